@@ -1,0 +1,9 @@
+//! Words that every other module uses; knows nothing of specs, steps or devices.
+
+pub mod digest;
+pub mod fs;
+pub mod loc;
+pub mod suggest;
+
+pub use digest::Digest;
+pub use loc::Loc;

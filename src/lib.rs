@@ -1,0 +1,26 @@
+//! orch: a build system for model tests.
+//!
+//! Data flows one way: YAML becomes a [`spec::Spec`], that a [`matrix::Matrix`] of cases, that a [`plan::Plan`] of steps;
+//! [`exec`] performs the steps that the [`store`] does not already hold and leaves [`record::Record`]s, from which
+//! [`report`] makes pages. A module uses only what stands above it in this list (`tests/architecture.rs`).
+
+pub mod base;
+
+pub mod template;
+pub mod spec;
+pub mod device;
+pub mod runtime;
+pub mod key;
+pub mod record;
+pub mod store;
+
+pub mod matrix;
+pub mod report;
+pub mod step;
+pub mod plan;
+
+pub mod event;
+pub mod worker;
+pub mod exec;
+
+pub mod cli;

@@ -1,0 +1,101 @@
+//! What happened to a step: the closed list of outcomes, and the record that the store keeps.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::base::Digest;
+use crate::key::KeyDoc;
+use crate::runtime::RawMeasure;
+
+/// The state of a step or of a case. The names are stable: they stand in JSON, JUnit and people's scripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Outcome {
+    /// It ran where it was asked to, and its outputs are right.
+    Pass,
+    /// The device, driver or library is not there.
+    SkipUnavailable,
+    /// The vendor's tool refuses this model, by its own word.
+    SkipUnsupported,
+    /// An error of this or an earlier step.
+    Fail,
+    /// It ran, and its outputs are wrong.
+    Numerics,
+    Oom,
+    Timeout,
+    /// The process died by a signal or without a result.
+    Crash,
+    /// Interrupted, or not reached.
+    Incomplete,
+}
+
+impl Outcome {
+    /// A failure in the sense of the exit code.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Fail | Self::Numerics | Self::Oom | Self::Timeout | Self::Crash)
+    }
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Pass => "PASS",
+            Self::SkipUnavailable => "SKIP_UNAVAILABLE",
+            Self::SkipUnsupported => "SKIP_UNSUPPORTED",
+            Self::Fail => "FAIL",
+            Self::Numerics => "NUMERICS",
+            Self::Oom => "OOM",
+            Self::Timeout => "TIMEOUT",
+            Self::Crash => "CRASH",
+            Self::Incomplete => "INCOMPLETE",
+        }
+    }
+}
+
+/// What the store keeps of one execution of a step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    /// `run:bert:cpu-fp32`
+    pub step: String,
+    pub key: KeyDoc,
+    pub outcome: Outcome,
+    pub reason: Option<String>,
+    /// The tree it made; None unless it passed.
+    pub output: Option<Digest>,
+    /// RFC 3339, UTC.
+    pub started: String,
+    pub seconds: f64,
+    /// Name and fingerprint of the machine that executed it.
+    pub host: String,
+    pub facts: Value,
+    pub measure: Option<RawMeasure>,
+    pub numerics: Option<Numerics>,
+    /// One shell line that does this step's work again by itself.
+    pub repro: Option<String>,
+}
+
+/// Outputs against the reference, the worst over all tensors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Numerics {
+    /// What the reference is, e.g. `torch 2.13.0 cpu fp32`.
+    pub reference: String,
+    pub max_abs: f64,
+    pub mae: f64,
+    /// None when a tensor is all zero on one side only.
+    pub cosine: Option<f64>,
+    pub passed: bool,
+    /// Per output tensor: shape, dtype, max_abs, mae, cosine.
+    pub tensors: BTreeMap<String, TensorNumerics>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TensorNumerics {
+    pub shape: Vec<u64>,
+    pub dtype: String,
+    /// max |a − b|, unscaled.
+    pub max_abs: f64,
+    pub mae: f64,
+    pub cosine: Option<f64>,
+    /// max |b| of the reference: the scale that the tolerance is taken relative to, when above 1.
+    pub scale: f64,
+}

@@ -1,0 +1,102 @@
+//! Runtimes: what can execute a converted model on a device, each behind one trait and in a child process.
+//!
+//! A runtime knows nothing of steps, keys or the store: it gets a [`Job`] with absolute paths and answers a [`JobOutput`]
+//! (docs/design.md, "Jobs").
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One piece of work for a worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    pub id: u32,
+    /// What to do: `run`, `compile`, `probe`, … of the worker's own list.
+    pub op: String,
+    #[serde(default)]
+    pub params: Value,
+    /// Input trees by name, absolute.
+    #[serde(default)]
+    pub inputs: BTreeMap<String, PathBuf>,
+    /// An empty folder for what the job makes.
+    pub out: PathBuf,
+    /// Where a server's forked child writes its stdout and stderr.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<PathBuf>,
+}
+
+/// What a worker says on its result descriptor.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Reply {
+    Progress { id: u32, text: String },
+    Result { id: u32, output: JobOutput },
+    /// A server's forked child ended without a result.
+    Died { id: u32, signal: Option<i32>, code: Option<i32> },
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct JobOutput {
+    pub status: JobStatus,
+    /// One specific sentence; required unless `ok`.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// What belongs into the record and not into the tree: versions, attempts, seconds by phase.
+    #[serde(default)]
+    pub facts: Value,
+    #[serde(default)]
+    pub measure: Option<RawMeasure>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobStatus {
+    Ok,
+    /// The vendor's tool refuses this model by its own word (an operator it lacks).
+    Unsupported,
+    /// The device or library is not there.
+    Unavailable,
+    Error,
+    /// It ran, and its outputs are wrong.
+    Numerics,
+    Oom,
+}
+
+/// Raw figures of one run; statistics are made in `record`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RawMeasure {
+    /// Cold load: from the file to a session that can infer, milliseconds.
+    pub load_ms: f64,
+    pub first_ms: f64,
+    #[serde(default)]
+    pub warmup_ms: Vec<f64>,
+    pub samples_ms: Vec<f64>,
+    /// Peak resident set of the process, bytes.
+    pub peak_rss_bytes: Option<u64>,
+    /// How the device is waited for before the clock is read, e.g. `synchronous call`.
+    pub sync: String,
+    pub requested_device: String,
+    pub actual_device: String,
+    /// Nodes (or subgraphs, where a runtime does not tell nodes) per place that executed them.
+    #[serde(default)]
+    pub placement: BTreeMap<String, u64>,
+}
+
+impl JobOutput {
+    pub fn ok(facts: Value, measure: Option<RawMeasure>) -> Self {
+        Self { status: JobStatus::Ok, reason: None, facts, measure }
+    }
+
+    pub fn failed(status: JobStatus, reason: impl Into<String>) -> Self {
+        Self { status, reason: Some(reason.into()), facts: Value::Null, measure: None }
+    }
+}
+
+/// A runtime that runs inside `orch worker <id>`.
+pub trait Runtime: Sync {
+    fn id(&self) -> &'static str;
+    /// Does one job; called once in a process of its own. `progress` reports a line to whoever waits.
+    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput;
+}

@@ -1,0 +1,295 @@
+//! What the user declared, checked: every reference resolves, every name keeps its place in the YAML.
+//!
+//! Building a [`Spec`] reads the spec files and nothing else: no network, no environment, no device.
+//! `yaml.rs` turns text into the shapes of `raw.rs`; `check.rs` turns those into the types here.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Digest, Loc};
+
+/// The checked content of a spec file and all that it includes.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// Folder of the root file: relative paths in `onnx:`, `path:`, … resolve against the file that names them.
+    pub root: PathBuf,
+    /// Every YAML file read, in reading order, with the digest of its bytes.
+    pub files: Vec<SourceFile>,
+    pub models: IndexMap<String, Model>,
+    pub pipelines: IndexMap<String, Pipeline>,
+    pub targets: IndexMap<String, Target>,
+    /// Tolerance per precision, e.g. `fp32`; a target or a model may override it.
+    pub tolerances: BTreeMap<Precision, Tolerance>,
+    pub measure: Measure,
+    pub matrix: MatrixSpec,
+    pub commands: IndexMap<String, Command>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SourceFile {
+    pub path: PathBuf,
+    pub digest: Digest,
+}
+
+/// One row of `models:`.
+#[derive(Debug, Clone)]
+pub struct Model {
+    pub name: String,
+    pub loc: Loc,
+    pub source: Source,
+    pub family: String,
+    pub task: String,
+    pub pipeline: String,
+    pub tags: Vec<String>,
+    pub priority: Priority,
+    /// Named sizes usable in input shapes; `batch` and `seq` are the usual ones.
+    pub dims: BTreeMap<String, u64>,
+    pub inputs: IndexMap<String, Input>,
+    /// Names of the outputs that are compared, in order; empty means all tensors that the model returns.
+    pub outputs: Vec<String>,
+    pub seed: u64,
+    pub export: Export,
+    pub tolerance: Option<Tolerance>,
+}
+
+/// Where a model comes from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A transformers class. `config` overrides the class defaults (used by `Weights::Seeded` only).
+    Transformers {
+        class: String,
+        config: serde_json::Value,
+        weights: Weights,
+        /// Representative Hub id (documentation for seeded weights, the source for hub weights).
+        hub: Option<Hub>,
+        trust_remote_code: bool,
+    },
+    /// A ready file: no torch needed. Absolute paths.
+    Ready {
+        format: ReadyFormat,
+        path: PathBuf,
+        /// `.npz`, `.safetensors`, or a folder of `input_*.pb`: replaces the recipe.
+        inputs_from: Option<PathBuf>,
+        /// `.npz`, `.safetensors`, or a folder of `output_*.pb`: the reference. None: ONNX Runtime's CPU provider is.
+        expected: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadyFormat {
+    Onnx,
+    Openvino,
+    Torchscript,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Weights {
+    /// Random, from the model's seed. Offline.
+    Seeded,
+    /// From the Hub's cache (HF_HOME) or online, at the pinned revision.
+    Hub,
+    /// From a local folder in `save_pretrained` layout (absolute path).
+    Path(PathBuf),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hub {
+    pub id: String,
+    /// 40-hex commit; required for hub weights.
+    pub revision: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    High,
+    Medium,
+    Low,
+}
+
+/// Recipe of one input tensor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    pub dtype: Dtype,
+    /// Sizes: numbers, or names from `dims`, already resolved against the model's defaults on expansion.
+    pub shape: Vec<Dim>,
+    pub fill: Fill,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dim {
+    Fixed(u64),
+    Named(String),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dtype {
+    Float32,
+    Float16,
+    Int64,
+    Int32,
+    Int8,
+    Uint8,
+    Bool,
+}
+
+/// How an input is filled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fill {
+    /// Integers, low inclusive, high exclusive.
+    Randint(i64, i64),
+    /// Mean, standard deviation.
+    Normal(f64, f64),
+    /// Low inclusive, high exclusive.
+    Uniform(f64, f64),
+    Value(f64),
+    /// 0, 1, 2, … along the last axis.
+    Arange,
+    /// Flat values in row-major order.
+    Data(Vec<f64>),
+    /// Tokenized by the model's own tokenizer, padded to the shape; one string per batch row.
+    Text(Vec<String>),
+}
+
+/// How ONNX is made: the ladder of exporters, first that passes the parity check wins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    pub routes: Vec<Route>,
+    pub opset: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Route {
+    /// `torch.onnx.export(dynamo=False)`.
+    Legacy,
+    /// `torch.onnx.export(dynamo=True)`.
+    Dynamo,
+    /// `transformers.exporters.OnnxExporter`.
+    Transformers,
+}
+
+/// One row of `pipelines:`.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    pub name: String,
+    pub loc: Loc,
+    pub description: String,
+    pub tasks: Vec<String>,
+    /// `templates/pipelines/<template>.py.j2`.
+    pub template: String,
+}
+
+/// One row of `targets:`.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub name: String,
+    pub loc: Loc,
+    /// Which runtime runs it.
+    pub runtime: String,
+    /// The backend whose prober says if it is there: cpu, cuda, rocm, mps, openvino, qnn, webnn, webgpu.
+    pub backend: String,
+    /// The runtime's own name of the device, e.g. `CPU` for OpenVINO.
+    pub device: String,
+    pub artefact: Artefact,
+    pub precisions: Vec<Precision>,
+    /// Options of the runtime, checked against the runtime's own table (e.g. `soc_model: 60`).
+    pub options: BTreeMap<String, serde_json::Value>,
+    pub tolerances: BTreeMap<Precision, Tolerance>,
+    pub measure: Option<Measure>,
+    pub tags: Vec<String>,
+}
+
+/// What a target loads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Artefact {
+    Onnx,
+    Openvino,
+    Qnn,
+    Torchscript,
+    /// The materialised model itself (eager PyTorch).
+    Model,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    Fp32,
+    Fp16,
+    Bf16,
+    Int8,
+}
+
+/// How far outputs may be from the reference; all three must hold.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Tolerance {
+    /// Bound on max |a − b| / max(1, max |b|): absolute for values up to 1, relative to the largest beyond.
+    pub max_abs: f64,
+    /// Bound on mean |a − b| / max(1, max |b|).
+    pub mae: f64,
+    /// Least cosine similarity over the flattened tensor.
+    pub cosine: f64,
+}
+
+/// How a run is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    pub warmup: u32,
+    pub samples: u32,
+    /// Sampling stops early after this many seconds, with at least one sample.
+    pub max_seconds: f64,
+    pub timeout_seconds: u64,
+}
+
+/// Which cases exist.
+#[derive(Debug, Clone)]
+pub struct MatrixSpec {
+    /// Globs over model names; empty means all.
+    pub models: Vec<String>,
+    /// Globs over target names; empty means all.
+    pub targets: Vec<String>,
+    pub exclude: Vec<Rule>,
+    /// Cases besides the product of models and targets.
+    pub include: Vec<Rule>,
+}
+
+/// Matches cases: every given field must match (globs).
+#[derive(Debug, Clone)]
+pub struct Rule {
+    pub loc: Loc,
+    pub model: Option<String>,
+    pub family: Option<String>,
+    pub target: Option<String>,
+    pub precision: Option<Precision>,
+    /// Why; required for exclusions, shown in the report.
+    pub reason: String,
+}
+
+/// A user's own step.
+#[derive(Debug, Clone)]
+pub struct Command {
+    pub name: String,
+    pub loc: Loc,
+    pub argv: Vec<String>,
+    /// Files (absolute) or `step:<id>` trees, by the name under which the command sees them in its working directory.
+    pub inputs: IndexMap<String, CommandInput>,
+    /// Files or folders, relative to the working directory, that must exist afterwards.
+    pub outputs: Vec<String>,
+    /// Names of environment variables passed through (their values are in the key).
+    pub env: Vec<String>,
+    pub timeout_seconds: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandInput {
+    File(PathBuf),
+    Step(String),
+}
