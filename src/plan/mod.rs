@@ -1,1 +1,1 @@
-//! 
+//! Not written yet.
