@@ -1,8 +1,22 @@
 //! The key of a step: the digest of a document that can be printed.
+//!
+//! | value | in the key | why |
+//! |---|---|---|
+//! | kind and code digest of the step's own implementation | yes | another generator makes other output |
+//! | every parameter (`param.…`), flattened | yes | what the spec asks for |
+//! | digest of each input tree or file (`input.…`) | yes | content, never paths |
+//! | versions of the packages the step uses (`tool.…`) | yes | from the lock, so no Python need start to know them |
+//! | target triple | for native code and measurements | compiled artefacts differ by it |
+//! | host fingerprint (`host`) | for measurements only | a result belongs to the kind of machine that made it |
+//! | environment by allow-list (`env.…`) | for `command` steps | declared by the user |
+//! | absolute paths, mtimes, host name, number of jobs, comments and key order in YAML | no | they cannot change an output |
+//! | Python's own version | no, it is in the record's facts | knowing it would start Python; the locks pin every package that computes |
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::base::Digest;
 
@@ -11,7 +25,109 @@ use crate::base::Digest;
 pub struct KeyDoc(pub BTreeMap<String, String>);
 
 impl KeyDoc {
+    pub fn set(&mut self, name: impl Into<String>, value: impl fmt::Display) {
+        self.0.insert(name.into(), value.to_string());
+    }
+
+    /// Adds a JSON value as one line per leaf: `param.config.hidden_size: 64`.
+    pub fn set_json(&mut self, name: &str, value: &Value) {
+        match value {
+            Value::Object(map) if !map.is_empty() => {
+                for (key, item) in map {
+                    self.set_json(&format!("{name}.{key}"), item);
+                }
+            }
+            leaf => self.set(name, leaf),
+        }
+    }
+
     pub fn digest(&self) -> Digest {
         Digest::of(serde_json::to_string(&self.0).expect("BUG: a map of strings serialises").as_bytes())
+    }
+
+    /// What differs from an older document, in the order of names.
+    pub fn changes_since(&self, old: &KeyDoc) -> Vec<Change> {
+        let names: std::collections::BTreeSet<_> = self.0.keys().chain(old.0.keys()).collect();
+        names
+            .into_iter()
+            .filter_map(|name| {
+                let (before, after) = (old.0.get(name), self.0.get(name));
+                (before != after).then(|| Change { name: name.clone(), old: before.cloned(), new: after.cloned() })
+            })
+            .collect()
+    }
+}
+
+/// One line of a key that differs between two runs of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Change {
+    pub name: String,
+    pub old: Option<String>,
+    pub new: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &Option<String>| match value {
+            None => "absent".to_owned(),
+            // A digest is told apart by its beginning.
+            Some(text) if text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) => text[..12].to_owned(),
+            Some(text) => text.clone(),
+        };
+        write!(f, "{} changed ({} => {})", self.name, shown(&self.old), shown(&self.new))
+    }
+}
+
+/// Why a step must run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "why", rename_all = "kebab-case")]
+pub enum MissReason {
+    NeverRan,
+    Changed { changes: Vec<Change> },
+    /// The key is known and its last execution with it did not pass.
+    DidNotPass { outcome: String },
+    /// The record is there, its output is gone or damaged.
+    OutputLost { what: String },
+    /// The user asked for it.
+    Asked,
+    /// Something above it runs, so its key is not known yet.
+    After { step: String },
+}
+
+impl fmt::Display for MissReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeverRan => f.write_str("never ran"),
+            Self::Changed { changes } => {
+                let lines: Vec<_> = changes.iter().take(3).map(Change::to_string).collect();
+                f.write_str(&lines.join(", "))?;
+                if changes.len() > 3 { write!(f, " and {} more", changes.len() - 3) } else { Ok(()) }
+            }
+            Self::DidNotPass { outcome } => write!(f, "last time: {outcome}; only success is a hit"),
+            Self::OutputLost { what } => write!(f, "its output was lost: {what}"),
+            Self::Asked => f.write_str("asked for by --rerun"),
+            Self::After { step } => write!(f, "after {step}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn key_order_does_not_matter_and_values_do() {
+        let doc = |value: Value| {
+            let mut doc = KeyDoc::default();
+            doc.set_json("param", &value);
+            doc
+        };
+        let a = doc(json!({"seed": 1, "config": {"x": [1, 2], "y": {}}}));
+        let b = doc(json!({"config": {"y": {}, "x": [1, 2]}, "seed": 1}));
+        let c = doc(json!({"config": {"y": {}, "x": [1, 2]}, "seed": 2}));
+        assert_eq!(a.digest(), b.digest());
+        assert_ne!(a.digest(), c.digest());
+        assert_eq!(c.changes_since(&a)[0].to_string(), "param.seed changed (1 => 2)");
     }
 }

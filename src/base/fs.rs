@@ -1,1 +1,137 @@
-//! Not written yet.
+//! File operations that leave either the old state or the new one, never half of each.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Writes a file so that a reader, or a crash at any moment, sees all of it or none of it.
+///
+/// The content is synced before the rename: a rename may otherwise reach the disk before the bytes that it publishes.
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(dir)?;
+    let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(dir)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_data()?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Like [`write_atomic`], but leaves an identical file alone. True if it wrote.
+pub fn write_if_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    if fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(false);
+    }
+    write_atomic(path, bytes)?;
+    Ok(true)
+}
+
+/// All regular files below `root`, as sorted paths relative to it, with `/` between components.
+///
+/// Symbolic links are an error: what they point to is not part of the tree, so no digest could answer for it.
+pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in walkdir::WalkDir::new(root).sort_by_file_name() {
+        let entry = entry?;
+        let kind = entry.file_type();
+        if kind.is_dir() {
+            continue;
+        }
+        if !kind.is_file() {
+            return Err(io::Error::other(format!("{} is not a regular file", entry.path().display())));
+        }
+        let relative = entry.path().strip_prefix(root).expect("BUG: walkdir left its root");
+        let text = relative.to_str().ok_or_else(|| io::Error::other(format!("{relative:?} is not valid UTF-8")))?;
+        files.push(text.replace(std::path::MAIN_SEPARATOR, "/"));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Makes every file below `root` read-only, so that a careless tool cannot change published content through a link.
+pub fn make_read_only(root: &Path) -> io::Result<()> {
+    for file in files_below(root)? {
+        let path = root.join(file);
+        let mut permissions = fs::metadata(&path)?.permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&path, permissions)?;
+    }
+    Ok(())
+}
+
+/// Copies a file cheaply: a reflink or an in-kernel copy where the file system can ([`fs::copy`] asks for both).
+pub fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    if let Some(dir) = to.parent() {
+        fs::create_dir_all(dir)?;
+    }
+    fs::copy(from, to)?;
+    Ok(())
+}
+
+/// Copies a file or a folder to `to`.
+pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    if from.is_dir() {
+        fs::create_dir_all(to)?;
+        for file in files_below(from)? {
+            copy_file(&from.join(&file), &to.join(&file))?;
+        }
+        Ok(())
+    } else {
+        copy_file(from, to)
+    }
+}
+
+/// Points the symbolic link `link` at `target`, replacing an older link atomically. Leaves a right one alone.
+#[cfg(unix)]
+pub fn link_to(target: &Path, link: &Path) -> io::Result<()> {
+    if fs::read_link(link).is_ok_and(|old| old == target) {
+        return Ok(());
+    }
+    let dir = link.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(dir)?;
+    let temporary: PathBuf = dir.join(format!(".tmp-link-{}-{}", std::process::id(), Nonce::next()));
+    std::os::unix::fs::symlink(target, &temporary)?;
+    fs::rename(&temporary, link).inspect_err(|_| drop(fs::remove_file(&temporary)))
+}
+
+/// A number that no other call in this process gets.
+pub struct Nonce;
+
+impl Nonce {
+    pub fn next() -> u64 {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Removes a folder if it is there.
+pub fn remove_dir(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identical_file_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b.txt");
+        assert!(write_if_changed(&path, b"one").unwrap());
+        assert!(!write_if_changed(&path, b"one").unwrap());
+        assert!(write_if_changed(&path, b"two").unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_inside_a_tree_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", dir.path().join("x")).unwrap();
+        assert!(files_below(dir.path()).unwrap_err().to_string().contains("not a regular file"));
+    }
+}

@@ -1,1 +1,215 @@
-//! Not written yet.
+//! Kinds of steps: what each puts into its key, what it needs, and what is to be done. Nothing here does it.
+//!
+//! A new kind is one file and one line in [`KINDS`].
+
+mod command;
+mod convert;
+mod generate;
+mod materialise;
+mod ready;
+mod recipe;
+mod report;
+mod run;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::base::Digest;
+use crate::toolchain::{EnvName, Tool};
+
+pub use command::{COMMAND, CommandParams};
+pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT};
+pub use generate::{RENDER, TestContext, parses, render_test};
+pub use materialise::MATERIALISE;
+pub use ready::{READY, REFERENCE};
+pub use recipe::INPUTS;
+pub use report::REPORT;
+pub use run::{RUN, RunParams};
+
+pub static KINDS: &[&dyn StepKind] =
+    &[&INPUTS, &MATERIALISE, &READY, &REFERENCE, &RENDER, &ONNX, &TORCHSCRIPT, &OPENVINO, &QNN, &RUN, &COMMAND, &REPORT];
+
+/// Position of a step in its plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct StepId(pub u32);
+
+/// One node of the graph. It does no I/O and is the same on every host.
+#[derive(Clone)]
+pub struct Step {
+    /// Readable and stable: `convert:bert:openvino-fp16`.
+    pub name: String,
+    pub stage: Stage,
+    pub kind: &'static dyn StepKind,
+    /// All that the step is told, besides its inputs. It enters the key whole, so it holds no path.
+    pub params: Value,
+    /// By the name under which the kind knows them.
+    pub inputs: Vec<(String, Source)>,
+    /// Upper bound of its execution. Not in the key: it cannot change an output.
+    pub timeout_seconds: u64,
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Step({})", self.name)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// The output tree of another step.
+    Step(StepId),
+    /// A file or folder of the user's.
+    File(PathBuf),
+    /// The record of another step, whatever its outcome (the report's inputs).
+    Record(StepId),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    Generate,
+    Convert,
+    Run,
+    Command,
+    Report,
+}
+
+impl Stage {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generate => "generate",
+            Self::Convert => "convert",
+            Self::Run => "run",
+            Self::Command => "command",
+            Self::Report => "report",
+        }
+    }
+}
+
+/// What a step occupies while it executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// So many of the slots that `--jobs` gives.
+    Shared(u32),
+    /// The whole machine: a timed run on the CPU.
+    Exclusive,
+}
+
+/// What must be installed before a step can execute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Requirement {
+    Env(EnvName),
+    /// The `orch-torch` executable.
+    TorchWorker,
+}
+
+/// A native library inside an environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    OnnxRuntime(EnvName),
+    QnnProvider,
+    OpenvinoC,
+}
+
+/// What is to be done, with absolute paths filled in.
+pub enum Work {
+    /// In this process: quick, and free of native libraries.
+    Pure(Box<dyn FnOnce() -> anyhow::Result<()> + Send>),
+    /// In a child that speaks the job protocol.
+    Worker(WorkerCall),
+    /// A user's program in its own working folder.
+    Command(CommandCall),
+    /// The pages made of all records.
+    Report,
+}
+
+pub struct WorkerCall {
+    pub worker: Worker,
+    pub op: &'static str,
+    pub params: Value,
+    /// Parameters whose values are the paths of libraries, known once their environment is there.
+    pub libraries: Vec<(&'static str, Library)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worker {
+    /// `orch worker <runtime>`
+    Orch(&'static str),
+    /// `orch-torch`
+    Torch,
+    /// A long-lived server of this environment, forking for the job.
+    Python(EnvName),
+}
+
+pub struct CommandCall {
+    pub argv: Vec<String>,
+    /// Copied into the working folder under these names.
+    pub inputs: BTreeMap<String, PathBuf>,
+    /// Taken from the working folder afterwards.
+    pub outputs: Vec<String>,
+    pub env: Vec<String>,
+}
+
+/// Where a step's inputs lie and where its output goes, during one execution.
+pub struct Places {
+    pub inputs: BTreeMap<String, PathBuf>,
+    /// An empty folder.
+    pub out: PathBuf,
+    /// A folder for what is not part of the output.
+    pub scratch: PathBuf,
+}
+
+impl Places {
+    pub fn input(&self, name: &str) -> &Path {
+        self.inputs.get(name).unwrap_or_else(|| panic!("BUG: the step has no input `{name}`"))
+    }
+}
+
+pub trait StepKind: Sync {
+    /// Stable; stands in keys and plans.
+    fn name(&self) -> &'static str;
+    /// Digest of the implementation.
+    fn code(&self) -> Digest;
+    /// Packages whose versions can change the output.
+    fn tools(&self, _step: &Step) -> Vec<Tool> {
+        Vec::new()
+    }
+    /// A measurement is keyed by the host that makes it.
+    fn is_measured(&self) -> bool {
+        false
+    }
+    /// Native artefacts differ by target triple.
+    fn is_native(&self) -> bool {
+        false
+    }
+    fn needs(&self, _step: &Step) -> Needs {
+        Needs::Shared(1)
+    }
+    fn requires(&self, _step: &Step) -> Vec<Requirement> {
+        Vec::new()
+    }
+    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work>;
+}
+
+/// Digest of Rust sources, embedded at build time: editing a kind's implementation reruns its steps.
+macro_rules! code_digest {
+    ($($file:literal),+ $(,)?) => {
+        $crate::base::Digest::of(concat!($(include_str!($file)),+).as_bytes())
+    };
+}
+pub(crate) use code_digest;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_names_of_their_own() {
+        let names: std::collections::BTreeSet<_> = KINDS.iter().map(|kind| kind.name()).collect();
+        assert_eq!(names.len(), KINDS.len());
+    }
+}

@@ -1,1 +1,37 @@
-//! Not written yet.
+//! What steps made and what is known of how: trees by content, records by key.
+//!
+//! A store knows digests and records; it does not know what a step is or why it ran. Layout of the folder:
+//! `cache/README.md`.
+
+mod disk;
+mod scratch;
+mod stat;
+mod tree;
+
+pub use disk::{DiskStore, Problem, Stats};
+pub use scratch::Scratch;
+pub use stat::FileDigests;
+pub use tree::{Manifest, ManifestFile};
+
+use std::path::PathBuf;
+
+/// What can go wrong with a store; each names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("failed to {action} {path}")]
+    Io {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{path} is damaged: {what}")]
+    Damaged { path: PathBuf, what: String },
+}
+
+impl StoreError {
+    fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { action, path, source }
+    }
+}

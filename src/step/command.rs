@@ -1,0 +1,42 @@
+//! `command:<name>`: a user's own program, keyed, cached and isolated like every other step.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::Digest;
+use crate::step::{CommandCall, Places, Step, StepKind, Work, code_digest};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CommandParams {
+    pub argv: Vec<String>,
+    pub outputs: Vec<String>,
+    /// Names of the variables passed through; their values enter the key as `env.…`.
+    pub env: Vec<String>,
+}
+
+pub struct Command;
+pub static COMMAND: Command = Command;
+
+impl StepKind for Command {
+    fn name(&self) -> &'static str {
+        "command"
+    }
+
+    fn code(&self) -> Digest {
+        code_digest!("command.rs")
+    }
+
+    /// A program of unknown make may produce native code.
+    fn is_native(&self) -> bool {
+        true
+    }
+
+    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
+        let params: CommandParams = serde_json::from_value(step.params.clone())?;
+        Ok(Work::Command(CommandCall {
+            argv: params.argv,
+            inputs: places.inputs.clone(),
+            outputs: params.outputs,
+            env: params.env,
+        }))
+    }
+}

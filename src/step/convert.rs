@@ -1,0 +1,95 @@
+//! `convert:<model>:<artefact>`: the model in the form that a runtime loads.
+
+use serde_json::Value;
+
+use crate::base::Digest;
+use crate::step::{Library, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall, code_digest};
+use crate::toolchain::{EnvName, Tool, python_code};
+
+/// A conversion by one op of the Python package.
+pub struct PythonConversion {
+    name: &'static str,
+    op: &'static str,
+    env: fn(&Value) -> EnvName,
+    packages: fn(&Value) -> &'static [&'static str],
+}
+
+pub static ONNX: PythonConversion = PythonConversion {
+    name: "convert.onnx",
+    op: "export_onnx",
+    env: |_| EnvName::Torch,
+    packages: |_| &["torch", "transformers", "onnx", "onnxscript", "onnxruntime"],
+};
+
+pub static TORCHSCRIPT: PythonConversion = PythonConversion {
+    name: "convert.torchscript",
+    op: "export_torchscript",
+    env: |_| EnvName::Torch,
+    packages: |_| &["torch", "transformers"],
+};
+
+pub static OPENVINO: PythonConversion = PythonConversion {
+    name: "convert.openvino",
+    op: "openvino_convert",
+    env: |params| if is_int8(params) { EnvName::Nncf } else { EnvName::Openvino },
+    packages: |params| if is_int8(params) { &["openvino", "nncf"] } else { &["openvino"] },
+};
+
+fn is_int8(params: &Value) -> bool {
+    params["precision"] == "int8"
+}
+
+impl StepKind for PythonConversion {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn code(&self) -> Digest {
+        python_code()
+    }
+
+    fn tools(&self, step: &Step) -> Vec<Tool> {
+        let env = (self.env)(&step.params);
+        (self.packages)(&step.params).iter().map(|package| Tool { env, package }).collect()
+    }
+
+    fn requires(&self, step: &Step) -> Vec<Requirement> {
+        vec![Requirement::Env((self.env)(&step.params))]
+    }
+
+    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
+        let worker = Worker::Python((self.env)(&step.params));
+        Ok(Work::Worker(WorkerCall { worker, op: self.op, params: step.params.clone(), libraries: vec![] }))
+    }
+}
+
+/// A QNN context binary, compiled by the vendor's library through ONNX Runtime.
+pub struct Qnn;
+pub static QNN: Qnn = Qnn;
+
+impl StepKind for Qnn {
+    fn name(&self) -> &'static str {
+        "convert.qnn"
+    }
+
+    fn code(&self) -> Digest {
+        code_digest!("convert.rs", "../runtime/ort.rs")
+    }
+
+    fn tools(&self, _: &Step) -> Vec<Tool> {
+        ["onnxruntime", "onnxruntime-qnn"].map(|package| Tool { env: EnvName::Qnn, package }).into()
+    }
+
+    fn is_native(&self) -> bool {
+        true
+    }
+
+    fn requires(&self, _: &Step) -> Vec<Requirement> {
+        vec![Requirement::Env(EnvName::Qnn)]
+    }
+
+    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
+        let libraries = vec![("library", Library::OnnxRuntime(EnvName::Qnn)), ("ep_library", Library::QnnProvider)];
+        Ok(Work::Worker(WorkerCall { worker: Worker::Orch("ort"), op: "compile", params: step.params.clone(), libraries }))
+    }
+}

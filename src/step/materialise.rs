@@ -1,0 +1,37 @@
+//! `generate:<model>` of a transformers class: weights, config, complete inputs and reference outputs.
+
+use serde_json::json;
+
+use crate::base::Digest;
+use crate::step::{Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::toolchain::{EnvName, Tool, python_code};
+
+pub struct Materialise;
+pub static MATERIALISE: Materialise = Materialise;
+
+impl StepKind for Materialise {
+    fn name(&self) -> &'static str {
+        "materialise"
+    }
+
+    fn code(&self) -> Digest {
+        python_code()
+    }
+
+    fn tools(&self, _: &Step) -> Vec<Tool> {
+        ["torch", "transformers", "safetensors", "tokenizers"].map(|package| Tool { env: EnvName::Torch, package }).into()
+    }
+
+    fn requires(&self, _: &Step) -> Vec<Requirement> {
+        vec![Requirement::Env(EnvName::Torch)]
+    }
+
+    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
+        let mut params = step.params.clone();
+        // A local folder is an input like any other: its content is in the key, its path only here.
+        if let Some(folder) = places.inputs.get("weights") {
+            params["weights"]["path"] = json!(folder);
+        }
+        Ok(Work::Worker(WorkerCall { worker: Worker::Python(EnvName::Torch), op: "materialise", params, libraries: vec![] }))
+    }
+}

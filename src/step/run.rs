@@ -1,0 +1,131 @@
+//! `run:<model>:<variant>`: loads the artefact on a device, infers, measures; its outputs are compared with the reference.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::base::Digest;
+use crate::spec::{Measure, Tolerance};
+use crate::step::{Library, Needs, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall, code_digest};
+use crate::toolchain::{EnvName, Tool};
+
+/// The parameters of a run, all of them in its key.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunParams {
+    /// ort, openvino, torch, python
+    pub runtime: String,
+    /// Whose prober says whether it is there.
+    pub backend: String,
+    pub device: String,
+    pub precision: String,
+    pub options: serde_json::Map<String, Value>,
+    pub measure: Measure,
+    pub tolerance: Tolerance,
+    /// File name of the generated test (runtime `python`).
+    pub test: Option<String>,
+}
+
+impl RunParams {
+    pub fn of(step: &Step) -> Self {
+        serde_json::from_value(step.params.clone()).expect("BUG: a run step's parameters are RunParams")
+    }
+
+    fn is_qnn(&self) -> bool {
+        self.backend == "qnn"
+    }
+}
+
+pub struct Run;
+pub static RUN: Run = Run;
+
+impl StepKind for Run {
+    fn name(&self) -> &'static str {
+        "run"
+    }
+
+    fn code(&self) -> Digest {
+        code_digest!(
+            "run.rs",
+            "../runtime/measure.rs",
+            "../runtime/tensors.rs",
+            "../runtime/compare.rs",
+            "../runtime/ort.rs",
+            "../runtime/openvino.rs",
+            "../bin/orch-torch.rs",
+        )
+    }
+
+    fn tools(&self, step: &Step) -> Vec<Tool> {
+        let params = RunParams::of(step);
+        let tool = |env, package| Tool { env, package };
+        match params.runtime.as_str() {
+            "ort" if params.is_qnn() => vec![tool(EnvName::Qnn, "onnxruntime"), tool(EnvName::Qnn, "onnxruntime-qnn")],
+            "ort" => vec![tool(EnvName::Ort, "onnxruntime")],
+            "openvino" => vec![tool(EnvName::Openvino, "openvino")],
+            "torch" => vec![tool(EnvName::Torch, "torch")],
+            "python" => vec![tool(EnvName::Torch, "torch"), tool(EnvName::Torch, "transformers")],
+            _ => vec![],
+        }
+    }
+
+    fn is_measured(&self) -> bool {
+        true
+    }
+
+    /// Runs are timed, and two at a time would time each other.
+    fn needs(&self, _: &Step) -> Needs {
+        Needs::Exclusive
+    }
+
+    fn requires(&self, step: &Step) -> Vec<Requirement> {
+        let params = RunParams::of(step);
+        match params.runtime.as_str() {
+            "ort" if params.is_qnn() => vec![Requirement::Env(EnvName::Qnn)],
+            "ort" => vec![Requirement::Env(EnvName::Ort)],
+            "openvino" => vec![Requirement::Env(EnvName::Openvino)],
+            "torch" => vec![Requirement::Env(EnvName::Torch), Requirement::TorchWorker],
+            "python" => vec![Requirement::Env(EnvName::Torch)],
+            _ => vec![],
+        }
+    }
+
+    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
+        let params = RunParams::of(step);
+        let device = &params.device;
+        let measure = json!(params.measure);
+        let options = json!(params.options);
+        let call = |worker, op, params, libraries| Ok(Work::Worker(WorkerCall { worker, op, params, libraries }));
+        match params.runtime.as_str() {
+            "ort" if params.is_qnn() => call(
+                Worker::Orch("ort"),
+                "run",
+                json!({"ep": "qnn", "options": options, "measure": measure}),
+                vec![("library", Library::OnnxRuntime(EnvName::Qnn)), ("ep_library", Library::QnnProvider)],
+            ),
+            "ort" => call(
+                Worker::Orch("ort"),
+                "run",
+                json!({"ep": device, "options": options, "measure": measure}),
+                vec![("library", Library::OnnxRuntime(EnvName::Ort))],
+            ),
+            "openvino" => call(
+                Worker::Orch("openvino"),
+                "run",
+                // Left to itself a CPU with bf16 units computes fp32 models in bf16, so the precision is always named.
+                json!({"device": device, "options": options, "inference_precision": "f32", "measure": measure}),
+                vec![("library", Library::OpenvinoC)],
+            ),
+            "torch" => call(Worker::Torch, "run", json!({"device": device, "measure": measure}), vec![]),
+            "python" => {
+                let name = params.test.as_deref().unwrap_or_else(|| panic!("BUG: {} names no test", step.name));
+                let model = places.input("model");
+                let argv = json!([
+                    "--model", model, "--artefact", model, "--device", device, "--save", places.out,
+                    "--json", places.scratch.join("result.json"),
+                ]);
+                let script = places.input("test").join(name);
+                call(Worker::Python(EnvName::Torch), "script", json!({"script": script, "argv": argv}), vec![])
+            }
+            other => anyhow::bail!("BUG: no runtime is named `{other}`"),
+        }
+    }
+}

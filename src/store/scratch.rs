@@ -1,0 +1,100 @@
+//! Working folders that vanish: with their owner, or, if the owner was killed, with the next orch that starts.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use crate::base::fs as bfs;
+use crate::store::StoreError;
+
+/// This process's working folder, locked for as long as the process lives.
+#[derive(Debug)]
+pub struct Scratch {
+    dir: PathBuf,
+    lock_path: PathBuf,
+    /// Held until drop; the operating system releases it when the process dies in any way.
+    _lock: File,
+}
+
+impl Scratch {
+    /// Makes a folder below `parent`, after removing those whose owners are gone.
+    pub fn create(parent: &Path) -> Result<Self, StoreError> {
+        fs::create_dir_all(parent).map_err(StoreError::io("create", parent))?;
+        sweep(parent);
+        loop {
+            let dir = tempfile::Builder::new()
+                .prefix("orch-")
+                .tempdir_in(parent)
+                .map_err(StoreError::io("create a working folder in", parent))?
+                .keep();
+            let lock_path = dir.with_extension("lock");
+            let lock = File::create(&lock_path).map_err(StoreError::io("create", &lock_path))?;
+            lock.lock().map_err(StoreError::io("lock", &lock_path))?;
+            // A sweeping process may have taken the folder in the moment before it was locked.
+            if dir.is_dir() && lock_path.exists() {
+                return Ok(Self { dir, lock_path, _lock: lock });
+            }
+        }
+    }
+
+    /// A fresh, empty folder of its own.
+    pub fn dir(&self, name: &str) -> Result<PathBuf, StoreError> {
+        let path = self.dir.join(format!("{}-{name}", bfs::Nonce::next()));
+        fs::create_dir_all(&path).map_err(StoreError::io("create", &path))?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = bfs::remove_dir(&self.dir);
+        let _ = fs::remove_file(&self.lock_path);
+    }
+}
+
+/// Removes the folders whose lock nobody holds.
+fn sweep(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let lock_path = path.with_extension("lock");
+        if !path.is_dir() && path.extension().is_some_and(|e| e == "lock") && path.with_extension("").is_dir() {
+            continue; // its folder's own turn decides
+        }
+        let free = match File::open(&lock_path) {
+            Ok(lock) => match lock.try_lock() {
+                Ok(()) => true,
+                Err(TryLockError::WouldBlock) => false,
+                Err(TryLockError::Error(_)) => false,
+            },
+            // A folder without a lock is either being made right now or was left by a crash between two calls: age tells.
+            Err(_) => is_old(&path),
+        };
+        if free {
+            let _ = bfs::remove_dir(&path);
+            let _ = fs::remove_file(&lock_path);
+        }
+    }
+}
+
+fn is_old(path: &Path) -> bool {
+    let modified = fs::metadata(path).and_then(|meta| meta.modified());
+    modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age.as_secs() > 60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_owners_folder_is_swept_and_a_living_ones_is_not() {
+        let parent = tempfile::tempdir().unwrap();
+        let dead = Scratch::create(parent.path()).unwrap();
+        let dead_dir = dead.dir("x").unwrap();
+        let Scratch { _lock: lock, .. } = &dead;
+        lock.unlock().unwrap(); // what the kernel does when the owner is killed
+        std::mem::forget(dead);
+        let alive = Scratch::create(parent.path()).unwrap();
+        assert!(!dead_dir.exists());
+        let _third = Scratch::create(parent.path()).unwrap();
+        assert!(alive.dir.exists());
+    }
+}
