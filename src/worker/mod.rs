@@ -1,1 +1,72 @@
-//! Not written yet.
+//! Child processes: one job each, or a Python server that forks for each job.
+//!
+//! A worker is told a job and answers how it ended; what the job is for is not known here. Every child leads a process
+//! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
+
+mod command;
+mod oneshot;
+mod process;
+mod server;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::runtime::JobOutput;
+
+pub use command::run_command;
+pub use oneshot::run_oneshot;
+pub use process::{kill_all, tail};
+pub use server::Server;
+
+/// How a job ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The worker answered.
+    Answered(JobOutput),
+    /// It ended without an answer.
+    Died { signal: Option<i32>, code: Option<i32> },
+    TimedOut,
+    Interrupted,
+    /// It could not be started, or broke the protocol.
+    Broken(String),
+}
+
+/// Set once, when the user interrupts.
+#[derive(Debug, Clone, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// What every kind of worker is given besides its job.
+pub struct Limits<'a> {
+    pub timeout: Duration,
+    pub cancel: &'a Cancel,
+    pub log: &'a Path,
+    pub progress: &'a dyn Fn(&str),
+}
+
+impl Limits<'_> {
+    /// Why a job that began at `start` must end now, if it must.
+    fn exceeded(&self, start: Instant) -> Option<Ended> {
+        if self.cancel.is_cancelled() {
+            Some(Ended::Interrupted)
+        } else if start.elapsed() >= self.timeout {
+            Some(Ended::TimedOut)
+        } else {
+            None
+        }
+    }
+}
+
+/// How often a waiting job looks whether it must end.
+const TICK: Duration = Duration::from_millis(50);

@@ -1,0 +1,283 @@
+//! Matrix → steps.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::matrix::{Case, Matrix};
+use crate::plan::{CycleError, Plan, PlannedCase, graph::Graph};
+use crate::spec::{Artefact, CommandInput, Fill, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Weights};
+use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, TestContext};
+
+/// Conversions may import whole frameworks and compile; an hour is a hang.
+const CONVERT_TIMEOUT: u64 = 3600;
+
+/// Makes the plan. Fails only where the user's own `commands:` refer to each other in a circle or to nothing.
+pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
+    let mut builder = Builder { spec, steps: Vec::new(), by_name: BTreeMap::new() };
+    let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
+    builder.commands()?;
+    let runs = planned.iter().map(|(_, run)| (builder.steps[run.0 as usize].name.clone(), Source::Record(*run))).collect();
+    let report = builder.add("report".into(), Stage::Report, &step::REPORT, json!({}), runs, 60);
+    finish(builder, planned, matrix, report)
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    #[error(transparent)]
+    Cycle(#[from] CycleError),
+    #[error("{loc}: command `{command}` reads step `{step}`, which is not in this plan\nhint: {hint}")]
+    NoSuchStep { loc: String, command: String, step: String, hint: String },
+}
+
+struct Builder<'a> {
+    spec: &'a Spec,
+    steps: Vec<Step>,
+    by_name: BTreeMap<String, StepId>,
+}
+
+impl Builder<'_> {
+    /// Adds a step, or finds the one of that name: equal names are equal steps.
+    fn add(
+        &mut self,
+        name: String,
+        stage: Stage,
+        kind: &'static dyn StepKind,
+        params: Value,
+        inputs: Vec<(String, Source)>,
+        timeout_seconds: u64,
+    ) -> StepId {
+        if let Some(id) = self.by_name.get(&name) {
+            return *id;
+        }
+        let id = StepId(self.steps.len() as u32);
+        self.by_name.insert(name.clone(), id);
+        self.steps.push(Step { name, stage, kind, params, inputs, timeout_seconds });
+        id
+    }
+
+    fn case(&mut self, case: &Case) -> (StepId, StepId) {
+        let model = &self.spec.models[&case.model];
+        let target = &self.spec.targets[&case.target];
+        let made = self.model(model, case);
+        let test = self.test(model, target, case);
+        let artefact = self.artefact(model, target, case, &made);
+        let params = self.run_params(model, target, case);
+        let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(made.model))];
+        if let Some(reference) = made.reference {
+            inputs.push(("reference".into(), Source::Step(reference)));
+        }
+        if params.test.is_some() {
+            inputs.push(("test".into(), Source::Step(test)));
+        }
+        let timeout = params.measure.timeout_seconds;
+        let name = format!("run:{}:{}", case.model, case.variant());
+        let run = self.add(name, Stage::Run, &step::RUN, json!(params), inputs, timeout);
+        (test, run)
+    }
+
+    /// `inputs:` and `generate:` of a model at the case's sizes.
+    fn model(&mut self, model: &Model, case: &Case) -> Made {
+        let instance = case.instance();
+        let resolved = case.resolved_inputs(model);
+        let recipe: Map<String, Value> =
+            resolved.iter().filter(|(_, input)| !matches!(input.fill, Fill::Text(_))).map(|(k, v)| (k.clone(), json!(v))).collect();
+        let inputs = (!recipe.is_empty()).then(|| {
+            let params = json!({"seed": model.seed, "inputs": recipe});
+            self.add(format!("inputs:{instance}"), Stage::Generate, &step::INPUTS, params, vec![], 600)
+        });
+        let mut sources: Vec<(String, Source)> = inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
+        let name = format!("generate:{instance}");
+        match &model.source {
+            ModelSource::Transformers { class, config, weights, hub, trust_remote_code } => {
+                let weights = match weights {
+                    Weights::Seeded => json!({"kind": "seeded"}),
+                    Weights::Hub => {
+                        let hub = hub.as_ref().expect("BUG: checked: hub weights have a hub id");
+                        json!({"kind": "hub", "id": hub.id, "revision": hub.revision})
+                    }
+                    Weights::Path(path) => {
+                        sources.push(("weights".into(), Source::File(path.clone())));
+                        json!({"kind": "path"})
+                    }
+                };
+                let text: Map<String, Value> = resolved
+                    .iter()
+                    .filter(|(_, input)| matches!(input.fill, Fill::Text(_)))
+                    .map(|(k, v)| (k.clone(), json!({"dtype": v.dtype, "shape": v.sizes(), "fill": v.fill})))
+                    .collect();
+                let params = json!({
+                    "class": class, "config": config, "weights": weights, "seed": model.seed,
+                    "trust_remote_code": trust_remote_code, "outputs": model.outputs, "inputs": text, "task": model.task,
+                });
+                let made = self.add(name, Stage::Generate, &step::MATERIALISE, params, sources, CONVERT_TIMEOUT);
+                Made { model: made, ready: None, reference: None }
+            }
+            ModelSource::Ready { format, path, inputs_from, expected } => {
+                sources.push(("file".into(), Source::File(path.clone())));
+                let extra = [("inputs_from", inputs_from), ("expected", expected)];
+                for (label, path) in extra.into_iter().filter_map(|(label, path)| path.as_ref().map(|path| (label, path))) {
+                    sources.push((label.into(), Source::File(path.clone())));
+                }
+                if *format == ReadyFormat::Openvino {
+                    sources.push(("weights".into(), Source::File(path.with_extension("bin"))));
+                }
+                let names: Vec<_> = model.inputs.keys().collect();
+                let params = json!({"format": format, "inputs": names, "outputs": model.outputs});
+                let made = self.add(name.clone(), Stage::Generate, &step::READY, params, sources, CONVERT_TIMEOUT);
+                let reference = (expected.is_none() && *format == ReadyFormat::Onnx).then(|| {
+                    let inputs = vec![("artefact".into(), Source::Step(made)), ("model".into(), Source::Step(made))];
+                    self.add(format!("{name}:reference"), Stage::Generate, &step::REFERENCE, json!({}), inputs, CONVERT_TIMEOUT)
+                });
+                Made { model: made, ready: Some(*format), reference }
+            }
+        }
+    }
+
+    fn artefact(&mut self, model: &Model, target: &Target, case: &Case, made: &Made) -> StepId {
+        let instance = case.instance();
+        let mut convert = |label: &str, kind: &'static dyn StepKind, params: Value, input: &str, from: StepId| {
+            let name = format!("convert:{instance}:{label}");
+            self.add(name, Stage::Convert, kind, params, vec![(input.into(), Source::Step(from))], CONVERT_TIMEOUT)
+        };
+        let mut onnx = || match made.ready {
+            Some(ReadyFormat::Onnx) => made.model,
+            _ => {
+                let params = json!({"routes": model.export.routes, "opset": model.export.opset});
+                convert("onnx", &step::ONNX, params, "model", made.model)
+            }
+        };
+        let precision = json!(case.precision);
+        match target.artefact {
+            Artefact::Model => made.model,
+            Artefact::Onnx => onnx(),
+            Artefact::Torchscript if made.ready == Some(ReadyFormat::Torchscript) => made.model,
+            Artefact::Torchscript => convert("torchscript", &step::TORCHSCRIPT, json!({}), "model", made.model),
+            Artefact::Openvino if made.ready == Some(ReadyFormat::Openvino) => made.model,
+            Artefact::Openvino => {
+                let from = onnx();
+                let label = format!("openvino-{}", case.precision.name());
+                convert(&label, &step::OPENVINO, json!({"precision": precision}), "onnx", from)
+            }
+            Artefact::Qnn => {
+                let from = onnx();
+                // Another SoC makes another binary, so two targets that differ in options have steps of their own.
+                let label = format!("{}-{}", target.name, case.precision.name());
+                let params = json!({"precision": precision, "options": target.options});
+                convert(&label, &step::QNN, params, "artefact", from)
+            }
+        }
+    }
+
+    fn test(&mut self, model: &Model, target: &Target, case: &Case) -> StepId {
+        let params = self.run_params(model, target, case);
+        let context = TestContext::of(self.spec, model, target, case, &params);
+        let name = format!("generate:{}:{}", case.model, case.variant());
+        self.add(name, Stage::Generate, &step::RENDER, json!(context), vec![], 60)
+    }
+
+    fn run_params(&self, model: &Model, target: &Target, case: &Case) -> RunParams {
+        let precision: Precision = case.precision;
+        let by_target = target.tolerances.get(&precision);
+        let tolerance = model.tolerance.as_ref().or(by_target).or(self.spec.tolerances.get(&precision));
+        RunParams {
+            runtime: target.runtime.clone(),
+            backend: target.backend.clone(),
+            device: target.device.clone(),
+            precision: precision.name().into(),
+            options: target.options.clone().into_iter().collect(),
+            measure: target.measure.unwrap_or(self.spec.measure),
+            tolerance: *tolerance.expect("BUG: checked: every precision in use has a tolerance"),
+            test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.variant())),
+        }
+    }
+
+    fn commands(&mut self) -> Result<(), BuildError> {
+        // Two passes, because a command may read one that is declared below it.
+        for command in self.spec.commands.values() {
+            let params = CommandParams { argv: command.argv.clone(), outputs: command.outputs.clone(), env: command.env.clone() };
+            let name = format!("command:{}", command.name);
+            self.add(name, Stage::Command, &step::COMMAND, json!(params), vec![], command.timeout_seconds);
+        }
+        for command in self.spec.commands.values() {
+            let mut inputs = Vec::new();
+            for (label, input) in &command.inputs {
+                let source = match input {
+                    CommandInput::File(path) => Source::File(path.clone()),
+                    CommandInput::Step(name) => Source::Step(*self.by_name.get(name).ok_or_else(|| BuildError::NoSuchStep {
+                        loc: command.loc.to_string(),
+                        command: command.name.clone(),
+                        step: name.clone(),
+                        hint: crate::base::suggest::hint(name, self.by_name.keys().map(String::as_str)),
+                    })?),
+                };
+                inputs.push((label.clone(), source));
+            }
+            let id = self.by_name[&format!("command:{}", command.name)];
+            self.steps[id.0 as usize].inputs = inputs;
+        }
+        Ok(())
+    }
+}
+
+struct Made {
+    model: StepId,
+    ready: Option<ReadyFormat>,
+    /// Where the reference outputs are, when not in the model's own tree.
+    reference: Option<StepId>,
+}
+
+/// Puts the steps into an order in which dependencies come first, and fills in what can be derived.
+fn finish(builder: Builder<'_>, planned: Vec<(StepId, StepId)>, matrix: &Matrix, report: StepId) -> Result<Plan, BuildError> {
+    let Builder { steps, .. } = builder;
+    let edges = steps.iter().enumerate().flat_map(|(to, step)| {
+        step.inputs.iter().filter_map(move |(label, source)| match source {
+            Source::Step(from) | Source::Record(from) => Some((from.0, to as u32, label.clone())),
+            Source::File(_) => None,
+        })
+    });
+    let graph = Graph::new(steps.iter().map(|step| step.name.clone()), edges);
+    let order = graph.order()?;
+    let mut renumbered = vec![StepId(0); steps.len()];
+    for (new, old) in order.iter().enumerate() {
+        renumbered[*old as usize] = StepId(new as u32);
+    }
+    let new_id = |old: StepId| renumbered[old.0 as usize];
+    let mut slots: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
+    let mut steps = Vec::with_capacity(slots.len());
+    for old in order {
+        let mut step = slots[old as usize].take().expect("BUG: an order names each step once");
+        for (_, source) in &mut step.inputs {
+            if let Source::Step(id) | Source::Record(id) = source {
+                *id = new_id(*id);
+            }
+        }
+        steps.push(step);
+    }
+    let by_name = steps.iter().enumerate().map(|(i, step)| (step.name.clone(), StepId(i as u32))).collect();
+    let mut dependents = vec![Vec::new(); steps.len()];
+    let mut plan = Plan { steps, cases: vec![], excluded: matrix.excluded.clone(), report: new_id(report), by_name, dependents: vec![] };
+    for id in plan.ids() {
+        for dependency in plan.dependencies(id) {
+            if dependents[dependency.0 as usize].last() != Some(&id) {
+                dependents[dependency.0 as usize].push(id);
+            }
+        }
+    }
+    plan.dependents = dependents;
+    for (case, (test, run)) in matrix.cases.iter().zip(planned) {
+        let run = new_id(run);
+        plan.cases.push(PlannedCase { case: case.clone(), test: new_id(test), run, chain: chain(&plan, run) });
+    }
+    Ok(plan)
+}
+
+/// A step and all that it depends on, in order.
+fn chain(plan: &Plan, last: StepId) -> Vec<StepId> {
+    let mut found = std::collections::BTreeSet::from([last]);
+    let mut open = vec![last];
+    while let Some(id) = open.pop() {
+        open.extend(plan.dependencies(id).filter(|dependency| found.insert(*dependency)));
+    }
+    found.into_iter().collect()
+}

@@ -1,0 +1,108 @@
+//! Tensors that users bring: `.npz`, `.safetensors`, or a folder of ONNX's `input_0.pb`, `output_0.pb`, ….
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use crate::runtime::onnx_file;
+use crate::runtime::tensors::{self, Element, Tensor, Tensors};
+
+/// Reads named tensors. `prefix` is `input` or `output` and picks the files of a folder; `names` gives the graph's names
+/// in order, for tensors that carry none of their own.
+pub fn read(path: &Path, prefix: &str, names: &[String]) -> anyhow::Result<Tensors> {
+    if path.is_dir() {
+        return read_folder(path, prefix, names);
+    }
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("safetensors") => tensors::read(path),
+        Some("npz") => read_npz(path),
+        _ => bail!("`{}` is none of .npz, .safetensors, or a folder of {prefix}_*.pb", path.display()),
+    }
+}
+
+fn read_folder(dir: &Path, prefix: &str, names: &[String]) -> anyhow::Result<Tensors> {
+    let mut found = Tensors::new();
+    for index in 0.. {
+        let path = dir.join(format!("{prefix}_{index}.pb"));
+        if !path.is_file() {
+            break;
+        }
+        let (name, tensor) = onnx_file::read_pb(&path)?;
+        let name = match names.get(index) {
+            Some(positional) if name.is_empty() || !names.contains(&name) => positional.clone(),
+            _ => name,
+        };
+        found.insert(name, tensor);
+    }
+    if found.is_empty() {
+        bail!("`{}` holds no {prefix}_0.pb", dir.display());
+    }
+    Ok(found)
+}
+
+fn read_npz(path: &Path) -> anyhow::Result<Tensors> {
+    let mut archive = npyz::npz::NpzArchive::open(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let names: Vec<String> = archive.array_names().map(str::to_owned).collect();
+    let mut found = Tensors::new();
+    for name in names {
+        let array = archive.by_name(&name)?.with_context(|| format!("`{}` lost its array `{name}`", path.display()))?;
+        let tensor = npy_tensor(array).with_context(|| format!("failed to read the array `{name}` of `{}`", path.display()))?;
+        found.insert(name, tensor);
+    }
+    if found.is_empty() {
+        bail!("`{}` holds no array", path.display());
+    }
+    Ok(found)
+}
+
+fn npy_tensor<R: std::io::Read>(array: npyz::NpyFile<R>) -> anyhow::Result<Tensor> {
+    if array.order() == npyz::Order::Fortran && array.shape().len() > 1 {
+        bail!("it is in Fortran order; save it with numpy.ascontiguousarray");
+    }
+    let shape: Vec<usize> = array.shape().iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>()?;
+    let npyz::DType::Plain(dtype) = array.dtype() else { bail!("it is a structured array") };
+    let text = dtype.to_string();
+    let (element, bytes) = match text.trim_start_matches(['<', '|', '>', '=']) {
+        _ if text.starts_with('>') => bail!("its type {text} is big-endian"),
+        "f4" => (Element::F32, flat(array.into_vec::<f32>()?, f32::to_le_bytes)),
+        "f8" => (Element::F32, flat(array.into_vec::<f64>()?, |v| (v as f32).to_le_bytes())),
+        "i8" => (Element::I64, flat(array.into_vec::<i64>()?, i64::to_le_bytes)),
+        "i4" => (Element::I32, flat(array.into_vec::<i32>()?, i32::to_le_bytes)),
+        "i1" => (Element::I8, flat(array.into_vec::<i8>()?, i8::to_le_bytes)),
+        "u1" => (Element::U8, array.into_vec::<u8>()?),
+        "b1" => (Element::Bool, flat(array.into_vec::<bool>()?, |v| [u8::from(v)])),
+        other => bail!("its type `{other}` is none of f4, f8, i8, i4, i1, u1, b1"),
+    };
+    Tensor::new(element, shape, bytes)
+}
+
+fn flat<T, const N: usize>(values: Vec<T>, to_bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    values.into_iter().flat_map(to_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use npyz::WriterBuilder;
+
+    #[test]
+    fn an_npz_file_gives_its_arrays_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.npz");
+        let mut writer = npyz::npz::NpzWriter::create(&path).unwrap();
+        let mut array = writer.array("logits", Default::default()).unwrap().default_dtype().shape(&[1, 2]).begin_nd().unwrap();
+        array.extend([1.5_f32, -2.0]).unwrap();
+        array.finish().unwrap();
+        drop(writer);
+        let found = read(&path, "output", &[]).unwrap();
+        assert_eq!(found["logits"].shape(), [1, 2]);
+        assert_eq!(found["logits"].to_f64(), [1.5, -2.0]);
+    }
+
+    #[test]
+    fn a_folder_without_tensors_says_what_it_lacks() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = read(dir.path(), "input", &[]).unwrap_err().to_string();
+        assert!(error.ends_with("holds no input_0.pb"), "{error}");
+    }
+}

@@ -1,0 +1,147 @@
+//! `generate:<model>` of a ready file: the file as it is, its inputs, and, where the user has them, its expected outputs.
+//!
+//! No torch, no Python. Without expected outputs the reference is ONNX Runtime's CPU provider, and is called that.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, json};
+
+use crate::base::{Digest, fs as bfs};
+use crate::runtime::manifest::Manifest;
+use crate::runtime::tensors::{self, Tensors};
+use crate::runtime::{foreign, onnx_file};
+use crate::spec::ReadyFormat;
+use crate::step::{Library, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall, code_digest};
+use crate::toolchain::{EnvName, Tool};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ReadyParams {
+    pub format: ReadyFormat,
+    /// Input names in the order of the recipe: a TorchScript module takes its inputs by position.
+    pub inputs: Vec<String>,
+    /// Names of the outputs, for formats that do not tell them.
+    pub outputs: Vec<String>,
+}
+
+pub struct Ready;
+pub static READY: Ready = Ready;
+
+impl StepKind for Ready {
+    fn name(&self) -> &'static str {
+        "ready"
+    }
+
+    fn code(&self) -> Digest {
+        code_digest!("ready.rs", "../runtime/foreign.rs", "../runtime/onnx_file.rs")
+    }
+
+    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
+        let params: ReadyParams = serde_json::from_value(step.params.clone())?;
+        let inputs = places.inputs.clone();
+        let out = places.out.clone();
+        Ok(Work::Pure(Box::new(move || {
+            let file = inputs.get("file").context("BUG: a ready model has a file")?;
+            let manifest = match params.format {
+                ReadyFormat::Onnx => bring_onnx(file, &out)?,
+                ReadyFormat::Openvino => bring_openvino(file, &out, &params)?,
+                ReadyFormat::Torchscript => {
+                    bfs::copy_file(file, &out.join("model.pt"))?;
+                    Names { inputs: params.inputs.clone(), outputs: params.outputs.clone() }
+                }
+            };
+            bring_tensors(&inputs, &out, params.format, manifest)
+        })))
+    }
+}
+
+struct Names {
+    inputs: Vec<String>,
+    outputs: Vec<String>,
+}
+
+fn bring_onnx(file: &Path, out: &Path) -> anyhow::Result<Names> {
+    let facts = onnx_file::facts(file)?;
+    bfs::copy_file(file, &out.join("model.onnx"))?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    for name in &facts.external {
+        let from = folder.join(name);
+        bfs::copy_file(&from, &out.join(name))
+            .with_context(|| format!("failed to copy `{}`, external data of `{}`", from.display(), file.display()))?;
+    }
+    Ok(Names { inputs: facts.inputs, outputs: facts.outputs })
+}
+
+fn bring_openvino(file: &Path, out: &Path, params: &ReadyParams) -> anyhow::Result<Names> {
+    let weights = file.with_extension("bin");
+    bfs::copy_file(file, &out.join("model.xml"))?;
+    bfs::copy_file(&weights, &out.join("model.bin"))
+        .with_context(|| format!("failed to copy `{}`, the weights of `{}`", weights.display(), file.display()))?;
+    Ok(Names { inputs: params.inputs.clone(), outputs: params.outputs.clone() })
+}
+
+fn bring_tensors(
+    inputs: &std::collections::BTreeMap<String, PathBuf>,
+    out: &Path,
+    format: ReadyFormat,
+    names: Names,
+) -> anyhow::Result<()> {
+    let given: Tensors = match (inputs.get("inputs_from"), inputs.get("inputs")) {
+        (Some(path), _) => foreign::read(path, "input", &names.inputs)?,
+        (None, Some(tree)) => tensors::read(&tree.join("inputs.safetensors"))?,
+        (None, None) => bail!("BUG: a ready model has inputs"),
+    };
+    if let Some(missing) = names.inputs.iter().find(|name| !given.contains_key(*name)) {
+        let known: Vec<_> = given.keys().map(String::as_str).collect();
+        bail!("the model takes an input `{missing}` that nothing gives; given: {}", known.join(", "));
+    }
+    tensors::write(&out.join("inputs.safetensors"), &given)?;
+    let mut outputs = names.outputs;
+    let reference = if let Some(path) = inputs.get("expected") {
+        let expected = foreign::read(path, "output", &outputs)?;
+        if outputs.is_empty() {
+            outputs = expected.keys().cloned().collect();
+        }
+        tensors::write(&out.join("reference.safetensors"), &expected)?;
+        "expected outputs given by the user"
+    } else {
+        "onnxruntime cpu fp32"
+    };
+    let mut rest = Map::new();
+    rest.insert("format".into(), json!(format));
+    rest.insert("reference".into(), json!(reference));
+    rest.insert("precision".into(), json!("fp32"));
+    Manifest { inputs: names.inputs, outputs, rest }.write(out)
+}
+
+/// `generate:<model>:reference`: outputs of a ready ONNX model that came without expected ones.
+pub struct Reference;
+pub static REFERENCE: Reference = Reference;
+
+impl StepKind for Reference {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+
+    fn code(&self) -> Digest {
+        code_digest!("ready.rs", "../runtime/ort.rs")
+    }
+
+    fn tools(&self, _: &Step) -> Vec<Tool> {
+        vec![Tool { env: EnvName::Ort, package: "onnxruntime" }]
+    }
+
+    fn is_native(&self) -> bool {
+        true
+    }
+
+    fn requires(&self, _: &Step) -> Vec<Requirement> {
+        vec![Requirement::Env(EnvName::Ort)]
+    }
+
+    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
+        let libraries = vec![("library", Library::OnnxRuntime(EnvName::Ort))];
+        Ok(Work::Worker(WorkerCall { worker: Worker::Orch("ort"), op: "reference", params: step.params.clone(), libraries }))
+    }
+}
