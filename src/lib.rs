@@ -7,6 +7,7 @@
 pub mod base;
 
 pub mod template;
+pub mod toolchain;
 pub mod spec;
 pub mod device;
 pub mod runtime;
@@ -21,6 +22,7 @@ pub mod plan;
 
 pub mod event;
 pub mod worker;
+pub mod provision;
 pub mod exec;
 
 pub mod cli;

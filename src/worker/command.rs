@@ -73,3 +73,28 @@ fn collect(call: &CommandCall, work: &Path, out: &Path) -> Ended {
     }
     Ended::Answered(JobOutput::ok(json!({"argv": call.argv}), None))
 }
+
+/// Runs an installer to its end, telling the last line of its log as it goes.
+pub fn run_logged(mut command: Command, limits: &Limits<'_>) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let mut group = Group::spawn(command.stdin(std::process::Stdio::null()), limits.log)?;
+    let mut said = String::new();
+    loop {
+        match group.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => anyhow::bail!("it ended with {status}"),
+            None => {}
+        }
+        match limits.exceeded(start) {
+            Some(Ended::TimedOut) => anyhow::bail!("it did not end within {} s", limits.timeout.as_secs()),
+            Some(_) => anyhow::bail!("interrupted"),
+            None => {}
+        }
+        let last = tail(limits.log, 1);
+        if last != said {
+            (limits.progress)(last.trim());
+            said = last;
+        }
+        std::thread::sleep(TICK * 4);
+    }
+}

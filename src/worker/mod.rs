@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::runtime::JobOutput;
 
-pub use command::run_command;
+pub use command::{run_command, run_logged};
 pub use oneshot::run_oneshot;
 pub use process::{kill_all, tail};
 pub use server::Server;

@@ -1,0 +1,95 @@
+//! Python environments from locks: by uv where it is, else by venv and pip.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Digest, fs as bfs};
+use crate::provision::{find_python, find_uv, run_installer};
+use crate::toolchain::EnvName;
+use crate::worker::Cancel;
+
+/// An environment that is there.
+#[derive(Debug, Clone)]
+pub struct PythonEnv {
+    pub python: PathBuf,
+    /// Its site-packages folder.
+    pub site: PathBuf,
+}
+
+/// Written last, so that its presence says that everything before it was done. Paths are relative to the environment.
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    python: PathBuf,
+    site: PathBuf,
+    python_version: String,
+    installer: String,
+}
+
+const MARKER: &str = "orch-env.json";
+
+fn home(dir: &Path, name: EnvName) -> PathBuf {
+    dir.join(format!("{name}-{}", Digest::of(name.lock().as_bytes()).short()))
+}
+
+/// The environment, if it is installed.
+pub(super) fn ready(dir: &Path, name: EnvName) -> Option<PythonEnv> {
+    let home = home(dir, name);
+    let marker: Marker = serde_json::from_slice(&std::fs::read(home.join(MARKER)).ok()?).ok()?;
+    Some(PythonEnv { python: home.join(marker.python), site: home.join(marker.site) })
+}
+
+pub(super) fn ensure(dir: &Path, name: EnvName, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PythonEnv> {
+    if let Some(env) = ready(dir, name) {
+        return Ok(env);
+    }
+    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
+    let home = home(dir, name);
+    let lock_path = home.with_extension("lock");
+    let lock = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    if lock.try_lock().is_err() {
+        progress("waiting for another orch that installs it");
+        lock.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
+    }
+    if let Some(env) = ready(dir, name) {
+        return Ok(env);
+    }
+    // Whatever lies here is of an installation that did not finish.
+    bfs::remove_dir(&home)?;
+    install(&home, name, cancel, progress)
+}
+
+fn install(home: &Path, name: EnvName, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PythonEnv> {
+    let base = find_python()?;
+    let requirements = home.with_extension("txt");
+    bfs::write_atomic(&requirements, name.lock().as_bytes())?;
+    let log = home.with_extension("log");
+    let _ = std::fs::remove_file(&log);
+    let python = PathBuf::from("bin/python");
+    let run = |command: Command| run_installer(command, &log, cancel, progress);
+    let installer = if let Some(uv) = find_uv() {
+        let mut venv = Command::new(&uv);
+        venv.args(["venv", "--quiet", "--no-project", "--no-config", "--python"]).arg(&base.path).arg(home);
+        run(venv)?;
+        let mut install = Command::new(&uv);
+        install.args(["pip", "install", "--require-hashes", "--no-config", "--python"]).arg(home.join(&python));
+        run(install.arg("--requirements").arg(&requirements))?;
+        "uv"
+    } else {
+        let mut venv = Command::new(&base.path);
+        run(venv.args(["-m", "venv"]).arg(home))?;
+        let mut install = Command::new(home.join(&python));
+        install.args(["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"]);
+        run(install.args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"]).arg(&requirements))?;
+        "pip"
+    };
+    let (major, minor, patch) = base.version;
+    let site = PathBuf::from(format!("lib/python{major}.{minor}/site-packages"));
+    let python_version = format!("{major}.{minor}.{patch}");
+    let marker = Marker { python, site, python_version, installer: installer.into() };
+    bfs::write_atomic(&home.join(MARKER), &serde_json::to_vec_pretty(&marker)?)?;
+    Ok(PythonEnv { python: home.join(marker.python), site: home.join(marker.site) })
+}

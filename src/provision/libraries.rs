@@ -1,0 +1,35 @@
+//! Where native libraries lie inside an installed wheel.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::step::Library;
+use crate::toolchain::EnvName;
+
+/// Folder below site-packages, and how the file's name begins.
+pub(super) struct Place {
+    folder: &'static str,
+    prefix: &'static str,
+}
+
+pub(super) fn place(library: Library) -> (EnvName, Place) {
+    match library {
+        Library::OnnxRuntime(env) => (env, Place { folder: "onnxruntime/capi", prefix: "libonnxruntime." }),
+        Library::QnnProvider => (EnvName::Qnn, Place { folder: "onnxruntime_qnn", prefix: "libonnxruntime_providers_qnn." }),
+        Library::OpenvinoC => (EnvName::Openvino, Place { folder: "openvino/libs", prefix: "libopenvino_c." }),
+    }
+}
+
+/// The shared library, whatever version its name carries.
+pub(super) fn find(site: &Path, place: Place) -> anyhow::Result<PathBuf> {
+    let folder = site.join(place.folder);
+    let entries = std::fs::read_dir(&folder).with_context(|| format!("failed to list `{}`", folder.display()))?;
+    let is_library = |name: &str| name.starts_with(place.prefix) && [".so", ".dylib", ".dll"].iter().any(|e| name.contains(e));
+    let mut found: Vec<_> = entries.flatten().filter(|e| e.file_name().to_str().is_some_and(is_library)).map(|e| e.path()).collect();
+    found.sort();
+    match found.pop() {
+        Some(path) => Ok(path),
+        None => bail!("`{}` holds no {}*", folder.display(), place.prefix),
+    }
+}

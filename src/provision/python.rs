@@ -1,0 +1,98 @@
+//! Python interpreters on this machine, and what is installed in them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+
+use crate::base::fs as bfs;
+use crate::toolchain;
+
+/// The versions for which the locked packages have wheels.
+const MINORS: std::ops::RangeInclusive<u32> = 11..=13;
+
+#[derive(Debug, Clone, Deserialize)]
+pub struct Interpreter {
+    pub path: PathBuf,
+    pub version: (u32, u32, u32),
+    /// Its site-packages folder.
+    pub site: PathBuf,
+}
+
+impl Interpreter {
+    /// Asks an interpreter for its version and folders.
+    pub fn ask(path: &Path) -> anyhow::Result<Self> {
+        const QUESTION: &str = "import json, sys, sysconfig; print(json.dumps({'path': sys.executable, \
+            'version': sys.version_info[:3], 'site': sysconfig.get_path('platlib')}))";
+        let output = Command::new(path).args(["-I", "-c", QUESTION]).output().with_context(|| format!("failed to start `{}`", path.display()))?;
+        if !output.status.success() {
+            bail!("`{}` ended with {}: {}", path.display(), output.status, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        serde_json::from_slice(&output.stdout).with_context(|| format!("`{}` is not a Python interpreter", path.display()))
+    }
+}
+
+/// The first interpreter on PATH that the locks support.
+pub fn find_python() -> anyhow::Result<Interpreter> {
+    let names = MINORS.rev().map(|minor| format!("python3.{minor}"));
+    let mut seen = Vec::new();
+    // `python3` first: it is what the user means by Python, where it is new enough.
+    for name in ["python3".to_owned()].into_iter().chain(names) {
+        let Some(path) = on_path(&name) else { continue };
+        match Interpreter::ask(&path) {
+            Ok(found) if found.version.0 == 3 && MINORS.contains(&found.version.1) => return Ok(found),
+            Ok(found) => seen.push(format!("{} is {}.{}", path.display(), found.version.0, found.version.1)),
+            Err(e) => seen.push(format!("{e:#}")),
+        }
+    }
+    let seen = if seen.is_empty() { "no python3 is on PATH".to_owned() } else { seen.join("; ") };
+    bail!(
+        "no Python 3.{} to 3.{} was found ({seen})\nhint: install one (Debian: apt install python3 python3-venv), or set \
+         ORCH_PYTHON to an interpreter that has the packages",
+        MINORS.start(),
+        MINORS.end()
+    )
+}
+
+pub fn find_uv() -> Option<PathBuf> {
+    on_path("uv")
+}
+
+pub(super) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// Installed packages by name, read from their `dist-info` folders.
+pub(super) fn installed(site: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    let entries = std::fs::read_dir(site).with_context(|| format!("failed to list `{}`", site.display()))?;
+    let folders = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let parts = folders.filter_map(|name| {
+        let (package, version) = name.strip_suffix(".dist-info")?.rsplit_once('-')?;
+        Some((package.to_lowercase().replace('_', "-"), version.to_owned()))
+    });
+    Ok(parts.collect())
+}
+
+/// Writes `orch_py` below `dir` unless the same code is there; gives the folder for PYTHONPATH.
+pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
+    let home = dir.join(format!("orch_py-{}", toolchain::python_code().short()));
+    if home.is_dir() {
+        return Ok(home);
+    }
+    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
+    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;
+    toolchain::PACKAGE.extract(create(staged.path().join("orch_py"))?).context("failed to write the Python package")?;
+    let staged = staged.keep();
+    if std::fs::rename(&staged, &home).is_err() {
+        bfs::remove_dir(&staged)?; // another process was first
+    }
+    Ok(home)
+}
+
+fn create(dir: PathBuf) -> std::io::Result<PathBuf> {
+    std::fs::create_dir_all(&dir)?;
+    Ok(dir)
+}

@@ -1,0 +1,70 @@
+//! The tch worker: built from orch's own sources against the libtorch of the `torch` environment.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::base::{Digest, fs as bfs};
+use crate::provision::{PythonEnv, python, run_installer};
+use crate::runtime::libtorch;
+use crate::toolchain::EnvName;
+use crate::worker::Cancel;
+
+/// Where this orch was built from. Absent on a machine that only got the binary.
+const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The worker speaks this orch's protocol and links that lock's libtorch: either change asks for another build.
+fn home(dir: &Path) -> PathBuf {
+    let sources = [
+        include_str!("../bin/orch-torch.rs"),
+        include_str!("../runtime/mod.rs"),
+        include_str!("../runtime/serve.rs"),
+        include_str!("../runtime/measure.rs"),
+        include_str!("../runtime/tensors.rs"),
+        include_str!("../runtime/manifest.rs"),
+        EnvName::Torch.lock(),
+    ];
+    dir.join(format!("{}-{}", libtorch::WORKER, Digest::of(sources.concat().as_bytes()).short()))
+}
+
+pub(super) fn ready(dir: &Path) -> Option<PathBuf> {
+    let binary = home(dir).join(libtorch::WORKER);
+    binary.is_file().then_some(binary)
+}
+
+pub(super) fn build(dir: &Path, env: &PythonEnv, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+    let source = Path::new(SOURCES);
+    let Some(cargo) = python::on_path("cargo").filter(|_| source.join("Cargo.lock").is_file()) else {
+        bail!(
+            "the tch worker is built from orch's sources, and {}\nhint: clone orch, run `cargo run -- setup torch-worker` \
+             there with the same --cache-dir, or leave out the targets with `runtime: torch`",
+            if source.join("Cargo.lock").is_file() { "cargo is not on PATH" } else { "they are not on this machine" }
+        );
+    };
+    let home = home(dir);
+    std::fs::create_dir_all(&home).with_context(|| format!("failed to create `{}`", home.display()))?;
+    let lock_path = home.join("build.lock");
+    let lock = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    lock.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
+    if let Some(binary) = ready(dir) {
+        return Ok(binary);
+    }
+    let links = libtorch::link(&env.site, &dir.join(format!("libtorch-{}", Digest::of(EnvName::Torch.lock().as_bytes()).short())))?;
+    let build = libtorch::build_command(&cargo, source, &links, &source.join("target"), profile(source));
+    let log = home.join("build.log");
+    let _ = std::fs::remove_file(&log);
+    run_installer(build.command(), &log, cancel, progress)?;
+    // Copied aside and renamed, so that a build that was cut short is never taken for a worker.
+    let staged = home.join(format!(".tmp-{}", std::process::id()));
+    bfs::copy_file(&build.binary, &staged).with_context(|| format!("failed to copy `{}`", build.binary.display()))?;
+    let binary = home.join(libtorch::WORKER);
+    std::fs::rename(&staged, &binary)?;
+    Ok(binary)
+}
+
+/// The profile that this orch was built with: its dependencies are compiled already.
+fn profile(source: &Path) -> libtorch::Profile {
+    let exe = std::env::current_exe().unwrap_or_default();
+    if exe.starts_with(source.join("target/release")) { libtorch::Profile::Release } else { libtorch::Profile::Debug }
+}
