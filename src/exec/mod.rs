@@ -1,1 +1,84 @@
-//! Not written yet.
+//! Performs a plan: consults the store, schedules what is missing, and keeps a record of everything that happened.
+//!
+//! One loop on the calling thread owns all state; job threads get what they need and send back how it ended. What is
+//! shown to the user is the listener's concern, what a step does its kind's.
+
+mod keys;
+mod outcome;
+mod perform;
+mod pool;
+mod reporting;
+mod schedule;
+mod setup;
+mod state;
+
+use std::collections::BTreeSet;
+
+use crate::base::Digest;
+use crate::device::Backend;
+use crate::event::Listener;
+use crate::key::{KeyDoc, MissReason};
+use crate::plan::Plan;
+use crate::provision::Provision;
+use crate::record::{Outcome, Record};
+use crate::report::ReportDoc;
+use crate::step::StepId;
+use crate::store::DiskStore;
+use crate::worker::Cancel;
+
+pub use keys::HostFacts;
+pub use reporting::{Pages, report_doc};
+pub use schedule::{preview, run};
+pub use state::{How, StepResult};
+
+/// Everything a run is given.
+pub struct Context<'a> {
+    pub plan: &'a Plan,
+    pub store: &'a DiskStore,
+    pub provision: &'a Provision,
+    pub listener: &'a dyn Listener,
+    /// What the probers said about this host.
+    pub inventory: &'a [Backend],
+    pub host: &'a HostFacts,
+    pub options: &'a Options,
+    pub cancel: &'a Cancel,
+}
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// How many steps may execute at a time.
+    pub jobs: u32,
+    /// Start nothing new after a first failure.
+    pub fail_fast: bool,
+    /// Steps that execute even if the store holds their result.
+    pub rerun: BTreeSet<StepId>,
+    /// What is to be done; None means everything.
+    pub wanted: Option<BTreeSet<StepId>>,
+    /// The spec as the user named it, for pages and reproducers.
+    pub spec: String,
+}
+
+/// How a run ended.
+pub struct Finished {
+    /// By step.
+    pub results: Vec<StepResult>,
+    pub interrupted: bool,
+    pub seconds: f64,
+    /// None when interrupted before the report.
+    pub report: Option<Digest>,
+    pub doc: ReportDoc,
+}
+
+/// What would happen to a step, without doing it.
+pub struct Preview {
+    pub step: StepId,
+    pub verdict: Verdict,
+}
+
+pub enum Verdict {
+    Hit { key: KeyDoc, record: Box<Record> },
+    WouldRun { key: Option<KeyDoc>, reason: MissReason },
+    Skipped { outcome: Outcome, reason: String },
+    /// Nothing that is wanted needs it.
+    NotNeeded,
+}

@@ -57,6 +57,10 @@ impl StepKind for PythonConversion {
         vec![Requirement::Env((self.env)(&step.params))]
     }
 
+    fn server(&self, step: &Step) -> Option<EnvName> {
+        Some((self.env)(&step.params))
+    }
+
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let worker = Worker::Python((self.env)(&step.params));
         Ok(Work::Worker(WorkerCall { worker, op: self.op, params: step.params.clone(), libraries: vec![] }))

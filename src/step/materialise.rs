@@ -26,6 +26,10 @@ impl StepKind for Materialise {
         vec![Requirement::Env(EnvName::Torch)]
     }
 
+    fn server(&self, _: &Step) -> Option<EnvName> {
+        Some(EnvName::Torch)
+    }
+
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let mut params = step.params.clone();
         // A local folder is an input like any other: its content is in the key, its path only here.

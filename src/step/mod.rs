@@ -192,6 +192,10 @@ pub trait StepKind: Sync {
     fn requires(&self, _step: &Step) -> Vec<Requirement> {
         Vec::new()
     }
+    /// The environment whose Python server does the work, where one does.
+    fn server(&self, _step: &Step) -> Option<EnvName> {
+        None
+    }
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work>;
 }
 

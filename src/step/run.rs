@@ -88,6 +88,10 @@ impl StepKind for Run {
         }
     }
 
+    fn server(&self, step: &Step) -> Option<EnvName> {
+        (RunParams::of(step).runtime == "python").then_some(EnvName::Torch)
+    }
+
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let params = RunParams::of(step);
         let device = &params.device;

@@ -1,0 +1,219 @@
+//! One execution of one step, on a job thread: verified inputs in, work, published output and record out.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use crate::base::Digest;
+use crate::event::{Event, Listener};
+use crate::exec::outcome::{Judged, judge};
+use crate::exec::setup::Servers;
+use crate::key::KeyDoc;
+use crate::provision::Provision;
+use crate::record::{Numerics, Outcome, Record};
+use crate::runtime::{Job, compare};
+use crate::step::{Places, RunParams, Step, StepId, Work, Worker, WorkerCall};
+use crate::store::{DiskStore, Scratch};
+use crate::worker::{self, Cancel, Ended, Limits};
+
+/// What an execution needs; shared by all job threads.
+pub(super) struct Performer<'a> {
+    pub(super) store: &'a DiskStore,
+    pub(super) scratch: &'a Scratch,
+    pub(super) provision: &'a Provision,
+    pub(super) servers: &'a Servers,
+    pub(super) listener: &'a dyn Listener,
+    pub(super) cancel: &'a Cancel,
+    pub(super) host: &'a str,
+    pub(super) spec: &'a str,
+}
+
+/// One step with its key and the digests or paths of what it reads.
+pub(super) struct Task<'a> {
+    pub(super) id: StepId,
+    pub(super) step: &'a Step,
+    pub(super) key: KeyDoc,
+    pub(super) inputs: Vec<(String, InputAt)>,
+    /// Do not take another process's result.
+    pub(super) forced: bool,
+}
+
+pub(super) enum InputAt {
+    Tree { from: StepId, digest: Digest },
+    File(PathBuf),
+}
+
+pub(super) enum Performed {
+    Executed(Box<Record>),
+    /// Another orch process executed it while this one waited for its lock.
+    Hit(Box<Record>),
+    /// An input is not as it was published.
+    InputLost { from: StepId, digest: Digest, what: String },
+}
+
+impl Performer<'_> {
+    pub(super) fn perform(&self, task: Task<'_>) -> Performed {
+        let started = jiff::Timestamp::now();
+        let clock = Instant::now();
+        let key_digest = task.key.digest();
+        let _lock = match self.store.lock_key(&key_digest) {
+            Ok(lock) => lock,
+            Err(e) => return self.keep(&task, started, clock, Err(e.into())),
+        };
+        if !task.forced
+            && let Ok(Some(record)) = self.store.lookup(&key_digest)
+            && record.output.is_none_or(|digest| self.store.has_tree(&digest))
+        {
+            return Performed::Hit(Box::new(record));
+        }
+        let mut inputs = BTreeMap::new();
+        for (name, at) in &task.inputs {
+            let path = match at {
+                InputAt::File(path) => path.clone(),
+                InputAt::Tree { from, digest } => match self.store.verified_tree(digest) {
+                    Ok(path) => path,
+                    Err(e) => return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) },
+                },
+            };
+            inputs.insert(name.clone(), path);
+        }
+        let result = self.execute(&task, inputs);
+        self.keep(&task, started, clock, result)
+    }
+
+    fn execute(&self, task: &Task<'_>, inputs: BTreeMap<String, PathBuf>) -> anyhow::Result<Done> {
+        let out = self.scratch.dir("out")?;
+        let places = Places { inputs, out: out.clone(), scratch: self.scratch.dir("scratch")? };
+        let log = self.store.log_path(&task.step.name);
+        let _ = std::fs::remove_file(&log);
+        let name = &task.step.name;
+        let progress = |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
+        let limits = Limits {
+            timeout: Duration::from_secs(task.step.timeout_seconds),
+            cancel: self.cancel,
+            log: &log,
+            progress: &progress,
+        };
+        let judged = match task.step.kind.lower(task.step, &places)? {
+            Work::Pure(work) => work().map(|()| Judged::pass())?,
+            Work::Worker(call) => judge(self.call(task, call, &places, &limits)?, task.step.timeout_seconds),
+            Work::Command(call) => judge(worker::run_command(&call, &places.scratch, &out, &limits), task.step.timeout_seconds),
+            Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
+        };
+        let mut done = Done { judged, numerics: None, output: None };
+        if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
+            self.check_outputs(task, &places, &mut done)?;
+        }
+        if done.judged.outcome == Outcome::Pass {
+            done.output = Some(self.store.publish(&out)?);
+        }
+        crate::base::fs::remove_dir(&places.scratch)?;
+        crate::base::fs::remove_dir(&out)?;
+        Ok(done)
+    }
+
+    fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
+        let mut params = call.params;
+        for (name, library) in &call.libraries {
+            params[*name] = self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();
+        }
+        let job = Job {
+            id: task.id.0,
+            op: call.op.into(),
+            params,
+            inputs: places.inputs.clone(),
+            out: places.out.clone(),
+            log: Some(limits.log.to_owned()),
+        };
+        let scratch_cwd = |mut command: Command| {
+            // Some SDKs leave files in the working directory.
+            command.current_dir(&places.scratch);
+            command
+        };
+        Ok(match call.worker {
+            Worker::Orch(runtime) => {
+                let mut command = Command::new(std::env::current_exe().context("failed to find orch's own executable")?);
+                command.args(["worker", runtime]);
+                worker::run_oneshot(scratch_cwd(command), &job, limits)
+            }
+            Worker::Torch => worker::run_oneshot(scratch_cwd(Command::new(self.provision.torch_worker()?)), &job, limits),
+            Worker::Python(env) => self.servers.get(env)?.run(&job, limits),
+        })
+    }
+
+    /// Compares a run's outputs with the reference. A run that measured nothing did not run.
+    fn check_outputs(&self, task: &Task<'_>, places: &Places, done: &mut Done) -> anyhow::Result<()> {
+        let params = RunParams::of(task.step);
+        if done.judged.measure.as_ref().is_none_or(|measure| measure.samples_ms.is_empty()) {
+            done.judged = Judged::failed(Outcome::Fail, "the worker reported success without a single sample");
+            return Ok(());
+        }
+        let reference_tree = places.inputs.get("reference").unwrap_or(&places.inputs["model"]);
+        let manifest = crate::runtime::manifest::Manifest::read(&places.inputs["model"])?;
+        let reference = manifest.rest.get("reference").and_then(Value::as_str).unwrap_or("unnamed").to_owned();
+        let (numerics, complaint) = compare::compare(
+            &places.out.join("outputs.safetensors"),
+            &reference_tree.join("reference.safetensors"),
+            &params.tolerance,
+            &reference,
+        )?;
+        if let Some(complaint) = complaint {
+            done.judged.outcome = Outcome::Numerics;
+            done.judged.reason = Some(complaint);
+        }
+        done.numerics = Some(numerics);
+        Ok(())
+    }
+
+    /// Writes the record. An error of orch's own is an outcome too: it must not end the other steps.
+    fn keep(&self, task: &Task<'_>, started: jiff::Timestamp, clock: Instant, result: anyhow::Result<Done>) -> Performed {
+        let done = result.unwrap_or_else(|e| Done {
+            judged: Judged::failed(Outcome::Fail, error_text(&e)),
+            numerics: None,
+            output: None,
+        });
+        let record = Record {
+            step: task.step.name.clone(),
+            key: task.key.clone(),
+            outcome: done.judged.outcome,
+            reason: done.judged.reason,
+            output: done.output,
+            started: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            seconds: clock.elapsed().as_secs_f64(),
+            host: self.host.to_owned(),
+            facts: done.judged.facts,
+            measure: done.judged.measure,
+            numerics: done.numerics,
+            repro: Some(format!("orch run {} --step '{}' --rerun '{}'", self.spec, task.step.name, task.step.name)),
+        };
+        // An interrupted step did not happen: the next run must not read of it.
+        if record.outcome != Outcome::Incomplete
+            && let Err(e) = self.store.remember(&record)
+        {
+            let text = format!("the record of {} was not kept, so it will run again: {}", record.step, error_text(&e.into()));
+            self.listener.tell(Event::Warning { text });
+        }
+        Performed::Executed(Box::new(record))
+    }
+}
+
+struct Done {
+    judged: Judged,
+    numerics: Option<Numerics>,
+    output: Option<Digest>,
+}
+
+/// An error with its causes on one line.
+pub(super) fn error_text(error: &anyhow::Error) -> String {
+    format!("{error:#}")
+}
+
+/// The log of a step, where it has one that says something.
+pub(super) fn log_if_any(path: &Path) -> Option<String> {
+    let size = std::fs::metadata(path).ok()?.len();
+    (size > 0).then(|| path.display().to_string())
+}

@@ -1,0 +1,33 @@
+//! Job threads. Not rayon's: a rayon worker that waits may pick up another job, and with it another step's slot.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Scope;
+
+type Job<'env> = Box<dyn FnOnce() + Send + 'env>;
+
+/// As many threads as steps may execute at a time. They live as long as the run: the kernel ends a child together with
+/// the thread that started it.
+pub(super) struct Pool<'env> {
+    jobs: Sender<Job<'env>>,
+}
+
+impl<'env> Pool<'env> {
+    pub(super) fn start<'scope>(scope: &'scope Scope<'scope, 'env>, threads: u32) -> Self {
+        let (jobs, queue) = channel::<Job<'env>>();
+        let queue = Arc::new(Mutex::new(queue));
+        for _ in 0..threads.max(1) {
+            let queue: Arc<Mutex<Receiver<Job<'env>>>> = queue.clone();
+            scope.spawn(move || {
+                while let Ok(job) = { queue.lock().unwrap_or_else(PoisonError::into_inner).recv() } {
+                    job();
+                }
+            });
+        }
+        Self { jobs }
+    }
+
+    pub(super) fn spawn(&self, job: impl FnOnce() + Send + 'env) {
+        self.jobs.send(Box::new(job)).expect("BUG: the job threads outlive the scheduler");
+    }
+}

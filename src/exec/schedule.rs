@@ -1,0 +1,536 @@
+//! The loop that owns all state of a run.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use crate::base::Digest;
+use crate::event::Event;
+use crate::exec::keys::Keys;
+use crate::exec::outcome::Judged;
+use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text, log_if_any};
+use crate::exec::pool::Pool;
+use crate::exec::setup::{self, Readiness, Servers, Setups};
+use crate::exec::state::{How, StepResult, StepState};
+use crate::exec::{Context, Finished, Preview, Verdict, reporting};
+use crate::key::{KeyDoc, MissReason};
+use crate::record::{Outcome, Record};
+use crate::step::{Needs, Requirement, RunParams, Source, Stage, StepId};
+use crate::store::StoreError;
+
+/// Performs the plan.
+pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
+    let clock = Instant::now();
+    let mut scheduler = Scheduler::new(context)?;
+    scheduler.consult_all();
+    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(**id)).count() as u32;
+    context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
+    if to_run > 1 {
+        // One is the report, which needs no worker.
+        scheduler.execute_wanted()?;
+    }
+    scheduler.close();
+    if let Err(e) = scheduler.keys.files.save() {
+        context.listener.tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
+    }
+    reporting::finish(context, scheduler.states.into_iter().map(StepState::into_result).collect(), clock)
+}
+
+/// What a run would do.
+pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
+    let mut scheduler = Scheduler::new(context)?;
+    scheduler.consult_all();
+    let Scheduler { mut states, wanted, .. } = scheduler;
+    let mut previews = Vec::new();
+    for id in context.plan.ids() {
+        let state = std::mem::replace(&mut states[id.0 as usize], StepState::Unknown);
+        let verdict = match state {
+            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => Verdict::Hit { key: record.key.clone(), record },
+            StepState::Done(StepResult { outcome, reason, .. }) => {
+                Verdict::Skipped { outcome, reason: reason.unwrap_or_default() }
+            }
+            _ if !wanted.contains(&id) => Verdict::NotNeeded,
+            StepState::Ready { key, reason } => Verdict::WouldRun { key: Some(key), reason },
+            StepState::Unknown | StepState::Running => {
+                let above = context.plan.dependencies(id).find(|dep| !matches!(previews_of(&previews, *dep), Some(Verdict::Hit { .. })));
+                let step = above.map(|dep| context.plan.step(dep).name.clone()).unwrap_or_default();
+                Verdict::WouldRun { key: None, reason: MissReason::After { step } }
+            }
+        };
+        previews.push(Preview { step: id, verdict });
+    }
+    Ok(previews)
+}
+
+fn previews_of(previews: &[Preview], id: StepId) -> Option<&Verdict> {
+    previews.get(id.0 as usize).map(|preview| &preview.verdict)
+}
+
+enum Message {
+    Performed(StepId, Performed),
+    Installed(Requirement, Result<(), String>),
+}
+
+struct Scheduler<'a> {
+    context: &'a Context<'a>,
+    keys: Keys<'a>,
+    states: Vec<StepState>,
+    /// Steps that something wanted needs.
+    wanted: BTreeSet<StepId>,
+    setups: Setups,
+    /// Executing now, by what they occupy.
+    shared_running: u32,
+    exclusive_running: bool,
+    failed: bool,
+}
+
+impl StepState {
+    fn into_result(self) -> StepResult {
+        match self {
+            Self::Done(result) => result,
+            Self::Unknown | Self::Ready { .. } | Self::Running => StepResult::not_needed(),
+        }
+    }
+}
+
+impl<'a> Scheduler<'a> {
+    fn new(context: &'a Context<'a>) -> Result<Self, StoreError> {
+        let Context { plan, provision, host, .. } = context;
+        let keys = Keys { plan, provision, files: context.store.file_digests(), host };
+        let states = plan.ids().map(|_| StepState::Unknown).collect();
+        Ok(Self {
+            context,
+            keys,
+            states,
+            wanted: BTreeSet::new(),
+            setups: Setups::default(),
+            shared_running: 0,
+            exclusive_running: false,
+            failed: false,
+        })
+    }
+
+    fn is_done(&self, id: StepId) -> bool {
+        matches!(self.states[id.0 as usize], StepState::Done(_))
+    }
+
+    fn result(&self, id: StepId) -> Option<&StepResult> {
+        match &self.states[id.0 as usize] {
+            StepState::Done(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    /// Makes every transition.
+    fn set(&mut self, id: StepId, state: StepState) {
+        if let StepState::Done(result) = &state {
+            self.failed |= result.how == How::Executed && result.outcome.is_failure();
+        }
+        self.states[id.0 as usize] = state;
+    }
+
+    fn counted(&self) -> u32 {
+        let hits = self.context.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
+        (self.wanted.len() + hits) as u32
+    }
+
+    /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
+    fn consult_all(&mut self) {
+        for id in self.context.plan.ids() {
+            self.consult(id);
+        }
+        let plan = self.context.plan;
+        let mut open: Vec<StepId> = match &self.context.options.wanted {
+            Some(chosen) => chosen.iter().copied().collect(),
+            None => plan.ids().filter(|id| matches!(plan.step(*id).stage, Stage::Run | Stage::Command | Stage::Report)
+                || plan.step(*id).kind.name() == "render").collect(),
+        };
+        while let Some(id) = open.pop() {
+            if !self.wanted.insert(id) || self.is_done(id) || plan.step(id).stage == Stage::Report {
+                continue;
+            }
+            open.extend(plan.dependencies(id));
+        }
+    }
+
+    /// Decides a step whose dependencies are done: a hit, ready to execute, or not to be executed at all.
+    fn consult(&mut self, id: StepId) {
+        let step = self.context.plan.step(id);
+        if step.stage == Stage::Report {
+            return; // made by `reporting`, of everything else
+        }
+        if let Some(why) = self.unavailable(id) {
+            return self.set(id, StepState::Done(StepResult::skipped(Outcome::SkipUnavailable, why)));
+        }
+        for dependency in self.context.plan.dependencies(id) {
+            match self.result(dependency) {
+                None => return,
+                Some(result) if result.outcome != Outcome::Pass => {
+                    let blamed = Some(result.blamed.unwrap_or(dependency));
+                    let result = StepResult { how: How::Skipped, record: None, blamed, ..result.clone() };
+                    return self.set(id, StepState::Done(result));
+                }
+                Some(_) => {}
+            }
+        }
+        let key = match self.keys.of(id, |from| self.result(from).and_then(StepResult::output)) {
+            Ok(key) => key,
+            Err(e) => {
+                let result = StepResult::skipped(Outcome::Fail, error_text(&e.into()));
+                self.failed = true;
+                return self.set(id, StepState::Done(result));
+            }
+        };
+        let state = match self.look_up(id, &key) {
+            Ok(record) => StepState::Done(StepResult::hit(record)),
+            Err(reason) => StepState::Ready { key, reason },
+        };
+        self.set(id, state);
+    }
+
+    /// The record of a success with this key whose output is there, or why there is none.
+    fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<Record, MissReason> {
+        let store = self.context.store;
+        if self.context.options.rerun.contains(&id) {
+            return Err(MissReason::Asked);
+        }
+        match store.lookup(&key.digest()) {
+            Ok(Some(record)) => match record.output {
+                Some(digest) if !store.has_tree(&digest) => Err(MissReason::OutputLost { what: format!("tree {} is gone", digest.short()) }),
+                _ => Ok(record),
+            },
+            Ok(None) => Err(self.why_missed(id, key)),
+            Err(e) => {
+                let text = error_text(&e.into());
+                self.context.listener.tell(Event::Warning { text: format!("{text}; the step runs again") });
+                Err(MissReason::OutputLost { what: text })
+            }
+        }
+    }
+
+    fn why_missed(&self, id: StepId, key: &KeyDoc) -> MissReason {
+        match self.context.store.latest(&self.context.plan.step(id).name) {
+            Ok(Some(last)) => {
+                let changes = key.changes_since(&last.key);
+                if changes.is_empty() {
+                    MissReason::DidNotPass { outcome: last.outcome.label().into() }
+                } else {
+                    MissReason::Changed { changes }
+                }
+            }
+            _ => MissReason::NeverRan,
+        }
+    }
+
+    /// Why a run's device is not there, as its prober says.
+    fn unavailable(&self, id: StepId) -> Option<String> {
+        let step = self.context.plan.step(id);
+        if step.stage != Stage::Run {
+            return None;
+        }
+        let backend = RunParams::of(step).backend;
+        let found = self.context.inventory.iter().find(|known| known.name == backend);
+        match found {
+            None => Some(format!("orch has no prober for `{backend}`")),
+            Some(found) if !found.available => Some(found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into())),
+            Some(_) => None,
+        }
+    }
+
+    fn execute_wanted(&mut self) -> Result<(), StoreError> {
+        let context = self.context;
+        let scratch = context.store.scratch()?;
+        let servers = Servers::default();
+        let performer = Performer {
+            store: context.store,
+            scratch: &scratch,
+            provision: context.provision,
+            servers: &servers,
+            listener: context.listener,
+            cancel: context.cancel,
+            host: &context.host.report.name,
+            spec: &context.options.spec,
+        };
+        let (sender, receiver) = channel();
+        std::thread::scope(|scope| {
+            let pool = Pool::start(scope, context.options.jobs);
+            let install = |requirement| {
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    let result = setup::install(context.provision, requirement, context.listener);
+                    let _ = sender.send(Message::Installed(requirement, result));
+                });
+            };
+            self.turn(&performer, &pool, &sender, &receiver, &install);
+            drop(pool);
+        });
+        Ok(())
+    }
+
+    fn turn<'env>(
+        &mut self,
+        performer: &'env Performer<'env>,
+        pool: &Pool<'env>,
+        sender: &Sender<Message>,
+        receiver: &Receiver<Message>,
+        install: &dyn Fn(Requirement),
+    ) where
+        'a: 'env,
+    {
+        let requirements: BTreeMap<StepId, Vec<Requirement>> = self.context.plan.ids().map(|id| (id, self.requirements(id))).collect();
+        // Installing takes longest and needs no step's result, so all of it begins at once.
+        for id in self.wanted.clone() {
+            if !self.is_done(id) {
+                self.setups.missing(&requirements[&id], self.context.provision).into_iter().for_each(install);
+            }
+        }
+        let mut ready: VecDeque<StepId> = self.wanted.iter().copied().filter(|id| self.is_ready(*id)).collect();
+        loop {
+            let stopping = self.context.cancel.is_cancelled() || (self.context.options.fail_fast && self.failed);
+            if !stopping {
+                self.dispatch(&mut ready, &requirements, performer, pool, sender);
+            }
+            let idle = self.shared_running == 0 && !self.exclusive_running;
+            if idle && !self.setups.is_busy() && (stopping || ready.is_empty()) {
+                return;
+            }
+            match receiver.recv_timeout(Duration::from_millis(100)) {
+                Ok(Message::Performed(id, performed)) => {
+                    self.release(id);
+                    let settled = self.settle(id, performed, performer);
+                    self.wake(settled, &mut ready, &requirements, install);
+                }
+                Ok(Message::Installed(requirement, result)) => self.setups.finished(requirement, result),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn requirements(&self, id: StepId) -> Vec<Requirement> {
+        let step = self.context.plan.step(id);
+        step.kind.requires(step)
+    }
+
+    fn is_ready(&self, id: StepId) -> bool {
+        matches!(self.states[id.0 as usize], StepState::Ready { .. })
+    }
+
+    fn needs(&self, id: StepId) -> Needs {
+        let step = self.context.plan.step(id);
+        step.kind.needs(step)
+    }
+
+    /// Starts what can start: everything that shares the machine first, then, with the machine to itself, a timed run.
+    fn dispatch<'env>(
+        &mut self,
+        ready: &mut VecDeque<StepId>,
+        requirements: &BTreeMap<StepId, Vec<Requirement>>,
+        performer: &'env Performer<'env>,
+        pool: &Pool<'env>,
+        sender: &Sender<Message>,
+    ) where
+        'a: 'env,
+    {
+        let mut later = VecDeque::new();
+        let mut shared_waits = false;
+        while let Some(id) = ready.pop_front() {
+            match self.setups.readiness(&requirements[&id]) {
+                Readiness::Failed(why) => {
+                    let settled = self.finish_unstarted(id, Judged::failed(Outcome::Fail, why));
+                    self.consult_dependents(settled, &mut later);
+                    continue;
+                }
+                Readiness::Waiting => {
+                    later.push_back(id);
+                    continue;
+                }
+                Readiness::Ready => {}
+            }
+            let can_start = match self.needs(id) {
+                Needs::Shared(slots) => {
+                    let fits = !self.exclusive_running && self.shared_running + slots <= self.context.options.jobs.max(slots);
+                    shared_waits |= !fits;
+                    fits
+                }
+                Needs::Exclusive => {
+                    let alone = self.shared_running == 0 && !self.exclusive_running && !self.setups.is_busy() && !shared_waits;
+                    alone && !ready.iter().chain(&later).any(|other| matches!(self.needs(*other), Needs::Shared(_)))
+                }
+            };
+            if can_start { self.start(id, performer, pool, sender) } else { later.push_back(id) }
+        }
+        *ready = later;
+    }
+
+    fn start<'env>(&mut self, id: StepId, performer: &'env Performer<'env>, pool: &Pool<'env>, sender: &Sender<Message>)
+    where
+        'a: 'env,
+    {
+        let step = self.context.plan.step(id);
+        if let Some(env) = step.kind.server(step)
+            && let Err(e) = performer.servers.start(env, self.context.provision, performer.provision.dir())
+        {
+            self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e)));
+            return;
+        }
+        let StepState::Ready { key, reason } = std::mem::replace(&mut self.states[id.0 as usize], StepState::Running) else {
+            panic!("BUG: {} is started and not ready", step.name);
+        };
+        match self.needs(id) {
+            Needs::Shared(slots) => self.shared_running += slots,
+            Needs::Exclusive => self.exclusive_running = true,
+        }
+        let inputs = step.inputs.iter().filter_map(|(name, source)| {
+            let at = match source {
+                Source::Step(from) => InputAt::Tree { from: *from, digest: self.result(*from)?.output()? },
+                Source::File(path) => InputAt::File(path.clone()),
+                Source::Record(_) => return None,
+            };
+            Some((name.clone(), at))
+        });
+        let task = Task { id, step, key, inputs: inputs.collect(), forced: reason == MissReason::Asked };
+        self.context.listener.tell(Event::StepStarted { step: step.name.clone(), reason });
+        let sender = sender.clone();
+        pool.spawn(move || {
+            let performed = performer.perform(task);
+            let _ = sender.send(Message::Performed(id, performed));
+        });
+    }
+
+    fn release(&mut self, id: StepId) {
+        match self.needs(id) {
+            Needs::Shared(slots) => self.shared_running -= slots,
+            Needs::Exclusive => self.exclusive_running = false,
+        }
+    }
+
+    /// Takes in how a step ended; gives the step whose dependents may go on, if any may.
+    fn settle(&mut self, id: StepId, performed: Performed, performer: &Performer<'_>) -> Settled {
+        let name = self.context.plan.step(id).name.clone();
+        match performed {
+            Performed::Executed(record) => {
+                let before = self.context.options.rerun.contains(&id); // asked for: no claim about its output
+                self.context.listener.tell(Event::StepFinished {
+                    step: name.clone(),
+                    outcome: record.outcome,
+                    reason: record.reason.clone(),
+                    seconds: record.seconds,
+                    log: log_if_any(&self.context.store.log_path(&name)),
+                    repro: record.repro.clone(),
+                });
+                let _ = before;
+                self.set(id, StepState::Done(StepResult::executed(*record)));
+                Settled::Done(id)
+            }
+            Performed::Hit(record) => {
+                self.set(id, StepState::Done(StepResult::hit(*record)));
+                Settled::Done(id)
+            }
+            Performed::InputLost { from, digest, what } => {
+                let producer = self.context.plan.step(from).name.clone();
+                self.context.listener.tell(Event::Warning { text: format!("the output of {producer} is damaged ({what}); it runs again") });
+                if let Err(e) = self.context.store.discard_tree(&digest, performer.scratch) {
+                    self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
+                    return Settled::Done(id);
+                }
+                Settled::Lost { producer: from, consumer: id }
+            }
+        }
+    }
+
+    /// Decides the steps that waited for this one.
+    fn wake(
+        &mut self,
+        settled: Settled,
+        ready: &mut VecDeque<StepId>,
+        requirements: &BTreeMap<StepId, Vec<Requirement>>,
+        install: &dyn Fn(Requirement),
+    ) {
+        let before = ready.len();
+        match settled {
+            Settled::Done(id) => self.consult_dependents(id, ready),
+            Settled::Lost { producer, consumer } => {
+                self.set(consumer, StepState::Unknown);
+                self.reopen(producer, ready);
+            }
+        }
+        for id in ready.iter().skip(before) {
+            self.setups.missing(&requirements[id], self.context.provision).into_iter().for_each(install);
+        }
+    }
+
+    /// Makes a step whose output is gone executable again, with whatever of its own inputs is gone too.
+    fn reopen(&mut self, id: StepId, ready: &mut VecDeque<StepId>) {
+        self.wanted.insert(id);
+        self.set(id, StepState::Unknown);
+        let dependencies: Vec<_> = self.context.plan.dependencies(id).collect();
+        for dependency in dependencies {
+            let lost = self.result(dependency).and_then(StepResult::output).is_some_and(|digest| !self.context.store.has_tree(&digest));
+            if lost {
+                self.reopen(dependency, ready);
+            }
+        }
+        self.consult(id);
+        if self.is_ready(id) {
+            ready.push_back(id);
+        }
+    }
+
+    fn consult_dependents(&mut self, id: StepId, ready: &mut VecDeque<StepId>) {
+        let plan = self.context.plan;
+        for dependent in plan.dependents(id) {
+            if !matches!(self.states[dependent.0 as usize], StepState::Unknown) {
+                continue;
+            }
+            self.consult(*dependent);
+            if self.is_ready(*dependent) && self.wanted.contains(dependent) {
+                ready.push_back(*dependent);
+            } else if self.is_done(*dependent) {
+                self.consult_dependents(*dependent, ready);
+            }
+        }
+    }
+
+    /// Ends a step that could not even start. It leaves no record: nothing was executed.
+    fn finish_unstarted(&mut self, id: StepId, judged: Judged) -> StepId {
+        let name = self.context.plan.step(id).name.clone();
+        self.context.listener.tell(Event::StepFinished {
+            step: name,
+            outcome: judged.outcome,
+            reason: judged.reason.clone(),
+            seconds: 0.0,
+            log: None,
+            repro: None,
+        });
+        let result = StepResult { how: How::Executed, outcome: judged.outcome, reason: judged.reason, blamed: None, record: None };
+        self.set(id, StepState::Done(result));
+        id
+    }
+
+    /// Whatever is wanted and was not reached is incomplete.
+    fn close(&mut self) {
+        for id in self.context.plan.ids() {
+            if self.is_done(id) || self.context.plan.step(id).stage == Stage::Report {
+                continue;
+            }
+            let result = if self.wanted.contains(&id) {
+                StepResult::skipped(Outcome::Incomplete, "not reached")
+            } else {
+                StepResult::not_needed()
+            };
+            self.set(id, StepState::Done(result));
+        }
+    }
+}
+
+enum Settled {
+    Done(StepId),
+    Lost { producer: StepId, consumer: StepId },
+}
+
+/// The digest of a step's earlier output, to tell whether it came out unchanged.
+#[expect(dead_code, reason = "used by the explain command")]
+fn earlier_output(context: &Context<'_>, name: &str) -> Option<Digest> {
+    context.store.latest(name).ok().flatten()?.output
+}

@@ -1,0 +1,117 @@
+//! What steps require, installed beside the steps that can already run; and the Python servers that live in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use crate::event::{Event, Listener};
+use crate::provision::{Provision, title};
+use crate::step::Requirement;
+use crate::toolchain::EnvName;
+use crate::worker::Server;
+
+/// The state of everything that a wanted step requires.
+#[derive(Default)]
+pub(super) struct Setups {
+    ready: BTreeSet<Requirement>,
+    running: BTreeSet<Requirement>,
+    failed: BTreeMap<Requirement, String>,
+}
+
+pub(super) enum Readiness {
+    Ready,
+    Waiting,
+    Failed(String),
+}
+
+impl Setups {
+    /// Requirements of `wanted` that must be installed now. Each is given once.
+    pub(super) fn missing(&mut self, wanted: &[Requirement], provision: &Provision) -> Vec<Requirement> {
+        let mut missing = Vec::new();
+        for requirement in wanted {
+            let known = self.ready.contains(requirement) || self.running.contains(requirement) || self.failed.contains_key(requirement);
+            if known {
+                continue;
+            }
+            if provision.is_ready(*requirement) {
+                self.ready.insert(*requirement);
+            } else {
+                self.running.insert(*requirement);
+                missing.push(*requirement);
+            }
+        }
+        missing
+    }
+
+    pub(super) fn finished(&mut self, requirement: Requirement, result: Result<(), String>) {
+        self.running.remove(&requirement);
+        match result {
+            Ok(()) => drop(self.ready.insert(requirement)),
+            Err(e) => drop(self.failed.insert(requirement, e)),
+        }
+    }
+
+    pub(super) fn readiness(&self, wanted: &[Requirement]) -> Readiness {
+        if let Some((requirement, why)) = wanted.iter().find_map(|r| self.failed.get_key_value(r)) {
+            return Readiness::Failed(format!("the {} could not be set up: {why}", title(*requirement)));
+        }
+        if wanted.iter().all(|requirement| self.ready.contains(requirement)) { Readiness::Ready } else { Readiness::Waiting }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        !self.running.is_empty()
+    }
+}
+
+/// Installs one requirement and tells how it went.
+pub(super) fn install(provision: &Provision, requirement: Requirement, listener: &dyn Listener) -> Result<(), String> {
+    let what = title(requirement);
+    let clock = Instant::now();
+    listener.tell(Event::SetupStarted { what: what.clone() });
+    let progress = |text: &str| listener.tell(Event::SetupProgress { what: what.clone(), text: text.to_owned() });
+    let result = provision.ensure(requirement, &progress).map_err(|e| format!("{e:#}"));
+    let error = result.as_ref().err().cloned();
+    listener.tell(Event::SetupFinished { what: what.clone(), seconds: clock.elapsed().as_secs_f64(), error });
+    result
+}
+
+/// One Python server per environment, started when the first job for it is dispatched.
+#[derive(Default)]
+pub(super) struct Servers {
+    started: Mutex<BTreeMap<EnvName, Arc<Server>>>,
+}
+
+impl Servers {
+    /// Starts a server unless it runs. Must be called from a thread that outlives the run: the kernel ends a child
+    /// together with the thread that started it.
+    pub(super) fn start(&self, env: EnvName, provision: &Provision, log_dir: &std::path::Path) -> anyhow::Result<()> {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        if started.contains_key(&env) {
+            return Ok(());
+        }
+        let python = provision.env(env)?;
+        let mut command = Command::new(&python.python);
+        command
+            .args(["-m", "orch_py.server"])
+            .current_dir(log_dir)
+            .env("PYTHONPATH", provision.python_package()?)
+            .env("PYTHONNOUSERSITE", "1")
+            .env("PYTHONUNBUFFERED", "1")
+            // Iteration over sets must not differ from run to run.
+            .env("PYTHONHASHSEED", "0");
+        let log = log_dir.join(format!("server-{env}.log"));
+        let _ = std::fs::remove_file(&log);
+        let server = Server::start(command, env.preload(), &log)
+            .with_context(|| format!("failed to start the Python server of `{env}` ({})", python.python.display()))?;
+        started.insert(env, Arc::new(server));
+        Ok(())
+    }
+
+    pub(super) fn get(&self, env: EnvName) -> anyhow::Result<Arc<Server>> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.get(&env).cloned().with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))
+    }
+}
