@@ -1,0 +1,106 @@
+"""One forked child: it runs one op and tells the server how that ended.
+
+The child speaks to its parent over a pipe of its own, one JSON object a line, so that nothing an op or a native
+library prints can reach the protocol. It knows nothing of other jobs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+from orch_py.protocol import Job, Op, Output, Refused, listed, outcome_of
+
+_PR_SET_PDEATHSIG = 1
+
+
+def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> NoReturn:
+    """Never returns and never unwinds into the server's stack: after a fork that stack is a copy."""
+    code = 1
+    try:
+        _detach(server)
+        _redirect(Path(request["log"]))
+        _send(pipe, {"output": _perform(request, ops, pipe).to_json()})
+        code = 0
+    except BaseException:  # noqa: BLE001 - the last resort; the server reports the exit code.
+        traceback.print_exc()
+    finally:
+        # Buffers are flushed by hand because _exit skips them; it also skips the tear-down of native libraries,
+        # which crashes in some of them after the work is long done.
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                pass
+        os._exit(code)
+
+
+def _detach(server: int) -> None:
+    os.setsid()
+    if sys.platform == "linux":
+        # Lets the kernel end this child when the server dies by a signal that it cannot handle.
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # The server may have died between the fork and the line above, and then no signal ever comes.
+    if os.getppid() != server:
+        os._exit(1)
+
+
+def _redirect(log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    os.close(sink)
+    os.close(null)
+    # Fresh objects: the server's own may hold half a line, or stand on something that is no descriptor at all.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
+
+
+def _perform(request: dict[str, Any], ops: dict[str, Op], pipe: int) -> Output:
+    try:
+        op = ops.get(request["op"])
+        if op is None:
+            raise Refused("error", f"unknown op `{request['op']}`; known: {listed(sorted(ops))}")
+        job = Job(
+            params=request.get("params") or {},
+            inputs={name: Path(path) for name, path in (request.get("inputs") or {}).items()},
+            out=Path(request["out"]),
+            progress=lambda text: _send(pipe, {"progress": text}),
+        )
+        _limit_threads(job.param("threads"))
+        output = op(job)
+        # An op's facts may hold what JSON cannot; found here, it is this op's error with a traceback in its log.
+        json.dumps(output.to_json(), allow_nan=False)
+        return output
+    except SystemExit as error:
+        traceback.print_exc()
+        return Output("error", f"the op called sys.exit({error.code!r}) instead of returning")
+    except Exception as error:  # noqa: BLE001 - every failure of an op is an outcome.
+        traceback.print_exc()
+        return outcome_of(error)
+
+
+def _limit_threads(threads: int | None) -> None:
+    if threads is None:
+        return
+    # For libraries that are imported later; torch, imported by the server, has read it already.
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(int(threads))
+
+
+def _send(pipe: int, message: dict[str, Any]) -> None:
+    data = (json.dumps(message, allow_nan=False) + "\n").encode()
+    while data:
+        data = data[os.write(pipe, data) :]

@@ -1,0 +1,162 @@
+"""Makes an exported ONNX graph fit to be published: fixed names, fixed shapes, no trace of where it was made.
+
+Knows nothing of models or exporters. Needs onnx and onnxruntime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from orch_py.protocol import listed
+from orch_py.trees import Tensors
+
+MODEL = "model.onnx"
+DATA = "model.onnx.data"
+# Protobuf ends at 2 GiB, and readers need room beside the weights.
+_EMBED_LIMIT = 1_500_000_000
+
+
+class Wrong(Exception):
+    """The graph is not what was asked for; the message says how."""
+
+
+def tidy(model: onnx.ModelProto, outputs: list[str]) -> onnx.ModelProto:
+    """The same function with only `outputs`, in that order, and nothing that says how, when or where it was made."""
+    _keep_outputs(model.graph, outputs)
+    _prune(model.graph)
+    _strip(model)
+    # Shapes of every value: mobile compilers cannot place a node whose shape they do not know.
+    if model.ByteSize() < _EMBED_LIMIT:
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    _require_static(model.graph)
+    return model
+
+
+def _keep_outputs(graph: onnx.GraphProto, names: list[str]) -> None:
+    by_name = {value.name.removeprefix("output."): value for value in graph.output}
+    missing = [name for name in names if name not in by_name]
+    if missing:
+        raise Wrong(f"the graph has no output {listed(missing)}; it has {listed(by_name)}")
+    kept = [by_name[name] for name in names]
+    for name, value in zip(names, kept, strict=True):
+        if value.name != name:
+            _rename(graph, value.name, name)
+            value.name = name
+    del graph.output[:]
+    graph.output.extend(kept)
+
+
+def _rename(graph: onnx.GraphProto, old: str, new: str) -> None:
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for place, name in enumerate(names):
+                if name == old:
+                    names[place] = new
+
+
+def _prune(graph: onnx.GraphProto) -> None:
+    """Drops nodes, weights and remarks that no output needs any more."""
+    needed = {value.name for value in graph.output}
+    kept = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            kept.append(node)
+            needed.update(node.input)
+            for below in _subgraphs(node):
+                needed.update(_outer_names(below))
+    _refill(graph.node, list(reversed(kept)))
+    _refill(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed])
+    _refill(graph.value_info, [])
+
+
+def _refill(field, items) -> None:  # type: ignore[no-untyped-def]
+    copies = [type(item).FromString(item.SerializeToString()) for item in items]
+    del field[:]
+    field.extend(copies)
+
+
+def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def _outer_names(graph: onnx.GraphProto) -> Iterator[str]:
+    yield from (value.name for value in graph.output)
+    for node in graph.node:
+        yield from node.input
+        for below in _subgraphs(node):
+            yield from _outer_names(below)
+
+
+def _strip(model: onnx.ModelProto) -> None:
+    """The dynamo exporters write stack traces, with paths and line numbers, into every node."""
+    model.doc_string = ""
+    model.ClearField("metadata_props")
+    for function in model.functions:
+        function.doc_string = ""
+        function.ClearField("metadata_props")
+        for node in function.node:
+            _strip_node(node)
+    _strip_graph(model.graph)
+
+
+def _strip_graph(graph: onnx.GraphProto) -> None:
+    # Some exporters name the graph after a class or a file.
+    graph.name = "main"
+    graph.doc_string = ""
+    graph.ClearField("metadata_props")
+    for values in (graph.input, graph.output, graph.value_info, graph.initializer):
+        for value in values:
+            value.doc_string = ""
+            value.ClearField("metadata_props")
+    for node in graph.node:
+        _strip_node(node)
+
+
+def _strip_node(node: onnx.NodeProto) -> None:
+    node.doc_string = ""
+    node.ClearField("metadata_props")
+    for attribute in node.attribute:
+        attribute.doc_string = ""
+    for below in _subgraphs(node):
+        _strip_graph(below)
+
+
+def _require_static(graph: onnx.GraphProto) -> None:
+    for value in (*graph.input, *graph.output):
+        shape = value.type.tensor_type.shape
+        sizes = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in shape.dim]
+        if any(isinstance(size, str) for size in sizes):
+            raise Wrong(f"`{value.name}` has the shape {sizes}: sizes that are not fixed cannot be compiled for an NPU")
+
+
+def save(model: onnx.ModelProto, folder: Path) -> list[Path]:
+    """Writes one file, or two when the weights are too large for one. Gives back what it wrote."""
+    path = folder / MODEL
+    if model.ByteSize() < _EMBED_LIMIT:
+        onnx.checker.check_model(model)
+        path.write_bytes(model.SerializeToString(deterministic=True))
+        return [path]
+    onnx.save_model(model, path, save_as_external_data=True, all_tensors_to_one_file=True, location=DATA)
+    onnx.checker.check_model(path)
+    return [path, folder / DATA]
+
+
+def execute(path: Path, inputs: Tensors) -> Tensors:
+    """Runs the file in ONNX Runtime: CPU, one thread, as written."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    # Spinning threads would steal time from the jobs beside this one.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, (np.asarray(value) for value in session.run(names, inputs)), strict=True))

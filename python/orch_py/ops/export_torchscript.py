@@ -1,0 +1,79 @@
+"""Makes the TorchScript artefact: the model traced with its inputs, frozen, and checked against the reference after
+it has been loaded back from its file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import torch
+
+from orch_py import torch_model, torchscript_file, trees
+from orch_py.protocol import Job, Output, Refused
+
+MODEL = "model.pt"
+DEFAULT_MAX_ABS = 1e-3
+
+
+def run(job: Job) -> Output:
+    bound = float(job.param("max_abs", DEFAULT_MAX_ABS))
+    tree = job.tree("model")
+    reference = trees.read_tensors(tree, trees.REFERENCE)
+    model, manifest, inputs = torch_model.load_tree(tree)
+    names: list[str] = manifest["outputs"]
+    values = tuple(inputs.values())
+
+    started = time.perf_counter()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore", category=DeprecationWarning)
+        warnings.simplefilter("ignore", category=torch.jit.TracerWarning)
+        traced = torch.jit.trace(
+            torch_model.Positional(model, list(inputs), names).eval(), values, check_trace=False, strict=False
+        )
+        # Folds what the trace made on the CPU (positions, masks) into constants, which move with the module to
+        # another device; a traced `arange(device="cpu")` would not.
+        frozen = torch.jit.freeze(traced, optimize_numerics=False)
+        with tempfile.TemporaryDirectory() as folder:
+            raw = Path(folder) / MODEL
+            torch.jit.save(frozen, str(raw))
+            torchscript_file.strip(raw, job.out / MODEL)
+        traced_s = time.perf_counter() - started
+        worst = _check(job.out / MODEL, values, names, reference, bound)
+
+    trees.write_tensors(job.out, trees.INPUTS, {name: value.numpy() for name, value in inputs.items()})
+    versions = trees.versions("torch", "transformers")
+    trees.write_manifest(
+        job.out,
+        {
+            "format": "torchscript",
+            "inputs": list(inputs),
+            "outputs": names,
+            "route": "trace",
+            "precision": "fp32",
+            "versions": versions,
+        },
+    )
+    return Output(
+        facts={"versions": versions, "route": "trace", "max_abs": worst, "seconds": {"trace": traced_s}}
+    )
+
+
+def _check(
+    path: Path, values: tuple[torch.Tensor, ...], names: list[str], reference: trees.Tensors, bound: float
+) -> float:
+    loaded = torch.jit.load(str(path))
+    worst = 0.0
+    for name, value in zip(names, loaded(*values), strict=True):
+        got, want = value.numpy(), reference[name]
+        if got.shape != want.shape or got.dtype != want.dtype:
+            raise Refused("numerics", f"traced `{name}` is {got.dtype}{list(got.shape)}, the reference {want.dtype}{list(want.shape)}")
+        if wrong := trees.not_finite(name, got):
+            raise Refused("numerics", f"traced {wrong}")
+        off = trees.max_abs(got, want)
+        if off > bound:
+            raise Refused("numerics", f"traced `{name}` is off by {off:.3g} after it was loaded back, allowed {bound:.3g}")
+        worst = max(worst, off)
+    return worst

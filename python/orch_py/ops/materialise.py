@@ -1,0 +1,167 @@
+"""Makes the `model` tree: weights, config, complete inputs, and the reference outputs that every run is held to.
+
+The reference comes from the model as loaded back from the tree, not from the one in memory: so it is a statement
+about the bytes that are published. fp32, CPU, eager attention.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from orch_py import torch_model, trees
+from orch_py.protocol import Job, Output, Refused, listed
+
+# Larger than any file: one model.safetensors, never shards.
+_ONE_FILE = "100000GB"
+# Sums in one order give the same reference bytes on hosts of any size.
+_THREADS = 1
+
+
+def run(job: Job) -> Output:
+    if job.param("threads") is None:
+        torch.set_num_threads(_THREADS)
+    transformers.logging.disable_progress_bar()
+    seconds: dict[str, float] = {}
+    cls = torch_model.model_class(job.required("class"))
+    weights: dict[str, Any] = job.param("weights", {"kind": "seeded"})
+
+    started = time.perf_counter()
+    model = _load(job, cls, weights)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    torch_model.plain(model.config)
+    model.save_pretrained(job.out, max_shard_size=_ONE_FILE)
+    _drop_strays(job.out)
+    seconds["build"] = time.perf_counter() - started
+
+    inputs = trees.read_tensors(job.tree("inputs"), trees.INPUTS) | _text_inputs(job, weights)
+    del model
+    gc.collect()
+
+    started = time.perf_counter()
+    model = torch_model.from_pretrained(cls, str(job.out), local_files_only=True, **_remote_code(job))
+    named = torch_model.ordered(model, {name: torch.from_numpy(value) for name, value in inputs.items()})
+    got = torch_model.select(torch_model.forward(model, named), job.param("outputs", []), cls.__name__)
+    seconds["reference"] = time.perf_counter() - started
+
+    reference = {name: value.numpy() for name, value in got.items()}
+    for name, value in reference.items():
+        if wrong := trees.not_finite(name, value):
+            raise Refused("numerics", f"{wrong}: no run can be compared with it; change the config, seed or inputs")
+    trees.write_tensors(job.out, trees.INPUTS, inputs)
+    trees.write_tensors(job.out, trees.REFERENCE, reference)
+    versions = trees.versions("torch", "transformers", "safetensors", "tokenizers")
+    manifest: dict[str, Any] = {
+        "class": cls.__name__,
+        "task": job.param("task"),
+        "inputs": list(named),
+        "outputs": list(reference),
+        "parameters": parameters,
+        "weights": {key: weights[key] for key in ("kind", "id", "revision") if weights.get(key) is not None},
+        "reference": f"torch {versions['torch']} cpu fp32",
+        "versions": versions,
+    }
+    if job.param("trust_remote_code", False):
+        manifest["trust_remote_code"] = True
+    trees.write_manifest(job.out, manifest)
+    facts = {
+        "versions": versions | {"torch_build": torch.__version__},
+        "seconds": seconds,
+        "parameters": parameters,
+        "threads": torch.get_num_threads(),
+        "attention": "eager",
+        "outputs": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in reference.items()},
+    }
+    return Output(facts=facts)
+
+
+def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTrainedModel:
+    kind = weights.get("kind")
+    if kind == "seeded":
+        torch.manual_seed(int(job.param("seed", 0)))
+        config = torch_model.build_config(cls, job.param("config", {}))
+        torch_model.plain(config)
+        model = cls._from_config(config, dtype=torch.float32, **torch_model.implementations(cls))
+        return model.eval()  # type: ignore[no-any-return]
+    source, where = _source(weights)
+    if kind == "path":
+        _refuse_pickles(Path(source))
+    try:
+        return torch_model.from_pretrained(cls, source, **where, **_remote_code(job))
+    except OSError as error:
+        if "safetensors" in str(error):
+            raise Refused("error", f"`{source}` has no safetensors weights; pickled weights can run code and are refused") from error
+        raise Refused("unavailable", f"`{source}` cannot be loaded: {str(error).splitlines()[0]}") from error
+
+
+def _source(weights: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What `from_pretrained` is told to load. HF_HUB_OFFLINE is obeyed by the Hub client itself."""
+    kind = weights.get("kind")
+    if kind == "hub":
+        if not weights.get("id") or not weights.get("revision"):
+            raise Refused("error", "hub weights need `id` and `revision` (a commit): a branch can change under a test")
+        return weights["id"], {"revision": weights["revision"]}
+    if kind == "path":
+        if not weights.get("path"):
+            raise Refused("error", "path weights need `path`, a folder in save_pretrained layout")
+        return weights["path"], {"local_files_only": True}
+    raise Refused("error", f"weights of kind `{kind}`; known: `seeded`, `hub`, `path`")
+
+
+def _refuse_pickles(folder: Path) -> None:
+    if not folder.is_dir():
+        raise Refused("unavailable", f"the weights folder `{folder}` does not exist")
+    if any(folder.glob("*.safetensors")):
+        return
+    pickles = sorted(path.name for suffix in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(suffix))
+    found = f"only {listed(pickles)}" if pickles else "no weights at all"
+    raise Refused(
+        "error", f"`{folder}` holds {found}; pickled weights can run code and are refused: save them as model.safetensors"
+    )
+
+
+def _remote_code(job: Job) -> dict[str, Any]:
+    return {"trust_remote_code": True} if job.param("trust_remote_code", False) else {}
+
+
+def _drop_strays(tree: Path) -> None:
+    """Removes what `save_pretrained` writes beside weights and config for other uses than a forward pass."""
+    for name in ("generation_config.json", "README.md"):
+        (tree / name).unlink(missing_ok=True)
+    shutil.rmtree(tree / ".cache", ignore_errors=True)
+
+
+def _text_inputs(job: Job, weights: dict[str, Any]) -> trees.Tensors:
+    """The inputs that are declared as text, by the model's own tokenizer, whose files go into the tree."""
+    recipes: dict[str, Any] = job.param("inputs", {})
+    texts = {name: recipe for name, recipe in recipes.items() if "text" in (recipe.get("fill") or {})}
+    if not texts:
+        return {}
+    if weights.get("kind") == "seeded":
+        raise Refused(
+            "error", f"{listed(texts)} is filled with text, but seeded weights have no tokenizer; use hub or path weights, or `randint`"
+        )
+    source, where = _source(weights)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where, **_remote_code(job))
+    made: trees.Tensors = {}
+    for name, recipe in texts.items():
+        batch, length = recipe["shape"]
+        lines = recipe["fill"]["text"]
+        if len(lines) != batch:
+            raise Refused("error", f"input `{name}` has {len(lines)} texts for a batch of {batch}; one text per row")
+        if tokenizer.pad_token is None:
+            # Padding needs some id; the attention mask hides it, and causal models are trained just so.
+            tokenizer.pad_token = tokenizer.eos_token
+        encoded = tokenizer(lines, padding="max_length", truncation=True, max_length=length, return_tensors="np")
+        if name not in encoded:
+            raise Refused("error", f"the tokenizer of `{source}` makes no `{name}`; it makes {listed(encoded)}")
+        made[name] = np.asarray(encoded[name]).astype(recipe["dtype"])
+    tokenizer.save_pretrained(job.out)
+    return made

@@ -1,0 +1,102 @@
+"""Makes the OpenVINO artefact (IR) from an ONNX artefact: fp32, fp16 weights, or int8 weights.
+
+Imports openvino, and nncf for int8; never torch. One conversion a process, because the second one in a process
+numbers its nodes differently: the server forks for each job, so that holds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import openvino
+
+from orch_py import trees
+from orch_py.protocol import Job, Output, Refused, listed
+
+PRECISIONS = ("fp32", "fp16", "int8")
+_INT8_TYPES = ("i8", "u8")
+
+
+def run(job: Job) -> Output:
+    precision = job.required("precision")
+    if precision not in PRECISIONS:
+        raise Refused("unsupported", f"OpenVINO conversion to `{precision}` is not known; known: {listed(PRECISIONS)}")
+    tree = job.tree("onnx")
+    manifest = trees.read_manifest(tree)
+    packages = ["openvino"]
+    facts: dict[str, Any] = {"seconds": {}}
+
+    started = time.perf_counter()
+    model = openvino.convert_model(tree / "model.onnx")
+    facts["seconds"]["convert"] = time.perf_counter() - started
+    if precision == "int8":
+        packages.append("nncf")
+        started = time.perf_counter()
+        model = _compress(model, facts)
+        facts["seconds"]["compress"] = time.perf_counter() - started
+    openvino.save_model(model, job.out / "model.xml", compress_to_fp16=precision == "fp16")
+    _strip(job.out / "model.xml")
+
+    _require_names(job.out / "model.xml", manifest)
+    shutil.copyfile(tree / trees.INPUTS, job.out / trees.INPUTS)
+    versions = trees.versions(*packages)
+    trees.write_manifest(
+        job.out,
+        {
+            "format": "openvino",
+            "inputs": manifest["inputs"],
+            "outputs": manifest["outputs"],
+            "route": manifest.get("route"),
+            "opset": manifest.get("opset"),
+            "precision": precision,
+            "versions": manifest.get("versions", {}) | versions,
+        },
+    )
+    facts["versions"] = versions | {"openvino_build": openvino.get_version()}
+    return Output(facts=facts)
+
+
+def _compress(model: openvino.Model, facts: dict[str, Any]) -> openvino.Model:
+    import nncf
+
+    before = _int8_constants(model)
+    model = nncf.compress_weights(model, mode=nncf.CompressWeightsMode.INT8_ASYM)
+    facts["compressed_weights"] = _int8_constants(model) - before
+    if facts["compressed_weights"] <= 0:
+        raise Refused("unsupported", "nncf found no weight to compress, so the int8 model would be the fp32 one", facts)
+    return model
+
+
+def _int8_constants(model: openvino.Model) -> int:
+    """Weight matrices held in 8 bits; zero points are 8-bit constants too, but hold one value a channel."""
+    return sum(
+        1
+        for node in model.get_ops()
+        if node.get_type_name() == "Constant"
+        and node.get_element_type().get_type_name() in _INT8_TYPES
+        and sum(size > 1 for size in node.get_output_shape(0)) > 1
+    )
+
+
+def _strip(path: Path) -> None:
+    """Removes the notes on build, options and file names; what is left is the network."""
+    document = ElementTree.parse(path)
+    root = document.getroot()
+    for note in [child for child in root if child.tag in ("rt_info", "meta_data")]:
+        root.remove(note)
+    root.set("name", "main")
+    document.write(path, encoding="utf-8", xml_declaration=True)
+
+
+def _require_names(path: Path, manifest: dict[str, Any]) -> None:
+    """A runtime finds tensors by name, so a conversion that lost one must not be published."""
+    model = openvino.Core().read_model(path)
+    for kind, ports in (("inputs", model.inputs), ("outputs", model.outputs)):
+        names = [port.get_names() for port in ports]
+        lost = [name for name in manifest[kind] if not any(name in known for known in names)]
+        if lost or len(names) != len(manifest[kind]):
+            raise Refused("error", f"the converted model has the {kind} {names}, the ONNX model {manifest[kind]}")

@@ -1,0 +1,263 @@
+"""The long-lived worker: imports the packages of its environment once, then forks for each job.
+
+    python -m orch_py.server
+
+Orders come as JSON lines on stdin and answers leave as JSON lines on the descriptor numbered by ORCH_RESULT_FD; stdout
+and stderr are the log. Several jobs run at once, each in a process group of its own. When stdin ends, or on SIGTERM,
+every job is killed and the server exits. What the jobs do, it does not know.
+
+It has one thread and waits in one place (`selectors`): a fork from a threaded program may inherit a lock that nobody
+will ever release.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import selectors
+import signal
+import sys
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from orch_py import child
+from orch_py.protocol import Op
+
+# Linux counts ru_maxrss in KiB, macOS in bytes.
+_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+_READ_SIZE = 1 << 16
+
+
+class BadRequest(Exception):
+    """The line cannot be answered, for it has no usable id: orch and this package disagree on the protocol."""
+
+
+@dataclass
+class Running:
+    """A live child. `pid` is also its process group."""
+
+    id: Any
+    pid: int
+    pipe: int
+    pending: bytes = b""
+    output: dict[str, Any] | None = None
+
+
+class Server:
+    def __init__(self, ops: dict[str, Op], results: int) -> None:
+        self._ops = ops
+        self._results = results
+        self._jobs: dict[Any, Running] = {}
+        self._orders = b""
+        self._first = True
+        self._stop = False
+        self._selector = selectors.DefaultSelector()
+
+    def serve(self) -> int:
+        wake, waker = os.pipe()
+        for descriptor in (wake, waker):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        # A handler must exist for the wake-up byte to be written; the work is done in the loop.
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
+        self._selector.register(0, selectors.EVENT_READ, "orders")
+        self._selector.register(wake, selectors.EVENT_READ, "signals")
+        try:
+            while not self._stop:
+                for key, _ in self._selector.select():
+                    if key.data == "orders":
+                        self._read_orders()
+                    elif key.data == "signals":
+                        self._read_signals(wake)
+                    else:
+                        self._read_child(key.data)
+        finally:
+            self._kill_all()
+        return 0
+
+    def _read_orders(self) -> None:
+        data = os.read(0, _READ_SIZE)
+        if not data:
+            self._stop = True
+        self._orders += data
+        *lines, self._orders = self._orders.split(b"\n")
+        for line in lines:
+            if line.strip():
+                self._obey(line)
+
+    def _obey(self, line: bytes) -> None:
+        try:
+            order = json.loads(line)
+        except ValueError as error:
+            raise BadRequest(f"BUG: not JSON ({error}): {line[:200]!r}") from error
+        first, self._first = self._first, False
+        if "preload" in order:
+            if not first:
+                raise BadRequest("BUG: `preload` must be the first line")
+            preload(order["preload"])
+        elif "cancel" in order:
+            # A job that just ended may be cancelled by an orch that has not read so yet: not an error.
+            if job := self._jobs.get(order["cancel"]):
+                _kill_group(job.pid)
+        else:
+            missing = [name for name in ("id", "op", "out", "log") if name not in order]
+            if missing:
+                raise BadRequest(f"BUG: an order without {', '.join(missing)}: {line[:200]!r}")
+            if order["id"] in self._jobs:
+                raise BadRequest(f"BUG: job {order['id']} is already running")
+            self._start(order)
+
+    def _start(self, order: dict[str, Any]) -> None:
+        reader, writer = os.pipe()
+        server = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._forget(reader)
+                child.run(order, self._ops, writer, server)
+            finally:
+                # Never unwinds: the `finally` of `serve`, run in the child, would kill the server's other jobs.
+                os._exit(1)
+        os.close(writer)
+        os.set_blocking(reader, False)
+        job = Running(order["id"], pid, reader)
+        self._jobs[job.id] = job
+        self._selector.register(reader, selectors.EVENT_READ, job)
+
+    def _forget(self, reader: int) -> None:
+        """Drops, in a fresh child, everything by which it could disturb the server or the other jobs."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        self._selector.close()
+        os.close(self._results)
+        os.close(reader)
+        for job in self._jobs.values():
+            os.close(job.pipe)
+
+    def _read_child(self, job: Running) -> None:
+        if not self._drain(job):
+            self._selector.unregister(job.pipe)
+
+    def _drain(self, job: Running) -> bool:
+        """Takes what the pipe holds now; false once it has ended."""
+        while True:
+            try:
+                data = os.read(job.pipe, _READ_SIZE)
+            except BlockingIOError:
+                return True
+            if not data:
+                return False
+            job.pending += data
+            *lines, job.pending = job.pending.split(b"\n")
+            for line in lines:
+                try:
+                    message = json.loads(line)
+                except ValueError:
+                    # Only a library that writes to a descriptor it does not own can do this.
+                    print(f"job {job.id} wrote junk to its pipe: {line[:200]!r}", file=sys.stderr, flush=True)
+                    continue
+                if "output" in message:
+                    job.output = message["output"]
+                else:
+                    self._tell({"id": job.id, "event": "progress", "text": message["progress"]})
+
+    def _read_signals(self, wake: int) -> None:
+        numbers = os.read(wake, _READ_SIZE)
+        if signal.SIGTERM in numbers or signal.SIGINT in numbers:
+            self._stop = True
+        for job in list(self._jobs.values()):
+            if ended := _ended(job.pid):
+                self._finish(job, *ended)
+
+    def _finish(self, job: Running, status: int, peak_rss: int) -> None:
+        self._drain(job)
+        if job.pipe in self._selector.get_map():
+            self._selector.unregister(job.pipe)
+        os.close(job.pipe)
+        del self._jobs[job.id]
+        if job.output is not None:
+            job.output["facts"]["peak_rss_bytes"] = peak_rss
+            self._tell({"id": job.id, "event": "result", "output": job.output})
+        elif os.WIFSIGNALED(status):
+            self._tell({"id": job.id, "event": "died", "signal": os.WTERMSIG(status), "code": None})
+        else:
+            self._tell({"id": job.id, "event": "died", "signal": None, "code": os.WEXITSTATUS(status)})
+
+    def _tell(self, answer: dict[str, Any]) -> None:
+        data = (json.dumps(answer) + "\n").encode()
+        while data:
+            data = data[os.write(self._results, data) :]
+
+    def _kill_all(self) -> None:
+        for job in self._jobs.values():
+            _kill_group(job.pid)
+        for job in self._jobs.values():
+            os.waitpid(job.pid, 0)
+
+
+def _ended(pid: int) -> tuple[int, int] | None:
+    """Wait status and peak memory of a child that has ended, with all that it left behind killed; else nothing."""
+    if hasattr(os, "waitid"):
+        # WNOWAIT leaves a zombie, so that the group's id cannot be given to anyone else before the kill.
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return None
+        _kill_group(pid)
+        _, status, usage = os.wait4(pid, 0)
+    else:
+        # macOS has no waitid in Python 3.11: the kill comes an instant after the id is free.
+        done, status, usage = os.wait4(pid, os.WNOHANG)
+        if done == 0:
+            return None
+        _kill_group(pid)
+    return status, usage.ru_maxrss * _RSS_UNIT
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        # The child has not called setsid yet, or nothing of its group is left.
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    except PermissionError:
+        # macOS says this of a group that holds only a zombie.
+        pass
+
+
+def preload(names: list[str]) -> None:
+    """Imports `names` so that every fork has them. A failure is told here and met again by the job that needs it."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001 - a package may raise anything while it is imported.
+            print(f"preload of `{name}` failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+
+
+def main(ops: dict[str, Op]) -> NoReturn:
+    if not hasattr(os, "fork"):
+        sys.exit("the Python worker forks for each job, which this operating system cannot do; run orch under WSL")
+    number = os.environ.pop("ORCH_RESULT_FD", None)
+    if number is None:
+        sys.exit("ORCH_RESULT_FD is not set: this server is started by orch, which passes a descriptor for the answers")
+    results = int(number)
+    os.set_inheritable(results, False)
+    try:
+        sys.exit(Server(ops, results).serve())
+    except BadRequest as error:
+        sys.exit(str(error))
+    except BrokenPipeError:
+        # orch is gone, and its jobs were killed on the way here.
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    from orch_py.ops import OPS
+
+    main(OPS)

@@ -1,0 +1,152 @@
+"""A transformers model as a function from named tensors to named tensors.
+
+Builds models from a class and a config, loads them from trees, and wraps them for the exporters. Imports torch, so
+only the ops that need torch import it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from orch_py import trees
+from orch_py.protocol import Refused, listed
+
+Named = dict[str, torch.Tensor]
+
+
+def model_class(name: str) -> Any:
+    found = getattr(transformers, name, None)
+    if found is None:
+        near = difflib.get_close_matches(name, dir(transformers), n=3)
+        hint = f"; did you mean {listed(near)}?" if near else ""
+        raise Refused("error", f"transformers {transformers.__version__} has no class `{name}`{hint}")
+    return found
+
+
+def build_config(cls: Any, given: dict[str, Any]) -> PreTrainedConfig:
+    """The class's own defaults overridden by `given`.
+
+    The constructor does it, for it derives fields from others and builds the sub-configs by their own constructors.
+    It also accepts any misspelt key in silence, so keys are checked first.
+    """
+    config_class = getattr(cls, "config_class", None)
+    if config_class is None:
+        raise Refused("error", f"`{cls.__name__}` has no config class; seeded weights need a concrete model class")
+    try:
+        config = config_class(**given)
+    except (TypeError, ValueError) as error:
+        raise Refused("error", f"{config_class.__name__} refuses the config: {error}") from error
+    _check_keys(config, given, "config")
+    return config
+
+
+def _check_keys(config: PreTrainedConfig, given: dict[str, Any], place: str) -> None:
+    known = set(inspect.signature(type(config).__init__).parameters) | set(config.attribute_map)
+    try:
+        # `dir` also finds properties that can be set, such as `num_labels`.
+        known |= {name for name in dir(type(config)()) if not name.startswith("_")}
+    except Exception:  # noqa: BLE001 - a config without defaults is known by its signature alone.
+        pass
+    for key, value in given.items():
+        if key != "model_type" and key not in known:
+            near = difflib.get_close_matches(key, known, n=3)
+            hint = f"; did you mean {listed(near)}?" if near else ""
+            raise Refused("error", f"{type(config).__name__} knows no `{key}` (in `{place}`){hint}")
+        below = getattr(config, key, None)
+        if isinstance(value, dict) and isinstance(below, PreTrainedConfig):
+            _check_keys(below, value, f"{place}.{key}")
+
+
+def plain(config: PreTrainedConfig) -> None:
+    """Makes the outputs plain tensors: no caches, no tuples, here and in every sub-config."""
+    for key, value in (("use_cache", False), ("return_dict", True)):
+        if hasattr(config, key):
+            setattr(config, key, value)
+    for name in config.sub_configs:
+        below = getattr(config, name, None)
+        if isinstance(below, PreTrainedConfig):
+            plain(below)
+
+
+def implementations(cls: Any) -> dict[str, str]:
+    """Eager attention and experts: the fused kernels differ between hosts and stop some exporters."""
+    chosen = {"attn_implementation": "eager"}
+    if getattr(cls, "_can_set_experts_implementation", lambda: False)():
+        chosen["experts_implementation"] = "eager"
+    return chosen
+
+
+def from_pretrained(cls: Any, source: str, **more: Any) -> PreTrainedModel:
+    """Loads fp32 weights and refuses a checkpoint that leaves some of the model's weights to chance."""
+    model, info = cls.from_pretrained(
+        source, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **implementations(cls), **more
+    )
+    for key, what in (("missing_keys", "lacks"), ("mismatched_keys", "has other shapes for")):
+        names = sorted(str(name) for name in info.get(key) or [])
+        if names:
+            raise Refused("error", f"the checkpoint {what} {len(names)} weights of {cls.__name__}: {listed(names[:5])}")
+    plain(model.config)
+    result: PreTrainedModel = model.eval()
+    return result
+
+
+def load_tree(tree: Path) -> tuple[PreTrainedModel, dict[str, Any], Named]:
+    """The model of a `model` tree, its manifest, and its inputs in the manifest's order."""
+    manifest = trees.read_manifest(tree)
+    more = {"trust_remote_code": True} if manifest.get("trust_remote_code") else {}
+    model = from_pretrained(model_class(manifest["class"]), str(tree), local_files_only=True, **more)
+    tensors = trees.read_tensors(tree, trees.INPUTS)
+    return model, manifest, {name: torch.from_numpy(tensors[name]) for name in manifest["inputs"]}
+
+
+def ordered(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> Named:
+    """`inputs` in the order of the model's `forward`: the one order that needs no second list."""
+    signature = inspect.signature(model.forward).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.values())
+    places = {name: place for place, name in enumerate(signature)}
+    for name in inputs:
+        if name not in places and not takes_any:
+            near = difflib.get_close_matches(name, places, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else f"; it takes {listed(places)}"
+            raise Refused("error", f"the forward of {type(model).__name__} takes no `{name}`{hint}")
+    return {name: inputs[name] for name in sorted(inputs, key=lambda name: (places.get(name, len(places)), name))}
+
+
+def forward(model: PreTrainedModel, inputs: Named) -> Named:
+    """Every tensor that the model returns, by name."""
+    with torch.inference_mode():
+        result = model(**inputs)
+    return {name: value for name, value in result.items() if isinstance(value, torch.Tensor)}
+
+
+def select(got: Named, names: list[str], cls: str) -> Named:
+    """The outputs `names`, or all when there are none, as tensors of their own."""
+    chosen = names or list(got)
+    for name in chosen:
+        if name not in got:
+            raise Refused("error", f"{cls} returns no tensor `{name}`; it returns {listed(got)}")
+    if not chosen:
+        raise Refused("error", f"{cls} returns no tensor at all")
+    return {name: got[name].detach().clone().contiguous() for name in chosen}
+
+
+class Positional(torch.nn.Module):
+    """The model as exporters like it: tensors in by position, a tuple of tensors out."""
+
+    def __init__(self, model: PreTrainedModel, inputs: list[str], outputs: list[str]) -> None:
+        super().__init__()
+        self.model = model
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        result = self.model(**dict(zip(self.inputs, tensors, strict=True)))
+        return tuple(result[name] for name in self.outputs)
