@@ -5,6 +5,7 @@
 
 pub mod manifest;
 pub mod measure;
+pub mod ort;
 pub mod tensors;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,122 @@
+//! The loaded library: one ONNX Runtime a process, its providers' devices, and the sessions that run on exactly one of them.
+//!
+//! Which model is loaded and what comes of it is not known here.
+
+use std::ffi::CStr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use ::ort::environment::Environment;
+use ::ort::logging::LogLevel;
+use ::ort::session::Session;
+use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use anyhow::Context;
+
+use super::Failure;
+
+pub(super) const CPU: &str = "CPUExecutionProvider";
+pub(super) const QNN: &str = "QNNExecutionProvider";
+
+/// The level that every session here runs at, as it stands in the facts.
+pub(super) const OPTIMISATION: &str = "all";
+
+/// ONNX Runtime, loaded from a path.
+pub(super) struct Host {
+    pub(super) environment: Environment,
+    /// `1.31.1`
+    pub(super) version: String,
+}
+
+/// One message of ONNX Runtime's own log.
+#[derive(Debug, Clone)]
+pub(super) struct Message {
+    pub(super) level: LogLevel,
+    /// `qnn_execution_provider.cc:1713 LogNodeSupport`
+    pub(super) place: String,
+    pub(super) text: String,
+}
+
+/// What a session logged, filled while it is being made.
+pub(super) type Messages = Arc<Mutex<Vec<Message>>>;
+
+impl Host {
+    pub(super) fn load(library: &Path) -> Result<Self, Failure> {
+        let unavailable = |e: &dyn std::fmt::Display| {
+            Failure::unavailable(format!("failed to load ONNX Runtime from `{}`: {e}", library.display()))
+        };
+        let builder = ort::init_from(library).map_err(|e| unavailable(&e))?;
+        let environment = builder.with_name("orch").build().map_err(|e| unavailable(&e))?;
+        let version = version(library).map_err(|e| unavailable(&e))?;
+        Ok(Self { environment, version })
+    }
+
+    /// Adds the QNN plugin provider and makes sure that it brought a device.
+    pub(super) fn add_qnn(&self, library: &Path) -> Result<(), Failure> {
+        self.environment.register_ep_library(QNN, library).map_err(|e| {
+            Failure::unavailable(format!(
+                "failed to load the QNN provider from `{}`: {}",
+                library.display(),
+                e.message()
+            ))
+        })?;
+        if self.devices_of(QNN).next().is_none() {
+            return Err(Failure::unavailable(format!("`{}` was loaded and offers no device", library.display())));
+        }
+        Ok(())
+    }
+
+    fn devices_of<'h>(&'h self, provider: &'h str) -> impl Iterator<Item = ort::device::Device<'h>> {
+        self.environment.devices().filter(move |device| device.ep().is_ok_and(|name| name == provider))
+    }
+
+    /// A session builder bound to one provider's device.
+    ///
+    /// The device is always named: with the crate's default policy every session is offered to every registered plugin,
+    /// and a plain CPU session then fails for want of QNN options.
+    pub(super) fn builder(&self, provider: &str, options: &[(String, String)]) -> anyhow::Result<SessionBuilder> {
+        let device =
+            self.devices_of(provider).next().with_context(|| format!("ONNX Runtime offers no device of {provider}"))?;
+        let prefixed: Vec<_> =
+            options.iter().map(|(name, value)| (format!("{provider}.{name}"), value.clone())).collect();
+        let builder = Session::builder(&self.environment).map_err(plain)?;
+        let builder = builder.with_devices([device], Some(&prefixed)).map_err(plain)?;
+        let builder = builder.with_optimization_level(GraphOptimizationLevel::All).map_err(plain)?;
+        builder.with_config_entry("session.record_ep_graph_assignment_info", "1").map_err(plain)
+    }
+}
+
+/// Makes it an error, rather than a slow run, when the provider does not take every node.
+pub(super) fn strict(builder: SessionBuilder) -> anyhow::Result<SessionBuilder> {
+    builder.with_config_entry("session.disable_cpu_ep_fallback", "1").map_err(plain)
+}
+
+/// Collects what the session and its provider log, from `least` up.
+pub(super) fn listening(builder: SessionBuilder, least: LogLevel) -> anyhow::Result<(SessionBuilder, Messages)> {
+    let messages = Messages::default();
+    let sink = Arc::clone(&messages);
+    let builder = builder
+        .with_logger(Arc::new(move |level, _category: &str, _id: &str, place: &str, text: &str| {
+            if let Ok(mut sink) = sink.lock() {
+                sink.push(Message { level, place: place.to_owned(), text: text.to_owned() });
+            }
+        }))
+        .map_err(plain)?;
+    Ok((builder.with_log_level(least).map_err(plain)?, messages))
+}
+
+/// An error of the crate in its own words, without the builder that some of them carry.
+pub(super) fn plain<R>(error: ort::Error<R>) -> anyhow::Error {
+    anyhow::anyhow!("{}", error.message())
+}
+
+/// The library's own version: the crate does not tell it.
+fn version(library: &Path) -> anyhow::Result<String> {
+    // SAFETY: the library is already loaded by the crate, so opening it again runs no initialiser and only counts.
+    let handle = unsafe { libloading::Library::new(library) }?;
+    // SAFETY: OrtGetApiBase is the C API's documented entry point, has this type, and never returns null.
+    let text = unsafe {
+        let base = handle.get::<unsafe extern "C" fn() -> *const ort::sys::OrtApiBase>(b"OrtGetApiBase\0")?();
+        CStr::from_ptr(((*base).GetVersionString)())
+    };
+    Ok(text.to_str()?.to_owned())
+}

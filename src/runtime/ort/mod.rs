@@ -1,0 +1,174 @@
+//! ONNX Runtime: its CPU provider and Qualcomm's QNN plugin provider, from libraries that the job names by path.
+//!
+//! The only home of the ort crate. It knows nothing of the spec: paths, options and the order of tensors come with the
+//! job and its trees. A provider that could not take the whole model is an error here, never a quiet run on the CPU
+//! (docs/design.md, "Jobs").
+
+mod compile;
+mod host;
+mod infer;
+mod placement;
+mod probe;
+pub mod qnn;
+mod refusal;
+mod run;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{Job, JobOutput, JobStatus, Runtime};
+
+/// The runtime's entry in the table of runtimes.
+pub struct OnnxRuntime;
+
+type Op = fn(&Job, &Params) -> Result<JobOutput, Failure>;
+
+/// What `orch worker ort` can do.
+const OPS: &[(&str, Op)] =
+    &[("run", run::run), ("reference", run::reference), ("compile", compile::compile), ("probe", probe::probe)];
+
+impl Runtime for OnnxRuntime {
+    fn id(&self) -> &'static str {
+        "ort"
+    }
+
+    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+        let Some((name, op)) = OPS.iter().find(|(name, _)| *name == job.op) else {
+            let hint = crate::base::suggest::hint(&job.op, OPS.iter().map(|(name, _)| *name));
+            return JobOutput::failed(JobStatus::Error, format!("ort has no operation `{}`; {hint}", job.op));
+        };
+        progress(name);
+        let done = Params::of(&job.params).and_then(|params| op(job, &params));
+        done.unwrap_or_else(|failure| {
+            let mut output = JobOutput::failed(failure.status, failure.reason);
+            output.facts = failure.facts;
+            output
+        })
+    }
+}
+
+/// The params of every operation; which of them an operation needs is its own affair.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    /// libonnxruntime.so, absolute.
+    library: PathBuf,
+    #[serde(default)]
+    ep: Option<String>,
+    /// libonnxruntime_providers_qnn.so, absolute.
+    #[serde(default)]
+    ep_library: Option<PathBuf>,
+    /// The provider's own options, checked against its table.
+    #[serde(default)]
+    options: Map<String, Value>,
+    /// Read by [`super::measure::MeasureParams::of`] from the same params.
+    #[serde(default)]
+    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
+    measure: Value,
+    /// Threads within one operator; None leaves it to ONNX Runtime: one for each physical core.
+    #[serde(default)]
+    threads: Option<usize>,
+    #[serde(default)]
+    precision: Option<String>,
+    /// File name of the compiled model without its ending.
+    #[serde(default)]
+    stem: Option<String>,
+}
+
+impl Params {
+    fn of(params: &Value) -> Result<Self, Failure> {
+        Self::deserialize(params).map_err(|e| Failure::error(format!("bad params of an ort job: {e}")))
+    }
+
+    fn ep_library(&self) -> Result<&Path, Failure> {
+        let missing = || Failure::error("the QNN provider needs `ep_library`: the path of its plugin library");
+        self.ep_library.as_deref().ok_or_else(missing)
+    }
+}
+
+/// Why a job did not come out, ready to be said.
+#[derive(Debug)]
+struct Failure {
+    status: JobStatus,
+    reason: String,
+    facts: Value,
+}
+
+impl Failure {
+    fn new(status: JobStatus, reason: impl Into<String>) -> Self {
+        Self { status, reason: reason.into(), facts: Value::Null }
+    }
+
+    fn error(reason: impl Into<String>) -> Self {
+        Self::new(JobStatus::Error, reason)
+    }
+
+    fn unavailable(reason: impl Into<String>) -> Self {
+        Self::new(JobStatus::Unavailable, reason)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        let reason = format!("{error:#}");
+        // The words of ONNX Runtime's arena and of the C++ runtime for one and the same thing.
+        let exhausted = ["Failed to allocate memory", "bad_alloc"].iter().any(|words| reason.contains(words));
+        Self::new(if exhausted { JobStatus::Oom } else { JobStatus::Error }, reason)
+    }
+}
+
+/// The tree that a job gets under `name`.
+fn tree<'j>(job: &'j Job, name: &str) -> anyhow::Result<&'j Path> {
+    let tree = job.inputs.get(name);
+    tree.map(PathBuf::as_path).with_context(|| format!("job `{}` has no input tree `{name}`", job.op))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn job(op: &str, params: Value) -> Job {
+        Job { id: 1, op: op.to_owned(), params, inputs: Default::default(), out: PathBuf::from("/nowhere"), log: None }
+    }
+
+    fn refused(op: &str, params: Value) -> (JobStatus, String) {
+        let output = OnnxRuntime.execute(&job(op, params), &|_| ());
+        (output.status, output.reason.unwrap())
+    }
+
+    #[test]
+    fn an_unknown_operation_names_the_known_ones() {
+        let (status, reason) = refused("compyle", json!({}));
+        assert_eq!(
+            (status, reason.as_str()),
+            (JobStatus::Error, "ort has no operation `compyle`; did you mean `compile`?")
+        );
+    }
+
+    #[test]
+    fn unknown_params_are_errors() {
+        let (status, reason) = refused("run", json!({"library": "/x", "treads": 2}));
+        assert_eq!(status, JobStatus::Error);
+        assert!(reason.starts_with("bad params of an ort job: unknown field `treads`"), "{reason}");
+    }
+
+    #[test]
+    fn a_missing_library_is_unavailable_and_named() {
+        let (status, reason) = refused("probe", json!({"library": "/nowhere/libonnxruntime.so"}));
+        assert_eq!(status, JobStatus::Unavailable);
+        assert!(reason.contains("`/nowhere/libonnxruntime.so`"), "{reason}");
+    }
+
+    #[test]
+    fn exhausted_memory_is_told_from_other_errors() {
+        let of = |text: &'static str| Failure::from(anyhow::anyhow!(text)).status;
+        assert_eq!(of("BFCArena: Failed to allocate memory for requested buffer of size 9"), JobStatus::Oom);
+        assert_eq!(of("std::bad_alloc"), JobStatus::Oom);
+        assert_eq!(of("no such node"), JobStatus::Error);
+    }
+}
