@@ -3,6 +3,14 @@
 //! A runtime knows nothing of steps, keys or the store: it gets a [`Job`] with absolute paths and answers a [`JobOutput`]
 //! (docs/design.md, "Jobs").
 
+pub mod libtorch;
+pub mod manifest;
+pub mod measure;
+pub mod openvino;
+pub mod refusal;
+pub mod serve;
+pub mod tensors;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -31,10 +39,20 @@ pub struct Job {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Reply {
-    Progress { id: u32, text: String },
-    Result { id: u32, output: JobOutput },
+    Progress {
+        id: u32,
+        text: String,
+    },
+    Result {
+        id: u32,
+        output: JobOutput,
+    },
     /// A server's forked child ended without a result.
-    Died { id: u32, signal: Option<i32>, code: Option<i32> },
+    Died {
+        id: u32,
+        signal: Option<i32>,
+        code: Option<i32>,
+    },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

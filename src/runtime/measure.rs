@@ -1,0 +1,210 @@
+//! The one timing loop of the runtimes that run inside orch: load, first inference, warm-up, samples, peak memory.
+//!
+//! It knows neither models nor devices: both come as closures, and the device's own waiting is the closures' duty.
+//! Only raw figures leave this module; statistics are made elsewhere, in one place.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::RawMeasure;
+
+/// How much is measured; the `measure` of a job's params.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeasureParams {
+    pub warmup: u32,
+    pub samples: u32,
+    /// Warm-up and samples each stop early after this many seconds; one sample is always taken.
+    pub max_seconds: f64,
+    /// Part of the spec's `measure`; it is the parent process that kills.
+    #[serde(default)]
+    pub timeout_seconds: Option<u64>,
+}
+
+impl MeasureParams {
+    /// Takes `measure` out of a job's params.
+    pub fn of(params: &Value) -> anyhow::Result<Self> {
+        let value = params.get("measure").cloned().unwrap_or(Value::Null);
+        let measure: Self =
+            serde_json::from_value(value).map_err(|e| anyhow::anyhow!("bad `measure` in the job's params: {e}"))?;
+        ensure!(measure.samples > 0, "`measure.samples` is 0: a run without a sample measures nothing");
+        ensure!(
+            measure.max_seconds.is_finite() && measure.max_seconds > 0.0,
+            "`measure.max_seconds` is {}: give a positive number of seconds",
+            measure.max_seconds
+        );
+        Ok(measure)
+    }
+}
+
+/// What the loop took; [`Timings::into_raw`] adds what only the runtime knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Timings {
+    pub load_ms: f64,
+    pub first_ms: f64,
+    pub warmup_ms: Vec<f64>,
+    pub samples_ms: Vec<f64>,
+    pub peak_rss_bytes: Option<u64>,
+}
+
+impl Timings {
+    /// Placement may be filled in afterwards.
+    pub fn into_raw(self, sync: &str, requested_device: &str, actual_device: &str) -> RawMeasure {
+        RawMeasure {
+            load_ms: self.load_ms,
+            first_ms: self.first_ms,
+            warmup_ms: self.warmup_ms,
+            samples_ms: self.samples_ms,
+            peak_rss_bytes: self.peak_rss_bytes,
+            sync: sync.to_owned(),
+            requested_device: requested_device.to_owned(),
+            actual_device: actual_device.to_owned(),
+            placement: BTreeMap::new(),
+        }
+    }
+}
+
+/// Loads once, then infers: first, warm-up, samples. Returns what was loaded and the outputs of the *first* inference,
+/// so that a runtime which corrupts its state while warming up is not hidden by its timings.
+pub fn run<S, O>(
+    params: &MeasureParams,
+    load: impl FnOnce() -> anyhow::Result<S>,
+    mut infer: impl FnMut(&mut S) -> anyhow::Result<O>,
+) -> anyhow::Result<(S, O, Timings)> {
+    let clock = Instant::now();
+    let mut loaded = load()?;
+    let load_ms = millis(clock.elapsed());
+
+    let clock = Instant::now();
+    let outputs = infer(&mut loaded)?;
+    let first_ms = millis(clock.elapsed());
+
+    let mut repeat = |count: u32, at_least: u32| -> anyhow::Result<Vec<f64>> {
+        let begin = Instant::now();
+        let mut taken = Vec::with_capacity(count as usize);
+        for index in 0..count {
+            if index >= at_least && begin.elapsed().as_secs_f64() >= params.max_seconds {
+                break;
+            }
+            let clock = Instant::now();
+            let repeated = infer(&mut loaded)?;
+            taken.push(millis(clock.elapsed()));
+            // Freeing the outputs is the caller's work in every runtime, so it stays outside the clock.
+            drop(repeated);
+        }
+        Ok(taken)
+    };
+    let warmup_ms = repeat(params.warmup, 0)?;
+    let samples_ms = repeat(params.samples, 1)?;
+    Ok((loaded, outputs, Timings { load_ms, first_ms, warmup_ms, samples_ms, peak_rss_bytes: peak_rss_bytes() }))
+}
+
+/// A duration as the milliseconds that records hold.
+pub fn millis(elapsed: Duration) -> f64 {
+    elapsed.as_secs_f64() * 1e3
+}
+
+/// Peak resident set of this process, bytes.
+///
+/// Linux's `ru_maxrss` starts at the parent's size when the process was forked and executed, so the kernel's own
+/// high-water mark of this address space is preferred where it exists.
+pub fn peak_rss_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok();
+    status.as_deref().and_then(high_water_mark).or_else(max_rss)
+}
+
+fn high_water_mark(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[cfg(unix)]
+fn max_rss() -> Option<u64> {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `usage` is writable and as large as getrusage expects; a zeroed rusage is a valid one.
+    let usage = unsafe {
+        if libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) != 0 {
+            return None;
+        }
+        usage.assume_init()
+    };
+    // macOS counts bytes, everyone else kilobytes.
+    let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
+    u64::try_from(usage.ru_maxrss).ok().map(|size| size * unit)
+}
+
+#[cfg(not(unix))]
+fn max_rss() -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NAP: Duration = Duration::from_millis(5);
+
+    #[test]
+    fn it_loads_once_and_infers_first_warmup_and_samples() {
+        let params = MeasureParams { warmup: 2, samples: 3, max_seconds: 60.0, timeout_seconds: None };
+        let load = || {
+            std::thread::sleep(NAP);
+            Ok(0u32)
+        };
+        let infer = |count: &mut u32| {
+            *count += 1;
+            std::thread::sleep(NAP);
+            Ok(*count)
+        };
+        let (count, first, timings) = run(&params, load, infer).unwrap();
+        assert_eq!((count, first), (6, 1));
+        assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (2, 3));
+        assert!(timings.load_ms >= 5.0 && timings.first_ms >= 5.0);
+        assert!(timings.samples_ms.iter().all(|sample| *sample >= 5.0));
+    }
+
+    #[test]
+    fn time_runs_out_after_one_sample_and_no_warmup_beyond_the_first() {
+        let params = MeasureParams { warmup: 50, samples: 50, max_seconds: 1e-9, timeout_seconds: None };
+        let infer = |(): &mut ()| {
+            std::thread::sleep(NAP);
+            Ok(())
+        };
+        let (_, (), timings) = run(&params, || Ok(()), infer).unwrap();
+        assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_failure_while_sampling_is_the_run_s_failure() {
+        let params = MeasureParams { warmup: 0, samples: 3, max_seconds: 1.0, timeout_seconds: None };
+        let infer = |count: &mut u32| {
+            *count += 1;
+            ensure!(*count < 3, "device lost");
+            Ok(())
+        };
+        assert_eq!(run(&params, || Ok(0), infer).unwrap_err().to_string(), "device lost");
+    }
+
+    #[test]
+    fn params_are_strict() {
+        let good = json!({"measure": {"warmup": 1, "samples": 2, "max_seconds": 3.0}});
+        assert_eq!(MeasureParams::of(&good).unwrap().samples, 2);
+        let none = json!({"measure": {"warmup": 1, "samples": 0, "max_seconds": 3.0}});
+        assert!(MeasureParams::of(&none).unwrap_err().to_string().contains("`measure.samples` is 0"));
+        assert!(MeasureParams::of(&json!({})).unwrap_err().to_string().starts_with("bad `measure`"));
+    }
+
+    #[test]
+    fn the_peak_follows_what_the_process_holds() {
+        assert_eq!(high_water_mark("VmPeak:\t 9 kB\nVmHWM:\t    1234 kB\n"), Some(1234 * 1024));
+        assert!(peak_rss_bytes().is_some_and(|peak| peak > 100_000));
+        assert!(max_rss().is_some_and(|peak| peak > 100_000));
+    }
+}

@@ -1,0 +1,184 @@
+//! Named tensors in safetensors files: how every runtime reads its inputs and writes its outputs.
+//!
+//! Bytes are little-endian and row-major, whatever made them; nothing here knows of models, devices or runtimes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+
+/// The element types that models here take and return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Element {
+    F32,
+    F16,
+    Bf16,
+    I64,
+    I32,
+    I8,
+    U8,
+    Bool,
+}
+
+/// One row a type: ours, the safetensors one, the name that specs and reports use, bytes an element.
+const ELEMENTS: &[(Element, Dtype, &str, usize)] = &[
+    (Element::F32, Dtype::F32, "float32", 4),
+    (Element::F16, Dtype::F16, "float16", 2),
+    (Element::Bf16, Dtype::BF16, "bfloat16", 2),
+    (Element::I64, Dtype::I64, "int64", 8),
+    (Element::I32, Dtype::I32, "int32", 4),
+    (Element::I8, Dtype::I8, "int8", 1),
+    (Element::U8, Dtype::U8, "uint8", 1),
+    (Element::Bool, Dtype::BOOL, "bool", 1),
+];
+
+impl Element {
+    fn row(self) -> &'static (Element, Dtype, &'static str, usize) {
+        ELEMENTS.iter().find(|row| row.0 == self).expect("BUG: every element type has its row in ELEMENTS")
+    }
+
+    /// `float32`, `int64`, …
+    pub fn name(self) -> &'static str {
+        self.row().2
+    }
+
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        self.row().3
+    }
+}
+
+/// A tensor that owns its bytes; their number always fits the shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tensor {
+    element: Element,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+/// Tensors by name. The order of a model's inputs is its manifest's, not this map's.
+pub type Tensors = BTreeMap<String, Tensor>;
+
+impl Tensor {
+    pub fn new(element: Element, shape: Vec<usize>, bytes: Vec<u8>) -> anyhow::Result<Self> {
+        let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size));
+        let expected = count.and_then(|count| count.checked_mul(element.size()));
+        ensure!(
+            expected == Some(bytes.len()),
+            "{} bytes do not fill the shape {shape:?} of {}",
+            bytes.len(),
+            element.name()
+        );
+        Ok(Self { element, shape, bytes })
+    }
+
+    pub fn element(&self) -> Element {
+        self.element
+    }
+
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The values as the widest float, in row-major order: for comparing, not for computing.
+    pub fn to_f64(&self) -> Vec<f64> {
+        match self.element {
+            Element::F32 => each(&self.bytes, |b| f64::from(f32::from_le_bytes(b))),
+            Element::F16 => each(&self.bytes, |b| half::f16::from_le_bytes(b).to_f64()),
+            Element::Bf16 => each(&self.bytes, |b| half::bf16::from_le_bytes(b).to_f64()),
+            Element::I64 => each(&self.bytes, |b| i64::from_le_bytes(b) as f64),
+            Element::I32 => each(&self.bytes, |b| f64::from(i32::from_le_bytes(b))),
+            Element::I8 => each(&self.bytes, |b| f64::from(i8::from_le_bytes(b))),
+            Element::U8 | Element::Bool => each(&self.bytes, |b: [u8; 1]| f64::from(b[0])),
+        }
+    }
+}
+
+fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+    bytes.as_chunks::<N>().0.iter().map(|chunk| value(*chunk)).collect()
+}
+
+/// Reads a whole safetensors file.
+pub fn read(path: &Path) -> anyhow::Result<Tensors> {
+    let content = std::fs::read(path).with_context(|| format!("failed to read tensors from `{}`", path.display()))?;
+    parse(&content).with_context(|| format!("failed to read tensors from `{}`", path.display()))
+}
+
+fn parse(content: &[u8]) -> anyhow::Result<Tensors> {
+    let file = SafeTensors::deserialize(content).context("not a safetensors file")?;
+    let mut tensors = Tensors::new();
+    for (name, view) in file.iter() {
+        let Some((element, ..)) = ELEMENTS.iter().find(|row| row.1 == view.dtype()) else {
+            let known: Vec<_> = ELEMENTS.iter().map(|row| row.2).collect();
+            bail!("tensor `{name}` has the type {:?}; known: {}", view.dtype(), known.join(", "));
+        };
+        let tensor = Tensor::new(*element, view.shape().to_vec(), view.data().to_vec())
+            .with_context(|| format!("tensor `{name}`"))?;
+        tensors.insert(name.to_owned(), tensor);
+    }
+    Ok(tensors)
+}
+
+/// Writes a safetensors file; equal tensors give equal bytes.
+pub fn write(path: &Path, tensors: &Tensors) -> anyhow::Result<()> {
+    let mut views = Vec::with_capacity(tensors.len());
+    for (name, tensor) in tensors {
+        let view = TensorView::new(tensor.element.row().1, tensor.shape.clone(), &tensor.bytes)
+            .with_context(|| format!("tensor `{name}`"))?;
+        views.push((name, view));
+    }
+    let content = safetensors::serialize(views, None).context("failed to serialise tensors")?;
+    std::fs::write(path, content).with_context(|| format!("failed to write tensors to `{}`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_type() -> Tensors {
+        let bytes = |element: Element| (0..6 * element.size()).map(|i| (i % 2) as u8).collect();
+        ELEMENTS.iter().map(|row| (row.2.to_owned(), Tensor::new(row.0, vec![2, 3], bytes(row.0)).unwrap())).collect()
+    }
+
+    #[test]
+    fn every_type_survives_the_file_and_the_bytes_are_stable() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (folder.path().join("a"), folder.path().join("b"));
+        write(&first, &every_type()).unwrap();
+        let back = read(&first).unwrap();
+        assert_eq!(back, every_type());
+        write(&second, &back).unwrap();
+        assert_eq!(std::fs::read(first).unwrap(), std::fs::read(second).unwrap());
+    }
+
+    #[test]
+    fn values_widen_by_their_own_type() {
+        let of = |element, bytes: &[u8]| Tensor::new(element, vec![1], bytes.to_vec()).unwrap().to_f64();
+        assert_eq!(of(Element::F32, &(-1.5f32).to_le_bytes()), [-1.5]);
+        assert_eq!(of(Element::F16, &half::f16::from_f32(0.25).to_le_bytes()), [0.25]);
+        assert_eq!(of(Element::Bf16, &half::bf16::from_f32(-2.0).to_le_bytes()), [-2.0]);
+        assert_eq!(of(Element::I64, &(-7i64).to_le_bytes()), [-7.0]);
+        assert_eq!(of(Element::I8, &[0xff]), [-1.0]);
+        assert_eq!(of(Element::U8, &[0xff]), [255.0]);
+    }
+
+    #[test]
+    fn a_scalar_has_one_element_and_a_short_tensor_is_refused() {
+        assert_eq!(Tensor::new(Element::I32, vec![], vec![1, 0, 0, 0]).unwrap().to_f64(), [1.0]);
+        let error = Tensor::new(Element::F32, vec![2], vec![0; 4]).unwrap_err().to_string();
+        assert_eq!(error, "4 bytes do not fill the shape [2] of float32");
+    }
+
+    #[test]
+    fn a_foreign_type_is_named_with_the_known_ones() {
+        let view = TensorView::new(Dtype::F64, vec![1], &[0; 8]).unwrap();
+        let content = safetensors::serialize([("x", view)], None).unwrap();
+        let error = parse(&content).unwrap_err().to_string();
+        assert!(error.starts_with("tensor `x` has the type F64; known: float32"), "{error}");
+    }
+}
