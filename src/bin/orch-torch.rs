@@ -1,1 +1,308 @@
-fn main() {}
+//! The tch worker: one TorchScript module on one torch device, in an executable of its own because it links libtorch.
+//!
+//! Speaks the job protocol like every worker (docs/design.md, "Jobs"); knows nothing of specs, plans or the store.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use orch::runtime::manifest::Manifest;
+use orch::runtime::measure::{self, MeasureParams};
+use orch::runtime::refusal::{Refusal, answer};
+use orch::runtime::serve::serve_one;
+use orch::runtime::tensors::{self, Element, Tensor as HostTensor, Tensors};
+use orch::runtime::{Job, JobOutput, JobStatus};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+use tch::{CModule, Cuda, Device, IValue, Kind, Tensor, jit, utils};
+
+unsafe extern "C" {
+    /// Of libtorch's C interface for compiled models: the release as `major << 56 | minor << 48 | patch << 40`.
+    safe fn aoti_torch_abi_version() -> u64;
+}
+
+fn main() -> ExitCode {
+    serve_one(|job, progress| {
+        answer(match job.op.as_str() {
+            "run" => run(job, progress),
+            "probe" => Ok(JobOutput::ok(probe(), None)),
+            other => Err(anyhow!("the torch runtime has no operation `{other}`; known: `probe`, `run`")),
+        })
+    })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunParams {
+    device: String,
+    #[serde(default)]
+    threads: Option<u32>,
+    /// Read by [`MeasureParams::of`].
+    #[serde(rename = "measure")]
+    _measure: IgnoredAny,
+}
+
+fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
+    let params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
+    let measure = MeasureParams::of(&job.params)?;
+    let device = device(&params.device)?;
+    if let Some(threads) = params.threads {
+        ensure!(threads > 0, "`threads` is 0; give a number, or leave it out for torch's own choice");
+        utils::set_num_threads(i32::try_from(threads)?);
+    }
+    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    let manifest = Manifest::read(tree)?;
+    let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
+
+    // The profiling executor specialises the graph anew in each of the first calls, up to a second each.
+    jit::f_set_profiling_mode(false)?;
+    let _no_grad = tch::no_grad_guard();
+    progress(&format!("loading onto {}", name(device)));
+    let load = || load(&tree.join("model.pt"), &manifest, &inputs, device);
+    let infer = |(module, inputs): &mut (CModule, Vec<IValue>)| {
+        let outputs = module.forward_is(inputs)?;
+        wait(device, &outputs)?;
+        Ok(outputs)
+    };
+    let ((module, _), outputs, timings) = measure::run(&measure, load, infer).map_err(classified)?;
+
+    let outputs = flat(outputs)?;
+    ensure!(
+        outputs.len() == manifest.outputs.len(),
+        "the manifest names {} outputs and the module returns {}",
+        manifest.outputs.len(),
+        outputs.len()
+    );
+    let mut files = Tensors::new();
+    for (output, tensor) in manifest.outputs.iter().zip(&outputs) {
+        let found = tensor.device();
+        ensure!(
+            found == device,
+            "output `{output}` is on {}, and the run was asked onto {}",
+            name(found),
+            name(device)
+        );
+        files.insert(output.clone(), to_host(tensor).with_context(|| format!("output `{output}`"))?);
+    }
+    tensors::write(&job.out.join("outputs.safetensors"), &files)?;
+
+    let mut raw = timings.into_raw(sync(device), &params.device, &name(device));
+    raw.placement.insert(name(device), 1);
+    let mut facts = versions();
+    facts["parameters"] = Value::from(module.named_parameters()?.len());
+    facts["profiling_executor"] = Value::from(false);
+    facts["tf32"] = if device.is_cuda() { json!("off (NVIDIA_TF32_OVERRIDE=0)") } else { Value::Null };
+    Ok(JobOutput::ok(facts, Some(raw)))
+}
+
+/// The module with every parameter on the device, and its inputs there in the module's own order.
+fn load(path: &Path, manifest: &Manifest, inputs: &Tensors, device: Device) -> Result<(CModule, Vec<IValue>)> {
+    ensure!(path.is_file(), "no TorchScript module at `{}`", path.display());
+    let module = CModule::load_on_device(path, device).context("failed to load model.pt")?;
+    for (parameter, tensor) in module.named_parameters()? {
+        let found = tensor.device();
+        ensure!(found == device, "parameter `{parameter}` is on {}, not on {}", name(found), name(device));
+    }
+    let placed = manifest.inputs.iter().map(|input| {
+        let tensor = inputs.get(input).with_context(|| format!("inputs.safetensors lacks the input `{input}`"))?;
+        Ok(IValue::Tensor(to_device(tensor, device).with_context(|| format!("input `{input}`"))?))
+    });
+    let placed = placed.collect::<Result<Vec<_>>>()?;
+    wait(device, &IValue::None)?;
+    Ok((module, placed))
+}
+
+/// The device of that name, ready for use, or why it is not there.
+fn device(asked: &str) -> Result<Device> {
+    match asked.split_once(':').unwrap_or((asked, "0")) {
+        ("cpu", "0") => Ok(Device::Cpu),
+        ("mps", "0") => mps(),
+        ("cuda", index) => {
+            cuda(index.parse().with_context(|| format!("device `{asked}` has no number behind its colon"))?)
+        }
+        _ => bail!("torch has no device `{asked}` here; known: `cpu`, `cuda:<number>`, `mps`"),
+    }
+}
+
+fn cuda(index: usize) -> Result<Device> {
+    // cuDNN convolves fp32 in TF32 unless told otherwise, which no fp32 tolerance survives; tch cannot tell it.
+    // SAFETY: no other thread of this process runs yet: neither orch's serving nor libtorch starts one before this.
+    unsafe { std::env::set_var("NVIDIA_TF32_OVERRIDE", "0") };
+    load_gpu_library().map_err(Refusal::unavailable)?;
+    let count = usize::try_from(Cuda::device_count()).unwrap_or(0);
+    if !Cuda::is_available() || count == 0 {
+        return Err(Refusal::unavailable(
+            "libtorch has CUDA and finds no device: is a driver installed, and does CUDA_VISIBLE_DEVICES name one?",
+        ));
+    }
+    if index >= count {
+        return Err(Refusal::unavailable(format!("torch sees {count} CUDA devices, so there is no cuda:{index}")));
+    }
+    Ok(Device::Cuda(index))
+}
+
+/// The linker drops libtorch_cuda from the executable, which names no symbol of it; loaded by hand it registers itself.
+/// A ROCm build of torch serves as `cuda` from libtorch_hip.
+fn load_gpu_library() -> Result<(), String> {
+    let mut errors = Vec::new();
+    for library in ["libtorch_cuda.so", "libtorch_hip.so"] {
+        // SAFETY: libtorch's own initialisers run, of the same release as the linked part.
+        match unsafe { Library::open(Some(library), RTLD_NOW | RTLD_GLOBAL) } {
+            Ok(library) => {
+                // Its registrations point into it for the rest of the process.
+                std::mem::forget(library);
+                return Ok(());
+            }
+            Err(error) => errors.push(std::error::Error::source(&error).map_or(error.to_string(), |e| e.to_string())),
+        }
+    }
+    Err(format!("this libtorch has no CUDA that loads: {}", errors.join("; ")))
+}
+
+fn mps() -> Result<Device> {
+    if !utils::has_mps() {
+        return Err(Refusal::unavailable("this libtorch has no MPS: it needs macOS on Apple silicon"));
+    }
+    // With it set, operators that MPS lacks run on the CPU without a word, and no output tensor shows it.
+    if std::env::var("PYTORCH_ENABLE_MPS_FALLBACK").is_ok_and(|value| value != "0") {
+        bail!("PYTORCH_ENABLE_MPS_FALLBACK is set, which lets operators run on the CPU; unset it");
+    }
+    Ok(Device::Mps)
+}
+
+/// Waits until the device has computed the outputs.
+fn wait(device: Device, outputs: &IValue) -> Result<()> {
+    match device {
+        Device::Cuda(index) => Cuda::synchronize(i64::try_from(index)?),
+        // tch has no call that waits for MPS; reading one element does, because a stream works in order.
+        Device::Mps => {
+            if let Some(tensor) = first(outputs).filter(|tensor| tensor.numel() > 0) {
+                let _waited = tensor.f_reshape([-1])?.f_narrow(0, 0, 1)?.f_to_device(Device::Cpu)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+fn sync(device: Device) -> &'static str {
+    match device {
+        Device::Cuda(_) => "torch::cuda::synchronize after the call",
+        Device::Mps => "one element of the first output copied to the host after the call",
+        _ => "synchronous call",
+    }
+}
+
+fn first(value: &IValue) -> Option<&Tensor> {
+    match value {
+        IValue::Tensor(tensor) => Some(tensor),
+        IValue::Tuple(items) => items.iter().find_map(first),
+        IValue::TensorList(tensors) => tensors.first(),
+        _ => None,
+    }
+}
+
+/// What the module returned, as tensors in order.
+fn flat(value: IValue) -> Result<Vec<Tensor>> {
+    match value {
+        IValue::Tensor(tensor) => Ok(vec![tensor]),
+        IValue::TensorList(tensors) => Ok(tensors),
+        IValue::Tuple(items) => {
+            let items = items.into_iter().map(flat).collect::<Result<Vec<_>>>()?;
+            Ok(items.into_iter().flatten().collect())
+        }
+        other => bail!("the module returns something else than tensors: {other:?}"),
+    }
+}
+
+/// One row a type that both sides know.
+const ELEMENTS: &[(Element, Kind)] = &[
+    (Element::F32, Kind::Float),
+    (Element::F16, Kind::Half),
+    (Element::Bf16, Kind::BFloat16),
+    (Element::I64, Kind::Int64),
+    (Element::I32, Kind::Int),
+    (Element::I8, Kind::Int8),
+    (Element::U8, Kind::Uint8),
+    (Element::Bool, Kind::Bool),
+];
+
+fn to_device(tensor: &HostTensor, device: Device) -> Result<Tensor> {
+    let row = ELEMENTS.iter().find(|row| row.0 == tensor.element());
+    let kind = row.expect("BUG: every element type has its row in ELEMENTS").1;
+    let shape = tensor.shape().iter().map(|size| i64::try_from(*size)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Tensor::f_from_data_size(tensor.bytes(), &shape, kind)?.f_to_device(device)?)
+}
+
+fn to_host(tensor: &Tensor) -> Result<HostTensor> {
+    let kind = tensor.f_kind()?;
+    let Some((element, _)) = ELEMENTS.iter().find(|row| row.1 == kind) else {
+        bail!("torch's type {kind:?} has no counterpart in safetensors files here");
+    };
+    let tensor = tensor.f_to_device(Device::Cpu)?.f_contiguous()?;
+    let shape = tensor.size().into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>()?;
+    let mut bytes = vec![0; tensor.numel() * element.size()];
+    tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
+    HostTensor::new(*element, shape, bytes)
+}
+
+/// Torch's own word for memory or for a missing operator, as the status that says so.
+fn classified(error: anyhow::Error) -> anyhow::Error {
+    // The rest of torch's message is its C++ stack.
+    let text = format!("{error:#}");
+    let lines: Vec<_> = text.lines().take_while(|line| !line.starts_with("Exception raised from")).collect();
+    let message = lines.join(" ");
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    let status = if says(&["out of memory", "can't allocate memory", "not enough memory"]) {
+        JobStatus::Oom
+    } else if says(&["Could not run 'aten::", "not currently implemented for", "not implemented for the MPS"]) {
+        JobStatus::Unsupported
+    } else {
+        JobStatus::Error
+    };
+    Refusal::new(status, format!("failed to run the module: {message}"))
+}
+
+fn name(device: Device) -> String {
+    match device {
+        Device::Cpu => "cpu".to_owned(),
+        Device::Cuda(index) => format!("cuda:{index}"),
+        Device::Mps => "mps".to_owned(),
+        Device::Vulkan => "vulkan".to_owned(),
+    }
+}
+
+fn versions() -> Value {
+    let abi = aoti_torch_abi_version();
+    json!({
+        "torch": format!("{}.{}.{}", abi >> 56, abi >> 48 & 0xff, abi >> 40 & 0xff),
+        "threads": utils::get_num_threads(),
+        "interop_threads": utils::get_num_interop_threads(),
+        "mkl": utils::has_mkl(),
+        "onednn": utils::has_mkldnn(),
+        "openmp": utils::has_openmp(),
+    })
+}
+
+fn probe() -> Value {
+    let mut devices = vec![json!({"id": "cpu"})];
+    let mut unavailable = serde_json::Map::new();
+    match cuda(0) {
+        Ok(_) => {
+            let hip = utils::has_hip();
+            let gpus = (0..Cuda::device_count()).map(|index| json!({"id": format!("cuda:{index}"), "hip": hip}));
+            devices.extend(gpus);
+        }
+        Err(error) => drop(unavailable.insert("cuda".to_owned(), Value::from(format!("{error:#}")))),
+    }
+    match mps() {
+        Ok(_) => devices.push(json!({"id": "mps"})),
+        Err(error) => drop(unavailable.insert("mps".to_owned(), Value::from(format!("{error:#}")))),
+    }
+    let mut facts = versions();
+    facts["devices"] = Value::from(devices);
+    facts["unavailable"] = Value::from(unavailable);
+    facts
+}

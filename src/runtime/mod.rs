@@ -3,9 +3,16 @@
 //! A runtime knows nothing of steps, keys or the store: it gets a [`Job`] with absolute paths and answers a [`JobOutput`]
 //! (docs/design.md, "Jobs").
 
+pub mod compare;
+pub mod foreign;
+pub mod libtorch;
 pub mod manifest;
 pub mod measure;
+pub mod onnx_file;
+pub mod openvino;
 pub mod ort;
+pub mod refusal;
+pub mod serve;
 pub mod tensors;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,177 @@
+//! How the tch worker is built: from the libtorch inside a Python environment, into an executable that starts by itself.
+//!
+//! Makes a folder of links and says which command to run; runs nothing, and knows nothing of how the environment came
+//! to be.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// The one release that the tch crate in Cargo.toml is written for; another one does not compile.
+pub const TORCH_VERSION: &str = "2.13.0";
+
+/// The worker's executable and cargo target.
+pub const WORKER: &str = "orch-torch";
+
+/// A folder in the shape that torch-sys looks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Libtorch {
+    pub root: PathBuf,
+    /// As the wheel tells it, e.g. `2.13.0+cu130`.
+    pub version: String,
+}
+
+/// A command as data: whoever runs it can also print it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuildCommand {
+    pub argv: Vec<OsString>,
+    pub cwd: PathBuf,
+    pub env: Vec<(&'static str, OsString)>,
+    /// Variables of the caller that would lead the build to another libtorch.
+    pub env_remove: Vec<&'static str>,
+    /// Where the executable stands afterwards.
+    pub binary: PathBuf,
+}
+
+impl BuildCommand {
+    pub fn command(&self) -> std::process::Command {
+        let mut command = std::process::Command::new(&self.argv[0]);
+        command.args(&self.argv[1..]).current_dir(&self.cwd).envs(self.env.iter().cloned());
+        for name in &self.env_remove {
+            command.env_remove(name);
+        }
+        command
+    }
+}
+
+/// Makes `root` a libtorch folder of links into the torch wheel below `site_packages`; an older folder is renewed.
+///
+/// `lib` is one link to the wheel's whole folder, not a folder of links: the libraries find CUDA's by run paths relative
+/// to themselves (`$ORIGIN/../../nvidia/...`), and the kernel resolves `..` behind a linked folder but a linked file
+/// would leave them searching here.
+pub fn link(site_packages: &Path, root: &Path) -> Result<Libtorch> {
+    let torch = site_packages.join("torch");
+    let version = wheel_version(&torch)?;
+    if version.split('+').next() != Some(TORCH_VERSION) {
+        bail!(
+            "torch {version} in {} does not fit the worker, which is written for {TORCH_VERSION}; install torch=={TORCH_VERSION} there",
+            site_packages.display()
+        );
+    }
+    let library =
+        torch.join("lib").join(if cfg!(target_os = "macos") { "libtorch_cpu.dylib" } else { "libtorch_cpu.so" });
+    let header = torch.join("include/torch/csrc/api/include/torch/torch.h");
+    if let Some(missing) = [&library, &header].into_iter().find(|file| !file.is_file()) {
+        bail!("torch {version} lacks {}; install its wheel again", missing.display());
+    }
+    fs::create_dir_all(root).with_context(|| format!("failed to create {}", root.display()))?;
+    relink(&torch.join("include"), &root.join("include"))?;
+    relink(&torch.join("lib"), &root.join("lib"))?;
+    // torch-sys refuses another release by this file; the wheel itself has none.
+    let stamp = root.join("build-version");
+    fs::write(&stamp, format!("{version}\n")).with_context(|| format!("failed to write {}", stamp.display()))?;
+    Ok(Libtorch { root: root.to_owned(), version })
+}
+
+/// The command that builds the worker from the sources at `source` against `libtorch`, with all output in `target_dir`.
+///
+/// The profile is cargo's default one: it compiles torch-sys' 20,000 lines of C++ without optimisation, which is
+/// most of the build, and what runs in a measured inference is libtorch, compiled long ago.
+///
+/// The run path of the result is `<root>/lib`, so it needs no LD_LIBRARY_PATH and follows the links when they are renewed.
+pub fn build_command(cargo: &Path, source: &Path, libtorch: &Libtorch, target_dir: &Path) -> BuildCommand {
+    let mut argv: Vec<OsString> = vec![cargo.into()];
+    argv.extend(["build", "--locked", "--features", "torch", "--bin", WORKER, "--target-dir"].map(OsString::from));
+    argv.push(target_dir.into());
+    BuildCommand {
+        argv,
+        cwd: source.to_owned(),
+        env: vec![("LIBTORCH", libtorch.root.clone().into()), ("LIBTORCH_CXX11_ABI", "1".into())],
+        env_remove: vec![
+            "LIBTORCH_USE_PYTORCH",
+            "LIBTORCH_INCLUDE",
+            "LIBTORCH_LIB",
+            "LIBTORCH_STATIC",
+            "LIBTORCH_BYPASS_VERSION_CHECK",
+            "CARGO_BUILD_TARGET",
+        ],
+        binary: target_dir.join("debug").join(WORKER),
+    }
+}
+
+/// `__version__` of the wheel, read without Python: importing torch takes seconds and needs all of CUDA's wheels.
+fn wheel_version(torch: &Path) -> Result<String> {
+    let file = torch.join("version.py");
+    let text = fs::read_to_string(&file)
+        .with_context(|| format!("failed to read {}; install torch=={TORCH_VERSION} there", file.display()))?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("__version__ = '")?.strip_suffix('\''))
+        .map(str::to_owned)
+        .with_context(|| format!("{} names no __version__", file.display()))
+}
+
+fn relink(to: &Path, at: &Path) -> Result<()> {
+    match fs::remove_file(at) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("failed to replace {}", at.display()));
+        }
+        _ => {}
+    }
+    symlink(to, at).with_context(|| format!("failed to link {} to {}", at.display(), to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A site-packages folder that holds what `link` looks for.
+    fn wheel(version: &str) -> tempfile::TempDir {
+        let site = tempfile::tempdir().unwrap();
+        let torch = site.path().join("torch");
+        for file in ["lib/libtorch_cpu.so", "lib/libtorch_cpu.dylib", "include/torch/csrc/api/include/torch/torch.h"] {
+            fs::create_dir_all(torch.join(file).parent().unwrap()).unwrap();
+            fs::write(torch.join(file), "").unwrap();
+        }
+        fs::write(torch.join("version.py"), format!("debug = False\n__version__ = '{version}'\n")).unwrap();
+        site
+    }
+
+    #[test]
+    fn links_follow_the_newest_environment() {
+        let root = tempfile::tempdir().unwrap();
+        let at = root.path().join("libtorch");
+        let old = wheel("2.13.0+cu130");
+        link(old.path(), &at).unwrap();
+        let new = wheel("2.13.0");
+        let libtorch = link(new.path(), &at).unwrap();
+        assert_eq!(libtorch.version, "2.13.0");
+        assert_eq!(fs::read_link(at.join("lib")).unwrap(), new.path().join("torch/lib"));
+        assert_eq!(fs::read_to_string(at.join("build-version")).unwrap(), "2.13.0\n");
+    }
+
+    #[test]
+    fn another_release_or_half_a_wheel_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let other = wheel("2.15.0");
+        let error = link(other.path(), root.path()).unwrap_err().to_string();
+        assert!(error.contains("torch 2.15.0") && error.contains("install torch==2.13.0"), "{error}");
+
+        let half = wheel("2.13.0");
+        fs::remove_dir_all(half.path().join("torch/include")).unwrap();
+        assert!(link(half.path(), root.path()).unwrap_err().to_string().contains("torch.h"));
+    }
+
+    #[test]
+    fn the_command_builds_only_the_worker_and_ignores_the_callers_libtorch() {
+        let libtorch = Libtorch { root: "/lt".into(), version: TORCH_VERSION.into() };
+        let build = build_command(Path::new("cargo"), Path::new("/src"), &libtorch, Path::new("/out"));
+        assert_eq!(build.argv[4..7], ["torch", "--bin", "orch-torch"]);
+        assert_eq!(build.binary, Path::new("/out/debug/orch-torch"));
+        assert!(build.env.contains(&("LIBTORCH", "/lt".into())));
+        assert!(build.env_remove.contains(&"LIBTORCH_USE_PYTORCH"));
+    }
+}

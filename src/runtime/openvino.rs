@@ -1,0 +1,287 @@
+//! The OpenVINO runtime: an IR (or ONNX) model on exactly the device that was asked for, at exactly the precision.
+//!
+//! Nothing is left to OpenVINO's defaults that changes what a result means: on a CPU with AVX-512 BF16 it would compute an
+//! fp32 model in bf16. What was asked is read back from the compiled model, and a difference is an error, never a result.
+
+mod api;
+mod options;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
+
+use api::{Compiled, Core, Failure, Request};
+
+use super::manifest::Manifest;
+use super::measure::{self, MeasureParams};
+use super::refusal::{Refusal, answer};
+use super::tensors::{self, Tensors};
+use super::{Job, JobOutput, Runtime};
+
+pub struct OpenVino;
+
+impl Runtime for OpenVino {
+    fn id(&self) -> &'static str {
+        "openvino"
+    }
+
+    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+        answer(match job.op.as_str() {
+            "run" => run(job, progress),
+            "probe" => probe(job),
+            other => Err(anyhow::anyhow!("the openvino runtime has no operation `{other}`; known: `probe`, `run`")),
+        })
+    }
+}
+
+/// How infer returns: OpenVINO's synchronous call waits for every device itself.
+const SYNC: &str = "ov_infer_request_infer, which returns when the outputs are complete";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RunParams {
+    library: PathBuf,
+    device: String,
+    inference_precision: Precision,
+    /// Read by [`MeasureParams::of`].
+    #[serde(rename = "measure")]
+    _measure: IgnoredAny,
+    #[serde(default)]
+    options: Map<String, Value>,
+    #[serde(default)]
+    threads: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProbeParams {
+    library: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Precision {
+    F32,
+    F16,
+    Bf16,
+}
+
+impl Precision {
+    /// The value of the property, and the word in a device's capabilities that promises it.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::F32 => ("f32", "FP32"),
+            Self::F16 => ("f16", "FP16"),
+            Self::Bf16 => ("bf16", "BF16"),
+        }
+    }
+}
+
+fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
+    let params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
+    let measure = MeasureParams::of(&job.params)?;
+    ensure!(
+        !options::chooses_devices(&params.device),
+        "device `{}` lets OpenVINO choose where to run; name one device, e.g. `CPU`, `GPU.0` or `NPU`",
+        params.device
+    );
+    let properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;
+    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    let manifest = Manifest::read(tree)?;
+    let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
+
+    let clock = Instant::now();
+    let version = load_library(&params.library)?;
+    let core = Core::new().context("OpenVINO does not start")?;
+    let (name, capabilities) = describe(&core, &version, &params.device)?;
+    let capability = params.inference_precision.names().1;
+    if !capabilities.iter().any(|known| known == capability) {
+        return Err(Refusal::unavailable(format!(
+            "{name} ({}) does not infer in {capability}; OpenVINO {version} says it can: {}",
+            params.device,
+            capabilities.join(" ")
+        )));
+    }
+    let runtime_seconds = clock.elapsed().as_secs_f64();
+
+    progress(&format!("compiling for {name}"));
+    let load = || load(&core, tree, &manifest, &inputs, &params, &properties);
+    let (mut session, (), timings) = measure::run(&measure, load, |session| Ok(session.request.infer()?))
+        .map_err(|error| classified(error, "failed to run the model"))?;
+
+    // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
+    let mut outputs = Tensors::new();
+    for (index, name) in manifest.outputs.iter().enumerate() {
+        outputs.insert(name.clone(), session.request.output(index).with_context(|| format!("output `{name}`"))?);
+    }
+    tensors::write(&job.out.join("outputs.safetensors"), &outputs)?;
+
+    let mut raw = timings.into_raw(SYNC, &params.device, &session.devices.join(" "));
+    // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
+    raw.placement = session.devices.iter().map(|device| (device.clone(), 1)).collect();
+    let facts = json!({
+        "openvino": version,
+        "device": {"id": params.device, "name": name, "capabilities": capabilities},
+        "precision": session.precision,
+        "requested_properties": properties.iter().cloned().collect::<BTreeMap<_, _>>(),
+        "properties": std::mem::take(&mut session.properties),
+        "dynamic_shapes": session.dynamic,
+        "seconds": {"start_runtime": runtime_seconds, "read": session.read_seconds, "compile": session.compile_seconds},
+    });
+    Ok(JobOutput::ok(facts, Some(raw)))
+}
+
+/// A compiled model that can infer, and what it says of itself. Fields are dropped in this order.
+struct Session {
+    request: Request,
+    _compiled: Compiled,
+    devices: Vec<String>,
+    precision: String,
+    properties: Map<String, Value>,
+    dynamic: bool,
+    read_seconds: f64,
+    compile_seconds: f64,
+}
+
+fn load(
+    core: &Core,
+    tree: &Path,
+    manifest: &Manifest,
+    inputs: &Tensors,
+    params: &RunParams,
+    properties: &[(String, String)],
+) -> Result<Session> {
+    let clock = Instant::now();
+    let (ir, onnx) = (tree.join("model.xml"), tree.join("model.onnx"));
+    let model = if ir.is_file() {
+        core.read(&ir, Some(&tree.join("model.bin"))).context("failed to read model.xml")?
+    } else if onnx.is_file() {
+        core.read(&onnx, None).context("failed to read model.onnx")?
+    } else {
+        bail!("`{}` holds neither model.xml nor model.onnx", tree.display());
+    };
+    let (dynamic, read_seconds) = (model.is_dynamic(), clock.elapsed().as_secs_f64());
+
+    let clock = Instant::now();
+    let compiled = core
+        .compile(&model, &params.device, properties)
+        .with_context(|| format!("failed to compile for {}", params.device))?;
+    let devices = in_force(&compiled, &params.device, params.inference_precision)?;
+    check_ports(&compiled, manifest, inputs)?;
+    let mut request = compiled.request()?;
+    for name in &manifest.inputs {
+        request.set_input(name, &inputs[name]).with_context(|| format!("input `{name}`"))?;
+    }
+    Ok(Session {
+        request,
+        devices,
+        precision: compiled.property(options::PRECISION)?,
+        properties: options::read_back(&compiled),
+        dynamic,
+        read_seconds,
+        compile_seconds: clock.elapsed().as_secs_f64(),
+        _compiled: compiled,
+    })
+}
+
+/// The devices that the compiled model executes on, once they and the precision are what was asked for.
+fn in_force(compiled: &Compiled, device: &str, precision: Precision) -> Result<Vec<String>> {
+    let list = compiled.property("EXECUTION_DEVICES").context("OpenVINO does not say where the model would run")?;
+    let devices: Vec<String> = list.split([' ', ',']).filter(|d| !d.is_empty()).map(str::to_owned).collect();
+    if !options::is_placed(&devices, device) {
+        bail!("the model was asked onto {device}, and OpenVINO placed it on {list}");
+    }
+    let (asked, found) = (precision.names().0, compiled.property(options::PRECISION)?);
+    ensure!(found == asked, "inference was asked in {asked}, and OpenVINO compiled it for {found}");
+    Ok(devices)
+}
+
+/// The tree and the model agree on every input by name and type, and on the outputs by number and order.
+fn check_ports(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
+    let names: Vec<_> = compiled.inputs()?.iter().map(|port| port.name().unwrap_or_default()).collect();
+    ensure!(
+        names.len() == manifest.inputs.len(),
+        "the manifest names {} inputs and the model takes {}: {}",
+        manifest.inputs.len(),
+        names.len(),
+        names.join(", ")
+    );
+    for name in &manifest.inputs {
+        let tensor = inputs.get(name).with_context(|| format!("inputs.safetensors lacks the input `{name}`"))?;
+        let port = compiled
+            .input_named(name)
+            .with_context(|| format!("the model has no input `{name}`; it takes: {}", names.join(", ")))?;
+        let element = port.element()?;
+        ensure!(
+            element == tensor.element(),
+            "input `{name}` is {} and the model takes {}",
+            tensor.element().name(),
+            element.name()
+        );
+    }
+    let ports: Vec<_> = compiled.outputs()?.iter().map(|port| port.name()).collect();
+    ensure!(
+        ports.len() == manifest.outputs.len(),
+        "the manifest names {} outputs and the model makes {}",
+        manifest.outputs.len(),
+        ports.len()
+    );
+    for (name, port) in manifest.outputs.iter().zip(&ports) {
+        // A port may have another name or none; one that bears another output's name shows that the order is wrong.
+        if let Some(port) = port.as_ref().filter(|port| *port != name && manifest.outputs.contains(port)) {
+            bail!("the manifest calls `{name}` what the model calls `{port}`: its outputs are in another order");
+        }
+    }
+    Ok(())
+}
+
+fn probe(job: &Job) -> Result<JobOutput> {
+    let params: ProbeParams = serde_json::from_value(job.params.clone()).context("bad params of `probe`")?;
+    let version = load_library(&params.library)?;
+    let core = Core::new().context("OpenVINO does not start")?;
+    let mut devices = Vec::new();
+    for id in core.devices().context("OpenVINO does not list its devices")? {
+        let (name, capabilities) = describe(&core, &version, &id)?;
+        devices.push(json!({"id": id, "name": name, "capabilities": capabilities}));
+    }
+    // A list without the GPU does not say whether it lacks a driver or does not exist; the plugin's own words do.
+    let absent: Map<String, Value> = ["CPU", "GPU", "NPU"]
+        .into_iter()
+        .filter_map(|id| Some((id.to_owned(), Value::from(describe(&core, &version, id).err()?.to_string()))))
+        .collect();
+    Ok(JobOutput::ok(json!({"openvino": version, "devices": devices, "unavailable": absent}), None))
+}
+
+fn load_library(library: &Path) -> Result<String> {
+    if !library.is_file() {
+        return Err(Refusal::unavailable(format!(
+            "no OpenVINO library at `{}`; it comes with the Python package openvino, as openvino/libs/libopenvino_c.so.*",
+            library.display()
+        )));
+    }
+    // A file that is there and does not load is unavailable too: a library it needs is missing, or it is too old.
+    api::load(library).map_err(|error| Refusal::unavailable(format!("OpenVINO does not load: {error:#}")))
+}
+
+/// The device's own name and what it can, or why it is not there.
+fn describe(core: &Core, version: &str, device: &str) -> Result<(String, Vec<String>)> {
+    let absent = |error: anyhow::Error| {
+        Refusal::unavailable(format!("OpenVINO {version} has no device {device} on this machine: {error:#}"))
+    };
+    let name = core.property(device, "FULL_DEVICE_NAME").map_err(absent)?;
+    let capabilities = core.property(device, "OPTIMIZATION_CAPABILITIES").map_err(absent)?;
+    Ok((name.trim().to_owned(), capabilities.split([' ', ',']).filter(|c| !c.is_empty()).map(str::to_owned).collect()))
+}
+
+/// OpenVINO's own word for a missing operator or for memory, as the status that says so.
+fn classified(error: anyhow::Error, doing: &'static str) -> anyhow::Error {
+    match error.downcast_ref::<Failure>().and_then(options::status_of) {
+        Some(status) => Refusal::new(status, format!("{doing}: {error:#}")),
+        None => error.context(doing),
+    }
+}

@@ -1,0 +1,294 @@
+//! A safe shell over the part of OpenVINO's C API that a run needs; the only home of the openvino-sys crate.
+//!
+//! Why not the crate `openvino`: it sets properties through a C function with varargs, which is not called correctly on
+//! every platform, and cannot make a scalar's shape. Knows nothing of jobs, trees or tolerances.
+
+use std::ffi::{CStr, CString, c_char};
+use std::fmt;
+use std::path::Path;
+use std::ptr::{NonNull, null, null_mut};
+
+use anyhow::{Context, Result, anyhow, bail};
+use openvino_sys as sys;
+use openvino_sys::{ov_element_type_e as ElementType, ov_status_e as Status};
+
+use crate::runtime::tensors::{Element, Tensor};
+
+/// What OpenVINO said, whole.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: Status,
+    message: String,
+}
+
+impl Failure {
+    pub(super) fn is_not_implemented(&self) -> bool {
+        self.status == Status::NOT_IMPLEMENTED
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Messages are several lines of C++ source places and causes; a reason is one line.
+        let words: Vec<_> = self.message.split_whitespace().collect();
+        if words.is_empty() { write!(f, "{:?}", self.status) } else { f.write_str(&words.join(" ")) }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+fn check(status: Status) -> Result<(), Failure> {
+    if status == Status::OK {
+        return Ok(());
+    }
+    // SAFETY: the library owns the text and keeps it until the next call on this thread; it is copied here.
+    let message = unsafe {
+        let text = sys::ov_get_last_err_msg();
+        if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+    };
+    Err(Failure { status, message })
+}
+
+/// The object that a C function made through its out-parameter.
+fn made<T>(make: impl FnOnce(*mut *mut T) -> Status) -> Result<NonNull<T>, Failure> {
+    let mut pointer = null_mut();
+    check(make(&mut pointer))?;
+    Ok(NonNull::new(pointer).expect("BUG in OpenVINO: success without an object"))
+}
+
+/// A text that the library allocated.
+fn text(make: impl FnOnce(*mut *mut c_char) -> Status) -> Result<String, Failure> {
+    let pointer = made(make)?;
+    // SAFETY: the library made a terminated string and gives it to the caller, who frees it with ov_free.
+    unsafe {
+        let text = CStr::from_ptr(pointer.as_ptr()).to_string_lossy().into_owned();
+        sys::ov_free(pointer.as_ptr());
+        Ok(text)
+    }
+}
+
+fn c_string(text: &str) -> Result<CString> {
+    CString::new(text).with_context(|| format!("`{}` holds a zero byte", text.escape_debug()))
+}
+
+fn c_path(path: &Path) -> Result<CString> {
+    c_string(path.to_str().with_context(|| format!("`{}` is not UTF-8, which OpenVINO needs", path.display()))?)
+}
+
+/// A C object that is freed with its owner.
+macro_rules! owned {
+    ($name:ident, $raw:ident, $free:ident) => {
+        pub(super) struct $name(NonNull<sys::$raw>);
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // SAFETY: the pointer came from the library, and only this value frees it.
+                unsafe { sys::$free(self.0.as_ptr()) }
+            }
+        }
+    };
+}
+
+owned!(Core, ov_core_t, ov_core_free);
+owned!(Model, ov_model_t, ov_model_free);
+owned!(Compiled, ov_compiled_model_t, ov_compiled_model_free);
+owned!(Request, ov_infer_request_t, ov_infer_request_free);
+owned!(Port, ov_output_const_port_t, ov_output_const_port_free);
+owned!(Blob, ov_tensor_t, ov_tensor_free);
+
+/// Loads the library for the life of the process and returns its version.
+pub(super) fn load(library: &Path) -> Result<String> {
+    sys::library::load_from(library).map_err(|error| anyhow!(error))?;
+    let mut version = sys::ov_version_t { buildNumber: null(), description: null() };
+    // SAFETY: the struct is the library's to fill and to free; the text is copied in between.
+    unsafe {
+        check(sys::ov_get_openvino_version(&mut version))?;
+        let build = CStr::from_ptr(version.buildNumber).to_string_lossy().into_owned();
+        sys::ov_version_free(&mut version);
+        Ok(build)
+    }
+}
+
+// SAFETY of the unsafe blocks below: every pointer is either owned by `self` (alive, made by the library) or points to a
+// value that outlives the call; the library copies what it keeps.
+impl Core {
+    pub(super) fn new() -> Result<Self, Failure> {
+        made(|core| unsafe { sys::ov_core_create(core) }).map(Self)
+    }
+
+    /// All devices that some plugin offers. Loads every plugin, so a run asks for its own device alone.
+    pub(super) fn devices(&self) -> Result<Vec<String>, Failure> {
+        let mut list = sys::ov_available_devices_t { devices: null_mut(), size: 0 };
+        unsafe {
+            check(sys::ov_core_get_available_devices(self.0.as_ptr(), &mut list))?;
+            let name = |index| CStr::from_ptr(*list.devices.add(index)).to_string_lossy().into_owned();
+            let names = (0..list.size).map(name).collect();
+            sys::ov_available_devices_free(&mut list);
+            Ok(names)
+        }
+    }
+
+    pub(super) fn property(&self, device: &str, key: &str) -> Result<String> {
+        let (device, key) = (c_string(device)?, c_string(key)?);
+        Ok(text(|value| unsafe { sys::ov_core_get_property(self.0.as_ptr(), device.as_ptr(), key.as_ptr(), value) })?)
+    }
+
+    /// Reads an IR's two files, or an ONNX file when `weights` is None.
+    pub(super) fn read(&self, model: &Path, weights: Option<&Path>) -> Result<Model> {
+        let model = c_path(model)?;
+        let weights = weights.map_or_else(|| c_string(""), c_path)?;
+        Ok(Model(made(|out| unsafe {
+            sys::ov_core_read_model(self.0.as_ptr(), model.as_ptr(), weights.as_ptr(), out)
+        })?))
+    }
+
+    pub(super) fn compile(&self, model: &Model, device: &str, properties: &[(String, String)]) -> Result<Compiled> {
+        let device = c_string(device)?;
+        let texts =
+            properties.iter().map(|(key, value)| Ok((c_string(key)?, c_string(value)?))).collect::<Result<Vec<_>>>()?;
+        let pairs: Vec<_> = texts
+            .iter()
+            .map(|(key, value)| sys::ov_property_t { key: key.as_ptr(), value: value.as_ptr().cast() })
+            .collect();
+        Ok(Compiled(made(|out| unsafe {
+            let (model, device) = (model.0.as_ptr(), device.as_ptr());
+            sys::ov_core_compile_model_props(self.0.as_ptr(), model, device, pairs.len(), pairs.as_ptr(), out)
+        })?))
+    }
+}
+
+impl Model {
+    pub(super) fn is_dynamic(&self) -> bool {
+        unsafe { sys::ov_model_is_dynamic(self.0.as_ptr()) }
+    }
+}
+
+impl Compiled {
+    pub(super) fn property(&self, key: &str) -> Result<String> {
+        let key = c_string(key)?;
+        Ok(text(|value| unsafe { sys::ov_compiled_model_get_property(self.0.as_ptr(), key.as_ptr(), value) })?)
+    }
+
+    pub(super) fn inputs(&self) -> Result<Vec<Port>, Failure> {
+        let mut count = 0;
+        check(unsafe { sys::ov_compiled_model_inputs_size(self.0.as_ptr(), &mut count) })?;
+        (0..count)
+            .map(|index| {
+                made(|port| unsafe { sys::ov_compiled_model_input_by_index(self.0.as_ptr(), index, port) }).map(Port)
+            })
+            .collect()
+    }
+
+    pub(super) fn outputs(&self) -> Result<Vec<Port>, Failure> {
+        let mut count = 0;
+        check(unsafe { sys::ov_compiled_model_outputs_size(self.0.as_ptr(), &mut count) })?;
+        (0..count)
+            .map(|index| {
+                made(|port| unsafe { sys::ov_compiled_model_output_by_index(self.0.as_ptr(), index, port) }).map(Port)
+            })
+            .collect()
+    }
+
+    pub(super) fn input_named(&self, name: &str) -> Result<Port> {
+        let name = c_string(name)?;
+        Ok(Port(made(|port| unsafe { sys::ov_compiled_model_input_by_name(self.0.as_ptr(), name.as_ptr(), port) })?))
+    }
+
+    pub(super) fn request(&self) -> Result<Request, Failure> {
+        made(|request| unsafe { sys::ov_compiled_model_create_infer_request(self.0.as_ptr(), request) }).map(Request)
+    }
+}
+
+impl Port {
+    /// One of the port's names; None when the model gives it none.
+    pub(super) fn name(&self) -> Option<String> {
+        text(|name| unsafe { sys::ov_port_get_any_name(self.0.as_ptr(), name) }).ok()
+    }
+
+    pub(super) fn element(&self) -> Result<Element> {
+        let mut element = ElementType::DYNAMIC;
+        check(unsafe { sys::ov_port_get_element_type(self.0.as_ptr(), &mut element) })?;
+        element_of(element)
+    }
+}
+
+impl Request {
+    pub(super) fn set_input(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
+        let name = c_string(name)?;
+        let blob = Blob::of(tensor)?;
+        Ok(check(unsafe { sys::ov_infer_request_set_tensor(self.0.as_ptr(), name.as_ptr(), blob.0.as_ptr()) })?)
+    }
+
+    /// Returns when the outputs are there.
+    pub(super) fn infer(&mut self) -> Result<(), Failure> {
+        check(unsafe { sys::ov_infer_request_infer(self.0.as_ptr()) })
+    }
+
+    pub(super) fn output(&self, index: usize) -> Result<Tensor> {
+        let get = |blob| unsafe { sys::ov_infer_request_get_output_tensor_by_index(self.0.as_ptr(), index, blob) };
+        Blob(made(get)?).copy()
+    }
+}
+
+impl Blob {
+    fn of(tensor: &Tensor) -> Result<Self> {
+        let mut dims = tensor.shape().iter().map(|size| i64::try_from(*size)).collect::<Result<Vec<_>, _>>()?;
+        // The struct is built by hand because ov_shape_create refuses scalars; the library reads it and keeps nothing.
+        let shape = sys::ov_shape_t { rank: i64::try_from(dims.len())?, dims: dims.as_mut_ptr() };
+        let blob = Self(made(|blob| unsafe { sys::ov_tensor_create(raw_element(tensor.element()), shape, blob) })?);
+        unsafe { blob.memory()?.as_mut() }.copy_from_slice(tensor.bytes());
+        Ok(blob)
+    }
+
+    fn copy(&self) -> Result<Tensor> {
+        let mut element = ElementType::DYNAMIC;
+        let mut shape = sys::ov_shape_t { rank: 0, dims: null_mut() };
+        let dims = unsafe {
+            check(sys::ov_tensor_get_element_type(self.0.as_ptr(), &mut element))?;
+            check(sys::ov_tensor_get_shape(self.0.as_ptr(), &mut shape))?;
+            let rank = usize::try_from(shape.rank)?;
+            let dims = if rank == 0 { Vec::new() } else { std::slice::from_raw_parts(shape.dims, rank).to_vec() };
+            sys::ov_shape_free(&mut shape);
+            dims
+        };
+        let dims = dims.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>()?;
+        Tensor::new(element_of(element)?, dims, unsafe { self.memory()?.as_ref() }.to_vec())
+    }
+
+    /// The tensor's own memory, valid as long as the blob.
+    fn memory(&self) -> Result<NonNull<[u8]>> {
+        let (mut size, mut data) = (0, null_mut());
+        unsafe {
+            check(sys::ov_tensor_get_byte_size(self.0.as_ptr(), &mut size))?;
+            if size > 0 {
+                check(sys::ov_tensor_data(self.0.as_ptr(), &mut data))?;
+            }
+        }
+        let data = if size > 0 { NonNull::new(data.cast()) } else { Some(NonNull::dangling()) };
+        let data = data.with_context(|| format!("OpenVINO gave no memory for {size} bytes"))?;
+        Ok(NonNull::slice_from_raw_parts(data, size))
+    }
+}
+
+/// One row a type that both sides know.
+const ELEMENTS: &[(Element, ElementType)] = &[
+    (Element::F32, ElementType::F32),
+    (Element::F16, ElementType::F16),
+    (Element::Bf16, ElementType::BF16),
+    (Element::I64, ElementType::I64),
+    (Element::I32, ElementType::I32),
+    (Element::I8, ElementType::I8),
+    (Element::U8, ElementType::U8),
+    (Element::Bool, ElementType::OV_BOOLEAN),
+];
+
+fn raw_element(element: Element) -> ElementType {
+    ELEMENTS.iter().find(|row| row.0 == element).expect("BUG: every element type has its row in ELEMENTS").1
+}
+
+fn element_of(raw: ElementType) -> Result<Element> {
+    match ELEMENTS.iter().find(|row| row.1 == raw) {
+        Some(row) => Ok(row.0),
+        None => bail!("OpenVINO's element type {raw:?} has no counterpart in safetensors files here"),
+    }
+}

@@ -1,0 +1,54 @@
+//! An error that knows which job status it means: how a runtime says "unavailable" from deep inside a chain of `?`.
+
+use std::fmt;
+
+use super::{JobOutput, JobStatus};
+
+/// Why a job ended without a result. Every other error of a job is [`JobStatus::Error`].
+#[derive(Debug)]
+pub struct Refusal {
+    pub status: JobStatus,
+    pub reason: String,
+}
+
+impl Refusal {
+    pub fn new(status: JobStatus, reason: impl Into<String>) -> anyhow::Error {
+        Self { status, reason: reason.into() }.into()
+    }
+
+    pub fn unavailable(reason: impl Into<String>) -> anyhow::Error {
+        Self::new(JobStatus::Unavailable, reason)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// The answer to a job: what it made, or its whole chain of errors under the status that the chain names.
+pub fn answer(result: anyhow::Result<JobOutput>) -> JobOutput {
+    result.unwrap_or_else(|error| {
+        let status = error.downcast_ref::<Refusal>().map_or(JobStatus::Error, |refusal| refusal.status);
+        JobOutput::failed(status, format!("{error:#}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn context_keeps_the_status_and_a_plain_error_is_an_error() {
+        let refused: anyhow::Result<JobOutput> = Err(Refusal::unavailable("no GPU")).context("failed to compile");
+        let output = answer(refused);
+        assert_eq!(output.status, JobStatus::Unavailable);
+        assert_eq!(output.reason.as_deref(), Some("failed to compile: no GPU"));
+        assert_eq!(answer(Err(anyhow::anyhow!("odd"))).status, JobStatus::Error);
+    }
+}
