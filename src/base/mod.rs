@@ -2,6 +2,7 @@
 
 pub mod digest;
 pub mod fs;
+pub mod glob;
 pub mod loc;
 pub mod suggest;
 

@@ -11,14 +11,19 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
+/// How many known names a hint lists before it only counts them.
+const LISTED: usize = 20;
+
 /// A hint for an unknown name: the nearest one, or the list of what is known.
 pub fn hint<'a>(given: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {
-    match nearest(given, known.clone()) {
-        Some(name) => format!("did you mean `{name}`?"),
-        None => {
-            let names: Vec<_> = known.into_iter().map(|name| format!("`{name}`")).collect();
-            if names.is_empty() { "none is declared".to_owned() } else { format!("known: {}", names.join(", ")) }
-        }
+    if let Some(name) = nearest(given, known.clone()) {
+        return format!("did you mean `{name}`?");
+    }
+    let names: Vec<_> = known.into_iter().map(|name| format!("`{name}`")).collect();
+    match names.len() {
+        0 => "none is declared".to_owned(),
+        1..=LISTED => format!("known: {}", names.join(", ")),
+        count => format!("known: {} and {} more", names[..LISTED].join(", "), count - LISTED),
     }
 }
 

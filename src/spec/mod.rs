@@ -3,6 +3,15 @@
 //! Building a [`Spec`] reads the spec files and nothing else: no network, no environment, no device.
 //! `yaml.rs` turns text into the shapes of `raw.rs`; `check.rs` turns those into the types here.
 
+mod yaml;
+mod error;
+mod shape;
+mod raw;
+mod load;
+mod check;
+pub mod recipe;
+pub mod schema;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -10,6 +19,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, Loc};
+
+pub use error::{SpecError, SpecErrors};
 
 /// The checked content of a spec file and all that it includes.
 #[derive(Debug, Clone)]
@@ -256,8 +267,10 @@ pub struct MatrixSpec {
     pub models: Vec<String>,
     /// Globs over target names; empty means all.
     pub targets: Vec<String>,
+    /// Values of `batch` and `seq` that multiply the cases of models with such a dim; without one, the model's own.
+    pub axes: IndexMap<String, Vec<u64>>,
     pub exclude: Vec<Rule>,
-    /// Cases besides the product of models and targets.
+    /// Cases besides the product of models and targets; they also bring back what `exclude` took out.
     pub include: Vec<Rule>,
 }
 

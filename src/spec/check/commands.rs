@@ -1,0 +1,82 @@
+//! The user's own steps.
+
+use std::path::{Component, Path};
+
+use indexmap::IndexMap;
+
+use super::{Row, Section, absolute, not_empty, texts};
+use crate::spec::error::{Sink, Span};
+use crate::spec::raw;
+use crate::spec::{Command, CommandInput};
+
+const DEFAULT_TIMEOUT_SECONDS: u64 = 600;
+
+pub(super) fn commands(section: &Section<'_, raw::Command>, sink: &mut Sink) -> IndexMap<String, Command> {
+    section.rows.iter().map(|row| (row.name.value.clone(), command(row, sink))).collect()
+}
+
+fn command(row: &Row<'_, raw::Command>, sink: &mut Sink) -> Command {
+    let raw = row.value;
+    not_empty(&raw.argv, "argv", sink);
+    not_empty(&raw.outputs, "outputs", sink);
+    if let Some(at) = raw.timeout_seconds.given().filter(|at| at.value == 0) {
+        sink.error(at.span, "`timeout_seconds` must be at least 1");
+    }
+    let mut inputs = IndexMap::new();
+    for (name, value) in raw.inputs.value().into_iter().flat_map(|rows| &rows.0) {
+        inside(&name.value, name.span, sink);
+        if let Some(value) = value
+            && let Some(input) = input(&value.value, name.span, &name.value, row.folder, sink)
+        {
+            inputs.insert(name.value.clone(), input);
+        }
+    }
+    for output in raw.outputs.value().into_iter().flatten() {
+        inside(&output.value, output.span, sink);
+        if inputs.contains_key(&output.value) {
+            sink.error(
+                output.span,
+                format!("`{}` is an input too: a step does not change what it reads", output.value),
+            );
+        }
+    }
+    for name in raw.env.value().into_iter().flatten() {
+        if name.value.is_empty() || name.value.contains(['=', '\0']) {
+            let message = format!("`{}` is no name of an environment variable", name.value);
+            sink.error_hint(name.span, message, "give names only; their values come from the environment");
+        }
+    }
+    Command {
+        name: row.name.value.clone(),
+        loc: sink.loc(row.name.span),
+        argv: texts(&raw.argv),
+        inputs,
+        outputs: texts(&raw.outputs),
+        env: texts(&raw.env),
+        timeout_seconds: raw.timeout_seconds.value().copied().unwrap_or(DEFAULT_TIMEOUT_SECONDS),
+    }
+}
+
+fn input(raw: &raw::CommandInput, span: Span, name: &str, folder: &Path, sink: &mut Sink) -> Option<CommandInput> {
+    if raw.file.is_absent() == raw.step.is_absent() {
+        sink.error_hint(
+            span,
+            format!("input `{name}` must have exactly one of `file` and `step`"),
+            "write `{file: path}` or `{step: id}`",
+        );
+        return None;
+    }
+    match (raw.file.value(), raw.step.value()) {
+        (Some(file), _) => Some(CommandInput::File(absolute(folder, file))),
+        (_, Some(step)) => Some(CommandInput::Step(step.clone())),
+        _ => None,
+    }
+}
+
+/// A command's files live in its working directory.
+fn inside(path: &str, span: Span, sink: &mut Sink) {
+    let normal = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    if path.is_empty() || !normal {
+        sink.error_hint(span, format!("`{path}` leaves the working directory"), "use a relative path without `..`");
+    }
+}

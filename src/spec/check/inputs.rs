@@ -1,0 +1,176 @@
+//! Recipes of input tensors: sizes resolve, exactly one fill, and values that the dtype can hold.
+
+use std::collections::BTreeMap;
+
+use crate::spec::error::{Sink, Span};
+use crate::spec::raw::{self, Size};
+use crate::spec::shape::{At, Field};
+use crate::spec::{Dim, Dtype, Fill, Input};
+
+/// Sizes that need no declaration.
+pub(super) const DEFAULT_DIMS: [(&str, u64); 2] = [("batch", 1), ("seq", 16)];
+
+/// Beyond this an input is a mistake, not a test.
+const MOST_ELEMENTS: u64 = 1 << 32;
+
+/// Checks one input; adds the default dims it uses to `dims`.
+pub(super) fn input(
+    name: &At<String>,
+    raw: &raw::Input,
+    dims: &mut BTreeMap<String, u64>,
+    no_text: Option<&str>,
+    sink: &mut Sink,
+) -> Option<Input> {
+    let shape = raw.shape.given().and_then(|at| shape(at, dims, sink));
+    let elements = shape.as_ref().and_then(|shape| {
+        let span = raw.shape.given()?.span;
+        elements(shape, dims, span, sink)
+    });
+    let fill = fill(name, raw, no_text, sink);
+    let (dtype, shape, (fill, span)) = (*raw.dtype.value()?, shape?, fill?);
+    if let (Fill::Data(values), Some(elements)) = (&fill, elements)
+        && values.len() as u64 != elements
+    {
+        let message = format!("`data` has {} values, the shape holds {elements}", values.len());
+        sink.error(span, message);
+    }
+    if let Err(message) = fits(dtype, &fill, &shape, dims) {
+        sink.error(span, message);
+    }
+    Some(Input { dtype, shape, fill })
+}
+
+fn shape(sizes: &At<Vec<At<Size>>>, dims: &mut BTreeMap<String, u64>, sink: &mut Sink) -> Option<Vec<Dim>> {
+    let mut shape = Vec::new();
+    for size in &sizes.value {
+        match &size.value {
+            Size::Fixed(value) => shape.push(Some(Dim::Fixed(*value))),
+            Size::Named(name) => {
+                if let Some((_, value)) = DEFAULT_DIMS.iter().find(|(known, _)| known == name) {
+                    dims.entry(name.clone()).or_insert(*value);
+                }
+                if dims.contains_key(name) {
+                    shape.push(Some(Dim::Named(name.clone())));
+                    continue;
+                }
+                let known: Vec<&str> =
+                    dims.keys().map(String::as_str).chain(DEFAULT_DIMS.iter().map(|(name, _)| *name)).collect();
+                let name = At { value: name.clone(), span: size.span };
+                super::unknown("dim", &name, &known, sink);
+                shape.push(None);
+            }
+        }
+    }
+    shape.into_iter().collect()
+}
+
+fn elements(shape: &[Dim], dims: &BTreeMap<String, u64>, span: Span, sink: &mut Sink) -> Option<u64> {
+    let sizes = shape.iter().map(|dim| match dim {
+        Dim::Fixed(size) => *size,
+        Dim::Named(name) => dims[name],
+    });
+    let count = sizes.into_iter().try_fold(1u64, u64::checked_mul).filter(|count| *count <= MOST_ELEMENTS);
+    if count.is_none() {
+        sink.error(span, format!("this shape holds more than {MOST_ELEMENTS} elements"));
+    }
+    count
+}
+
+/// The one fill that is given, and its place.
+fn fill(name: &At<String>, raw: &raw::Input, no_text: Option<&str>, sink: &mut Sink) -> Option<(Fill, Span)> {
+    let given: Vec<&str> = [
+        ("randint", raw.randint.is_absent()),
+        ("normal", raw.normal.is_absent()),
+        ("uniform", raw.uniform.is_absent()),
+        ("value", raw.value.is_absent()),
+        ("arange", raw.arange.is_absent()),
+        ("data", raw.data.is_absent()),
+        ("text", raw.text.is_absent()),
+    ]
+    .into_iter()
+    .filter_map(|(key, absent)| (!absent).then_some(key))
+    .collect();
+    match given[..] {
+        [_] => {}
+        [] => {
+            let hint = "add one of `randint`, `normal`, `uniform`, `value`, `arange`, `data`, `text`";
+            sink.error_hint(name.span, format!("input `{}` has no fill", name.value), hint);
+            return None;
+        }
+        _ => {
+            let message = format!("input `{}` has {} fills: `{}`", name.value, given.len(), given.join("`, `"));
+            sink.error_hint(name.span, message, "keep one");
+            return None;
+        }
+    }
+    if let (Some(text), Some(why)) = (raw.text.given(), no_text) {
+        sink.error_hint(text.span, format!("`text` needs the model's tokenizer: {why}"), "use `randint` or `data`");
+    }
+    if let Some(arange) = raw.arange.given().filter(|at| !at.value) {
+        sink.error_hint(arange.span, "`arange` can only be `true`", "remove it to choose another fill");
+    }
+    let numbers = |values: &Vec<At<raw::Scalar>>| Fill::Data(values.iter().map(|at| at.value.0).collect());
+    let strings = |values: &Vec<At<String>>| Fill::Text(values.iter().map(|at| at.value.clone()).collect());
+    one(&raw.randint, |pair| Fill::Randint(pair.0, pair.1))
+        .or(one(&raw.normal, |pair| Fill::Normal(pair.0, pair.1)))
+        .or(one(&raw.uniform, |pair| Fill::Uniform(pair.0, pair.1)))
+        .or(one(&raw.value, |value| Fill::Value(value.0)))
+        .or(one(&raw.arange, |_| Fill::Arange))
+        .or(one(&raw.data, numbers))
+        .or(one(&raw.text, strings))
+}
+
+fn one<T>(field: &Field<T>, make: impl Fn(&T) -> Fill) -> Option<(Fill, Span)> {
+    field.given().map(|at| (make(&at.value), at.span))
+}
+
+/// Whether the fill makes values that the dtype can hold.
+fn fits(dtype: Dtype, fill: &Fill, shape: &[Dim], dims: &BTreeMap<String, u64>) -> Result<(), String> {
+    let word = dtype.word();
+    let range = dtype.range();
+    match fill {
+        Fill::Randint(low, high) if low >= high => {
+            Err(format!("`randint` needs low < high (high is exclusive), found [{low}, {high}]"))
+        }
+        Fill::Randint(low, high) => match range {
+            Some((least, most)) if i128::from(*low) < least || i128::from(*high) - 1 > most => {
+                Err(format!("`randint: [{low}, {high}]` makes values that {word} cannot hold ({least} to {most})"))
+            }
+            Some(_) => Ok(()),
+            None => holds(dtype, *low as f64).and(holds(dtype, *high as f64)),
+        },
+        Fill::Normal(..) | Fill::Uniform(..) if range.is_some() => {
+            Err(format!("{word} cannot hold random fractions; use `randint`"))
+        }
+        Fill::Normal(_, deviation) if *deviation < 0.0 => {
+            Err(format!("the standard deviation must not be below 0, found {deviation}"))
+        }
+        Fill::Uniform(low, high) if low >= high => Err(format!("`uniform` needs low < high, found [{low}, {high}]")),
+        Fill::Uniform(low, high) => holds(dtype, *low).and(holds(dtype, *high)),
+        Fill::Value(value) => holds(dtype, *value),
+        Fill::Data(values) => values.iter().try_for_each(|value| holds(dtype, *value)),
+        Fill::Arange => match shape.last() {
+            Some(Dim::Fixed(size)) => holds(dtype, size.saturating_sub(1) as f64),
+            Some(Dim::Named(name)) => holds(dtype, dims[name].saturating_sub(1) as f64),
+            None => Err("`arange` needs a last axis, and the shape is empty".to_owned()),
+        },
+        Fill::Text(rows) if !matches!(dtype, Dtype::Int64 | Dtype::Int32) => {
+            Err(format!("`text` makes token ids, and {word} is no type for them; use int64 ({} rows)", rows.len()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn holds(dtype: Dtype, value: f64) -> Result<(), String> {
+    let word = dtype.word();
+    match dtype.range() {
+        Some(_) if value.fract() != 0.0 => Err(format!("{word} cannot hold the fraction {value}")),
+        Some((least, most)) if value < least as f64 || value > most as f64 => {
+            Err(format!("{word} cannot hold {value} (only {least} to {most})"))
+        }
+        None if value.abs() > dtype.largest() => {
+            Err(format!("{word} cannot hold {value} (at most {})", dtype.largest()))
+        }
+        _ => Ok(()),
+    }
+}

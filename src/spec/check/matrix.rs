@@ -1,0 +1,180 @@
+//! The matrix: globs match something, rules match a case, exclusions say why.
+
+use indexmap::IndexMap;
+
+use super::Section;
+use crate::base::{glob, suggest};
+use crate::spec::error::Sink;
+use crate::spec::raw;
+use crate::spec::shape::{At, Field};
+use crate::spec::{MatrixSpec, Precision, Rule};
+
+/// What rules can match: also rows that were reported as wrong, so that one mistake is reported once.
+pub(super) struct Names<'a> {
+    /// With the family, if it is known.
+    models: Vec<(&'a str, Option<&'a str>)>,
+    /// With the precisions, if they are known.
+    targets: Vec<(&'a str, Option<Vec<Precision>>)>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn of(models: &Section<'a, raw::Model>, targets: &Section<'a, raw::Target>) -> Self {
+        let family = |name: &str| {
+            let row = models.rows.iter().find(|row| row.name.value == name)?;
+            row.value.family.value().map(String::as_str)
+        };
+        let precisions = |name: &str| {
+            let row = targets.rows.iter().find(|row| row.name.value == name)?;
+            Some(row.value.precisions.value()?.iter().map(|at| at.value).collect())
+        };
+        Self {
+            models: models.names.iter().map(|name| (*name, family(name))).collect(),
+            targets: targets.names.iter().map(|name| (*name, precisions(name))).collect(),
+        }
+    }
+
+    fn model_names(&self) -> Vec<&'a str> {
+        self.models.iter().map(|(name, _)| *name).collect()
+    }
+
+    fn target_names(&self) -> Vec<&'a str> {
+        self.targets.iter().map(|(name, _)| *name).collect()
+    }
+
+    fn families(&self) -> Vec<&'a str> {
+        let mut families: Vec<_> = self.models.iter().filter_map(|(_, family)| *family).collect();
+        families.sort_unstable();
+        families.dedup();
+        families
+    }
+}
+
+pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Sink) -> MatrixSpec {
+    let Some(raw) = raw else {
+        let none = Vec::new;
+        return MatrixSpec {
+            models: none(),
+            targets: none(),
+            axes: IndexMap::new(),
+            exclude: Vec::new(),
+            include: Vec::new(),
+        };
+    };
+    let models = globs(&raw.models, "model", &names.model_names(), sink);
+    let targets = globs(&raw.targets, "target", &names.target_names(), sink);
+    let mut axes = IndexMap::new();
+    for (name, field) in [("batch", &raw.batch), ("seq", &raw.seq)] {
+        if let Some(values) = axis(name, field, sink) {
+            axes.insert(name.to_owned(), values);
+        }
+    }
+    let exclude = raw.exclude.value().into_iter().flatten();
+    let exclude = exclude.filter_map(|at| rule(at, &models, &targets, names, true, sink)).collect();
+    let include = raw.include.value().into_iter().flatten();
+    let include = include.filter_map(|at| rule(at, &[], &[], names, false, sink)).collect();
+    MatrixSpec { models, targets, axes, exclude, include }
+}
+
+fn globs(field: &Field<Vec<At<String>>>, what: &str, names: &[&str], sink: &mut Sink) -> Vec<String> {
+    super::not_empty(field, &format!("{what}s"), sink);
+    for pattern in field.value().into_iter().flatten() {
+        matches_some(pattern, what, names, sink);
+    }
+    super::texts(field)
+}
+
+fn matches_some(pattern: &At<String>, what: &str, names: &[&str], sink: &mut Sink) -> bool {
+    let found = names.iter().any(|name| glob::matches(&pattern.value, name));
+    if !found {
+        let hint = suggest::hint(&pattern.value, names.iter().copied());
+        sink.error_hint(pattern.span, format!("no {what} matches `{}`", pattern.value), hint);
+    }
+    found
+}
+
+fn axis(name: &str, field: &Field<Vec<At<u64>>>, sink: &mut Sink) -> Option<Vec<u64>> {
+    super::not_empty(field, name, sink);
+    let mut values = Vec::new();
+    for size in field.value()? {
+        if size.value == 0 {
+            sink.error(size.span, format!("`{name}` must be at least 1"));
+        }
+        if values.contains(&size.value) {
+            sink.error(size.span, format!("`{name}` {} is listed twice", size.value));
+        }
+        values.push(size.value);
+    }
+    Some(values)
+}
+
+fn rule(
+    at: &At<raw::Rule>,
+    models: &[String],
+    targets: &[String],
+    names: &Names<'_>,
+    exclude: bool,
+    sink: &mut Sink,
+) -> Option<Rule> {
+    let raw = &at.value;
+    let what = if exclude { "exclude" } else { "include" };
+    if raw.model.is_absent() && raw.family.is_absent() && raw.target.is_absent() && raw.precision.is_absent() {
+        let hint = "add `model`, `family`, `target` or `precision`";
+        sink.error_hint(at.span, format!("this `{what}` rule matches everything"), hint);
+        return None;
+    }
+    let blank = raw.reason.value().is_some_and(|reason| reason.trim().is_empty());
+    if exclude && (raw.reason.is_absent() || blank) {
+        let hint = "add `reason: \"…\"`: the report shows it in the place of a result";
+        sink.error_hint(at.span, "an exclusion needs a reason", hint);
+    }
+    let mut sound = true;
+    for (field, what, known) in [
+        (&raw.model, "model", names.model_names()),
+        (&raw.family, "family", names.families()),
+        (&raw.target, "target", names.target_names()),
+    ] {
+        sound &= match field.given() {
+            Some(pattern) => matches_some(pattern, what, &known, sink),
+            None => field.is_absent(),
+        };
+    }
+    if sound && (!raw.precision.is_absent() && raw.precision.given().is_none()) {
+        sound = false;
+    }
+    let rule = Rule {
+        loc: sink.loc(at.span),
+        model: raw.model.value().cloned(),
+        family: raw.family.value().cloned(),
+        target: raw.target.value().cloned(),
+        precision: raw.precision.value().copied(),
+        reason: raw.reason.value().cloned().unwrap_or_default(),
+    };
+    if sound && !meets_a_case(&rule, models, targets, names, exclude) {
+        let hint = "every part of it matches something, but no case has them all";
+        sink.error_hint(at.span, format!("this `{what}` rule matches no case"), hint);
+    }
+    Some(rule)
+}
+
+/// The product is a full one, so a rule matches a case if it matches a model and, separately, a target's precision.
+fn meets_a_case(rule: &Rule, models: &[String], targets: &[String], names: &Names<'_>, exclude: bool) -> bool {
+    let model = names.models.iter().any(|(name, family)| {
+        glob::any(models, name)
+            && rule.model.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
+            && match (&rule.family, family) {
+                (Some(pattern), Some(family)) => glob::matches(pattern, family),
+                // A family that is not known was reported; the rule may well have meant it.
+                _ => true,
+            }
+    });
+    let target = names.targets.iter().any(|(name, precisions)| {
+        glob::any(targets, name)
+            && rule.target.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
+            && match (rule.precision, precisions) {
+                // An inclusion may name a precision that the target does not list.
+                (Some(precision), Some(precisions)) if exclude => precisions.contains(&precision),
+                _ => true,
+            }
+    });
+    model && target
+}

@@ -1,0 +1,146 @@
+//! What users wrote to what they meant: names resolve, values make sense, defaults are filled in.
+//!
+//! Reports everything it finds and goes on; what it returns counts only when nothing was reported. Reads no file.
+
+mod commands;
+mod inputs;
+mod matrix;
+mod models;
+mod targets;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+
+use super::error::{Sink, Span};
+use super::load::Source;
+use super::raw::{self, File};
+use super::shape::{At, Field, Rows};
+use super::{Pipeline, SourceFile, Spec};
+use crate::base::suggest;
+
+/// One row of a section, and the folder that its relative paths start from.
+struct Row<'a, T> {
+    name: &'a At<String>,
+    value: &'a T,
+    folder: &'a Path,
+}
+
+/// A section over all files.
+struct Section<'a, T> {
+    rows: Vec<Row<'a, T>>,
+    /// Names of all rows, also of those that were reported as wrong: a reference to one of them is right.
+    names: Vec<&'a str>,
+}
+
+pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, sources: Vec<Source>, sink: &mut Sink) -> Spec {
+    let raw_pipelines = section(&sources, |file| &file.pipelines, "pipeline", sink);
+    let raw_targets = section(&sources, |file| &file.targets, "target", sink);
+    let raw_models = section(&sources, |file| &file.models, "model", sink);
+    let raw_commands = section(&sources, |file| &file.commands, "command", sink);
+
+    let tolerances = targets::tolerances(sources.iter().map(|source| &source.content.tolerances), sink);
+    let measure = match once(&sources, |file| &file.measure, "measure", sink) {
+        Some(given) => targets::measure(given, targets::DEFAULT_MEASURE, sink),
+        None => targets::DEFAULT_MEASURE,
+    };
+    let pipelines = pipelines(&raw_pipelines, sink);
+    let targets = targets::targets(&raw_targets, &tolerances, measure, sink);
+    let models = models::models(&raw_models, &raw_pipelines, sink);
+    let matrix = once(&sources, |file| &file.matrix, "matrix", sink);
+    let matrix = matrix::matrix(matrix, &matrix::Names::of(&raw_models, &raw_targets), sink);
+    let commands = commands::commands(&raw_commands, sink);
+    Spec { root, files, models, pipelines, targets, tolerances, measure, matrix, commands }
+}
+
+fn section<'a, T>(
+    sources: &'a [Source],
+    pick: fn(&File) -> &Field<Rows<T>>,
+    what: &str,
+    sink: &mut Sink,
+) -> Section<'a, T> {
+    let mut first: BTreeMap<&str, Span> = BTreeMap::new();
+    let mut section = Section { rows: Vec::new(), names: Vec::new() };
+    for source in sources {
+        for (name, value) in pick(&source.content).value().into_iter().flat_map(|rows| &rows.0) {
+            if let Some(&before) = first.get(name.value.as_str()) {
+                let before = sink.loc(before);
+                sink.error(name.span, format!("{what} `{}` is already declared at {before}", name.value));
+                continue;
+            }
+            first.insert(&name.value, name.span);
+            section.names.push(&name.value);
+            good_name(name, what, sink);
+            if let Some(value) = value {
+                section.rows.push(Row { name, value: &value.value, folder: &source.folder });
+            }
+        }
+    }
+    section
+}
+
+/// A part that may stand in one file only.
+fn once<'a, T>(sources: &'a [Source], pick: fn(&File) -> &Field<T>, what: &str, sink: &mut Sink) -> Option<&'a T> {
+    let mut first: Option<&At<T>> = None;
+    for given in sources.iter().filter_map(|source| pick(&source.content).given()) {
+        match first {
+            Some(before) => {
+                let before = sink.loc(before.span);
+                sink.error(given.span, format!("`{what}` is already given at {before}"));
+            }
+            None => first = Some(given),
+        }
+    }
+    first.map(|at| &at.value)
+}
+
+/// Names become parts of step ids (`run:bert:cpu-fp32`) and of file names.
+fn good_name(name: &At<String>, what: &str, sink: &mut Sink) {
+    let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if !name.value.starts_with(|c: char| c.is_ascii_alphanumeric()) || !name.value.chars().all(good) {
+        let message = format!("`{}` cannot be the name of a {what}", name.value);
+        sink.error_hint(name.span, message, "use letters, digits, `.`, `_` and `-`, beginning with a letter or digit");
+    }
+}
+
+fn unknown(what: &str, name: &At<String>, known: &[&str], sink: &mut Sink) {
+    let hint = suggest::hint(&name.value, known.iter().copied());
+    sink.error_hint(name.span, format!("unknown {what} `{}`", name.value), hint);
+}
+
+fn texts(field: &Field<Vec<At<String>>>) -> Vec<String> {
+    field.value().into_iter().flatten().map(|at| at.value.clone()).collect()
+}
+
+/// A path as the user wrote it, made absolute against the file that names it.
+fn absolute(folder: &Path, path: &str) -> PathBuf {
+    let joined = folder.join(path);
+    std::path::absolute(&joined).unwrap_or(joined)
+}
+
+fn not_empty<T>(field: &Field<Vec<At<T>>>, key: &str, sink: &mut Sink) {
+    if let Some(list) = field.given().filter(|list| list.value.is_empty()) {
+        sink.error(list.span, format!("`{key}` must not be empty"));
+    }
+}
+
+fn pipelines(section: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> IndexMap<String, Pipeline> {
+    let mut pipelines = IndexMap::new();
+    for row in &section.rows {
+        let name = row.name.value.clone();
+        not_empty(&row.value.tasks, "tasks", sink);
+        if let Some(template) = row.value.template.given() {
+            good_name(template, "template", sink);
+        }
+        let pipeline = Pipeline {
+            name: name.clone(),
+            loc: sink.loc(row.name.span),
+            description: row.value.description.value().cloned().unwrap_or_default(),
+            tasks: texts(&row.value.tasks),
+            template: row.value.template.value().cloned().unwrap_or_else(|| name.clone()),
+        };
+        pipelines.insert(name, pipeline);
+    }
+    pipelines
+}

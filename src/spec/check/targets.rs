@@ -1,0 +1,146 @@
+//! Targets, tolerances, and how runs are measured.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexMap;
+
+use super::{Row, Section, not_empty, texts};
+use crate::spec::error::{Sink, Span};
+use crate::spec::raw;
+use crate::spec::shape::{self, Field, Rows};
+use crate::spec::{Measure, Precision, Target, Tolerance};
+
+pub(super) const DEFAULT_MEASURE: Measure = Measure { warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 };
+
+type Tolerances = BTreeMap<Precision, Tolerance>;
+
+fn default_tolerances() -> Tolerances {
+    BTreeMap::from([
+        (Precision::Fp32, Tolerance { max_abs: 1e-3, mae: 1e-4, cosine: 0.9999 }),
+        (Precision::Fp16, Tolerance { max_abs: 2e-2, mae: 5e-3, cosine: 0.999 }),
+        (Precision::Bf16, Tolerance { max_abs: 5e-2, mae: 1e-2, cosine: 0.995 }),
+        (Precision::Int8, Tolerance { max_abs: 1e-1, mae: 2e-2, cosine: 0.99 }),
+    ])
+}
+
+/// The general tolerances of all files, over the defaults.
+pub(super) fn tolerances<'a>(
+    fields: impl Iterator<Item = &'a Field<Rows<raw::Tolerance>>>,
+    sink: &mut Sink,
+) -> Tolerances {
+    let mut first: BTreeMap<Precision, Span> = BTreeMap::new();
+    let mut tolerances = default_tolerances();
+    for rows in fields.filter_map(Field::value) {
+        for (precision, given, span) in per_precision(rows, sink) {
+            if let Some(before) = first.insert(precision, span) {
+                let before = sink.loc(before);
+                sink.error(span, format!("the tolerance of `{}` is already given at {before}", precision.word()));
+            }
+            let tolerance = tolerance(given, tolerances[&precision], sink);
+            tolerances.insert(precision, tolerance);
+        }
+    }
+    tolerances
+}
+
+fn per_precision<'a>(rows: &'a Rows<raw::Tolerance>, sink: &mut Sink) -> Vec<(Precision, &'a raw::Tolerance, Span)> {
+    let mut found = Vec::new();
+    for (name, row) in &rows.0 {
+        let precision = shape::word(&name.value, "precision", Precision::WORDS, name.span, sink);
+        if let (Some(precision), Some(row)) = (precision, row) {
+            found.push((precision, &row.value, name.span));
+        }
+    }
+    found
+}
+
+/// What is given over `base`.
+pub(super) fn tolerance(given: &raw::Tolerance, base: Tolerance, sink: &mut Sink) -> Tolerance {
+    for (key, field) in [("max_abs", &given.max_abs), ("mae", &given.mae)] {
+        if let Some(at) = field.given().filter(|at| at.value < 0.0) {
+            sink.error(at.span, format!("`{key}` must not be below 0, found {}", at.value));
+        }
+    }
+    if let Some(at) = given.cosine.given().filter(|at| !(-1.0..=1.0).contains(&at.value)) {
+        sink.error(at.span, format!("`cosine` must be between -1 and 1, found {}", at.value));
+    }
+    let or = |field: &Field<f64>, base| field.value().copied().unwrap_or(base);
+    Tolerance {
+        max_abs: or(&given.max_abs, base.max_abs),
+        mae: or(&given.mae, base.mae),
+        cosine: or(&given.cosine, base.cosine),
+    }
+}
+
+/// What is given over `base`.
+pub(super) fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> Measure {
+    if let Some(at) = given.samples.given().filter(|at| at.value == 0) {
+        sink.error(at.span, "`samples` must be at least 1: a run without a sample measures nothing");
+    }
+    if let Some(at) = given.max_seconds.given().filter(|at| at.value <= 0.0) {
+        sink.error(at.span, format!("`max_seconds` must be above 0, found {}", at.value));
+    }
+    if let Some(at) = given.timeout_seconds.given().filter(|at| at.value == 0) {
+        sink.error(at.span, "`timeout_seconds` must be at least 1");
+    }
+    Measure {
+        warmup: given.warmup.value().copied().unwrap_or(base.warmup),
+        samples: given.samples.value().copied().unwrap_or(base.samples),
+        max_seconds: given.max_seconds.value().copied().unwrap_or(base.max_seconds),
+        timeout_seconds: given.timeout_seconds.value().copied().unwrap_or(base.timeout_seconds),
+    }
+}
+
+pub(super) fn targets(
+    section: &Section<'_, raw::Target>,
+    tolerances: &Tolerances,
+    measure: Measure,
+    sink: &mut Sink,
+) -> IndexMap<String, Target> {
+    let mut targets = IndexMap::new();
+    for row in &section.rows {
+        if let Some(target) = target(row, tolerances, measure, sink) {
+            targets.insert(row.name.value.clone(), target);
+        }
+    }
+    targets
+}
+
+fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, sink: &mut Sink) -> Option<Target> {
+    let raw = row.value;
+    not_empty(&raw.precisions, "precisions", sink);
+    let mut precisions: Vec<Precision> = Vec::new();
+    for precision in raw.precisions.value().into_iter().flatten() {
+        if precisions.contains(&precision.value) {
+            sink.error(precision.span, format!("`{}` is listed twice", precision.value.word()));
+        }
+        precisions.push(precision.value);
+    }
+    let mut tolerances = Tolerances::new();
+    for (precision, given, span) in raw.tolerances.value().map(|rows| per_precision(rows, sink)).unwrap_or_default() {
+        if !raw.precisions.is_absent() && !precisions.is_empty() && !precisions.contains(&precision) {
+            let known: BTreeSet<_> = precisions.iter().map(|known| format!("`{}`", known.word())).collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            let message = format!("`{}` is none of this target's precisions ({known})", precision.word());
+            sink.error(span, message);
+        }
+        tolerances.insert(precision, tolerance(given, general[&precision], sink));
+    }
+    let own_measure = raw.measure.value().map(|given| self::measure(given, measure, sink));
+    let options = raw.options.value().into_iter().flat_map(|rows| &rows.0);
+    let options = options.filter_map(|(name, value)| Some((name.value.clone(), value.as_ref()?.value.0.clone())));
+    let backend = raw.backend.value()?.word().to_owned();
+    Some(Target {
+        name: row.name.value.clone(),
+        loc: sink.loc(row.name.span),
+        runtime: raw.runtime.value()?.word().to_owned(),
+        device: raw.device.value().cloned().unwrap_or_else(|| backend.clone()),
+        backend,
+        artefact: *raw.artefact.value()?,
+        precisions,
+        options: options.collect(),
+        tolerances,
+        measure: own_measure,
+        tags: texts(&raw.tags),
+    })
+}

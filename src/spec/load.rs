@@ -1,0 +1,143 @@
+//! Reads a spec file and all that it includes: the only I/O of a spec.
+//!
+//! Knows where files are; what stands in them is for `raw` and `check`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::error::{Sink, Span, SpecErrors, Text};
+use super::raw::File;
+use super::shape::Shape;
+use super::yaml::{self, Key, Node, Pos, Value};
+use super::{SourceFile, Spec, check};
+use crate::base::Digest;
+
+/// A file's content with the folder that its relative paths start from.
+pub(super) struct Source {
+    pub(super) content: File,
+    pub(super) folder: PathBuf,
+}
+
+#[derive(Default)]
+struct Loader {
+    sink: Sink,
+    /// In reading order.
+    files: Vec<SourceFile>,
+    /// In the order of their rows: included files before the file that includes them.
+    sources: Vec<Source>,
+    /// Canonical path of every file read, with the place that asked for it.
+    seen: HashMap<PathBuf, Span>,
+    /// The files being read, from the root to the current one.
+    open: Vec<PathBuf>,
+}
+
+impl Spec {
+    /// Reads and checks a spec file and all that it includes.
+    pub fn load(path: &Path) -> Result<Self, SpecErrors> {
+        let mut loader = Loader::default();
+        loader.file(path, None);
+        let Loader { mut sink, files, sources, .. } = loader;
+        let root = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let root = root.parent().unwrap_or(Path::new("")).to_owned();
+        let spec = check::spec(root, files, sources, &mut sink);
+        sink.finish()?;
+        Ok(spec)
+    }
+}
+
+impl Loader {
+    /// Reads one file; `asked` is the `include` entry that names it.
+    fn file(&mut self, path: &Path, asked: Option<Span>) {
+        let read = fs::canonicalize(path).and_then(|canonical| Ok((canonical, fs::read(path)?)));
+        let (canonical, bytes) = match read {
+            Ok(read) => read,
+            Err(error) => return self.unreadable(path, asked, &error.to_string()),
+        };
+        if self.refused(&canonical, path, asked) {
+            return;
+        }
+        let digest = Digest::of(&bytes);
+        let text = match String::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(_) => return self.unreadable(path, asked, "it is not UTF-8"),
+        };
+        self.files.push(SourceFile { path: path.to_owned(), digest });
+        let lines = text.lines().map(str::to_owned).collect();
+        let index = self.sink.files.len();
+        self.sink.files.push(Text { path: Arc::new(path.to_owned()), lines });
+        self.seen.insert(canonical.clone(), asked.unwrap_or_default());
+        self.open.push(canonical);
+        self.sink.file = index;
+        if let Some(content) = self.content(&text, asked.is_none()) {
+            self.included(path, &content);
+            self.sink.file = index;
+            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            let folder = absolute.parent().unwrap_or(Path::new("")).to_owned();
+            self.sources.push(Source { content, folder });
+        }
+        self.open.pop();
+    }
+
+    fn content(&mut self, text: &str, is_root: bool) -> Option<File> {
+        let (node, errors) = yaml::parse(text);
+        for error in errors {
+            let span = self.sink.span(error.pos);
+            match error.hint {
+                Some(hint) => self.sink.error_hint(span, error.message, hint),
+                None => self.sink.error(span, error.message),
+            }
+        }
+        let node = without_extensions(node?);
+        let start = Pos { line: 1, column: 1, len: 0 };
+        let file = File::read(&node, &Key { text: "the spec".to_owned(), pos: start }, &mut self.sink)?;
+        let start = self.sink.span(start);
+        match file.version.given() {
+            Some(version) if version.value != 1 => {
+                let message = format!("version {} is not known", version.value);
+                self.sink.error_hint(version.span, message, "this orch reads `version: 1`");
+            }
+            None if is_root && file.version.is_absent() => {
+                self.sink.error_hint(start, "the spec lacks `version`", "begin it with `version: 1`");
+            }
+            _ => {}
+        }
+        Some(file)
+    }
+
+    fn included(&mut self, path: &Path, content: &File) {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for entry in content.include.value().into_iter().flatten() {
+            self.file(&folder.join(&entry.value), Some(entry.span));
+        }
+    }
+
+    /// Whether a file has been read before: that is a cycle or a repetition, and an error.
+    fn refused(&mut self, canonical: &Path, path: &Path, asked: Option<Span>) -> bool {
+        let (Some(asked), Some(first)) = (asked, self.seen.get(canonical).copied()) else { return false };
+        let shown = path.display();
+        if self.open.iter().any(|open| open == canonical) {
+            self.sink.error(asked, format!("{shown} includes itself, directly or by way of others"));
+        } else {
+            let first = self.sink.loc(first);
+            self.sink.error(asked, format!("{shown} is already included at {first}"));
+        }
+        true
+    }
+
+    fn unreadable(&mut self, path: &Path, asked: Option<Span>, why: &str) {
+        let message = format!("failed to read {}: {why}", path.display());
+        match asked {
+            Some(span) => self.sink.error_hint(span, message, "paths in `include` start from the file that names them"),
+            None => self.sink.error_nowhere(message),
+        }
+    }
+}
+
+fn without_extensions(mut node: Node) -> Node {
+    if let Value::Map(entries) = &mut node.value {
+        entries.retain(|(key, _)| !key.text.starts_with("x-"));
+    }
+    node
+}

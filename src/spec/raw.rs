@@ -1,0 +1,436 @@
+//! The shapes of a spec file, field by field, as users write them. Their comments are the text of `specs/schema.json`
+//! and of the field reference in `docs/specs.md`.
+//!
+//! Says what may stand where; whether names exist and values make sense is for `check`.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use std::borrow::Cow;
+
+use super::error::Sink;
+use super::shape::{self, At, Field, Json, Rows, Shape, shape, words};
+use super::yaml::{Key, Node, Value};
+use super::{Artefact, Dtype, Precision, Priority, Route};
+
+shape! {
+    /// A spec file. Top-level keys that begin with `x-` are ignored: a place for anchors.
+    File {
+        /// Version of the format: 1. Required in the file that is given to orch, optional in included ones.
+        version: u32,
+        /// Further spec files, relative to this one. Their rows come before this file's own.
+        include: Vec<At<String>>,
+        /// What is tested: one row per model.
+        models: Rows<Model>,
+        /// What goes in and what comes out: one row per way of using a model.
+        pipelines: Rows<Pipeline>,
+        /// Where it is tested: one row per runtime and device.
+        targets: Rows<Target>,
+        /// How far outputs may be from the reference, per precision (`fp32`, `fp16`, `bf16`, `int8`). What is not given
+        /// keeps its default.
+        tolerances: Rows<Tolerance>,
+        /// How every run is measured; a target may say otherwise.
+        measure: Measure,
+        /// Which models meet which targets. Without it, all meet all.
+        matrix: Matrix,
+        /// Steps of your own.
+        commands: Rows<Command>,
+    }
+}
+
+shape! {
+    /// One model. Exactly one of `class`, `onnx`, `openvino`, `torchscript` says where it comes from.
+    Model {
+        /// Name of a transformers class, e.g. `BertForMaskedLM`.
+        class: String,
+        /// A ready ONNX file, relative to this spec file.
+        onnx: String,
+        /// A ready OpenVINO IR (`.xml`; its `.bin` lies beside it), relative to this spec file.
+        openvino: String,
+        /// A ready TorchScript file, relative to this spec file.
+        torchscript: String,
+        /// Architecture family, e.g. `encoder-only`: for selection and for the report.
+        family @required: String,
+        /// What the model does, e.g. `fill-mask`: one of the tasks of its pipeline.
+        task @required: String,
+        /// Name of a row of `pipelines`.
+        pipeline @required: String,
+        /// Words for selection: `orch run --tag key`.
+        tags: Vec<At<String>>,
+        /// `high`, `medium` (the default) or `low`: for selection and for the order of the report.
+        priority: Priority,
+        /// With `class`: `seeded` (random from `seed`, offline; the default), `hub` (needs `hub.id` and
+        /// `hub.revision`), or `path` (needs `path`).
+        weights: Weights,
+        /// With `class`: the model's id on the Hugging Face Hub. Only documentation for seeded weights.
+        hub: Hub,
+        /// With `weights: path`: a folder in `save_pretrained` layout, relative to this spec file.
+        path: String,
+        /// With seeded weights: overrides of the class's default config, nested as in the config itself.
+        config: Config,
+        /// With hub or path weights: lets transformers execute Python code that comes with the weights. Default: false.
+        trust_remote_code: bool,
+        /// Seed of the weights and of the inputs. Default: 0.
+        seed: u64,
+        /// Named sizes for input shapes. `batch` (default 1) and `seq` (default 16) need no declaration.
+        dims: Rows<u64>,
+        /// The example inputs by name, in the order of the model's signature.
+        inputs: Rows<Input>,
+        /// With a ready file: `.npz`, `.safetensors`, or a folder of `input_*.pb`, instead of `inputs`.
+        inputs_from: String,
+        /// With a ready file: `.npz`, `.safetensors`, or a folder of `output_*.pb`: what the outputs are compared with.
+        /// Without it, ONNX Runtime's CPU provider makes the reference.
+        expected: String,
+        /// Names of the outputs that are compared, in order. Default: all tensors that the model returns.
+        outputs: Vec<At<String>>,
+        /// With `class`: how ONNX is made.
+        export: Export,
+        /// How far this model's outputs may be from the reference, at every precision. All three figures are needed.
+        tolerance: Tolerance,
+    }
+}
+
+shape! {
+    /// A place on the Hugging Face Hub.
+    Hub {
+        /// e.g. `google-bert/bert-base-uncased`
+        id @required: String,
+        /// The commit: 40 hexadecimal digits. Required for `weights: hub`; a branch or tag can move.
+        revision: String,
+    }
+}
+
+shape! {
+    /// One input tensor. Exactly one of `randint`, `normal`, `uniform`, `value`, `arange`, `data`, `text` fills it.
+    Input {
+        /// Type of its elements.
+        dtype @required: Dtype,
+        /// Sizes: numbers, or names from `dims`.
+        shape @required: Vec<At<Size>>,
+        /// `[low, high]`: random whole numbers, low inclusive, high exclusive.
+        randint: Pair<i64>,
+        /// `[mean, standard deviation]`: normally distributed random numbers.
+        normal: Pair<f64>,
+        /// `[low, high]`: evenly distributed random numbers, low inclusive, high exclusive.
+        uniform: Pair<f64>,
+        /// The same value everywhere.
+        value: Scalar,
+        /// `true`: 0, 1, 2, … along the last axis.
+        arange: bool,
+        /// All values in row-major order; as many as the shape holds.
+        data: Vec<At<Scalar>>,
+        /// With hub or path weights: one string per batch row, tokenized by the model's own tokenizer and padded to the shape.
+        text: Vec<At<String>>,
+    }
+}
+
+shape! {
+    /// How a class is exported to ONNX.
+    Export {
+        /// Exporters in the order of trial; the first whose file agrees with the reference is taken.
+        /// Default: `[legacy, dynamo, transformers]`.
+        routes: Vec<At<Route>>,
+        /// ONNX opset version. Default: 17.
+        opset: u32,
+    }
+}
+
+shape! {
+    /// A way of using models: `templates/pipelines/<template>.py.j2` holds its code.
+    Pipeline {
+        /// One line for people.
+        description @required: String,
+        /// The tasks of models that can use it.
+        tasks @required: Vec<At<String>>,
+        /// Name of its template. Default: the pipeline's own name.
+        template: String,
+    }
+}
+
+shape! {
+    /// A runtime on a device.
+    Target {
+        /// Which runtime runs it.
+        runtime @required: Runtime,
+        /// Whose prober says whether the hardware and its driver are there.
+        backend @required: Backend,
+        /// The runtime's own name of the device, e.g. `CPU` for OpenVINO. Default: the backend's name.
+        device: String,
+        /// What it loads; `model` is the PyTorch model itself.
+        artefact @required: Artefact,
+        /// The precisions to test.
+        precisions @required: Vec<At<Precision>>,
+        /// Options of the runtime, e.g. `soc_model` for QNN.
+        options: Rows<Json>,
+        /// Tolerances per precision on this target; figures that are not given keep their general value.
+        tolerances: Rows<Tolerance>,
+        /// How runs on this target are measured; what is not given keeps its general value.
+        measure: Measure,
+        /// Words for selection: `orch run --tag edge`.
+        tags: Vec<At<String>>,
+    }
+}
+
+shape! {
+    /// How far outputs may be from the reference; all three bounds must hold.
+    Tolerance {
+        /// Bound on max |a − b| / max(1, max |b|).
+        max_abs: f64,
+        /// Bound on mean |a − b| / max(1, max |b|).
+        mae: f64,
+        /// Least cosine similarity over the flattened tensor.
+        cosine: f64,
+    }
+}
+
+shape! {
+    /// How runs are measured.
+    Measure {
+        /// Inferences before the clock counts. Default: 3.
+        warmup: u32,
+        /// Timed inferences. Default: 20.
+        samples: u32,
+        /// Sampling stops early after this many seconds, with at least one sample. Default: 10.
+        max_seconds: f64,
+        /// A run is killed after this many seconds. Default: 600.
+        timeout_seconds: u64,
+    }
+}
+
+shape! {
+    /// Which cases exist: models × targets × precisions (× `batch` × `seq`), less `exclude`, plus `include`.
+    Matrix {
+        /// Globs over model names. Default: all.
+        models: Vec<At<String>>,
+        /// Globs over target names. Default: all.
+        targets: Vec<At<String>>,
+        /// Batch sizes, for models whose input shapes use `batch`. Default: each model's own.
+        batch: Vec<At<u64>>,
+        /// Sequence lengths, for models whose input shapes use `seq`. Default: each model's own.
+        seq: Vec<At<u64>>,
+        /// Cases taken out, each with its reason; they stay visible in the report.
+        exclude: Vec<At<Rule>>,
+        /// Cases besides the product, also of models, targets and precisions that it does not name. A case that
+        /// `exclude` took out comes back.
+        include: Vec<At<Rule>>,
+    }
+}
+
+shape! {
+    /// Matches cases: every field given must match; names are globs.
+    Rule {
+        /// Glob over model names.
+        model: String,
+        /// Glob over families.
+        family: String,
+        /// Glob over target names.
+        target: String,
+        /// A precision.
+        precision: Precision,
+        /// Why, in one sentence. Required for `exclude`.
+        reason: String,
+    }
+}
+
+shape! {
+    /// A step of your own: a program that makes files from files.
+    Command {
+        /// The program and its arguments; no shell.
+        argv @required: Vec<At<String>>,
+        /// What the program reads, by the name under which it finds it in its working directory.
+        inputs: Rows<CommandInput>,
+        /// Files or folders, relative to its working directory, that it makes.
+        outputs @required: Vec<At<String>>,
+        /// Names of environment variables that it sees. All others are hidden from it.
+        env: Vec<At<String>>,
+        /// It is killed after this many seconds. Default: 600.
+        timeout_seconds: u64,
+    }
+}
+
+shape! {
+    /// Either a file or what another step made.
+    CommandInput {
+        /// A file or folder, relative to this spec file.
+        file: String,
+        /// A step's id, e.g. `convert:bert:onnx`.
+        step: String,
+    }
+}
+
+/// Where the weights of a class come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weights {
+    Seeded,
+    Hub,
+    Path,
+}
+
+/// The runtimes that exist; the runtime module's own table is tested against this list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Runtime {
+    Ort,
+    Openvino,
+    Torch,
+    Python,
+    Browser,
+    Fake,
+}
+
+/// The backends that have a prober.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Backend {
+    Cpu,
+    Cuda,
+    Rocm,
+    Mps,
+    Openvino,
+    Qnn,
+    Webnn,
+    Webgpu,
+}
+
+words!(pub(super) Weights as "weights" { "seeded" => Seeded, "hub" => Hub, "path" => Path });
+words!(pub(super) Runtime as "runtime" {
+    "ort" => Ort, "openvino" => Openvino, "torch" => Torch, "python" => Python, "browser" => Browser, "fake" => Fake,
+});
+words!(pub(super) Backend as "backend" {
+    "cpu" => Cpu, "cuda" => Cuda, "rocm" => Rocm, "mps" => Mps, "openvino" => Openvino, "qnn" => Qnn, "webnn" => Webnn,
+    "webgpu" => Webgpu,
+});
+words!(pub Priority as "priority" { "high" => High, "medium" => Medium, "low" => Low });
+words!(pub Dtype as "dtype" {
+    "float32" => Float32, "float16" => Float16, "int64" => Int64, "int32" => Int32, "int8" => Int8, "uint8" => Uint8,
+    "bool" => Bool,
+});
+words!(pub Route as "export route" { "legacy" => Legacy, "dynamo" => Dynamo, "transformers" => Transformers });
+words!(pub Artefact as "artefact" {
+    "onnx" => Onnx, "openvino" => Openvino, "qnn" => Qnn, "torchscript" => Torchscript, "model" => Model,
+});
+words!(pub Precision as "precision" { "fp32" => Fp32, "fp16" => Fp16, "bf16" => Bf16, "int8" => Int8 });
+
+/// `[a, b]`
+#[derive(Debug)]
+pub(super) struct Pair<T>(pub(super) T, pub(super) T);
+
+/// A size of a shape: a number, or the name of a dim.
+#[derive(Debug)]
+pub(super) enum Size {
+    Fixed(u64),
+    Named(String),
+}
+
+/// A number, or `true` and `false` as 1 and 0.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scalar(pub(super) f64);
+
+/// A mapping of any depth.
+#[derive(Debug)]
+pub(super) struct Config(pub(super) serde_json::Value);
+
+impl<T: Shape> Shape for Pair<T> {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        match &node.value {
+            Value::List(items) if items.len() == 2 => {
+                let (first, second) = (T::read(&items[0], key, sink), T::read(&items[1], key, sink));
+                Some(Self(first?, second?))
+            }
+            _ => {
+                shape::wrong(node, key, "a list of two numbers", sink);
+                None
+            }
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Pair<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Pair_{}", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": generator.subschema_for::<T>(), "minItems": 2, "maxItems": 2 })
+    }
+}
+
+impl Shape for Size {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        match &node.value {
+            Value::Text(name) => Some(Self::Named(name.clone())),
+            Value::Int(size @ 0..) => u64::try_from(*size).ok().map(Self::Fixed),
+            _ => {
+                shape::wrong(node, key, "made of whole numbers from 0 and names from `dims`", sink);
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for Size {
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string" }] })
+    }
+}
+
+impl Shape for Scalar {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        match node.value {
+            Value::Bool(value) => Some(Self(f64::from(u8::from(value)))),
+            Value::Float(value) => Some(Self(value)),
+            // Values are kept as f64, which holds whole numbers exactly up to 2^53 only.
+            Value::Int(value) if value.unsigned_abs() <= 1 << 53 => Some(Self(value as f64)),
+            Value::Int(_) => {
+                shape::wrong(node, key, "a number within ±2^53", sink);
+                None
+            }
+            _ => {
+                shape::wrong(node, key, "a number, `true` or `false`", sink);
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for Scalar {
+    fn schema_name() -> Cow<'static, str> {
+        "Scalar".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["number", "boolean"] })
+    }
+}
+
+impl Shape for Config {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        shape::entries(node, key, sink).map(|_| Self(node.to_json()))
+    }
+}
+
+impl JsonSchema for Config {
+    fn schema_name() -> Cow<'static, str> {
+        "Config".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}

@@ -1,0 +1,339 @@
+//! Shapes of YAML: reads a tree into structs, reports everything that does not fit, and describes itself as JSON Schema.
+//!
+//! Not serde's derive: that stops at the first unknown key or wrong type. A struct declared with [`shape!`] has one list
+//! of fields, from which come reading, suggestions for unknown keys, and the schema with its documentation.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use std::borrow::Cow;
+
+use super::error::{Sink, Span};
+use super::yaml::{Key, Node, Value};
+use crate::base::suggest;
+
+/// What can be read from a node. `key` is the name under which the node stands, and the place for what it lacks.
+pub(super) trait Shape: Sized + JsonSchema {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self>;
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct At<T> {
+    pub(super) value: T,
+    pub(super) span: Span,
+}
+
+/// One field of a shape.
+#[derive(Debug)]
+pub(super) enum Field<T> {
+    Absent,
+    /// Given, and already reported as wrong: whoever needs it keeps quiet.
+    Bad,
+    Given(At<T>),
+}
+
+impl<T> Default for Field<T> {
+    fn default() -> Self {
+        Self::Absent
+    }
+}
+
+impl<T: Shape> Field<T> {
+    pub(super) fn read(node: &Node, key: &Key, sink: &mut Sink) -> Self {
+        match T::read(node, key, sink) {
+            Some(value) => Self::Given(At { value, span: sink.span(node.pos) }),
+            None => Self::Bad,
+        }
+    }
+}
+
+impl<T> Field<T> {
+    pub(super) fn given(&self) -> Option<&At<T>> {
+        match self {
+            Self::Given(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    pub(super) fn value(&self) -> Option<&T> {
+        self.given().map(|at| &at.value)
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+/// A mapping whose keys are the user's names, in their order. A row that is no mapping keeps its name.
+#[derive(Debug)]
+pub(super) struct Rows<T>(pub(super) Vec<(At<String>, Option<At<T>>)>);
+
+impl<T> Default for Rows<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// Any YAML value, as JSON.
+#[derive(Debug)]
+pub(super) struct Json(pub(super) serde_json::Value);
+
+pub(super) fn wrong(node: &Node, key: &Key, expected: &str, sink: &mut Sink) {
+    let span = sink.span(node.pos);
+    sink.error(span, format!("`{}` must be {expected}, found {}", key.text, node.kind()));
+}
+
+pub(super) fn entries<'a>(node: &'a Node, key: &Key, sink: &mut Sink) -> Option<&'a [(Key, Node)]> {
+    match &node.value {
+        Value::Map(entries) => Some(entries),
+        _ => {
+            wrong(node, key, "a mapping", sink);
+            None
+        }
+    }
+}
+
+pub(super) fn unknown_key(key: &Key, owner: &Key, fields: &[&str], sink: &mut Sink) {
+    let span = sink.span(key.pos);
+    let message = format!("unknown key `{}` in `{}`", key.text, owner.text);
+    sink.error_hint(span, message, suggest::hint(&key.text, fields.iter().copied()));
+}
+
+/// Declares a struct whose fields are all [`Field`]s; `@required` ones are reported when they are missing.
+macro_rules! shape {
+    ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $field_doc:literal])* $field:ident $(@$required:ident)? : $type:ty,)* }) => {
+        $(#[doc = $doc])*
+        #[derive(Debug, Default)]
+        pub(super) struct $name { $($(#[doc = $field_doc])* pub(super) $field: Field<$type>,)* }
+
+        impl $name {
+            pub(super) const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
+        }
+
+        impl Shape for $name {
+            fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+                let mut shape = Self::default();
+                for (name, value) in shape::entries(node, key, sink)? {
+                    match name.text.as_str() {
+                        $(stringify!($field) => shape.$field = Field::read(value, name, sink),)*
+                        _ => shape::unknown_key(name, key, Self::FIELDS, sink),
+                    }
+                }
+                $($(
+                    let _ = stringify!($required);
+                    if shape.$field.is_absent() {
+                        let span = sink.span(key.pos);
+                        sink.error(span, format!("`{}` lacks `{}`", key.text, stringify!($field)));
+                    }
+                )?)*
+                Some(shape)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let mut properties = serde_json::Map::new();
+                let required: &[&str] = &[$($({ let _ = stringify!($required); stringify!($field) },)?)*];
+                $(
+                    let schema = generator.subschema_for::<$type>();
+                    properties.insert(stringify!($field).to_owned(), shape::described(schema, concat!($($field_doc, "\n"),*)));
+                )*
+                let mut schema = schemars::json_schema!({
+                    "type": "object",
+                    "description": concat!($($doc, "\n"),*).trim(),
+                    "properties": properties,
+                    "additionalProperties": false,
+                });
+                if !required.is_empty() {
+                    schema.insert("required".to_owned(), required.into());
+                }
+                schema
+            }
+        }
+    };
+}
+pub(super) use shape;
+
+/// A field's schema with the field's own documentation.
+pub(super) fn described(mut schema: Schema, doc: &str) -> serde_json::Value {
+    let lines: Vec<&str> = doc.lines().map(str::trim).collect();
+    schema.insert("description".to_owned(), lines.join("\n").trim().into());
+    schema.to_value()
+}
+
+/// Declares how the variants of an enum are written; `what` names the enum in messages.
+macro_rules! words {
+    ($vis:vis $type:ident as $what:literal { $($word:literal => $variant:ident),* $(,)? }) => {
+        impl $type {
+            $vis const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),*];
+
+            /// As written in a spec.
+            $vis fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),* }
+            }
+        }
+
+        impl Shape for $type {
+            fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+                let text = String::read(node, key, sink)?;
+                let span = sink.span(node.pos);
+                shape::word(&text, $what, Self::WORDS, span, sink)
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "enum": [$($word),*] })
+            }
+        }
+    };
+}
+pub(super) use words;
+
+pub(super) fn word<T: Copy>(text: &str, what: &str, words: &[(&str, T)], span: Span, sink: &mut Sink) -> Option<T> {
+    let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+    if found.is_none() {
+        let hint = suggest::hint(text, words.iter().map(|(word, _)| *word));
+        sink.error_hint(span, format!("unknown {what} `{text}`"), hint);
+    }
+    found
+}
+
+/// A leaf: what it is called in messages, and which nodes it takes.
+macro_rules! leaf {
+    ($type:ty, $expected:literal, $pattern:pat => $value:expr) => {
+        impl Shape for $type {
+            fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+                let value: Option<Self> = match &node.value {
+                    $pattern => $value,
+                    _ => None,
+                };
+                if value.is_none() {
+                    wrong(node, key, $expected, sink);
+                }
+                value
+            }
+        }
+    };
+}
+
+leaf!(bool, "`true` or `false`", Value::Bool(value) => Some(*value));
+leaf!(u32, "a whole number from 0 to 4294967295", Value::Int(value) => u32::try_from(*value).ok());
+leaf!(u64, "a whole number from 0", Value::Int(value) => u64::try_from(*value).ok());
+leaf!(i64, "a whole number", Value::Int(value) => i64::try_from(*value).ok());
+
+impl Shape for f64 {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        match node.value {
+            Value::Int(value) => Some(value as f64),
+            Value::Float(value) => Some(value),
+            _ => {
+                wrong(node, key, "a number", sink);
+                None
+            }
+        }
+    }
+}
+
+impl Shape for String {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) => Some(text.clone()),
+            Value::Int(_) | Value::Float(_) | Value::Bool(_) => {
+                let span = sink.span(node.pos);
+                let message = format!("`{}` must be text, found {}", key.text, node.kind());
+                sink.error_hint(span, message, "put it in quotes");
+                None
+            }
+            _ => {
+                wrong(node, key, "text", sink);
+                None
+            }
+        }
+    }
+}
+
+impl<T: Shape> Shape for Vec<At<T>> {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        let Value::List(items) = &node.value else {
+            wrong(node, key, "a list", sink);
+            return None;
+        };
+        let read: Vec<Option<At<T>>> = items
+            .iter()
+            .map(|item| {
+                // Whatever an item lacks is reported where the item begins.
+                let key = Key { text: key.text.clone(), pos: item.pos };
+                Some(At { value: T::read(item, &key, sink)?, span: sink.span(item.pos) })
+            })
+            .collect();
+        read.into_iter().collect()
+    }
+}
+
+impl<T: Shape> Shape for Rows<T> {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        let mut rows = Vec::new();
+        for (name, value) in entries(node, key, sink)? {
+            let read = T::read(value, name, sink);
+            let row = read.map(|read| At { value: read, span: sink.span(value.pos) });
+            rows.push((At { value: name.text.clone(), span: sink.span(name.pos) }, row));
+        }
+        Some(Self(rows))
+    }
+}
+
+impl Shape for Json {
+    fn read(node: &Node, _: &Key, _: &mut Sink) -> Option<Self> {
+        Some(Self(node.to_json()))
+    }
+}
+
+impl JsonSchema for Json {
+    fn schema_name() -> Cow<'static, str> {
+        "Any".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({})
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for At<T> {
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Rows<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Rows_{}", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "additionalProperties": generator.subschema_for::<T>() })
+    }
+}
