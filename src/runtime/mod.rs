@@ -31,10 +31,20 @@ pub struct Job {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Reply {
-    Progress { id: u32, text: String },
-    Result { id: u32, output: JobOutput },
+    Progress {
+        id: u32,
+        text: String,
+    },
+    Result {
+        id: u32,
+        output: JobOutput,
+    },
     /// A server's forked child ended without a result.
-    Died { id: u32, signal: Option<i32>, code: Option<i32> },
+    Died {
+        id: u32,
+        signal: Option<i32>,
+        code: Option<i32>,
+    },
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
