@@ -13,6 +13,7 @@ mod setup;
 mod state;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use crate::base::Digest;
 use crate::device::Backend;
@@ -56,6 +57,8 @@ pub struct Options {
     pub wanted: Option<BTreeSet<StepId>>,
     /// The spec as the user named it, for pages and reproducers.
     pub spec: String,
+    /// Where generated tests and pages are linked for people.
+    pub out_dir: PathBuf,
 }
 
 /// How a run ended.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
 use crate::matrix::{Case, Matrix};
-use crate::plan::{CycleError, Plan, PlannedCase, graph::Graph};
-use crate::spec::{Artefact, CommandInput, Fill, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Weights};
+use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, graph::Graph};
+use crate::spec::{Artefact, CommandInput, Dim, Fill, Input, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Weights};
 use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, TestContext};
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
@@ -19,7 +20,9 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
     builder.commands()?;
     let runs = planned.iter().map(|(_, run)| (builder.steps[run.0 as usize].name.clone(), Source::Record(*run))).collect();
     let report = builder.add("report".into(), Stage::Report, &step::REPORT, json!({}), runs, 60);
-    finish(builder, planned, matrix, report)
+    let model_facts = spec.models.values().map(|m| (m.name.clone(), ModelFacts { family: m.family.clone(), task: m.task.clone() }));
+    let model_facts = model_facts.collect();
+    finish(builder.steps, planned, matrix, report, model_facts)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -71,15 +74,15 @@ impl Builder<'_> {
             inputs.push(("test".into(), Source::Step(test)));
         }
         let timeout = params.measure.timeout_seconds;
-        let name = format!("run:{}:{}", case.model, case.variant());
+        let name = format!("run:{}:{}", case.model, case.name);
         let run = self.add(name, Stage::Run, &step::RUN, json!(params), inputs, timeout);
         (test, run)
     }
 
     /// `inputs:` and `generate:` of a model at the case's sizes.
     fn model(&mut self, model: &Model, case: &Case) -> Made {
-        let instance = case.instance();
-        let resolved = case.resolved_inputs(model);
+        let instance = instance(case);
+        let resolved = resolved_inputs(model, case);
         let recipe: Map<String, Value> =
             resolved.iter().filter(|(_, input)| !matches!(input.fill, Fill::Text(_))).map(|(k, v)| (k.clone(), json!(v))).collect();
         let inputs = (!recipe.is_empty()).then(|| {
@@ -104,7 +107,7 @@ impl Builder<'_> {
                 let text: Map<String, Value> = resolved
                     .iter()
                     .filter(|(_, input)| matches!(input.fill, Fill::Text(_)))
-                    .map(|(k, v)| (k.clone(), json!({"dtype": v.dtype, "shape": v.sizes(), "fill": v.fill})))
+                    .map(|(k, v)| (k.clone(), json!({"dtype": v.dtype, "shape": sizes(v), "fill": v.fill})))
                     .collect();
                 let params = json!({
                     "class": class, "config": config, "weights": weights, "seed": model.seed,
@@ -135,7 +138,7 @@ impl Builder<'_> {
     }
 
     fn artefact(&mut self, model: &Model, target: &Target, case: &Case, made: &Made) -> StepId {
-        let instance = case.instance();
+        let instance = instance(case);
         let mut convert = |label: &str, kind: &'static dyn StepKind, params: Value, input: &str, from: StepId| {
             let name = format!("convert:{instance}:{label}");
             self.add(name, Stage::Convert, kind, params, vec![(input.into(), Source::Step(from))], CONVERT_TIMEOUT)
@@ -172,7 +175,7 @@ impl Builder<'_> {
     fn test(&mut self, model: &Model, target: &Target, case: &Case) -> StepId {
         let params = self.run_params(model, target, case);
         let context = TestContext::of(self.spec, model, target, case, &params);
-        let name = format!("generate:{}:{}", case.model, case.variant());
+        let name = format!("generate:{}:{}", case.model, case.name);
         self.add(name, Stage::Generate, &step::RENDER, json!(context), vec![], 60)
     }
 
@@ -188,7 +191,7 @@ impl Builder<'_> {
             options: target.options.clone().into_iter().collect(),
             measure: target.measure.unwrap_or(self.spec.measure),
             tolerance: *tolerance.expect("BUG: checked: every precision in use has a tolerance"),
-            test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.variant())),
+            test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.name)),
         }
     }
 
@@ -228,8 +231,13 @@ struct Made {
 }
 
 /// Puts the steps into an order in which dependencies come first, and fills in what can be derived.
-fn finish(builder: Builder<'_>, planned: Vec<(StepId, StepId)>, matrix: &Matrix, report: StepId) -> Result<Plan, BuildError> {
-    let Builder { steps, .. } = builder;
+fn finish(
+    steps: Vec<Step>,
+    planned: Vec<(StepId, StepId)>,
+    matrix: &Matrix,
+    report: StepId,
+    model_facts: BTreeMap<String, ModelFacts>,
+) -> Result<Plan, BuildError> {
     let edges = steps.iter().enumerate().flat_map(|(to, step)| {
         step.inputs.iter().filter_map(move |(label, source)| match source {
             Source::Step(from) | Source::Record(from) => Some((from.0, to as u32, label.clone())),
@@ -256,7 +264,9 @@ fn finish(builder: Builder<'_>, planned: Vec<(StepId, StepId)>, matrix: &Matrix,
     }
     let by_name = steps.iter().enumerate().map(|(i, step)| (step.name.clone(), StepId(i as u32))).collect();
     let mut dependents = vec![Vec::new(); steps.len()];
-    let mut plan = Plan { steps, cases: vec![], excluded: matrix.excluded.clone(), report: new_id(report), by_name, dependents: vec![] };
+    let report = new_id(report);
+    let excluded = matrix.excluded.clone();
+    let mut plan = Plan { steps, cases: vec![], excluded, report, model_facts, by_name, dependents: vec![] };
     for id in plan.ids() {
         for dependency in plan.dependencies(id) {
             if dependents[dependency.0 as usize].last() != Some(&id) {
@@ -280,4 +290,24 @@ fn chain(plan: &Plan, last: StepId) -> Vec<StepId> {
         open.extend(plan.dependencies(id).filter(|dependency| found.insert(*dependency)));
     }
     found.into_iter().collect()
+}
+
+/// The model at the case's sizes: `bert`, or `bert-b4` where batch is not the model's own.
+fn instance(case: &Case) -> String {
+    let plain = format!("{}-{}", case.target, case.precision.name());
+    format!("{}{}", case.model, case.name.strip_prefix(&plain).unwrap_or_default())
+}
+
+/// A model's inputs with every named size replaced by the case's.
+fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
+    let size = |dim: &Dim| match dim {
+        Dim::Fixed(n) => *n,
+        Dim::Named(name) => case.dims[name],
+    };
+    let resolve = |input: &Input| Input { shape: input.shape.iter().map(|dim| Dim::Fixed(size(dim))).collect(), ..input.clone() };
+    model.inputs.iter().map(|(name, input)| (name.clone(), resolve(input))).collect()
+}
+
+fn sizes(input: &Input) -> Vec<u64> {
+    input.shape.iter().filter_map(|dim| if let Dim::Fixed(n) = dim { Some(*n) } else { None }).collect()
 }

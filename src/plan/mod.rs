@@ -21,9 +21,17 @@ pub struct Plan {
     pub cases: Vec<PlannedCase>,
     pub excluded: Vec<ExcludedCase>,
     pub report: StepId,
+    /// What the report says of each model.
+    pub model_facts: BTreeMap<String, ModelFacts>,
     by_name: BTreeMap<String, StepId>,
     /// Steps that read this one's output or record, by step.
     dependents: Vec<Vec<StepId>>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ModelFacts {
+    pub family: String,
+    pub task: String,
 }
 
 /// A case and the steps that answer it.

@@ -29,6 +29,11 @@ impl RunParams {
         serde_json::from_value(step.params.clone()).expect("BUG: a run step's parameters are RunParams")
     }
 
+    /// What a run asks for, before it could say so itself.
+    pub fn requested_device(&self) -> String {
+        if self.backend == self.device { self.device.clone() } else { format!("{}:{}", self.backend, self.device) }
+    }
+
     fn is_qnn(&self) -> bool {
         self.backend == "qnn"
     }
