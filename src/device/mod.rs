@@ -2,8 +2,42 @@
 //!
 //! A prober looks at this host (files, drivers, the version a library reports) and never at the spec. What it cannot
 //! find it reports with the reason and the remedy; the environment can hide devices, never invent them.
+//!
+//! Probing has two depths. [`Mode::Cheap`] reads files only, starts no process and takes a few milliseconds at most: it
+//! runs before every build. [`Mode::Full`] also asks native libraries, each in a child process that the caller starts,
+//! because a broken driver must end as a reason and not as a crash of orch.
+
+pub mod cpu;
+pub mod cuda;
+pub mod doctor;
+pub mod fingerprint;
+pub mod host;
+mod limits;
+mod mac;
+pub mod mps;
+mod native;
+pub mod openvino;
+mod pci;
+pub mod qnn;
+pub mod render;
+pub mod rocm;
+pub mod runnable;
+mod visible;
+mod web;
+pub mod webgpu;
+pub mod webnn;
+
+#[cfg(test)]
+mod tests;
+
+use std::thread;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use fingerprint::{Fingerprint, fingerprint};
+pub use host::{Host, Libraries};
+pub use runnable::RUNNABLE;
 
 /// What one prober found.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -17,7 +51,10 @@ pub struct Backend {
     pub remedy: Option<String>,
     pub devices: Vec<Device>,
     /// Versions of drivers and libraries, SoC, environment variables that were honoured, …
-    pub facts: serde_json::Map<String, serde_json::Value>,
+    ///
+    /// Two keys have a meaning for all backends: `found` (what is there, in words, although orch cannot run it) and
+    /// `hidden` (devices that an environment variable hides: `[{"name":…,"by":"CUDA_VISIBLE_DEVICES=1"}]`).
+    pub facts: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -29,7 +66,7 @@ pub struct Device {
     /// Real silicon, or a stand-in that must be labelled as such.
     pub kind: DeviceKind,
     pub memory_bytes: Option<u64>,
-    pub facts: serde_json::Map<String, serde_json::Value>,
+    pub facts: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,4 +77,155 @@ pub enum DeviceKind {
     Emulator,
     /// A software rasterizer posing as a GPU.
     Software,
+}
+
+impl Backend {
+    pub fn available(name: &str, devices: Vec<Device>) -> Self {
+        Self { name: name.to_owned(), available: true, reason: None, remedy: None, devices, facts: Map::new() }
+    }
+
+    pub fn unavailable(name: &str, reason: impl Into<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            available: false,
+            reason: Some(reason.into()),
+            remedy: None,
+            devices: vec![],
+            facts: Map::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Adds a fact; a null value adds nothing, so that absent facts are absent keys.
+    pub fn fact(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
+        let value = value.into();
+        if !value.is_null() {
+            self.facts.insert(key.to_owned(), value);
+        }
+        self
+    }
+
+    /// The devices that an environment variable hides, as (name, `VARIABLE=value`).
+    pub fn hidden(&self) -> Vec<(&str, &str)> {
+        self.facts
+            .get("hidden")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some((entry["name"].as_str()?, entry["by"].as_str()?)))
+            .collect()
+    }
+}
+
+impl Device {
+    pub fn new(id: impl Into<String>, name: impl Into<String>, kind: DeviceKind) -> Self {
+        Self { id: id.into(), name: name.into(), kind, memory_bytes: None, facts: Map::new() }
+    }
+
+    /// Adds a fact; a null value adds nothing.
+    pub fn fact(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
+        let value = value.into();
+        if !value.is_null() {
+            self.facts.insert(key.to_owned(), value);
+        }
+        self
+    }
+}
+
+/// What a look at files says, and what a native library should be asked to say it better.
+pub struct Look {
+    pub backend: Backend,
+    /// Parameters for [`Prober::ask`] in a child process; None when files settle it.
+    pub ask: Option<Value>,
+}
+
+impl From<Backend> for Look {
+    fn from(backend: Backend) -> Self {
+        Self { backend, ask: None }
+    }
+}
+
+/// Finds one backend on a host.
+pub trait Prober: Sync {
+    fn name(&self) -> &'static str;
+
+    /// Reads files only. `thorough` also allows short tools such as `chromium --version`.
+    fn look(&self, host: &Host, thorough: bool) -> Look;
+
+    /// Asks a native library. Runs in a child process, because that library may crash.
+    fn ask(&self, _host: &Host, _params: &Value) -> Backend {
+        Backend::unavailable(self.name(), format!("BUG: the {} prober asks no native library", self.name()))
+    }
+
+    /// Takes away the devices that the environment hides. Only removes.
+    fn hide(&self, _host: &Host, backend: Backend) -> Backend {
+        backend
+    }
+}
+
+/// All probers, in the order in which people read them.
+pub const PROBERS: &[&dyn Prober] =
+    &[&cpu::Cpu, &cuda::Cuda, &rocm::Rocm, &mps::Mps, &openvino::OpenVino, &qnn::Qnn, &webgpu::WebGpu, &webnn::WebNn];
+
+/// Runs [`probe_here`] of the named prober in a child process and hands back its answer, or why there is none
+/// (it crashed, it hung).
+pub type ChildProbe<'a> = &'a (dyn Fn(&str, Value) -> Result<Backend, String> + Sync);
+
+/// How deep to look.
+#[derive(Clone, Copy)]
+pub enum Mode<'a> {
+    /// Files only.
+    Cheap,
+    /// Files, short tools, and native libraries through the given child.
+    Full(ChildProbe<'a>),
+}
+
+/// Every backend of this host, in the order of [`PROBERS`]; in full mode the probers run in parallel.
+pub fn probe_all(host: &Host, mode: Mode<'_>) -> Vec<Backend> {
+    match mode {
+        Mode::Cheap => PROBERS.iter().map(|prober| probe(*prober, host, mode)).collect(),
+        Mode::Full(_) => thread::scope(|scope| {
+            let running: Vec<_> =
+                PROBERS.iter().map(|prober| (prober, scope.spawn(move || probe(*prober, host, mode)))).collect();
+            let lost = |name: &str| Backend::unavailable(name, format!("BUG: the {name} prober panicked"));
+            running.into_iter().map(|(prober, run)| run.join().unwrap_or_else(|_| lost(prober.name()))).collect()
+        }),
+    }
+}
+
+/// [`probe_all`] without children or tools: fast enough for every run.
+pub fn inventory_cheap(host: &Host) -> Vec<Backend> {
+    probe_all(host, Mode::Cheap)
+}
+
+/// The part of a probe that may crash: called in the child process behind [`ChildProbe`].
+pub fn probe_here(name: &str, params: &Value) -> Backend {
+    match PROBERS.iter().find(|prober| prober.name() == name) {
+        Some(prober) => prober.ask(&Host::real(), params),
+        None => Backend::unavailable(name, format!("no prober is called `{name}`")),
+    }
+}
+
+fn probe(prober: &dyn Prober, host: &Host, mode: Mode<'_>) -> Backend {
+    let look = prober.look(host, matches!(mode, Mode::Full(_)));
+    let backend = match (mode, look.ask) {
+        (Mode::Full(child), Some(params)) => asked(child(prober.name(), params), look.backend),
+        _ => look.backend,
+    };
+    runnable::settle(prober.hide(host, backend))
+}
+
+/// Joins what the child said with what the files said; files alone do not make a device whose library died.
+fn asked(answer: Result<Backend, String>, looked: Backend) -> Backend {
+    let mut backend = answer
+        .unwrap_or_else(|why| Backend::unavailable(&looked.name, format!("asking its native library failed: {why}")));
+    for (key, value) in looked.facts {
+        backend.facts.entry(key).or_insert(value);
+    }
+    backend
 }

@@ -1,0 +1,195 @@
+//! What is missing on this host, and the command that mends it: pure data, made from an inventory and a few facts.
+//!
+//! [`examine`] reads the host; [`diagnose`] decides and is pure, so every finding can be tested on any machine.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Backend;
+use super::host::Host;
+
+/// The least Python that orch's environments are made for.
+pub const PYTHON: (u32, u32) = (3, 11);
+/// The environments for torch, OpenVINO, QNN and NNCF, and room for models.
+const WANTED_BYTES: u64 = 8 << 30;
+/// Below this not even the smallest environment installs.
+const NEEDED_BYTES: u64 = 2 << 30;
+
+/// A program that orch may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    pub path: PathBuf,
+    /// None when it does not say.
+    pub version: Option<String>,
+}
+
+/// Facts about the host that are no backend's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    pub os: String,
+    pub python: Option<Program>,
+    pub uv: Option<Program>,
+    pub cargo: Option<Program>,
+    pub node: Option<Program>,
+    /// Where the store is, or will be.
+    pub store: PathBuf,
+    /// None when the file system does not say.
+    pub free_bytes: Option<u64>,
+}
+
+/// One line of `orch doctor`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// `python`, `disk`, `cuda`, …
+    pub subject: String,
+    pub ok: bool,
+    /// Whether orch cannot do its work without it. A backend that a host lacks is no fault of the host.
+    pub required: bool,
+    pub what: String,
+    /// The command or action that mends it; None when it is well, or when nothing on this host can.
+    pub remedy: Option<String>,
+}
+
+/// Reads the facts: runs `--version` of four programs, asks the file system for its free space.
+pub fn examine(host: &Host, store: &Path) -> Environment {
+    let program = |names: &[&str]| {
+        let path = host.which(names)?;
+        let output = host.tool(&path, &["--version"]).filter(|output| output.ok)?;
+        let is_version = |word: &&str| word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
+        let version = output.stdout.split_whitespace().find(is_version);
+        Some(Program { path, version: version.map(|v| v.trim_start_matches('v').to_owned()) })
+    };
+    // The newest first: a bare `python3` may be the system's old one. A broken one (a shim without an interpreter behind
+    // it) says no version and is passed over.
+    let pythons = ["python3.14", "python3.13", "python3.12", "python3.11", "python3", "python"];
+    let candidates: Vec<_> = pythons.iter().filter_map(|name| program(&[name])).collect();
+    let python = candidates.iter().find(|p| new_enough(p)).or(candidates.first()).cloned();
+    Environment {
+        os: host.os.clone(),
+        python,
+        uv: program(&["uv"]),
+        cargo: program(&["cargo"]),
+        node: program(&["node"]),
+        store: store.to_owned(),
+        free_bytes: free_bytes(store),
+    }
+}
+
+/// What is well and what is not: the host first, then the backends in their order.
+pub fn diagnose(backends: &[Backend], environment: &Environment) -> Vec<Finding> {
+    let mut findings =
+        vec![python(environment), uv(environment), disk(environment), cargo(environment), node(environment)];
+    findings.extend(backends.iter().map(backend));
+    findings
+}
+
+/// Whether orch can do its work here; the exit code of `orch doctor`.
+pub fn healthy(findings: &[Finding]) -> bool {
+    findings.iter().all(|finding| finding.ok || !finding.required)
+}
+
+fn new_enough(program: &Program) -> bool {
+    let Some(version) = &program.version else { return false };
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= PYTHON
+}
+
+fn python(environment: &Environment) -> Finding {
+    let install =
+        if environment.os == "macos" { "brew install python@3.12" } else { "apt-get install python3 python3-venv" };
+    // uv brings an interpreter of its own, so an old or absent Python is then no obstacle.
+    let by_uv = environment.uv.is_some();
+    let remedy = if by_uv { "uv python install 3.12".to_owned() } else { format!("{install}, or install uv") };
+    let (ok, what) = match &environment.python {
+        Some(python) if new_enough(python) => (true, shown(python)),
+        Some(python) => (false, format!("{}, and orch needs {}.{} or newer", shown(python), PYTHON.0, PYTHON.1)),
+        None => {
+            (false, format!("no python3 in PATH; generating and converting need {}.{} or newer", PYTHON.0, PYTHON.1))
+        }
+    };
+    Finding { subject: "python".into(), ok, required: !by_uv, what, remedy: (!ok).then_some(remedy) }
+}
+
+fn uv(environment: &Environment) -> Finding {
+    match &environment.uv {
+        Some(uv) => Finding { subject: "uv".into(), ok: true, required: false, what: shown(uv), remedy: None },
+        None => Finding {
+            subject: "uv".into(),
+            ok: false,
+            required: false,
+            what: "not in PATH; it installs environments many times faster than pip".into(),
+            remedy: Some("curl -LsSf https://astral.sh/uv/install.sh | sh".into()),
+        },
+    }
+}
+
+fn disk(environment: &Environment) -> Finding {
+    let place = environment.store.display();
+    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+    let (ok, required, what) = match environment.free_bytes {
+        None => (true, false, format!("free space under {place} is unknown")),
+        Some(free) => (
+            free >= WANTED_BYTES,
+            free < NEEDED_BYTES,
+            format!("{:.1} GiB free under {place}; all environments together want {:.0}", gib(free), gib(WANTED_BYTES)),
+        ),
+    };
+    let remedy = (!ok).then(|| "free some space, or keep the store on another disk".to_owned());
+    Finding { subject: "disk".into(), ok, required, what, remedy }
+}
+
+/// Without Rust only one worker cannot be built.
+fn cargo(environment: &Environment) -> Finding {
+    let (ok, what) = match &environment.cargo {
+        Some(cargo) => (true, shown(cargo)),
+        None => (false, "not in PATH; it builds the `orch-torch` worker for TorchScript".to_owned()),
+    };
+    let remedy = (!ok).then(|| "install Rust: https://rustup.rs".to_owned());
+    Finding { subject: "cargo".into(), ok, required: false, what, remedy }
+}
+
+/// Reported because people ask for it; its absence is nothing to mend.
+fn node(environment: &Environment) -> Finding {
+    let what =
+        environment.node.as_ref().map_or_else(|| "not in PATH; no step of this version needs it".to_owned(), shown);
+    Finding { subject: "node".into(), ok: true, required: false, what, remedy: None }
+}
+
+fn backend(backend: &Backend) -> Finding {
+    let what = if backend.available {
+        let names: Vec<_> = backend.devices.iter().map(|device| format!("{} ({})", device.id, device.name)).collect();
+        names.join(", ")
+    } else {
+        backend.reason.clone().unwrap_or_else(|| "unavailable, and its prober does not say why".to_owned())
+    };
+    Finding {
+        subject: backend.name.clone(),
+        ok: backend.available,
+        required: backend.name == "cpu",
+        what,
+        remedy: backend.remedy.clone(),
+    }
+}
+
+fn shown(program: &Program) -> String {
+    match &program.version {
+        Some(version) => format!("{version} at {}", program.path.display()),
+        None => program.path.display().to_string(),
+    }
+}
+
+/// Free bytes for this user on the file system of `path` or of its nearest ancestor that exists.
+fn free_bytes(path: &Path) -> Option<u64> {
+    let there = path.ancestors().find(|ancestor| ancestor.exists()).filter(|p| !p.as_os_str().is_empty());
+    let path = CString::new(there.unwrap_or(Path::new(".")).as_os_str().as_bytes()).ok()?;
+    // SAFETY: statvfs is plain data, for which zeros are a value.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are live for the call.
+    let status = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
+    // The fields' widths differ between Linux and macOS.
+    #[allow(clippy::unnecessary_cast)]
+    (status == 0).then(|| (stat.f_bavail as u64).saturating_mul(stat.f_frsize as u64))
+}

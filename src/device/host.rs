@@ -1,0 +1,261 @@
+//! The host as probers see it: files under a root, environment variables, short tools.
+//!
+//! Everything a prober learns goes through a [`Host`], so that a recorded machine (`tests/fixtures/hosts`) can stand in
+//! for one that nobody has at hand. The stand-in exists in tests only: no released orch can load one.
+//! This file knows nothing of any backend.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use super::pci::Pci;
+
+/// Longest file that a prober reads; sysfs and procfs files are far shorter (a 256-core `cpuinfo` is 400 KB).
+const LONGEST: u64 = 4 << 20;
+
+/// Native libraries that orch has installed and that probers may ask; None means not installed yet.
+#[derive(Debug, Clone, Default)]
+pub struct Libraries {
+    /// `libopenvino_c.so…`
+    pub openvino: Option<PathBuf>,
+    /// `libonnxruntime_providers_qnn.so`; the QNN libraries lie beside it.
+    pub qnn: Option<PathBuf>,
+}
+
+/// What a short tool printed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolOutput {
+    pub ok: bool,
+    pub stdout: String,
+}
+
+/// One machine.
+pub struct Host {
+    root: PathBuf,
+    /// `linux`, `macos`, … as `std::env::consts::OS` says.
+    pub os: String,
+    /// `x86_64`, `aarch64`, … of this process, not of the silicon below an emulator.
+    pub arch: String,
+    /// Version of the GNU C library that this process runs on; None elsewhere.
+    pub glibc: Option<String>,
+    env: BTreeMap<String, String>,
+    /// Recorded outputs by command line; None on the real host, where tools run.
+    recorded: Option<BTreeMap<String, ToolOutput>>,
+    /// The PCI bus, read once: three probers look at it.
+    pci: OnceLock<Vec<Pci>>,
+    /// macOS's `sysctl`, run once.
+    sysctl: OnceLock<BTreeMap<String, String>>,
+    pub libraries: Libraries,
+}
+
+impl Host {
+    /// The machine this process runs on.
+    pub fn real() -> Self {
+        Self {
+            root: PathBuf::from("/"),
+            os: std::env::consts::OS.to_owned(),
+            arch: std::env::consts::ARCH.to_owned(),
+            glibc: glibc(),
+            env: std::env::vars_os()
+                .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+                .collect(),
+            recorded: None,
+            pci: OnceLock::new(),
+            sysctl: OnceLock::new(),
+            libraries: Libraries::default(),
+        }
+    }
+
+    #[must_use]
+    pub fn with_libraries(mut self, libraries: Libraries) -> Self {
+        self.libraries = libraries;
+        self
+    }
+
+    /// A variable of the environment; an empty value is a value.
+    pub fn env(&self, name: &str) -> Option<&str> {
+        self.env.get(name).map(String::as_str)
+    }
+
+    /// Whether the C library is at least this new. Unknown (a musl build, macOS) is not too old: then nothing is claimed.
+    pub(crate) fn glibc_at_least(&self, major: u32, minor: u32) -> bool {
+        let Some((have_major, have_minor)) = self.glibc.as_deref().and_then(|version| version.split_once('.')) else {
+            return true;
+        };
+        match (have_major.parse::<u32>(), have_minor.parse::<u32>()) {
+            (Ok(a), Ok(b)) => (a, b) >= (major, minor),
+            _ => true,
+        }
+    }
+
+    /// An absolute path of the host as a path of this process.
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// A path of this process as the host names it.
+    pub fn shown(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.root) {
+            Ok(inside) => format!("/{}", inside.display()),
+            Err(_) => path.display().to_string(),
+        }
+    }
+
+    pub fn exists(&self, path: &str) -> bool {
+        self.at(path).exists()
+    }
+
+    /// A file's text without the white space around it; None when it does not exist or cannot be read.
+    pub fn text(&self, path: &str) -> Option<String> {
+        self.read(path).ok().flatten()
+    }
+
+    /// Like [`Host::text`], but tells "not there" (`Ok(None)`) from "there and unreadable" (`Err`, with place and cause).
+    pub fn read(&self, path: &str) -> Result<Option<String>, String> {
+        let mut bytes = vec![];
+        match fs::File::open(self.at(path)).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)) {
+            Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n', '\r', '\t']).to_owned())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(format!("cannot read {path}: {}", lower(&error.to_string()))),
+        }
+    }
+
+    /// Names in a folder, sorted with numbers in their order (`card2` before `card10`); empty when there is no folder.
+    pub fn list(&self, path: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.at(path)) else { return vec![] };
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort_by_key(|name| natural(name));
+        names
+    }
+
+    /// Whether this process may read and write a device node. Opening it would do, but some drivers act on an open.
+    pub fn may_use(&self, path: &str) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        let Ok(path) = std::ffi::CString::new(self.at(path).as_os_str().as_bytes()) else { return false };
+        // SAFETY: `path` is a NUL-terminated string that outlives the call.
+        unsafe { libc::access(path.as_ptr(), libc::R_OK | libc::W_OK) == 0 }
+    }
+
+    /// The GPUs and accelerators on the PCI bus, with or without a driver.
+    pub(crate) fn pci(&self) -> &[Pci] {
+        self.pci.get_or_init(|| super::pci::scan(self))
+    }
+
+    /// macOS's own account of the machine; the one tool that a cheap look runs, and on macOS only.
+    pub(crate) fn sysctl(&self) -> &BTreeMap<String, String> {
+        self.sysctl.get_or_init(|| super::mac::sysctl(self))
+    }
+
+    /// Where a shared library may lie: the loader's own search first (real host only), then well-known folders.
+    pub fn libraries_named(&self, soname: &str, folders: &[&str]) -> Vec<PathBuf> {
+        let mut found: Vec<PathBuf> =
+            folders.iter().map(|folder| self.at(folder).join(soname)).filter(|path| path.exists()).collect();
+        if self.recorded.is_none() {
+            found.insert(0, PathBuf::from(soname));
+        }
+        found
+    }
+
+    /// The first existing executable of these names, in PATH or at the given absolute places.
+    pub fn which(&self, names: &[&str]) -> Option<PathBuf> {
+        let path = self.env("PATH").unwrap_or_default();
+        names.iter().find_map(|name| {
+            if name.starts_with('/') {
+                return Some(self.at(name)).filter(|p| is_executable(p));
+            }
+            path.split(':')
+                .filter(|dir| dir.starts_with('/'))
+                .map(|dir| self.at(dir).join(name))
+                .find(|p| is_executable(p))
+        })
+    }
+
+    /// Runs a short tool; None when it cannot start, prints nothing in time or is not recorded.
+    pub fn tool(&self, program: &Path, args: &[&str]) -> Option<ToolOutput> {
+        match &self.recorded {
+            Some(recorded) => {
+                let line = std::iter::once(self.shown(program)).chain(args.iter().map(|a| (*a).to_owned()));
+                recorded.get(&line.collect::<Vec<_>>().join(" ")).cloned()
+            }
+            None => super::native::tool::run(program, args),
+        }
+    }
+
+    /// A machine recorded under `tests/fixtures/hosts/<name>`: `host.json` and a tree `root/`.
+    #[cfg(test)]
+    pub(crate) fn recorded(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hosts").join(name);
+        let text = fs::read_to_string(folder.join("host.json")).expect("the fixture has a host.json");
+        let doc: serde_json::Value = serde_json::from_str(&text).expect("host.json is JSON");
+        let word = |key: &str| doc[key].as_str().map(str::to_owned);
+        let strings =
+            |key: &str| -> BTreeMap<String, String> { serde_json::from_value(doc[key].clone()).unwrap_or_default() };
+        let tools = strings("tools").into_iter().map(|(k, stdout)| (k, ToolOutput { ok: true, stdout })).collect();
+        Self {
+            root: folder.join("root"),
+            os: word("os").expect("host.json names the os"),
+            arch: word("arch").expect("host.json names the arch"),
+            glibc: word("glibc"),
+            env: strings("env"),
+            recorded: Some(tools),
+            pci: OnceLock::new(),
+            sysctl: OnceLock::new(),
+            libraries: Libraries::default(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_root(mut self, root: PathBuf) -> Self {
+        self.root = root;
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_env(mut self, name: &str, value: &str) -> Self {
+        self.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// Sort key that compares runs of digits as numbers.
+fn natural(name: &str) -> Vec<(u64, char)> {
+    let mut key = vec![];
+    let mut digits: Option<u64> = None;
+    for letter in name.chars() {
+        match letter.to_digit(10) {
+            Some(d) => digits = Some(digits.unwrap_or(0).saturating_mul(10).saturating_add(u64::from(d))),
+            None => {
+                key.extend(digits.take().map(|n| (n, '0')));
+                key.push((0, letter));
+            }
+        }
+    }
+    key.extend(digits.map(|n| (n, '0')));
+    key
+}
+
+/// The operating system's messages start with a capital and end with its number; ours do neither.
+fn lower(message: &str) -> String {
+    let message = message.split(" (os error").next().unwrap_or(message);
+    let mut letters = message.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+#[cfg(target_env = "gnu")]
+fn glibc() -> Option<String> {
+    // SAFETY: glibc hands out a static NUL-terminated string.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    Some(version.to_string_lossy().into_owned())
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn glibc() -> Option<String> {
+    None
+}

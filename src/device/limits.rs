@@ -1,0 +1,81 @@
+//! What this process may use of the machine: CPU affinity, and the limits of its control group (versions 1 and 2).
+
+use super::host::Host;
+
+/// How many CPUs a list such as `0-3,8` names; None for text that is no such list.
+pub(crate) fn count(list: &str) -> Option<u32> {
+    let mut total: u32 = 0;
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        total = total.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
+    }
+    Some(total)
+}
+
+/// Hardware threads within the affinity and the CPU quota; at least one.
+pub(crate) fn cores(host: &Host, online: u32) -> u32 {
+    let status = host.text("/proc/self/status").unwrap_or_default();
+    let affinity = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).and_then(count);
+    affinity.unwrap_or(online).min(quota(host).unwrap_or(online)).clamp(1, online.max(1))
+}
+
+/// The least memory limit of the control group and its ancestors, in bytes.
+pub(crate) fn memory(host: &Host) -> Option<u64> {
+    let v2 = folders(host, "").into_iter().filter_map(|folder| host.text(&format!("{folder}/memory.max")));
+    let v1 =
+        folders(host, "memory").into_iter().filter_map(|folder| host.text(&format!("{folder}/memory.limit_in_bytes")));
+    v2.chain(v1).filter_map(|text| text.parse().ok()).min()
+}
+
+/// The least CPU quota in whole threads, rounded up: a quota of 1.5 can keep two threads partly busy.
+fn quota(host: &Host) -> Option<u32> {
+    let threads = |quota: &str, period: &str| {
+        let (quota, period): (u64, u64) = (quota.parse().ok()?, period.parse().ok()?);
+        (quota > 0 && period > 0).then(|| u32::try_from(quota.div_ceil(period)).ok())?
+    };
+    let v2 = folders(host, "").into_iter().filter_map(|folder| {
+        let text = host.text(&format!("{folder}/cpu.max"))?;
+        let (quota, period) = text.split_once(' ')?;
+        threads(quota, period)
+    });
+    let v1 = folders(host, "cpu").into_iter().filter_map(|folder| {
+        let read = |file: &str| host.text(&format!("{folder}/{file}"));
+        threads(&read("cpu.cfs_quota_us")?, &read("cpu.cfs_period_us")?)
+    });
+    v2.chain(v1).min()
+}
+
+/// The folder of this process's control group and those above it. `controller` is empty for version 2.
+///
+/// In a container the path in `/proc/self/cgroup` may be the host's; then only the mount's root exists, and it is ours.
+fn folders(host: &Host, controller: &str) -> Vec<String> {
+    let Some(text) = host.text("/proc/self/cgroup") else { return vec![] };
+    let path = text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        controllers.split(',').any(|name| name == controller).then(|| path.to_owned())
+    });
+    let Some(path) = path else { return vec![] };
+    let mount =
+        if controller.is_empty() { "/sys/fs/cgroup".to_owned() } else { format!("/sys/fs/cgroup/{controller}") };
+    let mut found = vec![mount.clone()];
+    let mut folder = mount;
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != "..") {
+        folder = format!("{folder}/{part}");
+        found.push(folder.clone());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lists_are_counted_and_nonsense_is_not() {
+        assert_eq!(super::count("0-3,8"), Some(5));
+        assert_eq!(super::count("0\n"), Some(1));
+        for nonsense in ["", "a-b", "3-1", "0-4294967295,0-4294967295"] {
+            assert_eq!(super::count(nonsense), None, "{nonsense:?}");
+        }
+    }
+}

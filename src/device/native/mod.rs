@@ -1,0 +1,46 @@
+//! Native code behind the probers: shared libraries opened by hand, and short tools.
+//!
+//! The functions of `nvml`, `openvino` and `qnn` load foreign code into this process. They are called in the child behind
+//! [`super::ChildProbe`] only: a library that crashes there costs one reason and not the run.
+
+pub(crate) mod nvml;
+pub(crate) mod openvino;
+pub(crate) mod qnn;
+pub(crate) mod tool;
+
+use std::ffi::{CStr, c_char};
+use std::path::Path;
+
+use libloading::Library;
+
+/// Opens a library, or says in one line why not.
+pub(crate) fn open(path: &Path) -> Result<Library, String> {
+    // SAFETY: loading runs the library's initialisers, which is foreign code that may do anything; this is why probers
+    // load libraries in a child process only.
+    unsafe { Library::new(path) }.map_err(|error| {
+        // libloading hides dlerror's text in the error's source on some platforms and in its message on others.
+        let mut text = error.to_string();
+        if let Some(source) = std::error::Error::source(&error) {
+            text = format!("{text}: {source}");
+        }
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    })
+}
+
+/// A function of a library, copied out of it.
+///
+/// # Safety
+/// `T` must be the function's true type, and the library must stay open while it is called.
+pub(crate) unsafe fn function<T: Copy>(library: &Library, name: &str) -> Result<T, String> {
+    // SAFETY: the caller vouches for the type.
+    unsafe { library.get::<T>(name.as_bytes()) }.map(|symbol| *symbol).map_err(|_| format!("it has no function {name}"))
+}
+
+/// A C string as text; None for a null pointer.
+///
+/// # Safety
+/// A pointer that is not null must point to a NUL-terminated string.
+pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
+    // SAFETY: the caller vouches for a pointer that is not null.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
+}

@@ -1,0 +1,95 @@
+//! OpenVINO: what Intel's runtime would run on here. Its library comes with a Python environment that orch installs when
+//! a step first needs it; until then only the CPU, which needs no driver, is promised.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::host::Host;
+use super::{Backend, Device, DeviceKind, Look, Prober, cpu, native, pci};
+
+pub struct OpenVino;
+
+/// Operating system, architecture and least glibc of the wheels on PyPI.
+const WHEELS: &[(&str, &str, (u32, u32))] =
+    &[("linux", "x86_64", (2, 28)), ("linux", "aarch64", (2, 35)), ("macos", "aarch64", (0, 0))];
+
+impl Prober for OpenVino {
+    fn name(&self) -> &'static str {
+        "openvino"
+    }
+
+    fn look(&self, host: &Host, _thorough: bool) -> Look {
+        let wheel = WHEELS.iter().find(|(os, arch, _)| (*os, *arch) == (host.os.as_str(), host.arch.as_str()));
+        let Some((.., (major, minor))) = wheel else {
+            return Backend::unavailable(
+                "openvino",
+                format!("no OpenVINO package exists for {} {}", host.os, host.arch),
+            )
+            .into();
+        };
+        if !host.glibc_at_least(*major, *minor) {
+            let have = host.glibc.as_deref().unwrap_or("?");
+            let reason = format!("the OpenVINO package needs glibc {major}.{minor} or newer, and this is {have}");
+            return Backend::unavailable("openvino", reason)
+                .with_remedy("use a newer Linux, or a container of one")
+                .into();
+        }
+        let mut device = Device::new("openvino:CPU", cpu::read(host).model, DeviceKind::Hardware);
+        device.fact("by", "the CPU plugin needs no driver");
+        let mut backend = Backend::available("openvino", vec![device]);
+        for (key, hint) in [("gpu", gpu(host)), ("npu", npu(host))] {
+            backend.fact(key, hint);
+        }
+        let Some(library) = &host.libraries.openvino else {
+            backend.fact("library", "installed on first need");
+            return backend.into();
+        };
+        if !library.exists() {
+            let mut gone = Backend::unavailable("openvino", format!("its library is gone: {}", library.display()))
+                .with_remedy("remove the `openvino` environment that orch installed; the next run installs it again");
+            gone.facts = backend.facts;
+            return gone.into();
+        }
+        backend.fact("library", library.display().to_string());
+        Look { backend, ask: Some(json!({"library": library.display().to_string()})) }
+    }
+
+    fn ask(&self, _host: &Host, params: &Value) -> Backend {
+        native::openvino::probe(Path::new(params["library"].as_str().unwrap_or_default()))
+    }
+}
+
+/// Whether OpenVINO's GPU plugin would find a GPU: it goes through OpenCL. None when there is no Intel GPU.
+fn gpu(host: &Host) -> Option<String> {
+    let card = host.pci().iter().find(|card| card.vendor == pci::INTEL && is_display(host, card))?;
+    const VENDORS: &str = "/etc/OpenCL/vendors";
+    let drivers = host.list(VENDORS);
+    let is_intel = |file: &String| host.text(&format!("{VENDORS}/{file}")).is_some_and(|text| text.contains("igdrcl"));
+    let render = host.list("/dev/dri").iter().any(|node| node.starts_with("renderD"));
+    let lacking = match (render, drivers.iter().any(is_intel)) {
+        (true, true) => return Some(format!("Intel GPU {} with an OpenCL driver", card.shown())),
+        (false, _) => "no /dev/dri render node",
+        (true, false) => "no Intel OpenCL driver in /etc/OpenCL/vendors (Debian: intel-opencl-icd)",
+    };
+    Some(format!("Intel GPU {}, unusable: {lacking}", card.shown()))
+}
+
+fn is_display(host: &Host, card: &pci::Pci) -> bool {
+    host.text(&format!("/sys/bus/pci/devices/{}/class", card.address)).is_some_and(|class| class.starts_with("0x03"))
+}
+
+/// Whether the Intel NPU plugin would find an NPU: the `intel_vpu` kernel driver gives it an accel node.
+fn npu(host: &Host) -> Option<String> {
+    const ACCEL: &str = "/sys/class/accel";
+    let node = host.list(ACCEL).into_iter().find(|node| {
+        let uevent = host.text(&format!("{ACCEL}/{node}/device/uevent")).unwrap_or_default();
+        uevent.lines().any(|line| line == "DRIVER=intel_vpu")
+    })?;
+    let path = format!("/dev/accel/{node}");
+    Some(match (host.exists(&path), host.may_use(&path)) {
+        (true, true) => format!("Intel NPU at {path}"),
+        (true, false) => format!("Intel NPU at {path}, unusable: this user may not read and write it (group render)"),
+        (false, _) => format!("Intel NPU, unusable: no {path}"),
+    })
+}

@@ -1,0 +1,158 @@
+//! QNN: Qualcomm's neural processor (HTP) on a Snapdragon, or its instruction-level emulator on Linux x86_64.
+//!
+//! The two are never mixed up: the emulator is `qnn:htp-emulator`, of kind [`DeviceKind::Emulator`], and its latency says
+//! nothing about a chip. The vendor supports x86_64 for ahead-of-time compilation only.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::host::Host;
+use super::{Backend, Device, DeviceKind, Look, Prober, native};
+
+pub struct Qnn;
+
+/// What reports call results from the emulator.
+pub const EMULATOR_LABEL: &str = "qnn-htp-emulator";
+
+/// The kernel's SoC number (Linux `qcom,ids.h`), the chip, its HTP generation, and QNN's own number for `soc_model`.
+const SOCS: &[(u32, &str, &str, Option<u32>)] = &[
+    (457, "SM8450 (Snapdragon 8 Gen 1)", "V69", Some(36)),
+    (497, "QCM6490", "V68", None),
+    (498, "QCS6490", "V68", None),
+    (519, "SM8550 (Snapdragon 8 Gen 2)", "V73", Some(43)),
+    (555, "X1E80100 (Snapdragon X Elite)", "V73", Some(60)),
+    (557, "SM8650 (Snapdragon 8 Gen 3)", "V75", Some(57)),
+    (618, "SM8750 (Snapdragon 8 Elite)", "V79", Some(69)),
+    (660, "SM8850 (Snapdragon 8 Elite Gen 5)", "V81", Some(87)),
+];
+
+/// QNN's backend libraries and what each is good for here.
+const BACKENDS: &[(&str, &str)] = &[
+    ("htp", "libQnnHtp.so"),
+    ("gpu", "libQnnGpu.so"),
+    ("cpu", "libQnnCpu.so"),
+    ("ir", "libQnnIr.so"),
+    ("saver", "libQnnSaver.so"),
+];
+
+impl Prober for Qnn {
+    fn name(&self) -> &'static str {
+        "qnn"
+    }
+
+    fn look(&self, host: &Host, _thorough: bool) -> Look {
+        let (mut backend, glibc) = match (host.os.as_str(), host.arch.as_str()) {
+            ("linux", "x86_64") => (emulator(), (2, 35)),
+            ("linux", "aarch64") => (chip(host), (2, 34)),
+            (os, arch) => {
+                let reason = format!(
+                    "no QNN package exists for {os} {arch}: it needs Linux on x86_64 (emulator) or on a Snapdragon"
+                );
+                return Backend::unavailable("qnn", reason).into();
+            }
+        };
+        if !backend.available {
+            return backend.into();
+        }
+        if !host.glibc_at_least(glibc.0, glibc.1) {
+            let have = host.glibc.as_deref().unwrap_or("?");
+            let reason = format!("the QNN package needs glibc {}.{} or newer, and this is {have}", glibc.0, glibc.1);
+            return Backend::unavailable("qnn", reason).with_remedy("use a newer Linux, or a container of one").into();
+        }
+        let Some(library) = &host.libraries.qnn else {
+            backend.fact("library", "installed on first need");
+            return backend.into();
+        };
+        let folder = library.parent().unwrap_or(Path::new("."));
+        let htp = folder.join("libQnnHtp.so");
+        if let Some(missing) = [library.as_path(), &htp].into_iter().find(|path| !path.exists()) {
+            let mut gone = Backend::unavailable("qnn", format!("its library is gone: {}", missing.display()))
+                .with_remedy("remove the `qnn` environment that orch installed; the next run installs it again");
+            gone.facts = backend.facts;
+            return gone.into();
+        }
+        let present: Vec<_> =
+            BACKENDS.iter().filter(|(_, file)| folder.join(file).exists()).map(|(name, _)| *name).collect();
+        backend.fact("library", library.display().to_string()).fact("backends", present);
+        // The child does not know the host's files, so it is told what they said.
+        let params = json!({"htp": htp.display().to_string(), "backend": backend});
+        Look { backend, ask: Some(params) }
+    }
+
+    fn ask(&self, _host: &Host, params: &Value) -> Backend {
+        let Ok(mut backend) = serde_json::from_value::<Backend>(params["backend"].clone()) else {
+            return Backend::unavailable("qnn", "BUG: the parameters of the QNN probe hold no backend");
+        };
+        match native::qnn::identify(Path::new(params["htp"].as_str().unwrap_or_default())) {
+            Ok(identity) => {
+                backend.fact("sdk", identity.build).fact("provider", identity.provider).fact("api", identity.api);
+                backend
+            }
+            Err(why) => {
+                let mut broken = Backend::unavailable("qnn", format!("its HTP library fails: {why}"))
+                    .with_remedy("install the QNN package again; it must match this process's architecture");
+                broken.facts = backend.facts;
+                broken
+            }
+        }
+    }
+}
+
+fn emulator() -> Backend {
+    let mut device = Device::new("qnn:htp-emulator", "HTP emulator on x86_64", DeviceKind::Emulator);
+    device.fact("label", EMULATOR_LABEL);
+    let mut backend = Backend::available("qnn", vec![device]);
+    backend.fact(
+        "note",
+        "an emulator: outputs are meaningful, latency is not; the vendor supports x86_64 for compilation only",
+    );
+    backend
+}
+
+/// A Snapdragon's own processor: the kernel offers its DSP through FastRPC.
+fn chip(host: &Host) -> Backend {
+    const SOC: &str = "/sys/devices/soc0";
+    let node = host.list("/dev").into_iter().find(|name| name.starts_with("fastrpc-cdsp") || name == "adsprpc-smd");
+    let vendor = host.text(&format!("{SOC}/family")).unwrap_or_default();
+    let raw = host.text(&format!("{SOC}/soc_id"));
+    let machine = host.text(&format!("{SOC}/machine")).filter(|m| !m.is_empty());
+    let Some(raw) = raw else {
+        return Backend::unavailable("qnn", format!("not a Snapdragon: {SOC}/soc_id does not exist"));
+    };
+    // Other makers' boards have a soc0 too; Qualcomm's driver says so in its family, or else gives a FastRPC node.
+    if !vendor.to_lowercase().contains("snapdragon") && !vendor.to_lowercase().contains("qualcomm") && node.is_none() {
+        return Backend::unavailable("qnn", format!("not a Snapdragon: the SoC's family is `{vendor}`"));
+    }
+    let Ok(id) = raw.parse::<u32>() else {
+        return Backend::unavailable("qnn", format!("{SOC}/soc_id is no number: `{raw}`"));
+    };
+    let known = SOCS.iter().find(|(soc, ..)| *soc == id);
+    let chip =
+        known.map(|(_, name, ..)| (*name).to_owned()).or(machine).unwrap_or_else(|| format!("Snapdragon, SoC {id}"));
+    let Some(node) = node else {
+        return Backend::unavailable(
+            "qnn",
+            format!("{chip} is here, but no /dev/fastrpc-cdsp* leads to its processor"),
+        )
+        .with_remedy("enable the kernel's FastRPC driver (CONFIG_QCOM_FASTRPC) and load the CDSP firmware");
+    };
+    let path = format!("/dev/{node}");
+    if !host.may_use(&path) {
+        return Backend::unavailable("qnn", format!("this user may not read and write {path}"))
+            .with_remedy(format!("let this user read and write {path}, by its group or a udev rule"));
+    }
+    let mut device = Device::new("qnn:htp", format!("{chip} HTP"), DeviceKind::Hardware);
+    device.fact("soc_id", id).fact("node", path);
+    match known {
+        Some((.., htp, model)) => {
+            device.fact("htp_arch", *htp).fact("soc_model", *model);
+        }
+        None => {
+            device.fact("note", "a SoC that orch has no row for: state its `soc_model` in the target's options");
+        }
+    }
+    let mut backend = Backend::available("qnn", vec![device]);
+    backend.fact("note", "detected by rules from documentation: orch has never run on this kind of machine");
+    backend
+}
