@@ -1,1 +1,3 @@
-//! Not written yet.
+//! Step kinds, one file each.
+
+pub mod generate;
