@@ -221,7 +221,7 @@ fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, a
         return Some(format!("orch run {} --step '{name}' --rerun '{name}'", context.options.spec));
     }
     let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
-    let env = crate::step::test_env(&RunParams::of(context.plan.step(planned.run)))?;
+    let env = crate::step::test_env(&RunParams::of(context.plan.step(planned.run)));
     let python = context.provision.env(env).ok()?.python;
     let python = shown(&python);
     Some(format!("{python} {}/tests/{file}", context.options.out_dir.display()))

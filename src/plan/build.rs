@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::matrix::{Case, Matrix};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, graph::Graph};
 use crate::spec::{Artefact, CommandInput, Dim, Fill, Input, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Weights};
-use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, TestContext};
+use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, test_context};
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
 const CONVERT_TIMEOUT: u64 = 3600;
@@ -151,6 +151,7 @@ impl Builder<'_> {
             }
         };
         let precision = json!(case.precision);
+        let label = artefact_label(target, case);
         match target.artefact {
             Artefact::Model => made.model,
             Artefact::Onnx => onnx(),
@@ -159,13 +160,10 @@ impl Builder<'_> {
             Artefact::Openvino if made.ready == Some(ReadyFormat::Openvino) => made.model,
             Artefact::Openvino => {
                 let from = onnx();
-                let label = format!("openvino-{}", case.precision.name());
                 convert(&label, &step::OPENVINO, json!({"precision": precision}), "onnx", from)
             }
             Artefact::Qnn => {
                 let from = onnx();
-                // Another SoC makes another binary, so two targets that differ in options have steps of their own.
-                let label = format!("{}-{}", target.name, case.precision.name());
                 let params = json!({"precision": precision, "options": target.options});
                 convert(&label, &step::QNN, params, "artefact", from)
             }
@@ -174,7 +172,7 @@ impl Builder<'_> {
 
     fn test(&mut self, model: &Model, target: &Target, case: &Case) -> StepId {
         let params = self.run_params(model, target, case);
-        let context = TestContext::of(self.spec, model, target, case, &params);
+        let context = test_context(self.spec, model, target, case, &params, &artefact_label(target, case));
         let name = format!("generate:{}:{}", case.model, case.name);
         self.add(name, Stage::Generate, &step::RENDER, json!(context), vec![], 60)
     }
@@ -310,4 +308,16 @@ fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
 
 fn sizes(input: &Input) -> Vec<u64> {
     input.shape.iter().filter_map(|dim| if let Dim::Fixed(n) = dim { Some(*n) } else { None }).collect()
+}
+
+/// With the model's instance this names an artefact, in step ids and in the folders that generated tests look in.
+fn artefact_label(target: &Target, case: &Case) -> String {
+    match target.artefact {
+        Artefact::Model => "model".into(),
+        Artefact::Onnx => "onnx".into(),
+        Artefact::Torchscript => "torchscript".into(),
+        Artefact::Openvino => format!("openvino-{}", case.precision.name()),
+        // Another SoC makes another binary, so two targets that differ in options have artefacts of their own.
+        Artefact::Qnn => format!("{}-{}", target.name, case.precision.name()),
+    }
 }

@@ -4,10 +4,11 @@
 
 mod command;
 mod convert;
-mod generate;
+pub mod generate;
 mod materialise;
 mod ready;
 mod recipe;
+mod render;
 mod report;
 mod run;
 
@@ -23,10 +24,11 @@ use crate::toolchain::{EnvName, Tool};
 
 pub use command::{COMMAND, CommandParams};
 pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT};
-pub use generate::{RENDER, TestContext, parses, render_test};
+pub use generate::{InputSummary, TestContext, TestMeasure};
 pub use materialise::MATERIALISE;
 pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
+pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use report::REPORT;
 pub use run::{RUN, RunParams};
 

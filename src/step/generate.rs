@@ -1,0 +1,176 @@
+//! `generate:<model>:<variant>`: renders one standalone Python test per model × pipeline × target.
+//!
+//! Pure: a [`TestContext`] becomes the text of a file, the same on every host. Knows neither whether the hardware is there
+//! nor what the model's outputs look like; the file itself finds out when it runs (docs/pipelines.md).
+
+mod syntax;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::spec::{Artefact, Dtype, Precision, Tolerance};
+use crate::template;
+
+pub use syntax::parses;
+
+/// All that a generated test is made from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TestContext {
+    /// orch's own version.
+    pub orch: String,
+    pub model: String,
+    /// The transformers class; None for a ready file.
+    pub class: Option<String>,
+    pub family: String,
+    pub task: String,
+    /// The pipeline's name, for people.
+    pub pipeline: String,
+    /// The pipeline's template: `templates/pipelines/<template>.py.j2`.
+    pub template: String,
+    pub target: String,
+    pub backend: String,
+    pub runtime: String,
+    /// The runtime's own name of the device.
+    pub device: String,
+    pub precision: Precision,
+    /// Target and precision, e.g. `openvino-fp16`.
+    pub variant: String,
+    pub artefact: Artefact,
+    /// The artefact's own variant, e.g. `onnx` or `openvino-fp16`: with the model's name it is the folder the test looks in.
+    pub artefact_variant: String,
+    pub inputs: Vec<InputSummary>,
+    /// Names of the outputs as far as the spec names them.
+    pub outputs: Vec<String>,
+    pub tolerance: Tolerance,
+    pub measure: TestMeasure,
+    pub options: BTreeMap<String, Value>,
+    pub trust_remote_code: bool,
+}
+
+/// One declared input, its named sizes resolved.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InputSummary {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct TestMeasure {
+    pub warmup: u32,
+    pub samples: u32,
+    pub max_seconds: f64,
+}
+
+/// What the templates see: the context, and what follows from it.
+#[derive(Serialize)]
+struct View<'a> {
+    #[serde(flatten)]
+    context: &'a TestContext,
+    file: String,
+    loads: &'static str,
+    input_names: Vec<&'a str>,
+    first_input: Option<&'a str>,
+    main: &'a str,
+}
+
+impl TestContext {
+    /// The file's name in its tree.
+    pub fn file_name(&self) -> String {
+        super::test_file_name(&self.model, &self.variant)
+    }
+
+    /// `templates/hardware/<this>.py.j2`.
+    pub fn hardware(&self) -> anyhow::Result<&'static str> {
+        Ok(match (self.runtime.as_str(), self.backend.as_str()) {
+            ("ort", "cuda") => "cuda",
+            ("ort", "rocm") => "rocm",
+            ("ort", "qnn") => "qnn",
+            ("ort" | "browser", "webgpu") => "webgpu",
+            ("ort", "cpu") => "ort",
+            ("openvino", "openvino") => "openvino",
+            ("torch", "mps") => "mps",
+            ("torch", "cpu" | "cuda" | "rocm") => "torch",
+            ("python", "cpu" | "cuda" | "rocm" | "mps") => "eager",
+            ("browser", "webnn") => "webnn",
+            (runtime, backend) => anyhow::bail!(
+                "target `{}`: there is no template of a test for runtime `{runtime}` on backend `{backend}`",
+                self.target
+            ),
+        })
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let (model, target) = (&self.model, &self.target);
+        // These stand in the file's docstring and comments as they are.
+        for name in [model, target, &self.task, &self.pipeline, &self.variant, &self.orch] {
+            let plain = !name.is_empty() && name.chars().all(|c| !c.is_control() && !"\"'\\{}".contains(c));
+            ensure!(plain, "`{name}` cannot name a part of a test: leave out quotes, braces and backslashes");
+        }
+        if self.artefact == Artefact::Model {
+            let class = self.class.as_deref().unwrap_or_default();
+            let identifier = !class.is_empty() && class.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            ensure!(identifier, "model `{model}` has no transformers class, so target `{target}` cannot run it");
+            ensure!(
+                self.precision != Precision::Int8,
+                "target `{target}`: PyTorch's eager mode has no int8 models; take fp32, fp16 or bf16"
+            );
+        }
+        Ok(())
+    }
+
+    fn view(&self) -> View<'_> {
+        let input_names: Vec<_> = self.inputs.iter().map(|input| input.name.as_str()).collect();
+        View {
+            context: self,
+            file: self.file_name(),
+            loads: match self.artefact {
+                Artefact::Onnx => "the ONNX model",
+                Artefact::Openvino => "the OpenVINO IR",
+                Artefact::Qnn => "the QNN context binary",
+                Artefact::Torchscript => "the traced TorchScript model",
+                Artefact::Model => "the transformers model",
+            },
+            first_input: input_names.first().copied(),
+            // transformers calls scores `logits`; a ready file's own first output stands in for it.
+            main: match self.outputs.iter().any(|name| name == "logits") {
+                true => "logits",
+                false => self.outputs.first().map_or("logits", String::as_str),
+            },
+            input_names,
+        }
+    }
+}
+
+/// The text of the test. Fails when a template asks for what the context does not have, or when the text is not Python.
+pub fn render_test(ctx: &TestContext) -> anyhow::Result<String> {
+    ctx.check()?;
+    let name = format!("hardware/{}.py.j2", ctx.hardware()?);
+    let text = squeezed(&template::render(&name, ctx.view())?);
+    parses(&text).map_err(anyhow::Error::msg).with_context(|| format!("BUG: {} is not Python", ctx.file_name()))?;
+    Ok(text)
+}
+
+/// At most two blank lines in a row, and one newline at the end: a block that brings nothing leaves the blank lines
+/// around it, and no block can know its neighbours.
+fn squeezed(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut blank = 0;
+    for line in text.lines() {
+        let line = line.trim_end();
+        blank = if line.is_empty() { blank + 1 } else { 0 };
+        if blank <= 2 {
+            out.push_str(line);
+            out.push('\n');
+        }
+    }
+    let end = out.trim_end().len();
+    out.truncate(end);
+    out.push('\n');
+    out
+}

@@ -1,0 +1,188 @@
+//! Every pipeline on every hardware template renders, the same each time, and into Python.
+
+use serde_json::json;
+
+use super::*;
+
+/// Pipeline template and its tasks with the inputs that such a model takes.
+fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
+    let ids = || input("input_ids", Dtype::Int64, &[1, 16]);
+    let mask = || input("attention_mask", Dtype::Int64, &[1, 16]);
+    let decoder = || input("decoder_input_ids", Dtype::Int64, &[1, 4]);
+    let pixels = || input("pixel_values", Dtype::Float32, &[1, 3, 32, 32]);
+    let sound = || input("input_values", Dtype::Float32, &[1, 1600]);
+    let features = || input("input_features", Dtype::Float32, &[1, 80, 100]);
+    let mut all = Vec::new();
+    for task in [
+        "fill-mask",
+        "text-generation",
+        "text-classification",
+        "token-classification",
+        "question-answering",
+        "feature-extraction",
+        "another-task",
+    ] {
+        all.push(("text", task, vec![ids(), mask()]));
+    }
+    all.push(("text", "text2text-generation", vec![ids(), mask(), decoder()]));
+    for task in [
+        "image-classification",
+        "object-detection",
+        "semantic-segmentation",
+        "depth-estimation",
+        "image-feature-extraction",
+    ] {
+        all.push(("vision", task, vec![pixels()]));
+    }
+    for task in ["zero-shot-image-classification", "zero-shot-video-classification", "visual-question-answering"] {
+        all.push(("vision-text", task, vec![ids(), pixels(), mask()]));
+    }
+    all.push(("audio", "automatic-speech-recognition", vec![sound()]));
+    all.push(("audio", "automatic-speech-recognition", vec![features(), decoder()]));
+    all.push(("audio", "audio-classification", vec![sound()]));
+    all.push(("audio", "zero-shot-audio-classification", vec![ids(), features(), mask()]));
+    all.push(("audio", "audio-feature-extraction", vec![sound()]));
+    all.push(("multimodal", "image-text-to-text", vec![ids(), pixels(), mask()]));
+    all
+}
+
+/// Target, runtime, backend, device, artefact and its variant, precision.
+const TARGETS: &[(&str, &str, &str, &str, Artefact, &str, Precision)] = &[
+    ("cpu", "ort", "cpu", "cpu", Artefact::Onnx, "onnx", Precision::Fp32),
+    ("cuda", "ort", "cuda", "cuda", Artefact::Onnx, "onnx", Precision::Fp32),
+    ("rocm", "ort", "rocm", "rocm", Artefact::Onnx, "onnx", Precision::Fp32),
+    ("openvino", "openvino", "openvino", "CPU", Artefact::Openvino, "openvino-fp16", Precision::Fp16),
+    ("openvino", "openvino", "openvino", "CPU", Artefact::Openvino, "openvino-int8", Precision::Int8),
+    ("qnn", "ort", "qnn", "htp", Artefact::Qnn, "qnn-fp16", Precision::Fp16),
+    ("torch-cpu", "torch", "cpu", "cpu", Artefact::Torchscript, "torchscript", Precision::Fp32),
+    ("mps", "torch", "mps", "mps", Artefact::Torchscript, "torchscript", Precision::Fp32),
+    ("eager-cpu", "python", "cpu", "cpu", Artefact::Model, "model", Precision::Fp32),
+    ("eager-cuda", "python", "cuda", "cuda", Artefact::Model, "model", Precision::Bf16),
+    ("webgpu", "browser", "webgpu", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
+    ("webnn", "browser", "webnn", "webnn", Artefact::Onnx, "onnx", Precision::Fp32),
+];
+
+fn input(name: &str, dtype: Dtype, shape: &[u64]) -> InputSummary {
+    InputSummary { name: name.to_owned(), dtype, shape: shape.to_vec() }
+}
+
+fn contexts() -> Vec<TestContext> {
+    let mut all = Vec::new();
+    for (pipeline, task, inputs) in pipelines() {
+        for &(target, runtime, backend, device, artefact, artefact_variant, precision) in TARGETS {
+            let name = serde_json::to_value(precision).unwrap();
+            all.push(TestContext {
+                orch: "0.1.0".to_owned(),
+                model: "tiny".to_owned(),
+                class: Some("TinyModel".to_owned()),
+                family: "encoder-only".to_owned(),
+                task: task.to_owned(),
+                pipeline: pipeline.to_owned(),
+                template: pipeline.to_owned(),
+                target: target.to_owned(),
+                backend: backend.to_owned(),
+                runtime: runtime.to_owned(),
+                device: device.to_owned(),
+                precision,
+                variant: format!("{target}-{}", name.as_str().unwrap()),
+                artefact,
+                artefact_variant: artefact_variant.to_owned(),
+                inputs: inputs.clone(),
+                outputs: Vec::new(),
+                tolerance: Tolerance { max_abs: 1e-3, mae: 1e-4, cosine: 0.9999 },
+                measure: TestMeasure { warmup: 3, samples: 20, max_seconds: 10.0 },
+                options: match runtime {
+                    "openvino" => BTreeMap::from([("num_streams".to_owned(), json!(1))]),
+                    _ if backend == "qnn" => BTreeMap::from([("soc_model".to_owned(), json!(60))]),
+                    _ => BTreeMap::new(),
+                },
+                trust_remote_code: false,
+            });
+        }
+    }
+    all
+}
+
+fn context(task: &str, target: &str) -> TestContext {
+    contexts().into_iter().find(|ctx| ctx.task == task && ctx.target == target).unwrap()
+}
+
+#[test]
+fn every_pipeline_renders_on_every_hardware() {
+    for ctx in contexts() {
+        let text = render_test(&ctx).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ctx.task, ctx.target));
+        for name in ["def check", "def postprocess", "def preprocess", "def load(", "def infer(", "def cleanup("] {
+            assert_eq!(
+                text.matches(name).count(),
+                usize::from(ctx.target != "webnn"),
+                "{name}: {} on {}",
+                ctx.task,
+                ctx.target
+            );
+        }
+        assert!(!text.contains("\n\n\n\n") && !text.contains(" \n"), "{} on {}", ctx.task, ctx.target);
+    }
+}
+
+#[test]
+fn rendering_again_gives_the_same_text() {
+    for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
+        assert_eq!(render_test(ctx).unwrap(), render_test(ctx).unwrap(), "{}", ctx.target);
+    }
+}
+
+#[test]
+fn every_template_of_a_test_is_reached() {
+    let rendered: std::collections::BTreeSet<_> =
+        contexts().iter().map(|ctx| format!("hardware/{}.py.j2", ctx.hardware().unwrap())).collect();
+    for name in template::names() {
+        if name.starts_with("hardware/") && !name.starts_with("hardware/_") {
+            assert!(rendered.contains(name), "{name} belongs to no target");
+        }
+    }
+}
+
+#[test]
+fn a_file_brings_only_its_own_hardware() {
+    let text = render_test(&context("fill-mask", "openvino")).unwrap();
+    assert!(text.contains("openvino") && !text.contains("onnxruntime") && !text.contains("torch"), "{text}");
+    let text = render_test(&context("fill-mask", "cpu")).unwrap();
+    assert!(!text.contains("CUDA") && !text.contains("openvino") && !text.contains("import torch"), "{text}");
+}
+
+#[test]
+fn the_golden_file_is_current() {
+    let text = render_test(&context("fill-mask", "openvino")).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/generated/test_tiny_openvino-fp16.py");
+    if std::env::var_os("ORCH_BLESS").is_some() {
+        std::fs::write(path, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(path).unwrap();
+    pretty_assertions::assert_eq!(text, golden, "run the test with ORCH_BLESS=1 to accept the new text");
+}
+
+#[test]
+fn an_unknown_pair_of_runtime_and_backend_is_named() {
+    let mut ctx = context("fill-mask", "cpu");
+    ctx.backend = "mps".to_owned();
+    let error = render_test(&ctx).unwrap_err().to_string();
+    assert_eq!(error, "target `cpu`: there is no template of a test for runtime `ort` on backend `mps`");
+}
+
+#[test]
+fn an_unknown_pipeline_template_is_an_error() {
+    let mut ctx = context("fill-mask", "cpu");
+    ctx.template = "smell".to_owned();
+    let error = render_test(&ctx).unwrap_err().to_string();
+    assert!(error.contains("pipelines/smell.py.j2"), "{error}");
+}
+
+#[test]
+fn names_cannot_leave_their_place_in_the_file() {
+    let mut ctx = context("fill-mask", "cpu");
+    ctx.model = "x\"\"\"\nimport os".to_owned();
+    assert!(render_test(&ctx).unwrap_err().to_string().contains("leave out quotes"));
+    let mut ctx = context("fill-mask", "eager-cpu");
+    ctx.class = Some("Tiny(); import os".to_owned());
+    assert!(render_test(&ctx).unwrap_err().to_string().contains("no transformers class"));
+}

@@ -1,0 +1,87 @@
+//! The step that renders a generated test. What the test is made of is `generate.rs`.
+
+use crate::base::Digest;
+use crate::matrix::Case;
+use crate::spec::{Artefact, Dim, Model, Source, Spec, Target};
+use crate::step::generate::render_test;
+use crate::step::{InputSummary, Places, RunParams, Step, StepKind, TestContext, TestMeasure, Work, code_digest};
+use crate::template;
+use crate::toolchain::EnvName;
+
+pub struct Render;
+pub static RENDER: Render = Render;
+
+impl StepKind for Render {
+    fn name(&self) -> &'static str {
+        "render"
+    }
+
+    fn code(&self) -> Digest {
+        let code = code_digest!("render.rs", "generate.rs");
+        Digest::of(format!("{code} {}", template::digest()).as_bytes())
+    }
+
+    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
+        let context: TestContext = serde_json::from_value(step.params.clone())?;
+        let out = places.out.clone();
+        Ok(Work::Pure(Box::new(move || {
+            let text = render_test(&context)?;
+            std::fs::write(out.join(context.file_name()), text)?;
+            Ok(())
+        })))
+    }
+}
+
+/// All that the test of a case is made from.
+pub fn test_context(spec: &Spec, model: &Model, target: &Target, case: &Case, run: &RunParams, artefact_variant: &str) -> TestContext {
+    let size = |dim: &Dim| match dim {
+        Dim::Fixed(n) => *n,
+        Dim::Named(name) => case.dims[name],
+    };
+    let (class, trust_remote_code) = match &model.source {
+        Source::Transformers { class, trust_remote_code, .. } => (Some(class.clone()), *trust_remote_code),
+        Source::Ready { .. } => (None, false),
+    };
+    let inputs = model.inputs.iter().map(|(name, input)| InputSummary {
+        name: name.clone(),
+        dtype: input.dtype,
+        shape: input.shape.iter().map(size).collect(),
+    });
+    TestContext {
+        orch: env!("CARGO_PKG_VERSION").into(),
+        model: model.name.clone(),
+        class,
+        family: model.family.clone(),
+        task: model.task.clone(),
+        pipeline: case.pipeline.clone(),
+        template: spec.pipelines[&case.pipeline].template.clone(),
+        target: target.name.clone(),
+        backend: target.backend.clone(),
+        runtime: target.runtime.clone(),
+        device: target.device.clone(),
+        precision: case.precision,
+        variant: case.name.clone(),
+        artefact: target.artefact,
+        artefact_variant: artefact_variant.to_owned(),
+        inputs: inputs.collect(),
+        outputs: model.outputs.clone(),
+        tolerance: run.tolerance,
+        measure: TestMeasure { warmup: run.measure.warmup, samples: run.measure.samples, max_seconds: run.measure.max_seconds },
+        options: target.options.clone(),
+        trust_remote_code,
+    }
+}
+
+/// The environment whose Python runs the test of a target by itself.
+pub fn test_env(run: &RunParams) -> EnvName {
+    match run.runtime.as_str() {
+        "torch" | "python" => EnvName::Torch,
+        "openvino" => EnvName::Openvino,
+        _ if run.backend == "qnn" => EnvName::Qnn,
+        _ => EnvName::Ort,
+    }
+}
+
+pub fn test_file_name(model: &str, variant: &str) -> String {
+    format!("test_{}_{variant}.py", model.replace('/', "--"))
+}
