@@ -1,1 +1,197 @@
-//! Not written yet.
+//! Which model meets which target at which precision: the full product, and for every part of it that is no case, why.
+//!
+//! Pure, and the same on every host: whether a device is there is asked later, by exec.
+
+mod select;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::base::{Loc, glob};
+use crate::spec::{Artefact, Dim, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
+
+pub use select::{NothingSelected, Selection};
+
+/// In the order of the spec: models, then targets, then precisions, then axes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix {
+    pub cases: Vec<Case>,
+    pub excluded: Vec<ExcludedCase>,
+}
+
+/// One model on one target at one precision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Case {
+    /// Key of [`Spec::models`].
+    pub model: String,
+    /// Key of [`Spec::pipelines`].
+    pub pipeline: String,
+    /// Key of [`Spec::targets`].
+    pub target: String,
+    pub precision: Precision,
+    /// All dims of the model, with this case's values.
+    pub dims: BTreeMap<String, u64>,
+    /// The variant's label: `cpu-fp32`, and `cpu-fp32-b4-s128` where batch and seq are not the model's own.
+    pub name: String,
+}
+
+/// A part of the product that is not tested, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ExcludedCase {
+    pub case: Case,
+    pub reason: String,
+    /// The rule that says so; None where the source rules it out.
+    pub loc: Option<Loc>,
+}
+
+impl Case {
+    /// `bert:cpu-fp32`
+    pub fn id(&self) -> String {
+        format!("{}:{}", self.model, self.name)
+    }
+}
+
+impl Matrix {
+    pub fn of(spec: &Spec) -> Self {
+        let mut matrix = Self { cases: Vec::new(), excluded: Vec::new() };
+        for model in spec.models.values() {
+            for target in spec.targets.values() {
+                for (precision, in_product) in candidates(spec, model, target) {
+                    for dims in axes(spec, model) {
+                        matrix.add(spec, model, target, precision, dims, in_product);
+                    }
+                }
+            }
+        }
+        matrix
+    }
+
+    fn add(
+        &mut self,
+        spec: &Spec,
+        model: &Model,
+        target: &Target,
+        precision: Precision,
+        dims: BTreeMap<String, u64>,
+        in_product: bool,
+    ) {
+        let name = label(model, target, precision, &dims);
+        let case = Case {
+            model: model.name.clone(),
+            pipeline: model.pipeline.clone(),
+            target: target.name.clone(),
+            precision,
+            dims,
+            name,
+        };
+        let included = spec.matrix.include.iter().any(|rule| meets(rule, model, target, precision));
+        let rule = spec.matrix.exclude.iter().find(|rule| meets(rule, model, target, precision));
+        let (reason, loc) = match (impossible(model, target, precision, &case.dims), rule) {
+            (Some(reason), _) => (reason, None),
+            (None, Some(rule)) if in_product && !included => (rule.reason.clone(), Some(rule.loc.clone())),
+            _ => return self.cases.push(case),
+        };
+        self.excluded.push(ExcludedCase { case, reason, loc });
+    }
+}
+
+/// The precisions at which model and target are candidates, and whether the product (and not only `include`) says so.
+fn candidates(spec: &Spec, model: &Model, target: &Target) -> Vec<(Precision, bool)> {
+    let in_product = glob::any(&spec.matrix.models, &model.name) && glob::any(&spec.matrix.targets, &target.name);
+    let mut found: Vec<(Precision, bool)> = Vec::new();
+    if in_product {
+        found.extend(target.precisions.iter().map(|precision| (*precision, true)));
+    }
+    for rule in spec.matrix.include.iter().filter(|rule| meets_names(rule, model, target)) {
+        let named = match &rule.precision {
+            Some(precision) => std::slice::from_ref(precision),
+            None => target.precisions.as_slice(),
+        };
+        for precision in named {
+            if !found.iter().any(|(known, _)| known == precision) {
+                found.push((*precision, false));
+            }
+        }
+    }
+    found
+}
+
+/// Every combination of the axes that the model has; an axis for a dim that it lacks does not multiply its cases.
+fn axes(spec: &Spec, model: &Model) -> Vec<BTreeMap<String, u64>> {
+    let mut all = vec![model.dims.clone()];
+    for (name, values) in spec.matrix.axes.iter().filter(|(name, _)| uses(model, name)) {
+        all = all
+            .into_iter()
+            .flat_map(|dims| {
+                values.iter().map(move |value| {
+                    let mut dims = dims.clone();
+                    dims.insert(name.clone(), *value);
+                    dims
+                })
+            })
+            .collect();
+    }
+    all
+}
+
+fn uses(model: &Model, name: &str) -> bool {
+    model.inputs.values().flat_map(|input| &input.shape).any(|dim| matches!(dim, Dim::Named(dim) if dim == name))
+}
+
+fn label(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<String, u64>) -> String {
+    let mut label = format!("{}-{}", target.name, precision.word());
+    for (name, short) in [("batch", 'b'), ("seq", 's')] {
+        if let Some(value) = dims.get(name).filter(|value| model.dims.get(name) != Some(value)) {
+            label.push_str(&format!("-{short}{value}"));
+        }
+    }
+    label
+}
+
+fn meets_names(rule: &Rule, model: &Model, target: &Target) -> bool {
+    let meets = |pattern: &Option<String>, name: &str| pattern.as_ref().is_none_or(|p| glob::matches(p, name));
+    meets(&rule.model, &model.name) && meets(&rule.family, &model.family) && meets(&rule.target, &target.name)
+}
+
+fn meets(rule: &Rule, model: &Model, target: &Target, precision: Precision) -> bool {
+    meets_names(rule, model, target) && rule.precision.is_none_or(|wanted| wanted == precision)
+}
+
+/// Why this source cannot become what the target loads, whatever the hardware.
+fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<String, u64>) -> Option<String> {
+    let loads = target.artefact.word();
+    if let Source::Ready { format, .. } = &model.source {
+        let (name, kept, runs_on): (_, _, &[Artefact]) = match format {
+            ReadyFormat::Onnx => ("ONNX file", false, &[Artefact::Onnx, Artefact::Openvino, Artefact::Qnn]),
+            ReadyFormat::Openvino => ("OpenVINO IR", true, &[Artefact::Openvino]),
+            ReadyFormat::Torchscript => ("TorchScript file", true, &[Artefact::Torchscript]),
+        };
+        if !runs_on.contains(&target.artefact) {
+            return Some(format!("a ready {name} cannot be turned into the `{loads}` artefact that this target loads"));
+        }
+        if kept && precision != Precision::Fp32 {
+            let precision = precision.word();
+            return Some(format!("a ready {name} runs as it is; orch converts none to {precision}"));
+        }
+    }
+    fixed_values(model, dims)
+}
+
+/// Literal values have the model's own size; another batch or seq would need other values.
+fn fixed_values(model: &Model, dims: &BTreeMap<String, u64>) -> Option<String> {
+    let changed: HashSet<&str> = dims
+        .iter()
+        .filter(|(name, value)| model.dims.get(*name) != Some(value))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let (input, dim) = model.inputs.iter().find_map(|(name, input)| {
+        let literal = matches!(input.fill, Fill::Data(_) | Fill::Text(_));
+        let changed = input.shape.iter().find_map(|dim| match dim {
+            Dim::Named(dim) if changed.contains(dim.as_str()) => Some(dim),
+            _ => None,
+        });
+        changed.filter(|_| literal).map(|dim| (name, dim))
+    })?;
+    Some(format!("input `{input}` is given as literal values, which fit no other `{dim}` than {}", model.dims[dim]))
+}

@@ -12,7 +12,7 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
 }
 
 /// How many known names a hint lists before it only counts them.
-const LISTED: usize = 20;
+const LISTED: usize = 24;
 
 /// A hint for an unknown name: the nearest one, or the list of what is known.
 pub fn hint<'a>(given: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> String {

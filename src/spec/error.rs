@@ -81,6 +81,8 @@ pub(super) struct Sink {
     pub(super) files: Vec<Text>,
     /// Which of `files` is being read.
     pub(super) file: usize,
+    /// Some rows could not be read, so a name that is not found may well be declared: that is not reported then.
+    pub(super) incomplete: bool,
     errors: Vec<((usize, u32, u32), SpecError)>,
 }
 
@@ -101,6 +103,13 @@ impl Sink {
         self.push(span, message.into(), Some(hint.into()));
     }
 
+    /// A name that is not declared, as far as the files could be read.
+    pub(super) fn error_unknown(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
+        if !self.incomplete {
+            self.error_hint(span, message, hint);
+        }
+    }
+
     /// An error of a file that cannot be read.
     pub(super) fn error_nowhere(&mut self, message: impl Into<String>) {
         let error = SpecError { loc: None, message: message.into(), hint: None, excerpt: None };
@@ -110,7 +119,8 @@ impl Sink {
     fn push(&mut self, span: Span, message: String, hint: Option<String>) {
         let order = (span.file, span.pos.line, span.pos.column);
         // An anchor's content is read once for every alias, and is wrong only once.
-        if self.errors.iter().any(|(at, error)| *at == order && error.message == message) {
+        let same = |error: &SpecError| error.message == message || (hint.is_some() && error.hint == hint);
+        if self.errors.iter().any(|(at, error)| *at == order && same(error)) {
             return;
         }
         let line = self.files[span.file].lines.get((span.pos.line as usize).wrapping_sub(1));

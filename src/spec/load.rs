@@ -89,7 +89,11 @@ impl Loader {
                 None => self.sink.error(span, error.message),
             }
         }
-        let node = without_extensions(node?);
+        let Some(node) = node else {
+            self.sink.incomplete = true;
+            return None;
+        };
+        let node = without_extensions(node);
         let start = Pos { line: 1, column: 1, len: 0 };
         let file = File::read(&node, &Key { text: "the spec".to_owned(), pos: start }, &mut self.sink)?;
         let start = self.sink.span(start);
@@ -127,6 +131,7 @@ impl Loader {
     }
 
     fn unreadable(&mut self, path: &Path, asked: Option<Span>, why: &str) {
+        self.sink.incomplete = true;
         let message = format!("failed to read {}: {why}", path.display());
         match asked {
             Some(span) => self.sink.error_hint(span, message, "paths in `include` start from the file that names them"),

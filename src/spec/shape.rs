@@ -39,8 +39,10 @@ impl<T> Default for Field<T> {
 
 impl<T: Shape> Field<T> {
     pub(super) fn read(node: &Node, key: &Key, sink: &mut Sink) -> Self {
+        // A list or mapping may begin lines below its key, and the key is what a message about it is about.
+        let pos = if matches!(node.value, Value::List(_) | Value::Map(_)) { key.pos } else { node.pos };
         match T::read(node, key, sink) {
-            Some(value) => Self::Given(At { value, span: sink.span(node.pos) }),
+            Some(value) => Self::Given(At { value, span: sink.span(pos) }),
             None => Self::Bad,
         }
     }

@@ -87,7 +87,7 @@ fn matches_some(pattern: &At<String>, what: &str, names: &[&str], sink: &mut Sin
     let found = names.iter().any(|name| glob::matches(&pattern.value, name));
     if !found {
         let hint = suggest::hint(&pattern.value, names.iter().copied());
-        sink.error_hint(pattern.span, format!("no {what} matches `{}`", pattern.value), hint);
+        sink.error_unknown(pattern.span, format!("no {what} matches `{}`", pattern.value), hint);
     }
     found
 }
@@ -151,7 +151,7 @@ fn rule(
     };
     if sound && !meets_a_case(&rule, models, targets, names, exclude) {
         let hint = "every part of it matches something, but no case has them all";
-        sink.error_hint(at.span, format!("this `{what}` rule matches no case"), hint);
+        sink.error_unknown(at.span, format!("this `{what}` rule matches no case"), hint);
     }
     Some(rule)
 }

@@ -63,6 +63,7 @@ fn section<'a, T>(
     let mut first: BTreeMap<&str, Span> = BTreeMap::new();
     let mut section = Section { rows: Vec::new(), names: Vec::new() };
     for source in sources {
+        sink.incomplete |= matches!(pick(&source.content), Field::Bad);
         for (name, value) in pick(&source.content).value().into_iter().flat_map(|rows| &rows.0) {
             if let Some(&before) = first.get(name.value.as_str()) {
                 let before = sink.loc(before);
@@ -106,7 +107,7 @@ fn good_name(name: &At<String>, what: &str, sink: &mut Sink) {
 
 fn unknown(what: &str, name: &At<String>, known: &[&str], sink: &mut Sink) {
     let hint = suggest::hint(&name.value, known.iter().copied());
-    sink.error_hint(name.span, format!("unknown {what} `{}`", name.value), hint);
+    sink.error_unknown(name.span, format!("unknown {what} `{}`", name.value), hint);
 }
 
 fn texts(field: &Field<Vec<At<String>>>) -> Vec<String> {

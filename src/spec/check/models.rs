@@ -213,7 +213,10 @@ fn hub(raw: &raw::Model, sink: &mut Sink) -> Option<Hub> {
         if revision.value.len() != 40 || !revision.value.chars().all(hex) {
             let id = hub.id.value().map_or("<id>", String::as_str);
             let message = format!("revision `{}` is no commit: 40 hexadecimal digits, lower case", revision.value);
-            let hint = format!("a branch or tag can move; print the commit: git ls-remote https://huggingface.co/{id}");
+            let hint = format!(
+                "a branch or tag can move; print the commit: git ls-remote https://huggingface.co/{id} {}",
+                revision.value
+            );
             sink.error_hint(revision.span, message, hint);
         }
     }

@@ -1,0 +1,147 @@
+use pretty_assertions::assert_eq;
+
+use super::*;
+
+const COMMON: &str = "
+version: 1
+pipelines:
+  text: {description: x, tasks: [fill-mask]}
+targets:
+  cpu: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32]}
+  ov: {runtime: openvino, backend: openvino, artefact: openvino, precisions: [fp32, fp16], tags: [intel]}
+  ts: {runtime: torch, backend: cpu, artefact: torchscript, precisions: [fp32]}
+models:
+  bert:
+    {class: Bert, family: encoder, task: fill-mask, pipeline: text, priority: high, tags: [key],
+    inputs: {ids: {dtype: int64, shape: [batch, seq], randint: [0, 9]}}}
+  literal:
+    {class: Bert, family: encoder, task: fill-mask, pipeline: text,
+    inputs: {ids: {dtype: int64, shape: [batch, 2], data: [1, 2]}}}
+  ir:
+    {openvino: m.xml, family: ready, task: fill-mask, pipeline: text,
+    inputs: {ids: {dtype: int64, shape: [1], value: 1}}}
+";
+
+fn spec(more: &str) -> Spec {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spec.yaml");
+    std::fs::write(&path, format!("{COMMON}{more}")).unwrap();
+    Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn ids(matrix: &Matrix) -> Vec<String> {
+    matrix.cases.iter().map(Case::id).collect()
+}
+
+fn excluded(matrix: &Matrix) -> Vec<(String, &str)> {
+    matrix.excluded.iter().map(|excluded| (excluded.case.id(), excluded.reason.as_str())).collect()
+}
+
+#[test]
+fn the_product_is_cases_plus_exclusions_in_spec_order() {
+    let matrix = Matrix::of(&spec(""));
+    assert_eq!(
+        ids(&matrix),
+        [
+            "bert:cpu-fp32",
+            "bert:ov-fp32",
+            "bert:ov-fp16",
+            "bert:ts-fp32",
+            "literal:cpu-fp32",
+            "literal:ov-fp32",
+            "literal:ov-fp16",
+            "literal:ts-fp32",
+            "ir:ov-fp32",
+        ]
+    );
+    assert_eq!(
+        excluded(&matrix),
+        [
+            (
+                "ir:cpu-fp32".to_owned(),
+                "a ready OpenVINO IR cannot be turned into the `onnx` artefact that this target loads"
+            ),
+            ("ir:ov-fp16".to_owned(), "a ready OpenVINO IR runs as it is; orch converts none to fp16"),
+            (
+                "ir:ts-fp32".to_owned(),
+                "a ready OpenVINO IR cannot be turned into the `torchscript` artefact that this target loads"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn axes_multiply_the_models_that_have_them_and_label_what_differs() {
+    let matrix = Matrix::of(&spec("matrix: {targets: [cpu], batch: [1, 4], seq: [16, 128]}"));
+    assert_eq!(
+        ids(&matrix),
+        ["bert:cpu-fp32", "bert:cpu-fp32-s128", "bert:cpu-fp32-b4", "bert:cpu-fp32-b4-s128", "literal:cpu-fp32"]
+    );
+    assert_eq!(matrix.cases[3].dims, BTreeMap::from([("batch".to_owned(), 4), ("seq".to_owned(), 128)]));
+    assert_eq!(
+        excluded(&matrix)[0],
+        ("literal:cpu-fp32-b4".to_owned(), "input `ids` is given as literal values, which fit no other `batch` than 1")
+    );
+    assert_eq!(matrix.excluded.len(), 2, "and the IR on an ONNX target");
+}
+
+#[test]
+fn exclusions_give_their_reason_and_inclusions_bring_back() {
+    let matrix = Matrix::of(&spec(
+        "matrix:
+  models: [bert, literal]
+  targets: [ov, ts]
+  exclude: [{target: ov, reason: slow}]
+  include: [{model: bert, precision: fp16, target: ov}, {model: literal, target: cpu, precision: bf16}]",
+    ));
+    assert_eq!(ids(&matrix), ["bert:ov-fp16", "bert:ts-fp32", "literal:cpu-bf16", "literal:ts-fp32"]);
+    assert_eq!(
+        excluded(&matrix),
+        [
+            ("bert:ov-fp32".to_owned(), "slow"),
+            ("literal:ov-fp32".to_owned(), "slow"),
+            ("literal:ov-fp16".to_owned(), "slow"),
+        ]
+    );
+    assert!(matrix.excluded[0].loc.as_ref().unwrap().to_string().ends_with("spec.yaml:22:13"));
+}
+
+#[test]
+fn a_selection_takes_what_meets_every_list() {
+    let spec = spec("");
+    let matrix = Matrix::of(&spec);
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let select = |selection: Selection| matrix.select(&spec, &selection).map(|matrix| ids(&matrix));
+
+    let both = Selection { tags: words(&["intel"]), priorities: words(&["high"]), ..Selection::default() };
+    assert_eq!(select(both).unwrap(), ["bert:ov-fp32", "bert:ov-fp16"]);
+    let cases = Selection { cases: words(&["*:cpu-*", "ir:*"]), ..Selection::default() };
+    assert_eq!(select(cases).unwrap(), ["bert:cpu-fp32", "literal:cpu-fp32", "ir:ov-fp32"]);
+    assert_eq!(select(Selection::default()).unwrap().len(), matrix.cases.len());
+}
+
+#[test]
+fn a_selection_of_nothing_says_what_there_is() {
+    let spec = spec("");
+    let matrix = Matrix::of(&spec);
+    let error = |selection: Selection| matrix.select(&spec, &selection).unwrap_err().to_string();
+    let one = |word: &str| vec![word.to_owned()];
+
+    let slip = Selection { models: one("brt"), ..Selection::default() };
+    assert_eq!(error(slip), "no model matches `brt`\n  hint: did you mean `bert`?");
+    let stranger = Selection { families: one("zebra"), ..Selection::default() };
+    assert_eq!(error(stranger), "no family matches `zebra`\n  hint: known: `encoder`, `ready`");
+    let apart = Selection { models: one("literal"), priorities: one("high"), ..Selection::default() };
+    assert!(error(apart).starts_with("no case meets the whole selection"));
+    let all_excluded = Selection { models: one("ir"), targets: one("ts"), ..Selection::default() };
+    assert!(
+        error(all_excluded)
+            .starts_with("every selected case is excluded (1)\n  hint: `ir:ts-fp32`: a ready OpenVINO IR")
+    );
+}
+
+#[test]
+fn the_same_spec_expands_the_same_way() {
+    let spec = spec("matrix: {batch: [1, 2]}");
+    assert_eq!(Matrix::of(&spec), Matrix::of(&spec));
+}
