@@ -1,1 +1,43 @@
-//! Not written yet.
+//! The command line: arguments in, pages and exit codes out.
+
+mod args;
+mod cmd;
+mod console;
+mod exit;
+mod printer;
+mod project;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use exit::Exit;
+
+/// Parses the arguments, does what they say, and gives the exit code.
+pub fn main() -> ExitCode {
+    // A closed pipe (`orch … | head`) ends the program quietly, as it does every other tool.
+    // SAFETY: called once, before any thread is started.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
+        }
+    };
+    args.color.apply();
+    let printer = printer::Printer::new();
+    let outcome = std::panic::catch_unwind(|| cmd::dispatch(&args, &printer));
+    match outcome {
+        Ok(Ok(exit)) => exit.into(),
+        Ok(Err(error)) => {
+            printer.error(&error);
+            exit::of_error(&error).into()
+        }
+        // The panic's own message is on stderr already.
+        Err(_) => {
+            printer.note("this is a bug in orch; please report it with the lines above");
+            Exit::Bug.into()
+        }
+    }
+}

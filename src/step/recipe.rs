@@ -1,9 +1,11 @@
 //! `inputs:<model>`: the named example inputs, made by the model's recipe.
 
+use anyhow::anyhow;
+use indexmap::IndexMap;
+
 use crate::base::Digest;
-use crate::runtime::tensors;
-use crate::spec::Input;
-use crate::spec::recipe::{self, RecipeInput};
+use crate::runtime::tensors::{self, Element, Tensor, Tensors};
+use crate::spec::{Dtype, Input, recipe};
 use crate::step::{Places, Step, StepKind, Work, code_digest};
 
 pub struct Inputs;
@@ -15,12 +17,34 @@ impl StepKind for Inputs {
     }
 
     fn code(&self) -> Digest {
-        code_digest!("recipe.rs", "../spec/recipe.rs")
+        code_digest!("recipe.rs", "../spec/recipe.rs", "../runtime/tensors.rs")
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let params = step.params.clone();
+        let seed = step.params["seed"].as_u64().ok_or_else(|| anyhow!("BUG: {} has no seed", step.name))?;
+        let inputs: IndexMap<String, Input> = serde_json::from_value(step.params["inputs"].clone())?;
         let out = places.out.join("inputs.safetensors");
-        Ok(Work::Pure(Box::new(move || todo(params, out))))
+        Ok(Work::Pure(Box::new(move || {
+            // Sizes were resolved when the plan was made, so no names are left to look up.
+            let made = recipe::tensors(&inputs, &Default::default(), seed).map_err(anyhow::Error::msg)?;
+            let mut tensors_by_name = Tensors::new();
+            for (name, dtype, shape, bytes) in made {
+                let shape = shape.into_iter().map(usize::try_from).collect::<Result<_, _>>()?;
+                tensors_by_name.insert(name, Tensor::new(element(dtype), shape, bytes)?);
+            }
+            tensors::write(&out, &tensors_by_name)
+        })))
+    }
+}
+
+fn element(dtype: Dtype) -> Element {
+    match dtype {
+        Dtype::Float32 => Element::F32,
+        Dtype::Float16 => Element::F16,
+        Dtype::Int64 => Element::I64,
+        Dtype::Int32 => Element::I32,
+        Dtype::Int8 => Element::I8,
+        Dtype::Uint8 => Element::U8,
+        Dtype::Bool => Element::Bool,
     }
 }

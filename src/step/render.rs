@@ -18,7 +18,7 @@ impl StepKind for Render {
 
     fn code(&self) -> Digest {
         let code = code_digest!("render.rs", "generate.rs");
-        Digest::of(format!("{code} {}", template::digest()).as_bytes())
+        Digest::of(format!("{code} {}", templates()).as_bytes())
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
@@ -84,4 +84,11 @@ pub fn test_env(run: &RunParams) -> EnvName {
 
 pub fn test_file_name(model: &str, variant: &str) -> String {
     format!("test_{}_{variant}.py", model.replace('/', "--"))
+}
+
+/// Digest of everything that a test may be rendered from.
+fn templates() -> Digest {
+    let own = template::names().into_iter().filter(|name| name.ends_with(".py.j2"));
+    let parts: Vec<_> = own.map(|name| format!("{name}\n{}", template::source(name).unwrap_or_default())).collect();
+    Digest::of(parts.join("\n").as_bytes())
 }

@@ -1,0 +1,233 @@
+//! The arguments. The only home of clap.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.
+#[derive(Debug, Parser)]
+#[command(name = "orch", version, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 all that ran passed · 1 a case failed · 2 bad usage or spec · 3 nothing ran · \
+    70 a bug in orch · 130 interrupted")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Command,
+    /// Where results, artefacts and environments are kept
+    #[arg(long, global = true, env = "ORCH_CACHE_DIR", default_value = "cache", value_name = "DIR")]
+    pub(super) cache_dir: PathBuf,
+    /// Where Python environments and workers are installed [default: <cache-dir>/envs]
+    #[arg(long, global = true, env = "ORCH_ENV_DIR", value_name = "DIR", hide_short_help = true)]
+    pub(super) env_dir: Option<PathBuf>,
+    /// A Python interpreter that has all packages, used instead of orch's own environments
+    #[arg(long, global = true, env = "ORCH_PYTHON", value_name = "PATH", hide_short_help = true)]
+    pub(super) python: Option<PathBuf>,
+    /// When to use colour
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_short_help = true)]
+    pub(super) color: Color,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Color {
+    pub(super) fn apply(self) {
+        match self {
+            Self::Auto => {}
+            Self::Always => anstream::ColorChoice::Always.write_global(),
+            Self::Never => anstream::ColorChoice::Never.write_global(),
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run what changed, and print the matrix
+    Run(RunArgs),
+    /// Show what a run would do, and why
+    Plan(PlanArgs),
+    /// Show why a step would run or hit: its key, and what differs from last time
+    Explain(ExplainArgs),
+    /// List the hardware and runtimes that are really here
+    Devices(JsonArgs),
+    /// Name what is missing and the command that mends it
+    Doctor(JsonArgs),
+    /// Print the report of what the store already holds, running nothing
+    Report(ReportArgs),
+    /// Look after the store
+    #[command(subcommand)]
+    Cache(CacheCommand),
+    /// Install environments ahead of a run
+    Setup(SetupArgs),
+    /// Print the JSON Schema of specs
+    Schema,
+    /// Write a first spec into a folder
+    Init(InitArgs),
+    /// Print a completion script for a shell
+    Completions { shell: clap_complete::Shell },
+    /// The child side of a job (internal)
+    #[command(hide = true)]
+    Worker { runtime: String },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct SpecArgs {
+    /// The spec
+    #[arg(default_value = "specs/all.yaml")]
+    pub(super) spec: PathBuf,
+    #[command(flatten)]
+    pub(super) selection: SelectionArgs,
+}
+
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "Selection (globs, repeatable)")]
+pub(super) struct SelectionArgs {
+    /// Only these models
+    #[arg(long = "model", short = 'm', value_name = "GLOB")]
+    pub(super) models: Vec<String>,
+    /// Only these targets
+    #[arg(long = "target", short = 't', value_name = "GLOB")]
+    pub(super) targets: Vec<String>,
+    /// Only models of these families
+    #[arg(long = "family", value_name = "GLOB")]
+    pub(super) families: Vec<String>,
+    /// Only models of these tasks
+    #[arg(long = "task", value_name = "GLOB")]
+    pub(super) tasks: Vec<String>,
+    /// Only models of these priorities
+    #[arg(long = "priority", value_name = "GLOB")]
+    pub(super) priorities: Vec<String>,
+    /// Only models or targets with these tags
+    #[arg(long = "tag", value_name = "GLOB")]
+    pub(super) tags: Vec<String>,
+    /// Only these cases, e.g. 'bert:openvino-*'
+    #[arg(long = "case", value_name = "GLOB")]
+    pub(super) cases: Vec<String>,
+}
+
+impl SelectionArgs {
+    /// Everything.
+    pub(super) fn none() -> Self {
+        Self::default()
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    pub(super) spec: SpecArgs,
+    /// Only these steps and what they need, e.g. 'convert:bert:*'
+    #[arg(long = "step", value_name = "GLOB")]
+    pub(super) steps: Vec<String>,
+    /// Execute again although nothing changed: steps, or 'run' for all measurements, or 'case:bert:*'
+    #[arg(long, value_name = "GLOB")]
+    pub(super) rerun: Vec<String>,
+    /// How many steps may execute at a time [default: the number of cores]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) jobs: Option<u32>,
+    /// Start nothing new after a first failure
+    #[arg(long)]
+    pub(super) fail_fast: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Where the report and the generated tests are put
+    #[arg(long, default_value = "orch-out", value_name = "DIR")]
+    pub(super) out_dir: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    pub(super) spec: SpecArgs,
+    #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
+    pub(super) format: PlanFormat,
+    /// The same as --format json
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Also list what is up to date
+    #[arg(long, short)]
+    pub(super) all: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum PlanFormat {
+    Text,
+    Json,
+    Dot,
+    Mermaid,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ExplainArgs {
+    /// The step, e.g. convert:bert:openvino-fp16 (a glob explains all that match)
+    pub(super) step: String,
+    #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
+    pub(super) spec: PathBuf,
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ReportArgs {
+    #[command(flatten)]
+    pub(super) spec: SpecArgs,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub(super) format: ReportFormat,
+    /// Write there instead of to stdout
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ReportFormat {
+    Text,
+    Json,
+    Markdown,
+    Html,
+    Junit,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct JsonArgs {
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum CacheCommand {
+    /// Say what the store holds
+    Stats {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read everything and report what is damaged
+    Verify {
+        /// Take damaged entries out, so that their steps run again
+        #[arg(long)]
+        heal: bool,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print where the store is
+    Path,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct SetupArgs {
+    /// What to install: ort, qnn, openvino, nncf, torch, torch-worker [default: what the spec needs]
+    pub(super) what: Vec<String>,
+    #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
+    pub(super) spec: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct InitArgs {
+    /// The folder; it must not have a spec yet
+    #[arg(default_value = "specs")]
+    pub(super) dir: PathBuf,
+}

@@ -1,0 +1,67 @@
+//! `orch devices`, `orch doctor`
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use crate::cli::args::Args;
+use crate::cli::exit::Exit;
+use crate::cli::printer::Printer;
+use crate::cli::project::absolute;
+use crate::device::{self, Backend, Host, Mode, doctor, render};
+use crate::runtime::Job;
+use crate::store::DiskStore;
+use crate::worker::{Cancel, Ended, Limits, run_oneshot};
+
+const WIDTH: usize = 100;
+
+pub(super) fn devices(args: &Args, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
+    let (host, backends) = probe(args)?;
+    let fingerprint = device::fingerprint(&host);
+    if json {
+        printer.json(&json!({"host": fingerprint, "backends": backends}));
+    } else {
+        printer.out(&render::devices(&fingerprint, &backends, WIDTH));
+    }
+    Ok(Exit::Success)
+}
+
+pub(super) fn doctor(args: &Args, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
+    let (host, backends) = probe(args)?;
+    let environment = doctor::examine(&host, &absolute(&args.cache_dir)?);
+    let findings = doctor::diagnose(&backends, &environment);
+    if json {
+        printer.json(&json!({"findings": findings, "environment": environment}));
+    } else {
+        printer.out(&render::doctor(&findings, WIDTH));
+    }
+    Ok(if doctor::healthy(&findings) { Exit::Success } else { Exit::Failed })
+}
+
+fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
+    let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
+    let scratch = store.scratch()?;
+    let host = Host::real();
+    let exe = std::env::current_exe().context("failed to find orch's own executable")?;
+    let child = |name: &str, params: Value| -> Result<Backend, String> {
+        let out = scratch.dir("probe").map_err(|e| e.to_string())?;
+        let job = Job { id: 0, op: name.into(), params, inputs: Default::default(), out: out.clone(), log: None };
+        let mut command = Command::new(&exe);
+        command.args(["worker", "probe"]);
+        let cancel = Cancel::default();
+        let log = out.join("log");
+        let limits = Limits { timeout: Duration::from_secs(10), cancel: &cancel, log: &log, progress: &|_| {} };
+        match run_oneshot(command, &job, &limits) {
+            Ended::Answered(output) => serde_json::from_value(output.facts).map_err(|e| e.to_string()),
+            Ended::Died { signal: Some(signal), .. } => Err(format!("the probe was ended by signal {signal}")),
+            Ended::Died { code, .. } => Err(format!("the probe ended with code {code:?}")),
+            Ended::TimedOut => Err("the probe did not answer within 10 s".into()),
+            Ended::Interrupted => Err("interrupted".into()),
+            Ended::Broken(what) => Err(what),
+        }
+    };
+    let backends = device::probe_all(&host, Mode::Full(&child));
+    Ok((host, backends))
+}

@@ -1,0 +1,54 @@
+//! One command a file.
+
+mod cache;
+mod devices;
+mod explain;
+mod init;
+mod plan;
+mod report;
+mod run;
+mod setup;
+mod worker;
+
+use clap::CommandFactory;
+
+use crate::cli::args::{Args, Command};
+use crate::cli::exit::Exit;
+use crate::cli::printer::Printer;
+use crate::event::{Event, Listener};
+
+pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
+    match &args.command {
+        Command::Run(run) => run::run(args, run, printer),
+        Command::Plan(plan) => plan::plan(args, plan, printer),
+        Command::Explain(explain) => explain::explain(args, explain, printer),
+        Command::Devices(json) => devices::devices(args, json.json, printer),
+        Command::Doctor(json) => devices::doctor(args, json.json, printer),
+        Command::Report(report) => report::report(args, report, printer),
+        Command::Cache(cache) => cache::cache(args, cache, printer),
+        Command::Setup(setup) => setup::setup(args, setup, printer),
+        Command::Schema => {
+            printer.out(&crate::spec::schema::text());
+            Ok(Exit::Success)
+        }
+        Command::Init(init) => init::init(init, printer),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Args::command(), "orch", &mut script);
+            printer.out(&String::from_utf8_lossy(&script));
+            Ok(Exit::Success)
+        }
+        Command::Worker { runtime } => worker::worker(runtime),
+    }
+}
+
+/// Hears warnings and nothing else: for commands that execute nothing.
+struct Warnings<'a>(&'a Printer);
+
+impl Listener for Warnings<'_> {
+    fn tell(&self, event: Event) {
+        if let Event::Warning { text } = event {
+            self.0.note(&format!("warning: {text}"));
+        }
+    }
+}

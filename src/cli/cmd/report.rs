@@ -1,0 +1,32 @@
+//! `orch report`: what the store already knows; executes nothing.
+
+use crate::base::fs as bfs;
+use crate::cli::args::{Args, ReportArgs, ReportFormat};
+use crate::cli::cmd::Warnings;
+use crate::cli::cmd::plan::idle_options;
+use crate::cli::console::plain_style;
+use crate::cli::exit::Exit;
+use crate::cli::printer::Printer;
+use crate::cli::project::{Project, Workplace};
+use crate::exec;
+use crate::report;
+
+pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let project = Project::load(&report.spec.spec, &report.spec.selection)?;
+    let workplace = Workplace::open(args)?;
+    let options = idle_options(&project);
+    let listener = Warnings(printer);
+    let doc = exec::held(&workplace.context(&project, &options, &listener))?;
+    let text = match report.format {
+        ReportFormat::Text => report::text::render(&doc, &plain_style()),
+        ReportFormat::Json => report::json::render(&doc)?,
+        ReportFormat::Markdown => report::markdown::render(&doc),
+        ReportFormat::Html => report::html::render(&doc)?,
+        ReportFormat::Junit => report::junit::render(&doc),
+    };
+    match &report.output {
+        Some(path) => bfs::write_atomic(path, text.as_bytes())?,
+        None => printer.out(&text),
+    }
+    Ok(if doc.summary.passed + doc.summary.failed == 0 { Exit::NothingRan } else { Exit::Success })
+}

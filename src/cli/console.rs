@@ -1,0 +1,140 @@
+//! Events → the terminal: bars where there is one, plain lines where not.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::cli::printer::{BAD, DIM, GOOD, WARN};
+use crate::event::{Event, Listener};
+use crate::record::Outcome;
+use crate::report::text::Style;
+
+pub(super) struct Console {
+    bars: MultiProgress,
+    state: Mutex<State>,
+    interactive: bool,
+}
+
+#[derive(Default)]
+struct State {
+    total: Option<ProgressBar>,
+    running: BTreeMap<String, ProgressBar>,
+}
+
+impl Console {
+    /// With `json` the terminal still gets narration, on stderr.
+    pub(super) fn new(_json: bool) -> Self {
+        let interactive = std::io::stderr().is_terminal();
+        Self { bars: MultiProgress::new(), state: Mutex::default(), interactive }
+    }
+
+    /// Takes the bars away, so that what follows stands alone.
+    pub(super) fn close(&self) {
+        let state = self.lock();
+        state.running.values().for_each(ProgressBar::finish_and_clear);
+        if let Some(total) = &state.total {
+            total.finish_and_clear();
+        }
+    }
+
+    pub(super) fn style(&self) -> Style {
+        Style::ansi()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn line(&self, text: &str) {
+        self.bars.suspend(|| {
+            use std::io::Write;
+            let _ = writeln!(anstream::stderr(), "{text}");
+        });
+    }
+
+    fn begin(&self, name: &str, text: &str) {
+        if self.interactive {
+            let bar = self.bars.add(ProgressBar::new_spinner());
+            let style = ProgressStyle::with_template("  {spinner} {prefix}  {wide_msg:.dim} {elapsed:.dim}");
+            bar.set_style(style.expect("BUG: a constant template"));
+            bar.set_prefix(name.to_owned());
+            bar.set_message(text.to_owned());
+            bar.enable_steady_tick(Duration::from_millis(120));
+            self.lock().running.insert(name.to_owned(), bar);
+        }
+    }
+
+    fn progress(&self, name: &str, text: &str) {
+        if let Some(bar) = self.lock().running.get(name) {
+            bar.set_message(text.to_owned());
+        }
+    }
+
+    fn end(&self, name: &str, counts: bool) {
+        let mut state = self.lock();
+        if let Some(bar) = state.running.remove(name) {
+            bar.finish_and_clear();
+        }
+        if counts && let Some(total) = &state.total {
+            total.inc(1);
+        }
+    }
+}
+
+impl Listener for Console {
+    fn tell(&self, event: Event) {
+        match event {
+            Event::Started { to_run, .. } => {
+                if self.interactive && to_run > 0 {
+                    let bar = self.bars.add(ProgressBar::new(to_run.into()));
+                    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} steps  {elapsed}");
+                    bar.set_style(style.expect("BUG: a constant template"));
+                    self.lock().total = Some(bar);
+                }
+            }
+            Event::SetupStarted { what } => {
+                self.line(&format!("{WARN}setup{WARN:#} {what}"));
+                self.begin(&what, "");
+            }
+            Event::SetupProgress { what, text } => self.progress(&what, &text),
+            Event::SetupFinished { what, seconds, error } => {
+                self.end(&what, false);
+                match error {
+                    None => self.line(&format!("{GOOD}ready{GOOD:#} {what} {DIM}{seconds:.0} s{DIM:#}")),
+                    Some(error) => self.line(&format!("{BAD}error{BAD:#} {what}: {error}")),
+                }
+            }
+            Event::StepStarted { step, reason } => self.begin(&step, &reason.to_string()),
+            Event::StepProgress { step, text } => self.progress(&step, &text),
+            Event::StepFinished { step, outcome, reason, seconds, log, repro } => {
+                self.end(&step, true);
+                let (style, word) = match outcome {
+                    Outcome::Pass => (GOOD, "ok"),
+                    Outcome::SkipUnavailable | Outcome::SkipUnsupported | Outcome::Incomplete => (WARN, "skip"),
+                    _ => (BAD, "FAIL"),
+                };
+                let mut text = format!("{style}{word:5}{style:#} {step} {DIM}{seconds:.1} s{DIM:#}");
+                if outcome != Outcome::Pass {
+                    text.push_str(&format!("\n      {}: {}", outcome.label(), reason.unwrap_or_default()));
+                    for (label, value) in [("log", log), ("again", repro)] {
+                        if let Some(value) = value {
+                            text.push_str(&format!("\n      {DIM}{label}:{DIM:#} {value}"));
+                        }
+                    }
+                }
+                self.line(&text);
+            }
+            Event::Unchanged { step } => self.line(&format!("{DIM}same{DIM:#}  {step}")),
+            Event::Warning { text } => self.line(&format!("{WARN}warning{WARN:#} {text}")),
+            Event::Interrupted => self.line("interrupted: ending what runs, keeping what is done (again: end at once)"),
+        }
+    }
+}
+
+/// For text that is data.
+pub(super) fn plain_style() -> Style {
+    Style::plain()
+}

@@ -1,0 +1,41 @@
+//! Exit codes. They are documented in the README, and scripts rely on them.
+
+use std::process::ExitCode;
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// All that ran passed.
+    Success = 0,
+    /// A case, a step or a check failed.
+    Failed = 1,
+    /// Bad usage, or a spec with errors.
+    Usage = 2,
+    /// Nothing ran: no case passed and none failed.
+    NothingRan = 3,
+    /// A bug in orch.
+    Bug = 70,
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error of the user's making: arguments or specs.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct UsageError(pub(super) String);
+
+pub(super) fn of_error(error: &anyhow::Error) -> Exit {
+    if error.chain().any(|cause| cause.is::<UsageError>()) {
+        Exit::Usage
+    } else if error.to_string().starts_with("BUG:") {
+        Exit::Bug
+    } else {
+        Exit::Failed
+    }
+}

@@ -1,0 +1,47 @@
+//! The one place that writes: stdout is data, stderr is narration.
+
+use std::io::Write;
+
+use anstyle::{AnsiColor, Style};
+
+/// Colours are taken away by `anstream` where the stream is no terminal, or `NO_COLOR` is set.
+pub(super) struct Printer;
+
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(super) const WARN: Style = AnsiColor::Yellow.on_default();
+pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const BOLD: Style = Style::new().bold();
+
+impl Printer {
+    pub(super) fn new() -> Self {
+        Self
+    }
+
+    /// Data, as it is.
+    pub(super) fn out(&self, text: &str) {
+        let mut stdout = anstream::stdout();
+        // A reader that went away is no error of ours.
+        let _ = stdout.write_all(text.as_bytes());
+        if !text.ends_with('\n') {
+            let _ = stdout.write_all(b"\n");
+        }
+    }
+
+    pub(super) fn json(&self, value: &impl serde::Serialize) {
+        self.out(&serde_json::to_string_pretty(value).expect("BUG: a document serialises"));
+    }
+
+    /// Narration.
+    pub(super) fn note(&self, text: &str) {
+        let _ = writeln!(anstream::stderr(), "{text}");
+    }
+
+    pub(super) fn error(&self, error: &anyhow::Error) {
+        let mut lines = format!("{BAD}error{BAD:#}: {error}");
+        for cause in error.chain().skip(1) {
+            lines.push_str(&format!("\n  caused by: {cause}"));
+        }
+        self.note(&lines);
+    }
+}

@@ -1,0 +1,132 @@
+//! What most commands begin with: the spec, its matrix and plan, the store, the host.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::base::glob;
+use crate::cli::args::{Args, SelectionArgs};
+use crate::cli::exit::UsageError;
+use crate::device::{self, Backend, Host};
+use crate::exec::{self, HostFacts, Options};
+use crate::matrix::{Matrix, Selection};
+use crate::plan::{self, Plan};
+use crate::provision::Provision;
+use crate::spec::Spec;
+use crate::step::{Stage, StepId};
+use crate::store::DiskStore;
+use crate::worker::Cancel;
+
+pub(super) struct Project {
+    pub(super) spec: Spec,
+    pub(super) plan: Plan,
+    pub(super) name: String,
+}
+
+impl Project {
+    pub(super) fn load(path: &Path, selection: &SelectionArgs) -> anyhow::Result<Self> {
+        let spec = Spec::load(path).map_err(|e| {
+            let count = e.0.len();
+            let noun = if count == 1 { "error" } else { "errors" };
+            UsageError(format!("{} has {count} {noun}\n\n{e}\n", path.display()))
+        })?;
+        let matrix = Matrix::of(&spec);
+        let selection = Selection {
+            models: selection.models.clone(),
+            targets: selection.targets.clone(),
+            families: selection.families.clone(),
+            tasks: selection.tasks.clone(),
+            priorities: selection.priorities.clone(),
+            tags: selection.tags.clone(),
+            cases: selection.cases.clone(),
+        };
+        let matrix = selection.apply(&spec, matrix).map_err(|e| UsageError(e.to_string()))?;
+        let plan = plan::build(&spec, &matrix).map_err(|e| UsageError(e.to_string()))?;
+        Ok(Self { spec, plan, name: path.display().to_string() })
+    }
+
+    /// Steps by glob; one that names nothing is an error, with the nearest name.
+    pub(super) fn steps(&self, globs: &[String]) -> anyhow::Result<BTreeSet<StepId>> {
+        let mut found = BTreeSet::new();
+        for pattern in globs {
+            let chosen = self.matching(pattern);
+            if chosen.is_empty() {
+                let hint = crate::base::suggest::nearest(pattern, self.plan.names())
+                    .map_or("`orch plan --all` lists the steps".to_owned(), |name| format!("did you mean `{name}`?"));
+                return Err(UsageError(format!("no step is called `{pattern}`\n  hint: {hint}")).into());
+            }
+            found.extend(chosen);
+        }
+        Ok(found)
+    }
+
+    fn matching(&self, pattern: &str) -> Vec<StepId> {
+        let plan = &self.plan;
+        let stages = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Command, Stage::Report];
+        if let Some(stage) = stages.into_iter().find(|stage| stage.name() == pattern) {
+            return plan.ids().filter(|id| plan.step(*id).stage == stage).collect();
+        }
+        if let Some(case) = pattern.strip_prefix("case:") {
+            return plan.cases.iter().filter(|planned| glob::matches(case, &planned.case.id())).map(|planned| planned.run).collect();
+        }
+        plan.ids().filter(|id| glob::matches(pattern, &plan.step(*id).name)).collect()
+    }
+}
+
+/// The store, the host, and what can be installed.
+pub(super) struct Workplace {
+    pub(super) store: DiskStore,
+    pub(super) provision: Provision,
+    pub(super) inventory: Vec<Backend>,
+    pub(super) host: HostFacts,
+    pub(super) cancel: Cancel,
+}
+
+impl Workplace {
+    pub(super) fn open(args: &Args) -> anyhow::Result<Self> {
+        let cache = absolute(&args.cache_dir)?;
+        let store = DiskStore::open(&cache).context("failed to open the store")?;
+        let cancel = Cancel::default();
+        let env_dir = args.env_dir.as_deref().map(absolute).transpose()?.unwrap_or_else(|| cache.join("envs"));
+        let provision = Provision::new(env_dir, args.python.clone(), cancel.clone())?;
+        let host = Host::real();
+        let inventory = device::inventory_cheap(&host);
+        Ok(Self { store, provision, inventory, host: host_facts(&host), cancel })
+    }
+
+    pub(super) fn context<'a>(
+        &'a self,
+        project: &'a Project,
+        options: &'a Options,
+        listener: &'a dyn crate::event::Listener,
+    ) -> exec::Context<'a> {
+        exec::Context {
+            plan: &project.plan,
+            store: &self.store,
+            provision: &self.provision,
+            listener,
+            inventory: &self.inventory,
+            host: &self.host,
+            options,
+            cancel: &self.cancel,
+        }
+    }
+}
+
+fn host_facts(host: &Host) -> HostFacts {
+    let fingerprint = device::fingerprint(host);
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
+    let report = crate::report::Host {
+        name: name.unwrap_or_else(|_| "unnamed".into()),
+        os: fingerprint.os,
+        cpu: fingerprint.cpu,
+        cores: fingerprint.cores,
+        memory_bytes: fingerprint.memory_bytes,
+    };
+    HostFacts { fingerprint: fingerprint.digest, report }
+}
+
+pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("failed to resolve `{}`", path.display()))
+}
