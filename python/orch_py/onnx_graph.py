@@ -5,6 +5,7 @@ Knows nothing of models or exporters. Needs onnx and onnxruntime.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,12 +30,41 @@ def tidy(model: onnx.ModelProto, outputs: list[str]) -> onnx.ModelProto:
     """The same function with only `outputs`, in that order, and nothing that says how, when or where it was made."""
     _keep_outputs(model.graph, outputs)
     _prune(model.graph)
-    _strip(model)
-    # Shapes of every value: mobile compilers cannot place a node whose shape they do not know.
     if model.ByteSize() < _EMBED_LIMIT:
-        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        # Mobile compilers cannot place a node whose shape they do not know, and tracing leaves many that compute
+        # shapes. Larger graphs pass through files in both libraries, and runtimes fold for themselves anyway.
+        model = onnx.shape_inference.infer_shapes(_fold(model), data_prop=True)
+    _strip(model)
     _require_static(model.graph)
     return model
+
+
+def _fold(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Everything that does not depend on the inputs becomes a constant. ONNX Runtime computes it, at the level that
+    keeps to standard operators: the folder of onnxscript leaves references to values it removed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / MODEL
+        options = _options()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(path)
+        # Merging a product and a sum into one Gemm suits some devices and not others: left to their own runtimes.
+        onnxruntime.InferenceSession(
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=["MatMulAddFusion"],
+        )
+        folded = onnx.load(path)
+    used = {node.domain for node in folded.graph.node}
+    _refill(folded.opset_import, [entry for entry in folded.opset_import if entry.domain in used])
+    _refill(folded.graph.value_info, [])
+    # A runtime that folds again would make up the same names for its own constants, and fail on finding them taken.
+    known = {tensor.name for tensor in model.graph.initializer}
+    for number, tensor in enumerate(folded.graph.initializer):
+        if tensor.name not in known:
+            _rename(folded.graph, tensor.name, f"folded.{number}")
+            tensor.name = f"folded.{number}"
+    return folded
 
 
 def _keep_outputs(graph: onnx.GraphProto, names: list[str]) -> None:
@@ -98,6 +128,8 @@ def _outer_names(graph: onnx.GraphProto) -> Iterator[str]:
 def _strip(model: onnx.ModelProto) -> None:
     """The dynamo exporters write stack traces, with paths and line numbers, into every node."""
     model.doc_string = ""
+    # `2.13.0+cu130` says which build of torch a host happens to have.
+    model.producer_version = model.producer_version.split("+")[0]
     model.ClearField("metadata_props")
     for function in model.functions:
         function.doc_string = ""
@@ -151,12 +183,14 @@ def save(model: onnx.ModelProto, folder: Path) -> list[Path]:
 
 def execute(path: Path, inputs: Tensors) -> Tensors:
     """Runs the file in ONNX Runtime: CPU, one thread, as written."""
+    session = onnxruntime.InferenceSession(path, _options(), providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, (np.asarray(value) for value in session.run(names, inputs)), strict=True))
+
+
+def _options() -> onnxruntime.SessionOptions:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # Spinning threads would steal time from the jobs beside this one.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    names = [value.name for value in session.get_outputs()]
-    return dict(zip(names, (np.asarray(value) for value in session.run(names, inputs)), strict=True))
+    return options

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from orch_py import trees
-from orch_py.protocol import Refused, listed
+from orch_py.protocol import Refused, first_line, listed
 
 Named = dict[str, torch.Tensor]
 
@@ -139,14 +140,63 @@ def select(got: Named, names: list[str], cls: str) -> Named:
 
 
 class Positional(torch.nn.Module):
-    """The model as exporters like it: tensors in by position, a tuple of tensors out."""
+    """The model as exporters like it: tensors in by position, a tuple of tensors out. `fixed` are arguments that are
+    no inputs of the graph."""
 
-    def __init__(self, model: PreTrainedModel, inputs: list[str], outputs: list[str]) -> None:
+    def __init__(
+        self, model: PreTrainedModel, inputs: list[str], outputs: list[str], fixed: dict[str, Any] | None = None
+    ) -> None:
         super().__init__()
         self.model = model
         self.inputs = inputs
         self.outputs = outputs
+        self.fixed = fixed or {}
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        result = self.model(**dict(zip(self.inputs, tensors, strict=True)))
+        result = self.model(**dict(zip(self.inputs, tensors, strict=True)), **self.fixed)
         return tuple(result[name] for name in self.outputs)
+
+
+def prepared(model: PreTrainedModel, inputs: Named) -> tuple[Named, dict[str, Any]]:
+    """The inputs as transformers rewrites them for its exporters: tensors, and values that become part of the graph.
+
+    Models that decide on Python's side by an input's values, such as the sizes of images, can be traced only so.
+    """
+    from transformers.exporters.utils import prepare_for_export
+
+    _, made, _ = prepare_for_export(model, {name: value.clone() for name, value in inputs.items()})
+    tensors = {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
+    return tensors, {name: value for name, value in made.items() if name not in tensors}
+
+
+def traceable(model: PreTrainedModel, inputs: Named, trace: Callable[[Named, dict[str, Any]], Any]) -> tuple[Any, Named]:
+    """What `trace` makes of the model, and the inputs that it took.
+
+    The inputs are left as they are if that works; but one whose values Python reads would stay an input of the graph
+    that changes nothing, so such inputs are fixed from the start.
+    """
+    tensors, fixed = prepared(model, inputs)
+    with _rounding():
+        if fixed:
+            print(f"part of the graph, as Python code decides by their values: {listed(fixed)}", flush=True)
+            return trace(tensors, fixed), tensors
+        try:
+            return trace(inputs, {}), inputs
+        except Exception as error:  # noqa: BLE001 - a tracer raises whatever the model's Python code raises.
+            if list(tensors) == list(inputs):
+                raise
+            print(f"tracing failed ({first_line(error)}); trying with {listed(tensors)}", flush=True)
+            return trace(tensors, {}), tensors
+
+
+@contextmanager
+def _rounding() -> Iterator[None]:
+    """While tracing, a size is a tensor in disguise, and tensors lack the `round` by which models compute with sizes."""
+    if hasattr(torch.Tensor, "__round__"):
+        yield
+        return
+    torch.Tensor.__round__ = lambda self, digits=None: round(self.item(), digits)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        del torch.Tensor.__round__  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -24,24 +25,19 @@ def run(job: Job) -> Output:
     reference = trees.read_tensors(tree, trees.REFERENCE)
     model, manifest, inputs = torch_model.load_tree(tree)
     names: list[str] = manifest["outputs"]
-    values = tuple(inputs.values())
 
     started = time.perf_counter()
     with warnings.catch_warnings(), torch.no_grad():
+        # Tracing is deprecated but is the only form that libtorch's C++ side can load.
         warnings.simplefilter("ignore", category=DeprecationWarning)
         warnings.simplefilter("ignore", category=torch.jit.TracerWarning)
-        traced = torch.jit.trace(
-            torch_model.Positional(model, list(inputs), names).eval(), values, check_trace=False, strict=False
-        )
-        # Folds what the trace made on the CPU (positions, masks) into constants, which move with the module to
-        # another device; a traced `arange(device="cpu")` would not.
-        frozen = torch.jit.freeze(traced, optimize_numerics=False)
+        traced, inputs = torch_model.traceable(model, inputs, lambda tensors, fixed: _trace(model, names, tensors, fixed))
         with tempfile.TemporaryDirectory() as folder:
             raw = Path(folder) / MODEL
-            torch.jit.save(frozen, str(raw))
+            torch.jit.save(traced, str(raw))
             torchscript_file.strip(raw, job.out / MODEL)
-        traced_s = time.perf_counter() - started
-        worst = _check(job.out / MODEL, values, names, reference, bound)
+        seconds = time.perf_counter() - started
+        worst = _check(job.out / MODEL, tuple(inputs.values()), names, reference, bound)
 
     trees.write_tensors(job.out, trees.INPUTS, {name: value.numpy() for name, value in inputs.items()})
     versions = trees.versions("torch", "transformers")
@@ -57,8 +53,16 @@ def run(job: Job) -> Output:
         },
     )
     return Output(
-        facts={"versions": versions, "route": "trace", "max_abs": worst, "seconds": {"trace": traced_s}}
+        facts={"versions": versions, "route": "trace", "max_abs": worst, "seconds": {"trace": seconds}}
     )
+
+
+def _trace(model: Any, names: list[str], tensors: torch_model.Named, fixed: dict[str, Any]) -> Any:
+    wrapper = torch_model.Positional(model, list(tensors), names, fixed).eval()
+    traced = torch.jit.trace(wrapper, tuple(tensors.values()), check_trace=False, strict=False)
+    # Folds what the trace made on the CPU (positions, masks) into constants, which move with the module to another
+    # device; a traced `arange(device="cpu")` would not.
+    return torch.jit.freeze(traced, optimize_numerics=False)
 
 
 def _check(
