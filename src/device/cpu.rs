@@ -80,6 +80,7 @@ impl Prober for Cpu {
         device.fact("memory_available_bytes", info.memory_available);
         device.fact("memory_total_bytes", info.memory_bytes).fact("memory_limit_bytes", info.memory_limit);
         device.fact("features", info.features.clone()).fact("instructions", instructions(&info.features));
+        device.fact("precisions", precisions(&info.features));
         let mut backend = Backend::available("cpu", vec![device]);
         backend.fact("arch", host.arch.as_str());
         backend.into()
@@ -175,6 +176,16 @@ fn physical(host: &Host, cpuinfo: &str, logical: u32) -> Option<u32> {
         }
     }
     u32::try_from(cores.len()).ok().filter(|n| *n > 0)
+}
+
+/// Precisions that the instruction sets compute in directly; all others are emulated by conversion to fp32.
+fn precisions(features: &[&str]) -> Vec<&'static str> {
+    let any = |names: &[&str]| names.iter().any(|name| features.contains(name));
+    let mut found = vec!["fp32"];
+    found.extend(any(&["avx512_fp16", "amx_fp16", "fp16"]).then_some("fp16"));
+    found.extend(any(&["avx512_bf16", "amx_bf16", "bf16"]).then_some("bf16"));
+    found.extend(any(&["avx_vnni", "avx512_vnni", "amx_int8", "dotprod", "i8mm"]).then_some("int8"));
+    found
 }
 
 /// `AVX2, AVX-512 (VNNI, BF16, FP16), AMX (INT8, BF16)`: the instruction sets in a line for people.

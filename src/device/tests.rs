@@ -142,6 +142,16 @@ fn variables_hide_devices_and_are_named() {
 }
 
 #[test]
+fn with_both_vendors_cuda_s_variable_reaches_amd_by_hip_s_rules() {
+    let host = |value| Host::recorded("both").with_env("CUDA_VISIBLE_DEVICES", value);
+    let there = |host: &Host| (raw(host, "cuda").available, raw(host, "rocm").available);
+    assert_eq!(there(&host("0")), (true, true));
+    assert_eq!(there(&host("")), (false, true), "CUDA hides all, HIP ignores an empty value");
+    assert_eq!(there(&host("GPU-a1b2")), (true, false), "no AMD GPU has that UUID");
+    assert_eq!(there(&host("GPU-a1b2").with_env("HIP_VISIBLE_DEVICES", "0")), (true, true));
+}
+
+#[test]
 fn the_environment_invents_no_device() {
     let mut host = Host::recorded("neither");
     for name in ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"] {
@@ -179,6 +189,14 @@ fn a_broken_driver_library_and_a_dead_child_are_reasons() {
     assert!(broken.remedy.is_some() && broken.devices.is_empty());
     assert_eq!(broken.facts["driver"], "580.159.04", "what the files said is kept");
     assert_eq!(*asked.lock().unwrap(), ["cuda"], "no other prober needs a child here");
+
+    // The other libraries that are loaded by hand refuse the same file in the same way.
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native/nvml.c");
+    let openvino = probe_here("openvino", &json!({"library": path}));
+    assert!(reason(&openvino).starts_with("its library does not load: "), "{}", reason(&openvino));
+    let qnn = probe_here("qnn", &json!({"htp": path, "backend": raw(&host, "qnn")}));
+    assert!(reason(&qnn).starts_with("its HTP library fails: "), "{}", reason(&qnn));
+    assert!(openvino.remedy.is_some() && qnn.remedy.is_some());
 
     let dead = |_: &str, _: Value| Err("the child died by signal 11".to_owned());
     let backends = probe_all(&host, Mode::Full(&dead));
@@ -327,6 +345,7 @@ fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
     );
     assert_eq!(backend.devices[1].facts["uuid"], "GPU-00000003-0000-1111-2222-333344445555");
     assert_eq!(backend.devices[0].facts["compute_capability"], "9.0");
+    assert_eq!(backend.devices[0].facts["precisions"], json!(["fp32", "fp16", "int8", "bf16"]));
     assert_eq!((&backend.facts["driver"], &backend.facts["cuda_driver"]), (&json!("580.159.04"), &json!("13.0")));
     assert_eq!(backend.facts["broken"], json!(["GPU 1: gpu is lost (error 15)"]));
 }

@@ -142,6 +142,10 @@ impl Nvml<'_> {
         }
         if let Some((major, minor)) = self.pair(handle, "nvmlDeviceGetCudaComputeCapability") {
             device.fact("compute_capability", format!("{major}.{minor}"));
+            // From NVIDIA's table of arithmetic throughput: fp16 from 5.3, dot products of int8 from 6.1, bf16 from 8.0.
+            let since = [("fp32", (0, 0)), ("fp16", (5, 3)), ("int8", (6, 1)), ("bf16", (8, 0))];
+            let has = since.iter().filter(|(_, from)| (major, minor) >= *from).map(|(name, _)| *name);
+            device.fact("precisions", has.collect::<Vec<_>>());
         }
         device.fact("uuid", self.device_string(handle, "nvmlDeviceGetUUID").ok());
         if let Some((current, _)) = self.pair(handle, "nvmlDeviceGetMigMode") {
