@@ -93,7 +93,9 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let mut facts = versions();
     facts["parameters"] = Value::from(module.named_parameters()?.len());
     facts["profiling_executor"] = Value::from(false);
-    facts["tf32"] = if device.is_cuda() { json!("off (NVIDIA_TF32_OVERRIDE=0)") } else { Value::Null };
+    if device.is_cuda() {
+        facts["tf32"] = Value::from("off (NVIDIA_TF32_OVERRIDE=0)");
+    }
     Ok(JobOutput::ok(facts, Some(raw)))
 }
 
@@ -262,7 +264,7 @@ fn classified(error: anyhow::Error) -> anyhow::Error {
     } else {
         JobStatus::Error
     };
-    Refusal::new(status, format!("failed to run the module: {message}"))
+    Refusal::because(status, format!("failed to run the module: {message}"))
 }
 
 fn name(device: Device) -> String {

@@ -5,6 +5,8 @@
 
 mod api;
 mod options;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -90,7 +92,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         "device `{}` lets OpenVINO choose where to run; name one device, e.g. `CPU`, `GPU.0` or `NPU`",
         params.device
     );
-    let properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;
+    let mut properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;
     let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
@@ -107,6 +109,8 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
             capabilities.join(" ")
         )));
     }
+    let supported = core.property(&params.device, "SUPPORTED_PROPERTIES")?;
+    properties.extend(options::defaults(&params.options, &supported));
     let runtime_seconds = clock.elapsed().as_secs_f64();
 
     progress(&format!("compiling for {name}"));
@@ -171,7 +175,9 @@ fn load(
     let compiled = core
         .compile(&model, &params.device, properties)
         .with_context(|| format!("failed to compile for {}", params.device))?;
-    let devices = in_force(&compiled, &params.device, params.inference_precision)?;
+    let devices = placed(&compiled, &params.device)?;
+    let in_force = options::read_back(&compiled);
+    options::check_in_force(properties, &in_force)?;
     check_ports(&compiled, manifest, inputs)?;
     let mut request = compiled.request()?;
     for name in &manifest.inputs {
@@ -180,8 +186,8 @@ fn load(
     Ok(Session {
         request,
         devices,
-        precision: compiled.property(options::PRECISION)?,
-        properties: options::read_back(&compiled),
+        precision: compiled.property(options::PRECISION).context("OpenVINO does not tell the precision in force")?,
+        properties: in_force,
         dynamic,
         read_seconds,
         compile_seconds: clock.elapsed().as_secs_f64(),
@@ -189,15 +195,14 @@ fn load(
     })
 }
 
-/// The devices that the compiled model executes on, once they and the precision are what was asked for.
-fn in_force(compiled: &Compiled, device: &str, precision: Precision) -> Result<Vec<String>> {
+/// The devices that the compiled model executes on: the one that was asked for.
+fn placed(compiled: &Compiled, device: &str) -> Result<Vec<String>> {
     let list = compiled.property("EXECUTION_DEVICES").context("OpenVINO does not say where the model would run")?;
     let devices: Vec<String> = list.split([' ', ',']).filter(|d| !d.is_empty()).map(str::to_owned).collect();
-    if !options::is_placed(&devices, device) {
-        bail!("the model was asked onto {device}, and OpenVINO placed it on {list}");
-    }
-    let (asked, found) = (precision.names().0, compiled.property(options::PRECISION)?);
-    ensure!(found == asked, "inference was asked in {asked}, and OpenVINO compiled it for {found}");
+    ensure!(
+        options::is_placed(&devices, device),
+        "the model was asked onto {device}, and OpenVINO placed it on {list}"
+    );
     Ok(devices)
 }
 
@@ -271,7 +276,13 @@ fn load_library(library: &Path) -> Result<String> {
 /// The device's own name and what it can, or why it is not there.
 fn describe(core: &Core, version: &str, device: &str) -> Result<(String, Vec<String>)> {
     let absent = |error: anyhow::Error| {
-        Refusal::unavailable(format!("OpenVINO {version} has no device {device} on this machine: {error:#}"))
+        // A plugin that loads and finds nothing answers this with an empty list, and the other with an odd error.
+        let family = device.split('.').next().unwrap_or(device);
+        let why = match core.property(family, "AVAILABLE_DEVICES") {
+            Ok(ids) if ids.trim().is_empty() => format!("its {family} plugin finds no chip with a driver"),
+            _ => format!("{error:#}"),
+        };
+        Refusal::unavailable(format!("OpenVINO {version} has no device {device} here: {why}"))
     };
     let name = core.property(device, "FULL_DEVICE_NAME").map_err(absent)?;
     let capabilities = core.property(device, "OPTIMIZATION_CAPABILITIES").map_err(absent)?;
@@ -281,7 +292,7 @@ fn describe(core: &Core, version: &str, device: &str) -> Result<(String, Vec<Str
 /// OpenVINO's own word for a missing operator or for memory, as the status that says so.
 fn classified(error: anyhow::Error, doing: &'static str) -> anyhow::Error {
     match error.downcast_ref::<Failure>().and_then(options::status_of) {
-        Some(status) => Refusal::new(status, format!("{doing}: {error:#}")),
+        Some(status) => Refusal::because(status, format!("{doing}: {error:#}")),
         None => error.context(doing),
     }
 }

@@ -12,12 +12,12 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub fn new(status: JobStatus, reason: impl Into<String>) -> anyhow::Error {
+    pub fn because(status: JobStatus, reason: impl Into<String>) -> anyhow::Error {
         Self { status, reason: reason.into() }.into()
     }
 
     pub fn unavailable(reason: impl Into<String>) -> anyhow::Error {
-        Self::new(JobStatus::Unavailable, reason)
+        Self::because(JobStatus::Unavailable, reason)
     }
 }
 

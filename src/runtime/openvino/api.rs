@@ -29,8 +29,9 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Messages are several lines of C++ source places and causes; a reason is one line.
-        let words: Vec<_> = self.message.split_whitespace().collect();
+        // A message is a line per C++ source place that the error passed, and then what happened.
+        let told: Vec<_> = self.message.lines().filter(|line| !line.starts_with("Exception from ")).collect();
+        let words: Vec<_> = told.iter().flat_map(|line| line.split_whitespace()).collect();
         if words.is_empty() { write!(f, "{:?}", self.status) } else { f.write_str(&words.join(" ")) }
     }
 }
@@ -98,6 +99,15 @@ owned!(Blob, ov_tensor_t, ov_tensor_free);
 
 /// Loads the library for the life of the process and returns its version.
 pub(super) fn load(library: &Path) -> Result<String> {
+    // openvino-sys panics at the first call of a function that a library lacks, so the newest one is looked for here.
+    // SAFETY: the file is loaded just below in any case.
+    let opened = unsafe { libloading::Library::new(library) }.context("the library cannot be opened")?;
+    for symbol in ["ov_get_openvino_version", "ov_core_compile_model_props"] {
+        // SAFETY: the symbol is only looked up.
+        if unsafe { opened.get::<*const ()>(symbol) }.is_err() {
+            bail!("`{}` has no function {symbol}, which the C library of OpenVINO 2026.4.1 has", library.display());
+        }
+    }
     sys::library::load_from(library).map_err(|error| anyhow!(error))?;
     let mut version = sys::ov_version_t { buildNumber: null(), description: null() };
     // SAFETY: the struct is the library's to fill and to free; the text is copied in between.

@@ -10,6 +10,7 @@ use crate::runtime::JobStatus;
 pub(super) const PRECISION: &str = "INFERENCE_PRECISION_HINT";
 const THREADS: &str = "INFERENCE_NUM_THREADS";
 const PERFORMANCE: &str = "performance_hint";
+const MODE: &str = "execution_mode_hint";
 
 /// An option is the property's name in lower case. Left out on purpose: the precision and the thread count, which have
 /// parameters of their own, and CACHE_DIR, which would make a load depend on earlier runs.
@@ -17,23 +18,25 @@ const OPTIONS: &[&str] = &[
     "dynamic_quantization_group_size",
     "enable_cpu_pinning",
     "enable_hyper_threading",
-    "execution_mode_hint",
+    MODE,
     "kv_cache_precision",
     "num_streams",
     PERFORMANCE,
     "scheduling_core_type",
 ];
 
-/// All properties of one compilation. One inference at a time is measured, so latency is the hint unless the spec differs.
+/// What holds unless the spec differs. One inference at a time is measured, hence latency. Without the mode, the CPU
+/// quantizes the activations of a model whose weights alone are int8, which doubles its error, and keeps an fp32
+/// model's key-value cache in 8 bits.
+const DEFAULTS: &[(&str, &str)] = &[(PERFORMANCE, "LATENCY"), (MODE, "ACCURACY")];
+
+/// What the job asks for.
 pub(super) fn properties(
     options: &Map<String, Value>,
     precision: &str,
     threads: Option<u32>,
 ) -> Result<Vec<(String, String)>> {
     let mut properties = vec![(PRECISION.to_owned(), precision.to_owned())];
-    if !options.contains_key(PERFORMANCE) {
-        properties.push((PERFORMANCE.to_uppercase(), "LATENCY".to_owned()));
-    }
     if let Some(threads) = threads {
         ensure!(threads > 0, "`threads` is 0; give a number, or leave it out for OpenVINO's own choice");
         properties.push((THREADS.to_owned(), threads.to_string()));
@@ -57,6 +60,14 @@ pub(super) fn properties(
     Ok(properties)
 }
 
+/// The defaults for what the job leaves open, as far as the device has such a property (an NPU may not).
+pub(super) fn defaults(options: &Map<String, Value>, supported: &str) -> Vec<(String, String)> {
+    let open = DEFAULTS.iter().filter(|(name, _)| !options.contains_key(*name));
+    open.map(|(name, value)| (name.to_uppercase(), (*value).to_owned()))
+        .filter(|(name, _)| supported.split([' ', ',', ':']).any(|property| property == name))
+        .collect()
+}
+
 /// What is in force in the compiled model, for every property that its device knows.
 pub(super) fn read_back(compiled: &Compiled) -> Map<String, Value> {
     let names = OPTIONS.iter().map(|name| name.to_uppercase());
@@ -70,6 +81,18 @@ pub(super) fn read_back(compiled: &Compiled) -> Map<String, Value> {
 pub(super) fn chooses_devices(device: &str) -> bool {
     let kind = device.split([':', '.']).next().unwrap_or_default();
     ["AUTO", "MULTI", "HETERO", "BATCH"].contains(&kind) || device.contains(':')
+}
+
+/// Refuses what OpenVINO took without an error and did not do; a property that the device cannot tell is let pass.
+pub(super) fn check_in_force(asked: &[(String, String)], found: &Map<String, Value>) -> Result<()> {
+    for (name, asked) in asked.iter().filter(|(name, _)| name != THREADS) {
+        let Some(found) = found.get(name).and_then(Value::as_str) else { continue };
+        ensure!(
+            found.eq_ignore_ascii_case(asked),
+            "{name} was asked to be {asked}, and OpenVINO compiled with {found}"
+        );
+    }
+    Ok(())
 }
 
 /// `GPU` is OpenVINO's short name of `GPU.0`; nothing else counts as the same device.
@@ -107,16 +130,26 @@ mod tests {
         properties(options.as_object().unwrap(), "f32", threads)
     }
 
+    fn pair(key: &str, value: &str) -> (String, String) {
+        (key.to_owned(), value.to_owned())
+    }
+
     #[test]
-    fn the_precision_and_the_hint_are_always_set() {
-        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let plain = [pair("INFERENCE_PRECISION_HINT", "f32"), pair("PERFORMANCE_HINT", "LATENCY")];
-        assert_eq!(of(json!({}), None).unwrap(), plain);
-        let own = of(json!({"performance_hint": "THROUGHPUT", "enable_cpu_pinning": false, "num_streams": 2}), Some(4));
-        let own = own.unwrap();
-        assert!(own.contains(&pair("PERFORMANCE_HINT", "THROUGHPUT")) && !own.contains(&plain[1]));
+    fn the_precision_is_always_set_and_the_rest_as_asked() {
+        assert_eq!(of(json!({}), None).unwrap(), [pair("INFERENCE_PRECISION_HINT", "f32")]);
+        let own = of(json!({"enable_cpu_pinning": false, "num_streams": 2}), Some(4)).unwrap();
         assert!(own.contains(&pair("ENABLE_CPU_PINNING", "NO")) && own.contains(&pair("NUM_STREAMS", "2")));
         assert!(own.contains(&pair("INFERENCE_NUM_THREADS", "4")));
+    }
+
+    #[test]
+    fn defaults_give_way_to_the_spec_and_to_what_the_device_lacks() {
+        let both = "FULL_DEVICE_NAME PERFORMANCE_HINT EXECUTION_MODE_HINT";
+        let (latency, accuracy) = (pair("PERFORMANCE_HINT", "LATENCY"), pair("EXECUTION_MODE_HINT", "ACCURACY"));
+        let of = |options: Value, supported| defaults(options.as_object().unwrap(), supported);
+        assert_eq!(of(json!({}), both), [latency.clone(), accuracy.clone()]);
+        assert_eq!(of(json!({"performance_hint": "THROUGHPUT"}), both), [accuracy]);
+        assert_eq!(of(json!({}), "PERFORMANCE_HINT PERFORMANCE_HINT_NUM_REQUESTS"), [latency]);
     }
 
     #[test]
@@ -127,6 +160,17 @@ mod tests {
         assert!(of(json!({"inference_precision_hint": "bf16"}), None).is_err());
         assert!(of(json!({"num_streams": [1]}), None).is_err());
         assert!(of(json!({}), Some(0)).is_err());
+    }
+
+    #[test]
+    fn what_was_asked_is_in_force_or_an_error() {
+        let asked = of(json!({"num_streams": 9}), Some(3)).unwrap();
+        let found = |streams: &str| json!({"NUM_STREAMS": streams, "INFERENCE_PRECISION_HINT": "f32"});
+        check_in_force(&asked, found("9").as_object().unwrap()).unwrap();
+        let error = check_in_force(&asked, found("2").as_object().unwrap()).unwrap_err().to_string();
+        assert_eq!(error, "NUM_STREAMS was asked to be 9, and OpenVINO compiled with 2");
+        let bf16 = json!({"INFERENCE_PRECISION_HINT": "bf16"});
+        assert!(check_in_force(&asked, bf16.as_object().unwrap()).is_err());
     }
 
     #[test]
