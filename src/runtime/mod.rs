@@ -3,6 +3,8 @@
 //! A runtime knows nothing of steps, keys or the store: it gets a [`Job`] with absolute paths and answers a [`JobOutput`]
 //! (docs/design.md, "Jobs").
 
+pub mod compare;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
