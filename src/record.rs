@@ -1,13 +1,12 @@
 //! What happened to a step: the closed list of outcomes, and the record that the store keeps.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::Digest;
 use crate::key::KeyDoc;
 use crate::runtime::RawMeasure;
+pub use crate::runtime::compare::{Numerics, TensorNumerics};
 
 /// The state of a step or of a case. The names are stable: they stand in JSON, JUnit and people's scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -72,30 +71,4 @@ pub struct Record {
     pub numerics: Option<Numerics>,
     /// One shell line that does this step's work again by itself.
     pub repro: Option<String>,
-}
-
-/// Outputs against the reference, the worst over all tensors.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Numerics {
-    /// What the reference is, e.g. `torch 2.13.0 cpu fp32`.
-    pub reference: String,
-    pub max_abs: f64,
-    pub mae: f64,
-    /// None when a tensor is all zero on one side only.
-    pub cosine: Option<f64>,
-    pub passed: bool,
-    /// Per output tensor: shape, dtype, max_abs, mae, cosine.
-    pub tensors: BTreeMap<String, TensorNumerics>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TensorNumerics {
-    pub shape: Vec<u64>,
-    pub dtype: String,
-    /// max |a − b|, unscaled.
-    pub max_abs: f64,
-    pub mae: f64,
-    pub cosine: Option<f64>,
-    /// max |b| of the reference: the scale that the tolerance is taken relative to, when above 1.
-    pub scale: f64,
 }

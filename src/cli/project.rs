@@ -41,7 +41,7 @@ impl Project {
             tags: selection.tags.clone(),
             cases: selection.cases.clone(),
         };
-        let matrix = selection.apply(&spec, matrix).map_err(|e| UsageError(e.to_string()))?;
+        let matrix = matrix.select(&spec, &selection).map_err(|e| UsageError(e.to_string()))?;
         let plan = plan::build(&spec, &matrix).map_err(|e| UsageError(e.to_string()))?;
         Ok(Self { spec, plan, name: path.display().to_string() })
     }

@@ -122,3 +122,6 @@ pub trait Runtime: Sync {
     /// Does one job; called once in a process of its own. `progress` reports a line to whoever waits.
     fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput;
 }
+
+/// Every runtime that `orch worker` can be. tch links libtorch, so it is an executable of its own.
+pub static RUNTIMES: &[&dyn Runtime] = &[&ort::OnnxRuntime, &openvino::OpenVino];

@@ -26,13 +26,13 @@ impl StepKind for Inputs {
         let out = places.out.join("inputs.safetensors");
         Ok(Work::Pure(Box::new(move || {
             // Sizes were resolved when the plan was made, so no names are left to look up.
-            let made = recipe::tensors(&inputs, &Default::default(), seed).map_err(anyhow::Error::msg)?;
-            let mut tensors_by_name = Tensors::new();
-            for (name, dtype, shape, bytes) in made {
+            let made = recipe::tensors(seed, &inputs, &Default::default()).map_err(anyhow::Error::msg)?;
+            let mut named = Tensors::new();
+            for recipe::Tensor { name, dtype, shape, bytes } in made {
                 let shape = shape.into_iter().map(usize::try_from).collect::<Result<_, _>>()?;
-                tensors_by_name.insert(name, Tensor::new(element(dtype), shape, bytes)?);
+                named.insert(name, Tensor::new(element(dtype), shape, bytes)?);
             }
-            tensors::write(&out, &tensors_by_name)
+            tensors::write(&out, &named)
         })))
     }
 }
