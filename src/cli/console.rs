@@ -10,7 +10,6 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use crate::cli::printer::{BAD, DIM, GOOD, WARN};
 use crate::event::{Event, Listener};
 use crate::record::Outcome;
-use crate::report::text::Style;
 
 pub(super) struct Console {
     bars: MultiProgress,
@@ -25,8 +24,7 @@ struct State {
 }
 
 impl Console {
-    /// With `json` the terminal still gets narration, on stderr.
-    pub(super) fn new(_json: bool) -> Self {
+    pub(super) fn new() -> Self {
         let interactive = std::io::stderr().is_terminal();
         Self { bars: MultiProgress::new(), state: Mutex::default(), interactive }
     }
@@ -38,10 +36,6 @@ impl Console {
         if let Some(total) = &state.total {
             total.finish_and_clear();
         }
-    }
-
-    pub(super) fn style(&self) -> Style {
-        Style::ansi()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
@@ -132,9 +126,4 @@ impl Listener for Console {
             Event::Interrupted => self.line("interrupted: ending what runs, keeping what is done (again: end at once)"),
         }
     }
-}
-
-/// For text that is data.
-pub(super) fn plain_style() -> Style {
-    Style::plain()
 }

@@ -19,7 +19,6 @@ use crate::store::DiskStore;
 use crate::worker::Cancel;
 
 pub(super) struct Project {
-    pub(super) spec: Spec,
     pub(super) plan: Plan,
     pub(super) name: String,
 }
@@ -43,7 +42,7 @@ impl Project {
         };
         let matrix = matrix.select(&spec, &selection).map_err(|e| UsageError(e.to_string()))?;
         let plan = plan::build(&spec, &matrix).map_err(|e| UsageError(e.to_string()))?;
-        Ok(Self { spec, plan, name: path.display().to_string() })
+        Ok(Self { plan, name: path.display().to_string() })
     }
 
     /// Steps by glob; one that names nothing is an error, with the nearest name.

@@ -29,7 +29,7 @@ use crate::worker::Cancel;
 
 pub use keys::HostFacts;
 pub use reporting::{Pages, report_doc};
-pub use schedule::{preview, run};
+pub use schedule::{held, preview, run};
 pub use state::{How, StepResult};
 
 /// Everything a run is given.

@@ -158,8 +158,8 @@ impl Performer<'_> {
         let (numerics, complaint) = compare::compare(
             &places.out.join("outputs.safetensors"),
             &reference_tree.join("reference.safetensors"),
-            &params.tolerance,
             &reference,
+            &params.tolerance,
         )?;
         if let Some(complaint) = complaint {
             done.judged.outcome = Outcome::Numerics;

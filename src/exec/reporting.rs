@@ -25,7 +25,7 @@ pub struct Pages(pub Vec<(&'static str, Vec<u8>)>);
 impl Pages {
     pub fn of(doc: &ReportDoc) -> anyhow::Result<Self> {
         Ok(Self(vec![
-            ("matrix.json", report::json::render(doc)?.into_bytes()),
+            ("matrix.json", report::json::render(doc).into_bytes()),
             ("matrix.md", report::markdown::render(doc).into_bytes()),
             ("index.html", report::html::render(doc)?.into_bytes()),
             ("junit.xml", report::junit::render(doc).into_bytes()),
@@ -132,7 +132,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         .map(|excluded| Excluded {
             model: excluded.case.model.clone(),
             target: excluded.case.target.clone(),
-            precision: excluded.case.precision.name().into(),
+            precision: excluded.case.precision.word().into(),
             reason: excluded.reason.clone(),
         })
         .collect();
@@ -179,7 +179,8 @@ fn case_result(context: &Context<'_>, results: &[StepResult], planned: &PlannedC
         task: model.task.clone(),
         pipeline: case.pipeline.clone(),
         target: case.target.clone(),
-        precision: case.precision.name().into(),
+        precision: case.precision.word().into(),
+        backend: params.backend.clone(),
         status: result.outcome,
         stage: (result.outcome != Outcome::Pass).then(|| plan.step(at).stage.name().to_owned()),
         reason: result.reason.clone(),
@@ -187,7 +188,7 @@ fn case_result(context: &Context<'_>, results: &[StepResult], planned: &PlannedC
         actual_device: measure.map(|measure| measure.actual_device.clone()),
         cached: result.how == How::Hit,
         measured: record.map(|record| record.started.clone()),
-        metrics: measure.map(report::stats::metrics),
+        metrics: measure.and_then(report::stats::metrics),
         numerics: record.and_then(|record| record.numerics.clone()),
         placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
         facts: facts(context, results, planned),

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::base::Digest;
 use crate::event::Event;
 use crate::exec::keys::Keys;
 use crate::exec::outcome::Judged;
@@ -15,6 +14,7 @@ use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Finished, Preview, Verdict, reporting};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::{Outcome, Record};
+use crate::report::ReportDoc;
 use crate::step::{Needs, Requirement, RunParams, Source, Stage, StepId};
 use crate::store::StoreError;
 
@@ -60,6 +60,15 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
         previews.push(Preview { step: id, verdict });
     }
     Ok(previews)
+}
+
+/// The report of what the store already holds. What it does not hold is incomplete.
+pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
+    let mut scheduler = Scheduler::new(context)?;
+    scheduler.consult_all();
+    scheduler.close();
+    let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();
+    Ok(reporting::report_doc(context, &results, 0.0))
 }
 
 fn previews_of(previews: &[Preview], id: StepId) -> Option<&Verdict> {
@@ -410,7 +419,6 @@ impl<'a> Scheduler<'a> {
         let name = self.context.plan.step(id).name.clone();
         match performed {
             Performed::Executed(record) => {
-                let before = self.context.options.rerun.contains(&id); // asked for: no claim about its output
                 self.context.listener.tell(Event::StepFinished {
                     step: name.clone(),
                     outcome: record.outcome,
@@ -419,7 +427,6 @@ impl<'a> Scheduler<'a> {
                     log: log_if_any(&self.context.store.log_path(&name)),
                     repro: record.repro.clone(),
                 });
-                let _ = before;
                 self.set(id, StepState::Done(StepResult::executed(*record)));
                 Settled::Done(id)
             }
@@ -529,8 +536,3 @@ enum Settled {
     Lost { producer: StepId, consumer: StepId },
 }
 
-/// The digest of a step's earlier output, to tell whether it came out unchanged.
-#[expect(dead_code, reason = "used by the explain command")]
-fn earlier_output(context: &Context<'_>, name: &str) -> Option<Digest> {
-    context.store.latest(name).ok().flatten()?.output
-}

@@ -185,7 +185,7 @@ impl Builder<'_> {
             runtime: target.runtime.clone(),
             backend: target.backend.clone(),
             device: target.device.clone(),
-            precision: precision.name().into(),
+            precision: precision.word().into(),
             options: target.options.clone().into_iter().collect(),
             measure: target.measure.unwrap_or(self.spec.measure),
             tolerance: *tolerance.expect("BUG: checked: every precision in use has a tolerance"),
@@ -292,7 +292,7 @@ fn chain(plan: &Plan, last: StepId) -> Vec<StepId> {
 
 /// The model at the case's sizes: `bert`, or `bert-b4` where batch is not the model's own.
 fn instance(case: &Case) -> String {
-    let plain = format!("{}-{}", case.target, case.precision.name());
+    let plain = format!("{}-{}", case.target, case.precision.word());
     format!("{}{}", case.model, case.name.strip_prefix(&plain).unwrap_or_default())
 }
 
@@ -316,8 +316,8 @@ fn artefact_label(target: &Target, case: &Case) -> String {
         Artefact::Model => "model".into(),
         Artefact::Onnx => "onnx".into(),
         Artefact::Torchscript => "torchscript".into(),
-        Artefact::Openvino => format!("openvino-{}", case.precision.name()),
+        Artefact::Openvino => format!("openvino-{}", case.precision.word()),
         // Another SoC makes another binary, so two targets that differ in options have artefacts of their own.
-        Artefact::Qnn => format!("{}-{}", target.name, case.precision.name()),
+        Artefact::Qnn => format!("{}-{}", target.name, case.precision.word()),
     }
 }

@@ -1,6 +1,10 @@
 //! The dependency graph. The only home of petgraph.
 
-use petgraph::algo::{tarjan_scc, toposort};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use petgraph::Direction::Incoming;
+use petgraph::algo::tarjan_scc;
 use petgraph::dot::{Config, Dot};
 use petgraph::graph::{DiGraph, NodeIndex};
 
@@ -26,16 +30,25 @@ impl Graph {
         Self { inner }
     }
 
-    /// The steps' positions, dependencies first; equal positions keep their order.
+    /// The steps' positions, dependencies first; otherwise in the order in which they were added.
     pub(super) fn order(&self) -> Result<Vec<u32>, CycleError> {
-        match toposort(&self.inner, None) {
-            Ok(order) => Ok(order.into_iter().map(|node| node.index() as u32).collect()),
-            Err(_) => {
-                let circle = tarjan_scc(&self.inner).into_iter().find(|part| self.is_circle(part));
-                let names = circle.unwrap_or_default().into_iter().map(|node| self.inner[node].clone());
-                Err(CycleError(names.collect()))
+        let mut waits: Vec<usize> = self.inner.node_indices().map(|node| self.inner.neighbors_directed(node, Incoming).count()).collect();
+        let mut free: BinaryHeap<_> = self.inner.node_indices().filter(|node| waits[node.index()] == 0).map(Reverse).collect();
+        let mut order = Vec::with_capacity(waits.len());
+        while let Some(Reverse(node)) = free.pop() {
+            order.push(node.index() as u32);
+            for next in self.inner.neighbors(node) {
+                waits[next.index()] -= 1;
+                if waits[next.index()] == 0 {
+                    free.push(Reverse(next));
+                }
             }
         }
+        if order.len() == waits.len() {
+            return Ok(order);
+        }
+        let circle = tarjan_scc(&self.inner).into_iter().find(|part| self.is_circle(part)).unwrap_or_default();
+        Err(CycleError(circle.into_iter().map(|node| self.inner[node].clone()).collect()))
     }
 
     fn is_circle(&self, part: &[NodeIndex]) -> bool {

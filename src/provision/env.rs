@@ -69,11 +69,10 @@ fn install(home: &Path, name: EnvName, cancel: &Cancel, progress: &dyn Fn(&str))
     let log = home.with_extension("log");
     let _ = std::fs::remove_file(&log);
     let python = PathBuf::from("bin/python");
-    let run = |command: Command| run_installer(command, &log, cancel, progress);
+    let run = |command: &mut Command| run_installer(command, &log, cancel, progress);
     let installer = if let Some(uv) = find_uv() {
         let mut venv = Command::new(&uv);
-        venv.args(["venv", "--quiet", "--no-project", "--no-config", "--python"]).arg(&base.path).arg(home);
-        run(venv)?;
+        run(venv.args(["venv", "--quiet", "--no-project", "--no-config", "--python"]).arg(&base.path).arg(home))?;
         let mut install = Command::new(&uv);
         install.args(["pip", "install", "--require-hashes", "--no-config", "--python"]).arg(home.join(&python));
         run(install.arg("--requirements").arg(&requirements))?;

@@ -117,7 +117,7 @@ pub fn title(requirement: Requirement) -> String {
 
 /// Runs an installer to its end, reporting the last line of its log as it goes.
 fn run_installer(
-    command: std::process::Command,
+    command: &mut std::process::Command,
     log: &Path,
     cancel: &Cancel,
     progress: &dyn Fn(&str),

@@ -54,7 +54,7 @@ pub(super) fn build(dir: &Path, env: &PythonEnv, cancel: &Cancel, progress: &dyn
     let build = libtorch::build_command(&cargo, source, &links, &source.join("target"), profile(source));
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);
-    run_installer(build.command(), &log, cancel, progress)?;
+    run_installer(&mut build.command(), &log, cancel, progress)?;
     // Copied aside and renamed, so that a build that was cut short is never taken for a worker.
     let staged = home.join(format!(".tmp-{}", std::process::id()));
     bfs::copy_file(&build.binary, &staged).with_context(|| format!("failed to copy `{}`", build.binary.display()))?;

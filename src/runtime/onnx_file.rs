@@ -99,7 +99,7 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
         7 => Element::I64,
         9 => Element::Bool,
         10 => Element::F16,
-        16 => Element::BF16,
+        16 => Element::Bf16,
         other => bail!("`{}` has ONNX element type {other}, which orch does not read", path.display()),
     };
     let narrow = |size: usize| proto.int32_data.iter().flat_map(move |v| v.to_le_bytes()[..size].to_vec()).collect::<Vec<u8>>();

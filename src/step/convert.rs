@@ -77,7 +77,7 @@ impl StepKind for Qnn {
     }
 
     fn code(&self) -> Digest {
-        code_digest!("convert.rs", "../runtime/ort.rs")
+        code_digest!("runtime/ort/", "runtime/tensors.rs", "runtime/manifest.rs")
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {

@@ -2,6 +2,7 @@
 //!
 //! A new kind is one file and one line in [`KINDS`].
 
+mod code;
 mod command;
 mod convert;
 pub mod generate;
@@ -21,6 +22,8 @@ use serde_json::Value;
 
 use crate::base::Digest;
 use crate::toolchain::{EnvName, Tool};
+
+use code::code_digest;
 
 pub use command::{COMMAND, CommandParams};
 pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT};
@@ -200,14 +203,6 @@ pub trait StepKind: Sync {
     }
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work>;
 }
-
-/// Digest of Rust sources, embedded at build time: editing a kind's implementation reruns its steps.
-macro_rules! code_digest {
-    ($($file:literal),+ $(,)?) => {
-        $crate::base::Digest::of(concat!($(include_str!($file)),+).as_bytes())
-    };
-}
-pub(crate) use code_digest;
 
 #[cfg(test)]
 mod tests {

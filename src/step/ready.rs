@@ -17,7 +17,7 @@ use crate::step::{Library, Places, Requirement, Step, StepKind, Work, Worker, Wo
 use crate::toolchain::{EnvName, Tool};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ReadyParams {
+pub(super) struct ReadyParams {
     pub format: ReadyFormat,
     /// Input names in the order of the recipe: a TorchScript module takes its inputs by position.
     pub inputs: Vec<String>,
@@ -34,7 +34,7 @@ impl StepKind for Ready {
     }
 
     fn code(&self) -> Digest {
-        code_digest!("ready.rs", "../runtime/foreign.rs", "../runtime/onnx_file.rs")
+        code_digest!("step/ready.rs", "runtime/foreign.rs", "runtime/onnx_file.rs", "runtime/tensors.rs")
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
@@ -125,7 +125,7 @@ impl StepKind for Reference {
     }
 
     fn code(&self) -> Digest {
-        code_digest!("ready.rs", "../runtime/ort.rs")
+        code_digest!("runtime/ort/", "runtime/tensors.rs")
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {

@@ -17,7 +17,7 @@ impl StepKind for Inputs {
     }
 
     fn code(&self) -> Digest {
-        code_digest!("recipe.rs", "../spec/recipe.rs", "../runtime/tensors.rs")
+        code_digest!("step/recipe.rs", "spec/recipe.rs", "runtime/tensors.rs")
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {

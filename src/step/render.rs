@@ -2,7 +2,7 @@
 
 use crate::base::Digest;
 use crate::matrix::Case;
-use crate::spec::{Artefact, Dim, Model, Source, Spec, Target};
+use crate::spec::{Dim, Model, Source, Spec, Target};
 use crate::step::generate::render_test;
 use crate::step::{InputSummary, Places, RunParams, Step, StepKind, TestContext, TestMeasure, Work, code_digest};
 use crate::template;
@@ -17,7 +17,7 @@ impl StepKind for Render {
     }
 
     fn code(&self) -> Digest {
-        let code = code_digest!("render.rs", "generate.rs");
+        let code = code_digest!("step/render.rs", "step/generate");
         Digest::of(format!("{code} {}", templates()).as_bytes())
     }
 

@@ -2,6 +2,7 @@
 
 use crate::base::Digest;
 use crate::step::{Places, Step, StepKind, Work, code_digest};
+use crate::template;
 
 pub struct Report;
 pub static REPORT: Report = Report;
@@ -12,16 +13,9 @@ impl StepKind for Report {
     }
 
     fn code(&self) -> Digest {
-        code_digest!(
-            "report.rs",
-            "../report/mod.rs",
-            "../report/json.rs",
-            "../report/markdown.rs",
-            "../report/html.rs",
-            "../report/junit.rs",
-            "../report/stats.rs",
-            "../../templates/report.html.j2",
-        )
+        let code = code_digest!("report/", "step/report.rs");
+        let page = template::source("report.html.j2").unwrap_or_default();
+        Digest::of(format!("{code} {page}").as_bytes())
     }
 
     fn lower(&self, _: &Step, _: &Places) -> anyhow::Result<Work> {

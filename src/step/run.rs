@@ -48,15 +48,7 @@ impl StepKind for Run {
     }
 
     fn code(&self) -> Digest {
-        code_digest!(
-            "run.rs",
-            "../runtime/measure.rs",
-            "../runtime/tensors.rs",
-            "../runtime/compare.rs",
-            "../runtime/ort.rs",
-            "../runtime/openvino.rs",
-            "../bin/orch-torch.rs",
-        )
+        code_digest!("step/run.rs", "runtime/", "bin/orch-torch.rs")
     }
 
     fn tools(&self, step: &Step) -> Vec<Tool> {

@@ -75,7 +75,7 @@ fn collect(call: &CommandCall, work: &Path, out: &Path) -> Ended {
 }
 
 /// Runs an installer to its end, telling the last line of its log as it goes.
-pub fn run_logged(mut command: Command, limits: &Limits<'_>) -> anyhow::Result<()> {
+pub fn run_logged(command: &mut Command, limits: &Limits<'_>) -> anyhow::Result<()> {
     let start = Instant::now();
     let mut group = Group::spawn(command.stdin(std::process::Stdio::null()), limits.log)?;
     let mut said = String::new();

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -116,12 +116,6 @@ pub fn kill_all() {
     }
 }
 
-/// A command with a clean standard input.
-pub(super) fn command(program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.stdin(Stdio::null());
-    command
-}
 
 /// The last lines of a log.
 pub fn tail(path: &Path, lines: usize) -> String {

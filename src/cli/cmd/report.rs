@@ -4,12 +4,11 @@ use crate::base::fs as bfs;
 use crate::cli::args::{Args, ReportArgs, ReportFormat};
 use crate::cli::cmd::Warnings;
 use crate::cli::cmd::plan::idle_options;
-use crate::cli::console::plain_style;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace};
 use crate::exec;
-use crate::report;
+use crate::report::{self, text::Styles};
 
 pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let project = Project::load(&report.spec.spec, &report.spec.selection)?;
@@ -18,8 +17,8 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
     let listener = Warnings(printer);
     let doc = exec::held(&workplace.context(&project, &options, &listener))?;
     let text = match report.format {
-        ReportFormat::Text => report::text::render(&doc, &plain_style()),
-        ReportFormat::Json => report::json::render(&doc)?,
+        ReportFormat::Text => report::text::render(&doc, &Styles::colored()),
+        ReportFormat::Json => report::json::render(&doc),
         ReportFormat::Markdown => report::markdown::render(&doc),
         ReportFormat::Html => report::html::render(&doc)?,
         ReportFormat::Junit => report::junit::render(&doc),

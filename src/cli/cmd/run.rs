@@ -13,7 +13,7 @@ use crate::cli::project::{Project, Workplace, absolute};
 use crate::exec::{self, Finished, Options};
 use crate::plan::Plan;
 use crate::record::Outcome;
-use crate::report;
+use crate::report::{self, text::Styles};
 use crate::step::{Source, StepId};
 use crate::worker;
 
@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         out_dir: run.out_dir.clone(),
     };
     let cancel = workplace.cancel.clone();
-    let console = Console::new(run.json);
+    let console = Console::new();
     ctrlc::set_handler(move || {
         if cancel.is_cancelled() {
             // Asked twice: now.
@@ -44,9 +44,9 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
     let out_dir = absolute(&run.out_dir)?;
     publish(&project.plan, &finished, &workplace, &out_dir)?;
     if run.json {
-        printer.json(&report::json::document(&finished.doc));
+        printer.out(&report::json::render(&finished.doc));
     } else {
-        printer.out(&report::text::render(&finished.doc, &console.style()));
+        printer.out(&report::text::render(&finished.doc, &Styles::colored()));
         if finished.report.is_some() {
             printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
         }
