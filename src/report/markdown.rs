@@ -23,7 +23,8 @@ pub fn render(doc: &ReportDoc) -> String {
     versions(&mut below, &view);
 
     let mut out = format!("# orch: {}\n\n", text(&doc.spec));
-    let _ = writeln!(out, "**{}\n", summary_line(doc, &Styles::plain()).replacen("   ", "** · ", 1).replace("   ", " · "));
+    let _ =
+        writeln!(out, "**{}\n", summary_line(doc, &Styles::plain()).replacen("   ", "** · ", 1).replace("   ", " · "));
     let host = &doc.host;
     let memory = bytes(host.memory_bytes);
     let _ = writeln!(

@@ -169,7 +169,8 @@ impl<'a> View<'a> {
             _ => String::new(),
         };
         let (some, all) = (earlier.len(), figures.len());
-        (some > 0).then(|| format!("{some} of {} measured in earlier runs{days}", format::counted(all, "latency figure")))
+        (some > 0)
+            .then(|| format!("{some} of {} measured in earlier runs{days}", format::counted(all, "latency figure")))
     }
 
     /// The worst figures per target among the cases whose outputs were compared.
