@@ -1,4 +1,17 @@
 //! Records to pages: pure functions of a [`ReportDoc`]; nothing here reads a clock, a file or the host.
+//!
+//! `stats` makes the figures, `view` arranges the cases as a matrix once, and each page has a file of its own. A result
+//! of an emulator or of a software renderer is labelled everywhere and compared with nothing.
+
+mod chart;
+pub mod format;
+pub mod html;
+pub mod json;
+pub mod junit;
+pub mod markdown;
+pub mod stats;
+pub mod text;
+pub(crate) mod view;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -43,6 +56,23 @@ pub struct Summary {
     pub seconds: f64,
 }
 
+impl Summary {
+    /// Counts the outcomes; steps and seconds are the caller's.
+    pub fn of(cases: &[CaseResult], excluded: &[Excluded]) -> Self {
+        let count = |hit: fn(Outcome) -> bool| cases.iter().filter(|case| hit(case.status)).count() as u32;
+        Self {
+            cases: cases.len() as u32,
+            passed: count(|status| status == Outcome::Pass),
+            failed: count(Outcome::is_failure),
+            unavailable: count(|status| status == Outcome::SkipUnavailable),
+            unsupported: count(|status| status == Outcome::SkipUnsupported),
+            incomplete: count(|status| status == Outcome::Incomplete),
+            excluded: excluded.len() as u32,
+            ..Self::default()
+        }
+    }
+}
+
 /// One cell of the matrix.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CaseResult {
@@ -52,6 +82,8 @@ pub struct CaseResult {
     pub pipeline: String,
     pub target: String,
     pub precision: String,
+    /// The target's backend: the prober of [`ReportDoc::backends`] that says whether the hardware is there.
+    pub backend: String,
     /// `PASS`, `FAIL`, … ([`Outcome::label`])
     pub status: Outcome,
     /// The step at which it ended when it did not pass: `generate`, `convert`, `run`.
@@ -66,7 +98,7 @@ pub struct CaseResult {
     pub metrics: Option<Metrics>,
     pub numerics: Option<Numerics>,
     pub placement: std::collections::BTreeMap<String, u64>,
-    /// Versions, exporter route, …
+    /// Exporter route and what else the record holds; the versions of `facts.versions` are shown as a table.
     pub facts: Value,
     pub repro: Option<String>,
     pub steps: Vec<String>,
@@ -78,6 +110,11 @@ pub struct Metrics {
     pub load_ms: f64,
     pub first_ms: f64,
     pub median_ms: f64,
+    /// Confidence interval of the median at 95 %; None below 6 samples, where no such interval exists.
+    #[serde(default)]
+    pub ci_low_ms: Option<f64>,
+    #[serde(default)]
+    pub ci_high_ms: Option<f64>,
     pub min_ms: f64,
     pub max_ms: f64,
     /// Only from 29, 59, 299 samples on.
@@ -87,6 +124,9 @@ pub struct Metrics {
     /// Interquartile range over median above 10 %.
     pub noisy: bool,
     pub samples: u32,
+    /// The samples themselves, in the order in which they were taken.
+    #[serde(default)]
+    pub samples_ms: Vec<f64>,
     pub warmup: u32,
     pub peak_rss_bytes: Option<u64>,
     pub sync: String,

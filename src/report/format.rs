@@ -1,0 +1,134 @@
+//! Figures and names as people read them; shared by all pages so that one number looks the same everywhere.
+
+use crate::record::Outcome;
+
+/// Three significant digits: `0.012 ms`, `1.23 ms`, `123 ms`, `12.3 s`.
+pub fn ms(value: f64) -> String {
+    let (value, unit) = if value.abs() < 9_999.5 { (value, "ms") } else { (value / 1000.0, "s") };
+    format!("{} {unit}", three(value))
+}
+
+fn three(value: f64) -> String {
+    let size = value.abs();
+    let digits = match size {
+        _ if size < 0.0995 => 3,
+        _ if size < 9.995 => 2,
+        _ if size < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$}")
+}
+
+/// `0.4 s`, `83 s`, `12 min 5 s`.
+pub fn seconds(value: f64) -> String {
+    match value {
+        _ if value < 9.95 => format!("{value:.1} s"),
+        _ if value < 99.5 => format!("{value:.0} s"),
+        _ => format!("{} min {} s", value.round() as u64 / 60, value.round() as u64 % 60),
+    }
+}
+
+/// Binary units: `1.5 GiB`, `312 MiB`.
+pub fn bytes(value: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut size = value as f64;
+    let mut unit = 0;
+    while size >= 999.5 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && size < 9.95);
+    format!("{size:.digits$} {}", UNITS[unit])
+}
+
+/// An error figure: `0`, `2.1e-6`.
+pub fn error(value: f64) -> String {
+    if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") }
+}
+
+/// Cosine similarity, with the digits in which good ones differ: never rounded up to 1.
+pub fn cosine(value: Option<f64>) -> String {
+    match value {
+        None => "undefined".to_owned(),
+        Some(value) if value >= 1.0 => "1".to_owned(),
+        Some(value) => format!("{:.6}", (value * 1e6).floor() / 1e6),
+    }
+}
+
+/// The day of an RFC 3339 time.
+pub fn day(time: &str) -> &str {
+    time.get(..10).unwrap_or(time)
+}
+
+/// `1 case`, `2 cases`.
+pub fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// A sign besides the word, so that colour never carries meaning alone.
+pub fn glyph(status: Outcome) -> &'static str {
+    match status {
+        Outcome::Pass => "✓",
+        Outcome::SkipUnavailable => "—",
+        Outcome::SkipUnsupported => "⊘",
+        Outcome::Incomplete => "…",
+        _ => "✗",
+    }
+}
+
+/// The word in a cell of the matrix: short, and loud only for failures.
+pub fn word(status: Outcome) -> &'static str {
+    match status {
+        Outcome::Pass => "passed",
+        Outcome::SkipUnavailable => "unavailable",
+        Outcome::SkipUnsupported => "unsupported",
+        Outcome::Incomplete => "incomplete",
+        failure => failure.label(),
+    }
+}
+
+/// One line: runs of white space and control characters (terminal colours in a tool's message) become one space.
+pub fn one_line(text: &str) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    clean.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_keep_three_digits() {
+        for (value, text) in [
+            (0.0, "0.000 ms"),
+            (0.0123, "0.012 ms"),
+            (0.0996, "0.10 ms"),
+            (1.234, "1.23 ms"),
+            (9.996, "10.0 ms"),
+            (12.34, "12.3 ms"),
+            (99.96, "100 ms"),
+            (1234.4, "1234 ms"),
+            (9999.6, "10.0 s"),
+            (123_456.0, "123 s"),
+        ] {
+            assert_eq!(ms(value), text);
+        }
+    }
+
+    #[test]
+    fn other_units() {
+        assert_eq!(
+            [seconds(0.41), seconds(9.96), seconds(99.6), seconds(725.2)],
+            ["0.4 s", "10 s", "1 min 40 s", "12 min 5 s"]
+        );
+        assert_eq!(
+            [bytes(512), bytes(1536), bytes(312 << 20), bytes(1000 << 20)],
+            ["512 B", "1.5 KiB", "312 MiB", "1.0 GiB"]
+        );
+        assert_eq!([error(0.0), error(2.14e-6)], ["0", "2.1e-6"]);
+        assert_eq!([cosine(None), cosine(Some(1.0)), cosine(Some(0.999_999_9))], ["undefined", "1", "0.999999"]);
+        assert_eq!([day("2026-01-02T03:04:05Z"), day("?")], ["2026-01-02", "?"]);
+        assert_eq!([counted(1, "case"), counted(2, "case")], ["1 case", "2 cases"]);
+        assert_eq!(one_line(" a\n\tb \u{1b}[31mred"), "a b [31mred");
+    }
+}

@@ -1,0 +1,426 @@
+//! `index.html`: one page that needs nothing else, from `templates/report.html.j2`.
+//!
+//! Everything is in the markup, so the page works without scripts; the script adds filters, a panel and a copy button.
+//! The document itself is embedded as JSON, so the page is also the data.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::chart::{Chart, Sparkline, charts, sparkline};
+use super::format::{bytes, cosine, counted, day, error, glyph, ms, one_line, seconds, word};
+use super::view::{Cell, View, case_name, case_versions};
+use super::{CaseResult, Metrics, ReportDoc};
+use crate::device::DeviceKind;
+use crate::record::{Numerics, Outcome};
+use crate::template::{self, TemplateError};
+
+pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
+    let view = View::new(doc);
+    template::render("report.html.j2", Page::of(&view))
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    spec: &'a str,
+    orch: &'a str,
+    host: String,
+    steps: String,
+    earlier: Option<String>,
+    chips: Vec<Chip>,
+    targets: Vec<&'a str>,
+    columns: Vec<Column<'a>>,
+    rows: Vec<Row<'a>>,
+    stand_ins: bool,
+    failures: Vec<usize>,
+    incomplete: Vec<usize>,
+    unsupported: Vec<usize>,
+    unavailable: Vec<Group>,
+    exclusions: Vec<Group>,
+    backends: Vec<Backend<'a>>,
+    charts: Vec<Chart<'a>>,
+    performance: Vec<Performance>,
+    worst: Vec<Worst<'a>>,
+    versions: Vec<(&'a str, String)>,
+    details: Vec<Detail<'a>>,
+    /// JSON that cannot leave its script element.
+    data: String,
+}
+
+/// A count in the header that is also a filter.
+#[derive(Serialize)]
+struct Chip {
+    kind: &'static str,
+    glyph: &'static str,
+    word: &'static str,
+    count: u32,
+}
+
+#[derive(Serialize)]
+struct Column<'a> {
+    target: &'a str,
+    precision: &'a str,
+    unavailable: bool,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    model: &'a str,
+    about: String,
+    cells: Vec<Square<'a>>,
+}
+
+/// A cell. `case` is the position in `details`; None for exclusions and for pairs that the spec does not ask for.
+#[derive(Serialize)]
+struct Square<'a> {
+    target: &'a str,
+    kind: &'static str,
+    glyph: &'static str,
+    text: String,
+    label: Option<&'static str>,
+    title: String,
+    case: Option<usize>,
+    narrow: bool,
+}
+
+#[derive(Serialize)]
+struct Group {
+    name: String,
+    places: String,
+    count: String,
+    reason: String,
+    remedy: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Backend<'a> {
+    name: &'a str,
+    devices: Vec<(&'a str, &'a str, Option<&'static str>)>,
+}
+
+#[derive(Serialize)]
+struct Performance {
+    name: String,
+    label: Option<&'static str>,
+    cases: Vec<usize>,
+}
+
+#[derive(Serialize)]
+struct Worst<'a> {
+    name: String,
+    compared: usize,
+    outside: usize,
+    max_abs: (String, &'a str),
+    mae: (String, &'a str),
+    cosine: (String, &'a str),
+}
+
+/// All of one case.
+#[derive(Serialize)]
+struct Detail<'a> {
+    name: String,
+    model: &'a str,
+    kind: &'static str,
+    glyph: &'static str,
+    status: &'static str,
+    stage: Option<&'a str>,
+    reason: Option<String>,
+    repro: Option<&'a str>,
+    about: String,
+    requested: &'a str,
+    actual: Option<&'a str>,
+    label: Option<&'static str>,
+    measured: Option<String>,
+    metrics: Option<Figures<'a>>,
+    numerics: Option<Compared<'a>>,
+    placement: Vec<String>,
+    versions: Vec<String>,
+    facts: Vec<(&'a str, String)>,
+    steps: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    median: String,
+    interval: Option<String>,
+    range: String,
+    tails: Vec<(&'static str, String)>,
+    first: String,
+    load: String,
+    rss: Option<String>,
+    samples: String,
+    sync: &'a str,
+    noisy: bool,
+    sparkline: Option<Sparkline>,
+}
+
+#[derive(Serialize)]
+struct Compared<'a> {
+    reference: &'a str,
+    passed: bool,
+    tensors: Vec<[String; 6]>,
+}
+
+/// Class of a status in the style sheet, and value of the filter.
+fn kind(status: Outcome) -> &'static str {
+    match status {
+        Outcome::Pass => "pass",
+        Outcome::SkipUnavailable => "unavailable",
+        Outcome::SkipUnsupported => "unsupported",
+        Outcome::Incomplete => "incomplete",
+        _ => "fail",
+    }
+}
+
+impl<'a> Page<'a> {
+    fn of(view: &View<'a>) -> Self {
+        let doc = view.doc;
+        let at =
+            |pick: fn(Outcome) -> bool| view.cases(|case| pick(case.status)).into_iter().map(|(at, _)| at).collect();
+        let s = &doc.summary;
+        let mut targets: Vec<&str> = view.variants.iter().map(|variant| variant.target).collect();
+        targets.dedup();
+        let unavailable: Vec<bool> = (0..view.variants.len()).map(|column| view.column_unavailable(column)).collect();
+        Self {
+            spec: &doc.spec,
+            orch: &doc.orch,
+            host: host(doc),
+            steps: format!(
+                "{}: {} executed, {} up to date, {}",
+                counted(s.steps as usize, "step"),
+                s.executed,
+                s.hits,
+                seconds(s.seconds)
+            ),
+            earlier: view.earlier(),
+            chips: chips(doc),
+            targets,
+            columns: view
+                .variants
+                .iter()
+                .zip(&unavailable)
+                .map(|(v, &unavailable)| Column { target: v.target, precision: v.precision, unavailable })
+                .collect(),
+            rows: rows(view, &unavailable),
+            stand_ins: doc.cases.iter().any(|case| view.stand_in(case).is_some()),
+            failures: at(Outcome::is_failure),
+            incomplete: at(|status| status == Outcome::Incomplete),
+            unsupported: at(|status| status == Outcome::SkipUnsupported),
+            unavailable: view.unavailable().into_iter().map(Group::unavailable).collect(),
+            exclusions: exclusions(view),
+            backends: backends(doc),
+            charts: charts(view),
+            performance: performance(view),
+            worst: worst(view),
+            versions: view
+                .versions()
+                .into_iter()
+                .map(|(name, values)| (name, values.into_iter().collect::<Vec<_>>().join(", ")))
+                .collect(),
+            details: doc.cases.iter().map(|case| detail(view, case)).collect(),
+            data: template::script_json(doc),
+        }
+    }
+}
+
+fn host(doc: &ReportDoc) -> String {
+    let host = &doc.host;
+    let cores = counted(host.cores as usize, "core");
+    format!("{} · {} · {} · {cores} · {}", host.name, host.os, host.cpu, bytes(host.memory_bytes))
+}
+
+fn chips(doc: &ReportDoc) -> Vec<Chip> {
+    let s = &doc.summary;
+    let chip = |status: Outcome, word, count| Chip { kind: kind(status), glyph: glyph(status), word, count };
+    let chips = vec![
+        chip(Outcome::Pass, "passed", s.passed),
+        chip(Outcome::Fail, "failed", s.failed),
+        chip(Outcome::Incomplete, "incomplete", s.incomplete),
+        chip(Outcome::SkipUnavailable, "unavailable", s.unavailable),
+        chip(Outcome::SkipUnsupported, "unsupported", s.unsupported),
+        Chip { kind: "excluded", glyph: "·", word: "excluded", count: s.excluded },
+    ];
+    chips.into_iter().filter(|chip| chip.count > 0 || matches!(chip.kind, "pass" | "fail")).collect()
+}
+
+fn rows<'a>(view: &View<'a>, unavailable: &[bool]) -> Vec<Row<'a>> {
+    let row = |(model, cells): (&&'a str, &Vec<Cell<'a>>)| {
+        let case = cells.iter().find_map(|cell| if let Cell::Case(_, case) = cell { Some(*case) } else { None });
+        let cells = cells.iter().enumerate().map(|(at, cell)| {
+            let target = view.variants[at].target;
+            square(view, model, target, *cell, unavailable[at])
+        });
+        Row {
+            model,
+            about: case.map(|c| format!("{} · {}", c.family, c.task)).unwrap_or_default(),
+            cells: cells.collect(),
+        }
+    };
+    view.models.iter().zip(&view.cells).map(row).collect()
+}
+
+fn square<'a>(view: &View<'a>, model: &str, target: &'a str, cell: Cell<'a>, narrow: bool) -> Square<'a> {
+    let empty = Square {
+        target,
+        kind: "none",
+        glyph: "",
+        text: String::new(),
+        label: None,
+        title: "not asked for by the spec".to_owned(),
+        case: None,
+        narrow,
+    };
+    match cell {
+        Cell::None => empty,
+        Cell::Excluded(excluded) => Square {
+            kind: "excluded",
+            glyph: "·",
+            text: "excluded".to_owned(),
+            title: format!("{model} on {}-{}: excluded: {}", excluded.target, excluded.precision, excluded.reason),
+            ..empty
+        },
+        Cell::Case(at, case) => {
+            let passed = case.metrics.as_ref().filter(|_| case.status == Outcome::Pass);
+            let reason = case.reason.as_deref().map(|reason| format!(": {}", one_line(reason))).unwrap_or_default();
+            Square {
+                kind: kind(case.status),
+                glyph: glyph(case.status),
+                text: passed.map_or_else(|| word(case.status).to_owned(), |metrics| ms(metrics.median_ms)),
+                label: view.stand_in(case).filter(|_| passed.is_some()),
+                title: format!("{}: {}{reason}", case_name(case), word(case.status)),
+                case: Some(at),
+                ..empty
+            }
+        }
+    }
+}
+
+impl Group {
+    fn unavailable(group: super::view::Unavailable<'_>) -> Self {
+        Self {
+            name: group.backend.to_owned(),
+            places: group.variants.iter().map(|variant| variant.name()).collect::<Vec<_>>().join(", "),
+            count: counted(group.cases.len(), "case"),
+            reason: group.reason,
+            remedy: group.remedy.map(one_line),
+        }
+    }
+}
+
+fn exclusions(view: &View<'_>) -> Vec<Group> {
+    let groups = view.exclusions().into_iter().map(|(reason, excluded)| {
+        let places = excluded.iter().map(|e| format!("{} on {}-{}", e.model, e.target, e.precision));
+        Group {
+            name: String::new(),
+            places: places.collect::<Vec<_>>().join(", "),
+            count: counted(excluded.len(), "case"),
+            reason: one_line(reason),
+            remedy: None,
+        }
+    });
+    groups.collect()
+}
+
+fn backends(doc: &ReportDoc) -> Vec<Backend<'_>> {
+    let label = |kind| match kind {
+        DeviceKind::Hardware => None,
+        DeviceKind::Emulator => Some("emulated"),
+        DeviceKind::Software => Some("software"),
+    };
+    let there = doc.backends.iter().filter(|backend| backend.available);
+    there
+        .map(|backend| Backend {
+            name: &backend.name,
+            devices: backend.devices.iter().map(|d| (d.id.as_str(), d.name.as_str(), label(d.kind))).collect(),
+        })
+        .collect()
+}
+
+fn performance(view: &View<'_>) -> Vec<Performance> {
+    let mut tables = Vec::new();
+    for (column, variant) in view.variants.iter().enumerate() {
+        let cases: Vec<(usize, &CaseResult)> = view
+            .column(column)
+            .filter_map(|cell| if let Cell::Case(at, case) = cell { Some((at, case)) } else { None })
+            .filter(|(_, case)| case.status == Outcome::Pass && case.metrics.is_some())
+            .collect();
+        if let Some((_, first)) = cases.first() {
+            let label = view.stand_in(first);
+            tables.push(Performance { name: variant.name(), label, cases: cases.iter().map(|(at, _)| *at).collect() });
+        }
+    }
+    tables
+}
+
+fn worst<'a>(view: &View<'a>) -> Vec<Worst<'a>> {
+    let rows = view.worst().into_iter().map(|row| Worst {
+        name: row.variant.name(),
+        compared: row.cases,
+        outside: row.failed,
+        max_abs: (error(row.max_abs.0), row.max_abs.1),
+        mae: (error(row.mae.0), row.mae.1),
+        cosine: (cosine(row.cosine.0), row.cosine.1),
+    });
+    rows.collect()
+}
+
+fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
+    let facts = case.facts.as_object().into_iter().flatten().filter(|(name, _)| *name != "versions");
+    Detail {
+        name: case_name(case),
+        model: &case.model,
+        kind: kind(case.status),
+        glyph: glyph(case.status),
+        status: word(case.status),
+        stage: case.stage.as_deref().filter(|_| case.status != Outcome::Pass),
+        reason: case.reason.as_deref().map(str::to_owned),
+        repro: case.repro.as_deref(),
+        about: format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
+        requested: &case.requested_device,
+        actual: case.actual_device.as_deref(),
+        label: view.stand_in(case),
+        measured: measured(case),
+        metrics: case.metrics.as_ref().map(figures),
+        numerics: case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty()).map(compared),
+        placement: case.placement.iter().map(|(place, count)| format!("{place}: {count}")).collect(),
+        versions: case_versions(case).map(|(name, version)| format!("{name} {version}")).collect(),
+        facts: facts.map(|(name, value)| (name.as_str(), fact(value))).collect(),
+        steps: &case.steps,
+    }
+}
+
+fn measured(case: &CaseResult) -> Option<String> {
+    let when = case.measured.as_deref();
+    match case.cached {
+        true => Some(format!("{} in an earlier run", when.map_or("at an unknown time", day))),
+        false => when.map(|when| format!("{} in this run", day(when))),
+    }
+}
+
+fn fact(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn figures(m: &Metrics) -> Figures<'_> {
+    let tails = [("p90", m.p90_ms), ("p95", m.p95_ms), ("p99", m.p99_ms)];
+    Figures {
+        median: ms(m.median_ms),
+        interval: m.ci_low_ms.zip(m.ci_high_ms).map(|(low, high)| format!("{} – {}", ms(low), ms(high))),
+        range: format!("{} – {}", ms(m.min_ms), ms(m.max_ms)),
+        tails: tails.into_iter().filter_map(|(name, value)| Some((name, ms(value?)))).collect(),
+        first: ms(m.first_ms),
+        load: ms(m.load_ms),
+        rss: m.peak_rss_bytes.map(bytes),
+        samples: format!("{} after {} of warm-up", counted(m.samples as usize, "sample"), m.warmup),
+        sync: &m.sync,
+        noisy: m.noisy,
+        sparkline: sparkline(m),
+    }
+}
+
+fn compared(numerics: &Numerics) -> Compared<'_> {
+    let tensors = numerics.tensors.iter().map(|(name, t)| {
+        let shape = t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("×");
+        [name.clone(), t.dtype.clone(), shape, error(t.max_abs), error(t.mae), cosine(t.cosine)]
+    });
+    Compared { reference: &numerics.reference, passed: numerics.passed, tensors: tensors.collect() }
+}

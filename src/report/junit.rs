@@ -1,0 +1,173 @@
+//! `junit.xml`: a test suite per target and precision, a test case per model.
+//!
+//! Unavailable, unsupported and excluded cases are skipped tests with their reason; what was interrupted is an error, so
+//! that no reader takes an unfinished run for a green one.
+
+use std::fmt::Write as _;
+
+use super::format::glyph;
+use super::view::{Cell, View};
+use super::{CaseResult, ReportDoc};
+use crate::record::Outcome;
+
+pub fn render(doc: &ReportDoc) -> String {
+    let view = View::new(doc);
+    let mut total = Counts::default();
+    let mut suites = String::new();
+    for (at, variant) in view.variants.iter().enumerate() {
+        let name = variant.name();
+        let mut counts = Counts::default();
+        let mut tests = String::new();
+        for (model, cell) in view.models.iter().zip(view.column(at)) {
+            match cell {
+                Cell::None => continue,
+                Cell::Excluded(excluded) => {
+                    counts.skipped += 1;
+                    let (model, class) = (attribute(model), attribute(&name));
+                    let _ = writeln!(
+                        tests,
+                        "    <testcase name=\"{model}\" classname=\"{class}\">\n      <skipped message=\"{}\"/>\n    </testcase>",
+                        attribute(&format!("excluded: {}", excluded.reason))
+                    );
+                }
+                Cell::Case(_, case) => test(&mut tests, &mut counts, &view, case, &name),
+            }
+            counts.tests += 1;
+        }
+        let _ = writeln!(
+            suites,
+            "  <testsuite name=\"{}\" {}>\n{tests}  </testsuite>",
+            attribute(&name),
+            counts.attributes()
+        );
+        total.add(&counts);
+    }
+    let name = attribute(&format!("orch {}", doc.spec));
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {}>\n{suites}</testsuites>\n",
+        total.attributes()
+    )
+}
+
+#[derive(Default)]
+struct Counts {
+    tests: usize,
+    failures: usize,
+    errors: usize,
+    skipped: usize,
+    seconds: f64,
+}
+
+impl Counts {
+    fn add(&mut self, other: &Self) {
+        self.tests += other.tests;
+        self.failures += other.failures;
+        self.errors += other.errors;
+        self.skipped += other.skipped;
+        self.seconds += other.seconds;
+    }
+
+    fn attributes(&self) -> String {
+        format!(
+            "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
+            self.tests, self.failures, self.errors, self.skipped, self.seconds
+        )
+    }
+}
+
+fn test(out: &mut String, counts: &mut Counts, view: &View<'_>, case: &CaseResult, class: &str) {
+    // The time of the measured run: load, first inference and samples.
+    let seconds =
+        case.metrics.as_ref().map_or(0.0, |m| (m.load_ms + m.first_ms + m.samples_ms.iter().sum::<f64>()) / 1000.0);
+    counts.seconds += seconds;
+    let (model, class) = (attribute(&case.model), attribute(class));
+    let _ = writeln!(out, "    <testcase name=\"{model}\" classname=\"{class}\" time=\"{seconds:.3}\">");
+    properties(out, view, case);
+    let reason = case.reason.as_deref().unwrap_or("no reason was recorded");
+    match case.status {
+        Outcome::Pass => {}
+        Outcome::SkipUnavailable | Outcome::SkipUnsupported => {
+            counts.skipped += 1;
+            let message = attribute(&format!("{}: {reason}", case.status.label()));
+            let _ = writeln!(out, "      <skipped message=\"{message}\"/>");
+        }
+        Outcome::Incomplete => {
+            counts.errors += 1;
+            problem(out, "error", case, reason);
+        }
+        _ => {
+            counts.failures += 1;
+            problem(out, "failure", case, reason);
+        }
+    }
+    out.push_str("    </testcase>\n");
+}
+
+fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
+    let mut rows = Vec::new();
+    if let Some(device) = &case.actual_device {
+        rows.push(("actual_device", device.clone()));
+    }
+    if let Some(label) = view.stand_in(case) {
+        rows.push(("stand_in", label.to_owned()));
+    }
+    if let Some(metrics) = &case.metrics {
+        rows.push(("median_ms", metrics.median_ms.to_string()));
+    }
+    if let (true, Some(time)) = (case.cached, &case.measured) {
+        rows.push(("measured", time.clone()));
+    }
+    if rows.is_empty() {
+        return;
+    }
+    out.push_str("      <properties>\n");
+    for (name, value) in rows {
+        let _ = writeln!(out, "        <property name=\"{name}\" value=\"{}\"/>", attribute(&value));
+    }
+    out.push_str("      </properties>\n");
+}
+
+fn problem(out: &mut String, element: &str, case: &CaseResult, reason: &str) {
+    let stage = case.stage.as_deref().map(|stage| format!(" at {stage}")).unwrap_or_default();
+    let mut body = format!("{} {}{stage}: {reason}\n", glyph(case.status), case.status.label());
+    if let Some(repro) = &case.repro {
+        let _ = writeln!(body, "repro: {repro}");
+    }
+    let (kind, message, body) = (case.status.label(), attribute(reason), escaped(&body, false));
+    let _ = writeln!(out, "      <{element} type=\"{kind}\" message=\"{message}\">{body}</{element}>");
+}
+
+fn attribute(text: &str) -> String {
+    escaped(text, true)
+}
+
+/// XML 1.0 has no way to write most control characters, escaped or not; a tool's log can hold them.
+fn escaped(text: &str, attribute: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' | '\t' | '\r' if attribute => {
+                let _ = write!(out, "&#{};", u32::from(c));
+            }
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_replaced_and_markup_is_escaped() {
+        assert_eq!(attribute("a\n<\"&\u{1b}>"), "a&#10;&lt;&quot;&amp;\u{fffd}&gt;");
+        assert_eq!(escaped("a\n\u{0}", false), "a\n\u{fffd}");
+    }
+}

@@ -1,0 +1,294 @@
+//! `matrix.md`, also the step summary of a CI run: the matrix with numbered notes, then what each number means.
+//!
+//! The notes are the tables below the matrix: each table's `#` is the number that its cells carry. Equal reasons share one.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use super::format::{bytes, cosine, counted, day, error, glyph, ms, one_line, word};
+use super::text::{Styles, summary_line};
+use super::view::{Cell, View, case_name};
+use super::{CaseResult, Excluded, ReportDoc};
+use crate::record::Outcome;
+
+pub fn render(doc: &ReportDoc) -> String {
+    let view = View::new(doc);
+    let mut notes = Notes::default();
+    let mut below = String::new();
+    failures(&mut below, &view, &mut notes);
+    skipped(&mut below, &view, &mut notes);
+    exclusions(&mut below, &view, &mut notes);
+    performance(&mut below, &view);
+    numerics(&mut below, &view);
+    versions(&mut below, &view);
+
+    let mut out = format!("# orch: {}\n\n", text(&doc.spec));
+    let _ =
+        writeln!(out, "**{}\n", summary_line(doc, &Styles::plain()).replacen("   ", "** · ", 1).replace("   ", " · "));
+    let host = &doc.host;
+    let memory = bytes(host.memory_bytes);
+    let _ = writeln!(
+        out,
+        "Host `{}`: {}, {}, {}, {memory}. orch {}.\n",
+        host.name,
+        text(&host.os),
+        text(&host.cpu),
+        counted(host.cores as usize, "core"),
+        text(&doc.orch)
+    );
+    matrix(&mut out, &view, &notes);
+    if let Some(earlier) = view.earlier() {
+        let _ = writeln!(out, "\n{earlier}.");
+    }
+    out.push_str(&below);
+    out
+}
+
+/// Numbers of reasons, and which number each cell carries.
+#[derive(Default)]
+struct Notes<'a> {
+    last: usize,
+    cases: HashMap<usize, usize>,
+    excluded: HashMap<&'a str, usize>,
+}
+
+impl Notes<'_> {
+    fn next(&mut self) -> usize {
+        self.last += 1;
+        self.last
+    }
+}
+
+fn matrix(out: &mut String, view: &View<'_>, notes: &Notes<'_>) {
+    if view.models.is_empty() {
+        out.push_str("No cases.\n");
+        return;
+    }
+    let header: Vec<String> = view.variants.iter().map(|variant| text(&variant.name())).collect();
+    let _ = writeln!(out, "| model | {} |\n|---|{}", header.join(" | "), "---|".repeat(header.len()));
+    for (model, row) in view.models.iter().zip(&view.cells) {
+        let cells: Vec<String> = row.iter().map(|&cell| cell_text(view, cell, notes)).collect();
+        let _ = writeln!(out, "| {} | {} |", text(model), cells.join(" | "));
+    }
+    if view.doc.cases.iter().any(|case| case.status == Outcome::Pass && view.stand_in(case).is_some()) {
+        out.push_str(
+            "\n*emulated*, *software*: a stand-in for the hardware ran it; its latency says nothing of the hardware's.\n",
+        );
+    }
+}
+
+fn cell_text(view: &View<'_>, cell: Cell<'_>, notes: &Notes<'_>) -> String {
+    let sup = |number: Option<&usize>| number.map(|n| format!(" <sup>{n}</sup>")).unwrap_or_default();
+    match cell {
+        Cell::None => String::new(),
+        Cell::Excluded(excluded) => format!("· excluded{}", sup(notes.excluded.get(excluded.reason.as_str()))),
+        Cell::Case(at, case) => {
+            let what = match (&case.metrics, case.status) {
+                (Some(metrics), Outcome::Pass) => format!("{}{}", ms(metrics.median_ms), label(view, case)),
+                (_, status) => word(status).to_owned(),
+            };
+            format!("{} {what}{}", glyph(case.status), sup(notes.cases.get(&at)))
+        }
+    }
+}
+
+fn label(view: &View<'_>, case: &CaseResult) -> String {
+    view.stand_in(case).map(|label| format!(" *{label}*")).unwrap_or_default()
+}
+
+fn failures<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
+    let failed = view.cases(|case| case.status.is_failure());
+    if failed.is_empty() {
+        return;
+    }
+    out.push_str("\n## Failures\n\n| # | case | status | stage | reason | repro |\n|---|---|---|---|---|---|\n");
+    let mut numbers: HashMap<(Outcome, &str), usize> = HashMap::new();
+    for (at, case) in failed {
+        let number =
+            *numbers.entry((case.status, case.reason.as_deref().unwrap_or_default())).or_insert_with(|| notes.next());
+        notes.cases.insert(at, number);
+        let _ = writeln!(
+            out,
+            "| {number} | {} | ✗ {} | {} | {} | {} |",
+            text(&case_name(case)),
+            case.status.label(),
+            text(case.stage.as_deref().unwrap_or_default()),
+            text(case.reason.as_deref().unwrap_or("no reason was recorded")),
+            case.repro.as_deref().map(code).unwrap_or_default()
+        );
+    }
+}
+
+fn skipped<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
+    let groups = view.unavailable();
+    if !groups.is_empty() {
+        out.push_str(
+            "\n## Unavailable\n\n| # | backend | targets | cases | reason | remedy |\n|---|---|---|---|---|---|\n",
+        );
+    }
+    for group in groups {
+        let number = notes.next();
+        notes.cases.extend(group.cases.iter().map(|&at| (at, number)));
+        let variants: Vec<String> = group.variants.iter().map(|variant| text(&variant.name())).collect();
+        let _ = writeln!(
+            out,
+            "| {number} | {} | {} | {} | {} | {} |",
+            text(group.backend),
+            variants.join(", "),
+            group.cases.len(),
+            text(&group.reason),
+            text(group.remedy.unwrap_or("—"))
+        );
+    }
+    let rest = view.cases(|case| matches!(case.status, Outcome::SkipUnsupported | Outcome::Incomplete));
+    if !rest.is_empty() {
+        out.push_str("\n## Unsupported and incomplete\n\n| # | case | status | reason |\n|---|---|---|---|\n");
+    }
+    for (at, case) in rest {
+        let number = notes.next();
+        notes.cases.insert(at, number);
+        let _ = writeln!(
+            out,
+            "| {number} | {} | {} {} | {} |",
+            text(&case_name(case)),
+            glyph(case.status),
+            word(case.status),
+            text(case.reason.as_deref().unwrap_or("no reason was recorded"))
+        );
+    }
+}
+
+fn exclusions<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
+    let groups = view.exclusions();
+    if !groups.is_empty() {
+        out.push_str("\n## Excluded by the spec\n\n| # | cases | reason |\n|---|---|---|\n");
+    }
+    for (reason, excluded) in groups {
+        let number = notes.next();
+        notes.excluded.insert(reason, number);
+        let name = |e: &&Excluded| text(&format!("{} on {}-{}", e.model, e.target, e.precision));
+        let names: Vec<String> = excluded.iter().map(name).collect();
+        let _ = writeln!(out, "| {number} | {} | {} |", names.join(", "), text(reason));
+    }
+}
+
+fn performance(out: &mut String, view: &View<'_>) {
+    let mut titled = false;
+    for (at, variant) in view.variants.iter().enumerate() {
+        let mut rows = String::new();
+        for cell in view.column(at) {
+            let Cell::Case(_, case) = cell else { continue };
+            if case.status == Outcome::Pass {
+                performance_row(&mut rows, view, case);
+            }
+        }
+        if rows.is_empty() {
+            continue;
+        }
+        if !titled {
+            out.push_str("\n## Performance\n");
+            titled = true;
+        }
+        let _ = writeln!(
+            out,
+            "\n### {}\n\n| model | median | 95 % interval | first | load | peak RSS | measured |\n|---|--:|---|--:|--:|--:|---|\n{}",
+            text(&variant.name()),
+            rows.trim_end()
+        );
+    }
+}
+
+fn performance_row(out: &mut String, view: &View<'_>, case: &CaseResult) {
+    let Some(m) = &case.metrics else { return };
+    let interval = match (m.ci_low_ms, m.ci_high_ms) {
+        (Some(low), Some(high)) => format!("{} – {}", ms(low), ms(high)),
+        _ => counted(m.samples as usize, "sample"),
+    };
+    let noisy = if m.noisy { " (noisy)" } else { "" };
+    let measured = match (&case.measured, case.cached) {
+        (Some(time), true) => format!("{}, earlier", day(time)),
+        (None, true) => "earlier".to_owned(),
+        (Some(time), false) => format!("{}, this run", day(time)),
+        (None, false) => "this run".to_owned(),
+    };
+    let _ = writeln!(
+        out,
+        "| {} | {}{} | {interval}{noisy} | {} | {} | {} | {measured} |",
+        text(&case.model),
+        ms(m.median_ms),
+        label(view, case),
+        ms(m.first_ms),
+        ms(m.load_ms),
+        m.peak_rss_bytes.map(bytes).unwrap_or_default()
+    );
+}
+
+fn numerics(out: &mut String, view: &View<'_>) {
+    let worst = view.worst();
+    if worst.is_empty() {
+        return;
+    }
+    out.push_str("\n## Numerics: the worst of each target\n\n");
+    out.push_str("| target | compared | outside | max abs | mean abs | cosine |\n|---|--:|--:|---|---|---|\n");
+    for row in worst {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} ({}) | {} ({}) | {} ({}) |",
+            text(&row.variant.name()),
+            row.cases,
+            row.failed,
+            error(row.max_abs.0),
+            text(row.max_abs.1),
+            error(row.mae.0),
+            text(row.mae.1),
+            cosine(row.cosine.0),
+            text(row.cosine.1)
+        );
+    }
+}
+
+fn versions(out: &mut String, view: &View<'_>) {
+    let versions = view.versions();
+    if versions.is_empty() {
+        return;
+    }
+    out.push_str("\n## Versions\n\n| package | version |\n|---|---|\n");
+    for (name, values) in versions {
+        let values: Vec<String> = values.iter().map(|value| text(value)).collect();
+        let _ = writeln!(out, "| {} | {} |", text(name), values.join(", "));
+    }
+}
+
+/// Text that stays text inside a table: one line, no markup of Markdown or HTML.
+fn text(raw: &str) -> String {
+    let mut safe = String::with_capacity(raw.len());
+    for c in one_line(raw).chars() {
+        match c {
+            '<' => safe.push_str("&lt;"),
+            '&' => safe.push_str("&amp;"),
+            '|' | '`' | '*' | '_' | '[' | ']' | '\\' | '~' => safe.extend(['\\', c]),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// A code span, fenced by more backticks than the text holds in a row. Tables split at `|` even inside code.
+fn code(raw: &str) -> String {
+    let line = one_line(raw).replace('|', "\\|");
+    let longest = line.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    if longest == 0 { format!("{fence}{line}{fence}") } else { format!("{fence} {line} {fence}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_no_markup() {
+        assert_eq!(text("a|b\n<img> *x* [y] `z` & \\"), "a\\|b &lt;img> \\*x\\* \\[y\\] \\`z\\` &amp; \\\\");
+        assert_eq!(code("orch | cat"), "`orch \\| cat`");
+        assert_eq!(code("echo `date`"), "`` echo `date` ``");
+    }
+}
