@@ -79,6 +79,7 @@ def _perform(request: dict[str, Any], ops: dict[str, Op], pipe: int) -> Output:
         )
         _limit_threads(job.param("threads"))
         output = op(job)
+        _open_up(job.out)
         # An op's facts may hold what JSON cannot; found here, it is this op's error with a traceback in its log.
         json.dumps(output.to_json(), allow_nan=False)
         return output
@@ -88,6 +89,12 @@ def _perform(request: dict[str, Any], ops: dict[str, Op], pipe: int) -> Output:
     except Exception as error:  # noqa: BLE001 - every failure of an op is an outcome.
         traceback.print_exc()
         return outcome_of(error)
+
+
+def _open_up(out: Path) -> None:
+    """Gives files one mode: safetensors makes them private to the user, others follow the umask."""
+    for path in out.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _limit_threads(threads: int | None) -> None:

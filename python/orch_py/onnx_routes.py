@@ -25,7 +25,7 @@ def legacy(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exporte
     """`torch.onnx.export(dynamo=False)`: traces; fast; bakes in every branch that Python took."""
 
     def trace(tensors: Named, fixed: dict[str, Any]) -> onnx.ModelProto:
-        with tempfile.TemporaryDirectory() as folder, _fixed_shapes():
+        with tempfile.TemporaryDirectory() as folder, _exportable():
             path = Path(folder) / "model.onnx"
             torch.onnx.export(
                 Positional(model, list(tensors), outputs, fixed).eval(),
@@ -44,21 +44,39 @@ def legacy(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exporte
 
 
 @contextmanager
-def _fixed_shapes() -> Iterator[None]:
-    """Replaces `masked_scatter`, which puts an image's features in the place of its tokens: the legacy exporter makes
-    it of NonZero, whose output has no fixed shape, and no NPU compiles that."""
-    original = torch.Tensor.masked_scatter
+def _exportable() -> Iterator[None]:
+    """While tracing, replaces functions of torch by equals that the legacy exporter can express well.
+
+    `masked_scatter`, which puts an image's features in the place of its tokens, becomes NonZero otherwise, whose output
+    has no fixed shape, and no NPU compiles that. Packed sequences are found by `diff`, which it does not know at all, and by
+    a `cumsum` of booleans, which ONNX has not.
+    """
+    scatter, cumsum, diff = torch.Tensor.masked_scatter, torch.Tensor.cumsum, torch.diff
 
     def masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         mask = mask.expand(self.shape)
         place = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
         return torch.where(mask, source.reshape(-1)[place.clamp(min=0)].reshape(self.shape), self)
 
+    def difference(input, n=1, dim=-1, prepend=None, append=None):  # type: ignore[no-untyped-def]
+        joined = torch.cat([part for part in (prepend, input, append) if part is not None], dim)
+        for _ in range(n):
+            size = joined.shape[dim]
+            joined = joined.narrow(dim, 1, size - 1) - joined.narrow(dim, 0, size - 1)
+        return joined
+
+    def summed(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        return cumsum(self.to(torch.int64) if self.dtype is torch.bool else self, *args, **kwargs)
+
     torch.Tensor.masked_scatter = masked_scatter  # type: ignore[assignment, method-assign]
+    torch.Tensor.cumsum = summed  # type: ignore[method-assign]
+    torch.diff = difference
     try:
         yield
     finally:
-        torch.Tensor.masked_scatter = original  # type: ignore[method-assign]
+        torch.Tensor.masked_scatter = scatter  # type: ignore[method-assign]
+        torch.Tensor.cumsum = cumsum  # type: ignore[method-assign]
+        torch.diff = diff
 
 
 def dynamo(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exported:

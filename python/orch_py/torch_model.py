@@ -22,6 +22,9 @@ from orch_py.protocol import Refused, first_line, listed
 
 Named = dict[str, torch.Tensor]
 
+# Bars of carriage returns make a log unreadable.
+transformers.logging.disable_progress_bar()
+
 
 def model_class(name: str) -> Any:
     found = getattr(transformers, name, None)

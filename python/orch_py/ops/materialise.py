@@ -28,7 +28,6 @@ _THREADS = 1
 def run(job: Job) -> Output:
     if job.param("threads") is None:
         torch.set_num_threads(_THREADS)
-    transformers.logging.disable_progress_bar()
     seconds: dict[str, float] = {}
     cls = torch_model.model_class(job.required("class"))
     weights: dict[str, Any] = job.param("weights", {"kind": "seeded"})
