@@ -1,8 +1,36 @@
-//! Specs as users write them: the suites of this repository load, and mistakes are told as in `fixtures/spec/`.
+//! Specs as users write them: the suites of this repository load, mistakes are told as in `fixtures/spec/*.txt`, and
+//! the published schema and field reference say what is read. `BLESS=1 cargo test --test spec` rewrites those files.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
-use orch::spec::Spec;
+use orch::spec::schema;
+use orch::spec::{CommandInput, Dim, Fill, Measure, Precision, Priority, ReadyFormat, Route, Source, Spec, Weights};
+use pretty_assertions::assert_eq;
+
+/// Compares a file with what it should hold, or writes it.
+fn current(path: &Path, text: &str) {
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(path, text).unwrap();
+    }
+    let stored = fs::read_to_string(path).unwrap_or_default();
+    assert_eq!(stored, text, "{} is stale: BLESS=1 cargo test --test spec", path.display());
+}
+
+fn yaml_files(folder: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    files.sort();
+    assert!(!files.is_empty(), "{folder} holds no spec");
+    files
+}
+
+fn load(text: &str) -> Spec {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spec.yaml");
+    fs::write(&path, text).unwrap();
+    Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"))
+}
 
 #[test]
 fn the_suites_of_this_repository_load() {
@@ -10,4 +38,193 @@ fn the_suites_of_this_repository_load() {
     assert!(spec.models.contains_key("bert"));
     assert_eq!(spec.targets.len(), 10);
     assert_eq!(spec.files.len(), 4);
+    assert_eq!(spec.models["bert"].loc.file.as_path(), Path::new("specs/models.yaml"));
+}
+
+#[test]
+fn every_suite_names_its_schema() {
+    for path in yaml_files("specs") {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("# yaml-language-server: $schema=schema.json\n"), "{}", path.display());
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_place_and_remedy() {
+    for path in yaml_files("tests/fixtures/spec") {
+        let errors = match Spec::load(&path) {
+            Ok(_) => panic!("{} was taken", path.display()),
+            Err(errors) => format!("{errors}\n"),
+        };
+        current(&path.with_extension("txt"), &errors);
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let errors = Spec::load(Path::new("no/such.yaml")).unwrap_err();
+    assert!(errors.to_string().starts_with("failed to read no/such.yaml: "), "{errors}");
+}
+
+#[test]
+fn the_schema_is_current() {
+    current(Path::new("specs/schema.json"), &schema::text());
+}
+
+#[test]
+fn the_field_reference_is_current() {
+    let path = Path::new("docs/specs.md");
+    let text = fs::read_to_string(path).unwrap();
+    let mark = "<!-- Made from src/spec/raw.rs; everything below is overwritten. -->\n";
+    let (written, _) = text.split_once(mark).expect("docs/specs.md lacks the mark of its generated part");
+    current(path, &format!("{written}{mark}\n{}", schema::reference()));
+}
+
+/// The examples of the guide are specs that load.
+#[test]
+fn the_examples_of_the_guide_load() {
+    let text = fs::read_to_string("docs/specs.md").unwrap();
+    let examples: Vec<&str> =
+        text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+    assert!(examples.len() >= 3);
+    for example in examples {
+        let spec = load(example);
+        assert!(!spec.models.is_empty() || !spec.commands.is_empty(), "an example without models:\n{example}");
+    }
+}
+
+const USUAL: &str = "
+version: 1
+pipelines: {text: {description: x, tasks: [fill-mask]}}
+targets: {cpu: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32]}}
+";
+
+#[test]
+fn what_is_not_given_has_its_default() {
+    let spec = load(&format!(
+        "{USUAL}
+models:
+  bert: {{class: Bert, family: f, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [batch, seq, 3], value: 1}}}}}}"
+    ));
+    let bert = &spec.models["bert"];
+    assert_eq!(bert.priority, Priority::Medium);
+    assert_eq!((bert.seed, bert.export.opset), (0, 17));
+    assert_eq!(bert.export.routes, [Route::Legacy, Route::Dynamo, Route::Transformers]);
+    assert_eq!(
+        bert.dims.iter().map(|(name, size)| (name.as_str(), *size)).collect::<Vec<_>>(),
+        [("batch", 1), ("seq", 16)]
+    );
+    assert_eq!(bert.inputs["x"].shape, [Dim::Named("batch".to_owned()), Dim::Named("seq".to_owned()), Dim::Fixed(3)]);
+    let Source::Transformers { weights, config, hub, trust_remote_code, .. } = &bert.source else { panic!() };
+    assert_eq!((weights, config, hub, trust_remote_code), (&Weights::Seeded, &serde_json::json!({}), &None, &false));
+    assert_eq!(spec.measure, Measure { warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 });
+    assert_eq!(spec.tolerances[&Precision::Fp32].max_abs, 1e-3);
+    assert_eq!((spec.targets["cpu"].device.as_str(), spec.targets["cpu"].measure), ("cpu", None));
+    assert_eq!(spec.pipelines["text"].template, "text");
+}
+
+#[test]
+fn anchors_and_merge_keys_work() {
+    let spec = load(&format!(
+        "{USUAL}
+x-inputs: &inputs {{x: {{dtype: int64, shape: [1], value: 1}}}}
+x-usual: &usual {{family: f, task: fill-mask, pipeline: text, inputs: *inputs, tags: [a]}}
+x-small: &small {{config: {{hidden_size: 8}}, tags: [b]}}
+models:
+  one: {{<<: *usual, class: One}}
+  two: {{<<: [*small, *usual], class: Two, family: g}}"
+    ));
+    let two = &spec.models["two"];
+    assert_eq!((two.family.as_str(), &two.tags, two.inputs.len()), ("g", &vec!["b".to_owned()], 1));
+    let Source::Transformers { class, config, .. } = &two.source else { panic!() };
+    assert_eq!((class.as_str(), config), ("Two", &serde_json::json!({"hidden_size": 8})));
+    assert_eq!(spec.models["one"].tags, ["a"]);
+}
+
+#[test]
+fn only_true_and_false_are_booleans() {
+    let spec = load(&format!(
+        "{USUAL}
+models:
+  no:
+    {{class: Bert, family: on, task: fill-mask, pipeline: text, tags: [y, off, yes],
+    config: {{a: no, b: true, c: 1, d: 1.0e-5, e: null, f: [1, [2]], 0: label, g: -3}},
+    inputs: {{x: {{dtype: bool, shape: [2], data: [true, false]}}}}}}"
+    ));
+    let model = &spec.models["no"];
+    assert_eq!((model.family.as_str(), &model.tags[..]), ("on", &["y", "off", "yes"].map(str::to_owned)[..]));
+    let Source::Transformers { config, .. } = &model.source else { panic!() };
+    let expected =
+        serde_json::json!({"a": "no", "b": true, "c": 1, "d": 1e-5, "e": null, "f": [1, [2]], "0": "label", "g": -3});
+    assert_eq!(config, &expected);
+    assert_eq!(model.inputs["x"].fill, Fill::Data(vec![1.0, 0.0]));
+}
+
+#[test]
+fn paths_start_from_the_file_that_names_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(folder.path()).unwrap();
+    fs::create_dir(root.join("deep")).unwrap();
+    fs::write(root.join("spec.yaml"), format!("{USUAL}include: [deep/more.yaml]\n")).unwrap();
+    let more = "
+models:
+  ready: {onnx: ./m.onnx, inputs_from: data/in, expected: /abs/out.npz, family: f, task: fill-mask, pipeline: text}
+  local: {class: A, weights: path, path: w, family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
+commands:
+  copy: {argv: [cp, a, b], inputs: {a: {file: a.txt}, tree: {step: 'convert:ready:onnx'}}, outputs: [b]}
+";
+    fs::write(root.join("deep/more.yaml"), more).unwrap();
+    let spec = Spec::load(&root.join("spec.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(spec.root, root);
+    let deep = root.join("deep");
+    let Source::Ready { format, path, inputs_from, expected } = &spec.models["ready"].source else { panic!() };
+    assert_eq!((*format, path), (ReadyFormat::Onnx, &deep.join("m.onnx")));
+    assert_eq!((inputs_from, expected), (&Some(deep.join("data/in")), &Some(PathBuf::from("/abs/out.npz"))));
+    let Source::Transformers { weights, .. } = &spec.models["local"].source else { panic!() };
+    assert_eq!(weights, &Weights::Path(deep.join("w")));
+    let copy = &spec.commands["copy"];
+    assert_eq!(copy.inputs["a"], CommandInput::File(deep.join("a.txt")));
+    assert_eq!(copy.inputs["tree"], CommandInput::Step("convert:ready:onnx".to_owned()));
+}
+
+#[test]
+fn a_target_changes_only_what_it_names() {
+    let spec = load(
+        "
+version: 1
+measure: {samples: 7}
+tolerances: {fp16: {mae: 0.5}}
+pipelines: {}
+targets:
+  qnn:
+    {runtime: ort, backend: qnn, device: htp, artefact: qnn, precisions: [fp16], options: {soc_model: 60, nested: {a: [1]}},
+    measure: {warmup: 0}, tolerances: {fp16: {max_abs: 0.25}}}
+",
+    );
+    let qnn = &spec.targets["qnn"];
+    assert_eq!(qnn.measure, Some(Measure { warmup: 0, samples: 7, max_seconds: 10.0, timeout_seconds: 600 }));
+    let tolerance = qnn.tolerances[&Precision::Fp16];
+    assert_eq!((tolerance.max_abs, tolerance.mae, tolerance.cosine), (0.25, 0.5, 0.999));
+    assert_eq!(qnn.options["soc_model"], 60);
+    assert_eq!(qnn.options["nested"], serde_json::json!({"a": [1]}));
+}
+
+/// What users write and what records and keys say is the same word.
+#[test]
+fn words_are_those_of_serde() {
+    for (word, precision) in Precision::WORDS {
+        assert_eq!(serde_json::to_value(precision).unwrap(), *word);
+    }
+    for (word, dtype) in orch::spec::Dtype::WORDS {
+        assert_eq!(serde_json::to_value(dtype).unwrap(), *word);
+    }
+    for (word, artefact) in orch::spec::Artefact::WORDS {
+        assert_eq!(serde_json::to_value(artefact).unwrap(), *word);
+    }
+    for (word, route) in Route::WORDS {
+        assert_eq!(serde_json::to_value(route).unwrap(), *word);
+    }
+    for (word, priority) in Priority::WORDS {
+        assert_eq!(serde_json::to_value(priority).unwrap(), *word);
+    }
 }

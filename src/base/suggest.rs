@@ -35,5 +35,7 @@ mod tests {
     fn a_slip_finds_its_name_and_a_stranger_the_list() {
         assert_eq!(nearest("opnvino", ["cpu", "openvino"]), Some("openvino"));
         assert_eq!(hint("zebra", ["cpu", "cuda"]), "known: `cpu`, `cuda`");
+        assert_eq!(hint("zebra", []), "none is declared");
+        assert!(hint("zebra", ["cpu"; 30]).ends_with("`cpu` and 6 more"));
     }
 }

@@ -112,8 +112,10 @@ impl Loader {
 
     fn included(&mut self, path: &Path, content: &File) {
         let folder = path.parent().unwrap_or(Path::new(""));
-        for entry in content.include.value().into_iter().flatten() {
-            self.file(&folder.join(&entry.value), Some(entry.span));
+        for entry in content.include.items() {
+            // Collected from its components, `./part.yaml` is shown as `part.yaml`.
+            let path: PathBuf = folder.join(&entry.value).components().collect();
+            self.file(&path, Some(entry.span));
         }
     }
 

@@ -6,6 +6,7 @@
 mod yaml;
 mod error;
 mod shape;
+mod values;
 mod raw;
 mod load;
 mod check;

@@ -3,12 +3,10 @@
 //!
 //! Says what may stand where; whether names exist and values make sense is for `check`.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use std::borrow::Cow;
-
 use super::error::Sink;
-use super::shape::{self, At, Field, Json, Rows, Shape, shape, words};
-use super::yaml::{Key, Node, Value};
+use super::shape::{self, Field, Json, List, Rows, Shape, shape, words};
+use super::values::{Config, Pair, Scalar, Size};
+use super::yaml::{Key, Node};
 use super::{Artefact, Dtype, Precision, Priority, Route};
 
 shape! {
@@ -17,7 +15,7 @@ shape! {
         /// Version of the format: 1. Required in the file that is given to orch, optional in included ones.
         version: u32,
         /// Further spec files, relative to this one. Their rows come before this file's own.
-        include: Vec<At<String>>,
+        include: List<String>,
         /// What is tested: one row per model.
         models: Rows<Model>,
         /// What goes in and what comes out: one row per way of using a model.
@@ -53,8 +51,8 @@ shape! {
         task @required: String,
         /// Name of a row of `pipelines`.
         pipeline @required: String,
-        /// Words for selection: `orch run --tag key`.
-        tags: Vec<At<String>>,
+        /// Words for selection.
+        tags: List<String>,
         /// `high`, `medium` (the default) or `low`: for selection and for the order of the report.
         priority: Priority,
         /// With `class`: `seeded` (random from `seed`, offline; the default), `hub` (needs `hub.id` and
@@ -80,7 +78,7 @@ shape! {
         /// Without it, ONNX Runtime's CPU provider makes the reference.
         expected: String,
         /// Names of the outputs that are compared, in order. Default: all tensors that the model returns.
-        outputs: Vec<At<String>>,
+        outputs: List<String>,
         /// With `class`: how ONNX is made.
         export: Export,
         /// How far this model's outputs may be from the reference, at every precision. All three figures are needed.
@@ -104,7 +102,7 @@ shape! {
         /// Type of its elements.
         dtype @required: Dtype,
         /// Sizes: numbers, or names from `dims`.
-        shape @required: Vec<At<Size>>,
+        shape @required: List<Size>,
         /// `[low, high]`: random whole numbers, low inclusive, high exclusive.
         randint: Pair<i64>,
         /// `[mean, standard deviation]`: normally distributed random numbers.
@@ -116,9 +114,9 @@ shape! {
         /// `true`: 0, 1, 2, … along the last axis.
         arange: bool,
         /// All values in row-major order; as many as the shape holds.
-        data: Vec<At<Scalar>>,
+        data: List<Scalar>,
         /// With hub or path weights: one string per batch row, tokenized by the model's own tokenizer and padded to the shape.
-        text: Vec<At<String>>,
+        text: List<String>,
     }
 }
 
@@ -127,7 +125,7 @@ shape! {
     Export {
         /// Exporters in the order of trial; the first whose file agrees with the reference is taken.
         /// Default: `[legacy, dynamo, transformers]`.
-        routes: Vec<At<Route>>,
+        routes: List<Route>,
         /// ONNX opset version. Default: 17.
         opset: u32,
     }
@@ -139,7 +137,7 @@ shape! {
         /// One line for people.
         description @required: String,
         /// The tasks of models that can use it.
-        tasks @required: Vec<At<String>>,
+        tasks @required: List<String>,
         /// Name of its template. Default: the pipeline's own name.
         template: String,
     }
@@ -157,15 +155,15 @@ shape! {
         /// What it loads; `model` is the PyTorch model itself.
         artefact @required: Artefact,
         /// The precisions to test.
-        precisions @required: Vec<At<Precision>>,
+        precisions @required: List<Precision>,
         /// Options of the runtime, e.g. `soc_model` for QNN.
         options: Rows<Json>,
         /// Tolerances per precision on this target; figures that are not given keep their general value.
         tolerances: Rows<Tolerance>,
         /// How runs on this target are measured; what is not given keeps its general value.
         measure: Measure,
-        /// Words for selection: `orch run --tag edge`.
-        tags: Vec<At<String>>,
+        /// Words for selection.
+        tags: List<String>,
     }
 }
 
@@ -199,18 +197,18 @@ shape! {
     /// Which cases exist: models × targets × precisions (× `batch` × `seq`), less `exclude`, plus `include`.
     Matrix {
         /// Globs over model names. Default: all.
-        models: Vec<At<String>>,
+        models: List<String>,
         /// Globs over target names. Default: all.
-        targets: Vec<At<String>>,
+        targets: List<String>,
         /// Batch sizes, for models whose input shapes use `batch`. Default: each model's own.
-        batch: Vec<At<u64>>,
+        batch: List<u64>,
         /// Sequence lengths, for models whose input shapes use `seq`. Default: each model's own.
-        seq: Vec<At<u64>>,
+        seq: List<u64>,
         /// Cases taken out, each with its reason; they stay visible in the report.
-        exclude: Vec<At<Rule>>,
+        exclude: List<Rule>,
         /// Cases besides the product, also of models, targets and precisions that it does not name. A case that
         /// `exclude` took out comes back.
-        include: Vec<At<Rule>>,
+        include: List<Rule>,
     }
 }
 
@@ -234,13 +232,13 @@ shape! {
     /// A step of your own: a program that makes files from files.
     Command {
         /// The program and its arguments; no shell.
-        argv @required: Vec<At<String>>,
+        argv @required: List<String>,
         /// What the program reads, by the name under which it finds it in its working directory.
         inputs: Rows<CommandInput>,
         /// Files or folders, relative to its working directory, that it makes.
-        outputs @required: Vec<At<String>>,
+        outputs @required: List<String>,
         /// Names of environment variables that it sees. All others are hidden from it.
-        env: Vec<At<String>>,
+        env: List<String>,
         /// It is killed after this many seconds. Default: 600.
         timeout_seconds: u64,
     }
@@ -306,131 +304,3 @@ words!(pub Artefact as "artefact" {
     "onnx" => Onnx, "openvino" => Openvino, "qnn" => Qnn, "torchscript" => Torchscript, "model" => Model,
 });
 words!(pub Precision as "precision" { "fp32" => Fp32, "fp16" => Fp16, "bf16" => Bf16, "int8" => Int8 });
-
-/// `[a, b]`
-#[derive(Debug)]
-pub(super) struct Pair<T>(pub(super) T, pub(super) T);
-
-/// A size of a shape: a number, or the name of a dim.
-#[derive(Debug)]
-pub(super) enum Size {
-    Fixed(u64),
-    Named(String),
-}
-
-/// A number, or `true` and `false` as 1 and 0.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Scalar(pub(super) f64);
-
-/// A mapping of any depth.
-#[derive(Debug)]
-pub(super) struct Config(pub(super) serde_json::Value);
-
-impl<T: Shape> Shape for Pair<T> {
-    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        match &node.value {
-            Value::List(items) if items.len() == 2 => {
-                let (first, second) = (T::read(&items[0], key, sink), T::read(&items[1], key, sink));
-                Some(Self(first?, second?))
-            }
-            _ => {
-                shape::wrong(node, key, "a list of two numbers", sink);
-                None
-            }
-        }
-    }
-}
-
-impl<T: JsonSchema> JsonSchema for Pair<T> {
-    fn schema_name() -> Cow<'static, str> {
-        format!("Pair_{}", T::schema_name()).into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "array", "items": generator.subschema_for::<T>(), "minItems": 2, "maxItems": 2 })
-    }
-}
-
-impl Shape for Size {
-    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        match &node.value {
-            Value::Text(name) => Some(Self::Named(name.clone())),
-            Value::Int(size @ 0..) => u64::try_from(*size).ok().map(Self::Fixed),
-            _ => {
-                shape::wrong(node, key, "made of whole numbers from 0 and names from `dims`", sink);
-                None
-            }
-        }
-    }
-}
-
-impl JsonSchema for Size {
-    fn schema_name() -> Cow<'static, str> {
-        "Size".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string" }] })
-    }
-}
-
-impl Shape for Scalar {
-    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        match node.value {
-            Value::Bool(value) => Some(Self(f64::from(u8::from(value)))),
-            Value::Float(value) => Some(Self(value)),
-            // Values are kept as f64, which holds whole numbers exactly up to 2^53 only.
-            Value::Int(value) if value.unsigned_abs() <= 1 << 53 => Some(Self(value as f64)),
-            Value::Int(_) => {
-                shape::wrong(node, key, "a number within ±2^53", sink);
-                None
-            }
-            _ => {
-                shape::wrong(node, key, "a number, `true` or `false`", sink);
-                None
-            }
-        }
-    }
-}
-
-impl JsonSchema for Scalar {
-    fn schema_name() -> Cow<'static, str> {
-        "Scalar".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": ["number", "boolean"] })
-    }
-}
-
-impl Shape for Config {
-    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        shape::entries(node, key, sink).map(|_| Self(node.to_json()))
-    }
-}
-
-impl JsonSchema for Config {
-    fn schema_name() -> Cow<'static, str> {
-        "Config".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "object" })
-    }
-}

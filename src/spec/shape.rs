@@ -23,18 +23,13 @@ pub(super) struct At<T> {
 }
 
 /// One field of a shape.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) enum Field<T> {
+    #[default]
     Absent,
     /// Given, and already reported as wrong: whoever needs it keeps quiet.
     Bad,
     Given(At<T>),
-}
-
-impl<T> Default for Field<T> {
-    fn default() -> Self {
-        Self::Absent
-    }
 }
 
 impl<T: Shape> Field<T> {
@@ -60,8 +55,20 @@ impl<T> Field<T> {
         self.given().map(|at| &at.value)
     }
 
+    /// Given, but not to be used: it was reported.
+    pub(super) fn is_bad(&self) -> bool {
+        matches!(self, Self::Bad)
+    }
+
     pub(super) fn is_absent(&self) -> bool {
         matches!(self, Self::Absent)
+    }
+}
+
+impl<T> Field<List<T>> {
+    /// What could be read of the list; nothing if it is not given.
+    pub(super) fn items(&self) -> &[At<T>] {
+        self.value().map_or(&[], |list| &list.items)
     }
 }
 
@@ -73,6 +80,14 @@ impl<T> Default for Rows<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
+}
+
+/// A list, with those of its items that could be read.
+#[derive(Debug)]
+pub(super) struct List<T> {
+    pub(super) items: Vec<At<T>>,
+    /// Whether that is all of them.
+    pub(super) whole: bool,
 }
 
 /// Any YAML value, as JSON.
@@ -262,21 +277,19 @@ impl Shape for String {
     }
 }
 
-impl<T: Shape> Shape for Vec<At<T>> {
+impl<T: Shape> Shape for List<T> {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        let Value::List(items) = &node.value else {
+        let Value::List(nodes) = &node.value else {
             wrong(node, key, "a list", sink);
             return None;
         };
-        let read: Vec<Option<At<T>>> = items
-            .iter()
-            .map(|item| {
-                // Whatever an item lacks is reported where the item begins.
-                let key = Key { text: key.text.clone(), pos: item.pos };
-                Some(At { value: T::read(item, &key, sink)?, span: sink.span(item.pos) })
-            })
-            .collect();
-        read.into_iter().collect()
+        let read = nodes.iter().filter_map(|item| {
+            // Whatever an item lacks is reported where the item begins.
+            let key = Key { text: key.text.clone(), pos: item.pos };
+            Some(At { value: T::read(item, &key, sink)?, span: sink.span(item.pos) })
+        });
+        let items: Vec<At<T>> = read.collect();
+        Some(Self { whole: items.len() == nodes.len(), items })
     }
 }
 
@@ -312,17 +325,17 @@ impl JsonSchema for Json {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for At<T> {
+impl<T: JsonSchema> JsonSchema for List<T> {
     fn schema_name() -> Cow<'static, str> {
-        T::schema_name()
+        format!("List_{}", T::schema_name()).into()
     }
 
     fn inline_schema() -> bool {
-        T::inline_schema()
+        true
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        T::json_schema(generator)
+        json_schema!({ "type": "array", "items": generator.subschema_for::<T>() })
     }
 }
 

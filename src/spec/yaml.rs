@@ -98,6 +98,11 @@ fn describe(error: &serde_saphyr::Error) -> YamlError {
     }
     match inner {
         serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => duplicate(key, pos),
+        serde_saphyr::Error::MultipleDocuments { .. } => YamlError {
+            pos,
+            message: "a second YAML document begins here".to_owned(),
+            hint: Some("a spec file holds one; put the other into a file of its own and `include` it".to_owned()),
+        },
         serde_saphyr::Error::Budget { .. } | serde_saphyr::Error::AliasReplayLimitExceeded { .. } => YamlError {
             pos,
             message: "this file is too large once its aliases are expanded".to_owned(),
@@ -114,6 +119,7 @@ fn describe(error: &serde_saphyr::Error) -> YamlError {
 
 fn duplicate(key: &str, pos: Pos) -> YamlError {
     let hint = "the parser would drop one of the two; remove it or merge them".to_owned();
+    let pos = Pos { len: key.chars().count() as u32, ..pos };
     YamlError { pos, message: format!("`{key}` is given twice"), hint: Some(hint) }
 }
 
@@ -242,5 +248,81 @@ impl<'de> Visitor<'de> for ValueVisitor {
             entries.push((key, node));
         }
         Ok(Value::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(text: &str) -> serde_json::Value {
+        let (node, errors) = parse(text);
+        assert!(errors.is_empty(), "{errors:?}");
+        node.unwrap().to_json()
+    }
+
+    #[test]
+    fn scalars_are_what_yaml_1_2_says() {
+        assert_eq!(
+            tree("[no, on, y, true, ~, 1, -1, 0x10, 1.0e-3, '1', 18446744073709551615, 1e3]"),
+            serde_json::json!(["no", "on", "y", true, null, 1, -1, 16, 1e-3, "1", u64::MAX, 1000.0])
+        );
+    }
+
+    #[test]
+    fn own_keys_win_over_merged_ones_and_the_first_merge_over_the_next() {
+        assert_eq!(
+            tree("a: &a {x: 1, y: 1}\nb: &b {x: 2, z: 2}\nc: {<<: [*a, *b], y: 3}\nd:\n  <<: *b\n  x: 4\n")["c"],
+            serde_json::json!({"y": 3, "x": 1, "z": 2})
+        );
+    }
+
+    #[test]
+    fn values_know_where_they_stand_also_by_way_of_an_alias() {
+        let (node, _) = parse("ä: &a {key: value}\nb: *a\n");
+        let Value::Map(top) = node.unwrap().value else { panic!() };
+        for (key, node) in &top {
+            let Value::Map(inner) = &node.value else { panic!() };
+            let (inner_key, inner_value) = &inner[0];
+            assert_eq!(inner_key.pos, Pos { line: 1, column: 8, len: 3 }, "by way of {}", key.text);
+            assert_eq!(inner_value.pos, Pos { line: 1, column: 13, len: 5 }, "by way of {}", key.text);
+        }
+        assert_eq!(top[1].0.pos, Pos { line: 2, column: 1, len: 1 });
+    }
+
+    #[test]
+    fn every_duplicate_key_is_found_and_the_rest_still_read() {
+        let (node, errors) = parse("a: {b: 1, b: 2}\nc: &c {d: 1}\na: 3\ne: {<<: *c, d: 2}\n");
+        let places: Vec<_> = errors.iter().map(|error| (error.pos.line, error.pos.column)).collect();
+        assert_eq!(places, [(1, 11), (3, 1)]);
+        assert!(node.is_some());
+    }
+
+    #[test]
+    fn what_is_not_yaml_is_refused_with_its_place() {
+        for (text, line) in [
+            ("a: [1, 2\nb: 3\n", 2),
+            ("a: b: c\n", 1),
+            ("a: *nowhere\n", 1),
+            ("a: &a [*a]\n", 1),
+            ("a: !custom 3\n", 1),
+            ("a: .nan\n", 1),
+            ("a: 1\n---\nb: 2\n", 3),
+        ] {
+            let (node, errors) = parse(text);
+            assert!(node.is_none(), "{text:?} was read as {node:?}");
+            assert_eq!(errors.len(), 1);
+            assert_eq!(errors[0].pos.line, line, "{text:?}: {}", errors[0].message);
+        }
+    }
+
+    /// Honest suites are large; only what aliases multiply is bounded tightly.
+    #[test]
+    fn a_large_document_is_read() {
+        let rows: String = (0..35_000).map(|row| format!("m{row}: {{a: 1, b: [x, y]}}\n")).collect();
+        let (node, errors) = parse(&rows);
+        assert!(errors.is_empty(), "{errors:?}");
+        let Value::Map(entries) = node.unwrap().value else { panic!() };
+        assert_eq!(entries.len(), 35_000);
     }
 }

@@ -31,7 +31,7 @@ fn command(row: &Row<'_, raw::Command>, sink: &mut Sink) -> Command {
             inputs.insert(name.value.clone(), input);
         }
     }
-    for output in raw.outputs.value().into_iter().flatten() {
+    for output in raw.outputs.items() {
         inside(&output.value, output.span, sink);
         if inputs.contains_key(&output.value) {
             sink.error(
@@ -40,7 +40,7 @@ fn command(row: &Row<'_, raw::Command>, sink: &mut Sink) -> Command {
             );
         }
     }
-    for name in raw.env.value().into_iter().flatten() {
+    for name in raw.env.items() {
         if name.value.is_empty() || name.value.contains(['=', '\0']) {
             let message = format!("`{}` is no name of an environment variable", name.value);
             sink.error_hint(name.span, message, "give names only; their values come from the environment");

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::spec::error::{Sink, Span};
-use crate::spec::raw::{self, Size};
-use crate::spec::shape::{At, Field};
+use crate::spec::raw;
+use crate::spec::shape::{At, Field, List};
+use crate::spec::values::{Scalar, Size};
 use crate::spec::{Dim, Dtype, Fill, Input};
 
 /// Sizes that need no declaration.
@@ -28,7 +29,8 @@ pub(super) fn input(
     });
     let fill = fill(name, raw, no_text, sink);
     let (dtype, shape, (fill, span)) = (*raw.dtype.value()?, shape?, fill?);
-    if let (Fill::Data(values), Some(elements)) = (&fill, elements)
+    let whole = raw.data.value().is_some_and(|list| list.whole);
+    if let (Fill::Data(values), Some(elements), true) = (&fill, elements, whole)
         && values.len() as u64 != elements
     {
         let message = format!("`data` has {} values, the shape holds {elements}", values.len());
@@ -40,9 +42,9 @@ pub(super) fn input(
     Some(Input { dtype, shape, fill })
 }
 
-fn shape(sizes: &At<Vec<At<Size>>>, dims: &mut BTreeMap<String, u64>, sink: &mut Sink) -> Option<Vec<Dim>> {
+fn shape(sizes: &At<List<Size>>, dims: &mut BTreeMap<String, u64>, sink: &mut Sink) -> Option<Vec<Dim>> {
     let mut shape = Vec::new();
-    for size in &sizes.value {
+    for size in &sizes.value.items {
         match &size.value {
             Size::Fixed(value) => shape.push(Some(Dim::Fixed(*value))),
             Size::Named(name) => {
@@ -61,7 +63,7 @@ fn shape(sizes: &At<Vec<At<Size>>>, dims: &mut BTreeMap<String, u64>, sink: &mut
             }
         }
     }
-    shape.into_iter().collect()
+    shape.into_iter().collect::<Option<_>>().filter(|_| sizes.value.whole)
 }
 
 fn elements(shape: &[Dim], dims: &BTreeMap<String, u64>, span: Span, sink: &mut Sink) -> Option<u64> {
@@ -109,8 +111,8 @@ fn fill(name: &At<String>, raw: &raw::Input, no_text: Option<&str>, sink: &mut S
     if let Some(arange) = raw.arange.given().filter(|at| !at.value) {
         sink.error_hint(arange.span, "`arange` can only be `true`", "remove it to choose another fill");
     }
-    let numbers = |values: &Vec<At<raw::Scalar>>| Fill::Data(values.iter().map(|at| at.value.0).collect());
-    let strings = |values: &Vec<At<String>>| Fill::Text(values.iter().map(|at| at.value.clone()).collect());
+    let numbers = |values: &List<Scalar>| Fill::Data(values.items.iter().map(|at| at.value.0).collect());
+    let strings = |values: &List<String>| Fill::Text(values.items.iter().map(|at| at.value.clone()).collect());
     one(&raw.randint, |pair| Fill::Randint(pair.0, pair.1))
         .or(one(&raw.normal, |pair| Fill::Normal(pair.0, pair.1)))
         .or(one(&raw.uniform, |pair| Fill::Uniform(pair.0, pair.1)))

@@ -1,12 +1,14 @@
 //! The matrix: globs match something, rules match a case, exclusions say why.
 
+use std::collections::HashMap;
+
 use indexmap::IndexMap;
 
 use super::Section;
 use crate::base::{glob, suggest};
 use crate::spec::error::Sink;
 use crate::spec::raw;
-use crate::spec::shape::{At, Field};
+use crate::spec::shape::{At, Field, List};
 use crate::spec::{MatrixSpec, Precision, Rule};
 
 /// What rules can match: also rows that were reported as wrong, so that one mistake is reported once.
@@ -19,17 +21,22 @@ pub(super) struct Names<'a> {
 
 impl<'a> Names<'a> {
     pub(super) fn of(models: &Section<'a, raw::Model>, targets: &Section<'a, raw::Target>) -> Self {
-        let family = |name: &str| {
-            let row = models.rows.iter().find(|row| row.name.value == name)?;
-            row.value.family.value().map(String::as_str)
-        };
-        let precisions = |name: &str| {
-            let row = targets.rows.iter().find(|row| row.name.value == name)?;
-            Some(row.value.precisions.value()?.iter().map(|at| at.value).collect())
-        };
+        let families: HashMap<&str, &str> = models
+            .rows
+            .iter()
+            .filter_map(|row| Some((row.name.value.as_str(), row.value.family.value()?.as_str())))
+            .collect();
+        let precisions: HashMap<&str, Vec<Precision>> = targets
+            .rows
+            .iter()
+            .filter_map(|row| {
+                let list = row.value.precisions.value().filter(|list| list.whole)?;
+                Some((row.name.value.as_str(), list.items.iter().map(|at| at.value).collect()))
+            })
+            .collect();
         Self {
-            models: models.names.iter().map(|name| (*name, family(name))).collect(),
-            targets: targets.names.iter().map(|name| (*name, precisions(name))).collect(),
+            models: models.names.iter().map(|name| (*name, families.get(name).copied())).collect(),
+            targets: targets.names.iter().map(|name| (*name, precisions.get(name).cloned())).collect(),
         }
     }
 
@@ -68,19 +75,25 @@ pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Si
             axes.insert(name.to_owned(), values);
         }
     }
-    let exclude = raw.exclude.value().into_iter().flatten();
-    let exclude = exclude.filter_map(|at| rule(at, &models, &targets, names, true, sink)).collect();
-    let include = raw.include.value().into_iter().flatten();
-    let include = include.filter_map(|at| rule(at, &[], &[], names, false, sink)).collect();
-    MatrixSpec { models, targets, axes, exclude, include }
+    // Globs that were reported as wrong could have matched anything, so no rule is blamed for what they leave out.
+    let product = match (&models, &targets) {
+        (Some(models), Some(targets)) => Some((models.as_slice(), targets.as_slice())),
+        _ => None,
+    };
+    let exclude = raw.exclude.items().iter().filter_map(|at| rule(at, product, names, true, sink)).collect();
+    let everything = Some((&[][..], &[][..]));
+    let include = raw.include.items().iter().filter_map(|at| rule(at, everything, names, false, sink)).collect();
+    MatrixSpec { models: models.unwrap_or_default(), targets: targets.unwrap_or_default(), axes, exclude, include }
 }
 
-fn globs(field: &Field<Vec<At<String>>>, what: &str, names: &[&str], sink: &mut Sink) -> Vec<String> {
+/// None if one of them was reported.
+fn globs(field: &Field<List<String>>, what: &str, names: &[&str], sink: &mut Sink) -> Option<Vec<String>> {
     super::not_empty(field, &format!("{what}s"), sink);
-    for pattern in field.value().into_iter().flatten() {
-        matches_some(pattern, what, names, sink);
+    let mut sound = !field.is_bad() && field.value().is_none_or(|list| list.whole && !list.items.is_empty());
+    for pattern in field.items() {
+        sound &= matches_some(pattern, what, names, sink);
     }
-    super::texts(field)
+    sound.then(|| super::texts(field))
 }
 
 fn matches_some(pattern: &At<String>, what: &str, names: &[&str], sink: &mut Sink) -> bool {
@@ -92,10 +105,10 @@ fn matches_some(pattern: &At<String>, what: &str, names: &[&str], sink: &mut Sin
     found
 }
 
-fn axis(name: &str, field: &Field<Vec<At<u64>>>, sink: &mut Sink) -> Option<Vec<u64>> {
+fn axis(name: &str, field: &Field<List<u64>>, sink: &mut Sink) -> Option<Vec<u64>> {
     super::not_empty(field, name, sink);
     let mut values = Vec::new();
-    for size in field.value()? {
+    for size in &field.value()?.items {
         if size.value == 0 {
             sink.error(size.span, format!("`{name}` must be at least 1"));
         }
@@ -107,10 +120,12 @@ fn axis(name: &str, field: &Field<Vec<At<u64>>>, sink: &mut Sink) -> Option<Vec<
     Some(values)
 }
 
+/// Globs over models and over targets; an empty list matches all.
+type Product<'a> = (&'a [String], &'a [String]);
+
 fn rule(
     at: &At<raw::Rule>,
-    models: &[String],
-    targets: &[String],
+    product: Option<Product<'_>>,
     names: &Names<'_>,
     exclude: bool,
     sink: &mut Sink,
@@ -127,7 +142,7 @@ fn rule(
         let hint = "add `reason: \"…\"`: the report shows it in the place of a result";
         sink.error_hint(at.span, "an exclusion needs a reason", hint);
     }
-    let mut sound = true;
+    let mut sound = !raw.precision.is_bad();
     for (field, what, known) in [
         (&raw.model, "model", names.model_names()),
         (&raw.family, "family", names.families()),
@@ -135,11 +150,8 @@ fn rule(
     ] {
         sound &= match field.given() {
             Some(pattern) => matches_some(pattern, what, &known, sink),
-            None => field.is_absent(),
+            None => !field.is_bad(),
         };
-    }
-    if sound && (!raw.precision.is_absent() && raw.precision.given().is_none()) {
-        sound = false;
     }
     let rule = Rule {
         loc: sink.loc(at.span),
@@ -149,7 +161,10 @@ fn rule(
         precision: raw.precision.value().copied(),
         reason: raw.reason.value().cloned().unwrap_or_default(),
     };
-    if sound && !meets_a_case(&rule, models, targets, names, exclude) {
+    if let Some(product) = product
+        && sound
+        && !meets_a_case(&rule, product, names, exclude)
+    {
         let hint = "every part of it matches something, but no case has them all";
         sink.error_unknown(at.span, format!("this `{what}` rule matches no case"), hint);
     }
@@ -157,7 +172,7 @@ fn rule(
 }
 
 /// The product is a full one, so a rule matches a case if it matches a model and, separately, a target's precision.
-fn meets_a_case(rule: &Rule, models: &[String], targets: &[String], names: &Names<'_>, exclude: bool) -> bool {
+fn meets_a_case(rule: &Rule, (models, targets): Product<'_>, names: &Names<'_>, exclude: bool) -> bool {
     let model = names.models.iter().any(|(name, family)| {
         glob::any(models, name)
             && rule.model.as_ref().is_none_or(|pattern| glob::matches(pattern, name))

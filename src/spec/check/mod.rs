@@ -6,6 +6,7 @@ mod commands;
 mod inputs;
 mod matrix;
 mod models;
+mod source;
 mod targets;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use indexmap::IndexMap;
 use super::error::{Sink, Span};
 use super::load::Source;
 use super::raw::{self, File};
-use super::shape::{At, Field, Rows};
+use super::shape::{At, Field, List, Rows};
 use super::{Pipeline, SourceFile, Spec};
 use crate::base::suggest;
 
@@ -63,11 +64,14 @@ fn section<'a, T>(
     let mut first: BTreeMap<&str, Span> = BTreeMap::new();
     let mut section = Section { rows: Vec::new(), names: Vec::new() };
     for source in sources {
-        sink.incomplete |= matches!(pick(&source.content), Field::Bad);
+        sink.incomplete |= pick(&source.content).is_bad();
         for (name, value) in pick(&source.content).value().into_iter().flat_map(|rows| &rows.0) {
             if let Some(&before) = first.get(name.value.as_str()) {
-                let before = sink.loc(before);
-                sink.error(name.span, format!("{what} `{}` is already declared at {before}", name.value));
+                // Twice in one file is a duplicate key, and was reported as such.
+                if before.file != name.span.file {
+                    let before = sink.loc(before);
+                    sink.error(name.span, format!("{what} `{}` is already declared at {before}", name.value));
+                }
                 continue;
             }
             first.insert(&name.value, name.span);
@@ -110,8 +114,8 @@ fn unknown(what: &str, name: &At<String>, known: &[&str], sink: &mut Sink) {
     sink.error_unknown(name.span, format!("unknown {what} `{}`", name.value), hint);
 }
 
-fn texts(field: &Field<Vec<At<String>>>) -> Vec<String> {
-    field.value().into_iter().flatten().map(|at| at.value.clone()).collect()
+fn texts(field: &Field<List<String>>) -> Vec<String> {
+    field.items().iter().map(|at| at.value.clone()).collect()
 }
 
 /// A path as the user wrote it, made absolute against the file that names it.
@@ -120,8 +124,8 @@ fn absolute(folder: &Path, path: &str) -> PathBuf {
     std::path::absolute(&joined).unwrap_or(joined)
 }
 
-fn not_empty<T>(field: &Field<Vec<At<T>>>, key: &str, sink: &mut Sink) {
-    if let Some(list) = field.given().filter(|list| list.value.is_empty()) {
+fn not_empty<T>(field: &Field<List<T>>, key: &str, sink: &mut Sink) {
+    if let Some(list) = field.given().filter(|list| list.value.items.is_empty() && list.value.whole) {
         sink.error(list.span, format!("`{key}` must not be empty"));
     }
 }

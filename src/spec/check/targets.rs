@@ -110,7 +110,7 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
     let raw = row.value;
     not_empty(&raw.precisions, "precisions", sink);
     let mut precisions: Vec<Precision> = Vec::new();
-    for precision in raw.precisions.value().into_iter().flatten() {
+    for precision in raw.precisions.items() {
         if precisions.contains(&precision.value) {
             sink.error(precision.span, format!("`{}` is listed twice", precision.value.word()));
         }

@@ -1,0 +1,160 @@
+//! Where a model comes from: exactly one source, what that needs, and nothing that would have no effect with it.
+
+use super::{Row, absolute};
+use crate::spec::error::{Sink, Span};
+use crate::spec::raw::{self, Weights as RawWeights};
+use crate::spec::shape::Field;
+use crate::spec::{Hub, ReadyFormat, Source, Weights};
+
+/// Exactly one of the four sources, and nothing that belongs to another.
+pub(super) fn source(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
+    let raw = row.value;
+    let all =
+        [("class", &raw.class), ("onnx", &raw.onnx), ("openvino", &raw.openvino), ("torchscript", &raw.torchscript)];
+    let given: Vec<(&str, &Field<String>)> = all.into_iter().filter(|(_, field)| !field.is_absent()).collect();
+    let (key, field) = match given[..] {
+        [one] => one,
+        [] => {
+            let message = format!("model `{}` has no source", row.name.value);
+            sink.error_hint(row.name.span, message, "add one of `class`, `onnx`, `openvino`, `torchscript`");
+            return None;
+        }
+        _ => {
+            let keys: Vec<_> = given.iter().map(|(key, _)| *key).collect();
+            let message = format!("model `{}` has {} sources: `{}`", row.name.value, keys.len(), keys.join("`, `"));
+            sink.error_hint(row.name.span, message, "keep one; make further models for the others");
+            return None;
+        }
+    };
+    let format = match key {
+        "class" => return class(row, sink),
+        "onnx" => ReadyFormat::Onnx,
+        "openvino" => ReadyFormat::Openvino,
+        _ => ReadyFormat::Torchscript,
+    };
+    foreign(
+        &[
+            ("weights", span(&raw.weights)),
+            ("hub", span(&raw.hub)),
+            ("path", span(&raw.path)),
+            ("config", span(&raw.config)),
+            ("trust_remote_code", span(&raw.trust_remote_code)),
+            ("export", span(&raw.export)),
+        ],
+        "a model made from `class`",
+        key,
+        sink,
+    );
+    let path = |field: &Field<String>| field.value().map(|path| absolute(row.folder, path));
+    Some(Source::Ready {
+        format,
+        path: absolute(row.folder, field.value()?),
+        inputs_from: path(&raw.inputs_from),
+        expected: path(&raw.expected),
+    })
+}
+
+/// Where a field stands, if it can be used.
+pub(super) fn span<T>(field: &Field<T>) -> Option<Span> {
+    field.given().map(|at| at.span)
+}
+
+/// Keys that have no effect with this source are refused, and not ignored.
+fn foreign(keys: &[(&str, Option<Span>)], owner: &str, source: &str, sink: &mut Sink) {
+    for (key, span) in keys {
+        if let Some(span) = span {
+            sink.error(*span, format!("`{key}` belongs to {owner}; this one has `{source}`"));
+        }
+    }
+}
+
+fn class(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
+    let raw = row.value;
+    let ready = [("inputs_from", span(&raw.inputs_from)), ("expected", span(&raw.expected))];
+    foreign(&ready, "a model from a ready file", "class", sink);
+    let class = raw.class.given()?;
+    let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if class.value.is_empty() || !class.value.chars().all(identifier) {
+        let message = format!("`{}` is no name of a Python class", class.value);
+        sink.error_hint(class.span, message, "give the class alone, e.g. `BertForMaskedLM`");
+    }
+    let hub = hub(raw, sink);
+    let weights = match raw.weights.given() {
+        None if !raw.weights.is_absent() => return None,
+        None => RawWeights::Seeded,
+        Some(at) => at.value,
+    };
+    weights_agree(row, weights, sink);
+    Some(Source::Transformers {
+        class: class.value.clone(),
+        config: raw.config.value().map_or_else(|| serde_json::json!({}), |config| config.0.clone()),
+        weights: match weights {
+            RawWeights::Seeded => Weights::Seeded,
+            RawWeights::Hub => Weights::Hub,
+            RawWeights::Path => Weights::Path(absolute(row.folder, raw.path.value()?)),
+        },
+        hub,
+        trust_remote_code: raw.trust_remote_code.value().copied().unwrap_or(false),
+    })
+}
+
+/// What each kind of weights needs and what has no effect with it.
+fn weights_agree(row: &Row<'_, raw::Model>, weights: RawWeights, sink: &mut Sink) {
+    let raw = row.value;
+    let at = span(&raw.weights).unwrap_or(row.name.span);
+    if weights == RawWeights::Hub {
+        match raw.hub.given() {
+            None if raw.hub.is_absent() => {
+                let hint = "add `hub: {id: …, revision: <40 hexadecimal digits>}`";
+                sink.error_hint(at, "`weights: hub` needs `hub.id` and `hub.revision`", hint);
+            }
+            Some(hub) if hub.value.revision.is_absent() => {
+                let id = hub.value.id.value().map_or("<id>", String::as_str);
+                let message = "`weights: hub` needs `hub.revision`: a branch moves, and then the same spec tests \
+                               other weights";
+                sink.error_hint(hub.span, message, format!("print it: git ls-remote https://huggingface.co/{id} HEAD"));
+            }
+            _ => {}
+        }
+    }
+    if weights == RawWeights::Path && raw.path.is_absent() {
+        let hint = "add `path:`, a folder in `save_pretrained` layout, relative to this file";
+        sink.error_hint(at, "`weights: path` needs `path`", hint);
+    }
+    if let (true, Some(path)) = (weights != RawWeights::Path, span(&raw.path)) {
+        sink.error_hint(
+            path,
+            format!("`path` has an effect with `weights: path` only; here they are `{}`", weights.word()),
+            "add `weights: path` or remove it",
+        );
+    }
+    if let (true, Some(config)) = (weights != RawWeights::Seeded, span(&raw.config)) {
+        let hint = "hub and path weights bring their own config";
+        sink.error_hint(config, "`config` has an effect with seeded weights only", hint);
+    }
+    if let Some(trust) = raw.trust_remote_code.given().filter(|at| at.value && weights == RawWeights::Seeded) {
+        let hint = "seeded weights run no code but that of transformers; remove it";
+        sink.error_hint(trust.span, "`trust_remote_code` has an effect with hub and path weights only", hint);
+    }
+}
+
+fn hub(raw: &raw::Model, sink: &mut Sink) -> Option<Hub> {
+    let hub = &raw.hub.given()?.value;
+    if let Some(id) = hub.id.given() {
+        let part =
+            |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+        if id.value.split('/').count() > 2 || !id.value.split('/').all(part) {
+            let message = format!("`{}` is no id on the Hub", id.value);
+            sink.error_hint(id.span, message, "it looks like `google-bert/bert-base-uncased`");
+        }
+    }
+    if let Some(revision) = hub.revision.given() {
+        let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+        if revision.value.len() != 40 || !revision.value.chars().all(hex) {
+            let message = format!("revision `{}` is no commit: 40 hexadecimal digits, lower case", revision.value);
+            let hint = "a branch or tag can move; print the commit: git ls-remote https://huggingface.co/<id>";
+            sink.error_hint(revision.span, message, hint);
+        }
+    }
+    Some(Hub { id: hub.id.value()?.clone(), revision: hub.revision.value().cloned() })
+}

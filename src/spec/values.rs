@@ -1,0 +1,137 @@
+//! Single values that are more than one YAML scalar: pairs, sizes, numbers that may be booleans, mappings of any depth.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::error::Sink;
+use super::shape::{self, Shape};
+use super::yaml::{Key, Node, Value};
+
+/// `[a, b]`
+#[derive(Debug)]
+pub(super) struct Pair<T>(pub(super) T, pub(super) T);
+
+/// A size of a shape: a number, or the name of a dim.
+#[derive(Debug)]
+pub(super) enum Size {
+    Fixed(u64),
+    Named(String),
+}
+
+/// A number, or `true` and `false` as 1 and 0.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scalar(pub(super) f64);
+
+/// A mapping of any depth.
+#[derive(Debug)]
+pub(super) struct Config(pub(super) serde_json::Value);
+
+impl<T: Shape> Shape for Pair<T> {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        match &node.value {
+            Value::List(items) if items.len() == 2 => {
+                let (first, second) = (T::read(&items[0], key, sink), T::read(&items[1], key, sink));
+                Some(Self(first?, second?))
+            }
+            _ => {
+                shape::wrong(node, key, "a list of two numbers", sink);
+                None
+            }
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Pair<T> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("Pair_{}", T::schema_name()).into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": generator.subschema_for::<T>(), "minItems": 2, "maxItems": 2 })
+    }
+}
+
+impl Shape for Size {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        match &node.value {
+            Value::Text(name) => Some(Self::Named(name.clone())),
+            Value::Int(size @ 0..) => u64::try_from(*size).ok().map(Self::Fixed),
+            _ => {
+                shape::wrong(node, key, "made of whole numbers from 0 and names from `dims`", sink);
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for Size {
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string" }] })
+    }
+}
+
+impl Shape for Scalar {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        match node.value {
+            Value::Bool(value) => Some(Self(f64::from(u8::from(value)))),
+            Value::Float(value) => Some(Self(value)),
+            // Values are kept as f64, which holds whole numbers exactly up to 2^53 only.
+            Value::Int(value) if value.unsigned_abs() <= 1 << 53 => Some(Self(value as f64)),
+            Value::Int(_) => {
+                shape::wrong(node, key, "a number within ±2^53", sink);
+                None
+            }
+            _ => {
+                shape::wrong(node, key, "a number, `true` or `false`", sink);
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for Scalar {
+    fn schema_name() -> Cow<'static, str> {
+        "Scalar".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["number", "boolean"] })
+    }
+}
+
+impl Shape for Config {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        shape::entries(node, key, sink).map(|_| Self(node.to_json()))
+    }
+}
+
+impl JsonSchema for Config {
+    fn schema_name() -> Cow<'static, str> {
+        "Config".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}
