@@ -120,7 +120,7 @@ impl StepKind for Run {
                 let name = params.test.as_deref().unwrap_or_else(|| panic!("BUG: {} names no test", step.name));
                 let model = places.input("model");
                 let argv = json!([
-                    "--model", model, "--artefact", model, "--device", device, "--save", places.out,
+                    "--model", model, "--device", device, "--save", places.out,
                     "--json", places.scratch.join("result.json"),
                 ]);
                 let script = places.input("test").join(name);
