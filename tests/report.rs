@@ -96,10 +96,3 @@ fn junit_counts_and_explains() {
     assert!(xml.contains("repro: orch run specs/all.yaml --only run:gpt2:openvino-int8 --force"));
     assert!(xml.contains("<property name=\"stand_in\" value=\"emulated\"/>"));
 }
-
-#[test]
-fn write_html_for_looking() {
-    if let Some(path) = std::env::var_os("ORCH_REPORT_HTML") {
-        std::fs::write(path, orch::report::html::render(&doc()).unwrap()).unwrap();
-    }
-}

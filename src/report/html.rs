@@ -142,7 +142,7 @@ struct Detail<'a> {
 struct Figures<'a> {
     median: String,
     interval: Option<String>,
-    range: String,
+    range: Option<String>,
     tails: Vec<(&'static str, String)>,
     first: String,
     load: String,
@@ -405,7 +405,7 @@ fn figures(m: &Metrics) -> Figures<'_> {
     Figures {
         median: ms(m.median_ms),
         interval: m.ci_low_ms.zip(m.ci_high_ms).map(|(low, high)| format!("{} – {}", ms(low), ms(high))),
-        range: format!("{} – {}", ms(m.min_ms), ms(m.max_ms)),
+        range: (m.samples > 1).then(|| format!("{} – {}", ms(m.min_ms), ms(m.max_ms))),
         tails: tails.into_iter().filter_map(|(name, value)| Some((name, ms(value?)))).collect(),
         first: ms(m.first_ms),
         load: ms(m.load_ms),

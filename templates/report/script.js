@@ -74,7 +74,7 @@
     if (link && open(link.hash.slice(1))) {
       event.preventDefault();
       opener = link;
-      history.replaceState(null, "", link.hash);
+      history.replaceState(null, "", link.hash.replace("#c", "#case-"));
       if (!link.classList.contains("cell")) panel.focus({ preventScroll: true });
       return;
     }
@@ -97,7 +97,10 @@
       const next = td.querySelector("a.cell");
       if (!next || next.offsetParent === null) continue;
       next.focus();
-      if (!panel.hidden && open(next.hash.slice(1))) opener = next;
+      if (!panel.hidden && open(next.hash.slice(1))) {
+        opener = next;
+        history.replaceState(null, "", next.hash.replace("#c", "#case-"));
+      }
       return;
     }
   });
@@ -121,5 +124,6 @@
     link.click();
     URL.revokeObjectURL(link.href);
   });
-  if (/^#c\d+$/.test(location.hash)) open(location.hash.slice(1));
+  // Not the article's own id: the browser would scroll down to that.
+  if (/^#case-\d+$/.test(location.hash)) open(location.hash.replace("#case-", "c"));
 })();

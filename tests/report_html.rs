@@ -1,0 +1,197 @@
+//! The HTML report: well-formed, self-contained, complete, and safe with hostile names. With
+//! `ORCH_REPORT_HTML=page.html` the page of the fixture is written there to be looked at.
+
+use std::path::Path;
+use std::time::Instant;
+
+use orch::record::Outcome;
+use orch::report::{ReportDoc, Summary, html, json, junit, markdown, text};
+use pretty_assertions::assert_eq;
+
+fn doc() -> ReportDoc {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/report/doc.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn page(doc: &ReportDoc) -> String {
+    html::render(doc).unwrap()
+}
+
+/// The tags of a page, `(name, attributes)`; panics where an element is not closed in the order it was opened.
+fn elements(page: &str) -> Vec<(String, String)> {
+    const VOID: [&str; 8] = ["meta", "br", "input", "line", "polyline", "rect", "link", "img"];
+    let mut found = Vec::new();
+    let mut open: Vec<String> = Vec::new();
+    let mut rest = page;
+    while let Some(at) = rest.find('<') {
+        let tag = &rest[at + 1..rest[at..].find('>').map(|end| at + end).expect("a tag without an end")];
+        rest = &rest[at + tag.len() + 2..];
+        if tag.starts_with('!') {
+            continue;
+        }
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name), "before {}", &rest[..rest.len().min(200)]);
+            continue;
+        }
+        let (name, attributes) = tag.split_once([' ', '\n']).unwrap_or((tag, ""));
+        let name = name.trim_end_matches('/').to_owned();
+        found.push((name.clone(), attributes.to_owned()));
+        if name == "script" || name == "style" {
+            let end = rest.find(&format!("</{name}>")).expect("a script or style without an end");
+            rest = &rest[end + name.len() + 3..];
+        } else if !VOID.contains(&name.as_str()) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "never closed: {open:?}");
+    found
+}
+
+fn embedded(page: &str) -> ReportDoc {
+    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+#[test]
+fn every_case_has_a_cell_and_its_details() {
+    let doc = doc();
+    let page = page(&doc);
+    if let Some(path) = std::env::var_os("ORCH_REPORT_HTML") {
+        std::fs::write(path, &page).unwrap();
+    }
+    let elements = elements(&page);
+    let count = |name: &str, part: &str| elements.iter().filter(|(n, a)| n == name && a.contains(part)).count();
+    assert_eq!(count("td", "data-k=\"pass\""), 119);
+    assert_eq!(count("td", "data-k=\"fail\""), 8);
+    assert_eq!(count("td", "data-k=\"unavailable\""), 75);
+    assert_eq!(count("td", "data-k=\"excluded\""), 4);
+    assert_eq!(count("td", "data-k="), 15 * 14);
+    assert_eq!(count("article", "class=\"case\""), doc.cases.len());
+    for at in 0..doc.cases.len() {
+        assert_eq!(count("a", &format!("href=\"#c{at}\" class=\"cell\"")), 1, "case {at}");
+        assert_eq!(count("article", &format!("id=\"c{at}\"")), 1, "case {at}");
+    }
+    assert_eq!(json::render(&embedded(&page)), json::render(&doc));
+}
+
+#[test]
+fn the_page_asks_for_nothing_from_outside() {
+    let page = page(&doc());
+    for (name, attributes) in elements(&page) {
+        assert!(!["link", "img", "iframe", "object", "embed", "base"].contains(&name.as_str()), "{name}");
+        assert!(!attributes.contains("src="), "{name} {attributes}");
+        for (_, after) in attributes.match_indices("href=\"").map(|(at, m)| attributes.split_at(at + m.len())) {
+            assert!(after.starts_with('#'), "{name} {attributes}");
+        }
+    }
+    for part in ["@import", "url(", "fetch(", "http:", "https:"] {
+        assert!(!page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn hostile_names_stay_text() {
+    let mut doc = doc();
+    let evil = "<img src=x onerror=alert(1)>\"'&</script><script>alert(2)</script>{{ 1 }}";
+    for case in doc.cases.iter_mut().filter(|case| case.model == "gpt2") {
+        case.model = evil.into();
+        case.family = evil.into();
+        case.task = evil.into();
+        case.reason = Some(evil.into());
+        case.repro = Some(evil.into());
+        case.requested_device = evil.into();
+        case.facts = serde_json::json!({ evil: [evil], "versions": { evil: evil } });
+        case.placement = [(evil.to_owned(), 1)].into();
+        case.steps = vec![evil.into()];
+        if let Some(numerics) = &mut case.numerics {
+            numerics.tensors = numerics.tensors.values().cloned().map(|tensor| (evil.to_owned(), tensor)).collect();
+        }
+    }
+    doc.cases[0].target = evil.into();
+    doc.spec = evil.into();
+    doc.host.name = evil.into();
+    doc.excluded[0].reason = evil.into();
+    doc.backends[4].remedy = Some(evil.into());
+    doc.backends[0].devices[0].name = evil.into();
+    let page = page(&doc);
+    let elements = elements(&page);
+    assert_eq!(elements.iter().filter(|(name, _)| name == "script").count(), 2);
+    assert_eq!(elements.iter().filter(|(name, _)| name == "img").count(), 0);
+    assert!(!page.contains("<img"));
+    assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;&lt;&#x2f;script&gt;"));
+    assert!(page.contains("{{ 1 }}"), "the text is shown as it is");
+    assert_eq!(json::render(&embedded(&page)), json::render(&doc));
+    assert!(!markdown::render(&doc).contains("<img src"), "outside code spans");
+    assert!(!junit::render(&doc).contains("<img"));
+}
+
+/// The part of the page between two section titles.
+fn section<'p>(page: &'p str, id: &str) -> &'p str {
+    let (_, rest) = page.split_once(&format!("<section id=\"{id}\"")).unwrap();
+    rest.split_once("</section>").unwrap().0
+}
+
+#[test]
+fn stand_ins_are_labelled_and_never_compared() {
+    let page = page(&doc());
+    let matrix = section(&page, "matrix");
+    assert_eq!(matrix.matches("ms</span><small class=\"label\">emulated</small>").count(), 11);
+    assert_eq!(matrix.matches("ms</span><small class=\"label\">software</small>").count(), 12);
+    let latency = section(&page, "latency");
+    assert!(latency.contains("openvino-int8") && !latency.contains("qnn") && !latency.contains("webgpu"));
+    assert!(latency.contains("2 emulated or software results left out"));
+    // A wrong result has no place in a comparison either.
+    let gpt2 = latency.split("<figure").find(|figure| figure.contains("<b>gpt2</b>")).unwrap();
+    assert!(!gpt2.contains("openvino-int8") && gpt2.contains("openvino-fp16"));
+}
+
+#[test]
+fn cached_figures_show_their_day() {
+    let page = page(&doc());
+    assert!(section(&page, "performance").contains("2026-01-14 in an earlier run"));
+    assert!(page.contains("latency figures measured in earlier runs (2026-01-14)"));
+}
+
+#[test]
+fn absent_parts_leave_no_empty_sections() {
+    let mut doc = doc();
+    doc.cases.clear();
+    doc.excluded.clear();
+    doc.backends.clear();
+    doc.summary = Summary::default();
+    let page = page(&doc);
+    elements(&page);
+    assert!(page.contains("No cases."));
+    for id in ["failures", "skipped", "latency", "performance", "numerics"] {
+        assert!(!page.contains(&format!("id=\"{id}\"")) && !page.contains(&format!("href=\"#{id}\"")), "{id}");
+    }
+    doc.cases = self::doc().cases;
+    doc.cases.retain(|case| case.status == Outcome::SkipUnavailable);
+    elements(&self::page(&doc));
+}
+
+/// A quadratic step would take minutes here; without one it is seconds even in a debug build on a loaded machine.
+#[test]
+fn ten_thousand_cases_are_no_trouble() {
+    let mut doc = doc();
+    let cases = std::mem::take(&mut doc.cases);
+    for copy in 0..49 {
+        for case in &cases {
+            let mut case = case.clone();
+            case.model = format!("{}-{copy}", case.model);
+            if let Some(reason) = &mut case.reason {
+                reason.push_str(&format!(" ({copy})"));
+            }
+            doc.cases.push(case);
+        }
+    }
+    assert!(doc.cases.len() > 10_000);
+    let start = Instant::now();
+    let lap = |name: &str, bytes: usize| eprintln!("{name}: {bytes} bytes after {:?}", start.elapsed());
+    lap("json", json::render(&doc).len());
+    lap("markdown", markdown::render(&doc).len());
+    lap("text", text::render(&doc, &text::Styles::plain()).len());
+    lap("junit", junit::render(&doc).len());
+    lap("html", page(&doc).len());
+    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+}
