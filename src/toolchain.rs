@@ -58,7 +58,8 @@ impl EnvName {
     /// Packages that a server of this environment imports once, before it forks for its first job.
     pub fn preload(self) -> &'static [&'static str] {
         match self {
-            Self::Torch => &["torch", "transformers"],
+            // transformers loads lazily: most of its import is behind `modeling_utils`.
+            Self::Torch => &["torch", "transformers.modeling_utils", "transformers.generation", "onnx", "onnxscript"],
             Self::Nncf => &["openvino", "nncf"],
             Self::Openvino => &["openvino"],
             Self::Ort | Self::Qnn => &[],

@@ -48,8 +48,8 @@ def _exportable() -> Iterator[None]:
     """While tracing, replaces functions of torch by equals that the legacy exporter can express well.
 
     `masked_scatter`, which puts an image's features in the place of its tokens, becomes NonZero otherwise, whose output
-    has no fixed shape, and no NPU compiles that. Packed sequences are found by `diff`, which it does not know at all, and by
-    a `cumsum` of booleans, which ONNX has not.
+    has no fixed shape, and no NPU compiles that. Packed sequences are found by `diff`, which it does not know at all,
+    and by a `cumsum` of booleans, which ONNX has not.
     """
     scatter, cumsum, diff = torch.Tensor.masked_scatter, torch.Tensor.cumsum, torch.diff
 
@@ -70,7 +70,7 @@ def _exportable() -> Iterator[None]:
 
     torch.Tensor.masked_scatter = masked_scatter  # type: ignore[assignment, method-assign]
     torch.Tensor.cumsum = summed  # type: ignore[method-assign]
-    torch.diff = difference
+    torch.diff = difference  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -97,7 +97,10 @@ def dynamo(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exporte
 
 def transformers(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exported:
     """`transformers.exporters.OnnxExporter`: `torch.export` with patches for many models; may add inputs of its own."""
-    from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
+    from transformers.exporters.exporter_onnx import (  # type: ignore[attr-defined]
+        OnnxConfig,
+        OnnxExporter,
+    )
     from transformers.exporters.utils import get_leaf_tensors, prepare_for_export
 
     # The exporter prepares a copy and keeps it to itself, but the values it adds are needed here.

@@ -81,7 +81,13 @@ def first_line(error: BaseException) -> str:
 
 
 # What allocators other than Python's say when memory is gone. They raise plain RuntimeErrors.
-_OUT_OF_MEMORY = ("can't allocate memory", "std::bad_alloc", "bad allocation", "out of memory", "Failed to allocate memory")
+_OUT_OF_MEMORY = (
+    "can't allocate memory",
+    "std::bad_alloc",
+    "bad allocation",
+    "out of memory",
+    "Failed to allocate memory",
+)
 
 
 def outcome_of(error: BaseException) -> Output:

@@ -45,7 +45,7 @@ def build_config(cls: Any, given: dict[str, Any]) -> PreTrainedConfig:
     if config_class is None:
         raise Refused("error", f"`{cls.__name__}` has no config class; seeded weights need a concrete model class")
     try:
-        config = config_class(**given)
+        config: PreTrainedConfig = config_class(**given)
     except (TypeError, ValueError) as error:
         raise Refused("error", f"{config_class.__name__} refuses the config: {error}") from error
     _check_keys(config, given, "config")
@@ -172,7 +172,9 @@ def prepared(model: PreTrainedModel, inputs: Named) -> tuple[Named, dict[str, An
     return tensors, {name: value for name, value in made.items() if name not in tensors}
 
 
-def traceable(model: PreTrainedModel, inputs: Named, trace: Callable[[Named, dict[str, Any]], Any]) -> tuple[Any, Named]:
+def traceable(
+    model: PreTrainedModel, inputs: Named, trace: Callable[[Named, dict[str, Any]], Any]
+) -> tuple[Any, Named]:
     """What `trace` makes of the model, and the inputs that it took.
 
     The inputs are left as they are if that works; but one whose values Python reads would stay an input of the graph
@@ -185,7 +187,7 @@ def traceable(model: PreTrainedModel, inputs: Named, trace: Callable[[Named, dic
             return trace(tensors, fixed), tensors
         try:
             return trace(inputs, {}), inputs
-        except Exception as error:  # noqa: BLE001 - a tracer raises whatever the model's Python code raises.
+        except Exception as error:
             if list(tensors) == list(inputs):
                 raise
             print(f"tracing failed ({first_line(error)}); trying with {listed(tensors)}", flush=True)
@@ -194,7 +196,7 @@ def traceable(model: PreTrainedModel, inputs: Named, trace: Callable[[Named, dic
 
 @contextmanager
 def _rounding() -> Iterator[None]:
-    """While tracing, a size is a tensor in disguise, and tensors lack the `round` by which models compute with sizes."""
+    """While tracing, a size is a tensor in disguise, and tensors lack the `round` by which models reckon with sizes."""
     if hasattr(torch.Tensor, "__round__"):
         yield
         return

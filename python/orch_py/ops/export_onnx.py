@@ -57,7 +57,13 @@ def run(job: Job) -> Output:
 
 
 def _attempt(
-    tree: Path, route: str, opset: int, names: list[str], reference: trees.Tensors, bound: float, out: Path,
+    tree: Path,
+    route: str,
+    opset: int,
+    names: list[str],
+    reference: trees.Tensors,
+    bound: float,
+    out: Path,
     attempt: dict[str, Any],
 ) -> trees.Tensors:
     model, _, inputs = torch_model.load_tree(tree)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ def run(job: Job) -> Output:
     with warnings.catch_warnings(), torch.no_grad():
         # Tracing is deprecated but is the only form that libtorch's C++ side can load.
         warnings.simplefilter("ignore", category=DeprecationWarning)
-        warnings.simplefilter("ignore", category=torch.jit.TracerWarning)
-        traced, inputs = torch_model.traceable(model, inputs, lambda tensors, fixed: _trace(model, names, tensors, fixed))
+        warnings.simplefilter("ignore", category=torch.jit.TracerWarning)  # type: ignore[attr-defined]
+        traced, inputs = torch_model.traceable(model, inputs, partial(_trace, model, names))
         with tempfile.TemporaryDirectory() as folder:
             raw = Path(folder) / MODEL
             torch.jit.save(traced, str(raw))
@@ -52,9 +53,7 @@ def run(job: Job) -> Output:
             "versions": versions,
         },
     )
-    return Output(
-        facts={"versions": versions, "route": "trace", "max_abs": worst, "seconds": {"trace": seconds}}
-    )
+    return Output(facts={"versions": versions, "route": "trace", "max_abs": worst, "seconds": {"trace": seconds}})
 
 
 def _trace(model: Any, names: list[str], tensors: torch_model.Named, fixed: dict[str, Any]) -> Any:
@@ -73,11 +72,16 @@ def _check(
     for name, value in zip(names, loaded(*values), strict=True):
         got, want = value.numpy(), reference[name]
         if got.shape != want.shape or got.dtype != want.dtype:
-            raise Refused("numerics", f"traced `{name}` is {got.dtype}{list(got.shape)}, the reference {want.dtype}{list(want.shape)}")
+            raise Refused(
+                "numerics",
+                f"traced `{name}` is {got.dtype}{list(got.shape)}, the reference {want.dtype}{list(want.shape)}",
+            )
         if wrong := trees.not_finite(name, got):
             raise Refused("numerics", f"traced {wrong}")
         off = trees.max_abs(got, want)
         if off > bound:
-            raise Refused("numerics", f"traced `{name}` is off by {off:.3g} after it was loaded back, allowed {bound:.3g}")
+            raise Refused(
+                "numerics", f"traced `{name}` is off by {off:.3g} after it was loaded back, allowed {bound:.3g}"
+            )
         worst = max(worst, off)
     return worst

@@ -96,7 +96,9 @@ def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTraine
         return torch_model.from_pretrained(cls, source, **where, **_remote_code(job))
     except OSError as error:
         if "safetensors" in str(error):
-            raise Refused("error", f"`{source}` has no safetensors weights; pickled weights can run code and are refused") from error
+            raise Refused(
+                "error", f"`{source}` has no safetensors weights; pickled weights can run code and are refused"
+            ) from error
         raise Refused("unavailable", f"`{source}` cannot be loaded: {str(error).splitlines()[0]}") from error
 
 
@@ -122,7 +124,8 @@ def _refuse_pickles(folder: Path) -> None:
     pickles = sorted(path.name for suffix in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(suffix))
     found = f"only {listed(pickles)}" if pickles else "no weights at all"
     raise Refused(
-        "error", f"`{folder}` holds {found}; pickled weights can run code and are refused: save them as model.safetensors"
+        "error",
+        f"`{folder}` holds {found}; pickled weights can run code and are refused: save them as model.safetensors",
     )
 
 
@@ -145,7 +148,9 @@ def _text_inputs(job: Job, weights: dict[str, Any]) -> trees.Tensors:
         return {}
     if weights.get("kind") == "seeded":
         raise Refused(
-            "error", f"{listed(texts)} is filled with text, but seeded weights have no tokenizer; use hub or path weights, or `randint`"
+            "error",
+            f"{listed(texts)} is filled with text, but seeded weights have no tokenizer; "
+            "use hub or path weights, or fill with `randint`",
         )
     source, where = _source(weights)
     tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where, **_remote_code(job))

@@ -1,0 +1,105 @@
+"""Starts a server as orch does and speaks its protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).resolve().parents[1]
+PATIENCE = 20.0
+
+
+class Worker:
+    """A running server. Answers are read until the one that is waited for has come."""
+
+    def __init__(self, module: str = "tests.probe_server") -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self.root = Path(self._folder.name)
+        reader, writer = os.pipe()
+        with (self.root / "server.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module],
+                cwd=PACKAGE,
+                env=os.environ | {"ORCH_RESULT_FD": str(writer), "PYTHONDONTWRITEBYTECODE": "1"},
+                pass_fds=[writer],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+            )
+        os.close(writer)
+        self._answers = os.fdopen(reader, encoding="utf-8")
+        self.heard: list[dict[str, Any]] = []
+
+    def send(self, order: dict[str, Any] | str) -> None:
+        assert self.process.stdin is not None
+        line = order if isinstance(order, str) else json.dumps(order)
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+
+    def start(self, number: int, op: str, **more: Any) -> Path:
+        """Orders a job; gives the folder it writes into."""
+        out = self.root / f"out-{number}"
+        out.mkdir()
+        self.send({"id": number, "op": op, "out": str(out), "log": str(self.log(number)), **more})
+        return out
+
+    def log(self, number: int) -> Path:
+        return self.root / "logs" / f"{number}.log"
+
+    def end(self, number: int) -> dict[str, Any]:
+        """The final answer to job `number`."""
+        while True:
+            for answer in self.heard:
+                if answer["id"] == number and answer["event"] != "progress":
+                    return answer
+            line = self._answers.readline()
+            assert line, f"the server ended: {self.server_log()}"
+            self.heard.append(json.loads(line))
+
+    def output(self, number: int) -> dict[str, Any]:
+        answer = self.end(number)
+        assert answer["event"] == "result", answer
+        output: dict[str, Any] = answer["output"]
+        return output
+
+    def server_log(self) -> str:
+        return (self.root / "server.log").read_text("utf-8")
+
+    def close(self) -> int:
+        """Ends stdin, as orch does when it is done, and waits."""
+        assert self.process.stdin is not None
+        if not self.process.stdin.closed:
+            self.process.stdin.close()
+        code = self.process.wait(PATIENCE)
+        self._answers.close()
+        self._folder.cleanup()
+        return code
+
+
+def alive(pid: int) -> bool:
+    """A process that has ended but was not waited for counts as ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def eventually(happened: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if result := happened():
+            return result
+        time.sleep(0.02)
+    raise AssertionError(f"did not happen within {PATIENCE} s: {what}")

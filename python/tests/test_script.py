@@ -1,0 +1,48 @@
+"""The op that runs generated tests: its verdict is the script's, unless the script contradicts itself."""
+
+from __future__ import annotations
+
+import textwrap
+import unittest
+from typing import Any
+
+from tests.support import Worker
+
+WRITE = "import json, sys; json.dump({result}, open(sys.argv[sys.argv.index('--json') + 1], 'w')); print('said')\n"
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self) -> None:
+        self.worker = Worker("orch_py.server")
+        self.addCleanup(self.worker.close)
+
+    def run_script(self, text: str) -> dict[str, Any]:
+        path = self.worker.root / "test_model.py"
+        path.write_text(textwrap.dedent(text))
+        self.worker.start(1, "script", params={"script": str(path), "argv": ["--device", "cpu"]})
+        return self.worker.output(1)
+
+    def test_the_scripts_result_is_the_jobs(self) -> None:
+        result = {"status": "ok", "reason": None, "facts": {"a": 1}, "measure": {"samples_ms": [1.5]}}
+        output = self.run_script(WRITE.format(result=result) + "assert sys.argv[1:3] == ['--device', 'cpu']")
+        self.assertEqual((output["status"], output["measure"]), ("ok", {"samples_ms": [1.5]}))
+        self.assertEqual(output["facts"]["a"], 1)
+        self.assertIn("said", self.worker.log(1).read_text())
+
+    def test_a_failure_that_the_script_tells_is_kept(self) -> None:
+        output = self.run_script(WRITE.format(result={"status": "numerics", "reason": "off by 2"}) + "sys.exit(1)")
+        self.assertEqual((output["status"], output["reason"]), ("numerics", "off by 2"))
+
+    def test_a_script_that_says_ok_and_exits_with_1_is_an_error(self) -> None:
+        output = self.run_script(WRITE.format(result={"status": "ok"}) + "sys.exit(1)")
+        self.assertRegex(output["reason"], "exited with 1 but wrote the status `ok`")
+
+    def test_a_script_without_a_result_is_an_error(self) -> None:
+        self.assertRegex(self.run_script("print('nothing')")["reason"], "exited with 0 and wrote no result")
+
+    def test_an_exception_in_the_script_is_the_reason(self) -> None:
+        self.assertEqual(self.run_script("raise KeyError('logits')")["reason"], "KeyError: 'logits'")
+
+
+if __name__ == "__main__":
+    unittest.main()
