@@ -11,7 +11,7 @@ use ::ort::session::builder::SessionBuilder;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-use super::host::{Host, Messages, QNN, listening, plain, strict};
+use super::host::{Host, Message, Messages, QNN, listening, plain, strict};
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
 use super::run::{Place, assert_place};
@@ -53,6 +53,9 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     let compiled = match compiled {
         Ok(session) => Placement::of(&session)?,
         Err(error) => {
+            if let Some(broken) = broken(&messages) {
+                return Err(Failure::error(format!("the QNN compiler failed: {broken}")));
+            }
             return Err(match examine(host.builder(QNN, &place.options)?, QNN, &prepared.bytes)? {
                 Verdict::Refused(reason) => Failure::new(JobStatus::Unsupported, reason),
                 Verdict::Broken(reason) => Failure::error(format!("the QNN compiler failed: {reason}")),
@@ -105,6 +108,11 @@ fn misread_option(messages: &Messages) -> Result<(), Failure> {
         Some(message) => Err(Failure::error(format!("QNN did not understand an option: {}", message.text.trim()))),
         None => Ok(()),
     }
+}
+
+/// The provider's own error, where it failed as a whole.
+fn broken(messages: &Messages) -> Option<String> {
+    messages.lock().ok()?.iter().find_map(Message::failure)
 }
 
 /// The SDK that prepared the model, by the model's own word: `v2:6:2.51.0:…`.

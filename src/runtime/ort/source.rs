@@ -50,7 +50,7 @@ impl<'j> Source<'j> {
             self.manifest.outputs
         );
 
-        let lowered = lower(&self.folded(host, &original)?)?;
+        let lowered = lower(&self.folded(host, &original)?, self.tree)?;
         if !lowered.rules.is_empty() {
             let mut changed = at(host, GraphOptimizationLevel::Disable)?
                 .commit_from_memory(&lowered.bytes)
@@ -109,8 +109,8 @@ fn same(expected: &Tensors, got: &Tensors) -> anyhow::Result<()> {
         let (a, b) = (tensor.to_f64(), lowered.to_f64());
         let scale = a.iter().fold(1.0f64, |scale, value| scale.max(value.abs()));
         // Not finite on both sides at the same place is the same; on one side only it is not, whatever the tolerance.
-        let far = |(a, b): (&f64, &f64)| a != b && !(a.is_nan() && b.is_nan()) && !((a - b).abs() <= PARITY * scale);
-        let wrong = a.iter().zip(&b).filter(|pair| far(*pair)).count();
+        let near = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= PARITY * scale;
+        let wrong = a.iter().zip(&b).filter(|(a, b)| !near(**a, **b)).count();
         ensure!(wrong == 0, "the lowered graph computes `{name}` differently at {wrong} of {} places", a.len());
     }
     Ok(())

@@ -5,12 +5,14 @@
 
 mod broadcast;
 mod einsum;
+mod external;
 mod gather;
 mod graph;
 mod proto;
 mod scatter;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::Context;
 use prost::Message;
@@ -35,10 +37,12 @@ pub(super) struct Lowered {
     pub(super) rules: BTreeMap<&'static str, u32>,
 }
 
-/// Applies every rule to a serialised ONNX model whose constants are folded and whose shapes are written out.
-pub(super) fn lower(bytes: &[u8]) -> anyhow::Result<Lowered> {
+/// Applies every rule to a serialised ONNX model whose constants are folded and whose shapes are written out; weights that
+/// it keeps in `folder` are taken into it.
+pub(super) fn lower(bytes: &[u8], folder: &Path) -> anyhow::Result<Lowered> {
     let mut model = ModelProto::decode(bytes).context("failed to parse the ONNX model")?;
     let proto = model.graph.as_mut().context("the ONNX model has no graph")?;
+    let embedded = external::embed(proto, folder)?;
     let mut graph = Graph::new(proto);
     let mut rules = BTreeMap::new();
     let mut nodes = Vec::with_capacity(proto.node.len());
@@ -54,7 +58,7 @@ pub(super) fn lower(bytes: &[u8]) -> anyhow::Result<Lowered> {
     proto.node = nodes;
     graph.finish(proto);
     prune(proto);
-    let bytes = if rules.is_empty() { bytes.to_vec() } else { model.encode_to_vec() };
+    let bytes = if rules.is_empty() && !embedded { bytes.to_vec() } else { model.encode_to_vec() };
     Ok(Lowered { bytes, rules })
 }
 

@@ -6,6 +6,11 @@ use super::proto::{
 };
 use super::*;
 
+/// The rules on a model without a folder.
+fn low(bytes: &[u8]) -> anyhow::Result<Lowered> {
+    lower(bytes, Path::new("/nowhere"))
+}
+
 fn value(name: &str, element: i32, shape: &[i64]) -> ValueInfoProto {
     let dim = shape.iter().map(|size| Dimension { dim_value: Some(*size), ..Default::default() }).collect();
     let tensor = TensorType { elem_type: Some(element), shape: Some(TensorShape { dim }) };
@@ -58,11 +63,11 @@ fn a_gather_of_five_axes_is_flattened_and_one_of_four_is_not() {
         let values = vec![value("x", BOOL, &[32, 1]), value("y", BOOL, out)];
         model(vec![node("Gather", &["x", "i"], "y", vec![])], values, vec![whole("i", index, &places)], "y")
     };
-    let five = lower(&gather(&[2, 1, 1, 16], &[2, 1, 1, 16, 1])).unwrap();
+    let five = low(&gather(&[2, 1, 1, 16], &[2, 1, 1, 16, 1])).unwrap();
     assert_eq!(five.rules, BTreeMap::from([("gather-flat", 1)]));
     assert_eq!(operators(&five), ["Gather", "Reshape"]);
     let bytes = gather(&[2, 1, 16], &[2, 1, 16, 1]);
-    let four = lower(&bytes).unwrap();
+    let four = low(&bytes).unwrap();
     assert!(four.rules.is_empty());
     assert_eq!(four.bytes, bytes, "an unchanged model keeps its bytes");
 }
@@ -79,9 +84,9 @@ fn an_einsum_becomes_a_product_and_an_odd_one_stays() {
         let values = vec![value("a", FLOAT, &[2, 4]), value("b", FLOAT, &[2, 3, 4]), value("y", FLOAT, &[2, 3])];
         model(vec![node("Einsum", &["a", "b"], "y", vec![equation])], values, vec![], "y")
     };
-    let lowered = lower(&einsum("bd,bkd->bk")).unwrap();
+    let lowered = low(&einsum("bd,bkd->bk")).unwrap();
     assert_eq!(operators(&lowered), ["Reshape", "Transpose", "Reshape", "MatMul", "Reshape"]);
-    assert_eq!(operators(&lower(&einsum("bd,bkd->b")).unwrap()), ["Einsum"]);
+    assert_eq!(operators(&low(&einsum("bd,bkd->b")).unwrap()), ["Einsum"]);
 }
 
 #[test]
@@ -102,11 +107,11 @@ fn a_masked_scatter_counts_rows_and_leaves_no_node_behind() {
     ];
     let constants = vec![whole("shape", &[3], &[1, 8, 4]), whole("zero", &[1], &[0])];
     let bytes = model(nodes, values, constants, "y");
-    let lowered = lower(&bytes).unwrap();
+    let lowered = low(&bytes).unwrap();
     assert_eq!(lowered.rules, BTreeMap::from([("masked-scatter", 1)]));
     let expected = ["Cast", "Reshape", "CumSum", "Sub", "Clip", "Reshape", "Gather", "Reshape", "Where"];
     assert_eq!(operators(&lowered), expected);
-    assert_eq!(lower(&bytes).unwrap().bytes, lowered.bytes, "the same graph gives the same bytes");
+    assert_eq!(low(&bytes).unwrap().bytes, lowered.bytes, "the same graph gives the same bytes");
 }
 
 #[test]
@@ -122,19 +127,19 @@ fn a_table_of_positions_is_repeated_for_a_batch_only() {
         let values = vec![value("x", FLOAT, &[batch, 2, 1]), value("y", FLOAT, &[batch, 2, 1])];
         model(vec![node("Add", &["x", "p"], "y", vec![])], values, vec![table], "y")
     };
-    let lowered = lower(&add(3)).unwrap();
+    let lowered = low(&add(3)).unwrap();
     let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
     let table = graph.initializer.iter().find(|t| t.name.as_deref() == Some(graph.node[0].input[1].as_str())).unwrap();
     assert_eq!(table.dims, [3, 2, 1]);
     assert_eq!(table.raw_data.as_ref().unwrap().len(), 3 * 2 * 4);
-    assert!(lower(&add(1)).unwrap().rules.is_empty());
+    assert!(low(&add(1)).unwrap().rules.is_empty());
 }
 
 #[test]
 fn gather_nd_by_constants_reads_flattened_axes() {
     let values = vec![value("x", FLOAT, &[2, 16]), value("y", FLOAT, &[3])];
     let index = whole("i", &[3, 2], &[0, 5, 1, 5, -1, -1]);
-    let lowered = lower(&model(vec![node("GatherND", &["x", "i"], "y", vec![])], values, vec![index], "y")).unwrap();
+    let lowered = low(&model(vec![node("GatherND", &["x", "i"], "y", vec![])], values, vec![index], "y")).unwrap();
     assert_eq!(operators(&lowered), ["Reshape", "Gather", "Reshape"]);
     let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
     let places = graph.initializer.iter().find(|t| t.dims == [3] && t.raw_data.is_some()).unwrap();
@@ -146,10 +151,10 @@ fn gather_nd_by_constants_reads_flattened_axes() {
 fn batched_gathers_are_left_alone() {
     let values = vec![value("x", FLOAT, &[2, 16]), value("i", INT64, &[2, 1]), value("y", FLOAT, &[2])];
     let batched = node("GatherND", &["x", "i"], "y", vec![with_int("batch_dims", 1)]);
-    assert!(lower(&model(vec![batched], values, vec![], "y")).unwrap().rules.is_empty());
+    assert!(low(&model(vec![batched], values, vec![], "y")).unwrap().rules.is_empty());
 }
 
 #[test]
 fn what_is_not_onnx_is_an_error() {
-    assert!(lower(b"version https://git-lfs.github.com").is_err());
+    assert!(low(b"version https://git-lfs.github.com").is_err());
 }
