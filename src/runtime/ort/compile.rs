@@ -8,19 +8,17 @@ use std::path::Path;
 use ::ort::logging::LogLevel;
 use ::ort::session::Session;
 use ::ort::session::builder::SessionBuilder;
-use ::ort::value::ValueType;
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-use super::host::{CPU, Host, Messages, QNN, listening, plain, strict};
-use super::infer::Feed;
+use super::host::{Host, Message, Messages, QNN, listening, plain, strict};
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
 use super::run::{Place, assert_place};
+use super::source::{Prepared, Source};
 use super::{Failure, Params, tree};
 use crate::runtime::manifest::Manifest;
-use crate::runtime::tensors::{self, Tensors};
-use crate::runtime::{Job, JobOutput, JobStatus};
+use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 
 /// The only one: floating-point graphs run in half precision on the HTP, whatever the ONNX says.
 const PRECISION: &str = "fp16";
@@ -45,18 +43,20 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     let stem = stem(params)?;
     let source = Source::read(tree(job, "artefact")?)?;
     let (host, place) = Place::qnn(params)?;
-    let io = source.inspect(&host)?;
+    let prepared = source.prepare(&host)?;
 
     let file = job.out.join(format!("{stem}_ctx.onnx"));
-    let (mut builder, messages) = listening(source.adapt(host.builder(QNN, &place.options)?, &io)?, LogLevel::Warning)?;
+    let (mut builder, messages) = listening(host.builder(QNN, &place.options)?, LogLevel::Warning)?;
     builder = writing(strict(builder)?, &file)?;
-    let compiled = builder.commit_from_memory(&source.bytes);
+    let compiled = builder.commit_from_memory(&prepared.bytes);
     misread_option(&messages)?;
     let compiled = match compiled {
         Ok(session) => Placement::of(&session)?,
         Err(error) => {
-            let builder = source.adapt(host.builder(QNN, &place.options)?, &io)?;
-            return Err(match examine(builder, QNN, &source.bytes)? {
+            if let Some(broken) = broken(&messages) {
+                return Err(Failure::error(format!("the QNN compiler failed: {broken}")));
+            }
+            return Err(match examine(host.builder(QNN, &place.options)?, QNN, &prepared.bytes)? {
                 Verdict::Refused(reason) => Failure::new(JobStatus::Unsupported, reason),
                 Verdict::Broken(reason) => Failure::error(format!("the QNN compiler failed: {reason}")),
                 Verdict::Unexplained => Failure::error(format!("the QNN compiler failed: {}", error.message())),
@@ -70,15 +70,17 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     let session = session.context("the compiled model does not load")?;
     assert_place(&Placement::of(&session)?, &place)?;
     let outputs: Vec<_> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
-    if outputs != io.outputs {
-        let reason = format!("the compiled model returns {outputs:?}, and the ONNX model {:?}", io.outputs);
+    if outputs != source.manifest.outputs {
+        let reason =
+            format!("the compiled model returns {outputs:?}, and the ONNX model {:?}", source.manifest.outputs);
         return Err(Failure::error(reason));
     }
     let inputs = session.inputs().iter().map(|input| input.name().to_owned()).collect();
-    source.publish(&job.out, &file, inputs, &host, &place)?;
+    publish(job, &source, &prepared, Made { file: &file, inputs, sdk: &sdk(&session) }, &host, &place)?;
     let mut facts = place.facts(&host, params)?;
     facts.insert("placement".to_owned(), json!(compiled.counts()));
-    facts.insert("model".to_owned(), json!(metadata(&session)));
+    facts.insert("lowering".to_owned(), json!(prepared.rules));
+    facts.insert("qnn_sdk".to_owned(), json!(sdk(&session)));
     Ok(JobOutput::ok(Value::Object(facts), None))
 }
 
@@ -99,100 +101,6 @@ fn stem(params: &Params) -> Result<&str, Failure> {
     if plain { Ok(stem) } else { Err(Failure::error(format!("`stem` is `{stem}`: use letters, digits, `-` and `_`"))) }
 }
 
-/// The ONNX artefact that is compiled.
-struct Source<'j> {
-    tree: &'j Path,
-    manifest: Manifest,
-    bytes: Vec<u8>,
-    inputs: Tensors,
-}
-
-/// What the model takes and returns by its own names.
-struct Io {
-    outputs: Vec<String>,
-    /// Symbolic sizes with the number that the inputs give them.
-    sizes: Vec<(String, i64)>,
-}
-
-impl<'j> Source<'j> {
-    fn read(tree: &'j Path) -> anyhow::Result<Self> {
-        let path = tree.join("model.onnx");
-        let bytes = std::fs::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
-        let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
-        Ok(Self { tree, manifest: Manifest::read(tree)?, bytes, inputs })
-    }
-
-    /// Opens the model unoptimised on the CPU: bad inputs are told here, in plain words, before any compiler is asked.
-    fn inspect(&self, host: &Host) -> anyhow::Result<Io> {
-        let builder = self.adapt(host.builder(CPU, &[])?, &Io { outputs: Vec::new(), sizes: Vec::new() })?;
-        let level = ort::session::builder::GraphOptimizationLevel::Disable;
-        let session = builder.with_optimization_level(level).map_err(plain)?.commit_from_memory(&self.bytes);
-        let session = session.map_err(plain).context("failed to load model.onnx")?;
-        Feed::new(&session, &self.inputs)?;
-        let outputs: Vec<_> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
-        ensure!(
-            outputs == self.manifest.outputs,
-            "model.onnx returns {outputs:?}, and its manifest names {:?}",
-            self.manifest.outputs
-        );
-        Ok(Io { outputs, sizes: sizes(&session, &self.inputs)? })
-    }
-
-    /// The compiler takes no open sizes; and a model in memory has no folder in which to look for its external weights.
-    fn adapt(&self, mut builder: SessionBuilder, io: &Io) -> anyhow::Result<SessionBuilder> {
-        for (name, size) in &io.sizes {
-            builder = builder.with_dimension_override(name, *size).map_err(plain)?;
-        }
-        if self.tree.join("model.onnx.data").is_file() {
-            // The folder's name would enter the bytes, so it is always `.`: this process does one job, so it may move.
-            std::env::set_current_dir(self.tree).context("failed to enter the model's folder")?;
-            let key = "session.model_external_initializers_file_folder_path";
-            builder = builder.with_config_entry(key, ".").map_err(plain)?;
-        }
-        Ok(builder)
-    }
-
-    fn publish(&self, out: &Path, file: &Path, inputs: Vec<String>, host: &Host, place: &Place) -> anyhow::Result<()> {
-        let taken: Tensors =
-            self.inputs.iter().filter(|(name, _)| inputs.contains(name)).map(|(n, t)| (n.clone(), t.clone())).collect();
-        tensors::write(&out.join("inputs.safetensors"), &taken)?;
-        let mut rest = Map::new();
-        rest.insert("format".to_owned(), json!("qnn"));
-        rest.insert("model".to_owned(), json!(file.file_name().unwrap_or_default().to_string_lossy()));
-        rest.insert("precision".to_owned(), json!(PRECISION));
-        let options: Map<_, _> = place.options.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-        rest.insert("options".to_owned(), Value::Object(options));
-        for carried in ["route", "opset"] {
-            if let Some(value) = self.manifest.rest.get(carried) {
-                rest.insert(carried.to_owned(), value.clone());
-            }
-        }
-        rest.insert("versions".to_owned(), json!({ "onnxruntime": host.version }));
-        Manifest { inputs, outputs: self.manifest.outputs.clone(), rest }.write(out)
-    }
-}
-
-/// Each symbolic size of the model's inputs with the number that the tensors give it.
-fn sizes(session: &Session, inputs: &Tensors) -> anyhow::Result<Vec<(String, i64)>> {
-    let mut sizes: Vec<(String, i64)> = Vec::new();
-    for input in session.inputs() {
-        let ValueType::Tensor { dimension_symbols, .. } = input.dtype() else { continue };
-        for (symbol, size) in dimension_symbols.iter().zip(inputs[input.name()].shape()) {
-            let size = *size as i64;
-            match sizes.iter().find(|(name, _)| name == symbol) {
-                _ if symbol.is_empty() => {}
-                None => sizes.push((symbol.clone(), size)),
-                Some((_, other)) => ensure!(
-                    *other == size,
-                    "the inputs give the size `{symbol}` two values, {other} and {size} (at `{}`)",
-                    input.name()
-                ),
-            }
-        }
-    }
-    Ok(sizes)
-}
-
 /// The provider answers an option that it does not understand with a warning and a default of its own.
 fn misread_option(messages: &Messages) -> Result<(), Failure> {
     let messages = messages.lock().map(|messages| messages.clone()).unwrap_or_default();
@@ -202,11 +110,50 @@ fn misread_option(messages: &Messages) -> Result<(), Failure> {
     }
 }
 
-/// What the compiled model says of itself, e.g. the SDK that made it.
-fn metadata(session: &Session) -> Map<String, Value> {
-    let Ok(metadata) = session.metadata() else { return Map::new() };
-    let keys = metadata.custom_keys().unwrap_or_default();
-    keys.into_iter().filter_map(|key| metadata.custom(&key).map(|value| (key, json!(value)))).collect()
+/// The provider's own error, where it failed as a whole.
+fn broken(messages: &Messages) -> Option<String> {
+    messages.lock().ok()?.iter().find_map(Message::failure)
+}
+
+/// The SDK that prepared the model, by the model's own word: `v2:6:2.51.0:…`.
+fn sdk(session: &Session) -> Option<String> {
+    let told = session.metadata().ok()?.custom("ep_compatibility_info.QNNExecutionProvider")?;
+    told.split(':').nth(2).map(str::to_owned)
+}
+
+/// What the compiler left.
+struct Made<'m> {
+    file: &'m Path,
+    inputs: Vec<String>,
+    sdk: &'m Option<String>,
+}
+
+fn publish(
+    job: &Job,
+    source: &Source<'_>,
+    prepared: &Prepared,
+    made: Made<'_>,
+    host: &Host,
+    place: &Place,
+) -> anyhow::Result<()> {
+    // An input that the graph does not use is gone from the compiled model.
+    let mut inputs = source.inputs.clone();
+    inputs.retain(|name, _| made.inputs.contains(name));
+    tensors::write(&job.out.join("inputs.safetensors"), &inputs)?;
+    let mut rest = Map::new();
+    rest.insert("format".to_owned(), json!("qnn"));
+    rest.insert("model".to_owned(), json!(made.file.file_name().unwrap_or_default().to_string_lossy()));
+    rest.insert("precision".to_owned(), json!(PRECISION));
+    let options: Map<_, _> = place.options.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    rest.insert("options".to_owned(), Value::Object(options));
+    rest.insert("lowering".to_owned(), json!(prepared.rules));
+    for carried in ["route", "opset"] {
+        if let Some(value) = source.manifest.rest.get(carried) {
+            rest.insert(carried.to_owned(), value.clone());
+        }
+    }
+    rest.insert("versions".to_owned(), json!({ "onnxruntime": host.version, "qnn_sdk": made.sdk }));
+    Manifest { inputs: made.inputs, outputs: source.manifest.outputs.clone(), rest }.write(&job.out)
 }
 
 fn clear(folder: &Path) -> anyhow::Result<()> {

@@ -36,6 +36,15 @@ pub(super) struct Message {
     pub(super) text: String,
 }
 
+impl Message {
+    /// The provider's word that it failed as a whole. Its list of the nodes that it refuses comes at the same level and
+    /// is not one.
+    pub(super) fn failure(&self) -> Option<String> {
+        let error = matches!(self.level, LogLevel::Error | LogLevel::Fatal) && self.place.contains("qnn");
+        (error && !self.text.contains("Unsupported nodes")).then(|| self.text.trim().to_owned())
+    }
+}
+
 /// What a session logged, filled while it is being made.
 pub(super) type Messages = Arc<Mutex<Vec<Message>>>;
 

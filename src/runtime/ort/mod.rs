@@ -7,11 +7,13 @@
 mod compile;
 mod host;
 mod infer;
+mod lowering;
 mod placement;
 mod probe;
 pub mod qnn;
 mod refusal;
 mod run;
+mod source;
 
 use std::path::{Path, PathBuf};
 

@@ -43,9 +43,8 @@ fn judge(placement: &Placement, provider: &str, messages: &[Message]) -> Verdict
         return Verdict::Unexplained;
     }
     // A provider that fails to start takes nothing and gives no reason for any node: the model is not to blame.
-    let error = messages.iter().find(|message| matches!(message.level, LogLevel::Error | LogLevel::Fatal));
-    if let (0, Some(error)) = (taken, error) {
-        return Verdict::Broken(error.text.trim().to_owned());
+    if let (0, Some(failure)) = (taken, messages.iter().find_map(Message::failure)) {
+        return Verdict::Broken(failure);
     }
     Verdict::Refused(sentence(provider, &left, taken + left.len(), &reasons(messages)))
 }
@@ -119,7 +118,7 @@ mod tests {
     }
 
     fn message(level: LogLevel, text: &str) -> Message {
-        Message { level, place: "somewhere.cc:1 Somewhere".to_owned(), text: text.to_owned() }
+        Message { level, place: "qnn_execution_provider.cc:1 Somewhere".to_owned(), text: text.to_owned() }
     }
 
     #[test]
@@ -147,6 +146,12 @@ mod tests {
         assert_eq!(verdict, Verdict::Broken("QNN SetupBackend failed Failed to create device.".to_owned()));
         // Having taken some nodes, it did start: its errors are about the others.
         assert!(matches!(judge(&placement(1, &[("a", "Add")]), QNN, &[log]), Verdict::Refused(_)));
+    }
+
+    #[test]
+    fn the_provider_s_list_of_refused_nodes_is_no_failure_of_its_own() {
+        let log = message(LogLevel::Error, "Unsupported nodes in QNN EP: { name: c, type: Cosh }, ");
+        assert!(matches!(judge(&placement(0, &[("c", "Cosh")]), QNN, &[log]), Verdict::Refused(_)));
     }
 
     #[test]

@@ -1,0 +1,117 @@
+//! `Einsum` of two operands as transposes, one matrix product and a reshape.
+
+use super::graph::{Graph, attribute, is, named_like, with_ints};
+use super::proto::NodeProto;
+
+/// The letters of both operands by what becomes of them.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    /// In both operands and in the result.
+    batch: Vec<char>,
+    /// In both operands, summed over.
+    summed: Vec<char>,
+    left: Vec<char>,
+    right: Vec<char>,
+    a: Vec<char>,
+    b: Vec<char>,
+    out: Vec<char>,
+}
+
+fn plan(equation: &str) -> Option<Plan> {
+    let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let (operands, out) = equation.split_once("->")?;
+    let (a, b) = operands.split_once(',')?;
+    let letters = |text: &str| -> Option<Vec<char>> {
+        let letters: Vec<char> = text.chars().collect();
+        // A repeated letter is a diagonal, and dots are axes without a name: neither is a plain product.
+        let plain = letters.iter().enumerate().all(|(i, c)| c.is_ascii_alphabetic() && !letters[..i].contains(c));
+        plain.then_some(letters)
+    };
+    let (a, b, out) = (letters(a)?, letters(b)?, letters(out)?);
+    let within = |of: &[char], test: &dyn Fn(&char) -> bool| of.iter().copied().filter(|c| test(c)).collect::<Vec<_>>();
+    let plan = Plan {
+        batch: within(&a, &|c| b.contains(c) && out.contains(c)),
+        summed: within(&a, &|c| b.contains(c) && !out.contains(c)),
+        left: within(&a, &|c| !b.contains(c)),
+        right: within(&b, &|c| !a.contains(c)),
+        a,
+        b,
+        out,
+    };
+    // A letter of one operand alone that is not in the result would be summed before the product.
+    let kept = plan.left.iter().chain(&plan.right).all(|c| plan.out.contains(c));
+    let known = plan.out.iter().all(|c| plan.a.contains(c) || plan.b.contains(c));
+    (kept && known && !plan.summed.is_empty()).then_some(plan)
+}
+
+pub(super) fn product(graph: &mut Graph, node: &NodeProto) -> Option<Vec<NodeProto>> {
+    let [a, b] = node.input.as_slice() else { return None };
+    if !is(node, "Einsum") {
+        return None;
+    }
+    let equation = attribute(node, "equation")?.s.clone()?;
+    let plan = plan(std::str::from_utf8(&equation).ok()?)?;
+    let (a_shape, b_shape) = (graph.shape(a)?, graph.shape(b)?);
+    let size = |c: &char| -> Option<i64> {
+        let of = |letters: &[char], shape: &[i64]| letters.iter().position(|l| l == c).map(|at| shape[at]);
+        of(&plan.a, &a_shape).or_else(|| of(&plan.b, &b_shape))
+    };
+    let sizes = |letters: &[char]| letters.iter().map(&size).collect::<Option<Vec<i64>>>();
+    let all = |letters: &[char]| sizes(letters).map(|sizes| sizes.iter().product::<i64>());
+    let (batch, summed, left, right) = (all(&plan.batch)?, all(&plan.summed)?, all(&plan.left)?, all(&plan.right)?);
+
+    let mut nodes = Vec::new();
+    let mut arrange = |graph: &mut Graph, value: &str, from: &[char], to: Vec<char>, shape: &[i64]| {
+        let value = permute(graph, node, value, from, &to, &mut nodes);
+        nodes.push(graph.reshape(node, &value, shape));
+        nodes[nodes.len() - 1].output[0].clone()
+    };
+    let a_order = [plan.batch.clone(), plan.left.clone(), plan.summed.clone()].concat();
+    let a = arrange(graph, a, &plan.a, a_order, &[batch, left, summed]);
+    let b_order = [plan.batch.clone(), plan.summed.clone(), plan.right.clone()].concat();
+    let b = arrange(graph, b, &plan.b, b_order, &[batch, summed, right]);
+    let product = graph.op(node, "MatMul", &[&a, &b], vec![]);
+    let made = [plan.batch.clone(), plan.left.clone(), plan.right.clone()].concat();
+    let back = graph.reshape(node, &product.output[0], &sizes(&made)?);
+    let last = back.output[0].clone();
+    nodes.extend([product, back]);
+    permute(graph, node, &last, &made, &plan.out, &mut nodes);
+    Some(named_like(nodes, node))
+}
+
+/// Adds a transpose unless the letters already stand in order; gives the name of the arranged value.
+fn permute(
+    graph: &mut Graph,
+    node: &NodeProto,
+    value: &str,
+    from: &[char],
+    to: &[char],
+    nodes: &mut Vec<NodeProto>,
+) -> String {
+    if from == to {
+        return value.to_owned();
+    }
+    let order = to.iter().filter_map(|c| from.iter().position(|l| l == c)).map(|at| at as i64).collect();
+    let transpose = graph.op(node, "Transpose", &[value], vec![with_ints("perm", order)]);
+    let name = transpose.output[0].clone();
+    nodes.push(transpose);
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_fall_into_batch_summed_left_and_right() {
+        let plan = plan("bd, bkd -> bk").unwrap();
+        assert_eq!((plan.batch, plan.summed, plan.left, plan.right), (vec!['b'], vec!['d'], vec![], vec!['k']));
+    }
+
+    #[test]
+    fn what_is_not_a_plain_product_is_left_alone() {
+        for equation in ["ii,ij->j", "...d,kd->...k", "ij->ji", "ab,cd->abcd", "ab,bc->a", "ab,bc->ad"] {
+            assert_eq!(plan(equation), None, "{equation}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The rules on small graphs: what they change, what they leave alone, and that equal graphs give equal bytes.
+
+use super::graph::{BOOL, FLOAT, INT64, with_int, with_ints};
+use super::proto::{
+    AttributeProto, Dimension, GraphProto, TensorProto, TensorShape, TensorType, TypeProto, ValueInfoProto,
+};
+use super::*;
+
+/// The rules on a model without a folder.
+fn low(bytes: &[u8]) -> anyhow::Result<Lowered> {
+    lower(bytes, Path::new("/nowhere"))
+}
+
+fn value(name: &str, element: i32, shape: &[i64]) -> ValueInfoProto {
+    let dim = shape.iter().map(|size| Dimension { dim_value: Some(*size), ..Default::default() }).collect();
+    let tensor = TensorType { elem_type: Some(element), shape: Some(TensorShape { dim }) };
+    let kind = TypeProto { tensor_type: Some(tensor), ..Default::default() };
+    ValueInfoProto { name: Some(name.to_owned()), r#type: Some(kind), ..Default::default() }
+}
+
+fn node(operator: &str, inputs: &[&str], output: &str, attribute: Vec<AttributeProto>) -> NodeProto {
+    NodeProto {
+        input: inputs.iter().map(|name| (*name).to_owned()).collect(),
+        output: vec![output.to_owned()],
+        name: Some(format!("n_{output}")),
+        op_type: Some(operator.to_owned()),
+        attribute,
+        ..Default::default()
+    }
+}
+
+fn whole(name: &str, dims: &[i64], values: &[i64]) -> TensorProto {
+    TensorProto {
+        dims: dims.to_vec(),
+        data_type: Some(INT64),
+        int64_data: values.to_vec(),
+        name: Some(name.to_owned()),
+        ..Default::default()
+    }
+}
+
+fn model(nodes: Vec<NodeProto>, values: Vec<ValueInfoProto>, constants: Vec<TensorProto>, output: &str) -> Vec<u8> {
+    let graph = GraphProto {
+        node: nodes,
+        initializer: constants,
+        output: values.iter().filter(|v| v.name.as_deref() == Some(output)).cloned().collect(),
+        value_info: values,
+        ..Default::default()
+    };
+    ModelProto { ir_version: Some(8), graph: Some(graph), ..Default::default() }.encode_to_vec()
+}
+
+fn operators(lowered: &Lowered) -> Vec<String> {
+    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+    graph.node.iter().map(|node| node.op_type.clone().unwrap()).collect()
+}
+
+#[test]
+fn a_gather_of_five_axes_is_flattened_and_one_of_four_is_not() {
+    let gather = |index: &[i64], out: &[i64]| {
+        let count: i64 = index.iter().product();
+        let places: Vec<i64> = (0..count).collect();
+        let values = vec![value("x", BOOL, &[32, 1]), value("y", BOOL, out)];
+        model(vec![node("Gather", &["x", "i"], "y", vec![])], values, vec![whole("i", index, &places)], "y")
+    };
+    let five = low(&gather(&[2, 1, 1, 16], &[2, 1, 1, 16, 1])).unwrap();
+    assert_eq!(five.rules, BTreeMap::from([("gather-flat", 1)]));
+    assert_eq!(operators(&five), ["Gather", "Reshape"]);
+    let bytes = gather(&[2, 1, 16], &[2, 1, 16, 1]);
+    let four = low(&bytes).unwrap();
+    assert!(four.rules.is_empty());
+    assert_eq!(four.bytes, bytes, "an unchanged model keeps its bytes");
+}
+
+#[test]
+fn an_einsum_becomes_a_product_and_an_odd_one_stays() {
+    let einsum = |equation: &str| {
+        let equation = AttributeProto {
+            name: Some("equation".to_owned()),
+            s: Some(equation.as_bytes().to_vec()),
+            r#type: Some(3),
+            ..Default::default()
+        };
+        let values = vec![value("a", FLOAT, &[2, 4]), value("b", FLOAT, &[2, 3, 4]), value("y", FLOAT, &[2, 3])];
+        model(vec![node("Einsum", &["a", "b"], "y", vec![equation])], values, vec![], "y")
+    };
+    let lowered = low(&einsum("bd,bkd->bk")).unwrap();
+    assert_eq!(operators(&lowered), ["Reshape", "Transpose", "Reshape", "MatMul", "Reshape"]);
+    assert_eq!(operators(&low(&einsum("bd,bkd->b")).unwrap()), ["Einsum"]);
+}
+
+#[test]
+fn a_masked_scatter_counts_rows_and_leaves_no_node_behind() {
+    let values = vec![
+        value("x", FLOAT, &[1, 8, 4]),
+        value("u", BOOL, &[1, 8, 1]),
+        value("m", BOOL, &[1, 8, 4]),
+        value("s", FLOAT, &[12]),
+        value("y", FLOAT, &[1, 8, 4]),
+    ];
+    let nodes = vec![
+        node("Expand", &["u", "shape"], "m", vec![]),
+        node("NonZero", &["m"], "z", vec![]),
+        node("Transpose", &["z"], "t", vec![with_ints("perm", vec![1, 0])]),
+        node("Slice", &["s", "zero", "count", "zero"], "c", vec![]),
+        node("ScatterND", &["x", "t", "c"], "y", vec![]),
+    ];
+    let constants = vec![whole("shape", &[3], &[1, 8, 4]), whole("zero", &[1], &[0])];
+    let bytes = model(nodes, values, constants, "y");
+    let lowered = low(&bytes).unwrap();
+    assert_eq!(lowered.rules, BTreeMap::from([("masked-scatter", 1)]));
+    let expected = ["Cast", "Reshape", "CumSum", "Sub", "Clip", "Reshape", "Gather", "Reshape", "Where"];
+    assert_eq!(operators(&lowered), expected);
+    assert_eq!(low(&bytes).unwrap().bytes, lowered.bytes, "the same graph gives the same bytes");
+}
+
+#[test]
+fn a_table_of_positions_is_repeated_for_a_batch_only() {
+    let add = |batch: i64| {
+        let table = TensorProto {
+            dims: vec![1, 2, 1],
+            data_type: Some(FLOAT),
+            float_data: vec![1.0, 2.0],
+            name: Some("p".to_owned()),
+            ..Default::default()
+        };
+        let values = vec![value("x", FLOAT, &[batch, 2, 1]), value("y", FLOAT, &[batch, 2, 1])];
+        model(vec![node("Add", &["x", "p"], "y", vec![])], values, vec![table], "y")
+    };
+    let lowered = low(&add(3)).unwrap();
+    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+    let table = graph.initializer.iter().find(|t| t.name.as_deref() == Some(graph.node[0].input[1].as_str())).unwrap();
+    assert_eq!(table.dims, [3, 2, 1]);
+    assert_eq!(table.raw_data.as_ref().unwrap().len(), 3 * 2 * 4);
+    assert!(low(&add(1)).unwrap().rules.is_empty());
+}
+
+#[test]
+fn gather_nd_by_constants_reads_flattened_axes() {
+    let values = vec![value("x", FLOAT, &[2, 16]), value("y", FLOAT, &[3])];
+    let index = whole("i", &[3, 2], &[0, 5, 1, 5, -1, -1]);
+    let lowered = low(&model(vec![node("GatherND", &["x", "i"], "y", vec![])], values, vec![index], "y")).unwrap();
+    assert_eq!(operators(&lowered), ["Reshape", "Gather", "Reshape"]);
+    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+    let places = graph.initializer.iter().find(|t| t.dims == [3] && t.raw_data.is_some()).unwrap();
+    let expected: Vec<u8> = [5i64, 21, 31].iter().flat_map(|place| place.to_le_bytes()).collect();
+    assert_eq!(places.raw_data.as_ref().unwrap(), &expected);
+}
+
+#[test]
+fn batched_gathers_are_left_alone() {
+    let values = vec![value("x", FLOAT, &[2, 16]), value("i", INT64, &[2, 1]), value("y", FLOAT, &[2])];
+    let batched = node("GatherND", &["x", "i"], "y", vec![with_int("batch_dims", 1)]);
+    assert!(low(&model(vec![batched], values, vec![], "y")).unwrap().rules.is_empty());
+}
+
+#[test]
+fn what_is_not_onnx_is_an_error() {
+    assert!(low(b"version https://git-lfs.github.com").is_err());
+}

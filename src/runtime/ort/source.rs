@@ -1,0 +1,138 @@
+//! The ONNX artefact that is to be compiled: read, checked against its own inputs, folded and lowered.
+//!
+//! All on the CPU, before any compiler is asked; knows no option of QNN.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use ::ort::session::Session;
+use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
+use ::ort::value::ValueType;
+use anyhow::{Context, ensure};
+
+use super::host::{CPU, Host, plain};
+use super::infer::{Feed, collect, infer};
+use super::lowering::lower;
+use crate::runtime::manifest::Manifest;
+use crate::runtime::tensors::{self, Tensors};
+
+/// How far a lowered graph may be from the original on the CPU, relative to the largest value (absolute up to 1): every
+/// rule is exact, so only the order of summation is left to differ.
+const PARITY: f64 = 1e-4;
+
+pub(super) struct Source<'j> {
+    tree: &'j Path,
+    pub(super) manifest: Manifest,
+    pub(super) inputs: Tensors,
+}
+
+/// The model as the compiler gets it: static, folded, lowered, in one piece.
+pub(super) struct Prepared {
+    pub(super) bytes: Vec<u8>,
+    pub(super) rules: BTreeMap<&'static str, u32>,
+}
+
+impl<'j> Source<'j> {
+    pub(super) fn read(tree: &'j Path) -> anyhow::Result<Self> {
+        let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
+        Ok(Self { tree, manifest: Manifest::read(tree)?, inputs })
+    }
+
+    pub(super) fn prepare(&self, host: &Host) -> anyhow::Result<Prepared> {
+        let file = self.tree.join("model.onnx");
+        let mut builder = at(host, GraphOptimizationLevel::Disable)?;
+        let mut original = builder.commit_from_file(&file).map_err(plain).context("failed to load model.onnx")?;
+        let feed = Feed::new(&original, &self.inputs)?;
+        let outputs: Vec<_> = original.outputs().iter().map(|output| output.name().to_owned()).collect();
+        ensure!(
+            outputs == self.manifest.outputs,
+            "model.onnx returns {outputs:?}, and its manifest names {:?}",
+            self.manifest.outputs
+        );
+
+        let lowered = lower(&self.folded(host, &original)?, self.tree)?;
+        if !lowered.rules.is_empty() {
+            let mut changed = at(host, GraphOptimizationLevel::Disable)?
+                .commit_from_memory(&lowered.bytes)
+                .map_err(plain)
+                .with_context(|| format!("the graph does not load after {:?}", lowered.rules))?;
+            let expected = collect(infer(&mut original, &feed)?, &outputs)?;
+            let feed = Feed::new(&changed, &self.inputs)?;
+            let lowered_outputs = collect(infer(&mut changed, &feed)?, &outputs)?;
+            same(&expected, &lowered_outputs).with_context(|| format!("after {:?}", lowered.rules))?;
+        }
+        Ok(Prepared { bytes: lowered.bytes, rules: lowered.rules })
+    }
+
+    /// The model with its open sizes closed and its constants computed, at the level that keeps to ONNX's own operators.
+    fn folded(&self, host: &Host, original: &Session) -> anyhow::Result<Vec<u8>> {
+        let folder = tempfile::tempdir().context("failed to make a temporary folder")?;
+        let file = folder.path().join("folded.onnx");
+        let mut builder = at(host, GraphOptimizationLevel::Level1)?.with_optimized_model_path(&file).map_err(plain)?;
+        for (name, size) in sizes(original, &self.inputs)? {
+            builder = builder.with_dimension_override(name, size).map_err(plain)?;
+        }
+        builder.commit_from_file(self.tree.join("model.onnx")).map_err(plain).context("failed to fold model.onnx")?;
+        std::fs::read(&file).context("failed to read the folded model")
+    }
+}
+
+fn at(host: &Host, level: GraphOptimizationLevel) -> anyhow::Result<SessionBuilder> {
+    host.builder(CPU, &[])?.with_optimization_level(level).map_err(plain)
+}
+
+/// Each symbolic size of the model's inputs with the number that the tensors give it.
+fn sizes(session: &Session, inputs: &Tensors) -> anyhow::Result<Vec<(String, i64)>> {
+    let mut sizes: Vec<(String, i64)> = Vec::new();
+    for input in session.inputs() {
+        let ValueType::Tensor { dimension_symbols, .. } = input.dtype() else { continue };
+        for (symbol, size) in dimension_symbols.iter().zip(inputs[input.name()].shape()) {
+            let size = *size as i64;
+            match sizes.iter().find(|(name, _)| name == symbol) {
+                _ if symbol.is_empty() => {}
+                None => sizes.push((symbol.clone(), size)),
+                Some((_, other)) => ensure!(
+                    *other == size,
+                    "the inputs give the size `{symbol}` two values, {other} and {size} (at `{}`)",
+                    input.name()
+                ),
+            }
+        }
+    }
+    Ok(sizes)
+}
+
+fn same(expected: &Tensors, got: &Tensors) -> anyhow::Result<()> {
+    for (name, tensor) in expected {
+        let lowered = &got[name];
+        ensure!(lowered.shape() == tensor.shape(), "the lowered graph changes the shape of `{name}`");
+        let (a, b) = (tensor.to_f64(), lowered.to_f64());
+        let scale = a.iter().fold(1.0f64, |scale, value| scale.max(value.abs()));
+        // Not finite on both sides at the same place is the same; on one side only it is not, whatever the tolerance.
+        let near = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= PARITY * scale;
+        let wrong = a.iter().zip(&b).filter(|(a, b)| !near(**a, **b)).count();
+        ensure!(wrong == 0, "the lowered graph computes `{name}` differently at {wrong} of {} places", a.len());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::tensors::{Element, Tensor};
+
+    fn one(values: &[f32]) -> Tensors {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Tensors::from([("y".to_owned(), Tensor::new(Element::F32, vec![values.len()], bytes).unwrap())])
+    }
+
+    #[test]
+    fn parity_allows_rounding_and_nothing_else() {
+        assert!(same(&one(&[1.0, 100.0]), &one(&[1.00001, 100.005])).is_ok());
+        assert!(same(&one(&[f32::NAN, f32::INFINITY]), &one(&[f32::NAN, f32::INFINITY])).is_ok());
+        let error = same(&one(&[1.0, 2.0]), &one(&[1.0, 2.1])).unwrap_err().to_string();
+        assert_eq!(error, "the lowered graph computes `y` differently at 1 of 2 places");
+        assert!(same(&one(&[1.0]), &one(&[f32::NAN])).is_err());
+        assert!(same(&one(&[1.0]), &one(&[1.0, 1.0])).is_err());
+    }
+}
