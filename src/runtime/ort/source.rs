@@ -12,7 +12,7 @@ use anyhow::{Context, ensure};
 
 use super::host::{CPU, Host, plain};
 use super::infer::{Feed, collect, infer};
-use super::lowering::lower;
+use super::lowering::{Shapes, lower};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors::{self, Tensors};
 
@@ -50,7 +50,7 @@ impl<'j> Source<'j> {
             self.manifest.outputs
         );
 
-        let lowered = lower(&self.folded(host, &original)?, self.tree)?;
+        let lowered = lower(&self.folded(host, &original)?, self.tree, |exposed| shapes(host, exposed))?;
         if !lowered.rules.is_empty() {
             let mut changed = at(host, GraphOptimizationLevel::Disable)?
                 .commit_from_memory(&lowered.bytes)
@@ -79,6 +79,21 @@ impl<'j> Source<'j> {
 
 fn at(host: &Host, level: GraphOptimizationLevel) -> anyhow::Result<SessionBuilder> {
     host.builder(CPU, &[])?.with_optimization_level(level).map_err(plain)
+}
+
+/// The shapes that ONNX Runtime infers for a model's outputs, without running it.
+fn shapes(host: &Host, bytes: &[u8]) -> anyhow::Result<Shapes> {
+    let session = at(host, GraphOptimizationLevel::Disable)?.commit_from_memory(bytes).map_err(plain);
+    let session = session.context("failed to infer the shapes of model.onnx")?;
+    let mut shapes = Shapes::new();
+    for output in session.outputs() {
+        let ValueType::Tensor { ty, shape, .. } = output.dtype() else { continue };
+        if shape.iter().all(|size| *size >= 0) {
+            let element = ::ort::sys::ONNXTensorElementDataType::from(*ty) as i32;
+            shapes.insert(output.name().to_owned(), (element, shape.to_vec()));
+        }
+    }
+    Ok(shapes)
 }
 
 /// Each symbolic size of the model's inputs with the number that the tensors give it.

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Shapes;
 use super::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
 pub(super) const FLOAT: i32 = 1;
@@ -15,7 +16,7 @@ const ATTRIBUTE_INT: i32 = 2;
 const ATTRIBUTE_INTS: i32 = 7;
 
 pub(super) struct Graph {
-    shapes: BTreeMap<String, (i32, Vec<i64>)>,
+    shapes: Shapes,
     /// Taken out of the graph for the time being, and where each name stands.
     initializers: Vec<TensorProto>,
     constants: BTreeMap<String, usize>,
@@ -25,8 +26,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    pub(super) fn new(proto: &mut GraphProto) -> Self {
-        let mut shapes = BTreeMap::new();
+    pub(super) fn new(proto: &mut GraphProto, mut shapes: Shapes) -> Self {
         for value in proto.value_info.iter().chain(&proto.input).chain(&proto.output) {
             let tensor = value.r#type.as_ref().and_then(|kind| kind.tensor_type.as_ref());
             let (Some(name), Some(tensor)) = (&value.name, tensor) else { continue };

@@ -9,16 +9,20 @@ mod external;
 mod gather;
 mod graph;
 mod proto;
+mod reciprocal;
 mod scatter;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Context;
 use prost::Message;
 
 use graph::{Graph, prune};
-use proto::{ModelProto, NodeProto};
+use proto::{ModelProto, NodeProto, ValueInfoProto};
+
+/// Element type (ONNX's number) and sizes of values by name; only those whose every size is known.
+pub(super) type Shapes = BTreeMap<String, (i32, Vec<i64>)>;
 
 type Rule = fn(&mut Graph, &NodeProto) -> Option<Vec<NodeProto>>;
 
@@ -29,6 +33,7 @@ const RULES: &[(&str, Rule)] = &[
     ("einsum-matmul", einsum::product),
     ("masked-scatter", scatter::masked),
     ("constant-batch", broadcast::repeated),
+    ("reciprocal-div", reciprocal::division),
 ];
 
 /// A changed model with how often each rule changed it; none changed it when the map is empty.
@@ -37,13 +42,18 @@ pub(super) struct Lowered {
     pub(super) rules: BTreeMap<&'static str, u32>,
 }
 
-/// Applies every rule to a serialised ONNX model whose constants are folded and whose shapes are written out; weights that
-/// it keeps in `folder` are taken into it.
-pub(super) fn lower(bytes: &[u8], folder: &Path) -> anyhow::Result<Lowered> {
+/// Applies every rule to a serialised ONNX model whose constants are folded; weights that it keeps in `folder` are taken
+/// into it. `infer` tells the shapes of a model's outputs.
+pub(super) fn lower(
+    bytes: &[u8],
+    folder: &Path,
+    infer: impl FnOnce(&[u8]) -> anyhow::Result<Shapes>,
+) -> anyhow::Result<Lowered> {
     let mut model = ModelProto::decode(bytes).context("failed to parse the ONNX model")?;
-    let proto = model.graph.as_mut().context("the ONNX model has no graph")?;
-    let embedded = external::embed(proto, folder)?;
-    let mut graph = Graph::new(proto);
+    let embedded = external::embed(model.graph.as_mut().context("the ONNX model has no graph")?, folder)?;
+    let shapes = infer(&exposed(&model))?;
+    let proto = model.graph.as_mut().context("BUG: the graph was there")?;
+    let mut graph = Graph::new(proto, shapes);
     let mut rules = BTreeMap::new();
     let mut nodes = Vec::with_capacity(proto.node.len());
     for node in std::mem::take(&mut proto.node) {
@@ -60,6 +70,19 @@ pub(super) fn lower(bytes: &[u8], folder: &Path) -> anyhow::Result<Lowered> {
     prune(proto);
     let bytes = if rules.is_empty() && !embedded { bytes.to_vec() } else { model.encode_to_vec() };
     Ok(Lowered { bytes, rules })
+}
+
+/// The model with every value an output, without a type: so that whoever loads it has to infer them all.
+fn exposed(model: &ModelProto) -> Vec<u8> {
+    let mut model = model.clone();
+    if let Some(graph) = &mut model.graph {
+        let known: BTreeSet<_> = graph.output.iter().filter_map(|value| value.name.clone()).collect();
+        let made = graph.node.iter().flat_map(|node| &node.output).filter(|name| !name.is_empty());
+        let hidden = made.filter(|name| !known.contains(*name));
+        let value = |name: &String| ValueInfoProto { name: Some(name.clone()), ..Default::default() };
+        graph.output.extend(hidden.map(value).collect::<Vec<_>>());
+    }
+    model.encode_to_vec()
 }
 
 #[cfg(test)]

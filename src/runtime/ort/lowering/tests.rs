@@ -6,9 +6,9 @@ use super::proto::{
 };
 use super::*;
 
-/// The rules on a model without a folder.
+/// The rules on a model without a folder, by the shapes that it tells itself.
 fn low(bytes: &[u8]) -> anyhow::Result<Lowered> {
-    lower(bytes, Path::new("/nowhere"))
+    lower(bytes, Path::new("/nowhere"), |_| Ok(Shapes::new()))
 }
 
 fn value(name: &str, element: i32, shape: &[i64]) -> ValueInfoProto {
@@ -157,4 +157,29 @@ fn batched_gathers_are_left_alone() {
 #[test]
 fn what_is_not_onnx_is_an_error() {
     assert!(low(b"version https://git-lfs.github.com").is_err());
+}
+
+#[test]
+fn shapes_that_the_model_does_not_tell_are_inferred() {
+    let gather = node("Gather", &["x", "i"], "g", vec![]);
+    let relu = node("Relu", &["g"], "y", vec![]);
+    let index = whole("i", &[2, 1, 1, 2], &[0, 1, 2, 3]);
+    let bytes = model(vec![gather, relu], vec![value("y", FLOAT, &[2, 1, 1, 2, 1])], vec![index], "y");
+    assert!(low(&bytes).unwrap().rules.is_empty());
+    let infer = |exposed: &[u8]| {
+        let graph = ModelProto::decode(exposed).unwrap().graph.unwrap();
+        let names: Vec<_> = graph.output.iter().map(|value| value.name.clone().unwrap()).collect();
+        assert_eq!(names, ["y", "g"], "every value is exposed once");
+        Ok(Shapes::from([("x".to_owned(), (FLOAT, vec![4, 1]))]))
+    };
+    assert_eq!(lower(&bytes, Path::new("/nowhere"), infer).unwrap().rules, BTreeMap::from([("gather-flat", 1)]));
+}
+
+#[test]
+fn a_reciprocal_becomes_a_division_under_the_same_name() {
+    let values = vec![value("x", FLOAT, &[2]), value("y", FLOAT, &[2])];
+    let lowered = low(&model(vec![node("Reciprocal", &["x"], "y", vec![])], values, vec![], "y")).unwrap();
+    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+    assert_eq!(operators(&lowered), ["Div"]);
+    assert_eq!((graph.node[0].input[1].as_str(), graph.node[0].output[0].as_str()), ("x", "y"));
 }
