@@ -83,15 +83,23 @@ impl fmt::Display for Change {
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum MissReason {
     NeverRan,
-    Changed { changes: Vec<Change> },
+    Changed {
+        changes: Vec<Change>,
+    },
     /// The key is known and its last execution with it did not pass.
-    DidNotPass { outcome: String },
+    DidNotPass {
+        outcome: String,
+    },
     /// The record is there, its output is gone or damaged.
-    OutputLost { what: String },
+    OutputLost {
+        what: String,
+    },
     /// The user asked for it.
     Asked,
     /// Something above it runs, so its key is not known yet.
-    After { step: String },
+    After {
+        step: String,
+    },
 }
 
 impl fmt::Display for MissReason {

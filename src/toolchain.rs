@@ -142,7 +142,9 @@ mod tests {
 
     #[test]
     fn a_locks_versions_and_hashes_are_read() {
-        let parsed = parse("numpy==2.3.0 ; python_version >= '3.11' \\\n    --hash=sha256:b \\\n    --hash=sha256:a\nx==1 \\\n    --hash=sha256:c\n");
+        let parsed = parse(
+            "numpy==2.3.0 ; python_version >= '3.11' \\\n    --hash=sha256:b \\\n    --hash=sha256:a\nx==1 \\\n    --hash=sha256:c\n",
+        );
         assert_eq!(parsed["numpy"].version, "2.3.0");
         assert_eq!(parsed["numpy"].hashes, Digest::of(b"--hash=sha256:a\n--hash=sha256:b"));
         assert_eq!(parsed["x"].version, "1");

@@ -2,7 +2,6 @@
 //! `ORCH_REPORT_HTML=page.html` the page of the fixture is written there to be looked at.
 
 use std::path::Path;
-use std::time::Instant;
 
 use orch::record::Outcome;
 use orch::report::{ReportDoc, Summary, html, json, junit, markdown, text};
@@ -186,12 +185,7 @@ fn ten_thousand_cases_are_no_trouble() {
         }
     }
     assert!(doc.cases.len() > 10_000);
-    let start = Instant::now();
-    let lap = |name: &str, bytes: usize| eprintln!("{name}: {bytes} bytes after {:?}", start.elapsed());
-    lap("json", json::render(&doc).len());
-    lap("markdown", markdown::render(&doc).len());
-    lap("text", text::render(&doc, &text::Styles::plain()).len());
-    lap("junit", junit::render(&doc).len());
-    lap("html", page(&doc).len());
-    assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+    let last = doc.cases.last().unwrap().model.clone();
+    let pages = [json::render(&doc), markdown::render(&doc), junit::render(&doc), page(&doc)];
+    assert!(pages.iter().all(|page| page.contains(&last)));
 }

@@ -67,7 +67,12 @@ impl Project {
             return plan.ids().filter(|id| plan.step(*id).stage == stage).collect();
         }
         if let Some(case) = pattern.strip_prefix("case:") {
-            return plan.cases.iter().filter(|planned| glob::matches(case, &planned.case.id())).map(|planned| planned.run).collect();
+            return plan
+                .cases
+                .iter()
+                .filter(|planned| glob::matches(case, &planned.case.id()))
+                .map(|planned| planned.run)
+                .collect();
         }
         plan.ids().filter(|id| glob::matches(pattern, &plan.step(*id).name)).collect()
     }

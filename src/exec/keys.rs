@@ -33,7 +33,8 @@ impl Keys<'_> {
         for (name, source) in &step.inputs {
             match source {
                 Source::Step(from) => {
-                    let digest = output(*from).unwrap_or_else(|| panic!("BUG: {} is keyed before its input", step.name));
+                    let digest =
+                        output(*from).unwrap_or_else(|| panic!("BUG: {} is keyed before its input", step.name));
                     doc.set(format!("input.{name}"), digest);
                 }
                 Source::File(path) => doc.set(format!("input.{name}"), self.files.digest(path)?),

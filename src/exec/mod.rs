@@ -79,9 +79,18 @@ pub struct Preview {
 }
 
 pub enum Verdict {
-    Hit { key: KeyDoc, record: Box<Record> },
-    WouldRun { key: Option<KeyDoc>, reason: MissReason },
-    Skipped { outcome: Outcome, reason: String },
+    Hit {
+        key: KeyDoc,
+        record: Box<Record>,
+    },
+    WouldRun {
+        key: Option<KeyDoc>,
+        reason: MissReason,
+    },
+    Skipped {
+        outcome: Outcome,
+        reason: String,
+    },
     /// Nothing that is wanted needs it.
     NotNeeded,
 }

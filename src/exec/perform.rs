@@ -52,7 +52,11 @@ pub(super) enum Performed {
     /// Another orch process executed it while this one waited for its lock.
     Hit(Box<Record>),
     /// An input is not as it was published.
-    InputLost { from: StepId, digest: Digest, what: String },
+    InputLost {
+        from: StepId,
+        digest: Digest,
+        what: String,
+    },
 }
 
 impl Performer<'_> {
@@ -76,7 +80,9 @@ impl Performer<'_> {
                 InputAt::File(path) => path.clone(),
                 InputAt::Tree { from, digest } => match self.store.verified_tree(digest) {
                     Ok(path) => path,
-                    Err(e) => return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) },
+                    Err(e) => {
+                        return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };
+                    }
                 },
             };
             inputs.insert(name.clone(), path);
@@ -91,7 +97,8 @@ impl Performer<'_> {
         let log = self.store.log_path(&task.step.name);
         let _ = std::fs::remove_file(&log);
         let name = &task.step.name;
-        let progress = |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
+        let progress =
+            |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
         let limits = Limits {
             timeout: Duration::from_secs(task.step.timeout_seconds),
             cancel: self.cancel,
@@ -101,7 +108,9 @@ impl Performer<'_> {
         let judged = match task.step.kind.lower(task.step, &places)? {
             Work::Pure(work) => work().map(|()| Judged::pass())?,
             Work::Worker(call) => judge(self.call(task, call, &places, &limits)?, task.step.timeout_seconds),
-            Work::Command(call) => judge(worker::run_command(&call, &places.scratch, &out, &limits), task.step.timeout_seconds),
+            Work::Command(call) => {
+                judge(worker::run_command(&call, &places.scratch, &out, &limits), task.step.timeout_seconds)
+            }
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
         let mut done = Done { judged, numerics: None, output: None };
@@ -119,7 +128,8 @@ impl Performer<'_> {
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let mut params = call.params;
         for (name, library) in &call.libraries {
-            params[*name] = self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();
+            params[*name] =
+                self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();
         }
         let job = Job {
             id: task.id.0,
@@ -132,15 +142,20 @@ impl Performer<'_> {
         let scratch_cwd = |mut command: Command| {
             // Some SDKs leave files in the working directory.
             command.current_dir(&places.scratch);
+            // A waiting OpenMP thread that spins takes the core that another one computes on.
+            command.env("OMP_WAIT_POLICY", "PASSIVE");
             command
         };
         Ok(match call.worker {
             Worker::Orch(runtime) => {
-                let mut command = Command::new(std::env::current_exe().context("failed to find orch's own executable")?);
+                let mut command =
+                    Command::new(std::env::current_exe().context("failed to find orch's own executable")?);
                 command.args(["worker", runtime]);
                 worker::run_oneshot(scratch_cwd(command), &job, limits)
             }
-            Worker::Torch => worker::run_oneshot(scratch_cwd(Command::new(self.provision.torch_worker()?)), &job, limits),
+            Worker::Torch => {
+                worker::run_oneshot(scratch_cwd(Command::new(self.provision.torch_worker()?)), &job, limits)
+            }
             Worker::Python(env) => self.servers.get(env)?.run(&job, limits),
         })
     }
@@ -170,7 +185,13 @@ impl Performer<'_> {
     }
 
     /// Writes the record. An error of orch's own is an outcome too: it must not end the other steps.
-    fn keep(&self, task: &Task<'_>, started: jiff::Timestamp, clock: Instant, result: anyhow::Result<Done>) -> Performed {
+    fn keep(
+        &self,
+        task: &Task<'_>,
+        started: jiff::Timestamp,
+        clock: Instant,
+        result: anyhow::Result<Done>,
+    ) -> Performed {
         let done = result.unwrap_or_else(|e| Done {
             judged: Judged::failed(Outcome::Fail, error_text(&e)),
             numerics: None,
@@ -194,7 +215,8 @@ impl Performer<'_> {
         if record.outcome != Outcome::Incomplete
             && let Err(e) = self.store.remember(&record)
         {
-            let text = format!("the record of {} was not kept, so it will run again: {}", record.step, error_text(&e.into()));
+            let text =
+                format!("the record of {} was not kept, so it will run again: {}", record.step, error_text(&e.into()));
             self.listener.tell(Event::Warning { text });
         }
         Performed::Executed(Box::new(record))

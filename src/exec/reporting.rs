@@ -33,7 +33,11 @@ impl Pages {
     }
 }
 
-pub(super) fn finish(context: &Context<'_>, mut results: Vec<StepResult>, clock: Instant) -> Result<Finished, StoreError> {
+pub(super) fn finish(
+    context: &Context<'_>,
+    mut results: Vec<StepResult>,
+    clock: Instant,
+) -> Result<Finished, StoreError> {
     let interrupted = context.cancel.is_cancelled();
     let id = context.plan.report;
     let asked = context.options.wanted.as_ref().is_none_or(|wanted| wanted.contains(&id));
@@ -41,10 +45,13 @@ pub(super) fn finish(context: &Context<'_>, mut results: Vec<StepResult>, clock:
     if asked && !interrupted {
         let key = key(context, &report_doc(context, &results, 0.0));
         let held = context.store.lookup(&key.digest()).unwrap_or_else(|e| {
-            context.listener.tell(Event::Warning { text: format!("{}; the report is made again", error_text(&e.into())) });
+            context
+                .listener
+                .tell(Event::Warning { text: format!("{}; the report is made again", error_text(&e.into())) });
             None
         });
-        let held = held.filter(|record| record.output.is_some_and(|digest| context.store.verified_tree(&digest).is_ok()));
+        let held =
+            held.filter(|record| record.output.is_some_and(|digest| context.store.verified_tree(&digest).is_ok()));
         let result = match held.filter(|_| !context.options.rerun.contains(&id)) {
             Some(record) => StepResult::hit(record),
             None => {
@@ -94,7 +101,14 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
         repro: None,
     };
     context.store.remember(&record)?;
-    context.listener.tell(Event::StepFinished { step, outcome, reason, seconds: record.seconds, log: None, repro: None });
+    context.listener.tell(Event::StepFinished {
+        step,
+        outcome,
+        reason,
+        seconds: record.seconds,
+        log: None,
+        repro: None,
+    });
     Ok(StepResult::executed(record))
 }
 
@@ -111,7 +125,10 @@ fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     for case in &doc.cases {
         let stable = CaseResult { cached: false, ..case.clone() };
         let name = format!("case.{}:{}-{}", case.model, case.target, case.precision);
-        key.set(format!("{name}:{}", case.steps.last().map_or("", String::as_str)), Digest::of(json!(stable).to_string().as_bytes()));
+        key.set(
+            format!("{name}:{}", case.steps.last().map_or("", String::as_str)),
+            Digest::of(json!(stable).to_string().as_bytes()),
+        );
     }
     key
 }

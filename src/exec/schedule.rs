@@ -31,7 +31,9 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     }
     scheduler.close();
     if let Err(e) = scheduler.keys.files.save() {
-        context.listener.tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
+        context
+            .listener
+            .tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
     }
     reporting::finish(context, scheduler.states.into_iter().map(StepState::into_result).collect(), clock)
 }
@@ -45,14 +47,19 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     for id in context.plan.ids() {
         let state = std::mem::replace(&mut states[id.0 as usize], StepState::Unknown);
         let verdict = match state {
-            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => Verdict::Hit { key: record.key.clone(), record },
+            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => {
+                Verdict::Hit { key: record.key.clone(), record }
+            }
             StepState::Done(StepResult { outcome, reason, .. }) => {
                 Verdict::Skipped { outcome, reason: reason.unwrap_or_default() }
             }
             _ if !wanted.contains(&id) => Verdict::NotNeeded,
             StepState::Ready { key, reason } => Verdict::WouldRun { key: Some(key), reason },
             StepState::Unknown | StepState::Running => {
-                let above = context.plan.dependencies(id).find(|dep| !matches!(previews_of(&previews, *dep), Some(Verdict::Hit { .. })));
+                let above = context
+                    .plan
+                    .dependencies(id)
+                    .find(|dep| !matches!(previews_of(&previews, *dep), Some(Verdict::Hit { .. })));
                 let step = above.map(|dep| context.plan.step(dep).name.clone()).unwrap_or_default();
                 Verdict::WouldRun { key: None, reason: MissReason::After { step } }
             }
@@ -151,8 +158,13 @@ impl<'a> Scheduler<'a> {
         let plan = self.context.plan;
         let mut open: Vec<StepId> = match &self.context.options.wanted {
             Some(chosen) => chosen.iter().copied().collect(),
-            None => plan.ids().filter(|id| matches!(plan.step(*id).stage, Stage::Run | Stage::Command | Stage::Report)
-                || plan.step(*id).kind.name() == "render").collect(),
+            None => plan
+                .ids()
+                .filter(|id| {
+                    matches!(plan.step(*id).stage, Stage::Run | Stage::Command | Stage::Report)
+                        || plan.step(*id).kind.name() == "render"
+                })
+                .collect(),
         };
         while let Some(id) = open.pop() {
             if !self.wanted.insert(id) || self.is_done(id) || plan.step(id).stage == Stage::Report {
@@ -205,7 +217,9 @@ impl<'a> Scheduler<'a> {
         }
         match store.lookup(&key.digest()) {
             Ok(Some(record)) => match record.output {
-                Some(digest) if !store.has_tree(&digest) => Err(MissReason::OutputLost { what: format!("tree {} is gone", digest.short()) }),
+                Some(digest) if !store.has_tree(&digest) => {
+                    Err(MissReason::OutputLost { what: format!("tree {} is gone", digest.short()) })
+                }
                 _ => Ok(record),
             },
             Ok(None) => Err(self.why_missed(id, key)),
@@ -241,7 +255,9 @@ impl<'a> Scheduler<'a> {
         let found = self.context.inventory.iter().find(|known| known.name == backend);
         match found {
             None => Some(format!("orch has no prober for `{backend}`")),
-            Some(found) if !found.available => Some(found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into())),
+            Some(found) if !found.available => {
+                Some(found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into()))
+            }
             Some(_) => None,
         }
     }
@@ -286,7 +302,8 @@ impl<'a> Scheduler<'a> {
     ) where
         'a: 'env,
     {
-        let requirements: BTreeMap<StepId, Vec<Requirement>> = self.context.plan.ids().map(|id| (id, self.requirements(id))).collect();
+        let requirements: BTreeMap<StepId, Vec<Requirement>> =
+            self.context.plan.ids().map(|id| (id, self.requirements(id))).collect();
         // Installing takes longest and needs no step's result, so all of it begins at once.
         for id in self.wanted.clone() {
             if !self.is_done(id) {
@@ -358,12 +375,14 @@ impl<'a> Scheduler<'a> {
             }
             let can_start = match self.needs(id) {
                 Needs::Shared(slots) => {
-                    let fits = !self.exclusive_running && self.shared_running + slots <= self.context.options.jobs.max(slots);
+                    let fits =
+                        !self.exclusive_running && self.shared_running + slots <= self.context.options.jobs.max(slots);
                     shared_waits |= !fits;
                     fits
                 }
                 Needs::Exclusive => {
-                    let alone = self.shared_running == 0 && !self.exclusive_running && !self.setups.is_busy() && !shared_waits;
+                    let alone =
+                        self.shared_running == 0 && !self.exclusive_running && !self.setups.is_busy() && !shared_waits;
                     alone && !ready.iter().chain(&later).any(|other| matches!(self.needs(*other), Needs::Shared(_)))
                 }
             };
@@ -383,7 +402,8 @@ impl<'a> Scheduler<'a> {
             self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e)));
             return;
         }
-        let StepState::Ready { key, reason } = std::mem::replace(&mut self.states[id.0 as usize], StepState::Running) else {
+        let StepState::Ready { key, reason } = std::mem::replace(&mut self.states[id.0 as usize], StepState::Running)
+        else {
             panic!("BUG: {} is started and not ready", step.name);
         };
         match self.needs(id) {
@@ -436,7 +456,9 @@ impl<'a> Scheduler<'a> {
             }
             Performed::InputLost { from, digest, what } => {
                 let producer = self.context.plan.step(from).name.clone();
-                self.context.listener.tell(Event::Warning { text: format!("the output of {producer} is damaged ({what}); it runs again") });
+                self.context.listener.tell(Event::Warning {
+                    text: format!("the output of {producer} is damaged ({what}); it runs again"),
+                });
                 if let Err(e) = self.context.store.discard_tree(&digest, performer.scratch) {
                     self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
                     return Settled::Done(id);
@@ -473,7 +495,10 @@ impl<'a> Scheduler<'a> {
         self.set(id, StepState::Unknown);
         let dependencies: Vec<_> = self.context.plan.dependencies(id).collect();
         for dependency in dependencies {
-            let lost = self.result(dependency).and_then(StepResult::output).is_some_and(|digest| !self.context.store.has_tree(&digest));
+            let lost = self
+                .result(dependency)
+                .and_then(StepResult::output)
+                .is_some_and(|digest| !self.context.store.has_tree(&digest));
             if lost {
                 self.reopen(dependency, ready);
             }
@@ -510,7 +535,13 @@ impl<'a> Scheduler<'a> {
             log: None,
             repro: None,
         });
-        let result = StepResult { how: How::Executed, outcome: judged.outcome, reason: judged.reason, blamed: None, record: None };
+        let result = StepResult {
+            how: How::Executed,
+            outcome: judged.outcome,
+            reason: judged.reason,
+            blamed: None,
+            record: None,
+        };
         self.set(id, StepState::Done(result));
         id
     }
@@ -535,4 +566,3 @@ enum Settled {
     Done(StepId),
     Lost { producer: StepId, consumer: StepId },
 }
-

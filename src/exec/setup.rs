@@ -32,7 +32,9 @@ impl Setups {
     pub(super) fn missing(&mut self, wanted: &[Requirement], provision: &Provision) -> Vec<Requirement> {
         let mut missing = Vec::new();
         for requirement in wanted {
-            let known = self.ready.contains(requirement) || self.running.contains(requirement) || self.failed.contains_key(requirement);
+            let known = self.ready.contains(requirement)
+                || self.running.contains(requirement)
+                || self.failed.contains_key(requirement);
             if known {
                 continue;
             }
@@ -58,7 +60,11 @@ impl Setups {
         if let Some((requirement, why)) = wanted.iter().find_map(|r| self.failed.get_key_value(r)) {
             return Readiness::Failed(format!("the {} could not be set up: {why}", title(*requirement)));
         }
-        if wanted.iter().all(|requirement| self.ready.contains(requirement)) { Readiness::Ready } else { Readiness::Waiting }
+        if wanted.iter().all(|requirement| self.ready.contains(requirement)) {
+            Readiness::Ready
+        } else {
+            Readiness::Waiting
+        }
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -100,6 +106,7 @@ impl Servers {
             .env("PYTHONPATH", provision.python_package()?)
             .env("PYTHONNOUSERSITE", "1")
             .env("PYTHONUNBUFFERED", "1")
+            .env("OMP_WAIT_POLICY", "PASSIVE")
             // Iteration over sets must not differ from run to run.
             .env("PYTHONHASHSEED", "0");
         let log = log_dir.join(format!("server-{env}.log"));
@@ -112,6 +119,9 @@ impl Servers {
 
     pub(super) fn get(&self, env: EnvName) -> anyhow::Result<Arc<Server>> {
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        started.get(&env).cloned().with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))
+        started
+            .get(&env)
+            .cloned()
+            .with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))
     }
 }

@@ -11,7 +11,10 @@ pub(super) enum StepState {
     /// Something that it reads is not done, so its key is not known.
     Unknown,
     /// Its key is known and the store does not hold its result. It waits for its requirements and a slot.
-    Ready { key: KeyDoc, reason: MissReason },
+    Ready {
+        key: KeyDoc,
+        reason: MissReason,
+    },
     /// A job thread has it.
     Running,
     Done(StepResult),
@@ -42,7 +45,13 @@ pub struct StepResult {
 
 impl StepResult {
     pub(super) fn hit(record: Record) -> Self {
-        Self { how: How::Hit, outcome: record.outcome, reason: record.reason.clone(), blamed: None, record: Some(Box::new(record)) }
+        Self {
+            how: How::Hit,
+            outcome: record.outcome,
+            reason: record.reason.clone(),
+            blamed: None,
+            record: Some(Box::new(record)),
+        }
     }
 
     pub(super) fn executed(record: Record) -> Self {

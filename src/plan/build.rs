@@ -7,7 +7,10 @@ use serde_json::{Map, Value, json};
 
 use crate::matrix::{Case, Matrix};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, graph::Graph};
-use crate::spec::{Artefact, CommandInput, Dim, Fill, Input, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Weights};
+use crate::spec::{
+    Artefact, CommandInput, Dim, Fill, Input, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target,
+    Weights,
+};
 use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, test_context};
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
@@ -18,9 +21,11 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
     let mut builder = Builder { spec, steps: Vec::new(), by_name: BTreeMap::new() };
     let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     builder.commands()?;
-    let runs = planned.iter().map(|(_, run)| (builder.steps[run.0 as usize].name.clone(), Source::Record(*run))).collect();
+    let runs =
+        planned.iter().map(|(_, run)| (builder.steps[run.0 as usize].name.clone(), Source::Record(*run))).collect();
     let report = builder.add("report".into(), Stage::Report, &step::REPORT, json!({}), runs, 60);
-    let model_facts = spec.models.values().map(|m| (m.name.clone(), ModelFacts { family: m.family.clone(), task: m.task.clone() }));
+    let model_facts =
+        spec.models.values().map(|m| (m.name.clone(), ModelFacts { family: m.family.clone(), task: m.task.clone() }));
     let model_facts = model_facts.collect();
     finish(builder.steps, planned, matrix, report, model_facts)
 }
@@ -83,13 +88,17 @@ impl Builder<'_> {
     fn model(&mut self, model: &Model, case: &Case) -> Made {
         let instance = instance(case);
         let resolved = resolved_inputs(model, case);
-        let recipe: Map<String, Value> =
-            resolved.iter().filter(|(_, input)| !matches!(input.fill, Fill::Text(_))).map(|(k, v)| (k.clone(), json!(v))).collect();
+        let recipe: Map<String, Value> = resolved
+            .iter()
+            .filter(|(_, input)| !matches!(input.fill, Fill::Text(_)))
+            .map(|(k, v)| (k.clone(), json!(v)))
+            .collect();
         let inputs = (!recipe.is_empty()).then(|| {
             let params = json!({"seed": model.seed, "inputs": recipe});
             self.add(format!("inputs:{instance}"), Stage::Generate, &step::INPUTS, params, vec![], 600)
         });
-        let mut sources: Vec<(String, Source)> = inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
+        let mut sources: Vec<(String, Source)> =
+            inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
         let name = format!("generate:{instance}");
         match &model.source {
             ModelSource::Transformers { class, config, weights, hub, trust_remote_code } => {
@@ -119,7 +128,9 @@ impl Builder<'_> {
             ModelSource::Ready { format, path, inputs_from, expected } => {
                 sources.push(("file".into(), Source::File(path.clone())));
                 let extra = [("inputs_from", inputs_from), ("expected", expected)];
-                for (label, path) in extra.into_iter().filter_map(|(label, path)| path.as_ref().map(|path| (label, path))) {
+                for (label, path) in
+                    extra.into_iter().filter_map(|(label, path)| path.as_ref().map(|path| (label, path)))
+                {
                     sources.push((label.into(), Source::File(path.clone())));
                 }
                 if *format == ReadyFormat::Openvino {
@@ -130,7 +141,14 @@ impl Builder<'_> {
                 let made = self.add(name.clone(), Stage::Generate, &step::READY, params, sources, CONVERT_TIMEOUT);
                 let reference = (expected.is_none() && *format == ReadyFormat::Onnx).then(|| {
                     let inputs = vec![("artefact".into(), Source::Step(made)), ("model".into(), Source::Step(made))];
-                    self.add(format!("{name}:reference"), Stage::Generate, &step::REFERENCE, json!({}), inputs, CONVERT_TIMEOUT)
+                    self.add(
+                        format!("{name}:reference"),
+                        Stage::Generate,
+                        &step::REFERENCE,
+                        json!({}),
+                        inputs,
+                        CONVERT_TIMEOUT,
+                    )
                 });
                 Made { model: made, ready: Some(*format), reference }
             }
@@ -180,7 +198,7 @@ impl Builder<'_> {
     fn run_params(&self, model: &Model, target: &Target, case: &Case) -> RunParams {
         let precision: Precision = case.precision;
         let by_target = target.tolerances.get(&precision);
-        let tolerance = model.tolerance.as_ref().or(by_target).or(self.spec.tolerances.get(&precision));
+        let tolerance = model.tolerances.get(&precision).or(by_target).or(self.spec.tolerances.get(&precision));
         RunParams {
             runtime: target.runtime.clone(),
             backend: target.backend.clone(),
@@ -196,7 +214,11 @@ impl Builder<'_> {
     fn commands(&mut self) -> Result<(), BuildError> {
         // Two passes, because a command may read one that is declared below it.
         for command in self.spec.commands.values() {
-            let params = CommandParams { argv: command.argv.clone(), outputs: command.outputs.clone(), env: command.env.clone() };
+            let params = CommandParams {
+                argv: command.argv.clone(),
+                outputs: command.outputs.clone(),
+                env: command.env.clone(),
+            };
             let name = format!("command:{}", command.name);
             self.add(name, Stage::Command, &step::COMMAND, json!(params), vec![], command.timeout_seconds);
         }
@@ -205,12 +227,14 @@ impl Builder<'_> {
             for (label, input) in &command.inputs {
                 let source = match input {
                     CommandInput::File(path) => Source::File(path.clone()),
-                    CommandInput::Step(name) => Source::Step(*self.by_name.get(name).ok_or_else(|| BuildError::NoSuchStep {
-                        loc: command.loc.to_string(),
-                        command: command.name.clone(),
-                        step: name.clone(),
-                        hint: crate::base::suggest::hint(name, self.by_name.keys().map(String::as_str)),
-                    })?),
+                    CommandInput::Step(name) => {
+                        Source::Step(*self.by_name.get(name).ok_or_else(|| BuildError::NoSuchStep {
+                            loc: command.loc.to_string(),
+                            command: command.name.clone(),
+                            step: name.clone(),
+                            hint: crate::base::suggest::hint(name, self.by_name.keys().map(String::as_str)),
+                        })?)
+                    }
                 };
                 inputs.push((label.clone(), source));
             }
@@ -302,7 +326,8 @@ fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
         Dim::Fixed(n) => *n,
         Dim::Named(name) => case.dims[name],
     };
-    let resolve = |input: &Input| Input { shape: input.shape.iter().map(|dim| Dim::Fixed(size(dim))).collect(), ..input.clone() };
+    let resolve =
+        |input: &Input| Input { shape: input.shape.iter().map(|dim| Dim::Fixed(size(dim))).collect(), ..input.clone() };
     model.inputs.iter().map(|(name, input)| (name.clone(), resolve(input))).collect()
 }
 

@@ -32,8 +32,10 @@ impl Graph {
 
     /// The steps' positions, dependencies first; otherwise in the order in which they were added.
     pub(super) fn order(&self) -> Result<Vec<u32>, CycleError> {
-        let mut waits: Vec<usize> = self.inner.node_indices().map(|node| self.inner.neighbors_directed(node, Incoming).count()).collect();
-        let mut free: BinaryHeap<_> = self.inner.node_indices().filter(|node| waits[node.index()] == 0).map(Reverse).collect();
+        let mut waits: Vec<usize> =
+            self.inner.node_indices().map(|node| self.inner.neighbors_directed(node, Incoming).count()).collect();
+        let mut free: BinaryHeap<_> =
+            self.inner.node_indices().filter(|node| waits[node.index()] == 0).map(Reverse).collect();
         let mut order = Vec::with_capacity(waits.len());
         while let Some(Reverse(node)) = free.pop() {
             order.push(node.index() as u32);

@@ -9,7 +9,8 @@ use crate::step::{Source, StepId};
 /// Graphviz. Steps for which `is_fresh` holds are drawn filled.
 pub fn dot(plan: &Plan, is_fresh: &dyn Fn(StepId) -> bool) -> String {
     let graph = graph_of(plan);
-    graph.dot(&|index| if is_fresh(StepId(index)) { "style=filled fillcolor=\"#dfeedd\"".into() } else { String::new() })
+    graph
+        .dot(&|index| if is_fresh(StepId(index)) { "style=filled fillcolor=\"#dfeedd\"".into() } else { String::new() })
 }
 
 /// Mermaid, as GitHub renders it.

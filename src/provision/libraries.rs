@@ -16,7 +16,9 @@ pub(super) struct Place {
 pub(super) fn place(library: Library) -> (EnvName, Place) {
     match library {
         Library::OnnxRuntime(env) => (env, Place { folder: "onnxruntime/capi", prefix: "libonnxruntime." }),
-        Library::QnnProvider => (EnvName::Qnn, Place { folder: "onnxruntime_qnn", prefix: "libonnxruntime_providers_qnn." }),
+        Library::QnnProvider => {
+            (EnvName::Qnn, Place { folder: "onnxruntime_qnn", prefix: "libonnxruntime_providers_qnn." })
+        }
         Library::OpenvinoC => (EnvName::Openvino, Place { folder: "openvino/libs", prefix: "libopenvino_c." }),
     }
 }
@@ -25,8 +27,10 @@ pub(super) fn place(library: Library) -> (EnvName, Place) {
 pub(super) fn find(site: &Path, place: Place) -> anyhow::Result<PathBuf> {
     let folder = site.join(place.folder);
     let entries = std::fs::read_dir(&folder).with_context(|| format!("failed to list `{}`", folder.display()))?;
-    let is_library = |name: &str| name.starts_with(place.prefix) && [".so", ".dylib", ".dll"].iter().any(|e| name.contains(e));
-    let mut found: Vec<_> = entries.flatten().filter(|e| e.file_name().to_str().is_some_and(is_library)).map(|e| e.path()).collect();
+    let is_library =
+        |name: &str| name.starts_with(place.prefix) && [".so", ".dylib", ".dll"].iter().any(|e| name.contains(e));
+    let mut found: Vec<_> =
+        entries.flatten().filter(|e| e.file_name().to_str().is_some_and(is_library)).map(|e| e.path()).collect();
     found.sort();
     match found.pop() {
         Some(path) => Ok(path),

@@ -76,7 +76,8 @@ impl Provision {
     pub fn env(&self, name: EnvName) -> anyhow::Result<PythonEnv> {
         match &self.own {
             Some(own) => Ok(own.env.clone()),
-            None => env::ready(&self.dir, name).with_context(|| format!("BUG: the environment `{name}` is used before it is there")),
+            None => env::ready(&self.dir, name)
+                .with_context(|| format!("BUG: the environment `{name}` is used before it is there")),
         }
     }
 
@@ -101,7 +102,8 @@ impl Provision {
 
 impl OwnPython {
     fn ask(path: &Path) -> anyhow::Result<Self> {
-        let interpreter = Interpreter::ask(path).with_context(|| format!("failed to use ORCH_PYTHON={}", path.display()))?;
+        let interpreter =
+            Interpreter::ask(path).with_context(|| format!("failed to use ORCH_PYTHON={}", path.display()))?;
         let env = PythonEnv { python: interpreter.path.clone(), site: interpreter.site.clone() };
         Ok(Self { versions: python::installed(&interpreter.site)?, env })
     }

@@ -26,11 +26,20 @@ impl Interpreter {
     pub fn ask(path: &Path) -> anyhow::Result<Self> {
         const QUESTION: &str = "import json, sys, sysconfig; print(json.dumps({'path': sys.executable, \
             'version': sys.version_info[:3], 'site': sysconfig.get_path('platlib')}))";
-        let output = Command::new(path).args(["-I", "-c", QUESTION]).output().with_context(|| format!("failed to start `{}`", path.display()))?;
+        let output = Command::new(path)
+            .args(["-I", "-c", QUESTION])
+            .output()
+            .with_context(|| format!("failed to start `{}`", path.display()))?;
         if !output.status.success() {
-            bail!("`{}` ended with {}: {}", path.display(), output.status, String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "`{}` ended with {}: {}",
+                path.display(),
+                output.status,
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
-        serde_json::from_slice(&output.stdout).with_context(|| format!("`{}` is not a Python interpreter", path.display()))
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("`{}` is not a Python interpreter", path.display()))
     }
 }
 

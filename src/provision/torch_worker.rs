@@ -50,7 +50,10 @@ pub(super) fn build(dir: &Path, env: &PythonEnv, cancel: &Cancel, progress: &dyn
     if let Some(binary) = ready(dir) {
         return Ok(binary);
     }
-    let links = libtorch::link(&env.site, &dir.join(format!("libtorch-{}", Digest::of(EnvName::Torch.lock().as_bytes()).short())))?;
+    let links = libtorch::link(
+        &env.site,
+        &dir.join(format!("libtorch-{}", Digest::of(EnvName::Torch.lock().as_bytes()).short())),
+    )?;
     let build = libtorch::build_command(&cargo, source, &links, &source.join("target"), profile(source));
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);

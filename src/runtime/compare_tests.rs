@@ -91,11 +91,11 @@ fn the_place_is_told_in_the_tensors_own_indices() {
 fn missing_extra_and_no_tensors_fail() {
     let (a, b) = (f32s("a", &[1.0]), f32s("b", &[1.0]));
     assert_eq!(
-        judged(&[a.clone()], &[a.clone(), b.clone()], &LOOSE).1.unwrap(),
+        judged(std::slice::from_ref(&a), &[a.clone(), b.clone()], &LOOSE).1.unwrap(),
         "the outputs lack tensor `b`; they hold [a]"
     );
     assert_eq!(
-        judged(&[a.clone(), b], &[a.clone()], &LOOSE).1.unwrap(),
+        judged(&[a.clone(), b], std::slice::from_ref(&a), &LOOSE).1.unwrap(),
         "the outputs hold tensor `b`, which the reference lacks"
     );
     assert!(judged(&[], &[], &LOOSE).1.unwrap().contains("nothing was compared"));
@@ -135,10 +135,12 @@ fn integers_and_booleans_are_exact() {
     let ours = ("ids", Dtype::I64, vec![3], i64s(&[1, near, 7]));
     let theirs = ("ids", Dtype::I64, vec![3], i64s(&[1, far, 9]));
     assert_eq!(
-        judged(&[ours.clone()], &[theirs], &Tolerance { max_abs: 1e30, mae: 1e30, cosine: -1.0 }).1.unwrap(),
+        judged(std::slice::from_ref(&ours), &[theirs], &Tolerance { max_abs: 1e30, mae: 1e30, cosine: -1.0 })
+            .1
+            .unwrap(),
         "tensor `ids`: 2 of 3 values differ, the first at [1]: 9007199254740993 where the reference is 9007199254740992"
     );
-    assert_eq!(judged(&[ours.clone()], &[ours], &LOOSE).1, None);
+    assert_eq!(judged(std::slice::from_ref(&ours), &[ours], &LOOSE).1, None);
     let bools = |bytes: &[u8]| ("mask", Dtype::BOOL, vec![bytes.len()], bytes.to_vec());
     assert_eq!(judged(&[bools(&[1, 0])], &[bools(&[255, 0])], &LOOSE).1, None);
     assert!(judged(&[bools(&[1, 1])], &[bools(&[1, 0])], &LOOSE).1.unwrap().contains("at [1]: 1 where"));
@@ -164,7 +166,7 @@ fn an_overflow_is_a_failure_and_stays_valid_json() {
 #[test]
 fn dtypes_without_arithmetic_are_refused_and_empty_tensors_are_equal() {
     let odd = ("y", Dtype::F8_E4M3, vec![1], vec![0x38]);
-    assert!(judged(&[odd.clone()], &[odd], &LOOSE).1.unwrap().contains("F8_E4M3 cannot be compared"));
+    assert!(judged(std::slice::from_ref(&odd), &[odd], &LOOSE).1.unwrap().contains("F8_E4M3 cannot be compared"));
     assert_eq!(judged(&[f32s("y", &[])], &[f32s("y", &[])], &LOOSE).1, None);
 }
 

@@ -41,12 +41,14 @@ fn read_folder(dir: &Path, prefix: &str, names: &[String]) -> anyhow::Result<Ten
 }
 
 fn read_npz(path: &Path) -> anyhow::Result<Tensors> {
-    let mut archive = npyz::npz::NpzArchive::open(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let mut archive =
+        npyz::npz::NpzArchive::open(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     let names: Vec<String> = archive.array_names().map(str::to_owned).collect();
     let mut found = Tensors::new();
     for name in names {
         let array = archive.by_name(&name)?.with_context(|| format!("`{}` lost its array `{name}`", path.display()))?;
-        let tensor = npy_tensor(array).with_context(|| format!("failed to read the array `{name}` of `{}`", path.display()))?;
+        let tensor =
+            npy_tensor(array).with_context(|| format!("failed to read the array `{name}` of `{}`", path.display()))?;
         found.insert(name, tensor);
     }
     if found.is_empty() {
@@ -90,7 +92,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.npz");
         let mut writer = npyz::npz::NpzWriter::create(&path).unwrap();
-        let mut array = writer.array("logits", Default::default()).unwrap().default_dtype().shape(&[1, 2]).begin_nd().unwrap();
+        let mut array =
+            writer.array("logits", Default::default()).unwrap().default_dtype().shape(&[1, 2]).begin_nd().unwrap();
         array.extend([1.5_f32, -2.0]).unwrap();
         array.finish().unwrap();
         drop(writer);

@@ -40,6 +40,7 @@ pub struct Job {
 }
 
 /// What a worker says on its result descriptor.
+#[expect(clippy::large_enum_variant, reason = "one at a time exists, and only for a moment")]
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Reply {

@@ -75,10 +75,12 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     let model = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?;
     let graph = model.graph.with_context(not_onnx)?;
     let initializers: std::collections::BTreeSet<_> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-    let inputs = graph.input.iter().map(|v| v.name.clone()).filter(|name| !initializers.contains(name.as_str())).collect();
+    let inputs =
+        graph.input.iter().map(|v| v.name.clone()).filter(|name| !initializers.contains(name.as_str())).collect();
     let outputs = graph.output.iter().map(|v| v.name.clone()).collect();
     let entries = graph.initializer.iter().flat_map(|tensor| &tensor.external_data);
-    let mut external: Vec<_> = entries.filter(|entry| entry.key == "location").map(|entry| entry.value.clone()).collect();
+    let mut external: Vec<_> =
+        entries.filter(|entry| entry.key == "location").map(|entry| entry.value.clone()).collect();
     external.sort();
     external.dedup();
     if let Some(outside) = external.iter().find(|name| name.contains("..") || Path::new(name).is_absolute()) {
@@ -90,7 +92,8 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
 /// Reads a serialised `TensorProto`, as in ONNX's `test_data_set_*` folders. Gives its name too.
 pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
     let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    let proto = TensorProto::decode(bytes.as_slice()).with_context(|| format!("`{}` is not an ONNX tensor", path.display()))?;
+    let proto =
+        TensorProto::decode(bytes.as_slice()).with_context(|| format!("`{}` is not an ONNX tensor", path.display()))?;
     let element = match proto.data_type {
         1 => Element::F32,
         2 => Element::U8,
@@ -102,7 +105,8 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
         16 => Element::Bf16,
         other => bail!("`{}` has ONNX element type {other}, which orch does not read", path.display()),
     };
-    let narrow = |size: usize| proto.int32_data.iter().flat_map(move |v| v.to_le_bytes()[..size].to_vec()).collect::<Vec<u8>>();
+    let narrow =
+        |size: usize| proto.int32_data.iter().flat_map(move |v| v.to_le_bytes()[..size].to_vec()).collect::<Vec<u8>>();
     let data = match element {
         _ if !proto.raw_data.is_empty() => proto.raw_data.clone(),
         Element::F32 => proto.float_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
@@ -110,7 +114,8 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
         other => narrow(other.size()),
     };
     let shape = proto.dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>()?;
-    let tensor = Tensor::new(element, shape, data).with_context(|| format!("`{}` is not a whole tensor", path.display()))?;
+    let tensor =
+        Tensor::new(element, shape, data).with_context(|| format!("`{}` is not a whole tensor", path.display()))?;
     Ok((proto.name, tensor))
 }
 
@@ -134,7 +139,11 @@ mod tests {
             external_data: vec![entry("location", "model.onnx.data"), entry("offset", "0")],
             ..Default::default()
         };
-        let graph = GraphProto { initializer: vec![weight], input: vec![value("x"), value("w"), value("a")], output: vec![value("y")] };
+        let graph = GraphProto {
+            initializer: vec![weight],
+            input: vec![value("x"), value("w"), value("a")],
+            output: vec![value("y")],
+        };
         let path = write(dir.path(), "m.onnx", &ModelProto { graph: Some(graph) });
         let facts = facts(&path).unwrap();
         assert_eq!(facts.inputs, ["x", "a"]);
@@ -153,10 +162,18 @@ mod tests {
     #[test]
     fn tensors_are_read_from_raw_and_typed_fields() {
         let dir = tempfile::tempdir().unwrap();
-        let typed = TensorProto { dims: vec![2], data_type: 1, float_data: vec![1.0, -2.0], name: "y".into(), ..Default::default() };
+        let typed = TensorProto {
+            dims: vec![2],
+            data_type: 1,
+            float_data: vec![1.0, -2.0],
+            name: "y".into(),
+            ..Default::default()
+        };
         let (name, tensor) = read_pb(&write(dir.path(), "output_0.pb", &typed)).unwrap();
         assert_eq!((name.as_str(), tensor.to_f64()), ("y", vec![1.0, -2.0]));
         let short = TensorProto { dims: vec![3], ..typed };
-        assert!(read_pb(&write(dir.path(), "short.pb", &short)).unwrap_err().to_string().contains("not a whole tensor"));
+        assert!(
+            read_pb(&write(dir.path(), "short.pb", &short)).unwrap_err().to_string().contains("not a whole tensor")
+        );
     }
 }

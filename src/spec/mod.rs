@@ -64,7 +64,8 @@ pub struct Model {
     pub outputs: Vec<String>,
     pub seed: u64,
     pub export: Export,
-    pub tolerance: Option<Tolerance>,
+    /// Over the general ones and the target's.
+    pub tolerances: BTreeMap<Precision, Tolerance>,
 }
 
 /// Where a model comes from.

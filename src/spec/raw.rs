@@ -81,8 +81,8 @@ shape! {
         outputs: List<String>,
         /// With `class`: how ONNX is made.
         export: Export,
-        /// How far this model's outputs may be from the reference, at every precision. All three figures are needed.
-        tolerance: Tolerance,
+        /// Tolerances per precision of this model, on every target; figures that are not given keep their general value.
+        tolerances: Rows<Tolerance>,
     }
 }
 

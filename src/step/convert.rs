@@ -94,6 +94,11 @@ impl StepKind for Qnn {
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let libraries = vec![("library", Library::OnnxRuntime(EnvName::Qnn)), ("ep_library", Library::QnnProvider)];
-        Ok(Work::Worker(WorkerCall { worker: Worker::Orch("ort"), op: "compile", params: step.params.clone(), libraries }))
+        Ok(Work::Worker(WorkerCall {
+            worker: Worker::Orch("ort"),
+            op: "compile",
+            params: step.params.clone(),
+            libraries,
+        }))
     }
 }

@@ -19,7 +19,9 @@ impl StepKind for Materialise {
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {
-        ["torch", "transformers", "safetensors", "tokenizers"].map(|package| Tool { env: EnvName::Torch, package }).into()
+        ["torch", "transformers", "safetensors", "tokenizers"]
+            .map(|package| Tool { env: EnvName::Torch, package })
+            .into()
     }
 
     fn requires(&self, _: &Step) -> Vec<Requirement> {
@@ -36,6 +38,11 @@ impl StepKind for Materialise {
         if let Some(folder) = places.inputs.get("weights") {
             params["weights"]["path"] = json!(folder);
         }
-        Ok(Work::Worker(WorkerCall { worker: Worker::Python(EnvName::Torch), op: "materialise", params, libraries: vec![] }))
+        Ok(Work::Worker(WorkerCall {
+            worker: Worker::Python(EnvName::Torch),
+            op: "materialise",
+            params,
+            libraries: vec![],
+        }))
     }
 }

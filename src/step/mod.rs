@@ -35,8 +35,20 @@ pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use report::REPORT;
 pub use run::{RUN, RunParams};
 
-pub static KINDS: &[&dyn StepKind] =
-    &[&INPUTS, &MATERIALISE, &READY, &REFERENCE, &RENDER, &ONNX, &TORCHSCRIPT, &OPENVINO, &QNN, &RUN, &COMMAND, &REPORT];
+pub static KINDS: &[&dyn StepKind] = &[
+    &INPUTS,
+    &MATERIALISE,
+    &READY,
+    &REFERENCE,
+    &RENDER,
+    &ONNX,
+    &TORCHSCRIPT,
+    &OPENVINO,
+    &QNN,
+    &RUN,
+    &COMMAND,
+    &REPORT,
+];
 
 /// Position of a step in its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -142,6 +142,11 @@ impl StepKind for Reference {
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let libraries = vec![("library", Library::OnnxRuntime(EnvName::Ort))];
-        Ok(Work::Worker(WorkerCall { worker: Worker::Orch("ort"), op: "reference", params: step.params.clone(), libraries }))
+        Ok(Work::Worker(WorkerCall {
+            worker: Worker::Orch("ort"),
+            op: "reference",
+            params: step.params.clone(),
+            libraries,
+        }))
     }
 }

@@ -33,7 +33,14 @@ impl StepKind for Render {
 }
 
 /// All that the test of a case is made from.
-pub fn test_context(spec: &Spec, model: &Model, target: &Target, case: &Case, run: &RunParams, artefact_variant: &str) -> TestContext {
+pub fn test_context(
+    spec: &Spec,
+    model: &Model,
+    target: &Target,
+    case: &Case,
+    run: &RunParams,
+    artefact_variant: &str,
+) -> TestContext {
     let size = |dim: &Dim| match dim {
         Dim::Fixed(n) => *n,
         Dim::Named(name) => case.dims[name],
@@ -66,7 +73,11 @@ pub fn test_context(spec: &Spec, model: &Model, target: &Target, case: &Case, ru
         inputs: inputs.collect(),
         outputs: model.outputs.clone(),
         tolerance: run.tolerance,
-        measure: TestMeasure { warmup: run.measure.warmup, samples: run.measure.samples, max_seconds: run.measure.max_seconds },
+        measure: TestMeasure {
+            warmup: run.measure.warmup,
+            samples: run.measure.samples,
+            max_seconds: run.measure.max_seconds,
+        },
         options: target.options.clone(),
         trust_remote_code,
     }

@@ -120,8 +120,14 @@ impl StepKind for Run {
                 let name = params.test.as_deref().unwrap_or_else(|| panic!("BUG: {} names no test", step.name));
                 let model = places.input("model");
                 let argv = json!([
-                    "--model", model, "--device", device, "--save", places.out,
-                    "--json", places.scratch.join("result.json"),
+                    "--model",
+                    model,
+                    "--device",
+                    device,
+                    "--save",
+                    places.out,
+                    "--json",
+                    places.scratch.join("result.json"),
                 ]);
                 let script = places.input("test").join(name);
                 call(Worker::Python(EnvName::Torch), "script", json!({"script": script, "argv": argv}), vec![])

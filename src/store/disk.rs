@@ -200,7 +200,9 @@ impl DiskStore {
             let text = error.to_string();
             match error {
                 StoreError::Damaged { path, what } => problems.push(Problem { path, what }),
-                StoreError::Io { path, source, .. } => problems.push(Problem { path, what: format!("{text}: {source}") }),
+                StoreError::Io { path, source, .. } => {
+                    problems.push(Problem { path, what: format!("{text}: {source}") })
+                }
             }
         };
         for digest in self.digests("trees")? {
@@ -220,7 +222,10 @@ impl DiskStore {
     pub fn heal(&self, problems: &[Problem]) -> Result<(), StoreError> {
         let scratch = self.scratch()?;
         for problem in problems {
-            let tree = problem.path.ancestors().find(|path| path.parent().and_then(Path::parent).is_some_and(|p| p.ends_with("trees")));
+            let tree = problem
+                .path
+                .ancestors()
+                .find(|path| path.parent().and_then(Path::parent).is_some_and(|p| p.ends_with("trees")));
             let target = tree.unwrap_or(&problem.path);
             let aside = scratch.dir("damaged")?.join("it");
             fs::rename(target, aside).map_err(StoreError::io("set aside", target))?;
@@ -245,7 +250,8 @@ impl DiskStore {
 
 fn seal(record: &Record) -> Vec<u8> {
     let inner = serde_json::to_vec(record).expect("BUG: a record serialises");
-    serde_json::to_vec(&Sealed { digest: Digest::of(&inner), record: record.clone() }).expect("BUG: a record serialises")
+    serde_json::to_vec(&Sealed { digest: Digest::of(&inner), record: record.clone() })
+        .expect("BUG: a record serialises")
 }
 
 fn read_sealed(path: &Path) -> Result<Option<Record>, StoreError> {

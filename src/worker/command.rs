@@ -19,14 +19,19 @@ use crate::worker::{Ended, Limits, TICK};
 pub fn run_command(call: &CommandCall, work: &Path, out: &Path, limits: &Limits<'_>) -> Ended {
     let start = Instant::now();
     match prepare(call, work).and_then(|mut command| Ok(Group::spawn(&mut command, limits.log)?)) {
-        Err(e) => Ended::Answered(JobOutput::failed(JobStatus::Error, format!("failed to start `{}`: {e:#}", call.argv[0]))),
+        Err(e) => {
+            Ended::Answered(JobOutput::failed(JobStatus::Error, format!("failed to start `{}`: {e:#}", call.argv[0])))
+        }
         Ok(mut group) => loop {
             match group.try_wait() {
                 Ok(Some(status)) if status.success() => return collect(call, work, out),
                 Ok(Some(status)) => {
                     let last = tail(limits.log, 1);
                     let said = if last.is_empty() { String::new() } else { format!(": {last}") };
-                    return Ended::Answered(JobOutput::failed(JobStatus::Error, format!("`{}` ended with {status}{said}", call.argv[0])));
+                    return Ended::Answered(JobOutput::failed(
+                        JobStatus::Error,
+                        format!("`{}` ended with {status}{said}", call.argv[0]),
+                    ));
                 }
                 Ok(None) => {}
                 Err(e) => return Ended::Broken(format!("failed to wait for `{}`: {e}", call.argv[0])),

@@ -21,12 +21,16 @@ pub use process::{kill_all, tail};
 pub use server::Server;
 
 /// How a job ended.
+#[expect(clippy::large_enum_variant, reason = "one exists per job, and only until it is judged")]
 #[derive(Debug)]
 pub enum Ended {
     /// The worker answered.
     Answered(JobOutput),
     /// It ended without an answer.
-    Died { signal: Option<i32>, code: Option<i32> },
+    Died {
+        signal: Option<i32>,
+        code: Option<i32>,
+    },
     TimedOut,
     Interrupted,
     /// It could not be started, or broke the protocol.

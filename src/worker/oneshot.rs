@@ -55,7 +55,8 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
         }
     }
     // Native libraries may crash on their way out; an answer that was given stands all the same.
-    let patience = if answer.is_some() { Duration::from_secs(5) } else { limits.timeout.saturating_sub(start.elapsed()) };
+    let patience =
+        if answer.is_some() { Duration::from_secs(5) } else { limits.timeout.saturating_sub(start.elapsed()) };
     match (answer, group.finish(patience.min(Duration::from_secs(5)))) {
         (Some(output), _) => Ended::Answered(output),
         (None, Ok(status)) => {
@@ -66,7 +67,10 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
     }
 }
 
-pub(super) fn spawn_with_result_pipe(command: &mut Command, log: &std::path::Path) -> std::io::Result<(PipeReader, Group)> {
+pub(super) fn spawn_with_result_pipe(
+    command: &mut Command,
+    log: &std::path::Path,
+) -> std::io::Result<(PipeReader, Group)> {
     let (reader, writer) = std::io::pipe()?;
     command.stdin(Stdio::piped()).env(RESULT_FD_VAR, RESULT_FD.to_string());
     command
@@ -136,7 +140,14 @@ mod tests {
     use std::path::Path;
 
     fn job(dir: &Path) -> Job {
-        Job { id: 1, op: "x".into(), params: serde_json::Value::Null, inputs: Default::default(), out: dir.into(), log: None }
+        Job {
+            id: 1,
+            op: "x".into(),
+            params: serde_json::Value::Null,
+            inputs: Default::default(),
+            out: dir.into(),
+            log: None,
+        }
     }
 
     fn shell(script: &str, timeout: Duration) -> (Ended, String) {

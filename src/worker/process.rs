@@ -116,7 +116,6 @@ pub fn kill_all() {
     }
 }
 
-
 /// The last lines of a log.
 pub fn tail(path: &Path, lines: usize) -> String {
     const WINDOW: u64 = 64 * 1024;

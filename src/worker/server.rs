@@ -35,9 +35,12 @@ impl Server {
         let (reader, mut group) = spawn_with_result_pipe(&mut command, log)?;
         let mut stdin = group.stdin().expect("BUG: stdin is piped");
         writeln!(stdin, "{}", json!({"preload": preload}))?;
-        let shared = Arc::new(Shared { stdin: Mutex::new(Some(stdin)), waiting: Mutex::default(), ended: Mutex::default() });
+        let shared =
+            Arc::new(Shared { stdin: Mutex::new(Some(stdin)), waiting: Mutex::default(), ended: Mutex::default() });
         let listener = shared.clone();
-        std::thread::Builder::new().name("python-server".into()).spawn(move || listener.listen(Lines::new(reader), group))?;
+        std::thread::Builder::new()
+            .name("python-server".into())
+            .spawn(move || listener.listen(Lines::new(reader), group))?;
         Ok(Self { shared })
     }
 
@@ -48,7 +51,10 @@ impl Server {
         self.shared.waiting().insert(job.id, sender);
         let ended = match self.shared.send(&serde_json::to_value(job).expect("BUG: a job serialises")) {
             Ok(()) => self.wait(&receiver, job.id, start, limits),
-            Err(e) => self.shared.why_ended().unwrap_or(Ended::Broken(format!("failed to send a job to the Python server: {e}"))),
+            Err(e) => self
+                .shared
+                .why_ended()
+                .unwrap_or(Ended::Broken(format!("failed to send a job to the Python server: {e}"))),
         };
         self.shared.waiting().remove(&job.id);
         ended

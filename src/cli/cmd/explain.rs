@@ -25,9 +25,11 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
     for id in chosen {
         let name = &project.plan.step(id).name;
         let (verdict, reason, key) = match &previews[id.0 as usize].verdict {
-            Verdict::Hit { key, record } => {
-                ("up to date", format!("executed {} in {:.2} s on {}", record.started, record.seconds, record.host), Some(key))
-            }
+            Verdict::Hit { key, record } => (
+                "up to date",
+                format!("executed {} in {:.2} s on {}", record.started, record.seconds, record.host),
+                Some(key),
+            ),
             Verdict::WouldRun { key, reason } => ("would run", why(reason), key.as_ref()),
             Verdict::Skipped { outcome, reason } => ("skipped", format!("{}: {reason}", outcome.label()), None),
             Verdict::NotNeeded => ("not needed", "nothing that can run here needs it".into(), None),
@@ -39,7 +41,13 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         }));
         let _ = writeln!(text, "{BOLD}{name}{BOLD:#}: {verdict}\n  {reason}");
         if let Some(last) = last.filter(|_| verdict != "up to date") {
-            let _ = writeln!(text, "  last executed {}: {}{}", last.started, last.outcome.label(), last.reason.map(|r| format!(": {r}")).unwrap_or_default());
+            let _ = writeln!(
+                text,
+                "  last executed {}: {}{}",
+                last.started,
+                last.outcome.label(),
+                last.reason.map(|r| format!(": {r}")).unwrap_or_default()
+            );
         }
         if let Some(key) = key {
             let _ = writeln!(text, "  key {}", key.digest());
@@ -48,7 +56,11 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
             }
         }
     }
-    if explain.json { printer.json(&documents) } else { printer.out(text.trim_end()) }
+    if explain.json {
+        printer.json(&documents)
+    } else {
+        printer.out(text.trim_end())
+    }
     Ok(Exit::Success)
 }
 

@@ -58,7 +58,8 @@ fn exit_of(finished: &Finished) -> Exit {
     let failed = finished.results.iter().any(|result| result.outcome.is_failure());
     let passed = finished.doc.summary.passed > 0;
     // Steps chosen by name, or commands, are something that ran although no case was asked for.
-    let did_something = passed || (finished.doc.cases.is_empty() && finished.results.iter().any(|r| r.outcome == Outcome::Pass));
+    let did_something =
+        passed || (finished.doc.cases.is_empty() && finished.results.iter().any(|r| r.outcome == Outcome::Pass));
     if finished.interrupted {
         Exit::Interrupted
     } else if failed {

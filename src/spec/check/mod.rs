@@ -48,7 +48,7 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, sources: Vec<Source>, 
     };
     let pipelines = pipelines(&raw_pipelines, sink);
     let targets = targets::targets(&raw_targets, &tolerances, measure, sink);
-    let models = models::models(&raw_models, &raw_pipelines, sink);
+    let models = models::models(&raw_models, &raw_pipelines, &tolerances, sink);
     let matrix = once(&sources, |file| &file.matrix, "matrix", sink);
     let matrix = matrix::matrix(matrix, &matrix::Names::of(&raw_models, &raw_targets), sink);
     let commands = commands::commands(&raw_commands, sink);

@@ -11,7 +11,7 @@ use crate::spec::error::Sink;
 use crate::spec::raw::{self, Weights as RawWeights};
 use crate::spec::shape::At;
 use crate::spec::values::Size;
-use crate::spec::{Export, Model, Priority, Route, Tolerance};
+use crate::spec::{Export, Model, Priority, Route};
 
 const DEFAULT_ROUTES: [Route; 3] = [Route::Legacy, Route::Dynamo, Route::Transformers];
 const DEFAULT_OPSET: u32 = 17;
@@ -21,25 +21,31 @@ const OPSETS: std::ops::RangeInclusive<u32> = 9..=30;
 pub(super) fn models(
     section: &Section<'_, raw::Model>,
     pipelines: &Section<'_, raw::Pipeline>,
+    general: &targets::Tolerances,
     sink: &mut Sink,
 ) -> IndexMap<String, Model> {
     let mut models = IndexMap::new();
     for row in &section.rows {
-        if let Some(model) = model(row, pipelines, sink) {
+        if let Some(model) = model(row, pipelines, general, sink) {
             models.insert(row.name.value.clone(), model);
         }
     }
     models
 }
 
-fn model(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> Option<Model> {
+fn model(
+    row: &Row<'_, raw::Model>,
+    pipelines: &Section<'_, raw::Pipeline>,
+    general: &targets::Tolerances,
+    sink: &mut Sink,
+) -> Option<Model> {
     let raw = row.value;
     let source = source(row, sink);
     usage(raw, pipelines, sink);
     let mut dims = dims(raw, sink);
     let inputs = inputs(row, &mut dims, sink);
     let export = export(raw, sink);
-    let tolerance = raw.tolerance.given().and_then(|at| own_tolerance(at, sink));
+    let tolerances = targets::own_tolerances(&raw.tolerances, general, sink);
     repeated(raw.outputs.items(), "output", sink);
     Some(Model {
         name: row.name.value.clone(),
@@ -55,7 +61,7 @@ fn model(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink
         outputs: texts(&raw.outputs),
         seed: raw.seed.value().copied().unwrap_or(0),
         export,
-        tolerance,
+        tolerances,
     })
 }
 
@@ -180,21 +186,4 @@ fn export(raw: &raw::Model, sink: &mut Sink) -> Export {
         }
     }
     export
-}
-
-/// A model's tolerance holds at every precision, so there is no general value that could fill a gap.
-fn own_tolerance(at: &At<raw::Tolerance>, sink: &mut Sink) -> Option<Tolerance> {
-    let raw = &at.value;
-    let missing: Vec<&str> = [("max_abs", &raw.max_abs), ("mae", &raw.mae), ("cosine", &raw.cosine)]
-        .into_iter()
-        .filter_map(|(key, field)| field.is_absent().then_some(key))
-        .collect();
-    if !missing.is_empty() {
-        sink.error(
-            at.span,
-            format!("a model's `tolerance` needs all three figures, and lacks `{}`", missing.join("`, `")),
-        );
-        return None;
-    }
-    Some(targets::tolerance(raw, Tolerance { max_abs: 0.0, mae: 0.0, cosine: 1.0 }, sink))
 }

@@ -12,7 +12,7 @@ use crate::spec::{Measure, Precision, Target, Tolerance};
 
 pub(super) const DEFAULT_MEASURE: Measure = Measure { warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 };
 
-type Tolerances = BTreeMap<Precision, Tolerance>;
+pub(super) type Tolerances = BTreeMap<Precision, Tolerance>;
 
 fn default_tolerances() -> Tolerances {
     BTreeMap::from([
@@ -41,6 +41,12 @@ pub(super) fn tolerances<'a>(
         }
     }
     tolerances
+}
+
+/// The tolerances of one row, each over the general one.
+pub(super) fn own_tolerances(rows: &Field<Rows<raw::Tolerance>>, general: &Tolerances, sink: &mut Sink) -> Tolerances {
+    let given = rows.value().map(|rows| per_precision(rows, sink)).unwrap_or_default();
+    given.into_iter().map(|(precision, given, _)| (precision, tolerance(given, general[&precision], sink))).collect()
 }
 
 fn per_precision<'a>(rows: &'a Rows<raw::Tolerance>, sink: &mut Sink) -> Vec<(Precision, &'a raw::Tolerance, Span)> {
