@@ -140,7 +140,7 @@ fn integers_and_booleans_are_exact() {
             .unwrap(),
         "tensor `ids`: 2 of 3 values differ, the first at [1]: 9007199254740993 where the reference is 9007199254740992"
     );
-    assert_eq!(judged(std::slice::from_ref(&ours), &[ours], &LOOSE).1, None);
+    assert_eq!(judged(std::slice::from_ref(&ours), std::slice::from_ref(&ours), &LOOSE).1, None);
     let bools = |bytes: &[u8]| ("mask", Dtype::BOOL, vec![bytes.len()], bytes.to_vec());
     assert_eq!(judged(&[bools(&[1, 0])], &[bools(&[255, 0])], &LOOSE).1, None);
     assert!(judged(&[bools(&[1, 1])], &[bools(&[1, 0])], &LOOSE).1.unwrap().contains("at [1]: 1 where"));
@@ -166,7 +166,12 @@ fn an_overflow_is_a_failure_and_stays_valid_json() {
 #[test]
 fn dtypes_without_arithmetic_are_refused_and_empty_tensors_are_equal() {
     let odd = ("y", Dtype::F8_E4M3, vec![1], vec![0x38]);
-    assert!(judged(std::slice::from_ref(&odd), &[odd], &LOOSE).1.unwrap().contains("F8_E4M3 cannot be compared"));
+    assert!(
+        judged(std::slice::from_ref(&odd), std::slice::from_ref(&odd), &LOOSE)
+            .1
+            .unwrap()
+            .contains("F8_E4M3 cannot be compared")
+    );
     assert_eq!(judged(&[f32s("y", &[])], &[f32s("y", &[])], &LOOSE).1, None);
 }
 
