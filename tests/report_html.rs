@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use orch::record::Outcome;
-use orch::report::{ReportDoc, Summary, html, json, junit, markdown, text};
+use orch::report::{ReportDoc, Summary, html, json, junit, markdown};
 use pretty_assertions::assert_eq;
 
 fn doc() -> ReportDoc {
