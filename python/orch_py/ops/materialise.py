@@ -163,7 +163,16 @@ def _text_inputs(job: Job, weights: dict[str, Any]) -> trees.Tensors:
         if tokenizer.pad_token is None:
             # Padding needs some id; the attention mask hides it, and causal models are trained just so.
             tokenizer.pad_token = tokenizer.eos_token
-        encoded = tokenizer(lines, padding="max_length", truncation=True, max_length=length, return_tensors="np")
+        encoded = tokenizer(
+            lines,
+            padding="max_length",
+            truncation=True,
+            max_length=length,
+            return_tensors="np",
+            # Some tokenizers leave them out unless asked.
+            return_attention_mask=True,
+            return_token_type_ids=name == "token_type_ids" or None,
+        )
         if name not in encoded:
             raise Refused("error", f"the tokenizer of `{source}` makes no `{name}`; it makes {listed(encoded)}")
         made[name] = np.asarray(encoded[name]).astype(recipe["dtype"])
