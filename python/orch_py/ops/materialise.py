@@ -7,6 +7,7 @@ about the bytes that are published. fp32, CPU, eager attention.
 from __future__ import annotations
 
 import gc
+import json
 import shutil
 import time
 from pathlib import Path
@@ -177,4 +178,12 @@ def _text_inputs(job: Job, weights: dict[str, Any]) -> trees.Tensors:
             raise Refused("error", f"the tokenizer of `{source}` makes no `{name}`; it makes {listed(encoded)}")
         made[name] = np.asarray(encoded[name]).astype(recipe["dtype"])
     tokenizer.save_pretrained(job.out)
+    _forget_origin(job.out / "tokenizer_config.json")
     return made
+
+
+def _forget_origin(path: Path) -> None:
+    """Removes how the tokenizer was found, which differs between a host with the network and one without."""
+    config = json.loads(path.read_text("utf-8"))
+    kept = {key: value for key, value in config.items() if key not in ("is_local", "local_files_only", "name_or_path")}
+    path.write_text(json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
