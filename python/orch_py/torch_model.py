@@ -59,6 +59,9 @@ def _check_keys(config: PreTrainedConfig, given: dict[str, Any], place: str) -> 
         known |= {name for name in dir(type(config)()) if not name.startswith("_")}
     except Exception:  # noqa: BLE001 - a config without defaults is known by its signature alone.
         pass
+    if hasattr(config, "rope_parameters"):
+        # Names of older releases, which the constructors still translate.
+        known |= {"rope_theta", "rope_scaling"}
     for key, value in given.items():
         if key != "model_type" and key not in known:
             near = difflib.get_close_matches(key, known, n=3)

@@ -7,6 +7,7 @@ about the bytes that are published. fp32, CPU, eager attention.
 from __future__ import annotations
 
 import gc
+import json
 import shutil
 import time
 from pathlib import Path
@@ -163,9 +164,26 @@ def _text_inputs(job: Job, weights: dict[str, Any]) -> trees.Tensors:
         if tokenizer.pad_token is None:
             # Padding needs some id; the attention mask hides it, and causal models are trained just so.
             tokenizer.pad_token = tokenizer.eos_token
-        encoded = tokenizer(lines, padding="max_length", truncation=True, max_length=length, return_tensors="np")
+        encoded = tokenizer(
+            lines,
+            padding="max_length",
+            truncation=True,
+            max_length=length,
+            return_tensors="np",
+            # Some tokenizers leave them out unless asked.
+            return_attention_mask=True,
+            return_token_type_ids=name == "token_type_ids" or None,
+        )
         if name not in encoded:
             raise Refused("error", f"the tokenizer of `{source}` makes no `{name}`; it makes {listed(encoded)}")
         made[name] = np.asarray(encoded[name]).astype(recipe["dtype"])
     tokenizer.save_pretrained(job.out)
+    _forget_origin(job.out / "tokenizer_config.json")
     return made
+
+
+def _forget_origin(path: Path) -> None:
+    """Removes how the tokenizer was found, which differs between a host with the network and one without."""
+    config = json.loads(path.read_text("utf-8"))
+    kept = {key: value for key, value in config.items() if key not in ("is_local", "local_files_only", "name_or_path")}
+    path.write_text(json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")

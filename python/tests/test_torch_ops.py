@@ -1,0 +1,130 @@
+"""The ops that need torch, run for real on a small BERT. Skipped where torch is not installed."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import unittest
+from pathlib import Path
+from typing import Any
+
+from tests.support import Worker
+
+MODULES = ("torch", "transformers", "onnx", "onnxruntime", "safetensors")
+CONFIG = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 16,
+    "initializer_range": 0.2,
+}
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
+class TorchOps(unittest.TestCase):
+    worker: Worker
+    count = 0
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.worker = Worker("orch_py.server")
+        cls.addClassCleanup(cls.worker.close)
+        cls.worker.send(
+            {"preload": [f"orch_py.ops.{op}" for op in ("materialise", "export_onnx", "export_torchscript")]}
+        )
+
+    def do(self, op: str, params: dict[str, Any], **inputs: Path) -> tuple[dict[str, Any], Path]:
+        number = TorchOps.count = TorchOps.count + 1
+        trees = {name: str(path) for name, path in inputs.items()}
+        out = self.worker.start(number, op, params=params, inputs=trees)
+        return self.worker.output(number), out
+
+    def ok(self, op: str, params: dict[str, Any], **inputs: Path) -> Path:
+        output, out = self.do(op, params, **inputs)
+        self.assertEqual((output["status"], output["reason"]), ("ok", None))
+        return out
+
+    def inputs(self) -> Path:
+        import numpy as np
+
+        from orch_py import trees
+
+        folder = self.worker.root / "inputs"
+        folder.mkdir(exist_ok=True)
+        ids, mask = np.arange(2, 10).reshape(1, 8), np.ones((1, 8), np.int64)
+        trees.write_tensors(folder, trees.INPUTS, {"input_ids": ids, "attention_mask": mask})
+        return folder
+
+    def model(self, **more: Any) -> Path:
+        params = {"class": "BertForMaskedLM", "config": CONFIG, "seed": 0, "outputs": ["logits"], **more}
+        return self.ok("materialise", params, inputs=self.inputs())
+
+    def test_every_step_gives_the_same_bytes_twice(self) -> None:
+        runs = []
+        for _ in range(2):
+            model = self.model()
+            onnx = self.ok("export_onnx", {"routes": ["legacy"]}, model=model)
+            script = self.ok("export_torchscript", {}, model=model)
+            runs.append([digests(tree) for tree in (model, onnx, script)])
+        self.assertEqual(*runs)
+        self.assertEqual(set(runs[0][1]), {"inputs.safetensors", "manifest.json", "model.onnx"})
+
+    def test_another_seed_gives_another_reference(self) -> None:
+        first, second = (digests(self.model(seed=seed)) for seed in (0, 1))
+        self.assertNotEqual(first["reference.safetensors"], second["reference.safetensors"])
+
+    def test_no_tree_names_the_machine(self) -> None:
+        model = self.model()
+        for op, params in (("export_onnx", {"routes": ["dynamo"]}), ("export_torchscript", {})):
+            for path in self.ok(op, params, model=model).iterdir():
+                self.assertNotIn(str(Path(__file__).parents[2]).encode(), path.read_bytes(), path.name)
+                self.assertNotIn(b"site-packages", path.read_bytes(), path.name)
+
+    def test_an_export_that_misses_the_reference_is_not_published(self) -> None:
+        from orch_py import trees
+
+        model = self.model()
+        wrong = {name: value + 0.5 for name, value in trees.read_tensors(model, trees.REFERENCE).items()}
+        trees.write_tensors(model, trees.REFERENCE, wrong)
+        output, out = self.do("export_onnx", {"routes": ["legacy", "dynamo"]}, model=model)
+        self.assertEqual(output["status"], "numerics")
+        self.assertRegex(output["reason"], "legacy: `logits` is off by .*; dynamo: `logits` is off by")
+        self.assertEqual([attempt["ok"] for attempt in output["facts"]["attempts"]], [False, False])
+        self.assertEqual(list(out.iterdir()), [])
+        self.assertEqual(self.do("export_torchscript", {}, model=model)[0]["status"], "numerics")
+
+    def test_outputs_that_are_not_finite_are_refused(self) -> None:
+        params = {"class": "BertForMaskedLM", "config": CONFIG | {"initializer_range": 1e30}, "outputs": ["logits"]}
+        output, _ = self.do("materialise", params, inputs=self.inputs())
+        self.assertEqual(output["status"], "numerics")
+        self.assertRegex(output["reason"], "output `logits` holds [0-9]+ NaN and [0-9]+ infinite values of 256")
+
+    def test_what_is_misspelt_is_named(self) -> None:
+        for change, said in (
+            ({"class": "BertForMaskLM"}, "did you mean `BertForMaskedLM`"),
+            ({"config": {"hiden_size": 8}}, "BertConfig knows no `hiden_size`.*did you mean `hidden_size`"),
+            ({"outputs": ["logit"]}, "returns no tensor `logit`; it returns `logits`"),
+            ({"weights": {"kind": "hub", "id": "a/b"}}, "need `id` and `revision`"),
+            ({"weights": {"kind": "path", "path": "/no/such"}}, "`/no/such` does not exist"),
+        ):
+            params = {"class": "BertForMaskedLM", "config": CONFIG, **change}
+            output, _ = self.do("materialise", params, inputs=self.inputs())
+            self.assertRegex(output["reason"] or "", said)
+
+    def test_pickled_weights_are_refused(self) -> None:
+        folder = self.worker.root / "pickled"
+        folder.mkdir()
+        (folder / "pytorch_model.bin").write_bytes(b"")
+        params = {"class": "BertForMaskedLM", "weights": {"kind": "path", "path": str(folder)}}
+        output, _ = self.do("materialise", params, inputs=self.inputs())
+        self.assertRegex(output["reason"], "only `pytorch_model.bin`; pickled weights can run code and are refused")
+
+
+def digests(tree: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in tree.iterdir()}
+
+
+if __name__ == "__main__":
+    unittest.main()
