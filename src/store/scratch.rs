@@ -59,9 +59,11 @@ fn sweep(parent: &Path) {
         if !path.is_dir() && path.extension().is_some_and(|e| e == "lock") && path.with_extension("").is_dir() {
             continue; // its folder's own turn decides
         }
+        // Held until the folder is gone: its maker may be about to lock it.
+        let mut held = None;
         let free = match File::open(&lock_path) {
             Ok(lock) => match lock.try_lock() {
-                Ok(()) => true,
+                Ok(()) => held.replace(lock).is_none(),
                 Err(TryLockError::WouldBlock) => false,
                 Err(TryLockError::Error(_)) => false,
             },
