@@ -1,6 +1,6 @@
 //! Working folders that vanish: with their owner, or, if the owner was killed, with the next orch that starts.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::base::fs as bfs;
@@ -60,13 +60,9 @@ fn sweep(parent: &Path) {
             continue; // its folder's own turn decides
         }
         // Held until the folder is gone: its maker may be about to lock it.
-        let mut held = None;
-        let free = match File::open(&lock_path) {
-            Ok(lock) => match lock.try_lock() {
-                Ok(()) => held.replace(lock).is_none(),
-                Err(TryLockError::WouldBlock) => false,
-                Err(TryLockError::Error(_)) => false,
-            },
+        let lock = File::open(&lock_path);
+        let free = match &lock {
+            Ok(lock) => lock.try_lock().is_ok(),
             // A folder without a lock is either being made right now or was left by a crash between two calls: age tells.
             Err(_) => is_old(&path),
         };
