@@ -134,6 +134,6 @@ fn a_damaged_report_is_made_again() {
     let sandbox = pair();
     let page = sandbox.stored_files("trees").into_iter().find(|path| path.ends_with("index.html")).unwrap();
     flip_byte(&page);
-    sandbox.run(RUN).success();
+    sandbox.run(RUN).success().stderr_has("the report is made again");
     sandbox.run(["cache", "verify"]).success();
 }
