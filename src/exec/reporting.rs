@@ -50,8 +50,7 @@ pub(super) fn finish(
                 .tell(Event::Warning { text: format!("{}; the report is made again", error_text(&e.into())) });
             None
         });
-        let held =
-            held.filter(|record| record.output.is_some_and(|digest| context.store.verified_tree(&digest).is_ok()));
+        let held = held.filter(|record| record.output.is_some_and(|digest| is_whole(context, &digest)));
         let result = match held.filter(|_| !context.options.rerun.contains(&id)) {
             Some(record) => StepResult::hit(record),
             None => {
@@ -67,6 +66,21 @@ pub(super) fn finish(
     let seconds = clock.elapsed().as_secs_f64();
     let doc = report_doc(context, &results, seconds);
     Ok(Finished { results, interrupted, seconds, report, doc })
+}
+
+/// Whether a report's tree is as it was published. A damaged one is taken away.
+fn is_whole(context: &Context<'_>, digest: &Digest) -> bool {
+    if !context.store.has_tree(digest) {
+        return false;
+    }
+    let discard = || context.store.discard_tree(digest, &context.store.scratch()?);
+    let Err(e) = context.store.verified_tree(digest) else { return true };
+    let text = match discard() {
+        Ok(()) => error_text(&e.into()),
+        Err(stays) => format!("{}; {}", error_text(&e.into()), error_text(&stays.into())),
+    };
+    context.listener.tell(Event::Warning { text: format!("{text}; the report is made again") });
+    false
 }
 
 fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Result<StepResult, StoreError> {
@@ -121,7 +135,12 @@ fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     key.set("spec", &doc.spec);
     key.set("host", Digest::of(json!(doc.host).to_string().as_bytes()).short());
     key.set("excluded", Digest::of(json!(doc.excluded).to_string().as_bytes()));
-    key.set("backends", Digest::of(json!(doc.backends).to_string().as_bytes()));
+    // Without their facts: how much memory is free at the moment makes no other report.
+    for backend in &doc.backends {
+        let devices: Vec<_> = backend.devices.iter().map(|device| json!([device.id, device.name, device.kind])).collect();
+        let stable = json!([backend.available, backend.reason, backend.remedy, devices]);
+        key.set(format!("backend.{}", backend.name), Digest::of(stable.to_string().as_bytes()));
+    }
     for case in &doc.cases {
         let stable = CaseResult { cached: false, ..case.clone() };
         let name = format!("case.{}:{}-{}", case.model, case.target, case.precision);

@@ -25,8 +25,8 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     scheduler.consult_all();
     let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(**id)).count() as u32;
     context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
-    if to_run > 1 {
-        // One is the report, which needs no worker.
+    let is_report = |id: &StepId| context.plan.step(*id).stage == Stage::Report;
+    if scheduler.wanted.iter().any(|id| !is_report(id) && !scheduler.is_done(*id)) {
         scheduler.execute_wanted()?;
     }
     scheduler.close();

@@ -81,15 +81,22 @@ impl Matrix {
                 message: format!("every selected case is excluded ({})", matrix.excluded.len()),
                 hint: format!("`{}`: {}", first.case.id(), first.reason),
             }),
-            (true, None) if self.cases.is_empty() && self.excluded.is_empty() => Err(NothingSelected {
+            // Steps of one's own need no model.
+            (true, None) if self.is_empty() && !spec.commands.is_empty() => Ok(matrix),
+            (true, None) if self.is_empty() => Err(NothingSelected {
                 message: "the spec has no cases".to_owned(),
-                hint: "declare at least one of `models` and one of `targets`, or include files that do".to_owned(),
+                hint: "declare at least one of `models` and one of `targets`, or `commands`, or include files that do"
+                    .to_owned(),
             }),
             (true, None) => Err(NothingSelected {
                 message: "no case meets the whole selection".to_owned(),
                 hint: "every part of it matches something, but no case has them all".to_owned(),
             }),
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.cases.is_empty() && self.excluded.is_empty()
     }
 
     fn each_glob_matches(&self, spec: &Spec, filter: &Filter<'_>) -> Result<(), NothingSelected> {

@@ -1,3 +1,5 @@
+//! Matrices of small specs, whole.
+
 use pretty_assertions::assert_eq;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Recipes: the same bytes everywhere, one stream per input.
+
 use super::*;
 use crate::base::Digest;
 

@@ -95,8 +95,13 @@ impl DiskStore {
         let digest = manifest.digest();
         let home = self.fan("trees", &digest);
         if self.has_tree(&digest) {
-            bfs::remove_dir(made).map_err(StoreError::io("remove", made))?;
-            return Ok(digest);
+            if self.check_tree(&digest).is_ok() {
+                bfs::remove_dir(made).map_err(StoreError::io("remove", made))?;
+                self.mark_verified(digest);
+                return Ok(digest);
+            }
+            // What lies there was damaged since; the fresh one takes its place.
+            fs::rename(&home, made.with_extension("damaged")).map_err(StoreError::io("set aside", &home))?;
         }
         bfs::make_read_only(made).map_err(StoreError::io("protect", made))?;
         let staged = made.with_extension("staged");

@@ -1,6 +1,6 @@
 //! Working folders that vanish: with their owner, or, if the owner was killed, with the next orch that starts.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::base::fs as bfs;
@@ -59,12 +59,10 @@ fn sweep(parent: &Path) {
         if !path.is_dir() && path.extension().is_some_and(|e| e == "lock") && path.with_extension("").is_dir() {
             continue; // its folder's own turn decides
         }
-        let free = match File::open(&lock_path) {
-            Ok(lock) => match lock.try_lock() {
-                Ok(()) => true,
-                Err(TryLockError::WouldBlock) => false,
-                Err(TryLockError::Error(_)) => false,
-            },
+        // Held until the folder is gone: its maker may be about to lock it.
+        let lock = File::open(&lock_path);
+        let free = match &lock {
+            Ok(lock) => lock.try_lock().is_ok(),
             // A folder without a lock is either being made right now or was left by a crash between two calls: age tells.
             Err(_) => is_old(&path),
         };

@@ -4,6 +4,7 @@
 //! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
 
 mod command;
+mod guard;
 mod oneshot;
 mod process;
 mod server;

@@ -9,6 +9,8 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::worker::guard;
+
 /// Leaders of the process groups that are alive, so that a second interrupt can end them all at once.
 static GROUPS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
@@ -26,20 +28,24 @@ impl Group {
         }
         let log = File::options().create(true).append(true).open(log)?;
         command.stdout(log.try_clone()?).stderr(log).process_group(0);
+        let guard = guard::socket()?;
         #[cfg(target_os = "linux")]
-        {
-            let parent = std::process::id() as i32;
-            // SAFETY: between fork and exec only async-signal-safe calls are made: prctl, getppid, _exit.
-            unsafe {
-                command.pre_exec(move || {
+        let parent = std::process::id() as i32;
+        // SAFETY: between fork and exec only async-signal-safe calls are made: prctl, getppid, _exit, getpid, send.
+        unsafe {
+            command.pre_exec(move || {
+                #[cfg(target_os = "linux")]
+                {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                     // The parent may have died before the line above.
                     if libc::getppid() != parent {
                         libc::_exit(1);
                     }
-                    Ok(())
-                });
-            }
+                }
+                // It tells its own number, so that no moment is left in which it runs and is not known.
+                guard::tell(guard, libc::getpid());
+                Ok(())
+            });
         }
         let child = command.spawn()?;
         groups().insert(child.id() as i32);
@@ -86,6 +92,9 @@ impl Group {
             let leader = self.child.id() as i32;
             kill_group(leader);
             groups().remove(&leader);
+            if let Ok(guard) = guard::socket() {
+                guard::tell(guard, -leader);
+            }
         }
     }
 }

@@ -1,3 +1,5 @@
+//! The store on a real disk: what is published is found, what is damaged is told.
+
 use super::*;
 use crate::key::KeyDoc;
 use crate::record::Outcome;

@@ -1,0 +1,200 @@
+//! The laws of the house: which module may use which, where each package is at home, how long a file may be.
+//!
+//! Each law is a function from sources to complaints, tried on a bad source first: a law that nothing can break is none.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Sources by path relative to `src/`.
+type Sources = BTreeMap<String, String>;
+
+const MAX_LINES: usize = 400;
+
+/// Packages and the only files or folders that may name them.
+const HOMES: &[(&str, &[&str])] = &[
+    ("serde_saphyr", &["spec/yaml.rs"]),
+    ("petgraph", &["plan/graph.rs"]),
+    ("blake3", &["base/digest.rs"]),
+    ("clap", &["cli/"]),
+    ("clap_complete", &["cli/"]),
+    ("minijinja", &["template.rs"]),
+    // In runtime/mod.rs the name is that of the module.
+    ("ort", &["runtime/ort/", "runtime/mod.rs"]),
+    ("tch", &["bin/orch-torch.rs"]),
+    ("torch_sys", &["bin/orch-torch.rs"]),
+    ("rayon", &["store/tree.rs"]),
+    ("openvino_sys", &["runtime/openvino.rs", "runtime/openvino/"]),
+    ("npyz", &["runtime/foreign.rs"]),
+    ("indicatif", &["cli/console.rs"]),
+    ("ctrlc", &["cli/"]),
+];
+
+fn sources() -> Sources {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let files = walkdir::WalkDir::new(&root).into_iter().map(|entry| entry.unwrap().into_path());
+    let rust = files.filter(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    let named = rust.map(|path| {
+        let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        (name, fs::read_to_string(&path).unwrap())
+    });
+    let found: Sources = named.collect();
+    assert!(found.len() > 50, "the sources were not found");
+    found
+}
+
+fn one(path: &str, text: &str) -> Sources {
+    Sources::from([(path.to_owned(), text.to_owned())])
+}
+
+/// Code without comments: what a comment names, it does not use.
+fn code(text: &str) -> String {
+    let lines = text.lines().map(|line| if line.trim_start().starts_with("//") { "" } else { line });
+    lines.map(|line| line.split(" // ").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
+}
+
+/// Modules in the order of lib.rs.
+fn order(lib: &str) -> Vec<&str> {
+    lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect()
+}
+
+/// The top module that a file belongs to.
+fn module(path: &str) -> &str {
+    let top = path.split('/').next().unwrap_or(path);
+    top.strip_suffix(".rs").unwrap_or(top)
+}
+
+/// Every `crate::x` of a text, also inside `use crate::{a, b::c}`.
+fn used(text: &str) -> Vec<String> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let word = |text: &str| text.trim_start().chars().take_while(|c| is_word(*c)).collect::<String>();
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices("crate::") {
+        if text[..at].ends_with('$') || text[..at].ends_with(is_word) {
+            continue;
+        }
+        let rest = &text[at + "crate::".len()..];
+        let Some(group) = rest.strip_prefix('{') else {
+            found.push(word(rest));
+            continue;
+        };
+        let mut depth = 1;
+        let mut begins = true;
+        for (at, c) in group.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 1 => begins = true,
+                c if begins && is_word(c) => {
+                    found.push(word(&group[at..]));
+                    begins = false;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    found
+}
+
+fn direction(lib: &str, sources: &Sources) -> Vec<String> {
+    let order = order(lib);
+    let place = |module: &str| order.iter().position(|known| *known == module);
+    let mut complaints = Vec::new();
+    for (path, text) in sources {
+        let own = module(path);
+        if ["lib", "main", "bin"].contains(&own) {
+            continue;
+        }
+        let Some(at) = place(own) else {
+            complaints.push(format!("{path}: `{own}` is not in lib.rs"));
+            continue;
+        };
+        for name in used(&code(text)) {
+            match place(&name) {
+                Some(other) if other > at => complaints.push(format!("{path}: `{own}` uses `{name}`, which stands below it")),
+                Some(_) => {}
+                None => complaints.push(format!("{path}: `crate::{name}` is not in lib.rs")),
+            }
+        }
+    }
+    complaints
+}
+
+fn homes(sources: &Sources) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (path, text) in sources {
+        let code = code(text);
+        for (package, homes) in HOMES {
+            let is_home = homes.iter().any(|home| path == home || (home.ends_with('/') && path.starts_with(home)));
+            if !is_home && names_package(&code, package) {
+                complaints.push(format!("{path} uses `{package}`, which is at home in {}", homes.join(", ")));
+            }
+        }
+    }
+    complaints
+}
+
+/// `package::…` that is no part of a longer path, or `use package`.
+fn names_package(code: &str, package: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let pattern = format!("{package}::");
+    let path = code.match_indices(&pattern).any(|(at, _)| !code[..at].ends_with(|c: char| is_word(c) || c == ':'));
+    path || code.lines().any(|line| line.trim() == format!("use {package};"))
+}
+
+fn headers(sources: &Sources) -> Vec<String> {
+    let bare = sources.iter().filter(|(_, text)| !text.starts_with("//! "));
+    bare.map(|(path, _)| format!("{path} does not begin with `//! ` and its purpose")).collect()
+}
+
+fn lengths(sources: &Sources) -> Vec<String> {
+    let limit = |path: &str| if path == "main.rs" { 30 } else { MAX_LINES };
+    let long = sources.iter().map(|(path, text)| (path, text.lines().count())).filter(|(path, lines)| *lines > limit(path));
+    long.map(|(path, lines)| format!("{path} has {lines} lines; {} are the most", limit(path))).collect()
+}
+
+#[track_caller]
+fn none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn a_module_uses_only_what_stands_above_it() {
+    let lib = "pub mod base;\npub mod spec;\n// pub mod no;\npub mod cli;";
+    assert_eq!(order(lib), ["base", "spec", "cli"]);
+    let bad = |text: &str| direction(lib, &one("spec/deep/a.rs", text));
+    assert_eq!(bad("use crate::cli::Exit;"), ["spec/deep/a.rs: `spec` uses `cli`, which stands below it"]);
+    assert_eq!(bad("use crate::{base::{Digest, fs}, cli};").len(), 1);
+    assert_eq!(bad("fn f() -> crate::cli::Exit {}").len(), 1);
+    assert_eq!(bad("use crate::gone;"), ["spec/deep/a.rs: `crate::gone` is not in lib.rs"]);
+    none(bad("// crate::cli is below\nuse crate::base; use crate::spec::x; $crate::cli"));
+    assert_eq!(direction(lib, &one("stray.rs", "")), ["stray.rs: `stray` is not in lib.rs"]);
+
+    let sources = sources();
+    none(direction(&sources["lib.rs"], &sources));
+}
+
+#[test]
+fn every_package_has_one_home() {
+    let bad = homes(&one("exec/mod.rs", "use rayon::prelude::*;\nlet x = ::ort::init();\nuse crate::runtime::ort::run;"));
+    assert_eq!(bad, ["exec/mod.rs uses `rayon`, which is at home in store/tree.rs"]);
+    assert_eq!(homes(&one("spec/raw.rs", "serde_saphyr::from_str(x)")).len(), 1);
+    assert_eq!(homes(&one("report/mod.rs", "let s = port::of(sort::by(crate::runtime::ort::x));")).len(), 0);
+    none(homes(&sources()));
+}
+
+#[test]
+fn every_file_says_its_purpose_first() {
+    assert_eq!(headers(&one("a.rs", "use x;\n//! late")).len(), 1);
+    none(headers(&sources()));
+}
+
+#[test]
+fn files_are_short() {
+    assert_eq!(lengths(&one("main.rs", &"x\n".repeat(31))), ["main.rs has 31 lines; 30 are the most"]);
+    assert_eq!(lengths(&one("a.rs", &"x\n".repeat(401))).len(), 1);
+    none(lengths(&sources()));
+}

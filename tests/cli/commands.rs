@@ -1,0 +1,145 @@
+//! Steps of the user's own: what they see, what they leave, how they fail.
+
+use crate::support::{Sandbox, eventually, marker, processes_with};
+
+const RUN: [&str; 3] = ["run", "spec.yaml", "--json"];
+
+fn one(command: &str) -> Sandbox {
+    Sandbox::new().file("spec.yaml", format!("version: 1\ncommands:\n  one: {command}\n"))
+}
+
+/// The tree of the only command.
+fn made(sandbox: &Sandbox, name: &str) -> String {
+    let found = sandbox.stored_files("trees").into_iter().find(|path| path.ends_with(format!("files/{name}")));
+    std::fs::read_to_string(found.unwrap_or_else(|| panic!("no tree holds {name}"))).unwrap()
+}
+
+#[test]
+fn it_reads_declared_inputs_and_makes_declared_outputs() {
+    let sandbox = one("{argv: [sh, -c, 'wc -l < notes.txt > count.txt; echo x > undeclared'], inputs: {notes.txt: \
+        {file: data/notes.txt}}, outputs: [count.txt]}")
+    .file("data/notes.txt", "a\nb\n");
+    sandbox.run(RUN).success().summary([("steps", 2), ("executed", 2), ("hits", 0), ("cases", 0), ("failed", 0)]);
+    assert_eq!(made(&sandbox, "count.txt").trim(), "2");
+    assert!(!sandbox.stored_files("trees").iter().any(|path| path.ends_with("undeclared")));
+    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 2)]);
+}
+
+#[test]
+fn it_sees_declared_variables_only_and_their_values_are_in_its_key() {
+    let sandbox = one("{argv: [sh, -c, 'echo \"${SEEN-unset} ${HIDDEN-unset}\" > out'], outputs: [out], env: [SEEN]}")
+        .env("SEEN", "first")
+        .env("HIDDEN", "secret");
+    sandbox.run(RUN).success();
+    assert_eq!(made(&sandbox, "out").trim(), "first unset");
+    let sandbox = sandbox.env("HIDDEN", "other");
+    sandbox.run(RUN).success().summary([("executed", 0)]);
+    let sandbox = sandbox.env("SEEN", "second");
+    sandbox.run(["explain", "command:one", "--spec", "spec.yaml"]).success().stdout_has("env.SEEN changed (first => second)");
+    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 1)]);
+}
+
+#[test]
+fn it_works_in_a_folder_of_its_own() {
+    let sandbox = one("{argv: [sh, -c, 'ls -A > out; pwd > where; ls -A \"$HOME\" >> out'], inputs: {a/in.txt: {file: \
+        spec.yaml}}, outputs: [out, where]}");
+    sandbox.run(RUN).success();
+    assert_eq!(made(&sandbox, "out"), "a\nout\n");
+    let place = made(&sandbox, "where");
+    assert!(!std::path::Path::new(place.trim()).exists(), "{place} is left behind");
+    assert!(sandbox.stored_files("tmp").is_empty(), "{:?}", sandbox.stored_files("tmp"));
+}
+
+#[test]
+fn a_failure_tells_the_last_line_the_log_and_how_to_run_it_again() {
+    let sandbox = one("{argv: [sh, -c, 'echo first; echo no disk >&2; exit 3'], outputs: [out]}");
+    for _ in 0..2 {
+        let ended = sandbox.run(["run", "spec.yaml"]).code(1);
+        let ended = ended.stderr_has("FAIL  command:one").stderr_has("FAIL: `sh` ended with exit status: 3: no disk");
+        ended
+            .stderr_has("log: [DIR]/cache/v1/logs/command.one.log")
+            .stderr_has("again: orch run spec.yaml --step 'command:one' --rerun 'command:one'");
+    }
+    assert_eq!(sandbox.read("cache/v1/logs/command.one.log"), "first\nno disk\n");
+    sandbox.run(["run", "spec.yaml", "--step", "command:one", "--rerun", "command:one"]).code(1).stderr_has("no disk");
+    sandbox.run(["plan", "spec.yaml"]).success().stdout_has("last time: FAIL; only success is a hit");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named() {
+    let sandbox = one("{argv: [no-such-program], outputs: [out]}");
+    sandbox.run(RUN).code(1).stderr_has("failed to start `no-such-program`");
+}
+
+#[test]
+fn an_output_that_was_not_made_is_a_failure() {
+    let sandbox = one("{argv: [sh, -c, 'echo x > other'], outputs: [out]}");
+    sandbox.run(RUN).code(1).stderr_has("`sh` ended well but did not make its declared output `out`");
+    assert!(sandbox.stored_files("records").iter().all(|path| !sandbox_read(path).contains("command:one")));
+}
+
+fn sandbox_read(path: &std::path::Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn a_timeout_ends_grandchildren_too() {
+    let marker = marker("timeout");
+    let sandbox = one(&format!(
+        "{{argv: [sh, -c, 'sh -c \"sleep 100; : {marker}\" & wait'], outputs: [out], timeout_seconds: 1}}"
+    ));
+    sandbox.run(RUN).code(1).stderr_has("TIMEOUT: it did not end within [TIME] s");
+    eventually("the grandchildren are gone", || processes_with(&marker).is_empty());
+}
+
+#[test]
+fn what_a_success_leaves_running_is_ended() {
+    let marker = marker("daemon");
+    let sandbox = one(&format!("{{argv: [sh, -c, 'sh -c \"sleep 100; : {marker}\" & echo x > out'], outputs: [out]}}"));
+    sandbox.run(RUN).success();
+    eventually("the background process is gone", || processes_with(&marker).is_empty());
+}
+
+#[test]
+fn one_step_alone_is_executed_and_no_report_is_made() {
+    let sandbox = Sandbox::new().file("spec.yaml", TWO);
+    sandbox.run(["run", "spec.yaml", "--json", "--step", "command:a"]).success().summary([("steps", 1), ("executed", 1)]);
+    assert!(!sandbox.path("orch-out/report").exists());
+    sandbox.run(["run", "spec.yaml", "--json"]).success().summary([("executed", 2), ("hits", 1)]);
+    sandbox.run(["run", "spec.yaml", "--json", "--rerun", "command:a"]).success().summary([("executed", 1), ("hits", 2)]);
+    sandbox.run(["run", "spec.yaml", "--json", "--rerun", "command"]).success().summary([("executed", 2), ("hits", 1)]);
+}
+
+const TWO: &str = "version: 1
+commands:
+  a: {argv: [sh, -c, 'echo a > out'], outputs: [out]}
+  b: {argv: [sh, -c, 'echo b > out'], outputs: [out]}
+";
+
+#[test]
+fn fail_fast_starts_nothing_new() {
+    let spec = "version: 1
+commands:
+  bad: {argv: ['false'], outputs: [out]}
+  late: {argv: [sh, -c, 'echo x > out'], outputs: [out]}
+";
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    sandbox.run(["run", "spec.yaml", "--jobs", "1", "--fail-fast"]).code(1).stderr_lacks("command:late");
+    sandbox.run(["run", "spec.yaml", "--jobs", "1"]).code(1).stderr_has("ok    command:late");
+}
+
+#[test]
+fn the_number_of_jobs_changes_no_result() {
+    let spec: String = (0..6).fold("version: 1\ncommands:\n".into(), |spec, n| {
+        format!("{spec}  c{n}: {{argv: [sh, -c, 'echo {n} > out'], outputs: [out]}}\n")
+    });
+    let trees = |jobs: &str| {
+        let sandbox = Sandbox::new().file("spec.yaml", &spec);
+        sandbox.run(["run", "spec.yaml", "--jobs", jobs, "--json"]).success().summary([("executed", 7)]);
+        let all = sandbox.stored_files("trees").into_iter().filter(|path| path.ends_with("files/out"));
+        all.map(|path| path.strip_prefix(sandbox.store("trees")).unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let one = trees("1");
+    assert_eq!(one.len(), 6);
+    assert_eq!(one, trees("2"));
+}

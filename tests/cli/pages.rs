@@ -1,0 +1,89 @@
+//! Commands that print: schema, completions, a first spec, plans and reports.
+
+use crate::support::Sandbox;
+
+#[test]
+fn the_schema_is_the_published_one() {
+    let published = include_str!("../../specs/schema.json");
+    assert_eq!(Sandbox::new().run(["schema"]).success().stdout.trim_end(), published.trim_end());
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let ended = Sandbox::new().run(["completions", shell]).success();
+        ended.stdout_has("explain").stdout_has("fail-fast").stdout_lacks("panicked");
+    }
+}
+
+#[test]
+fn a_first_spec_loads_and_is_not_overwritten() {
+    let sandbox = Sandbox::new();
+    sandbox.run(["init"]).success().stderr_has("orch run specs/all.yaml");
+    sandbox.run(["plan"]).success().stdout_has("would run");
+    sandbox.write("specs/all.yaml", "mine");
+    sandbox.run(["init"]).code(2).stderr_has("is already there; nothing was written");
+    assert_eq!(sandbox.read("specs/all.yaml"), "mine");
+}
+
+#[test]
+fn a_plan_as_a_picture_and_as_data() {
+    let sandbox = Sandbox::new().file(
+        "specs/all.yaml",
+        "version: 1
+commands:
+  a: {argv: [sh, -c, 'echo x > out'], outputs: [out]}
+  b: {argv: [cp, -r, in, out], inputs: {in: {step: 'command:a'}}, outputs: [out]}
+",
+    );
+    let plan = |format: &str| sandbox.run(["plan", "--format", format]).success();
+    let dot = plan("dot").stdout;
+    assert!(dot.trim_start().starts_with("digraph") && dot.trim_end().ends_with('}'), "{dot}");
+    assert!(dot.contains("command:a") && dot.contains("command:b") && dot.contains("->"), "{dot}");
+    let mermaid = plan("mermaid").stdout;
+    assert!(mermaid.starts_with("flowchart LR\n") && mermaid.contains("[\"command:b\"]") && mermaid.contains("-->"), "{mermaid}");
+    assert!(!mermaid.contains(":::fresh"), "{mermaid}");
+    let document = plan("json").json();
+    let steps = document["steps"].as_array().unwrap_or_else(|| panic!("{document}"));
+    let step = steps.iter().find(|step| step["step"] == "command:b").unwrap();
+    assert_eq!((&step["verdict"], &step["after"][0]), (&"run".into(), &"command:a".into()));
+    assert_eq!(sandbox.run(["plan", "--json"]).success().json(), document);
+
+    sandbox.run(["run"]).success();
+    assert!(plan("mermaid").stdout.contains("[\"command:b\"]:::fresh"));
+    let explained = sandbox.run(["explain", "command:b", "--json"]).success().json();
+    assert_eq!(explained[0]["verdict"], "up to date");
+    assert_eq!(explained[0]["key"].as_str().unwrap().len(), 64);
+    assert!(explained[0]["document"]["input.in"].is_string(), "{explained}");
+    sandbox.run(["explain", "command:*"]).success().stdout_has("command:a: up to date").stdout_has("command:b: up to date");
+}
+
+#[test]
+fn a_run_prints_one_document_with_the_promised_fields() {
+    let sandbox = Sandbox::new().file("specs/all.yaml", "version: 1\ncommands:\n  a: {argv: [touch, out], outputs: [out]}\n");
+    let document = sandbox.run(["run", "--json"]).success().json();
+    let promised = [
+        "steps", "executed", "hits", "cases", "passed", "failed", "unavailable", "unsupported", "incomplete", "excluded",
+        "seconds",
+    ];
+    for name in promised {
+        assert!(document["summary"][name].is_number(), "summary.{name}");
+    }
+    assert!(document["cases"].is_array());
+    for name in ["matrix.json", "matrix.md", "index.html", "junit.xml"] {
+        assert!(!sandbox.read(&format!("orch-out/report/{name}")).is_empty(), "{name}");
+    }
+    // It is about cases, and there are none.
+    let held = sandbox.run(["report", "--format", "json"]).code(3).json();
+    assert_eq!(held["summary"]["executed"], 0);
+}
+
+#[test]
+fn the_store_says_what_it_holds() {
+    let sandbox = Sandbox::new().file("specs/all.yaml", "version: 1\ncommands:\n  a: {argv: [touch, out], outputs: [out]}\n");
+    sandbox.run(["run"]).success();
+    let stats = sandbox.run(["cache", "stats", "--json"]).success().json();
+    assert_eq!((&stats["records"], &stats["trees"]), (&2.into(), &2.into()));
+    let path = sandbox.run(["cache", "path"]).success().stdout;
+    assert_eq!(path.trim(), sandbox.path("cache").to_str().unwrap());
+}

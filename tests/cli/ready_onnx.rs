@@ -1,0 +1,218 @@
+//! A ready ONNX file from end to end: no torch, its own expected outputs, on ONNX Runtime and on OpenVINO.
+
+use prost::Message;
+
+use crate::support::{Sandbox, env_dir};
+
+// As much of onnx.proto as a linear layer needs.
+#[derive(Clone, PartialEq, Message)]
+struct ModelProto {
+    #[prost(int64, tag = "1")]
+    ir_version: i64,
+    #[prost(message, optional, tag = "7")]
+    graph: Option<GraphProto>,
+    #[prost(message, repeated, tag = "8")]
+    opset_import: Vec<OperatorSetIdProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct OperatorSetIdProto {
+    #[prost(int64, tag = "2")]
+    version: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct GraphProto {
+    #[prost(message, repeated, tag = "1")]
+    node: Vec<NodeProto>,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(message, repeated, tag = "5")]
+    initializer: Vec<TensorProto>,
+    #[prost(message, repeated, tag = "11")]
+    input: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "12")]
+    output: Vec<ValueInfoProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NodeProto {
+    #[prost(string, repeated, tag = "1")]
+    input: Vec<String>,
+    #[prost(string, repeated, tag = "2")]
+    output: Vec<String>,
+    #[prost(string, tag = "4")]
+    op_type: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorProto {
+    #[prost(int64, repeated, tag = "1")]
+    dims: Vec<i64>,
+    #[prost(int32, tag = "2")]
+    data_type: i32,
+    #[prost(float, repeated, tag = "4")]
+    float_data: Vec<f32>,
+    #[prost(string, tag = "8")]
+    name: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ValueInfoProto {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, optional, tag = "2")]
+    r#type: Option<TypeProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TypeProto {
+    #[prost(message, optional, tag = "1")]
+    tensor_type: Option<TensorTypeProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TensorTypeProto {
+    #[prost(int32, tag = "1")]
+    elem_type: i32,
+    #[prost(message, optional, tag = "2")]
+    shape: Option<ShapeProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ShapeProto {
+    #[prost(message, repeated, tag = "1")]
+    dim: Vec<DimProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DimProto {
+    #[prost(int64, tag = "1")]
+    dim_value: i64,
+}
+
+const FLOAT: i32 = 1;
+
+fn tensor(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
+    TensorProto { dims: dims.into(), data_type: FLOAT, float_data: values.into(), name: name.into() }
+}
+
+fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
+    let shape = ShapeProto { dim: dims.iter().map(|size| DimProto { dim_value: *size }).collect() };
+    let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(shape) });
+    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }) }
+}
+
+fn node(op_type: &str, input: [&str; 2], output: &str) -> NodeProto {
+    NodeProto { input: input.map(String::from).into(), output: vec![output.into()], op_type: op_type.into() }
+}
+
+/// y = x · w + b, with x of 1 × 2, w of 2 × 3.
+fn linear() -> Vec<u8> {
+    let graph = GraphProto {
+        node: vec![node("MatMul", ["x", "w"], "xw"), node("Add", ["xw", "b"], "y")],
+        name: "linear".into(),
+        initializer: vec![tensor("w", &[2, 3], &[1., 2., 3., 4., 5., 6.]), tensor("b", &[3], &[0.5, -0.5, 0.])],
+        input: vec![value("x", &[1, 2])],
+        output: vec![value("y", &[1, 3])],
+    };
+    let opset_import = vec![OperatorSetIdProto { version: 17 }];
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+}
+
+/// x = (1, 10) by a recipe, so y = (41.5, 51.5, 63).
+fn expected(values: [f32; 3]) -> Vec<u8> {
+    tensor("y", &[1, 3], &values).encode_to_vec()
+}
+
+const RIGHT: [f32; 3] = [41.5, 51.5, 63.];
+
+const SPEC: &str = "version: 1
+pipelines:
+  tabular: {description: numbers to numbers, tasks: [regression], template: text}
+targets:
+  cpu: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32]}
+  openvino: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp32]}
+measure: {warmup: 1, samples: 6}
+models:
+  linear:
+    onnx: ../models/linear.onnx
+    expected: ../models/expected
+    family: other
+    task: regression
+    pipeline: tabular
+    inputs: {x: {dtype: float32, shape: [1, 2], data: [1, 10]}}
+";
+
+const RUN: [&str; 3] = ["run", "specs/all.yaml", "--json"];
+
+/// A sandbox whose environments are those two that a ready ONNX file needs, and no other.
+fn sandbox(values: [f32; 3]) -> Sandbox {
+    let sandbox = Sandbox::new()
+        .installs()
+        .file("specs/all.yaml", SPEC)
+        .file("models/linear.onnx", linear())
+        .file("models/expected/output_0.pb", expected(values));
+    sandbox.run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"]).success();
+    let own = sandbox.path("envs");
+    std::fs::create_dir(&own).unwrap();
+    for entry in std::fs::read_dir(env_dir()).unwrap().map(|entry| entry.unwrap()) {
+        let name = entry.file_name().into_string().unwrap();
+        if entry.path().is_dir() && (name.starts_with("ort-") || name.starts_with("openvino-")) {
+            std::os::unix::fs::symlink(entry.path(), own.join(name)).unwrap();
+        }
+    }
+    sandbox.env("ORCH_ENV_DIR", own.to_str().unwrap())
+}
+
+#[test]
+fn it_passes_on_onnx_runtime_and_on_openvino_without_torch() {
+    let sandbox = sandbox(RIGHT);
+    let ended = sandbox.run(RUN).success().summary([("cases", 2), ("passed", 2), ("failed", 0), ("unavailable", 0)]);
+    let document = ended.json();
+    for (case, target, device) in [(0, "cpu", "cpu"), (1, "openvino", "CPU")] {
+        let case = &document["cases"][case];
+        assert_eq!((&case["model"], &case["target"], &case["status"]), (&"linear".into(), &target.into(), &"PASS".into()));
+        assert_eq!((&case["pipeline"], &case["precision"]), (&"tabular".into(), &"fp32".into()));
+        let (requested, actual) = (case["requested_device"].as_str().unwrap(), case["actual_device"].as_str().unwrap());
+        assert!(requested.contains(device) && actual.contains(device), "{requested} {actual}");
+        assert_eq!(case["numerics"]["passed"], true);
+        assert_eq!(case["numerics"]["reference"], "expected outputs given by the user");
+        assert_eq!(case["metrics"]["samples"], 6);
+        assert!(case["metrics"]["median_ms"].as_f64().unwrap() > 0.);
+        assert!(case["repro"].as_str().unwrap().contains(&format!("orch-out/tests/test_linear_{target}-fp32.py")));
+    }
+    let placement = document["cases"][0]["placement"].as_object().unwrap();
+    assert_eq!(placement.keys().collect::<Vec<_>>(), ["CPUExecutionProvider"]);
+    let envs = std::fs::read_dir(sandbox.path("envs")).unwrap().map(|entry| entry.unwrap().file_name());
+    let torch: Vec<_> = envs.filter(|name| name.to_string_lossy().contains("torch")).collect();
+    assert!(torch.is_empty(), "{torch:?}");
+
+    sandbox.run(RUN).success().summary([("executed", 0), ("passed", 2)]);
+    // Another expectation is another reference: both runs are judged again.
+    sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
+    sandbox.run(RUN).code(1).summary([("passed", 0), ("failed", 2)]);
+}
+
+#[test]
+fn wrong_outputs_are_never_a_hit() {
+    let sandbox = sandbox([41.5, 51.5, 60.]);
+    for _ in 0..2 {
+        let ended = sandbox.run(["run", "specs/all.yaml", "-t", "cpu", "--json"]).code(1);
+        let case = &ended.json()["cases"][0];
+        assert_eq!((&case["status"], &case["stage"], &case["cached"]), (&"NUMERICS".into(), &"run".into(), &false.into()));
+        assert_eq!(case["numerics"]["passed"], false);
+        assert!(case["reason"].as_str().unwrap().contains('y'), "{case}");
+        ended.stderr_has("FAIL  run:linear:cpu-fp32").stderr_has("NUMERICS");
+    }
+}
+
+#[test]
+fn without_expected_outputs_the_reference_is_named_for_what_it_is() {
+    let sandbox = sandbox(RIGHT);
+    sandbox.write("specs/all.yaml", SPEC.replace("    expected: ../models/expected\n", ""));
+    let document = sandbox.run(RUN).success().summary([("passed", 2)]).json();
+    for case in document["cases"].as_array().unwrap() {
+        assert_eq!(case["numerics"]["reference"], "onnxruntime cpu fp32", "{case}");
+    }
+}

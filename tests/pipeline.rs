@@ -1,0 +1,187 @@
+//! The real pipeline: two models of the suite on every target that a plain x86-64 Linux has, then real weights offline.
+//!
+//! It installs gigabytes on first use and takes minutes, so it is a target of its own: `cargo test --test pipeline`.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+use support::{Sandbox, env_dir};
+
+/// Measurements of two tests at a time would disturb each other, and servers share their logs.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const TARGETS: [&str; 5] = ["cpu", "openvino", "qnn", "torch-cpu", "eager-cpu"];
+const SPECS: [&str; 4] = ["all.yaml", "models.yaml", "pipelines.yaml", "targets.yaml"];
+
+fn suite() -> Sandbox {
+    let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("specs");
+    let sandbox = Sandbox::new().installs();
+    for name in SPECS {
+        sandbox.write(&format!("specs/{name}"), fs::read(specs.join(name)).unwrap());
+    }
+    sandbox
+}
+
+fn run() -> Vec<&'static str> {
+    let targets = TARGETS.iter().flat_map(|target| ["-t", target]);
+    ["run", "specs/all.yaml", "-m", "bert", "-m", "vit", "--json"].into_iter().chain(targets).collect()
+}
+
+/// Replaces a piece of a spec that must be there.
+fn edit(sandbox: &Sandbox, name: &str, from: &str, to: &str) {
+    let text = sandbox.read(name);
+    assert!(text.contains(from), "{name} has no {from:?}");
+    sandbox.write(name, text.replacen(from, to, 1));
+}
+
+/// Log files of Python servers with what tells a new one from an old one.
+fn server_logs() -> BTreeMap<PathBuf, (u64, std::time::SystemTime)> {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir(env_dir()).unwrap().map(|entry| entry.unwrap().path());
+    let logs = entries.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("server-"));
+    logs.filter_map(|path| fs::metadata(&path).ok().map(|m| (path, (m.ino(), m.modified().unwrap())))).collect()
+}
+
+fn cases(document: &Value) -> BTreeMap<String, &Value> {
+    let name = |case: &Value| format!("{}:{}-{}", text(&case["model"]), text(&case["target"]), text(&case["precision"]));
+    document["cases"].as_array().unwrap().iter().map(|case| (name(case), case)).collect()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text"))
+}
+
+#[test]
+fn two_models_pass_on_every_target_and_run_again_only_where_they_changed() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = suite();
+    let first = sandbox.run(run()).success().summary([("cases", 14), ("passed", 14), ("hits", 0)]);
+    let document = first.json();
+    for (name, case) in cases(&document) {
+        assert_eq!(case["status"], "PASS", "{name}");
+        assert_eq!(case["numerics"]["passed"], true, "{name}");
+        assert!(!text(&case["actual_device"]).is_empty(), "{name}");
+        assert!(case["metrics"]["median_ms"].as_f64().unwrap() > 0., "{name}");
+    }
+    let placement = cases(&document)["bert:cpu-fp32"]["placement"].as_object().unwrap();
+    assert_eq!(placement.keys().collect::<Vec<_>>(), ["CPUExecutionProvider"]);
+    sandbox.run(["cache", "verify"]).success();
+
+    the_generated_test_stands_alone(&sandbox, cases(&document)["vit:openvino-fp32"]);
+
+    // Nothing changed: nothing is executed, and no server begins a log.
+    let logs = server_logs();
+    let again = sandbox.run(run()).success().summary([("executed", 0), ("passed", 14)]);
+    assert_eq!(logs, server_logs(), "a Python server was started");
+    assert!(again.json()["cases"].as_array().unwrap().iter().all(|case| case["cached"] == true));
+
+    // Nor is anything installed or started where no environment is. Only the report names other interpreters.
+    let bare = sandbox.path("no-envs");
+    let mut command = sandbox.command(run());
+    let output = command.env("ORCH_ENV_DIR", &bare).env("PATH", "/nonexistent").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let executed = serde_json::from_slice::<Value>(&output.stdout).unwrap()["summary"]["executed"].as_u64().unwrap();
+    assert!(executed <= 1 && !bare.exists(), "{executed} executed");
+
+    // A comment changes nothing; a seed changes its own model's chain.
+    edit(&sandbox, "specs/models.yaml", "  bert:\n", "  # Changed.\n  bert:\n");
+    sandbox.run(run()).success().summary([("passed", 14)]).stderr_lacks("bert").stderr_lacks("vit");
+    edit(&sandbox, "specs/models.yaml", "  bert:\n", "  bert:\n    seed: 5\n");
+    let plan = sandbox.run(["plan", "specs/all.yaml", "-m", "bert", "-m", "vit", "-t", "cpu"]).success();
+    plan.stdout_has("param.seed changed (0 => 5)").stdout_lacks("vit");
+    let changed = sandbox.run(run()).success().summary([("passed", 14)]);
+    let changed = changed.stderr_has("ok    generate:bert").stderr_has("ok    run:bert:qnn-fp16").stderr_lacks("vit");
+    assert!(cases(&changed.json()).values().all(|case| (case["cached"] == true) == (case["model"] == "vit")));
+}
+
+/// The reproducer of a case is one shell line that passes by itself.
+fn the_generated_test_stands_alone(sandbox: &Sandbox, case: &Value) {
+    let line = text(&case["repro"]);
+    let output = Command::new("sh").args(["-c", line]).current_dir(sandbox.path("")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}\n{said}");
+}
+
+const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
+
+fn weights(model: &str, row: &str) -> String {
+    format!(
+        "  {model}:
+    class: BertForMaskedLM
+    {row}
+    family: encoder-only
+    task: fill-mask
+    pipeline: text
+    inputs:
+      input_ids: {{dtype: int64, shape: [batch, seq], randint: [5, 128]}}
+      attention_mask: {{dtype: int64, shape: [batch, seq], value: 1}}
+    outputs: [logits]
+"
+    )
+}
+
+/// The published tree of a model, through the link beside the report.
+fn artefact(sandbox: &Sandbox, name: &str) -> PathBuf {
+    fs::canonicalize(sandbox.path("orch-out/artefacts").join(name)).unwrap()
+}
+
+#[test]
+fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = suite();
+    sandbox.run(["run", "specs/all.yaml", "-m", "bert", "-t", "eager-cpu"]).success();
+    let seeded = artefact(&sandbox, "bert");
+
+    // The Hub client's own cache, as a download leaves it.
+    let hub = "home/hub/models--someone--small-bert";
+    sandbox.write(&format!("{hub}/refs/main"), REVISION);
+    let pickled = "home/hub/models--someone--pickled";
+    sandbox.write(&format!("{pickled}/refs/main"), REVISION);
+    for name in ["config.json", "model.safetensors"] {
+        let bytes = fs::read(seeded.join(name)).unwrap();
+        sandbox.write(&format!("{hub}/snapshots/{REVISION}/{name}"), &bytes);
+        sandbox.write(&format!("weights/{name}"), &bytes);
+        if name == "config.json" {
+            sandbox.write(&format!("{pickled}/snapshots/{REVISION}/{name}"), &bytes);
+            sandbox.write("pickled/config.json", &bytes);
+        }
+    }
+    sandbox.write(&format!("{pickled}/snapshots/{REVISION}/pytorch_model.bin"), b"\x80\x02}q\x00.");
+    sandbox.write("pickled/pytorch_model.bin", b"\x80\x02}q\x00.");
+    let models = [
+        weights("hubbed", &format!("weights: hub\n    hub: {{id: someone/small-bert, revision: {REVISION}}}")),
+        weights("local", "weights: path\n    path: ../weights"),
+        weights("hub-pickle", &format!("weights: hub\n    hub: {{id: someone/pickled, revision: {REVISION}}}")),
+        weights("local-pickle", "weights: path\n    path: ../pickled"),
+        weights("nowhere", &format!("weights: hub\n    hub: {{id: someone/absent, revision: {REVISION}}}")),
+    ];
+    let spec = format!("version: 1\ninclude: [pipelines.yaml, targets.yaml]\nmodels:\n{}", models.concat());
+    let home = sandbox.path("home").to_str().unwrap().to_owned();
+    let sandbox = sandbox.file("specs/weights.yaml", spec).env("HF_HOME", home).env("HF_HUB_OFFLINE", "1");
+
+    let ended = sandbox.run(["run", "specs/weights.yaml", "-t", "eager-cpu", "--json"]).code(1);
+    let document = ended.json();
+    let cases = cases(&document);
+    let reference = fs::read(seeded.join("reference.safetensors")).unwrap();
+    for name in ["hubbed", "local"] {
+        assert_eq!(cases[&format!("{name}:eager-cpu-fp32")]["status"], "PASS", "{name}");
+        // The same weights and the same inputs: the same outputs, bit for bit.
+        assert_eq!(fs::read(artefact(&sandbox, name).join("reference.safetensors")).unwrap(), reference, "{name}");
+    }
+    for name in ["hub-pickle", "local-pickle"] {
+        let case = cases[&format!("{name}:eager-cpu-fp32")];
+        assert_eq!((&case["status"], &case["stage"]), (&"FAIL".into(), &"generate".into()), "{case}");
+        assert!(text(&case["reason"]).contains("pickled weights can run code and are refused"), "{case}");
+    }
+    let nowhere = cases["nowhere:eager-cpu-fp32"];
+    assert_eq!(nowhere["status"], "SKIP_UNAVAILABLE", "{nowhere}");
+    assert!(text(&nowhere["reason"]).contains("someone/absent"), "{nowhere}");
+    let manifest: Value = serde_json::from_slice(&fs::read(artefact(&sandbox, "hubbed").join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["weights"]["revision"], REVISION);
+}

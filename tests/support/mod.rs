@@ -1,0 +1,276 @@
+//! A folder of its own, and the real `orch` in it. Knows nothing of what is tested.
+//!
+//! `Sandbox::new().file("specs/all.yaml", "…")` then `.run(["run", "specs/all.yaml"])` gives an [`Ended`], whose checks
+//! print everything the program said when they fail.
+
+#![allow(dead_code, reason = "each test target uses its own part of this module")]
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Variables of the developer's machine that the program under test may see.
+const PASSED_ON: [&str; 5] = ["PATH", "LANG", "SSL_CERT_FILE", "UV_CACHE_DIR", "PIP_CACHE_DIR"];
+/// Whatever tells installers where their registries and proxies are.
+const PASSED_ON_PREFIXES: [&str; 6] = ["PIP_", "UV_", "CARGO_", "RUSTUP_", "HTTP", "http"];
+
+pub struct Sandbox {
+    dir: tempfile::TempDir,
+    env: BTreeMap<String, String>,
+    cache: PathBuf,
+    installs: bool,
+}
+
+impl Sandbox {
+    pub fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("orch-test-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let cache = dir.path().join("cache");
+        Self { dir, env: BTreeMap::new(), cache, installs: false }
+    }
+
+    pub fn file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
+        self.write(name, text);
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Uses another sandbox's store.
+    pub fn cache_of(mut self, other: &Sandbox) -> Self {
+        self.cache = other.cache.clone();
+        self
+    }
+
+    /// The test needs Python environments or workers: they are installed once, into a folder that all tests share.
+    pub fn installs(mut self) -> Self {
+        self.installs = true;
+        self
+    }
+
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        let path = self.path(name);
+        fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A folder of the store.
+    pub fn store(&self, name: &str) -> PathBuf {
+        self.cache.join("v1").join(name)
+    }
+
+    /// Everything below a folder of the store, sorted.
+    pub fn stored_files(&self, name: &str) -> Vec<PathBuf> {
+        let all = walkdir::WalkDir::new(self.store(name)).sort_by_file_name().into_iter();
+        all.filter_map(|entry| entry.ok().filter(|e| e.file_type().is_file()).map(|e| e.into_path())).collect()
+    }
+
+    pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orch"));
+        command.args(args).current_dir(self.dir.path()).env_clear();
+        for (name, value) in std::env::vars() {
+            let installer = self.installs && PASSED_ON_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+            if PASSED_ON.contains(&name.as_str()) || installer {
+                command.env(name, value);
+            }
+        }
+        if self.installs {
+            command.env("ORCH_ENV_DIR", env_dir());
+            if let Some(home) = std::env::var_os("HOME") {
+                command.env("HOME", home); // where uv, pip and cargo keep what they know of registries
+            }
+        }
+        command.env("ORCH_CACHE_DIR", &self.cache).env("NO_COLOR", "1").envs(&self.env).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ended {
+        let mut command = self.command(args);
+        let shown = format!("{:?}", command.get_args().collect::<Vec<_>>());
+        let output = command.output().expect("orch starts");
+        self.ended(shown, output)
+    }
+
+    /// Starts without waiting. Its output is kept for [`Sandbox::wait`].
+    pub fn spawn<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Child {
+        self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("orch starts")
+    }
+
+    pub fn wait(&self, child: Child) -> Ended {
+        self.ended("(spawned)".into(), child.wait_with_output().expect("orch ends"))
+    }
+
+    fn ended(&self, shown: String, output: Output) -> Ended {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("orch writes UTF-8");
+        let redact = |text: String| redacted(&text, self.dir.path());
+        Ended {
+            shown,
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: redact(text(output.stderr)),
+        }
+    }
+}
+
+/// Where environments are installed; kept between test runs.
+pub fn env_dir() -> PathBuf {
+    let own = || Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("test-envs");
+    std::env::var_os("ORCH_TEST_ENV_DIR").or_else(|| std::env::var_os("ORCH_ENV_DIR")).map_or_else(own, PathBuf::from)
+}
+
+/// The one list of what differs from run to run.
+fn redacted(text: &str, dir: &Path) -> String {
+    let text = text.replace(&*dir.to_string_lossy(), "[DIR]");
+    let mut out = String::new();
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, digits) = rest.split_at(at);
+        let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
+        let (number, after) = digits.split_at(end);
+        out.push_str(before);
+        let is_time = before.ends_with(' ') && after.starts_with(" s") && !after[2..].starts_with(|c: char| c.is_alphanumeric());
+        out.push_str(if is_time { "[TIME]" } else { number });
+        rest = after;
+    }
+    out + rest
+}
+
+/// What the program said and how it ended.
+pub struct Ended {
+    shown: String,
+    pub code: Option<i32>,
+    /// As it was, because it is data.
+    pub stdout: String,
+    /// Redacted.
+    pub stderr: String,
+}
+
+impl Ended {
+    #[track_caller]
+    fn fail(&self, what: &str) -> ! {
+        let Self { shown, code, stdout, stderr } = self;
+        panic!("orch {shown}: {what}\n--- code {code:?}\n--- stdout\n{stdout}\n--- stderr\n{stderr}");
+    }
+
+    #[track_caller]
+    pub fn code(self, expected: i32) -> Self {
+        if self.code != Some(expected) {
+            self.fail(&format!("expected exit code {expected}"));
+        }
+        self
+    }
+
+    #[track_caller]
+    pub fn success(self) -> Self {
+        self.code(0)
+    }
+
+    #[track_caller]
+    pub fn stderr_has(self, text: &str) -> Self {
+        if !self.stderr.contains(text) {
+            self.fail(&format!("stderr lacks {text:?}"));
+        }
+        self
+    }
+
+    #[track_caller]
+    pub fn stderr_lacks(self, text: &str) -> Self {
+        if self.stderr.contains(text) {
+            self.fail(&format!("stderr has {text:?}"));
+        }
+        self
+    }
+
+    #[track_caller]
+    pub fn stdout_has(self, text: &str) -> Self {
+        if !self.stdout.contains(text) {
+            self.fail(&format!("stdout lacks {text:?}"));
+        }
+        self
+    }
+
+    #[track_caller]
+    pub fn stdout_lacks(self, text: &str) -> Self {
+        if self.stdout.contains(text) {
+            self.fail(&format!("stdout has {text:?}"));
+        }
+        self
+    }
+
+    /// stdout as exactly one JSON document.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| self.fail(&format!("stdout is not one JSON document: {e}")))
+    }
+
+    /// Checks figures of `summary`.
+    #[track_caller]
+    pub fn summary<const N: usize>(self, expected: [(&str, u64); N]) -> Self {
+        let document = self.json();
+        for (name, value) in expected {
+            if document["summary"][name] != value {
+                self.fail(&format!("summary.{name} is {}, expected {value}", document["summary"][name]));
+            }
+        }
+        self
+    }
+}
+
+/// Waits until something holds; a test that waits longer than a minute is wrong.
+#[track_caller]
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Processes, zombies aside, whose command line holds `marker`.
+pub fn processes_with(marker: &str) -> Vec<u32> {
+    let alive = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        (state != 'Z' && String::from_utf8_lossy(&line).contains(marker)).then_some(pid)
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != std::process::id()).filter_map(alive).collect()
+}
+
+/// A marker that no other test and no other run of it has.
+pub fn marker(name: &str) -> String {
+    format!("orch-marker-{name}-{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
+}
+
+/// Sends a signal to one process.
+pub fn signal(child: &Child, signal: i32) {
+    // SAFETY: kill takes no pointers, and the child is ours and not yet waited for.
+    unsafe { libc::kill(child.id() as i32, signal) };
+}
+
+/// Changes one byte of a file, whatever its permissions.
+pub fn flip_byte(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+}
