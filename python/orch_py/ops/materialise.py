@@ -41,7 +41,9 @@ def run(job: Job) -> Output:
     _drop_strays(job.out)
     seconds["build"] = time.perf_counter() - started
 
-    inputs = trees.read_tensors(job.tree("inputs"), trees.INPUTS) | _text_inputs(job, weights)
+    # A model whose inputs are all text has no tree of inputs made before it.
+    given = trees.read_tensors(job.tree("inputs"), trees.INPUTS) if "inputs" in job.inputs else {}
+    inputs = given | _text_inputs(job, weights)
     del model
     gc.collect()
 
