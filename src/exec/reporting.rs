@@ -137,7 +137,8 @@ fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     key.set("excluded", Digest::of(json!(doc.excluded).to_string().as_bytes()));
     // Without their facts: how much memory is free at the moment makes no other report.
     for backend in &doc.backends {
-        let devices: Vec<_> = backend.devices.iter().map(|device| json!([device.id, device.name, device.kind])).collect();
+        let devices: Vec<_> =
+            backend.devices.iter().map(|device| json!([device.id, device.name, device.kind])).collect();
         let stable = json!([backend.available, backend.reason, backend.remedy, devices]);
         key.set(format!("backend.{}", backend.name), Digest::of(stable.to_string().as_bytes()));
     }
