@@ -18,6 +18,7 @@ import os
 import selectors
 import signal
 import sys
+import threading
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -231,6 +232,16 @@ def _kill_group(pid: int) -> None:
         pass
 
 
+def forbid_telemetry() -> None:
+    """Makes the import of OpenVINO's usage reporter fail, which openvino and nncf expect and then do without it.
+
+    It calls home from a thread that it starts while openvino is imported; a child forked while that thread held a lock
+    waits for ever. And whoever runs a test has not agreed to be reported on.
+    """
+    sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+
+
 def preload(names: list[str]) -> None:
     """Imports `names` so that every fork has them. A failure is told here and met again by the job that needs it."""
     for name in names:
@@ -238,6 +249,8 @@ def preload(names: list[str]) -> None:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001 - a package may raise anything while it is imported.
             print(f"preload of `{name}` failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    if threads := [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]:
+        print(f"the preload left threads, and a fork may wait for their locks: {threads}", file=sys.stderr, flush=True)
 
 
 def main(ops: dict[str, Op]) -> NoReturn:
@@ -246,6 +259,7 @@ def main(ops: dict[str, Op]) -> NoReturn:
     number = os.environ.pop("ORCH_RESULT_FD", None)
     if number is None:
         sys.exit("ORCH_RESULT_FD is not set: this server is started by orch, which passes a descriptor for the answers")
+    forbid_telemetry()
     results = int(number)
     os.set_inheritable(results, False)
     try:

@@ -75,6 +75,12 @@ def unprintable(job: Job) -> Output:
     return Output(facts={"object": object()})
 
 
+def report_usage(job: Job) -> Output:
+    import openvino_telemetry
+
+    return Output(facts={"module": openvino_telemetry.__name__})
+
+
 def large(job: Job) -> Output:
     """Uses 64 MiB and answers with more than a pipe holds."""
     block = bytearray(os.urandom(1)) * (64 << 20)
@@ -84,5 +90,6 @@ def large(job: Job) -> Output:
 if __name__ == "__main__":
     OPS = (
         echo, noise, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave, unprintable, large,
+        report_usage,
     )  # fmt: skip
     main({op.__name__: op for op in OPS})

@@ -141,6 +141,20 @@ class Server(unittest.TestCase):
         self.assertEqual(worker.output(1)["status"], "ok")
         self.assertIn("preload of `no_such_package` failed: ModuleNotFoundError", worker.server_log())
 
+    def test_a_preload_that_leaves_a_thread_is_told_of_in_the_log(self) -> None:
+        worker = Worker()
+        self.addCleanup(worker.close)
+        worker.send({"preload": ["tests.threaded"]})
+        worker.start(1, "echo")
+        self.assertEqual(worker.output(1)["status"], "ok")
+        self.assertIn("a fork may wait for their locks: ['reporter']", worker.server_log())
+
+    def test_usage_reports_cannot_be_imported_even_where_installed(self) -> None:
+        worker = Worker()
+        self.addCleanup(worker.close)
+        worker.start(1, "report_usage")
+        self.assertIn("import of openvino_telemetry halted", worker.output(1)["reason"])
+
     def test_a_line_that_cannot_be_answered_ends_the_server_with_a_message(self) -> None:
         for line in ("not json", '{"op": "echo"}'):
             worker = Worker()
