@@ -58,8 +58,8 @@ impl EnvName {
     /// Packages that a server of this environment imports once, before it forks for its first job.
     pub fn preload(self) -> &'static [&'static str] {
         match self {
-            // transformers loads lazily: most of its import is behind `modeling_utils`.
-            Self::Torch => &["torch", "transformers.modeling_utils", "transformers.generation", "onnx", "onnxscript"],
+            // transformers loads lazily; the ops name what they need of it.
+            Self::Torch => &["orch_py.ops.materialise", "orch_py.ops.export_onnx", "orch_py.ops.export_torchscript"],
             Self::Nncf => &["openvino", "nncf"],
             Self::Openvino => &["openvino"],
             Self::Ort | Self::Qnn => &[],

@@ -10,7 +10,11 @@ use std::path::{Path, PathBuf};
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir)?;
-    let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(dir)?;
+    let mut builder = tempfile::Builder::new();
+    // The user's umask decides who may read it, as for every other file; left alone, only its owner could.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.prefix(".tmp-").tempfile_in(dir)?;
     file.write_all(bytes)?;
     file.as_file().sync_data()?;
     file.persist(path).map_err(|e| e.error)?;

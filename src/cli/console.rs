@@ -121,7 +121,8 @@ impl Listener for Console {
                 }
                 self.line(&text);
             }
-            Event::Unchanged { step } => self.line(&format!("{DIM}same{DIM:#}  {step}")),
+            Event::Unchanged { step } => self
+                .line(&format!("{DIM}same{DIM:#}  {step} came out as it was: what reads it need not run for its sake")),
             Event::Warning { text } => self.line(&format!("{WARN}warning{WARN:#} {text}")),
             Event::Interrupted => self.line("interrupted: ending what runs, keeping what is done (again: end at once)"),
         }

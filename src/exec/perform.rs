@@ -48,15 +48,15 @@ pub(super) enum InputAt {
 }
 
 pub(super) enum Performed {
-    Executed(Box<Record>),
+    Executed {
+        record: Box<Record>,
+        /// It came out as it was before, although something that it depends on changed.
+        unchanged: bool,
+    },
     /// Another orch process executed it while this one waited for its lock.
     Hit(Box<Record>),
     /// An input is not as it was published.
-    InputLost {
-        from: StepId,
-        digest: Digest,
-        what: String,
-    },
+    InputLost { from: StepId, digest: Digest, what: String },
 }
 
 impl Performer<'_> {
@@ -211,6 +211,8 @@ impl Performer<'_> {
             numerics: done.numerics,
             repro: Some(format!("orch run {} --step '{}' --rerun '{}'", self.spec, task.step.name, task.step.name)),
         };
+        let before = self.store.latest(&record.step).ok().flatten().and_then(|last| last.output);
+        let unchanged = record.output.is_some() && record.output == before;
         // An interrupted step did not happen: the next run must not read of it.
         if record.outcome != Outcome::Incomplete
             && let Err(e) = self.store.remember(&record)
@@ -219,7 +221,7 @@ impl Performer<'_> {
                 format!("the record of {} was not kept, so it will run again: {}", record.step, error_text(&e.into()));
             self.listener.tell(Event::Warning { text });
         }
-        Performed::Executed(Box::new(record))
+        Performed::Executed { record: Box::new(record), unchanged }
     }
 }
 

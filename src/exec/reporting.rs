@@ -234,17 +234,26 @@ fn case_result(context: &Context<'_>, results: &[StepResult], planned: &PlannedC
     }
 }
 
-/// Facts of the run, and of the conversions above it.
+/// Facts of the run and of the steps above it, by step; and the versions that they name, together.
 fn facts(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> Value {
-    let mut facts = serde_json::Map::new();
+    let mut by_step = serde_json::Map::new();
+    let mut versions = serde_json::Map::new();
     for id in &planned.chain {
-        if let Some(record) = &results[id.0 as usize].record
-            && !record.facts.is_null()
-        {
-            facts.insert(context.plan.step(*id).name.clone(), record.facts.clone());
+        let Some(record) = &results[id.0 as usize].record else { continue };
+        if record.facts.is_null() {
+            continue;
         }
+        versions.extend(record.facts["versions"].as_object().cloned().unwrap_or_default());
+        // Native runtimes name their library's version beside what else they say.
+        for name in ["onnxruntime", "openvino", "torch", "qnn_sdk"] {
+            if let Some(version) = record.facts.get(name).filter(|value| value.is_string()) {
+                versions.insert(name.to_owned(), version.clone());
+            }
+        }
+        by_step.insert(context.plan.step(*id).name.clone(), record.facts.clone());
     }
-    Value::Object(facts)
+    by_step.insert("versions".into(), Value::Object(versions));
+    Value::Object(by_step)
 }
 
 /// The generated test is the reproducer of its cell, as soon as there is something for it to load; before that it is

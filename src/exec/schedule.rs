@@ -310,8 +310,12 @@ impl<'a> Scheduler<'a> {
                 self.setups.missing(&requirements[&id], self.context.provision).into_iter().for_each(install);
             }
         }
+        let mut told = false;
         let mut ready: VecDeque<StepId> = self.wanted.iter().copied().filter(|id| self.is_ready(*id)).collect();
         loop {
+            if self.context.cancel.is_cancelled() && !std::mem::replace(&mut told, true) {
+                self.context.listener.tell(Event::Interrupted);
+            }
             let stopping = self.context.cancel.is_cancelled() || (self.context.options.fail_fast && self.failed);
             if !stopping {
                 self.dispatch(&mut ready, &requirements, performer, pool, sender);
@@ -438,7 +442,7 @@ impl<'a> Scheduler<'a> {
     fn settle(&mut self, id: StepId, performed: Performed, performer: &Performer<'_>) -> Settled {
         let name = self.context.plan.step(id).name.clone();
         match performed {
-            Performed::Executed(record) => {
+            Performed::Executed { record, unchanged } => {
                 self.context.listener.tell(Event::StepFinished {
                     step: name.clone(),
                     outcome: record.outcome,
@@ -447,6 +451,9 @@ impl<'a> Scheduler<'a> {
                     log: log_if_any(&self.context.store.log_path(&name)),
                     repro: record.repro.clone(),
                 });
+                if unchanged && !self.context.plan.dependents(id).is_empty() {
+                    self.context.listener.tell(Event::Unchanged { step: name });
+                }
                 self.set(id, StepState::Done(StepResult::executed(*record)));
                 Settled::Done(id)
             }
