@@ -114,7 +114,9 @@ fn direction(lib: &str, sources: &Sources) -> Vec<String> {
         };
         for name in used(&code(text)) {
             match place(&name) {
-                Some(other) if other > at => complaints.push(format!("{path}: `{own}` uses `{name}`, which stands below it")),
+                Some(other) if other > at => {
+                    complaints.push(format!("{path}: `{own}` uses `{name}`, which stands below it"))
+                }
                 Some(_) => {}
                 None => complaints.push(format!("{path}: `crate::{name}` is not in lib.rs")),
             }
@@ -152,7 +154,8 @@ fn headers(sources: &Sources) -> Vec<String> {
 
 fn lengths(sources: &Sources) -> Vec<String> {
     let limit = |path: &str| if path == "main.rs" { 30 } else { MAX_LINES };
-    let long = sources.iter().map(|(path, text)| (path, text.lines().count())).filter(|(path, lines)| *lines > limit(path));
+    let long =
+        sources.iter().map(|(path, text)| (path, text.lines().count())).filter(|(path, lines)| *lines > limit(path));
     long.map(|(path, lines)| format!("{path} has {lines} lines; {} are the most", limit(path))).collect()
 }
 
@@ -179,7 +182,8 @@ fn a_module_uses_only_what_stands_above_it() {
 
 #[test]
 fn every_package_has_one_home() {
-    let bad = homes(&one("exec/mod.rs", "use rayon::prelude::*;\nlet x = ::ort::init();\nuse crate::runtime::ort::run;"));
+    let bad =
+        homes(&one("exec/mod.rs", "use rayon::prelude::*;\nlet x = ::ort::init();\nuse crate::runtime::ort::run;"));
     assert_eq!(bad, ["exec/mod.rs uses `rayon`, which is at home in store/tree.rs"]);
     assert_eq!(homes(&one("spec/raw.rs", "serde_saphyr::from_str(x)")).len(), 1);
     assert_eq!(homes(&one("report/mod.rs", "let s = port::of(sort::by(crate::runtime::ort::x));")).len(), 0);

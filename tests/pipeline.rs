@@ -49,7 +49,8 @@ fn server_logs() -> BTreeMap<PathBuf, (u64, std::time::SystemTime)> {
 }
 
 fn cases(document: &Value) -> BTreeMap<String, &Value> {
-    let name = |case: &Value| format!("{}:{}-{}", text(&case["model"]), text(&case["target"]), text(&case["precision"]));
+    let name =
+        |case: &Value| format!("{}:{}-{}", text(&case["model"]), text(&case["target"]), text(&case["precision"]));
     document["cases"].as_array().unwrap().iter().map(|case| (name(case), case)).collect()
 }
 
@@ -182,6 +183,7 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
     let nowhere = cases["nowhere:eager-cpu-fp32"];
     assert_eq!(nowhere["status"], "SKIP_UNAVAILABLE", "{nowhere}");
     assert!(text(&nowhere["reason"]).contains("someone/absent"), "{nowhere}");
-    let manifest: Value = serde_json::from_slice(&fs::read(artefact(&sandbox, "hubbed").join("manifest.json")).unwrap()).unwrap();
+    let manifest: Value =
+        serde_json::from_slice(&fs::read(artefact(&sandbox, "hubbed").join("manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["weights"]["revision"], REVISION);
 }

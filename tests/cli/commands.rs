@@ -35,13 +35,17 @@ fn it_sees_declared_variables_only_and_their_values_are_in_its_key() {
     let sandbox = sandbox.env("HIDDEN", "other");
     sandbox.run(RUN).success().summary([("executed", 0)]);
     let sandbox = sandbox.env("SEEN", "second");
-    sandbox.run(["explain", "command:one", "--spec", "spec.yaml"]).success().stdout_has("env.SEEN changed (first => second)");
+    sandbox
+        .run(["explain", "command:one", "--spec", "spec.yaml"])
+        .success()
+        .stdout_has("env.SEEN changed (first => second)");
     sandbox.run(RUN).success().summary([("executed", 1), ("hits", 1)]);
 }
 
 #[test]
 fn it_works_in_a_folder_of_its_own() {
-    let sandbox = one("{argv: [sh, -c, 'ls -A > out; pwd > where; ls -A \"$HOME\" >> out'], inputs: {a/in.txt: {file: \
+    let sandbox =
+        one("{argv: [sh, -c, 'ls -A > out; pwd > where; ls -A \"$HOME\" >> out'], inputs: {a/in.txt: {file: \
         spec.yaml}}, outputs: [out, where]}");
     sandbox.run(RUN).success();
     assert_eq!(made(&sandbox, "out"), "a\nout\n");
@@ -103,10 +107,16 @@ fn what_a_success_leaves_running_is_ended() {
 #[test]
 fn one_step_alone_is_executed_and_no_report_is_made() {
     let sandbox = Sandbox::new().file("spec.yaml", TWO);
-    sandbox.run(["run", "spec.yaml", "--json", "--step", "command:a"]).success().summary([("steps", 1), ("executed", 1)]);
+    sandbox
+        .run(["run", "spec.yaml", "--json", "--step", "command:a"])
+        .success()
+        .summary([("steps", 1), ("executed", 1)]);
     assert!(!sandbox.path("orch-out/report").exists());
     sandbox.run(["run", "spec.yaml", "--json"]).success().summary([("executed", 2), ("hits", 1)]);
-    sandbox.run(["run", "spec.yaml", "--json", "--rerun", "command:a"]).success().summary([("executed", 1), ("hits", 2)]);
+    sandbox
+        .run(["run", "spec.yaml", "--json", "--rerun", "command:a"])
+        .success()
+        .summary([("executed", 1), ("hits", 2)]);
     sandbox.run(["run", "spec.yaml", "--json", "--rerun", "command"]).success().summary([("executed", 2), ("hits", 1)]);
 }
 

@@ -31,7 +31,8 @@ fn made(sandbox: &Sandbox) -> PathBuf {
 
 fn record_of(sandbox: &Sandbox, step: &str) -> PathBuf {
     let records = sandbox.stored_files("records").into_iter();
-    let mut of_step = records.filter(|path| fs::read_to_string(path).unwrap().contains(&format!("\"step\":\"{step}\"")));
+    let mut of_step =
+        records.filter(|path| fs::read_to_string(path).unwrap().contains(&format!("\"step\":\"{step}\"")));
     of_step.next().unwrap()
 }
 
@@ -79,7 +80,9 @@ fn a_tree_that_is_gone() {
 #[test]
 fn a_damaged_record_is_a_miss_with_a_warning() {
     let sandbox = pair();
-    for damage in [flip_byte as fn(&std::path::Path), |path| fs::write(path, "{").unwrap(), |path| fs::write(path, "").unwrap()] {
+    for damage in
+        [flip_byte as fn(&std::path::Path), |path| fs::write(path, "{").unwrap(), |path| fs::write(path, "").unwrap()]
+    {
         damage(&record_of(&sandbox, "command:maker"));
         sandbox.run(["cache", "verify"]).code(1).stdout_has("records/");
         let ended = sandbox.run(RUN).success().stderr_has("is damaged:").stderr_has("the step runs again");

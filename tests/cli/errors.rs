@@ -34,10 +34,17 @@ fn a_selection_of_nothing_is_a_mistake() {
     let sandbox = Sandbox::new().file("spec.yaml", SPEC);
     sandbox.run(["run", "spec.yaml", "-m", "brt"]).code(2).stderr_has("no model matches `brt`").stderr_has("`bert`");
     sandbox.run(["plan", "spec.yaml", "--case", "bert:cpu-*"]).code(2).stderr_has("no case matches `bert:cpu-*`");
-    sandbox.run(["run", "spec.yaml", "--step", "run:bert:cuda-fp16"]).code(2).stderr_has("did you mean `run:bert:cuda-fp32`?");
+    sandbox
+        .run(["run", "spec.yaml", "--step", "run:bert:cuda-fp16"])
+        .code(2)
+        .stderr_has("did you mean `run:bert:cuda-fp32`?");
     sandbox.run(["run", "spec.yaml", "--rerun", "zebra*"]).code(2).stderr_has("no step is called `zebra*`");
     assert!(!sandbox.path("orch-out").exists());
-    Sandbox::new().file("spec.yaml", "version: 1").run(["run", "spec.yaml"]).code(2).stderr_has("the spec has no cases");
+    Sandbox::new()
+        .file("spec.yaml", "version: 1")
+        .run(["run", "spec.yaml"])
+        .code(2)
+        .stderr_has("the spec has no cases");
 }
 
 #[test]
@@ -78,10 +85,18 @@ fn bad_usage_is_2_and_help_is_0() {
 
 #[test]
 fn commands_in_a_circle_or_of_unknown_steps_are_mistakes() {
-    let command = |name: &str, step: &str| format!("  {name}: {{argv: [x], inputs: {{in: {{step: '{step}'}}}}, outputs: [o]}}\n");
-    let spec = |first: &str, second: &str| format!("version: 1\ncommands:\n{}{}", command("one", first), command("two", second));
+    let command =
+        |name: &str, step: &str| format!("  {name}: {{argv: [x], inputs: {{in: {{step: '{step}'}}}}, outputs: [o]}}\n");
+    let spec = |first: &str, second: &str| {
+        format!("version: 1\ncommands:\n{}{}", command("one", first), command("two", second))
+    };
     let circle = Sandbox::new().file("spec.yaml", spec("command:two", "command:one"));
     circle.run(["plan", "spec.yaml"]).code(2).stderr_has("command:one").stderr_has("command:two");
     let stray = Sandbox::new().file("spec.yaml", spec("command:tow", "command:one"));
-    stray.run(["plan", "spec.yaml"]).code(2).stderr_has("command:tow").stderr_has("spec.yaml:3:").stderr_has("`command:two`");
+    stray
+        .run(["plan", "spec.yaml"])
+        .code(2)
+        .stderr_has("command:tow")
+        .stderr_has("spec.yaml:3:")
+        .stderr_has("`command:two`");
 }

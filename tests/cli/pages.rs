@@ -41,7 +41,10 @@ commands:
     assert!(dot.trim_start().starts_with("digraph") && dot.trim_end().ends_with('}'), "{dot}");
     assert!(dot.contains("command:a") && dot.contains("command:b") && dot.contains("->"), "{dot}");
     let mermaid = plan("mermaid").stdout;
-    assert!(mermaid.starts_with("flowchart LR\n") && mermaid.contains("[\"command:b\"]") && mermaid.contains("-->"), "{mermaid}");
+    assert!(
+        mermaid.starts_with("flowchart LR\n") && mermaid.contains("[\"command:b\"]") && mermaid.contains("-->"),
+        "{mermaid}"
+    );
     assert!(!mermaid.contains(":::fresh"), "{mermaid}");
     let document = plan("json").json();
     let steps = document["steps"].as_array().unwrap_or_else(|| panic!("{document}"));
@@ -55,15 +58,29 @@ commands:
     assert_eq!(explained[0]["verdict"], "up to date");
     assert_eq!(explained[0]["key"].as_str().unwrap().len(), 64);
     assert!(explained[0]["document"]["input.in"].is_string(), "{explained}");
-    sandbox.run(["explain", "command:*"]).success().stdout_has("command:a: up to date").stdout_has("command:b: up to date");
+    sandbox
+        .run(["explain", "command:*"])
+        .success()
+        .stdout_has("command:a: up to date")
+        .stdout_has("command:b: up to date");
 }
 
 #[test]
 fn a_run_prints_one_document_with_the_promised_fields() {
-    let sandbox = Sandbox::new().file("specs/all.yaml", "version: 1\ncommands:\n  a: {argv: [touch, out], outputs: [out]}\n");
+    let sandbox =
+        Sandbox::new().file("specs/all.yaml", "version: 1\ncommands:\n  a: {argv: [touch, out], outputs: [out]}\n");
     let document = sandbox.run(["run", "--json"]).success().json();
     let promised = [
-        "steps", "executed", "hits", "cases", "passed", "failed", "unavailable", "unsupported", "incomplete", "excluded",
+        "steps",
+        "executed",
+        "hits",
+        "cases",
+        "passed",
+        "failed",
+        "unavailable",
+        "unsupported",
+        "incomplete",
+        "excluded",
         "seconds",
     ];
     for name in promised {
@@ -80,7 +97,8 @@ fn a_run_prints_one_document_with_the_promised_fields() {
 
 #[test]
 fn the_store_says_what_it_holds() {
-    let sandbox = Sandbox::new().file("specs/all.yaml", "version: 1\ncommands:\n  a: {argv: [touch, out], outputs: [out]}\n");
+    let sandbox =
+        Sandbox::new().file("specs/all.yaml", "version: 1\ncommands:\n  a: {argv: [touch, out], outputs: [out]}\n");
     sandbox.run(["run"]).success();
     let stats = sandbox.run(["cache", "stats", "--json"]).success().json();
     assert_eq!((&stats["records"], &stats["trees"]), (&2.into(), &2.into()));

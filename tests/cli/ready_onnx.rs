@@ -172,7 +172,10 @@ fn it_passes_on_onnx_runtime_and_on_openvino_without_torch() {
     let document = ended.json();
     for (case, target, device) in [(0, "cpu", "cpu"), (1, "openvino", "CPU")] {
         let case = &document["cases"][case];
-        assert_eq!((&case["model"], &case["target"], &case["status"]), (&"linear".into(), &target.into(), &"PASS".into()));
+        assert_eq!(
+            (&case["model"], &case["target"], &case["status"]),
+            (&"linear".into(), &target.into(), &"PASS".into())
+        );
         assert_eq!((&case["pipeline"], &case["precision"]), (&"tabular".into(), &"fp32".into()));
         let (requested, actual) = (case["requested_device"].as_str().unwrap(), case["actual_device"].as_str().unwrap());
         assert!(requested.contains(device) && actual.contains(device), "{requested} {actual}");
@@ -200,7 +203,10 @@ fn wrong_outputs_are_never_a_hit() {
     for _ in 0..2 {
         let ended = sandbox.run(["run", "specs/all.yaml", "-t", "cpu", "--json"]).code(1);
         let case = &ended.json()["cases"][0];
-        assert_eq!((&case["status"], &case["stage"], &case["cached"]), (&"NUMERICS".into(), &"run".into(), &false.into()));
+        assert_eq!(
+            (&case["status"], &case["stage"], &case["cached"]),
+            (&"NUMERICS".into(), &"run".into(), &false.into())
+        );
         assert_eq!(case["numerics"]["passed"], false);
         assert!(case["reason"].as_str().unwrap().contains('y'), "{case}");
         ended.stderr_has("FAIL  run:linear:cpu-fp32").stderr_has("NUMERICS");

@@ -119,12 +119,7 @@ impl Sandbox {
     fn ended(&self, shown: String, output: Output) -> Ended {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("orch writes UTF-8");
         let redact = |text: String| redacted(&text, self.dir.path());
-        Ended {
-            shown,
-            code: output.status.code(),
-            stdout: text(output.stdout),
-            stderr: redact(text(output.stderr)),
-        }
+        Ended { shown, code: output.status.code(), stdout: text(output.stdout), stderr: redact(text(output.stderr)) }
     }
 }
 
@@ -144,7 +139,8 @@ fn redacted(text: &str, dir: &Path) -> String {
         let end = digits.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(digits.len());
         let (number, after) = digits.split_at(end);
         out.push_str(before);
-        let is_time = before.ends_with(' ') && after.starts_with(" s") && !after[2..].starts_with(|c: char| c.is_alphanumeric());
+        let is_time =
+            before.ends_with(' ') && after.starts_with(" s") && !after[2..].starts_with(|c: char| c.is_alphanumeric());
         out.push_str(if is_time { "[TIME]" } else { number });
         rest = after;
     }
@@ -216,7 +212,8 @@ impl Ended {
     /// stdout as exactly one JSON document.
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_str(&self.stdout).unwrap_or_else(|e| self.fail(&format!("stdout is not one JSON document: {e}")))
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| self.fail(&format!("stdout is not one JSON document: {e}")))
     }
 
     /// Checks figures of `summary`.
