@@ -1,0 +1,40 @@
+# Everything here also works with plain cargo: the recipes are one line each.
+
+# List the recipes
+default:
+    @just --list
+
+# Run the key models on every target and print the matrix
+matrix:
+    cargo run --release -- run specs/all.yaml
+
+# Run a spec or a selection, e.g. `just run specs/all.yaml --model bert`
+run *ARGS:
+    cargo run --release -- run {{ ARGS }}
+
+# Pass the tests
+test:
+    cargo test
+
+# What CI runs
+ci:
+    .ci/run
+
+# Build the worker for targets with `runtime: torch` ahead of a run
+torch-worker:
+    cargo run --release -- setup torch-worker
+
+# Name what is missing and the command that mends it
+doctor:
+    cargo run --release -- doctor
+
+# Write specs/schema.json again after a change of the spec's types
+schema:
+    cargo build
+    ./target/debug/orch schema > specs/schema.json.new
+    mv specs/schema.json.new specs/schema.json
+
+# Measure orch itself: a run in which nothing changed (after `just matrix`)
+bench:
+    cargo build --release
+    for i in 1 2 3 4 5; do bash -c 'time ./target/release/orch run specs/all.yaml >/dev/null 2>&1'; done
