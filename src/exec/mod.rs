@@ -3,10 +3,12 @@
 //! One loop on the calling thread owns all state; job threads get what they need and send back how it ended. What is
 //! shown to the user is the listener's concern, what a step does its kind's.
 
+mod consult;
 mod keys;
 mod outcome;
 mod perform;
 mod pool;
+mod preview;
 mod reporting;
 mod schedule;
 mod setup;
@@ -28,8 +30,9 @@ use crate::store::DiskStore;
 use crate::worker::Cancel;
 
 pub use keys::HostFacts;
+pub use preview::{held, preview};
 pub use reporting::{Pages, report_doc};
-pub use schedule::{held, preview, run};
+pub use schedule::run;
 pub use state::{How, StepResult};
 
 /// Everything a run is given.

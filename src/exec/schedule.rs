@@ -11,11 +11,10 @@ use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text, log_
 use crate::exec::pool::Pool;
 use crate::exec::setup::{self, Readiness, Servers, Setups};
 use crate::exec::state::{How, StepResult, StepState};
-use crate::exec::{Context, Finished, Preview, Verdict, reporting};
-use crate::key::{KeyDoc, MissReason};
-use crate::record::{Outcome, Record};
-use crate::report::ReportDoc;
-use crate::step::{Needs, Requirement, RunParams, Source, Stage, StepId};
+use crate::exec::{Context, Finished, reporting};
+use crate::key::MissReason;
+use crate::record::Outcome;
+use crate::step::{Needs, Requirement, Source, Stage, StepId};
 use crate::store::StoreError;
 
 /// Performs the plan.
@@ -38,70 +37,26 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     reporting::finish(context, scheduler.states.into_iter().map(StepState::into_result).collect(), clock)
 }
 
-/// What a run would do.
-pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
-    let mut scheduler = Scheduler::new(context)?;
-    scheduler.consult_all();
-    let Scheduler { mut states, wanted, .. } = scheduler;
-    let mut previews = Vec::new();
-    for id in context.plan.ids() {
-        let state = std::mem::replace(&mut states[id.0 as usize], StepState::Unknown);
-        let verdict = match state {
-            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => {
-                Verdict::Hit { key: record.key.clone(), record }
-            }
-            StepState::Done(StepResult { outcome, reason, .. }) => {
-                Verdict::Skipped { outcome, reason: reason.unwrap_or_default() }
-            }
-            _ if !wanted.contains(&id) => Verdict::NotNeeded,
-            StepState::Ready { key, reason } => Verdict::WouldRun { key: Some(key), reason },
-            StepState::Unknown | StepState::Running => {
-                let above = context
-                    .plan
-                    .dependencies(id)
-                    .find(|dep| !matches!(previews_of(&previews, *dep), Some(Verdict::Hit { .. })));
-                let step = above.map(|dep| context.plan.step(dep).name.clone()).unwrap_or_default();
-                Verdict::WouldRun { key: None, reason: MissReason::After { step } }
-            }
-        };
-        previews.push(Preview { step: id, verdict });
-    }
-    Ok(previews)
-}
-
-/// The report of what the store already holds. What it does not hold is incomplete.
-pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
-    let mut scheduler = Scheduler::new(context)?;
-    scheduler.consult_all();
-    scheduler.close();
-    let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();
-    Ok(reporting::report_doc(context, &results, 0.0))
-}
-
-fn previews_of(previews: &[Preview], id: StepId) -> Option<&Verdict> {
-    previews.get(id.0 as usize).map(|preview| &preview.verdict)
-}
-
 enum Message {
     Performed(StepId, Performed),
     Installed(Requirement, Result<(), String>),
 }
 
-struct Scheduler<'a> {
-    context: &'a Context<'a>,
-    keys: Keys<'a>,
-    states: Vec<StepState>,
+pub(super) struct Scheduler<'a> {
+    pub(super) context: &'a Context<'a>,
+    pub(super) keys: Keys<'a>,
+    pub(super) states: Vec<StepState>,
     /// Steps that something wanted needs.
-    wanted: BTreeSet<StepId>,
+    pub(super) wanted: BTreeSet<StepId>,
     setups: Setups,
     /// Executing now, by what they occupy.
     shared_running: u32,
     exclusive_running: bool,
-    failed: bool,
+    pub(super) failed: bool,
 }
 
 impl StepState {
-    fn into_result(self) -> StepResult {
+    pub(super) fn into_result(self) -> StepResult {
         match self {
             Self::Done(result) => result,
             Self::Unknown | Self::Ready { .. } | Self::Running => StepResult::not_needed(),
@@ -110,7 +65,7 @@ impl StepState {
 }
 
 impl<'a> Scheduler<'a> {
-    fn new(context: &'a Context<'a>) -> Result<Self, StoreError> {
+    pub(super) fn new(context: &'a Context<'a>) -> Result<Self, StoreError> {
         let Context { plan, provision, host, .. } = context;
         let keys = Keys { plan, provision, files: context.store.file_digests(), host };
         let states = plan.ids().map(|_| StepState::Unknown).collect();
@@ -126,11 +81,11 @@ impl<'a> Scheduler<'a> {
         })
     }
 
-    fn is_done(&self, id: StepId) -> bool {
+    pub(super) fn is_done(&self, id: StepId) -> bool {
         matches!(self.states[id.0 as usize], StepState::Done(_))
     }
 
-    fn result(&self, id: StepId) -> Option<&StepResult> {
+    pub(super) fn result(&self, id: StepId) -> Option<&StepResult> {
         match &self.states[id.0 as usize] {
             StepState::Done(result) => Some(result),
             _ => None,
@@ -138,7 +93,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Makes every transition.
-    fn set(&mut self, id: StepId, state: StepState) {
+    pub(super) fn set(&mut self, id: StepId, state: StepState) {
         if let StepState::Done(result) = &state {
             self.failed |= result.how == How::Executed && result.outcome.is_failure();
         }
@@ -148,118 +103,6 @@ impl<'a> Scheduler<'a> {
     fn counted(&self) -> u32 {
         let hits = self.context.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
         (self.wanted.len() + hits) as u32
-    }
-
-    /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
-    fn consult_all(&mut self) {
-        for id in self.context.plan.ids() {
-            self.consult(id);
-        }
-        let plan = self.context.plan;
-        let mut open: Vec<StepId> = match &self.context.options.wanted {
-            Some(chosen) => chosen.iter().copied().collect(),
-            None => plan
-                .ids()
-                .filter(|id| {
-                    matches!(plan.step(*id).stage, Stage::Run | Stage::Command | Stage::Report)
-                        || plan.step(*id).kind.name() == "render"
-                })
-                .collect(),
-        };
-        while let Some(id) = open.pop() {
-            if !self.wanted.insert(id) || self.is_done(id) || plan.step(id).stage == Stage::Report {
-                continue;
-            }
-            open.extend(plan.dependencies(id));
-        }
-    }
-
-    /// Decides a step whose dependencies are done: a hit, ready to execute, or not to be executed at all.
-    fn consult(&mut self, id: StepId) {
-        let step = self.context.plan.step(id);
-        if step.stage == Stage::Report {
-            return; // made by `reporting`, of everything else
-        }
-        if let Some(why) = self.unavailable(id) {
-            return self.set(id, StepState::Done(StepResult::skipped(Outcome::SkipUnavailable, why)));
-        }
-        for dependency in self.context.plan.dependencies(id) {
-            match self.result(dependency) {
-                None => return,
-                Some(result) if result.outcome != Outcome::Pass => {
-                    let blamed = Some(result.blamed.unwrap_or(dependency));
-                    let result = StepResult { how: How::Skipped, record: None, blamed, ..result.clone() };
-                    return self.set(id, StepState::Done(result));
-                }
-                Some(_) => {}
-            }
-        }
-        let key = match self.keys.of(id, |from| self.result(from).and_then(StepResult::output)) {
-            Ok(key) => key,
-            Err(e) => {
-                let result = StepResult::skipped(Outcome::Fail, error_text(&e.into()));
-                self.failed = true;
-                return self.set(id, StepState::Done(result));
-            }
-        };
-        let state = match self.look_up(id, &key) {
-            Ok(record) => StepState::Done(StepResult::hit(record)),
-            Err(reason) => StepState::Ready { key, reason },
-        };
-        self.set(id, state);
-    }
-
-    /// The record of a success with this key whose output is there, or why there is none.
-    fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<Record, MissReason> {
-        let store = self.context.store;
-        if self.context.options.rerun.contains(&id) {
-            return Err(MissReason::Asked);
-        }
-        match store.lookup(&key.digest()) {
-            Ok(Some(record)) => match record.output {
-                Some(digest) if !store.has_tree(&digest) => {
-                    Err(MissReason::OutputLost { what: format!("tree {} is gone", digest.short()) })
-                }
-                _ => Ok(record),
-            },
-            Ok(None) => Err(self.why_missed(id, key)),
-            Err(e) => {
-                let text = error_text(&e.into());
-                self.context.listener.tell(Event::Warning { text: format!("{text}; the step runs again") });
-                Err(MissReason::OutputLost { what: text })
-            }
-        }
-    }
-
-    fn why_missed(&self, id: StepId, key: &KeyDoc) -> MissReason {
-        match self.context.store.latest(&self.context.plan.step(id).name) {
-            Ok(Some(last)) => {
-                let changes = key.changes_since(&last.key);
-                if changes.is_empty() {
-                    MissReason::DidNotPass { outcome: last.outcome.label().into() }
-                } else {
-                    MissReason::Changed { changes }
-                }
-            }
-            _ => MissReason::NeverRan,
-        }
-    }
-
-    /// Why a run's device is not there, as its prober says.
-    fn unavailable(&self, id: StepId) -> Option<String> {
-        let step = self.context.plan.step(id);
-        if step.stage != Stage::Run {
-            return None;
-        }
-        let backend = RunParams::of(step).backend;
-        let found = self.context.inventory.iter().find(|known| known.name == backend);
-        match found {
-            None => Some(format!("orch has no prober for `{backend}`")),
-            Some(found) if !found.available => {
-                Some(found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into()))
-            }
-            Some(_) => None,
-        }
     }
 
     fn execute_wanted(&mut self) -> Result<(), StoreError> {
@@ -342,7 +185,7 @@ impl<'a> Scheduler<'a> {
         step.kind.requires(step)
     }
 
-    fn is_ready(&self, id: StepId) -> bool {
+    pub(super) fn is_ready(&self, id: StepId) -> bool {
         matches!(self.states[id.0 as usize], StepState::Ready { .. })
     }
 
@@ -496,41 +339,6 @@ impl<'a> Scheduler<'a> {
         }
     }
 
-    /// Makes a step whose output is gone executable again, with whatever of its own inputs is gone too.
-    fn reopen(&mut self, id: StepId, ready: &mut VecDeque<StepId>) {
-        self.wanted.insert(id);
-        self.set(id, StepState::Unknown);
-        let dependencies: Vec<_> = self.context.plan.dependencies(id).collect();
-        for dependency in dependencies {
-            let lost = self
-                .result(dependency)
-                .and_then(StepResult::output)
-                .is_some_and(|digest| !self.context.store.has_tree(&digest));
-            if lost {
-                self.reopen(dependency, ready);
-            }
-        }
-        self.consult(id);
-        if self.is_ready(id) {
-            ready.push_back(id);
-        }
-    }
-
-    fn consult_dependents(&mut self, id: StepId, ready: &mut VecDeque<StepId>) {
-        let plan = self.context.plan;
-        for dependent in plan.dependents(id) {
-            if !matches!(self.states[dependent.0 as usize], StepState::Unknown) {
-                continue;
-            }
-            self.consult(*dependent);
-            if self.is_ready(*dependent) && self.wanted.contains(dependent) {
-                ready.push_back(*dependent);
-            } else if self.is_done(*dependent) {
-                self.consult_dependents(*dependent, ready);
-            }
-        }
-    }
-
     /// Ends a step that could not even start. It leaves no record: nothing was executed.
     fn finish_unstarted(&mut self, id: StepId, judged: Judged) -> StepId {
         let name = self.context.plan.step(id).name.clone();
@@ -551,21 +359,6 @@ impl<'a> Scheduler<'a> {
         };
         self.set(id, StepState::Done(result));
         id
-    }
-
-    /// Whatever is wanted and was not reached is incomplete.
-    fn close(&mut self) {
-        for id in self.context.plan.ids() {
-            if self.is_done(id) || self.context.plan.step(id).stage == Stage::Report {
-                continue;
-            }
-            let result = if self.wanted.contains(&id) {
-                StepResult::skipped(Outcome::Incomplete, "not reached")
-            } else {
-                StepResult::not_needed()
-            };
-            self.set(id, StepState::Done(result));
-        }
     }
 }
 

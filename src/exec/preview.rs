@@ -1,0 +1,53 @@
+//! What a run would do, and what the store already knows: everything that a run does short of executing.
+
+use crate::exec::schedule::Scheduler;
+use crate::exec::state::{How, StepResult, StepState};
+use crate::exec::{Context, Preview, Verdict, reporting};
+use crate::key::MissReason;
+use crate::report::ReportDoc;
+use crate::step::StepId;
+use crate::store::StoreError;
+
+/// What a run would do.
+pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
+    let mut scheduler = Scheduler::new(context)?;
+    scheduler.consult_all();
+    let Scheduler { mut states, wanted, .. } = scheduler;
+    let mut previews = Vec::new();
+    for id in context.plan.ids() {
+        let state = std::mem::replace(&mut states[id.0 as usize], StepState::Unknown);
+        let verdict = match state {
+            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => {
+                Verdict::Hit { key: record.key.clone(), record }
+            }
+            StepState::Done(StepResult { outcome, reason, .. }) => {
+                Verdict::Skipped { outcome, reason: reason.unwrap_or_default() }
+            }
+            _ if !wanted.contains(&id) => Verdict::NotNeeded,
+            StepState::Ready { key, reason } => Verdict::WouldRun { key: Some(key), reason },
+            StepState::Unknown | StepState::Running => {
+                let above = context
+                    .plan
+                    .dependencies(id)
+                    .find(|dep| !matches!(previews_of(&previews, *dep), Some(Verdict::Hit { .. })));
+                let step = above.map(|dep| context.plan.step(dep).name.clone()).unwrap_or_default();
+                Verdict::WouldRun { key: None, reason: MissReason::After { step } }
+            }
+        };
+        previews.push(Preview { step: id, verdict });
+    }
+    Ok(previews)
+}
+
+/// The report of what the store already holds. What it does not hold is incomplete.
+pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
+    let mut scheduler = Scheduler::new(context)?;
+    scheduler.consult_all();
+    scheduler.close();
+    let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();
+    Ok(reporting::report_doc(context, &results, 0.0))
+}
+
+fn previews_of(previews: &[Preview], id: StepId) -> Option<&Verdict> {
+    previews.get(id.0 as usize).map(|preview| &preview.verdict)
+}
