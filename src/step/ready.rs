@@ -92,6 +92,16 @@ fn bring_tensors(
         (None, Some(tree)) => tensors::read(&tree.join("inputs.safetensors"))?,
         (None, None) => bail!("BUG: a ready model has inputs"),
     };
+    let mut names = names;
+    if names.inputs.is_empty() {
+        if format == ReadyFormat::Torchscript {
+            bail!(
+                "a TorchScript module takes its inputs by position, and a file of named tensors has no order; \
+                 declare them under `inputs` instead of `inputs_from` (`data: […]` gives exact values)"
+            );
+        }
+        names.inputs = given.keys().cloned().collect();
+    }
     if let Some(missing) = names.inputs.iter().find(|name| !given.contains_key(*name)) {
         let known: Vec<_> = given.keys().map(String::as_str).collect();
         bail!("the model takes an input `{missing}` that nothing gives; given: {}", known.join(", "));
