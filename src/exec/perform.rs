@@ -70,7 +70,7 @@ impl Performer<'_> {
         };
         if !task.forced
             && let Ok(Some(record)) = self.store.lookup(&key_digest)
-            && record.output.is_none_or(|digest| self.store.has_tree(&digest))
+            && record.output.is_none_or(|digest| self.store.verified_tree(&digest).is_ok())
         {
             return Performed::Hit(Box::new(record));
         }

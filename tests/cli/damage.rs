@@ -140,3 +140,28 @@ fn a_damaged_report_is_made_again() {
     sandbox.run(RUN).success().stderr_has("the report is made again");
     sandbox.run(["cache", "verify"]).success();
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_damaged_generated_test_is_not_handed_out() {
+    let spec = "version: 1
+pipelines:
+  text: {description: 'ids to logits', tasks: [fill-mask]}
+targets:
+  mps: {runtime: torch, backend: mps, artefact: torchscript, precisions: [fp32]}
+models:
+  bert: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
+    inputs: {input_ids: {dtype: int64, shape: [batch, seq], value: 1}}}
+";
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    sandbox.run(RUN).code(3);
+    let name = "orch-out/tests/test_bert_mps-fp32.py";
+    let whole = sandbox.read(name);
+    let published =
+        sandbox.stored_files("trees").into_iter().find(|path| path.ends_with("test_bert_mps-fp32.py")).unwrap();
+    flip_byte(&published);
+    sandbox.run(RUN).code(3).stderr_has("is damaged:").stderr_has("ok    generate:bert:mps-fp32");
+    assert_eq!(sandbox.read(name), whole);
+    sandbox.run(["cache", "verify"]).success();
+    sandbox.run(RUN).code(3).stderr_lacks("damaged").summary([("executed", 0)]);
+}

@@ -3,9 +3,7 @@
 //! `Sandbox::new().file("specs/all.yaml", "…")` then `.run(["run", "specs/all.yaml"])` gives an [`Ended`], whose checks
 //! print everything the program said when they fail.
 
-#![allow(unreachable_pub, reason = "each test crate that takes this module in is its whole public")]
-
-#![allow(dead_code, reason = "each test target uses its own part of this module")]
+#![allow(dead_code, unreachable_pub, reason = "each test target uses its own part of this module")]
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
