@@ -72,7 +72,8 @@ class Server:
                         self._read_orders()
                     elif key.data == "signals":
                         self._read_signals(wake)
-                    else:
+                    # An event of the same batch may have ended the job: its descriptor is closed, or another job's by now.
+                    elif self._jobs.get(key.data.id) is key.data:
                         self._read_child(key.data)
         finally:
             self._kill_all()

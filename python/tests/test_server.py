@@ -29,6 +29,12 @@ class Jobs(unittest.TestCase):
         self.assertEqual([fact["pid"] for fact in facts], [fact["group"] for fact in facts])
         self.assertNotEqual(facts[0]["pid"], facts[1]["pid"])
 
+    def test_many_short_jobs_all_answer(self) -> None:
+        # A child's last words and its end often become known at the same moment.
+        for number in range(200):
+            self.worker.start(number, "echo")
+            self.assertEqual(self.worker.output(number)["status"], "ok")
+
     def test_what_a_job_prints_goes_to_its_log_and_never_into_the_protocol(self) -> None:
         self.worker.start(1, "noise")
         output = self.worker.output(1)
