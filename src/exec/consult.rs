@@ -72,7 +72,7 @@ impl Scheduler<'_> {
     }
 
     /// The record of a success with this key whose output is there, or why there is none.
-    fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<Record, MissReason> {
+    pub(super) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<Record, MissReason> {
         let store = self.context.store;
         if self.context.options.rerun.contains(&id) {
             return Err(MissReason::Asked);

@@ -60,6 +60,8 @@ pub struct Options {
     pub wanted: Option<BTreeSet<StepId>>,
     /// The spec as the user named it, for pages and reproducers.
     pub spec: String,
+    /// Options of the user's that a reproducer must repeat, e.g. ` --cache-dir /tmp/x`; empty or with a leading space.
+    pub flags: String,
     /// Where generated tests and pages are linked for people.
     pub out_dir: PathBuf,
 }

@@ -30,6 +30,7 @@ pub(super) struct Performer<'a> {
     pub(super) cancel: &'a Cancel,
     pub(super) host: &'a str,
     pub(super) spec: &'a str,
+    pub(super) flags: &'a str,
 }
 
 /// One step with its key and the digests or paths of what it reads.
@@ -167,12 +168,11 @@ impl Performer<'_> {
             done.judged = Judged::failed(Outcome::Fail, "the worker reported success without a single sample");
             return Ok(());
         }
-        let reference_tree = places.inputs.get("reference").unwrap_or(&places.inputs["model"]);
-        let manifest = crate::runtime::manifest::Manifest::read(&places.inputs["model"])?;
+        let manifest = crate::runtime::manifest::Manifest::read(places.input("model"))?;
         let reference = manifest.rest.get("reference").and_then(Value::as_str).unwrap_or("unnamed").to_owned();
         let (numerics, complaint) = compare::compare(
             &places.out.join("outputs.safetensors"),
-            &reference_tree.join("reference.safetensors"),
+            &places.input("model").join("reference.safetensors"),
             &reference,
             &params.tolerance,
         )?;
@@ -209,7 +209,7 @@ impl Performer<'_> {
             facts: done.judged.facts,
             measure: done.judged.measure,
             numerics: done.numerics,
-            repro: Some(format!("orch run {} --step '{}' --rerun '{}'", self.spec, task.step.name, task.step.name)),
+            repro: Some(format!("orch run {}{} --step '{2}' --rerun '{2}'", self.spec, self.flags, task.step.name)),
         };
         let before = self.store.latest(&record.step).ok().flatten().and_then(|last| last.output);
         let unchanged = record.output.is_some() && record.output == before;

@@ -4,6 +4,7 @@ use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Preview, Verdict, reporting};
 use crate::key::MissReason;
+use crate::record::Outcome;
 use crate::report::ReportDoc;
 use crate::step::StepId;
 use crate::store::StoreError;
@@ -12,6 +13,7 @@ use crate::store::StoreError;
 pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     let mut scheduler = Scheduler::new(context)?;
     scheduler.consult_all();
+    consult_report(&mut scheduler);
     let Scheduler { mut states, wanted, .. } = scheduler;
     let mut previews = Vec::new();
     for id in context.plan.ids() {
@@ -39,10 +41,35 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     Ok(previews)
 }
 
-/// The report of what the store already holds. What it does not hold is incomplete.
+/// The report's key is made of what it shows, so it is known when nothing else is left to run.
+fn consult_report(scheduler: &mut Scheduler<'_>) {
+    let context = scheduler.context;
+    let report = context.plan.report;
+    if scheduler.wanted.iter().any(|id| *id != report && !scheduler.is_done(*id)) {
+        return;
+    }
+    let results: Vec<_> =
+        context.plan.ids().map(|id| scheduler.result(id).cloned().unwrap_or_else(StepResult::not_needed)).collect();
+    let key = reporting::key(context, &reporting::report_doc(context, &results, 0.0));
+    let state = match scheduler.look_up(report, &key) {
+        Ok(record) => StepState::Done(StepResult::hit(record)),
+        Err(reason) => StepState::Ready { key, reason },
+    };
+    scheduler.set(report, state);
+}
+
+/// The report of what the store already holds: successes, and failures of exactly this key. The rest is incomplete.
 pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     let mut scheduler = Scheduler::new(context)?;
-    scheduler.consult_all();
+    for id in context.plan.ids() {
+        scheduler.consult(id);
+        let StepState::Ready { key, .. } = &scheduler.states[id.0 as usize] else { continue };
+        let last = context.store.latest(&context.plan.step(id).name).ok().flatten();
+        if let Some(last) = last.filter(|last| last.key == *key && last.outcome != Outcome::Pass) {
+            scheduler.set(id, StepState::Done(StepResult::hit(last)));
+        }
+    }
+    scheduler.wanted.extend(context.plan.ids());
     scheduler.close();
     let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();
     Ok(reporting::report_doc(context, &results, 0.0))

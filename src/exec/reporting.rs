@@ -127,7 +127,7 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
 }
 
 /// What the report shows, without what differs between two runs that found the same.
-fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
+pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     let mut key = KeyDoc::default();
     let kind = context.plan.step(context.plan.report).kind;
     key.set("kind", kind.name());
@@ -265,7 +265,10 @@ fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, a
     }
     if at != planned.run {
         let name = &context.plan.step(at).name;
-        return Some(format!("orch run {} --step '{name}' --rerun '{name}'", context.options.spec));
+        return Some(format!(
+            "orch run {}{} --step '{name}' --rerun '{name}'",
+            context.options.spec, context.options.flags
+        ));
     }
     let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
     let env = crate::step::test_env(&RunParams::of(context.plan.step(planned.run)));

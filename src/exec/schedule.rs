@@ -118,6 +118,7 @@ impl<'a> Scheduler<'a> {
             cancel: context.cancel,
             host: &context.host.report.name,
             spec: &context.options.spec,
+            flags: &context.options.flags,
         };
         let (sender, receiver) = channel();
         std::thread::scope(|scope| {

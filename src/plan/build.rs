@@ -71,10 +71,10 @@ impl Builder<'_> {
         let test = self.test(model, target, case);
         let artefact = self.artefact(model, target, case, &made);
         let params = self.run_params(model, target, case);
-        let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(made.model))];
-        if let Some(reference) = made.reference {
-            inputs.push(("reference".into(), Source::Step(reference)));
-        }
+        let mut inputs = vec![
+            ("artefact".into(), Source::Step(artefact)),
+            ("model".into(), Source::Step(made.reference.unwrap_or(made.model))),
+        ];
         if params.test.is_some() {
             inputs.push(("test".into(), Source::Step(test)));
         }
@@ -248,7 +248,7 @@ impl Builder<'_> {
 struct Made {
     model: StepId,
     ready: Option<ReadyFormat>,
-    /// Where the reference outputs are, when not in the model's own tree.
+    /// The tree with the reference outputs, when the model's own has none.
     reference: Option<StepId>,
 }
 

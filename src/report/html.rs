@@ -3,10 +3,13 @@
 //! Everything is in the markup, so the page works without scripts; the script adds filters, a panel and a copy button.
 //! The document itself is embedded as JSON, so the page is also the data.
 
-use serde::Serialize;
+mod page;
+
 use serde_json::Value;
 
-use super::chart::{Chart, Sparkline, charts, sparkline};
+use page::*;
+
+use super::chart::{charts, sparkline};
 use super::format::{bytes, cosine, counted, day, error, glyph, ms, one_line, seconds, word};
 use super::view::{Cell, View, case_name, case_versions};
 use super::{CaseResult, Metrics, ReportDoc};
@@ -17,147 +20,6 @@ use crate::template::{self, TemplateError};
 pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     let view = View::new(doc);
     template::render("report.html.j2", Page::of(&view))
-}
-
-#[derive(Serialize)]
-struct Page<'a> {
-    spec: &'a str,
-    orch: &'a str,
-    host: String,
-    steps: String,
-    earlier: Option<String>,
-    chips: Vec<Chip>,
-    targets: Vec<&'a str>,
-    columns: Vec<Column<'a>>,
-    rows: Vec<Row<'a>>,
-    stand_ins: bool,
-    failures: Vec<usize>,
-    incomplete: Vec<usize>,
-    unsupported: Vec<usize>,
-    unavailable: Vec<Group>,
-    exclusions: Vec<Group>,
-    backends: Vec<Backend<'a>>,
-    charts: Vec<Chart<'a>>,
-    performance: Vec<Performance>,
-    worst: Vec<Worst<'a>>,
-    versions: Vec<(&'a str, String)>,
-    details: Vec<Detail<'a>>,
-    /// JSON that cannot leave its script element.
-    data: String,
-}
-
-/// A count in the header that is also a filter.
-#[derive(Serialize)]
-struct Chip {
-    kind: &'static str,
-    glyph: &'static str,
-    word: &'static str,
-    count: u32,
-}
-
-#[derive(Serialize)]
-struct Column<'a> {
-    target: &'a str,
-    precision: &'a str,
-    unavailable: bool,
-}
-
-#[derive(Serialize)]
-struct Row<'a> {
-    model: &'a str,
-    about: String,
-    cells: Vec<Square<'a>>,
-}
-
-/// A cell. `case` is the position in `details`; None for exclusions and for pairs that the spec does not ask for.
-#[derive(Serialize)]
-struct Square<'a> {
-    target: &'a str,
-    kind: &'static str,
-    glyph: &'static str,
-    text: String,
-    label: Option<&'static str>,
-    title: String,
-    case: Option<usize>,
-    narrow: bool,
-}
-
-#[derive(Serialize)]
-struct Group {
-    name: String,
-    places: String,
-    count: String,
-    reason: String,
-    remedy: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Backend<'a> {
-    name: &'a str,
-    devices: Vec<(&'a str, &'a str, Option<&'static str>)>,
-}
-
-#[derive(Serialize)]
-struct Performance {
-    name: String,
-    label: Option<&'static str>,
-    cases: Vec<usize>,
-}
-
-#[derive(Serialize)]
-struct Worst<'a> {
-    name: String,
-    compared: usize,
-    outside: usize,
-    max_abs: (String, &'a str),
-    mae: (String, &'a str),
-    cosine: (String, &'a str),
-}
-
-/// All of one case.
-#[derive(Serialize)]
-struct Detail<'a> {
-    name: String,
-    model: &'a str,
-    kind: &'static str,
-    glyph: &'static str,
-    status: &'static str,
-    stage: Option<&'a str>,
-    reason: Option<String>,
-    repro: Option<&'a str>,
-    about: String,
-    requested: &'a str,
-    actual: Option<&'a str>,
-    label: Option<&'static str>,
-    measured: Option<String>,
-    metrics: Option<Figures<'a>>,
-    numerics: Option<Compared<'a>>,
-    placement: Vec<String>,
-    versions: Vec<String>,
-    facts: Vec<(&'a str, String)>,
-    steps: &'a [String],
-}
-
-#[derive(Serialize)]
-struct Figures<'a> {
-    median: String,
-    interval: Option<String>,
-    range: Option<String>,
-    tails: Vec<(&'static str, String)>,
-    first: String,
-    load: String,
-    rss: Option<String>,
-    samples: String,
-    sync: &'a str,
-    noisy: bool,
-    sparkline: Option<Sparkline>,
-}
-
-#[derive(Serialize)]
-struct Compared<'a> {
-    reference: &'a str,
-    passed: bool,
-    tensors: Vec<[String; 6]>,
 }
 
 /// Class of a status in the style sheet, and value of the filter.

@@ -85,9 +85,10 @@ pub fn summary_line(doc: &ReportDoc, styles: &Styles) -> String {
     count(s.unavailable, "unavailable", styles.skip, false);
     count(s.unsupported, "unsupported", styles.skip, false);
     count(s.excluded, "excluded", styles.skip, false);
+    // A run of chosen steps or of commands has no cases to count.
+    let counts = if doc.cases.is_empty() { String::new() } else { counts.join(" · ") + "   " };
     format!(
-        "{}   {}: {} executed, {} up to date   {}",
-        counts.join(" · "),
+        "{counts}{}: {} executed, {} up to date   {}",
         counted(s.steps as usize, "step"),
         s.executed,
         s.hits,

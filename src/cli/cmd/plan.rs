@@ -36,6 +36,7 @@ pub(super) fn idle_options(project: &Project) -> Options {
         rerun: Default::default(),
         wanted: None,
         spec: project.name.clone(),
+        flags: String::new(),
         out_dir: "orch-out".into(),
     }
 }

@@ -14,7 +14,7 @@ use crate::exec::{self, Finished, Options};
 use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::report::{self, text::Styles};
-use crate::step::{Source, StepId};
+use crate::step::{Source, StepId, TestContext};
 use crate::worker;
 
 pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -26,6 +26,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         rerun: project.steps(&run.rerun)?,
         wanted: if run.steps.is_empty() { None } else { Some(project.steps(&run.steps)?) },
         spec: project.name.clone(),
+        flags: flags(args),
         out_dir: run.out_dir.clone(),
     };
     let cancel = workplace.cancel.clone();
@@ -52,6 +53,18 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         }
     }
     Ok(exit_of(&finished))
+}
+
+/// Where things are kept, if not where they usually are.
+fn flags(args: &Args) -> String {
+    let mut flags = String::new();
+    if args.cache_dir != Path::new("cache") {
+        flags.push_str(&format!(" --cache-dir {}", args.cache_dir.display()));
+    }
+    if let Some(dir) = &args.env_dir {
+        flags.push_str(&format!(" --env-dir {}", dir.display()));
+    }
+    flags
 }
 
 fn exit_of(finished: &Finished) -> Exit {
@@ -91,15 +104,17 @@ fn publish(plan: &Plan, finished: &Finished, workplace: &Workplace, out_dir: &Pa
     copy_tree(plan.report, "report")?;
     for planned in &plan.cases {
         copy_tree(planned.test, "tests")?;
+        // The generated test says under which names it looks for what it loads.
+        let test: TestContext = serde_json::from_value(plan.step(planned.test).params.clone())?;
         for (label, source) in &plan.step(planned.run).inputs {
             let Source::Step(from) = source else { continue };
             let Some(digest) = output(*from) else { continue };
-            // `generate:bert` → bert, `convert:bert:openvino-fp16` → bert-openvino-fp16: the names that tests look for.
-            if matches!(label.as_str(), "artefact" | "model" | "reference") {
-                let step = &plan.step(*from).name;
-                let name = step.split_once(':').map_or(step.as_str(), |(_, rest)| rest).replace([':', '/'], "-");
-                bfs::link_to(&store.tree_path(&digest), &out_dir.join("artefacts").join(name))?;
-            }
+            let name = match label.as_str() {
+                "artefact" => format!("{}-{}", test.model, test.artefact_variant),
+                "model" => test.model.clone(),
+                _ => continue,
+            };
+            bfs::link_to(&store.tree_path(&digest), &out_dir.join("artefacts").join(name))?;
         }
     }
     Ok(())

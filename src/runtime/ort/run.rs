@@ -12,7 +12,7 @@ use super::infer::{Feed, collect, infer};
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
 use super::{Failure, Params, qnn, tree};
-use crate::base::Digest;
+use crate::base::{Digest, fs as bfs};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure::{self, MeasureParams};
 use crate::runtime::{Job, JobOutput, tensors};
@@ -135,6 +135,11 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput, Failure
     let outputs = infer(&mut session, &feed)?;
     let names: Vec<String> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
     tensors::write(&job.out.join("reference.safetensors"), &collect(outputs, &names)?)?;
+    // With these the tree is all that a run or a generated test asks of a model besides its weights.
+    for name in ["inputs.safetensors", "manifest.json"] {
+        bfs::copy_file(&artefact.join(name), &job.out.join(name))
+            .map_err(|e| Failure::error(format!("failed to copy {name} of the model: {e}")))?;
+    }
 
     let mut facts = place.facts(&host, params)?;
     facts.insert("reference".to_owned(), json!(format!("onnxruntime {} cpu", host.version)));
