@@ -15,9 +15,6 @@ pub use exit::Exit;
 
 /// Parses the arguments, does what they say, and gives the exit code.
 pub fn main() -> ExitCode {
-    // A closed pipe (`orch … | head`) ends the program quietly, as it does every other tool.
-    // SAFETY: called once, before any thread is started.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let args = match args::Args::try_parse() {
         Ok(args) => args,
         Err(error) => {

@@ -95,7 +95,7 @@ impl<'a> Scheduler<'a> {
     /// Makes every transition.
     pub(super) fn set(&mut self, id: StepId, state: StepState) {
         if let StepState::Done(result) = &state {
-            self.failed |= result.how == How::Executed && result.outcome.is_failure();
+            self.failed |= result.how != How::Hit && result.outcome.is_failure();
         }
         self.states[id.0 as usize] = state;
     }
@@ -234,21 +234,30 @@ impl<'a> Scheduler<'a> {
                     alone && !ready.iter().chain(&later).any(|other| matches!(self.needs(*other), Needs::Shared(_)))
                 }
             };
-            if can_start { self.start(id, performer, pool, sender) } else { later.push_back(id) }
+            if !can_start {
+                later.push_back(id);
+            } else if let Err(e) = self.start(id, performer, pool, sender) {
+                let ended = self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e)));
+                self.consult_dependents(ended, &mut later);
+            }
         }
         *ready = later;
     }
 
-    fn start<'env>(&mut self, id: StepId, performer: &'env Performer<'env>, pool: &Pool<'env>, sender: &Sender<Message>)
+    /// Hands a step to a job thread. Fails when the server that it needs does not start.
+    fn start<'env>(
+        &mut self,
+        id: StepId,
+        performer: &'env Performer<'env>,
+        pool: &Pool<'env>,
+        sender: &Sender<Message>,
+    ) -> anyhow::Result<()>
     where
         'a: 'env,
     {
         let step = self.context.plan.step(id);
-        if let Some(env) = step.kind.server(step)
-            && let Err(e) = performer.servers.start(env, self.context.provision, performer.provision.dir())
-        {
-            self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e)));
-            return;
+        if let Some(env) = step.kind.server(step) {
+            performer.servers.start(env, self.context.provision, performer.provision.dir())?;
         }
         let StepState::Ready { key, reason } = std::mem::replace(&mut self.states[id.0 as usize], StepState::Running)
         else {
@@ -273,6 +282,7 @@ impl<'a> Scheduler<'a> {
             let performed = performer.perform(task);
             let _ = sender.send(Message::Performed(id, performed));
         });
+        Ok(())
     }
 
     fn release(&mut self, id: StepId) {
@@ -306,6 +316,10 @@ impl<'a> Scheduler<'a> {
                 Settled::Done(id)
             }
             Performed::InputLost { from, digest, what } => {
+                // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
+                if !self.is_done(from) || self.context.store.verified_tree(&digest).is_ok() {
+                    return Settled::Lost { producer: from, consumer: id };
+                }
                 let producer = self.context.plan.step(from).name.clone();
                 self.context.listener.tell(Event::Warning {
                     text: format!("the output of {producer} is damaged ({what}); it runs again"),
@@ -314,6 +328,7 @@ impl<'a> Scheduler<'a> {
                     self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
                     return Settled::Done(id);
                 }
+                self.set(from, StepState::Unknown);
                 Settled::Lost { producer: from, consumer: id }
             }
         }
@@ -332,7 +347,15 @@ impl<'a> Scheduler<'a> {
             Settled::Done(id) => self.consult_dependents(id, ready),
             Settled::Lost { producer, consumer } => {
                 self.set(consumer, StepState::Unknown);
-                self.reopen(producer, ready);
+                match self.states[producer.0 as usize] {
+                    StepState::Unknown => self.reopen(producer, ready),
+                    StepState::Done(_) => {
+                        self.consult(consumer);
+                        ready.extend(self.is_ready(consumer).then_some(consumer));
+                    }
+                    // Its end will wake the consumer.
+                    StepState::Ready { .. } | StepState::Running => {}
+                }
             }
         }
         for id in ready.iter().skip(before) {
@@ -352,7 +375,7 @@ impl<'a> Scheduler<'a> {
             repro: None,
         });
         let result = StepResult {
-            how: How::Executed,
+            how: How::Skipped,
             outcome: judged.outcome,
             reason: judged.reason,
             blamed: None,

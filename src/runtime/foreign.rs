@@ -1,5 +1,6 @@
 //! Tensors that users bring: `.npz`, `.safetensors`, or a folder of ONNX's `input_0.pb`, `output_0.pb`, ….
 
+use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -41,14 +42,15 @@ fn read_folder(dir: &Path, prefix: &str, names: &[String]) -> anyhow::Result<Ten
 }
 
 fn read_npz(path: &Path) -> anyhow::Result<Tensors> {
-    let mut archive =
-        npyz::npz::NpzArchive::open(path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    let names: Vec<String> = archive.array_names().map(str::to_owned).collect();
+    let failed = || format!("failed to read `{}`", path.display());
+    let mut archive = zip::ZipArchive::new(File::open(path).with_context(failed)?).with_context(failed)?;
     let mut found = Tensors::new();
-    for name in names {
-        let array = archive.by_name(&name)?.with_context(|| format!("`{}` lost its array `{name}`", path.display()))?;
-        let tensor =
-            npy_tensor(array).with_context(|| format!("failed to read the array `{name}` of `{}`", path.display()))?;
+    for index in 0..archive.len() {
+        let entry = archive.by_index(index).with_context(failed)?;
+        let file = entry.name().with_context(failed)?.into_owned();
+        let Some(name) = npyz::npz::array_name_from_file_name(&file).map(str::to_owned) else { continue };
+        let tensor = npyz::NpyFile::new(entry).map_err(anyhow::Error::from).and_then(npy_tensor);
+        let tensor = tensor.with_context(|| format!("failed to read the array `{name}` of `{}`", path.display()))?;
         found.insert(name, tensor);
     }
     if found.is_empty() {
@@ -86,17 +88,20 @@ fn flat<T, const N: usize>(values: Vec<T>, to_bytes: impl Fn(T) -> [u8; N]) -> V
 mod tests {
     use super::*;
     use npyz::WriterBuilder;
+    use std::io::Write;
 
     #[test]
     fn an_npz_file_gives_its_arrays_by_name() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.npz");
-        let mut writer = npyz::npz::NpzWriter::create(&path).unwrap();
-        let mut array =
-            writer.array("logits", Default::default()).unwrap().default_dtype().shape(&[1, 2]).begin_nd().unwrap();
+        let mut npy = Vec::new();
+        let mut array = npyz::WriteOptions::new().default_dtype().shape(&[1, 2]).writer(&mut npy).begin_nd().unwrap();
         array.extend([1.5_f32, -2.0]).unwrap();
         array.finish().unwrap();
-        drop(writer);
+        let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
+        archive.start_file("logits.npy", zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(&npy).unwrap();
+        archive.finish().unwrap();
         let found = read(&path, "output", &[]).unwrap();
         assert_eq!(found["logits"].shape(), [1, 2]);
         assert_eq!(found["logits"].to_f64(), [1.5, -2.0]);
