@@ -120,7 +120,10 @@ fn hostile_names_stay_text() {
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;&lt;&#x2f;script&gt;"));
     assert!(page.contains("{{ 1 }}"), "the text is shown as it is");
     assert_eq!(json::render(&embedded(&page)), json::render(&doc));
-    assert!(!markdown::render(&doc).contains("<img src"), "outside code spans");
+    // In code spans, which are the odd parts between backticks, it is text already.
+    let text = markdown::render(&doc);
+    let outside: String = text.split('`').step_by(2).collect();
+    assert!(!outside.contains("<img src"), "{outside}");
     assert!(!junit::render(&doc).contains("<img"));
 }
 

@@ -62,7 +62,7 @@ fn a_failure_tells_the_last_line_the_log_and_how_to_run_it_again() {
         let ended = ended.stderr_has("FAIL  command:one").stderr_has("FAIL: `sh` ended with exit status: 3: no disk");
         ended
             .stderr_has("log: [DIR]/cache/v1/logs/command.one.log")
-            .stderr_has("again: orch run spec.yaml --step 'command:one' --rerun 'command:one'");
+            .stderr_has("again: orch run spec.yaml --cache-dir [DIR]/cache --step 'command:one' --rerun 'command:one'");
     }
     assert_eq!(sandbox.read("cache/v1/logs/command.one.log"), "first\nno disk\n");
     sandbox.run(["run", "spec.yaml", "--step", "command:one", "--rerun", "command:one"]).code(1).stderr_has("no disk");
