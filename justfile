@@ -34,7 +34,7 @@ schema:
     ./target/debug/orch schema > specs/schema.json.new
     mv specs/schema.json.new specs/schema.json
 
-# Measure orch itself: a run in which nothing changed (after `just matrix`)
+# Measure orch itself: a first run of trivial steps, and runs in which nothing changed
 bench:
     cargo build --release
-    for i in 1 2 3 4 5; do bash -c 'time ./target/release/orch run specs/all.yaml >/dev/null 2>&1'; done
+    python3 benches/null_run.py --orch target/release/orch --steps 1000
