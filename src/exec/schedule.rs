@@ -305,7 +305,8 @@ impl<'a> Scheduler<'a> {
                     log: log_if_any(&self.context.store.log_path(&name)),
                     repro: record.repro.clone(),
                 });
-                if unchanged && !self.context.plan.dependents(id).is_empty() {
+                let is_read = self.context.plan.dependents(id).iter().any(|reader| *reader != self.context.plan.report);
+                if unchanged && is_read {
                     self.context.listener.tell(Event::Unchanged { step: name });
                 }
                 self.set(id, StepState::Done(StepResult::executed(*record)));
