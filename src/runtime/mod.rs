@@ -9,6 +9,7 @@ pub mod libtorch;
 pub mod manifest;
 pub mod measure;
 pub mod onnx_file;
+mod onnx_proto;
 pub mod openvino;
 pub mod ort;
 pub mod refusal;

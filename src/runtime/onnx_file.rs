@@ -1,63 +1,14 @@
 //! ONNX files as far as orch reads them itself: graph names, external data, and the `.pb` tensors of ONNX's own test cases.
 //!
-//! Field numbers are those of `onnx.proto`; what is not listed is skipped by the decoder. Running a model is `ort.rs`.
+//! Running a model is the concern of `ort/`.
 
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use prost::Message;
 
+use crate::runtime::onnx_proto::{ModelProto, TensorProto};
 use crate::runtime::tensors::{Element, Tensor};
-
-#[derive(Clone, PartialEq, Message)]
-struct ModelProto {
-    #[prost(message, optional, tag = "7")]
-    graph: Option<GraphProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct GraphProto {
-    #[prost(message, repeated, tag = "5")]
-    initializer: Vec<TensorProto>,
-    #[prost(message, repeated, tag = "11")]
-    input: Vec<ValueInfoProto>,
-    #[prost(message, repeated, tag = "12")]
-    output: Vec<ValueInfoProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ValueInfoProto {
-    #[prost(string, tag = "1")]
-    name: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TensorProto {
-    #[prost(int64, repeated, tag = "1")]
-    dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    data_type: i32,
-    #[prost(float, repeated, tag = "4")]
-    float_data: Vec<f32>,
-    #[prost(int32, repeated, tag = "5")]
-    int32_data: Vec<i32>,
-    #[prost(int64, repeated, tag = "7")]
-    int64_data: Vec<i64>,
-    #[prost(string, tag = "8")]
-    name: String,
-    #[prost(bytes = "vec", tag = "9")]
-    raw_data: Vec<u8>,
-    #[prost(message, repeated, tag = "13")]
-    external_data: Vec<StringStringEntryProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct StringStringEntryProto {
-    #[prost(string, tag = "1")]
-    key: String,
-    #[prost(string, tag = "2")]
-    value: String,
-}
 
 /// What a graph takes, gives, and keeps beside the file.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,13 +25,20 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     let not_onnx = || format!("`{}` is not an ONNX model", path.display());
     let model = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?;
     let graph = model.graph.with_context(not_onnx)?;
-    let initializers: std::collections::BTreeSet<_> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-    let inputs =
-        graph.input.iter().map(|v| v.name.clone()).filter(|name| !initializers.contains(name.as_str())).collect();
-    let outputs = graph.output.iter().map(|v| v.name.clone()).collect();
+    let initializers: std::collections::BTreeSet<_> =
+        graph.initializer.iter().filter_map(|t| t.name.as_deref()).collect();
+    let inputs = graph
+        .input
+        .iter()
+        .filter_map(|v| v.name.clone())
+        .filter(|name| !initializers.contains(name.as_str()))
+        .collect();
+    let outputs = graph.output.iter().filter_map(|v| v.name.clone()).collect();
     let entries = graph.initializer.iter().flat_map(|tensor| &tensor.external_data);
-    let mut external: Vec<_> =
-        entries.filter(|entry| entry.key == "location").map(|entry| entry.value.clone()).collect();
+    let mut external: Vec<_> = entries
+        .filter(|entry| entry.key.as_deref() == Some("location"))
+        .filter_map(|entry| entry.value.clone())
+        .collect();
     external.sort();
     external.dedup();
     if let Some(outside) = external.iter().find(|name| name.contains("..") || Path::new(name).is_absolute()) {
@@ -94,7 +52,7 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
     let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     let proto =
         TensorProto::decode(bytes.as_slice()).with_context(|| format!("`{}` is not an ONNX tensor", path.display()))?;
-    let element = match proto.data_type {
+    let element = match proto.data_type.unwrap_or_default() {
         1 => Element::F32,
         2 => Element::U8,
         3 => Element::I8,
@@ -108,7 +66,7 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
     let narrow =
         |size: usize| proto.int32_data.iter().flat_map(move |v| v.to_le_bytes()[..size].to_vec()).collect::<Vec<u8>>();
     let data = match element {
-        _ if !proto.raw_data.is_empty() => proto.raw_data.clone(),
+        _ if proto.raw_data.as_ref().is_some_and(|raw| !raw.is_empty()) => proto.raw_data.clone().unwrap_or_default(),
         Element::F32 => proto.float_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
         Element::I64 => proto.int64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
         other => narrow(other.size()),
@@ -116,12 +74,13 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
     let shape = proto.dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>()?;
     let tensor =
         Tensor::new(element, shape, data).with_context(|| format!("`{}` is not a whole tensor", path.display()))?;
-    Ok((proto.name, tensor))
+    Ok((proto.name.unwrap_or_default(), tensor))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::onnx_proto::{GraphProto, StringStringEntryProto, ValueInfoProto};
 
     fn write(dir: &Path, name: &str, message: &impl Message) -> std::path::PathBuf {
         let path = dir.join(name);
@@ -132,10 +91,11 @@ mod tests {
     #[test]
     fn names_come_in_graph_order_without_the_weights() {
         let dir = tempfile::tempdir().unwrap();
-        let value = |name: &str| ValueInfoProto { name: name.into() };
-        let entry = |key: &str, value: &str| StringStringEntryProto { key: key.into(), value: value.into() };
+        let value = |name: &str| ValueInfoProto { name: Some(name.into()), ..Default::default() };
+        let entry =
+            |key: &str, value: &str| StringStringEntryProto { key: Some(key.into()), value: Some(value.into()) };
         let weight = TensorProto {
-            name: "w".into(),
+            name: Some("w".into()),
             external_data: vec![entry("location", "model.onnx.data"), entry("offset", "0")],
             ..Default::default()
         };
@@ -143,8 +103,9 @@ mod tests {
             initializer: vec![weight],
             input: vec![value("x"), value("w"), value("a")],
             output: vec![value("y")],
+            ..Default::default()
         };
-        let path = write(dir.path(), "m.onnx", &ModelProto { graph: Some(graph) });
+        let path = write(dir.path(), "m.onnx", &ModelProto { graph: Some(graph), ..Default::default() });
         let facts = facts(&path).unwrap();
         assert_eq!(facts.inputs, ["x", "a"]);
         assert_eq!(facts.outputs, ["y"]);
@@ -164,9 +125,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let typed = TensorProto {
             dims: vec![2],
-            data_type: 1,
+            data_type: Some(1),
             float_data: vec![1.0, -2.0],
-            name: "y".into(),
+            name: Some("y".into()),
             ..Default::default()
         };
         let (name, tensor) = read_pb(&write(dir.path(), "output_0.pb", &typed)).unwrap();

@@ -1,7 +1,7 @@
 //! Additions whose constant is repeated over the batch, with the constant written out.
 
 use super::graph::{FLOAT, Graph, is};
-use super::proto::{NodeProto, TensorProto};
+use crate::runtime::onnx_proto::{NodeProto, TensorProto};
 
 /// `Add(x, c)` where only the batch axis of the constant is repeated (a table of positions).
 ///

@@ -1,7 +1,7 @@
 //! `Einsum` of two operands as transposes, one matrix product and a reshape.
 
 use super::graph::{Graph, attribute, is, named_like, with_ints};
-use super::proto::NodeProto;
+use crate::runtime::onnx_proto::NodeProto;
 
 /// The letters of both operands by what becomes of them.
 #[derive(Debug, PartialEq, Eq)]

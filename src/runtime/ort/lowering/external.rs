@@ -5,20 +5,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path};
 
 use anyhow::{Context, bail, ensure};
-use prost::Message;
 
-use super::proto::{GraphProto, TensorProto};
+use crate::runtime::onnx_proto::{GraphProto, TensorProto};
 
 /// Protobuf ends at 2 GiB.
 const LIMIT: u64 = i32::MAX as u64;
-
-#[derive(Clone, PartialEq, Message)]
-struct Entry {
-    #[prost(string, optional, tag = "1")]
-    key: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    value: Option<String>,
-}
 
 /// Reads every external constant of the graph from `folder` into the graph; tells whether there was one.
 pub(super) fn embed(proto: &mut GraphProto, folder: &Path) -> anyhow::Result<bool> {
@@ -41,8 +32,7 @@ pub(super) fn embed(proto: &mut GraphProto, folder: &Path) -> anyhow::Result<boo
 fn content(tensor: &TensorProto, folder: &Path) -> anyhow::Result<Vec<u8>> {
     let (mut location, mut offset, mut length) = (None, 0u64, None);
     for entry in &tensor.external_data {
-        let entry = Entry::decode(entry.as_slice()).context("failed to parse where it is kept")?;
-        let value = entry.value.unwrap_or_default();
+        let value = entry.value.clone().unwrap_or_default();
         match entry.key.as_deref().unwrap_or_default() {
             "location" => location = Some(value),
             "offset" => offset = value.parse().with_context(|| format!("bad offset `{value}`"))?,
@@ -70,10 +60,12 @@ fn content(tensor: &TensorProto, folder: &Path) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::onnx_proto::StringStringEntryProto;
 
     fn kept(entries: &[(&str, &str)]) -> GraphProto {
-        let entry = |(key, value): &(&str, &str)| {
-            Entry { key: Some((*key).to_owned()), value: Some((*value).to_owned()) }.encode_to_vec()
+        let entry = |(key, value): &(&str, &str)| StringStringEntryProto {
+            key: Some((*key).to_owned()),
+            value: Some((*value).to_owned()),
         };
         let tensor = TensorProto {
             name: Some("w".to_owned()),

@@ -1,7 +1,7 @@
 //! Gathers that the HTP refuses or computes wrongly, as gathers with a flat list of indices.
 
 use super::graph::{Graph, INT64, int, is, named_like, with_int};
-use super::proto::NodeProto;
+use crate::runtime::onnx_proto::NodeProto;
 
 /// Rank from which on the HTP mistakes the rows of a gathered tensor of whole numbers, and refuses other types.
 const RANK: usize = 5;

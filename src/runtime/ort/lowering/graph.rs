@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Shapes;
-use super::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
+use crate::runtime::onnx_proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 
 pub(super) const FLOAT: i32 = 1;
 pub(super) const INT32: i32 = 6;

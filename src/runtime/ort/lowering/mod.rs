@@ -8,7 +8,6 @@ mod einsum;
 mod external;
 mod gather;
 mod graph;
-mod proto;
 mod reciprocal;
 mod scatter;
 
@@ -18,8 +17,8 @@ use std::path::Path;
 use anyhow::Context;
 use prost::Message;
 
+use crate::runtime::onnx_proto::{ModelProto, NodeProto, ValueInfoProto};
 use graph::{Graph, prune};
-use proto::{ModelProto, NodeProto, ValueInfoProto};
 
 /// Element type (ONNX's number) and sizes of values by name; only those whose every size is known.
 pub(super) type Shapes = BTreeMap<String, (i32, Vec<i64>)>;

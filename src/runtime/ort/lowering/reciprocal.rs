@@ -1,7 +1,7 @@
 //! `Reciprocal` as a division.
 
 use super::graph::{FLOAT, Graph, is, named_like};
-use super::proto::NodeProto;
+use crate::runtime::onnx_proto::NodeProto;
 
 /// `Reciprocal(x)` as `1 / x`: behind a square root (the normalisation of Llama and T5 as some exporters write it) the HTP
 /// compiler fails to finalise the graph and speaks of memory.

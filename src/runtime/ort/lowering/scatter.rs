@@ -1,7 +1,7 @@
 //! `masked_scatter` as PyTorch's tracing exporter writes it, without the list of places whose length only the data knows.
 
 use super::graph::{BOOL, Graph, INT32, INT64, attribute, is, named_like, with_int};
-use super::proto::NodeProto;
+use crate::runtime::onnx_proto::NodeProto;
 
 /// `ScatterND(data, Transpose(NonZero(mask)), source[:count])`: the n-th true place takes the n-th source value.
 ///

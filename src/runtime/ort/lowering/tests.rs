@@ -1,10 +1,10 @@
 //! The rules on small graphs: what they change, what they leave alone, and that equal graphs give equal bytes.
 
 use super::graph::{BOOL, FLOAT, INT64, with_int, with_ints};
-use super::proto::{
+use super::*;
+use crate::runtime::onnx_proto::{
     AttributeProto, Dimension, GraphProto, TensorProto, TensorShape, TensorType, TypeProto, ValueInfoProto,
 };
-use super::*;
 
 /// The rules on a model without a folder, by the shapes that it tells itself.
 fn low(bytes: &[u8]) -> anyhow::Result<Lowered> {
