@@ -1,7 +1,5 @@
 //! What the store already holds, what must run, and why: decided step by step, dependencies first.
 
-use std::collections::VecDeque;
-
 use crate::base::Digest;
 use crate::event::Event;
 use crate::exec::perform::error_text;
@@ -139,7 +137,7 @@ impl Scheduler<'_> {
     }
 
     /// Makes a step whose output is gone executable again, with whatever of its own inputs is gone too.
-    pub(super) fn reopen(&mut self, id: StepId, ready: &mut VecDeque<StepId>) {
+    pub(super) fn reopen(&mut self, id: StepId) {
         self.wanted.insert(id);
         self.set(id, StepState::Unknown);
         let dependencies: Vec<_> = self.context.plan.dependencies(id).collect();
@@ -149,16 +147,16 @@ impl Scheduler<'_> {
                 .and_then(StepResult::output)
                 .is_some_and(|digest| !self.context.store.has_tree(&digest));
             if lost {
-                self.reopen(dependency, ready);
+                self.reopen(dependency);
             }
         }
         self.consult(id);
         if self.is_ready(id) {
-            ready.push_back(id);
+            self.queue(id);
         }
     }
 
-    pub(super) fn consult_dependents(&mut self, id: StepId, ready: &mut VecDeque<StepId>) {
+    pub(super) fn consult_dependents(&mut self, id: StepId) {
         let plan = self.context.plan;
         for dependent in plan.dependents(id) {
             if !matches!(self.states[dependent.0 as usize], StepState::Unknown) {
@@ -166,9 +164,9 @@ impl Scheduler<'_> {
             }
             self.consult(*dependent);
             if self.is_ready(*dependent) && self.wanted.contains(dependent) {
-                ready.push_back(*dependent);
+                self.queue(*dependent);
             } else if self.is_done(*dependent) {
-                self.consult_dependents(*dependent, ready);
+                self.consult_dependents(*dependent);
             }
         }
     }

@@ -11,6 +11,7 @@ mod pool;
 mod preview;
 mod reporting;
 mod schedule;
+mod settle;
 mod setup;
 mod state;
 

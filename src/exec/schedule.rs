@@ -1,13 +1,13 @@
 //! The loop that owns all state of a run.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::event::Event;
 use crate::exec::keys::Keys;
 use crate::exec::outcome::Judged;
-use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text, log_if_any};
+use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text};
 use crate::exec::pool::Pool;
 use crate::exec::setup::{self, Readiness, Servers, Setups};
 use crate::exec::state::{How, StepResult, StepState};
@@ -49,6 +49,11 @@ pub(super) struct Scheduler<'a> {
     /// Steps that something wanted needs.
     pub(super) wanted: BTreeSet<StepId>,
     setups: Setups,
+    /// What each step requires, by its number; filled when steps are about to execute.
+    requirements: Vec<Vec<Requirement>>,
+    /// Steps in state `Ready`, by what they occupy.
+    ready_shared: VecDeque<StepId>,
+    ready_exclusive: VecDeque<StepId>,
     /// Executing now, by what they occupy.
     shared_running: u32,
     exclusive_running: bool,
@@ -75,6 +80,9 @@ impl<'a> Scheduler<'a> {
             states,
             wanted: BTreeSet::new(),
             setups: Setups::default(),
+            requirements: Vec::new(),
+            ready_shared: VecDeque::new(),
+            ready_exclusive: VecDeque::new(),
             shared_running: 0,
             exclusive_running: false,
             failed: false,
@@ -146,33 +154,34 @@ impl<'a> Scheduler<'a> {
     ) where
         'a: 'env,
     {
-        let requirements: BTreeMap<StepId, Vec<Requirement>> =
-            self.context.plan.ids().map(|id| (id, self.requirements(id))).collect();
+        self.requirements = self.context.plan.ids().map(|id| self.requirements(id)).collect();
         // Installing takes longest and needs no step's result, so all of it begins at once.
         for id in self.wanted.clone() {
             if !self.is_done(id) {
-                self.setups.missing(&requirements[&id], self.context.provision).into_iter().for_each(install);
+                self.install_missing(id, install);
+            }
+            if self.is_ready(id) {
+                self.queue(id);
             }
         }
         let mut told = false;
-        let mut ready: VecDeque<StepId> = self.wanted.iter().copied().filter(|id| self.is_ready(*id)).collect();
         loop {
             if self.context.cancel.is_cancelled() && !std::mem::replace(&mut told, true) {
                 self.context.listener.tell(Event::Interrupted);
             }
             let stopping = self.context.cancel.is_cancelled() || (self.context.options.fail_fast && self.failed);
             if !stopping {
-                self.dispatch(&mut ready, &requirements, performer, pool, sender);
+                self.dispatch(performer, pool, sender, install);
             }
             let idle = self.shared_running == 0 && !self.exclusive_running;
-            if idle && !self.setups.is_busy() && (stopping || ready.is_empty()) {
+            if idle && !self.setups.is_busy() && (stopping || self.nothing_queued()) {
                 return;
             }
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(Message::Performed(id, performed)) => {
                     self.release(id);
                     let settled = self.settle(id, performed, performer);
-                    self.wake(settled, &mut ready, &requirements, install);
+                    self.wake(settled);
                 }
                 Ok(Message::Installed(requirement, result)) => self.setups.finished(requirement, result),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -195,53 +204,86 @@ impl<'a> Scheduler<'a> {
         step.kind.needs(step)
     }
 
+    fn install_missing(&mut self, id: StepId, install: &dyn Fn(Requirement)) {
+        let wanted = &self.requirements[id.0 as usize];
+        self.setups.missing(wanted, self.context.provision).into_iter().for_each(install);
+    }
+
+    /// Puts a ready step where `dispatch` finds it.
+    pub(super) fn queue(&mut self, id: StepId) {
+        match self.needs(id) {
+            Needs::Shared(_) => self.ready_shared.push_back(id),
+            Needs::Exclusive => self.ready_exclusive.push_back(id),
+        }
+    }
+
+    fn nothing_queued(&self) -> bool {
+        self.ready_shared.is_empty() && self.ready_exclusive.is_empty()
+    }
+
+    fn fits(&self, id: StepId) -> bool {
+        let jobs = self.context.options.jobs;
+        match self.needs(id) {
+            Needs::Shared(slots) => !self.exclusive_running && self.shared_running + slots <= jobs.max(slots),
+            Needs::Exclusive => !self.exclusive_running && self.shared_running == 0 && !self.setups.is_busy(),
+        }
+    }
+
     /// Starts what can start: everything that shares the machine first, then, with the machine to itself, a timed run.
+    /// It looks no further than there are slots, so its cost does not grow with how many steps wait.
     fn dispatch<'env>(
         &mut self,
-        ready: &mut VecDeque<StepId>,
-        requirements: &BTreeMap<StepId, Vec<Requirement>>,
         performer: &'env Performer<'env>,
         pool: &Pool<'env>,
         sender: &Sender<Message>,
+        install: &dyn Fn(Requirement),
     ) where
         'a: 'env,
     {
-        let mut later = VecDeque::new();
-        let mut shared_waits = false;
-        while let Some(id) = ready.pop_front() {
-            match self.setups.readiness(&requirements[&id]) {
-                Readiness::Failed(why) => {
-                    let settled = self.finish_unstarted(id, Judged::failed(Outcome::Fail, why));
-                    self.consult_dependents(settled, &mut later);
-                    continue;
-                }
-                Readiness::Waiting => {
-                    later.push_back(id);
-                    continue;
-                }
-                Readiness::Ready => {}
-            }
-            let can_start = match self.needs(id) {
-                Needs::Shared(slots) => {
-                    let fits =
-                        !self.exclusive_running && self.shared_running + slots <= self.context.options.jobs.max(slots);
-                    shared_waits |= !fits;
-                    fits
-                }
-                Needs::Exclusive => {
-                    let alone =
-                        self.shared_running == 0 && !self.exclusive_running && !self.setups.is_busy() && !shared_waits;
-                    alone && !ready.iter().chain(&later).any(|other| matches!(self.needs(*other), Needs::Shared(_)))
-                }
-            };
-            if !can_start {
-                later.push_back(id);
-            } else if let Err(e) = self.start(id, performer, pool, sender) {
-                let ended = self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e)));
-                self.consult_dependents(ended, &mut later);
+        let mut passed_over = Vec::new();
+        while !self.exclusive_running
+            && self.shared_running < self.context.options.jobs
+            && let Some(id) = self.ready_shared.pop_front()
+        {
+            if !self.try_start(id, performer, pool, sender, install) {
+                passed_over.push(id);
             }
         }
-        *ready = later;
+        passed_over.into_iter().rev().for_each(|id| self.ready_shared.push_front(id));
+        while self.ready_shared.is_empty()
+            && let Some(id) = self.ready_exclusive.pop_front()
+        {
+            if !self.try_start(id, performer, pool, sender, install) {
+                self.ready_exclusive.push_front(id);
+                break;
+            }
+        }
+    }
+
+    /// False if the step must wait. One that cannot start at all has ended.
+    fn try_start<'env>(
+        &mut self,
+        id: StepId,
+        performer: &'env Performer<'env>,
+        pool: &Pool<'env>,
+        sender: &Sender<Message>,
+        install: &dyn Fn(Requirement),
+    ) -> bool
+    where
+        'a: 'env,
+    {
+        self.install_missing(id, install);
+        let problem = match self.setups.readiness(&self.requirements[id.0 as usize]) {
+            Readiness::Waiting => return false,
+            Readiness::Ready if !self.fits(id) => return false,
+            Readiness::Ready => self.start(id, performer, pool, sender).err().map(|e| error_text(&e)),
+            Readiness::Failed(why) => Some(why),
+        };
+        if let Some(why) = problem {
+            let ended = self.finish_unstarted(id, Judged::failed(Outcome::Fail, why));
+            self.consult_dependents(ended);
+        }
+        true
     }
 
     /// Hands a step to a job thread. Fails when the server that it needs does not start.
@@ -291,103 +333,4 @@ impl<'a> Scheduler<'a> {
             Needs::Exclusive => self.exclusive_running = false,
         }
     }
-
-    /// Takes in how a step ended; gives the step whose dependents may go on, if any may.
-    fn settle(&mut self, id: StepId, performed: Performed, performer: &Performer<'_>) -> Settled {
-        let name = self.context.plan.step(id).name.clone();
-        match performed {
-            Performed::Executed { record, unchanged } => {
-                self.context.listener.tell(Event::StepFinished {
-                    step: name.clone(),
-                    outcome: record.outcome,
-                    reason: record.reason.clone(),
-                    seconds: record.seconds,
-                    log: log_if_any(&self.context.store.log_path(&name)),
-                    repro: record.repro.clone(),
-                });
-                let is_read = self.context.plan.dependents(id).iter().any(|reader| *reader != self.context.plan.report);
-                if unchanged && is_read {
-                    self.context.listener.tell(Event::Unchanged { step: name });
-                }
-                self.set(id, StepState::Done(StepResult::executed(*record)));
-                Settled::Done(id)
-            }
-            Performed::Hit(record) => {
-                self.set(id, StepState::Done(StepResult::hit(*record)));
-                Settled::Done(id)
-            }
-            Performed::InputLost { from, digest, what } => {
-                // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
-                if !self.is_done(from) || self.context.store.verified_tree(&digest).is_ok() {
-                    return Settled::Lost { producer: from, consumer: id };
-                }
-                let producer = self.context.plan.step(from).name.clone();
-                self.context.listener.tell(Event::Warning {
-                    text: format!("the output of {producer} is damaged ({what}); it runs again"),
-                });
-                if let Err(e) = self.context.store.discard_tree(&digest, performer.scratch) {
-                    self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
-                    return Settled::Done(id);
-                }
-                self.set(from, StepState::Unknown);
-                Settled::Lost { producer: from, consumer: id }
-            }
-        }
-    }
-
-    /// Decides the steps that waited for this one.
-    fn wake(
-        &mut self,
-        settled: Settled,
-        ready: &mut VecDeque<StepId>,
-        requirements: &BTreeMap<StepId, Vec<Requirement>>,
-        install: &dyn Fn(Requirement),
-    ) {
-        let before = ready.len();
-        match settled {
-            Settled::Done(id) => self.consult_dependents(id, ready),
-            Settled::Lost { producer, consumer } => {
-                self.set(consumer, StepState::Unknown);
-                match self.states[producer.0 as usize] {
-                    StepState::Unknown => self.reopen(producer, ready),
-                    StepState::Done(_) => {
-                        self.consult(consumer);
-                        ready.extend(self.is_ready(consumer).then_some(consumer));
-                    }
-                    // Its end will wake the consumer.
-                    StepState::Ready { .. } | StepState::Running => {}
-                }
-            }
-        }
-        for id in ready.iter().skip(before) {
-            self.setups.missing(&requirements[id], self.context.provision).into_iter().for_each(install);
-        }
-    }
-
-    /// Ends a step that could not even start. It leaves no record: nothing was executed.
-    fn finish_unstarted(&mut self, id: StepId, judged: Judged) -> StepId {
-        let name = self.context.plan.step(id).name.clone();
-        self.context.listener.tell(Event::StepFinished {
-            step: name,
-            outcome: judged.outcome,
-            reason: judged.reason.clone(),
-            seconds: 0.0,
-            log: None,
-            repro: None,
-        });
-        let result = StepResult {
-            how: How::Skipped,
-            outcome: judged.outcome,
-            reason: judged.reason,
-            blamed: None,
-            record: None,
-        };
-        self.set(id, StepState::Done(result));
-        id
-    }
-}
-
-enum Settled {
-    Done(StepId),
-    Lost { producer: StepId, consumer: StepId },
 }

@@ -1,0 +1,102 @@
+//! What the end of one execution means for the steps that waited for it.
+
+use crate::event::Event;
+use crate::exec::outcome::Judged;
+use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
+use crate::exec::schedule::Scheduler;
+use crate::exec::state::{How, StepResult, StepState};
+use crate::record::Outcome;
+use crate::step::StepId;
+
+impl Scheduler<'_> {
+    /// Takes in how a step ended; gives the step whose dependents may go on, if any may.
+    pub(super) fn settle(&mut self, id: StepId, performed: Performed, performer: &Performer<'_>) -> Settled {
+        let name = self.context.plan.step(id).name.clone();
+        match performed {
+            Performed::Executed { record, unchanged } => {
+                self.context.listener.tell(Event::StepFinished {
+                    step: name.clone(),
+                    outcome: record.outcome,
+                    reason: record.reason.clone(),
+                    seconds: record.seconds,
+                    log: log_if_any(&self.context.store.log_path(&name)),
+                    repro: record.repro.clone(),
+                });
+                let is_read = self.context.plan.dependents(id).iter().any(|reader| *reader != self.context.plan.report);
+                if unchanged && is_read {
+                    self.context.listener.tell(Event::Unchanged { step: name });
+                }
+                self.set(id, StepState::Done(StepResult::executed(*record)));
+                Settled::Done(id)
+            }
+            Performed::Hit(record) => {
+                self.set(id, StepState::Done(StepResult::hit(*record)));
+                Settled::Done(id)
+            }
+            Performed::InputLost { from, digest, what } => {
+                // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
+                if !self.is_done(from) || self.context.store.verified_tree(&digest).is_ok() {
+                    return Settled::Lost { producer: from, consumer: id };
+                }
+                let producer = self.context.plan.step(from).name.clone();
+                self.context.listener.tell(Event::Warning {
+                    text: format!("the output of {producer} is damaged ({what}); it runs again"),
+                });
+                if let Err(e) = self.context.store.discard_tree(&digest, performer.scratch) {
+                    self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
+                    return Settled::Done(id);
+                }
+                self.set(from, StepState::Unknown);
+                Settled::Lost { producer: from, consumer: id }
+            }
+        }
+    }
+
+    /// Decides the steps that waited for this one.
+    pub(super) fn wake(&mut self, settled: Settled) {
+        match settled {
+            Settled::Done(id) => self.consult_dependents(id),
+            Settled::Lost { producer, consumer } => {
+                self.set(consumer, StepState::Unknown);
+                match self.states[producer.0 as usize] {
+                    StepState::Unknown => self.reopen(producer),
+                    StepState::Done(_) => {
+                        self.consult(consumer);
+                        if self.is_ready(consumer) {
+                            self.queue(consumer);
+                        }
+                    }
+                    // Its end will wake the consumer.
+                    StepState::Ready { .. } | StepState::Running => {}
+                }
+            }
+        }
+    }
+
+    /// Ends a step that could not even start. It leaves no record: nothing was executed.
+    pub(super) fn finish_unstarted(&mut self, id: StepId, judged: Judged) -> StepId {
+        let name = self.context.plan.step(id).name.clone();
+        self.context.listener.tell(Event::StepFinished {
+            step: name,
+            outcome: judged.outcome,
+            reason: judged.reason.clone(),
+            seconds: 0.0,
+            log: None,
+            repro: None,
+        });
+        let result = StepResult {
+            how: How::Skipped,
+            outcome: judged.outcome,
+            reason: judged.reason,
+            blamed: None,
+            record: None,
+        };
+        self.set(id, StepState::Done(result));
+        id
+    }
+}
+
+pub(super) enum Settled {
+    Done(StepId),
+    Lost { producer: StepId, consumer: StepId },
+}
