@@ -144,11 +144,9 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     }
     for case in &doc.cases {
         let stable = CaseResult { cached: false, ..case.clone() };
-        let name = format!("case.{}:{}-{}", case.model, case.target, case.precision);
-        key.set(
-            format!("{name}:{}", case.steps.last().map_or("", String::as_str)),
-            Digest::of(json!(stable).to_string().as_bytes()),
-        );
+        // The run's name, which tells batch and sequence length too: `case.run:bert:cpu-fp32`.
+        let run = case.steps.last().map_or("", String::as_str);
+        key.set(format!("case.{run}"), Digest::of(json!(stable).to_string().as_bytes()));
     }
     key
 }
