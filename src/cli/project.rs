@@ -92,8 +92,7 @@ impl Workplace {
         let cache = absolute(&args.cache_dir)?;
         let store = DiskStore::open(&cache).context("failed to open the store")?;
         let cancel = Cancel::default();
-        let env_dir = args.env_dir.as_deref().map(absolute).transpose()?.unwrap_or_else(|| cache.join("envs"));
-        let provision = Provision::new(env_dir, args.python.clone(), cancel.clone())?;
+        let provision = provision(args, cancel.clone())?;
         let host = Host::real();
         let inventory = device::inventory_cheap(&host);
         Ok(Self { store, provision, inventory, host: host_facts(&host), cancel })
@@ -116,6 +115,13 @@ impl Workplace {
             cancel: &self.cancel,
         }
     }
+}
+
+/// What is, or can be, installed for the steps of any spec.
+pub(super) fn provision(args: &Args, cancel: Cancel) -> anyhow::Result<Provision> {
+    let cache = absolute(&args.cache_dir)?;
+    let env_dir = args.env_dir.as_deref().map(absolute).transpose()?.unwrap_or_else(|| cache.join("envs"));
+    Provision::new(env_dir, args.python.clone(), cancel)
 }
 
 fn host_facts(host: &Host) -> HostFacts {

@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use crate::cli::args::Args;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::project::absolute;
-use crate::device::{self, Backend, Host, Mode, doctor, render};
+use crate::cli::project::{absolute, provision};
+use crate::device::{self, Backend, Host, Libraries, Mode, doctor, render};
 use crate::runtime::Job;
+use crate::step::{Library, Requirement};
 use crate::store::DiskStore;
+use crate::toolchain::EnvName;
 use crate::worker::{Cancel, Ended, Limits, run_oneshot};
 
 const WIDTH: usize = 100;
@@ -40,10 +42,22 @@ pub(super) fn doctor(args: &Args, json: bool, printer: &Printer) -> anyhow::Resu
     Ok(if doctor::healthy(&findings) { Exit::Success } else { Exit::Failed })
 }
 
+/// The native libraries that are installed already; a probe installs nothing.
+fn libraries(args: &Args) -> anyhow::Result<Libraries> {
+    let provision = provision(args, Cancel::default())?;
+    let installed = |library: Library, env: EnvName| {
+        provision.is_ready(Requirement::Env(env)).then(|| provision.library(library).ok()).flatten()
+    };
+    Ok(Libraries {
+        openvino: installed(Library::OpenvinoC, EnvName::Openvino),
+        qnn: installed(Library::QnnProvider, EnvName::Qnn),
+    })
+}
+
 fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
     let scratch = store.scratch()?;
-    let host = Host::real();
+    let host = Host::real().with_libraries(libraries(args)?);
     let exe = std::env::current_exe().context("failed to find orch's own executable")?;
     let child = |name: &str, params: Value| -> Result<Backend, String> {
         let out = scratch.dir("probe").map_err(|e| e.to_string())?;
