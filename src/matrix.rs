@@ -161,6 +161,14 @@ fn meets(rule: &Rule, model: &Model, target: &Target, precision: Precision) -> b
 /// Why this source cannot become what the target loads, whatever the hardware.
 fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<String, u64>) -> Option<String> {
     let loads = target.artefact.word();
+    if !carried(target.artefact).contains(&precision) {
+        let carried: Vec<_> = carried(target.artefact).iter().map(|precision| precision.word()).collect();
+        return Some(format!(
+            "orch makes the `{loads}` artefact at {} only: at {} it would be another precision under this name",
+            carried.join(", "),
+            precision.word()
+        ));
+    }
     if let Source::Ready { format, .. } = &model.source {
         let (name, kept, runs_on): (_, _, &[Artefact]) = match format {
             ReadyFormat::Onnx => ("ONNX file", false, &[Artefact::Onnx, Artefact::Openvino, Artefact::Qnn]),
@@ -176,6 +184,16 @@ fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTree
         }
     }
     fixed_values(model, dims)
+}
+
+/// The precisions that an artefact really has when orch makes it.
+fn carried(artefact: Artefact) -> &'static [Precision] {
+    match artefact {
+        Artefact::Onnx | Artefact::Torchscript => &[Precision::Fp32],
+        Artefact::Qnn => &[Precision::Fp16],
+        Artefact::Openvino => &[Precision::Fp32, Precision::Fp16, Precision::Int8],
+        Artefact::Model => &[Precision::Fp32, Precision::Fp16, Precision::Bf16],
+    }
 }
 
 /// Literal values have the model's own size; another batch or seq would need other values.

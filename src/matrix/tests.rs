@@ -94,9 +94,9 @@ fn exclusions_give_their_reason_and_inclusions_bring_back() {
   models: [bert, literal]
   targets: [ov, ts]
   exclude: [{target: ov, reason: slow}]
-  include: [{model: bert, precision: fp16, target: ov}, {model: literal, target: cpu, precision: bf16}]",
+  include: [{model: bert, precision: fp16, target: ov}, {model: literal, target: ov, precision: int8}]",
     ));
-    assert_eq!(ids(&matrix), ["bert:ov-fp16", "bert:ts-fp32", "literal:cpu-bf16", "literal:ts-fp32"]);
+    assert_eq!(ids(&matrix), ["bert:ov-fp16", "bert:ts-fp32", "literal:ov-int8", "literal:ts-fp32"]);
     assert_eq!(
         excluded(&matrix),
         [
@@ -106,6 +106,23 @@ fn exclusions_give_their_reason_and_inclusions_bring_back() {
         ]
     );
     assert!(matrix.excluded[0].loc.as_ref().unwrap().to_string().ends_with("spec.yaml:22:13"));
+}
+
+#[test]
+fn a_precision_that_no_artefact_carries_is_no_case_under_its_name() {
+    let matrix = Matrix::of(&spec(
+        "matrix:
+  models: [bert]
+  targets: [cpu, ts]
+  include: [{target: cpu, precision: fp16}, {target: ts, precision: int8}]",
+    ));
+    assert!(ids(&matrix).iter().all(|id| id.ends_with("-fp32")), "{:?}", ids(&matrix));
+    let (_, reason) = excluded(&matrix).into_iter().find(|(id, _)| id == "bert:cpu-fp16").unwrap();
+    assert_eq!(
+        reason,
+        "orch makes the `onnx` artefact at fp32 only: at fp16 it would be another precision under this name"
+    );
+    assert!(excluded(&matrix).iter().any(|(id, _)| id == "bert:ts-int8"));
 }
 
 #[test]

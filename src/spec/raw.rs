@@ -270,7 +270,6 @@ pub(super) enum Runtime {
     Torch,
     Python,
     Browser,
-    Fake,
 }
 
 /// The backends that have a prober.
@@ -288,7 +287,7 @@ pub(super) enum Backend {
 
 words!(pub(super) Weights as "weights" { "seeded" => Seeded, "hub" => Hub, "path" => Path });
 words!(pub(super) Runtime as "runtime" {
-    "ort" => Ort, "openvino" => Openvino, "torch" => Torch, "python" => Python, "browser" => Browser, "fake" => Fake,
+    "ort" => Ort, "openvino" => Openvino, "torch" => Torch, "python" => Python, "browser" => Browser,
 });
 words!(pub(super) Backend as "backend" {
     "cpu" => Cpu, "cuda" => Cuda, "rocm" => Rocm, "mps" => Mps, "openvino" => Openvino, "qnn" => Qnn, "webnn" => Webnn,

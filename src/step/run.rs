@@ -132,7 +132,7 @@ impl StepKind for Run {
                 let script = places.input("test").join(name);
                 call(Worker::Python(EnvName::Torch), "script", json!({"script": script, "argv": argv}), vec![])
             }
-            other => anyhow::bail!("BUG: no runtime is named `{other}`"),
+            other => anyhow::bail!("this version of orch has no runtime `{other}` for backend `{}`", params.backend),
         }
     }
 }
