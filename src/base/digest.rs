@@ -23,6 +23,14 @@ impl Digest {
         Ok(Self(*hasher.finalize().as_bytes()))
     }
 
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The first 12 hex digits, for people.
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Writes a file so that a reader, or a crash at any moment, sees all of it or none of it.
 ///
@@ -52,17 +52,6 @@ pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
     Ok(files)
 }
 
-/// Makes every file below `root` read-only, so that a careless tool cannot change published content through a link.
-pub fn make_read_only(root: &Path) -> io::Result<()> {
-    for file in files_below(root)? {
-        let path = root.join(file);
-        let mut permissions = fs::metadata(&path)?.permissions();
-        permissions.set_readonly(true);
-        fs::set_permissions(&path, permissions)?;
-    }
-    Ok(())
-}
-
 /// Copies a file cheaply: a reflink or an in-kernel copy where the file system can ([`fs::copy`] asks for both).
 pub fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(dir) = to.parent() {
@@ -85,17 +74,83 @@ pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Points the symbolic link `link` at `target`, replacing an older link atomically. Leaves a right one alone.
-#[cfg(unix)]
-pub fn link_to(target: &Path, link: &Path) -> io::Result<()> {
-    if fs::read_link(link).is_ok_and(|old| old == target) {
-        return Ok(());
+/// Fills `buffer` from the bytes at `at`.
+pub fn read_at(file: &fs::File, buffer: &mut [u8], at: u64) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::read_exact_at(file, buffer, at);
+    #[cfg(windows)]
+    {
+        let mut done = 0;
+        while done < buffer.len() {
+            match std::os::windows::fs::FileExt::seek_read(file, &mut buffer[done..], at + done as u64)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => done += read,
+            }
+        }
+        Ok(())
     }
-    let dir = link.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir)?;
-    let temporary: PathBuf = dir.join(format!(".tmp-link-{}-{}", std::process::id(), Nonce::next()));
-    std::os::unix::fs::symlink(target, &temporary)?;
-    fs::rename(&temporary, link).inspect_err(|_| drop(fs::remove_file(&temporary)))
+}
+
+/// Writes all of `bytes` at `at`.
+pub fn write_at(file: &fs::File, bytes: &[u8], at: u64) -> io::Result<()> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::write_all_at(file, bytes, at);
+    #[cfg(windows)]
+    {
+        let mut done = 0;
+        while done < bytes.len() {
+            done += std::os::windows::fs::FileExt::seek_write(file, &bytes[done..], at + done as u64)?;
+        }
+        Ok(())
+    }
+}
+
+/// Tells a file from another one that was put in its place; 0 where the system has no such number.
+pub fn file_id(meta: &fs::Metadata) -> u64 {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::ino(meta);
+    #[cfg(not(unix))]
+    {
+        let _ = meta;
+        0
+    }
+}
+
+/// Whether the owner may execute a file.
+pub fn is_executable(meta: &fs::Metadata) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o100 != 0;
+    #[cfg(not(unix))]
+    {
+        let _ = meta;
+        false
+    }
+}
+
+/// Makes a file read-only, so that a careless tool cannot change published content.
+pub fn protect(path: &Path, executable: bool) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        let mode = if executable { 0o555 } else { 0o444 };
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = executable;
+        let mut permissions = fs::metadata(path)?.permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(path, permissions)
+    }
+}
+
+/// Gives a file another name: a hard link where the file system can, a copy where it cannot.
+pub fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => Ok(()),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => Err(e),
+        // Another file system, one without links, or too many links to one file.
+        Err(_) => fs::copy(from, to).map(drop),
+    }
 }
 
 /// A number that no other call in this process gets.

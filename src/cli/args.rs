@@ -57,6 +57,8 @@ pub(super) enum Command {
     Doctor(JsonArgs),
     /// Print the report of what the store already holds, running nothing
     Report(ReportArgs),
+    /// List, print or copy what a step made when it was last executed
+    Output(OutputArgs),
     /// Look after the store
     #[command(subcommand)]
     Cache(CacheCommand),
@@ -167,6 +169,20 @@ pub(super) struct ExplainArgs {
     pub(super) step: String,
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(super) spec: PathBuf,
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct OutputArgs {
+    /// The step, e.g. convert:bert:onnx
+    pub(super) step: String,
+    /// Print this file of its output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["to", "json"])]
+    pub(super) cat: Option<String>,
+    /// Copy its output into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) to: Option<PathBuf>,
     #[arg(long)]
     pub(super) json: bool,
 }

@@ -4,6 +4,7 @@ mod args;
 mod cmd;
 mod console;
 mod exit;
+mod handout;
 mod printer;
 mod project;
 

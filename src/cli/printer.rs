@@ -28,6 +28,13 @@ impl Printer {
         }
     }
 
+    /// A file's content, byte by byte.
+    pub(super) fn raw(&self, bytes: &[u8]) -> std::io::Result<()> {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(bytes)?;
+        stdout.flush()
+    }
+
     pub(super) fn json(&self, value: &impl serde::Serialize) {
         self.out(&serde_json::to_string_pretty(value).expect("BUG: a document serialises"));
     }

@@ -6,8 +6,9 @@ use crate::exec::perform::error_text;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
-use crate::record::{Outcome, Record};
+use crate::record::Outcome;
 use crate::step::{RunParams, Stage, StepId};
+use crate::store::StoreError;
 
 impl Scheduler<'_> {
     /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
@@ -48,7 +49,7 @@ impl Scheduler<'_> {
                 None => return,
                 Some(result) if result.outcome != Outcome::Pass => {
                     let blamed = Some(result.blamed.unwrap_or(dependency));
-                    let result = StepResult { how: How::Skipped, record: None, blamed, ..result.clone() };
+                    let result = StepResult { how: How::Skipped, record: None, output: None, blamed, ..result.clone() };
                     return self.set(id, StepState::Done(result));
                 }
                 Some(_) => {}
@@ -63,30 +64,29 @@ impl Scheduler<'_> {
             }
         };
         let state = match self.look_up(id, &key) {
-            Ok(record) => StepState::Done(StepResult::hit(record)),
+            Ok(result) => StepState::Done(result),
             Err(reason) => StepState::Ready { key, reason },
         };
         self.set(id, state);
     }
 
-    /// The record of a success with this key whose output is there, or why there is none.
-    pub(super) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<Record, MissReason> {
-        let store = self.context.store;
+    /// What is held under this key, its output included, or why nothing is.
+    pub(super) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, MissReason> {
         if self.context.options.rerun.contains(&id) {
             return Err(MissReason::Asked);
         }
-        match store.lookup(&key.digest()) {
-            Ok(Some(record)) => match record.output.map(|digest| self.is_held(id, &digest)) {
-                None | Some(Ok(())) => Ok(record),
-                Some(Err(what)) => Err(MissReason::OutputLost { what }),
-            },
-            Ok(None) => Err(self.why_missed(id, key)),
-            Err(e) => {
-                let text = error_text(&e.into());
-                self.context.listener.tell(Event::Warning { text: format!("{text}; the step runs again") });
-                Err(MissReason::OutputLost { what: text })
-            }
+        let damaged = |e: StoreError| {
+            let what = error_text(&e.into());
+            self.context.listener.tell(Event::Warning { text: format!("{what}; the step runs again") });
+            MissReason::OutputLost { what }
+        };
+        let store = self.context.store;
+        let Some(hit) = store.hit(&key.digest()).map_err(damaged)? else { return Err(self.why_missed(id, key)) };
+        if let Some(digest) = &hit.output {
+            self.is_held(id, digest).map_err(|what| MissReason::OutputLost { what })?;
         }
+        let is_shown = self.whole_records || self.context.plan.step(id).stage != Stage::Command;
+        if is_shown { store.record(&hit).map(StepResult::hit).map_err(damaged) } else { Ok(StepResult::held(&hit)) }
     }
 
     /// Whether a tree is there. Most are read, and verified, only by a step that executes; generated tests are copied out
@@ -96,7 +96,7 @@ impl Scheduler<'_> {
             return Err(format!("tree {} is gone", digest.short()));
         }
         if self.context.plan.step(id).kind.name() == "render"
-            && let Err(e) = self.context.store.verified_tree(digest)
+            && let Err(e) = self.context.store.check_tree(digest)
         {
             let what = error_text(&e.into());
             self.context.listener.tell(Event::Warning { text: format!("{what}; the step runs again") });

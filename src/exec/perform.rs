@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::base::Digest;
 use crate::event::{Event, Listener};
+use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::setup::Servers;
 use crate::key::KeyDoc;
@@ -17,13 +18,13 @@ use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
 use crate::step::{Places, RunParams, Step, StepId, Work, Worker, WorkerCall};
-use crate::store::{DiskStore, Scratch};
+use crate::store::{DiskStore, Manifest, StoreError};
 use crate::worker::{self, Cancel, Ended, Limits};
 
 /// What an execution needs; shared by all job threads.
 pub(super) struct Performer<'a> {
     pub(super) store: &'a DiskStore,
-    pub(super) scratch: &'a Scratch,
+    pub(super) desks: Desks<'a>,
     pub(super) provision: &'a Provision,
     pub(super) servers: &'a Servers,
     pub(super) listener: &'a dyn Listener,
@@ -65,13 +66,14 @@ impl Performer<'_> {
         let started = jiff::Timestamp::now();
         let clock = Instant::now();
         let key_digest = task.key.digest();
-        let _lock = match self.store.lock_key(&key_digest) {
-            Ok(lock) => lock,
+        let _lock = match self.store.lock_key(&key_digest, |waited| self.go_on_waiting(&task, waited)) {
+            Ok(Some(lock)) => lock,
+            Ok(None) => return self.keep(&task, started, clock, Ok(Done::interrupted())),
             Err(e) => return self.keep(&task, started, clock, Err(e.into())),
         };
         if !task.forced
             && let Ok(Some(record)) = self.store.lookup(&key_digest)
-            && record.output.is_none_or(|digest| self.store.verified_tree(&digest).is_ok())
+            && record.output.is_none_or(|digest| self.store.check_tree(&digest).is_ok())
         {
             return Performed::Hit(Box::new(record));
         }
@@ -79,7 +81,7 @@ impl Performer<'_> {
         for (name, at) in &task.inputs {
             let path = match at {
                 InputAt::File(path) => path.clone(),
-                InputAt::Tree { from, digest } => match self.store.verified_tree(digest) {
+                InputAt::Tree { from, digest } => match self.desks.tree(self.store, digest) {
                     Ok(path) => path,
                     Err(e) => {
                         return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };
@@ -92,9 +94,24 @@ impl Performer<'_> {
         self.keep(&task, started, clock, result)
     }
 
+    /// Another orch process executes the same key.
+    fn go_on_waiting(&self, task: &Task<'_>, waited: Duration) -> bool {
+        if waited > Duration::from_secs(1) {
+            let text = format!("waits for another orch that executes it ({} s)", waited.as_secs());
+            self.listener.tell(Event::StepProgress { step: task.step.name.clone(), text });
+        }
+        !self.cancel.is_cancelled()
+    }
+
     fn execute(&self, task: &Task<'_>, inputs: BTreeMap<String, PathBuf>) -> anyhow::Result<Done> {
-        let out = self.scratch.dir("out")?;
-        let places = Places { inputs, out: out.clone(), scratch: self.scratch.dir("scratch")? };
+        let desk = self.desks.take()?;
+        let places = Places { inputs, out: desk.out.clone(), scratch: desk.scratch.clone() };
+        let done = self.execute_at(task, &places);
+        self.desks.give_back(desk)?;
+        done
+    }
+
+    fn execute_at(&self, task: &Task<'_>, places: &Places) -> anyhow::Result<Done> {
         let log = self.store.log_path(&task.step.name);
         let _ = std::fs::remove_file(&log);
         let name = &task.step.name;
@@ -106,23 +123,21 @@ impl Performer<'_> {
             log: &log,
             progress: &progress,
         };
-        let judged = match task.step.kind.lower(task.step, &places)? {
+        let judged = match task.step.kind.lower(task.step, places)? {
             Work::Pure(work) => work().map(|()| Judged::pass())?,
-            Work::Worker(call) => judge(self.call(task, call, &places, &limits)?, task.step.timeout_seconds),
+            Work::Worker(call) => judge(self.call(task, call, places, &limits)?, task.step.timeout_seconds),
             Work::Command(call) => {
-                judge(worker::run_command(&call, &places.scratch, &out, &limits), task.step.timeout_seconds)
+                judge(worker::run_command(&call, &places.scratch, &places.out, &limits), task.step.timeout_seconds)
             }
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
-        let mut done = Done { judged, numerics: None, output: None };
+        let mut done = Done { judged, numerics: None, made: None };
         if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
-            self.check_outputs(task, &places, &mut done)?;
+            self.check_outputs(task, places, &mut done)?;
         }
         if done.judged.outcome == Outcome::Pass {
-            done.output = Some(self.store.publish(&out)?);
+            done.made = Some(self.store.place(&places.out)?);
         }
-        crate::base::fs::remove_dir(&places.scratch)?;
-        crate::base::fs::remove_dir(&out)?;
         Ok(done)
     }
 
@@ -192,43 +207,65 @@ impl Performer<'_> {
         clock: Instant,
         result: anyhow::Result<Done>,
     ) -> Performed {
-        let done = result.unwrap_or_else(|e| Done {
+        let Done { judged, numerics, made } = result.unwrap_or_else(|e| Done {
             judged: Judged::failed(Outcome::Fail, error_text(&e)),
             numerics: None,
-            output: None,
+            made: None,
         });
         let record = Record {
             step: task.step.name.clone(),
             key: task.key.clone(),
-            outcome: done.judged.outcome,
-            reason: done.judged.reason,
-            output: done.output,
+            outcome: judged.outcome,
+            reason: judged.reason,
+            output: made.as_ref().map(Manifest::digest),
             started: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             seconds: clock.elapsed().as_secs_f64(),
             host: self.host.to_owned(),
-            facts: done.judged.facts,
-            measure: done.judged.measure,
-            numerics: done.numerics,
+            facts: judged.facts,
+            measure: judged.measure,
+            numerics,
             repro: Some(format!("orch run {}{} --step '{2}' --rerun '{2}'", self.spec, self.flags, task.step.name)),
         };
-        let before = self.store.latest(&record.step).ok().flatten().and_then(|last| last.output);
+        let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
         // An interrupted step did not happen: the next run must not read of it.
         if record.outcome != Outcome::Incomplete
-            && let Err(e) = self.store.remember(&record)
+            && let Err(e) = self.store.keep(&record, made.as_ref())
         {
-            let text =
-                format!("the record of {} was not kept, so it will run again: {}", record.step, error_text(&e.into()));
-            self.listener.tell(Event::Warning { text });
+            return self.not_kept(record, e);
         }
         Performed::Executed { record: Box::new(record), unchanged }
+    }
+
+    /// A step whose tree is not in the store has made nothing that another could read.
+    fn not_kept(&self, record: Record, error: StoreError) -> Performed {
+        let why = error_text(&error.into());
+        let record = match record.outcome {
+            Outcome::Pass => {
+                let reason = Some(format!("it passed, but that could not be kept: {why}"));
+                Record { outcome: Outcome::Fail, reason, output: None, ..record }
+            }
+            _ => {
+                let text = format!("the record of {} was not kept: {why}", record.step);
+                self.listener.tell(Event::Warning { text });
+                record
+            }
+        };
+        Performed::Executed { record: Box::new(record), unchanged: false }
     }
 }
 
 struct Done {
     judged: Judged,
     numerics: Option<Numerics>,
-    output: Option<Digest>,
+    /// What it made, already in the store, in no tree yet.
+    made: Option<Manifest>,
+}
+
+impl Done {
+    fn interrupted() -> Self {
+        Self { judged: Judged::failed(Outcome::Incomplete, "interrupted"), numerics: None, made: None }
+    }
 }
 
 /// An error with its causes on one line.

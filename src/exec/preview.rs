@@ -12,6 +12,7 @@ use crate::store::StoreError;
 /// What a run would do.
 pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     let mut scheduler = Scheduler::new(context)?;
+    scheduler.whole_records = true;
     scheduler.consult_all();
     consult_report(&mut scheduler);
     let Scheduler { mut states, wanted, .. } = scheduler;
@@ -52,7 +53,7 @@ fn consult_report(scheduler: &mut Scheduler<'_>) {
         context.plan.ids().map(|id| scheduler.result(id).cloned().unwrap_or_else(StepResult::not_needed)).collect();
     let key = reporting::key(context, &reporting::report_doc(context, &results, 0.0));
     let state = match scheduler.look_up(report, &key) {
-        Ok(record) => StepState::Done(StepResult::hit(record)),
+        Ok(result) => StepState::Done(result),
         Err(reason) => StepState::Ready { key, reason },
     };
     scheduler.set(report, state);

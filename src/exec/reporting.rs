@@ -73,9 +73,8 @@ fn is_whole(context: &Context<'_>, digest: &Digest) -> bool {
     if !context.store.has_tree(digest) {
         return false;
     }
-    let discard = || context.store.discard_tree(digest, &context.store.scratch()?);
-    let Err(e) = context.store.verified_tree(digest) else { return true };
-    let text = match discard() {
+    let Err(e) = context.store.check_tree(digest) else { return true };
+    let text = match context.store.discard_tree(digest) {
         Ok(()) => error_text(&e.into()),
         Err(stays) => format!("{}; {}", error_text(&e.into()), error_text(&stays.into())),
     };

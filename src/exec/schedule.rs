@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::event::Event;
+use crate::exec::desk::Desks;
 use crate::exec::keys::Keys;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text};
@@ -21,6 +22,9 @@ use crate::store::StoreError;
 pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     let clock = Instant::now();
     let mut scheduler = Scheduler::new(context)?;
+    if let Some(text) = context.store.damage()? {
+        context.listener.tell(Event::Warning { text });
+    }
     scheduler.consult_all();
     let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(**id)).count() as u32;
     context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
@@ -48,6 +52,8 @@ pub(super) struct Scheduler<'a> {
     pub(super) states: Vec<StepState>,
     /// Steps that something wanted needs.
     pub(super) wanted: BTreeSet<StepId>,
+    /// Whether hits are to come with their records, although no report shows them.
+    pub(super) whole_records: bool,
     setups: Setups,
     /// What each step requires, by its number; filled when steps are about to execute.
     requirements: Vec<Vec<Requirement>>,
@@ -79,6 +85,7 @@ impl<'a> Scheduler<'a> {
             keys,
             states,
             wanted: BTreeSet::new(),
+            whole_records: false,
             setups: Setups::default(),
             requirements: Vec::new(),
             ready_shared: VecDeque::new(),
@@ -119,7 +126,7 @@ impl<'a> Scheduler<'a> {
         let servers = Servers::default();
         let performer = Performer {
             store: context.store,
-            scratch: &scratch,
+            desks: Desks::new(&scratch),
             provision: context.provision,
             servers: &servers,
             listener: context.listener,
@@ -180,7 +187,7 @@ impl<'a> Scheduler<'a> {
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(Message::Performed(id, performed)) => {
                     self.release(id);
-                    let settled = self.settle(id, performed, performer);
+                    let settled = self.settle(id, performed);
                     self.wake(settled);
                 }
                 Ok(Message::Installed(requirement, result)) => self.setups.finished(requirement, result),

@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::exec::outcome::Judged;
-use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
+use crate::exec::perform::{Performed, error_text, log_if_any};
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::record::Outcome;
@@ -10,7 +10,7 @@ use crate::step::StepId;
 
 impl Scheduler<'_> {
     /// Takes in how a step ended; gives the step whose dependents may go on, if any may.
-    pub(super) fn settle(&mut self, id: StepId, performed: Performed, performer: &Performer<'_>) -> Settled {
+    pub(super) fn settle(&mut self, id: StepId, performed: Performed) -> Settled {
         let name = self.context.plan.step(id).name.clone();
         match performed {
             Performed::Executed { record, unchanged } => {
@@ -35,14 +35,14 @@ impl Scheduler<'_> {
             }
             Performed::InputLost { from, digest, what } => {
                 // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
-                if !self.is_done(from) || self.context.store.verified_tree(&digest).is_ok() {
+                if !self.is_done(from) || self.context.store.check_tree(&digest).is_ok() {
                     return Settled::Lost { producer: from, consumer: id };
                 }
                 let producer = self.context.plan.step(from).name.clone();
                 self.context.listener.tell(Event::Warning {
                     text: format!("the output of {producer} is damaged ({what}); it runs again"),
                 });
-                if let Err(e) = self.context.store.discard_tree(&digest, performer.scratch) {
+                if let Err(e) = self.context.store.discard_tree(&digest) {
                     self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
                     return Settled::Done(id);
                 }
@@ -86,10 +86,9 @@ impl Scheduler<'_> {
         });
         let result = StepResult {
             how: How::Skipped,
-            outcome: judged.outcome,
             reason: judged.reason,
-            blamed: None,
-            record: None,
+            outcome: judged.outcome,
+            ..StepResult::not_needed()
         };
         self.set(id, StepState::Done(result));
         id

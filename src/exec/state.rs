@@ -4,6 +4,7 @@ use crate::base::Digest;
 use crate::key::{KeyDoc, MissReason};
 use crate::record::{Outcome, Record};
 use crate::step::StepId;
+use crate::store::Hit;
 
 /// Every step goes from `Unknown` downwards; `Done` is left only when its output turns out to be lost.
 #[derive(Debug)]
@@ -40,6 +41,9 @@ pub struct StepResult {
     pub reason: Option<String>,
     /// The step at which things went wrong, when that is another one.
     pub blamed: Option<StepId>,
+    /// The tree that it made.
+    pub(super) output: Option<Digest>,
+    /// Left out for hits of steps that no report shows.
     pub record: Option<Box<Record>>,
 }
 
@@ -50,8 +54,14 @@ impl StepResult {
             outcome: record.outcome,
             reason: record.reason.clone(),
             blamed: None,
+            output: record.output,
             record: Some(Box::new(record)),
         }
+    }
+
+    /// A hit of which nothing is known but what it answers for.
+    pub(super) fn held(hit: &Hit) -> Self {
+        Self { how: How::Hit, outcome: hit.outcome, output: hit.output, ..Self::not_needed() }
     }
 
     pub(super) fn executed(record: Record) -> Self {
@@ -59,15 +69,16 @@ impl StepResult {
     }
 
     pub(super) fn skipped(outcome: Outcome, reason: impl Into<String>) -> Self {
-        Self { how: How::Skipped, outcome, reason: Some(reason.into()), blamed: None, record: None }
+        Self { how: How::Skipped, outcome, reason: Some(reason.into()), ..Self::not_needed() }
     }
 
     pub(super) fn not_needed() -> Self {
-        Self { how: How::NotNeeded, outcome: Outcome::Incomplete, reason: None, blamed: None, record: None }
+        let (how, outcome) = (How::NotNeeded, Outcome::Incomplete);
+        Self { how, outcome, reason: None, blamed: None, output: None, record: None }
     }
 
     /// The tree that it made.
     pub fn output(&self) -> Option<Digest> {
-        self.record.as_ref().filter(|_| self.outcome == Outcome::Pass)?.output
+        self.output.filter(|_| self.outcome == Outcome::Pass)
     }
 }

@@ -1,57 +1,52 @@
 //! The store in a folder.
 
-use std::collections::{BTreeSet, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use rayon::prelude::*;
 
-use crate::base::{Digest, fs as bfs};
-use crate::record::Record;
+use crate::base::Digest;
+use crate::record::{Outcome, Record};
+use crate::store::blobs::Blobs;
+use crate::store::entry::{Header, Held, Kind, step_id};
+use crate::store::locks::{KeyLock, Locks};
+use crate::store::log::{Draft, Entry, Log};
 use crate::store::{FileDigests, Manifest, Scratch, StoreError};
 
 /// A change of meaning of anything below gets a new number, and old content is simply not seen.
-const LAYOUT: &str = "v1";
+const LAYOUT: &str = "v2";
 
 #[derive(Debug)]
 pub struct DiskStore {
     root: PathBuf,
-    /// Trees whose content was hashed and found right by this process.
-    verified: Mutex<HashSet<Digest>>,
+    pub(super) blobs: Blobs,
+    pub(super) log: Log,
+    locks: Locks,
 }
 
-/// A record with the digest of its own bytes: a flipped bit in it is found on read.
-#[derive(Serialize, Deserialize)]
-struct Sealed {
-    digest: Digest,
-    record: Record,
-}
-
-/// One damaged thing that `verify` found.
-#[derive(Debug, Clone, Serialize)]
-pub struct Problem {
-    pub path: PathBuf,
-    pub what: String,
-}
-
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Stats {
-    pub records: u64,
-    pub trees: u64,
-    pub files: u64,
-    pub bytes: u64,
+/// That a key is held, without its whole record.
+#[derive(Debug, Clone)]
+pub struct Hit {
+    pub outcome: Outcome,
+    pub output: Option<Digest>,
+    at: u64,
 }
 
 impl DiskStore {
     /// Opens the store below `dir`, making it if need be.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let root = dir.join(LAYOUT);
-        for part in ["trees", "records", "latest", "logs", "locks"] {
+        for part in ["logs", "tmp"] {
             let path = root.join(part);
             fs::create_dir_all(&path).map_err(StoreError::io("create", path))?;
         }
-        Ok(Self { root, verified: Mutex::default() })
+        Ok(Self { blobs: Blobs::open(&root)?, log: Log::open(&root)?, locks: Locks::open(&root)?, root })
+    }
+
+    /// The folder of this layout.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
@@ -62,225 +57,189 @@ impl DiskStore {
         FileDigests::load(self.root.join("files.json"))
     }
 
-    /// Where the log of a step's last execution lies.
+    /// Where the log of a step's last execution lies, if it said anything.
     pub fn log_path(&self, step: &str) -> PathBuf {
         self.root.join("logs").join(format!("{}.log", step.replace([':', '/'], ".")))
     }
 
-    /// Held while a key is being executed, so that two orch processes never do the same step at a time.
-    pub fn lock_key(&self, key: &Digest) -> Result<File, StoreError> {
-        let path = self.root.join("locks").join(key.to_string());
-        let file = File::create(&path).map_err(StoreError::io("create", &path))?;
-        file.lock().map_err(StoreError::io("lock", &path))?;
-        Ok(file)
+    /// Held while a key is being executed, so that the same step is never done twice at a time. Afterwards all is known
+    /// that others have done until then. None if `go_on`, asked now and then with how long it has waited, says no.
+    pub fn lock_key(&self, key: &Digest, go_on: impl FnMut(Duration) -> bool) -> Result<Option<KeyLock>, StoreError> {
+        let lock = self.locks.lock(key, go_on)?;
+        self.log.refresh()?;
+        Ok(lock)
     }
 
-    fn fan(&self, part: &str, digest: &Digest) -> PathBuf {
-        let hex = digest.to_string();
-        self.root.join(part).join(&hex[..2]).join(hex)
-    }
-
-    /// The files of a published tree. Verify before reading them: [`DiskStore::verified_tree`].
-    pub fn tree_path(&self, digest: &Digest) -> PathBuf {
-        self.fan("trees", digest).join("files")
-    }
-
-    pub fn has_tree(&self, digest: &Digest) -> bool {
-        self.tree_path(digest).is_dir()
-    }
-
-    /// Publishes the folder `made` as a tree. The folder is moved, not copied, and is gone afterwards.
-    pub fn publish(&self, made: &Path) -> Result<Digest, StoreError> {
+    /// Moves the files below `made` into the store. They are part of no tree until [`DiskStore::keep`] says so.
+    pub fn place(&self, made: &Path) -> Result<Manifest, StoreError> {
         let manifest = Manifest::of(made)?;
+        for file in &manifest.files {
+            self.blobs.take(&made.join(&file.path), file)?;
+        }
+        Ok(manifest)
+    }
+
+    /// Publishes the files below `made` as a tree. They are moved, not copied.
+    pub fn publish(&self, made: &Path) -> Result<Digest, StoreError> {
+        let manifest = self.place(made)?;
         let digest = manifest.digest();
-        let home = self.fan("trees", &digest);
-        if self.has_tree(&digest) {
-            if self.check_tree(&digest).is_ok() {
-                bfs::remove_dir(made).map_err(StoreError::io("remove", made))?;
-                self.mark_verified(digest);
-                return Ok(digest);
-            }
-            // What lies there was damaged since; the fresh one takes its place.
-            fs::rename(&home, made.with_extension("damaged")).map_err(StoreError::io("set aside", &home))?;
-        }
-        bfs::make_read_only(made).map_err(StoreError::io("protect", made))?;
-        let staged = made.with_extension("staged");
-        fs::create_dir_all(&staged).map_err(StoreError::io("create", &staged))?;
-        fs::rename(made, staged.join("files")).map_err(StoreError::io("move", made))?;
-        let manifest_path = staged.join("manifest.json");
-        bfs::write_atomic(&manifest_path, &manifest.to_bytes()).map_err(StoreError::io("write", &manifest_path))?;
-        sync_files(&staged)?;
-        let parent = home.parent().expect("BUG: a tree has a parent folder");
-        fs::create_dir_all(parent).map_err(StoreError::io("create", parent))?;
-        match fs::rename(&staged, &home) {
-            Ok(()) => {}
-            // Another process published the same content first: ours is not needed.
-            Err(_) if self.has_tree(&digest) => bfs::remove_dir(&staged).map_err(StoreError::io("remove", &staged))?,
-            Err(e) => return Err(StoreError::io("publish", &home)(e)),
-        }
-        self.mark_verified(digest);
+        self.log.append(self.tree_draft(digest, &manifest)?.into_iter().collect())?;
         Ok(digest)
     }
 
-    /// The files of a tree after their content was hashed (once per process) and found as published.
-    pub fn verified_tree(&self, digest: &Digest) -> Result<PathBuf, StoreError> {
-        let files = self.tree_path(digest);
-        let known = self.verified.lock().expect("BUG: a thread panicked in the store").contains(digest);
-        if !known {
-            self.check_tree(digest)?;
-            self.mark_verified(*digest);
-        }
-        Ok(files)
-    }
-
-    fn mark_verified(&self, digest: Digest) {
-        self.verified.lock().expect("BUG: a thread panicked in the store").insert(digest);
+    fn tree_draft(&self, digest: Digest, manifest: &Manifest) -> Result<Option<Draft>, StoreError> {
+        let known = self.log.knows_tree(&digest)?;
+        let payload = manifest.to_bytes();
+        Ok((!known).then(|| Draft { header: Header::tree(digest, &payload), payload }))
     }
 
     pub fn manifest(&self, digest: &Digest) -> Result<Manifest, StoreError> {
-        let path = self.fan("trees", digest).join("manifest.json");
-        let bytes = fs::read(&path).map_err(StoreError::io("read", &path))?;
-        if Digest::of(&bytes) != *digest {
-            return Err(StoreError::Damaged { path, what: "its manifest has other content than was published".into() });
+        let damaged = |what: String| StoreError::Damaged { path: self.log.path().to_owned(), what };
+        let entry = self.log.tree(digest)?.ok_or_else(|| damaged(format!("it lacks tree {}", digest.short())))?;
+        if Digest::of(&entry.payload) != *digest {
+            return Err(damaged(format!("tree {} has another manifest than was published", digest.short())));
         }
-        serde_json::from_slice(&bytes).map_err(|e| StoreError::Damaged { path, what: e.to_string() })
+        Manifest::parse(&entry.payload).map_err(|e| damaged(e.to_string()))
     }
 
-    fn check_tree(&self, digest: &Digest) -> Result<(), StoreError> {
+    /// Whether all of a tree's files are there; what is in them is for [`DiskStore::check_tree`].
+    pub fn has_tree(&self, digest: &Digest) -> bool {
+        self.manifest(digest).is_ok_and(|manifest| manifest.files.iter().all(|file| self.blobs.has(file)))
+    }
+
+    /// The files of a tree, after their content was hashed (once per process) and found as published.
+    pub fn check_tree(&self, digest: &Digest) -> Result<Manifest, StoreError> {
         let manifest = self.manifest(digest)?;
-        let files = self.tree_path(digest);
-        let found = Manifest::of(&files)?;
-        match manifest.difference(&found) {
-            None => Ok(()),
-            Some(what) => Err(StoreError::Damaged { path: files, what }),
+        match manifest.files.as_slice() {
+            [file] => self.blobs.check(file)?,
+            files => files.par_iter().try_for_each(|file| self.blobs.check(file))?,
         }
+        Ok(manifest)
     }
 
-    /// Takes a damaged tree out of the way, so that its step runs again.
-    pub fn discard_tree(&self, digest: &Digest, scratch: &Scratch) -> Result<(), StoreError> {
-        let home = self.fan("trees", digest);
-        let aside = scratch.dir("damaged")?.join("tree");
-        match fs::rename(&home, &aside) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            other => other.map_err(StoreError::io("set aside", home)),
-        }
-    }
-
-    /// The record of a success with this key. A damaged one is a miss, and reported as `Err`.
-    pub fn lookup(&self, key: &Digest) -> Result<Option<Record>, StoreError> {
-        read_sealed(&self.fan("records", key))
-    }
-
-    /// The record of the last execution of a step, whatever its outcome and key.
-    pub fn latest(&self, step: &str) -> Result<Option<Record>, StoreError> {
-        read_sealed(&self.fan("latest", &Digest::of(step.as_bytes())))
-    }
-
-    /// Keeps a record: every one as the step's latest, a success also under its key. The tree must be published before.
-    pub fn remember(&self, record: &Record) -> Result<(), StoreError> {
-        let bytes = seal(record);
-        let latest = self.fan("latest", &Digest::of(record.step.as_bytes()));
-        if record.outcome == crate::record::Outcome::Pass {
-            let path = self.fan("records", &record.key.digest());
-            bfs::write_atomic(&path, &bytes).map_err(StoreError::io("write", &path))?;
-        }
-        bfs::write_atomic(&latest, &bytes).map_err(StoreError::io("write", latest))
-    }
-
-    pub fn stats(&self) -> Result<Stats, StoreError> {
-        let mut stats = Stats { records: self.digests("records")?.len() as u64, ..Stats::default() };
-        for digest in self.digests("trees")? {
-            let manifest = self.manifest(&digest)?;
-            stats.trees += 1;
-            stats.files += manifest.files.len() as u64;
-            stats.bytes += manifest.size();
-        }
-        Ok(stats)
-    }
-
-    /// Reads everything and reports what is not as it was published.
-    pub fn verify(&self) -> Result<Vec<Problem>, StoreError> {
-        let mut problems = Vec::new();
-        let mut note = |error: StoreError| {
-            let text = error.to_string();
-            match error {
-                StoreError::Damaged { path, what } => problems.push(Problem { path, what }),
-                StoreError::Io { path, source, .. } => {
-                    problems.push(Problem { path, what: format!("{text}: {source}") })
-                }
+    /// Makes the folder `at` with the verified files of a tree, as links to the store's own: not to be written to.
+    pub fn lay_out(&self, digest: &Digest, at: &Path) -> Result<(), StoreError> {
+        let manifest = self.check_tree(digest)?;
+        fs::create_dir_all(at).map_err(StoreError::io("create", at))?;
+        for file in &manifest.files {
+            let to = at.join(&file.path);
+            if file.path.contains('/') {
+                let dir = to.parent().expect("BUG: a file has a parent folder");
+                fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
             }
-        };
-        for digest in self.digests("trees")? {
-            self.check_tree(&digest).unwrap_or_else(&mut note);
-        }
-        for part in ["records", "latest"] {
-            for digest in self.digests(part)? {
-                if let Err(error) = read_sealed(&self.fan(part, &digest)) {
-                    note(error);
-                }
-            }
-        }
-        Ok(problems)
-    }
-
-    /// Takes out every damaged thing; what made it runs again on the next run.
-    pub fn heal(&self, problems: &[Problem]) -> Result<(), StoreError> {
-        let scratch = self.scratch()?;
-        for problem in problems {
-            let tree = problem
-                .path
-                .ancestors()
-                .find(|path| path.parent().and_then(Path::parent).is_some_and(|p| p.ends_with("trees")));
-            let target = tree.unwrap_or(&problem.path);
-            let aside = scratch.dir("damaged")?.join("it");
-            fs::rename(target, aside).map_err(StoreError::io("set aside", target))?;
+            self.blobs.link(file, &to)?;
         }
         Ok(())
     }
 
-    /// Names of everything in `trees`, `records` or `latest`.
-    fn digests(&self, part: &str) -> Result<BTreeSet<Digest>, StoreError> {
-        let mut found = BTreeSet::new();
-        let dir = self.root.join(part);
-        for fan in fs::read_dir(&dir).map_err(StoreError::io("list", &dir))?.flatten() {
-            for entry in fs::read_dir(fan.path()).map_err(StoreError::io("list", fan.path()))?.flatten() {
-                if let Some(digest) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
-                    found.insert(digest);
+    /// The content of one file of a tree, verified.
+    pub fn read_file(&self, digest: &Digest, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let manifest = self.check_tree(digest)?;
+        let Some(file) = manifest.files.iter().find(|file| file.path == name) else { return Ok(None) };
+        let path = self.blobs.path(&file.digest, file.executable);
+        fs::read(&path).map(Some).map_err(StoreError::io("read", path))
+    }
+
+    /// Forgets a tree and takes out those of its files that are damaged, so that its step runs again.
+    pub fn discard_tree(&self, digest: &Digest) -> Result<(), StoreError> {
+        if let Ok(manifest) = self.manifest(digest) {
+            for file in &manifest.files {
+                if self.blobs.check(file).is_err() {
+                    self.blobs.discard(file)?;
                 }
             }
         }
+        self.log.append(vec![Draft { header: Header::dropped(*digest), payload: Vec::new() }])
+    }
+
+    /// A warning, if entries of the log cannot be read. What they told is a miss.
+    pub fn damage(&self) -> Result<Option<String>, StoreError> {
+        let places = self.log.damage()?;
+        let path = self.log.path().display();
+        Ok((places > 0).then(|| {
+            format!(
+                "{path} is damaged in {places} place{}: what was recorded there runs again
+  hint: `orch cache verify --heal` \
+                 takes the damage out",
+                if places == 1 { "" } else { "s" }
+            )
+        }))
+    }
+
+    /// Whether a key is held: its step succeeded, or was refused by the vendor's tool.
+    pub fn hit(&self, key: &Digest) -> Result<Option<Hit>, StoreError> {
+        let held = self.log.held(key)?;
+        Ok(held.and_then(|(at, header)| Some(Hit { outcome: header.held.outcome()?, output: header.output, at })))
+    }
+
+    /// The record of a held key. A damaged one is reported as `Err`, and is a miss.
+    pub fn lookup(&self, key: &Digest) -> Result<Option<Record>, StoreError> {
+        self.hit(key)?.map(|hit| self.record(&hit)).transpose()
+    }
+
+    pub fn record(&self, hit: &Hit) -> Result<Record, StoreError> {
+        self.record_at(hit.at).map(|(record, _)| record)
+    }
+
+    /// The record of the last execution of a step, whatever its outcome and key.
+    pub fn latest(&self, step: &str) -> Result<Option<Record>, StoreError> {
+        let at = self.log.latest(&step_id(step))?;
+        at.map(|at| self.record_at(at).map(|(record, _)| record)).transpose()
+    }
+
+    /// The tree that the last execution of a step made.
+    pub fn latest_output(&self, step: &str) -> Result<Option<Digest>, StoreError> {
+        let at = self.log.latest(&step_id(step))?;
+        Ok(at.map(|at| self.log.header(at)).transpose()?.and_then(|header| header.output))
+    }
+
+    /// All records of a step, newest first, at most `most`.
+    pub fn history(&self, step: &str, most: usize) -> Result<Vec<Record>, StoreError> {
+        let mut found = Vec::new();
+        let mut next = self.log.latest(&step_id(step))?;
+        while let Some(at) = next.filter(|_| found.len() < most) {
+            let (record, previous) = self.record_at(at)?;
+            found.push(record);
+            next = previous;
+        }
         Ok(found)
     }
-}
 
-fn seal(record: &Record) -> Vec<u8> {
-    let inner = serde_json::to_vec(record).expect("BUG: a record serialises");
-    serde_json::to_vec(&Sealed { digest: Digest::of(&inner), record: record.clone() })
-        .expect("BUG: a record serialises")
-}
-
-fn read_sealed(path: &Path) -> Result<Option<Record>, StoreError> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(StoreError::io("read", path)(e)),
-    };
-    let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
-    let sealed: Sealed = serde_json::from_slice(&bytes).map_err(|e| damaged(e.to_string()))?;
-    // Compared by the bytes on disk, not by what they parse to: every bit counts.
-    if seal(&sealed.record) != bytes {
-        return Err(damaged("its content does not match its digest".into()));
+    fn record_at(&self, at: u64) -> Result<(Record, Option<u64>), StoreError> {
+        let entry = self.log.entry(at)?;
+        let record = self.parse(&entry)?;
+        Ok((record, entry.header.previous))
     }
-    Ok(Some(sealed.record))
-}
 
-/// Flushes file content before the rename that publishes it.
-fn sync_files(root: &Path) -> Result<(), StoreError> {
-    for name in bfs::files_below(root).map_err(StoreError::io("list", root))? {
-        let path = root.join(name);
-        File::open(&path).and_then(|file| file.sync_data()).map_err(StoreError::io("sync", &path))?;
+    pub(super) fn parse(&self, entry: &Entry) -> Result<Record, StoreError> {
+        debug_assert_eq!(entry.header.kind, Kind::Record);
+        serde_json::from_slice(&entry.payload).map_err(|e| StoreError::Damaged {
+            path: self.log.path().to_owned(),
+            what: format!("a record cannot be read: {e}"),
+        })
     }
-    Ok(())
+
+    /// Keeps a record whose tree, if it has one, is published.
+    pub fn remember(&self, record: &Record) -> Result<(), StoreError> {
+        self.keep(record, None)
+    }
+
+    /// Keeps a record together with the tree that [`DiskStore::place`] gave: both, or neither.
+    pub fn keep(&self, record: &Record, made: Option<&Manifest>) -> Result<(), StoreError> {
+        let payload = serde_json::to_vec(record).expect("BUG: a record serialises");
+        let header = Header::record(
+            record.key.digest(),
+            step_id(&record.step),
+            Held::of(record.outcome),
+            record.output,
+            &payload,
+        );
+        let tree = match (record.output, made) {
+            (Some(digest), Some(manifest)) => self.tree_draft(digest, manifest)?,
+            _ => None,
+        };
+        self.log.append(tree.into_iter().chain([Draft { header, payload }]).collect())
+    }
 }
 
 #[cfg(test)]

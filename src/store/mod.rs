@@ -1,17 +1,25 @@
-//! What steps made and what is known of how: trees by content, records by key.
+//! What steps made and what is known of how: content by digest, records by key.
 //!
 //! A store knows digests and records; it does not know what a step is or why it ran. Layout of the folder:
-//! `cache/README.md`.
+//! `cache/README.md`; why it is so: docs/design.md, "The store".
 
-mod disk;
+mod tree;
+mod entry;
+mod scan;
+mod log;
+mod blobs;
+mod locks;
 mod scratch;
 mod stat;
-mod tree;
+mod disk;
+mod verify;
 
-pub use disk::{DiskStore, Problem, Stats};
+pub use disk::{DiskStore, Hit};
+pub use locks::KeyLock;
 pub use scratch::Scratch;
 pub use stat::FileDigests;
 pub use tree::{Manifest, ManifestFile};
+pub use verify::{Problem, Stats};
 
 use std::path::PathBuf;
 

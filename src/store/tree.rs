@@ -20,6 +20,8 @@ pub struct ManifestFile {
     pub path: String,
     pub size: u64,
     pub digest: Digest,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub executable: bool,
 }
 
 impl Manifest {
@@ -30,9 +32,9 @@ impl Manifest {
             .into_par_iter()
             .map(|path| {
                 let full = root.join(&path);
-                let size = fs::metadata(&full).map_err(StoreError::io("stat", &full))?.len();
+                let meta = fs::metadata(&full).map_err(StoreError::io("stat", &full))?;
                 let digest = Digest::of_file(&full).map_err(StoreError::io("read", &full))?;
-                Ok(ManifestFile { path, size, digest })
+                Ok(ManifestFile { path, size: meta.len(), digest, executable: bfs::is_executable(&meta) })
             })
             .collect::<Result<Vec<_>, StoreError>>()?;
         Ok(Self { files })
@@ -46,25 +48,11 @@ impl Manifest {
         Digest::of(&self.to_bytes())
     }
 
-    pub fn size(&self) -> u64 {
-        self.files.iter().map(|file| file.size).sum()
+    pub fn parse(bytes: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(bytes)
     }
 
-    /// The first difference from another manifest, for a person.
-    pub fn difference(&self, found: &Manifest) -> Option<String> {
-        for file in &self.files {
-            match found.files.iter().find(|other| other.path == file.path) {
-                None => return Some(format!("{} is missing", file.path)),
-                Some(other) if other.size != file.size => {
-                    return Some(format!("{} has {} bytes, expected {}", file.path, other.size, file.size));
-                }
-                Some(other) if other.digest != file.digest => {
-                    return Some(format!("{} has other content than was published", file.path));
-                }
-                Some(_) => {}
-            }
-        }
-        let extra = found.files.iter().find(|file| !self.files.iter().any(|known| known.path == file.path))?;
-        Some(format!("{} was added", extra.path))
+    pub fn size(&self) -> u64 {
+        self.files.iter().map(|file| file.size).sum()
     }
 }

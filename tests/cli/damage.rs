@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{Sandbox, flip_byte};
+use crate::support::{Sandbox, find, flip_at, flip_byte};
 
 const RUN: [&str; 3] = ["run", "spec.yaml", "--json"];
 
@@ -26,24 +26,22 @@ fn change_reader(sandbox: &Sandbox) {
 }
 
 fn made(sandbox: &Sandbox) -> PathBuf {
-    sandbox.stored_files("trees").into_iter().find(|path| path.ends_with("files/made.txt")).unwrap()
+    sandbox.blob("made\n")
 }
 
-fn record_of(sandbox: &Sandbox, step: &str) -> PathBuf {
-    let records = sandbox.stored_files("records").into_iter();
-    let mut of_step =
-        records.filter(|path| fs::read_to_string(path).unwrap().contains(&format!("\"step\":\"{step}\"")));
-    of_step.next().unwrap()
+/// Where the newest record of a step stands in the log: behind a header.
+fn record_of(sandbox: &Sandbox, step: &str) -> usize {
+    find(&sandbox.store("log"), &format!("{{\"step\":\"{step}\""))
 }
 
 /// The tree is damaged: told, made again, and then everything is right.
-fn mends_a_tree(damage: impl Fn(&Sandbox)) {
+fn mends_a_tree(damage: impl Fn(&Sandbox), told: &str) {
     let sandbox = pair();
     damage(&sandbox);
-    sandbox.run(["cache", "verify"]).code(1).stdout_has("trees/");
+    sandbox.run(["cache", "verify"]).code(1).stdout_has("blobs/");
     change_reader(&sandbox);
-    let ended = sandbox.run(RUN).success().stderr_has("warning the output of command:maker is damaged (");
-    ended.stderr_has("it runs again").summary([("executed", 2), ("hits", 1), ("failed", 0)]);
+    let ended = sandbox.run(RUN).success().stderr_has(told);
+    ended.summary([("executed", 2), ("hits", 1), ("failed", 0)]);
     sandbox.run(["cache", "verify"]).success();
     assert_eq!(fs::read_to_string(made(&sandbox)).unwrap(), "made\n");
     sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
@@ -51,51 +49,78 @@ fn mends_a_tree(damage: impl Fn(&Sandbox)) {
 
 #[test]
 fn a_flipped_byte_in_a_tree() {
-    mends_a_tree(|sandbox| flip_byte(&made(sandbox)));
+    mends_a_tree(
+        |sandbox| flip_byte(&made(sandbox)),
+        "warning the output of command:maker is damaged ([DIR]/cache/v2/blobs/",
+    );
 }
 
 #[test]
 fn a_file_that_is_gone_from_a_tree() {
-    mends_a_tree(|sandbox| fs::remove_file(made(sandbox)).unwrap());
+    mends_a_tree(|sandbox| fs::remove_file(made(sandbox)).unwrap(), "ok    command:maker");
 }
 
 #[test]
-fn a_file_too_many_in_a_tree() {
-    mends_a_tree(|sandbox| fs::write(made(sandbox).with_file_name("more"), "x").unwrap());
+fn a_file_that_is_cut_short() {
+    let cut = |sandbox: &Sandbox| {
+        let path = made(sandbox);
+        fs::remove_file(&path).unwrap();
+        fs::write(path, "ma").unwrap();
+    };
+    mends_a_tree(cut, "ok    command:maker");
 }
 
 #[test]
-fn a_flipped_byte_in_a_manifest() {
-    mends_a_tree(|sandbox| flip_byte(&made(sandbox).parent().unwrap().with_file_name("manifest.json")));
-}
-
-#[test]
-fn a_tree_that_is_gone() {
+fn a_stray_file_among_the_blobs_is_told_and_harms_nothing() {
     let sandbox = pair();
-    fs::remove_dir_all(made(&sandbox).ancestors().nth(2).unwrap()).unwrap();
+    fs::write(made(&sandbox).with_file_name("stray"), "x").unwrap();
+    sandbox.run(["cache", "verify"]).code(1).stdout_has("no blob has such a name");
+    sandbox.run(RUN).success().summary([("executed", 0)]);
+    sandbox.run(["cache", "verify", "--heal"]).success();
+    sandbox.run(["cache", "verify"]).success();
+}
+
+#[test]
+fn output_that_is_gone() {
+    let sandbox = pair();
+    fs::remove_file(made(&sandbox)).unwrap();
     sandbox.run(["plan", "spec.yaml"]).success().stdout_has("run  command:maker").stdout_has("its output was lost");
     sandbox.run(RUN).success().summary([("executed", 1), ("hits", 2)]);
 }
 
 #[test]
-fn a_damaged_record_is_a_miss_with_a_warning() {
-    let sandbox = pair();
-    for damage in
-        [flip_byte as fn(&std::path::Path), |path| fs::write(path, "{").unwrap(), |path| fs::write(path, "").unwrap()]
-    {
-        damage(&record_of(&sandbox, "command:maker"));
-        sandbox.run(["cache", "verify"]).code(1).stdout_has("records/");
-        let ended = sandbox.run(RUN).success().stderr_has("is damaged:").stderr_has("the step runs again");
+fn a_damaged_entry_of_the_log_is_a_miss_with_a_warning() {
+    let header = 60; // bytes before the record
+    for (what, at) in [("the beginning", 119), ("the key", header), ("the last byte", 1)] {
+        let sandbox = pair();
+        flip_at(&sandbox.store("log"), record_of(&sandbox, "command:maker") - at);
+        sandbox.run(["cache", "verify"]).code(1).stdout_has("the entry at byte");
+        let ended = sandbox.run(RUN).success().stderr_has("is damaged in 1 place: what was recorded there runs again");
         ended.summary([("executed", 1), ("hits", 2)]);
+        sandbox.run(["cache", "verify", "--heal"]).success();
         sandbox.run(["cache", "verify"]).success();
+        sandbox.run(RUN).success().stderr_lacks("damaged").summary([("executed", 0)]);
+        assert!(!what.is_empty());
     }
+}
+
+#[test]
+fn a_log_that_is_cut_short_loses_what_was_behind_and_no_more() {
+    let sandbox = pair();
+    let log = sandbox.store("log");
+    let kept = record_of(&sandbox, "command:reader") as u64 - 1;
+    fs::File::options().write(true).open(&log).unwrap().set_len(kept).unwrap();
+    sandbox.run(["cache", "verify"]).success();
+    sandbox.run(RUN).success().summary([("executed", 2), ("hits", 1)]);
+    sandbox.run(["cache", "verify"]).success();
+    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
 }
 
 #[test]
 fn healing_takes_damage_out() {
     let sandbox = pair();
     flip_byte(&made(&sandbox));
-    flip_byte(&record_of(&sandbox, "command:reader"));
+    flip_at(&sandbox.store("log"), record_of(&sandbox, "command:reader") + 9);
     let found = sandbox.run(["cache", "verify", "--json"]).code(1).json();
     assert_eq!(found.as_array().unwrap().len(), 2, "{found}");
     sandbox.run(["cache", "verify", "--heal"]).success().stderr_has("taken out");
@@ -135,8 +160,7 @@ fn a_damaged_memory_of_file_digests_only_costs_hashing() {
 #[test]
 fn a_damaged_report_is_made_again() {
     let sandbox = pair();
-    let page = sandbox.stored_files("trees").into_iter().find(|path| path.ends_with("index.html")).unwrap();
-    flip_byte(&page);
+    flip_byte(&sandbox.blob(&sandbox.read("orch-out/report/index.html")));
     sandbox.run(RUN).success().stderr_has("the report is made again");
     sandbox.run(["cache", "verify"]).success();
 }
@@ -157,9 +181,7 @@ models:
     sandbox.run(RUN).code(3);
     let name = "orch-out/tests/test_bert_mps-fp32.py";
     let whole = sandbox.read(name);
-    let published =
-        sandbox.stored_files("trees").into_iter().find(|path| path.ends_with("test_bert_mps-fp32.py")).unwrap();
-    flip_byte(&published);
+    flip_byte(&sandbox.blob(&whole));
     sandbox.run(RUN).code(3).stderr_has("is damaged:").stderr_has("ok    generate:bert:mps-fp32");
     assert_eq!(sandbox.read(name), whole);
     sandbox.run(["cache", "verify"]).success();

@@ -72,13 +72,29 @@ impl Sandbox {
 
     /// A folder of the store.
     pub fn store(&self, name: &str) -> PathBuf {
-        self.cache.join("v1").join(name)
+        self.cache.join("v2").join(name)
     }
 
     /// Everything below a folder of the store, sorted.
     pub fn stored_files(&self, name: &str) -> Vec<PathBuf> {
         let all = walkdir::WalkDir::new(self.store(name)).sort_by_file_name().into_iter();
         all.filter_map(|entry| entry.ok().filter(|e| e.file_type().is_file()).map(|e| e.into_path())).collect()
+    }
+
+    /// The file of the store that holds this content.
+    pub fn blob(&self, content: &str) -> PathBuf {
+        let mut blobs = self.stored_files("blobs").into_iter();
+        let found = blobs.find(|path| fs::read(path).unwrap() == content.as_bytes());
+        found.unwrap_or_else(|| panic!("the store does not hold {content:?}"))
+    }
+
+    /// A file that a step made.
+    pub fn output(&self, step: &str, name: &str) -> String {
+        self.run(["output", step, "--cat", name]).success().stdout
+    }
+
+    pub fn stats(&self) -> serde_json::Value {
+        self.run(["cache", "stats", "--json"]).success().json()
     }
 
     pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
@@ -264,6 +280,20 @@ pub fn signal(child: &Child, signal: i32) {
 }
 
 /// Changes one byte of a file, whatever its permissions.
+/// Where `text` stands in a file.
+pub fn find(path: &Path, text: &str) -> usize {
+    let bytes = fs::read(path).unwrap();
+    let found = bytes.windows(text.len()).rposition(|window| window == text.as_bytes());
+    found.unwrap_or_else(|| panic!("{} holds no {text}", path.display()))
+}
+
+/// Flips one bit of a file in its place.
+pub fn flip_at(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
 pub fn flip_byte(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     let at = bytes.len() / 2;

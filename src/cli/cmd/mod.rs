@@ -4,6 +4,7 @@ mod cache;
 mod devices;
 mod explain;
 mod init;
+mod output;
 mod plan;
 mod report;
 mod run;
@@ -25,6 +26,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Devices(json) => devices::devices(args, json.json, printer),
         Command::Doctor(json) => devices::doctor(args, json.json, printer),
         Command::Report(report) => report::report(args, report, printer),
+        Command::Output(output) => output::output(args, output, printer),
         Command::Cache(cache) => cache::cache(args, cache, printer),
         Command::Setup(setup) => setup::setup(args, setup, printer),
         Command::Schema => {

@@ -4,17 +4,15 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::base::fs as bfs;
 use crate::cli::args::{Args, RunArgs};
 use crate::cli::console::Console;
 use crate::cli::exit::Exit;
+use crate::cli::handout;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace, absolute};
 use crate::exec::{self, Finished, Options};
-use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::report::{self, text::Styles};
-use crate::step::{Source, StepId, TestContext};
 use crate::worker;
 
 pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -43,7 +41,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
     let finished = exec::run(&workplace.context(&project, &options, &console))?;
     console.close();
     let out_dir = absolute(&run.out_dir)?;
-    publish(&project.plan, &finished, &workplace, &out_dir)?;
+    handout::hand_out(&project.plan, &finished, &workplace.store, &out_dir)?;
     if run.json {
         printer.out(&report::json::render(&finished.doc));
     } else {
@@ -82,40 +80,4 @@ fn exit_of(finished: &Finished) -> Exit {
     } else {
         Exit::NothingRan
     }
-}
-
-/// Puts what people look for where they look: pages, generated tests, and links to the artefacts that the tests load.
-fn publish(plan: &Plan, finished: &Finished, workplace: &Workplace, out_dir: &Path) -> anyhow::Result<()> {
-    let store = &workplace.store;
-    let output = |id: StepId| finished.results[id.0 as usize].output();
-    let copy = |from: &Path, to: &Path| -> anyhow::Result<()> {
-        let bytes = std::fs::read(from).with_context(|| format!("failed to read `{}`", from.display()))?;
-        bfs::write_if_changed(to, &bytes).with_context(|| format!("failed to write `{}`", to.display()))?;
-        Ok(())
-    };
-    let copy_tree = |id: StepId, folder: &str| -> anyhow::Result<()> {
-        let Some(digest) = output(id) else { return Ok(()) };
-        let tree = store.tree_path(&digest);
-        for name in bfs::files_below(&tree)? {
-            copy(&tree.join(&name), &out_dir.join(folder).join(&name))?;
-        }
-        Ok(())
-    };
-    copy_tree(plan.report, "report")?;
-    for planned in &plan.cases {
-        copy_tree(planned.test, "tests")?;
-        // The generated test says under which names it looks for what it loads.
-        let test: TestContext = serde_json::from_value(plan.step(planned.test).params.clone())?;
-        for (label, source) in &plan.step(planned.run).inputs {
-            let Source::Step(from) = source else { continue };
-            let Some(digest) = output(*from) else { continue };
-            let name = match label.as_str() {
-                "artefact" => format!("{}-{}", test.model, test.artefact_variant),
-                "model" => test.model.clone(),
-                _ => continue,
-            };
-            bfs::link_to(&store.tree_path(&digest), &out_dir.join("artefacts").join(name))?;
-        }
-    }
-    Ok(())
 }

@@ -1,8 +1,9 @@
 //! The store on a real disk: what is published is found, what is damaged is told.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::key::KeyDoc;
-use crate::record::Outcome;
 
 fn made(scratch: &Scratch, text: &str) -> PathBuf {
     let dir = scratch.dir("made").unwrap();
@@ -34,11 +35,10 @@ fn record(store: &DiskStore, outcome: Outcome, output: Option<Digest>) -> Record
 }
 
 #[cfg(unix)]
-fn flip_a_bit(path: &Path) {
+fn flip_a_bit(path: &Path, at: usize) {
     use std::os::unix::fs::PermissionsExt;
     let mut bytes = fs::read(path).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
+    bytes[at] ^= 1;
     fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(path, bytes).unwrap();
 }
@@ -53,12 +53,16 @@ fn equal_content_is_one_tree_wherever_it_was_made() {
     let other = store.publish(&made(&scratch, "y")).unwrap();
     assert_eq!(one, two);
     assert_ne!(one, other);
-    assert_eq!(store.stats().unwrap().trees, 2);
-    assert_eq!(fs::read_to_string(store.verified_tree(&one).unwrap().join("a.txt")).unwrap(), "x");
+    let stats = store.stats().unwrap();
+    assert_eq!((stats.trees, stats.files), (2, 3), "x, y, and the b that both hold");
+    let at = dir.path().join("at");
+    store.lay_out(&one, &at).unwrap();
+    assert_eq!(fs::read_to_string(at.join("a.txt")).unwrap(), "x");
+    assert_eq!(store.read_file(&one, "sub/b.txt").unwrap().unwrap(), b"b");
 }
 
 #[test]
-fn only_success_is_a_hit() {
+fn only_an_answer_is_a_hit() {
     let dir = tempfile::tempdir().unwrap();
     let store = DiskStore::open(dir.path()).unwrap();
     let failed = record(&store, Outcome::Fail, None);
@@ -66,6 +70,45 @@ fn only_success_is_a_hit() {
     assert_eq!(store.latest("convert:m:onnx").unwrap().unwrap().outcome, Outcome::Fail);
     record(&store, Outcome::Pass, None);
     assert!(store.lookup(&failed.key.digest()).unwrap().is_some());
+    let history: Vec<_> = store.history("convert:m:onnx", 9).unwrap().iter().map(|record| record.outcome).collect();
+    assert_eq!(history, [Outcome::Pass, Outcome::Fail], "newest first");
+}
+
+#[test]
+fn processes_read_what_others_append() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (DiskStore::open(dir.path()).unwrap(), DiskStore::open(dir.path()).unwrap());
+    let key = record(&ours, Outcome::Pass, None).key.digest();
+    assert!(theirs.lookup(&key).unwrap().is_some());
+    let tree = theirs.publish(&made(&theirs.scratch().unwrap(), "late")).unwrap();
+    let _lock = ours.lock_key(&key, |_| false).unwrap().unwrap();
+    assert!(ours.has_tree(&tree), "known once the lock is held");
+    // Another log in the place of the old one is followed.
+    theirs.log.compact(|_, _| true).unwrap();
+    let again = record(&ours, Outcome::Fail, None);
+    assert_eq!(DiskStore::open(dir.path()).unwrap().history(&again.step, 9).unwrap().len(), 2);
+}
+
+#[test]
+fn a_torn_end_is_cut_off_and_nothing_else_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join(LAYOUT).join("log");
+    let whole = {
+        let store = DiskStore::open(dir.path()).unwrap();
+        store.publish(&made(&store.scratch().unwrap(), "x")).unwrap();
+        record(&store, Outcome::Pass, None);
+        fs::read(&log).unwrap()
+    };
+    let second = DiskStore::open(dir.path()).unwrap().log.latest(&step_id("convert:m:onnx")).unwrap().unwrap() as usize;
+    for length in (second..whole.len()).step_by(7) {
+        fs::write(&log, &whole[..length]).unwrap();
+        let store = DiskStore::open(dir.path()).unwrap();
+        assert_eq!(store.stats().unwrap().trees, 1);
+        assert!(store.latest("convert:m:onnx").unwrap().is_none());
+        record(&store, Outcome::Fail, None);
+        assert!(store.verify().unwrap().is_empty(), "cut at {length}");
+        assert_eq!(DiskStore::open(dir.path()).unwrap().stats().unwrap().records, 1);
+    }
 }
 
 #[cfg(unix)]
@@ -74,23 +117,28 @@ fn a_flipped_bit_is_found_wherever_it_is_and_heals() {
     let dir = tempfile::tempdir().unwrap();
     let writer = DiskStore::open(dir.path()).unwrap();
     let scratch = writer.scratch().unwrap();
-    let digest = writer.publish(&made(&scratch, "weights")).unwrap();
+    let publish = |store: &DiskStore| store.publish(&made(&scratch, "weights")).unwrap();
+    let digest = publish(&writer);
     let key = record(&writer, Outcome::Pass, Some(digest)).key.digest();
-    for victim in [
-        writer.tree_path(&digest).join("a.txt"),
-        writer.fan("trees", &digest).join("manifest.json"),
-        writer.fan("records", &key),
-    ] {
-        flip_a_bit(&victim);
+    let log = writer.log.path().to_owned();
+    let blobs = writer.manifest(&digest).unwrap().files;
+    let blob = writer.blobs.path(&blobs[0].digest, false);
+    let length = fs::metadata(&log).unwrap().len() as usize;
+    let victims = (0..length).step_by(13).map(|at| (log.clone(), at)).chain([(blob, 0)]);
+    for (victim, at) in victims {
+        let whole = fs::read(&log).unwrap();
+        assert_eq!(whole.len(), length);
+        flip_a_bit(&victim, at);
         // A fresh process has verified nothing yet.
         let store = DiskStore::open(dir.path()).unwrap();
-        let noticed = store.verified_tree(&digest).is_err() || store.lookup(&key).is_err();
-        assert!(noticed, "{} was read without complaint", victim.display());
+        let noticed = store.check_tree(&digest).is_err() || !matches!(store.lookup(&key), Ok(Some(_)));
+        assert!(noticed, "byte {at} of {} was read without complaint", victim.display());
         let problems = store.verify().unwrap();
-        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems.iter().map(|problem| &problem.path).collect::<BTreeSet<_>>(), [&victim].into(), "{at}");
         store.heal(&problems).unwrap();
         assert!(store.verify().unwrap().is_empty());
-        store.publish(&made(&scratch, "weights")).unwrap();
-        record(&store, Outcome::Pass, Some(digest));
+        publish(&store);
+        assert!(store.check_tree(&digest).is_ok());
+        fs::write(&log, whole).unwrap();
     }
 }

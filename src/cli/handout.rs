@@ -1,0 +1,71 @@
+//! Puts what people look for where they look: pages, generated tests, and the artefacts that the tests load.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use crate::base::{Digest, fs as bfs};
+use crate::exec::Finished;
+use crate::plan::Plan;
+use crate::step::{Source, StepId, TestContext};
+use crate::store::DiskStore;
+
+/// Fills the folder of a run's results. What is already as it should be is left alone.
+pub(super) fn hand_out(plan: &Plan, finished: &Finished, store: &DiskStore, out_dir: &Path) -> anyhow::Result<()> {
+    let output = |id: StepId| finished.results[id.0 as usize].output();
+    if let Some(digest) = output(plan.report) {
+        copy(store, &digest, &out_dir.join("report"))?;
+    }
+    for planned in &plan.cases {
+        if let Some(digest) = output(planned.test) {
+            copy(store, &digest, &out_dir.join("tests"))?;
+        }
+        // The generated test says under which names it looks for what it loads.
+        let test: TestContext = serde_json::from_value(plan.step(planned.test).params.clone())?;
+        for (label, source) in &plan.step(planned.run).inputs {
+            let Source::Step(from) = source else { continue };
+            let Some(digest) = output(*from) else { continue };
+            let name = match label.as_str() {
+                "artefact" => format!("{}-{}", test.model, test.artefact_variant),
+                "model" => test.model.clone(),
+                _ => continue,
+            };
+            let place = out_dir.join("artefacts").join(name);
+            link(store, &digest, &place).with_context(|| format!("failed to hand out `{}`", place.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies: people may edit them.
+fn copy(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<()> {
+    for file in store.check_tree(digest)?.files {
+        let to = folder.join(&file.path);
+        let bytes = store.read_file(digest, &file.path)?.unwrap_or_default();
+        bfs::write_if_changed(&to, &bytes).with_context(|| format!("failed to write `{}`", to.display()))?;
+    }
+    Ok(())
+}
+
+/// Links, since artefacts are large. The file beside the folder says which tree it holds.
+fn link(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<()> {
+    let label = folder.with_file_name(format!("{}.tree", folder.file_name().unwrap_or_default().to_string_lossy()));
+    let named = digest.to_string();
+    if fs::read_to_string(&label).is_ok_and(|old| old == named) && is_whole(store, digest, folder) {
+        return Ok(());
+    }
+    match fs::symlink_metadata(folder) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(folder)?,
+        Ok(_) => fs::remove_file(folder)?,
+        Err(_) => {}
+    }
+    store.lay_out(digest, folder)?;
+    bfs::write_atomic(&label, named.as_bytes())?;
+    Ok(())
+}
+
+fn is_whole(store: &DiskStore, digest: &Digest, folder: &Path) -> bool {
+    let there = |path: &str, size| fs::metadata(folder.join(path)).is_ok_and(|meta| meta.len() == size);
+    store.manifest(digest).is_ok_and(|manifest| manifest.files.iter().all(|file| there(&file.path, file.size)))
+}

@@ -1,0 +1,63 @@
+//! Working folders of executions, used again where a step left them empty: making and removing folders is what
+//! a trivial step would spend its time on.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::base::{Digest, fs as bfs};
+use crate::store::{DiskStore, Scratch, StoreError};
+
+pub(super) struct Desks<'a> {
+    scratch: &'a Scratch,
+    free: Mutex<Vec<Desk>>,
+    /// Trees that were laid out as inputs, by digest. They are links, so all steps that read a tree share one folder.
+    trees: Mutex<HashMap<Digest, PathBuf>>,
+}
+
+/// Two empty folders.
+pub(super) struct Desk {
+    /// Where a step's output goes.
+    pub(super) out: PathBuf,
+    /// For what is not part of it.
+    pub(super) scratch: PathBuf,
+}
+
+impl<'a> Desks<'a> {
+    pub(super) fn new(scratch: &'a Scratch) -> Self {
+        Self { scratch, free: Mutex::default(), trees: Mutex::default() }
+    }
+
+    pub(super) fn take(&self) -> Result<Desk, StoreError> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        free.map_or_else(|| Ok(Desk { out: self.scratch.dir("out")?, scratch: self.scratch.dir("scratch")? }), Ok)
+    }
+
+    /// Takes a desk back. One that is not empty is removed.
+    pub(super) fn give_back(&self, desk: Desk) -> std::io::Result<()> {
+        if is_empty(&desk.out) && is_empty(&desk.scratch) {
+            self.free.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
+            return Ok(());
+        }
+        bfs::remove_dir(&desk.out)?;
+        bfs::remove_dir(&desk.scratch)
+    }
+
+    /// The folder in which a tree's files lie, verified. Collecting garbage does not touch it.
+    pub(super) fn tree(&self, store: &DiskStore, digest: &Digest) -> Result<PathBuf, StoreError> {
+        let known = || self.trees.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned();
+        if let Some(path) = known() {
+            return Ok(path);
+        }
+        let path = self.scratch.dir("tree")?;
+        store.lay_out(digest, &path)?;
+        // Whoever was faster has laid out the same.
+        let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(trees.entry(*digest).or_insert(path).clone())
+    }
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
+}

@@ -1,0 +1,117 @@
+//! Content by digest: one read-only file for each, whoever made it and however many trees hold it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::base::{Digest, fs as bfs};
+use crate::store::{ManifestFile, StoreError};
+
+#[derive(Debug)]
+pub(super) struct Blobs {
+    root: PathBuf,
+    /// Blobs whose content this process has hashed and found right.
+    verified: Mutex<HashSet<PathBuf>>,
+}
+
+impl Blobs {
+    pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
+        let root = dir.join("blobs");
+        // The last one is made last: where it is, all are.
+        if !root.join("ff").is_dir() {
+            for fan in 0..=255 {
+                let path = root.join(format!("{fan:02x}"));
+                fs::create_dir_all(&path).map_err(StoreError::io("create", path))?;
+            }
+        }
+        Ok(Self { root, verified: Mutex::default() })
+    }
+
+    /// An executable file is a blob of its own: links share the permission with what they are linked to.
+    pub(super) fn path(&self, digest: &Digest, executable: bool) -> PathBuf {
+        let mut name = digest.to_string();
+        let mut path = self.root.join(&name[..2]);
+        if executable {
+            name.push_str(".x");
+        }
+        path.push(name);
+        path
+    }
+
+    fn path_of(&self, file: &ManifestFile) -> PathBuf {
+        self.path(&file.digest, file.executable)
+    }
+
+    /// Moves a file, whose digest the caller has just computed, into its place. An older blob of the same name is
+    /// replaced: it may be damaged, and this one is not.
+    pub(super) fn take(&self, from: &Path, file: &ManifestFile) -> Result<(), StoreError> {
+        let home = self.path_of(file);
+        bfs::protect(from, file.executable).map_err(StoreError::io("protect", from))?;
+        fs::rename(from, &home).map_err(StoreError::io("publish", &home))?;
+        self.mark_verified(home);
+        Ok(())
+    }
+
+    pub(super) fn has(&self, file: &ManifestFile) -> bool {
+        fs::symlink_metadata(self.path_of(file)).is_ok_and(|meta| meta.len() == file.size)
+    }
+
+    /// Hashes a blob, once a process.
+    pub(super) fn check(&self, file: &ManifestFile) -> Result<(), StoreError> {
+        let path = self.path_of(file);
+        if self.verified.lock().unwrap_or_else(PoisonError::into_inner).contains(&path) {
+            return Ok(());
+        }
+        match Digest::of_file(&path) {
+            Ok(digest) if digest == file.digest => {
+                self.mark_verified(path);
+                Ok(())
+            }
+            Ok(_) => Err(StoreError::Damaged { path, what: "it has other content than was published".into() }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(StoreError::Damaged { path, what: "it is missing".into() })
+            }
+            Err(e) => Err(StoreError::io("read", path)(e)),
+        }
+    }
+
+    fn mark_verified(&self, path: PathBuf) {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).insert(path);
+    }
+
+    /// Gives a blob the name `to` as well.
+    pub(super) fn link(&self, file: &ManifestFile, to: &Path) -> Result<(), StoreError> {
+        let path = self.path_of(file);
+        bfs::link_or_copy(&path, to).map_err(StoreError::io("link", path))
+    }
+
+    /// Removes a blob, so that it is made again.
+    pub(super) fn discard(&self, file: &ManifestFile) -> Result<(), StoreError> {
+        let path = self.path_of(file);
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
+        remove(&path)
+    }
+
+    /// Every file below the root with the digest that its name says, or None if no blob has such a name.
+    pub(super) fn list(&self) -> Result<Vec<(PathBuf, Option<Digest>)>, StoreError> {
+        let mut found = Vec::new();
+        for fan in fs::read_dir(&self.root).map_err(StoreError::io("list", &self.root))?.flatten() {
+            for entry in fs::read_dir(fan.path()).map_err(StoreError::io("list", fan.path()))?.flatten() {
+                let name = entry.file_name();
+                let name = name.to_str().unwrap_or_default();
+                let hex = name.strip_suffix(".x").unwrap_or(name);
+                found.push((entry.path(), hex.parse().ok()));
+            }
+        }
+        Ok(found)
+    }
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
