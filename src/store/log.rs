@@ -40,7 +40,8 @@ type Places = HashMap<Short, u64, BuildHasherDefault<DigestHasher>>;
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
-    append_lock: PathBuf,
+    /// Locked while something is appended; never read or written.
+    gate: File,
     state: Mutex<State>,
 }
 
@@ -123,11 +124,22 @@ impl State {
     }
 }
 
+/// Open again when dropped.
+struct Gate<'a>(&'a File);
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
 impl Log {
     pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("log");
         let state = State::open(&path).map_err(StoreError::io("open", &path))?;
-        Ok(Self { append_lock: dir.join("log.lock"), state: Mutex::new(state), path })
+        let gate = dir.join("log.lock");
+        let open = File::options().create(true).append(true).open(&gate);
+        Ok(Self { gate: open.map_err(StoreError::io("open", gate))?, state: Mutex::new(state), path })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -188,11 +200,10 @@ impl Log {
         Ok(())
     }
 
-    fn lock(&self) -> Result<File, StoreError> {
-        let open = || File::options().create(true).append(true).open(&self.append_lock);
-        let file = open().map_err(StoreError::io("open", &self.append_lock))?;
-        file.lock().map_err(StoreError::io("lock", &self.append_lock))?;
-        Ok(file)
+    /// Keeps other processes from appending. The caller holds the state, which keeps other threads.
+    fn lock(&self) -> Result<Gate<'_>, StoreError> {
+        self.gate.lock().map_err(StoreError::io("lock", &self.path))?;
+        Ok(Gate(&self.gate))
     }
 
     /// The record that answers for a key: its header, without reading the rest.
