@@ -11,7 +11,7 @@ use crate::spec::{
     Artefact, CommandInput, Dim, Fill, Input, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target,
     Weights,
 };
-use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, test_context};
+use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, WriteParams, test_context};
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
 const CONVERT_TIMEOUT: u64 = 3600;
@@ -214,13 +214,18 @@ impl Builder<'_> {
     fn commands(&mut self) -> Result<(), BuildError> {
         // Two passes, because a command may read one that is declared below it.
         for command in self.spec.commands.values() {
-            let params = CommandParams {
-                argv: command.argv.clone(),
-                outputs: command.outputs.clone(),
-                env: command.env.clone(),
+            let (kind, params): (&'static dyn StepKind, _) = if command.write.is_empty() {
+                let params = CommandParams {
+                    argv: command.argv.clone(),
+                    outputs: command.outputs.clone(),
+                    env: command.env.clone(),
+                };
+                (&step::COMMAND, json!(params))
+            } else {
+                (&step::WRITE, json!(WriteParams { write: command.write.clone() }))
             };
             let name = format!("command:{}", command.name);
-            self.add(name, Stage::Command, &step::COMMAND, json!(params), vec![], command.timeout_seconds);
+            self.add(name, Stage::Command, kind, params, vec![], command.timeout_seconds);
         }
         for command in self.spec.commands.values() {
             let mut inputs = Vec::new();

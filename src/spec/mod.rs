@@ -293,6 +293,7 @@ pub struct Rule {
 pub struct Command {
     pub name: String,
     pub loc: Loc,
+    /// The program and its arguments; empty for a step that writes files of fixed content.
     pub argv: Vec<String>,
     /// Files (absolute) or `step:<id>` trees, by the name under which the command sees them in its working directory.
     pub inputs: IndexMap<String, CommandInput>,
@@ -301,6 +302,8 @@ pub struct Command {
     /// Names of environment variables passed through (their values are in the key).
     pub env: Vec<String>,
     pub timeout_seconds: u64,
+    /// Files of fixed content that orch writes itself, text by path. If there are any, there is no `argv` and the rest is empty.
+    pub write: IndexMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -229,14 +229,18 @@ shape! {
 }
 
 shape! {
-    /// A step of your own: a program that makes files from files.
+    /// A step of your own: a program that makes files from files, or files of fixed content. Exactly one of `argv` and
+    /// `write` says which.
     Command {
         /// The program and its arguments; no shell.
-        argv @required: List<String>,
+        argv: List<String>,
+        /// Files that orch writes itself, without a program: their text by their path. They are the step's outputs, so
+        /// nothing else may be given with it.
+        write: Rows<String>,
         /// What the program reads, by the name under which it finds it in its working directory.
         inputs: Rows<CommandInput>,
-        /// Files or folders, relative to its working directory, that it makes.
-        outputs @required: List<String>,
+        /// With `argv`, and required then: files or folders, relative to its working directory, that it makes.
+        outputs: List<String>,
         /// Names of environment variables that it sees. All others are hidden from it.
         env: List<String>,
         /// It is killed after this many seconds. Default: 600.

@@ -12,6 +12,7 @@ mod recipe;
 mod render;
 mod report;
 mod run;
+mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,6 +35,7 @@ pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use report::REPORT;
 pub use run::{RUN, RunParams};
+pub use write::{WRITE, WriteParams};
 
 pub static KINDS: &[&dyn StepKind] = &[
     &INPUTS,
@@ -47,6 +49,7 @@ pub static KINDS: &[&dyn StepKind] = &[
     &QNN,
     &RUN,
     &COMMAND,
+    &WRITE,
     &REPORT,
 ];
 

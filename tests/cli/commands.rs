@@ -76,6 +76,27 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
+fn files_of_fixed_content_are_written_without_a_program() {
+    let rows = |text: &str| {
+        format!(
+            "version: 1\ncommands:\n  made: {{write: {{deep/a.txt: '{text}', b.txt: b}}}}\n  \
+            two: {{argv: [cp, made/deep/a.txt, copy], inputs: {{made: {{step: 'command:made'}}}}, outputs: [copy]}}\n"
+        )
+    };
+    let sandbox = Sandbox::new().file("spec.yaml", rows("first"));
+    sandbox.run(RUN).success().summary([("steps", 3), ("executed", 3)]);
+    assert_eq!(made(&sandbox, "copy"), "first");
+    assert_eq!(made(&sandbox, "b.txt"), "b");
+    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    let sandbox = sandbox.file("spec.yaml", rows("second"));
+    sandbox
+        .run(["explain", "command:made", "--spec", "spec.yaml"])
+        .success()
+        .stdout_has("param.write.deep/a.txt changed (\"first\" => \"second\")");
+    sandbox.run(RUN).success().summary([("executed", 2), ("hits", 1)]);
+}
+
+#[test]
 fn an_output_that_was_not_made_is_a_failure() {
     let sandbox = one("{argv: [sh, -c, 'echo x > other'], outputs: [out]}");
     sandbox.run(RUN).code(1).stderr_has("`sh` ended well but did not make its declared output `out`");

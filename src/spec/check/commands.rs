@@ -1,6 +1,7 @@
 //! The user's own steps.
 
-use std::path::{Component, Path};
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 
 use indexmap::IndexMap;
 
@@ -17,6 +18,7 @@ pub(super) fn commands(section: &Section<'_, raw::Command>, sink: &mut Sink) -> 
 
 fn command(row: &Row<'_, raw::Command>, sink: &mut Sink) -> Command {
     let raw = row.value;
+    one_of_two(row, sink);
     not_empty(&raw.argv, "argv", sink);
     not_empty(&raw.outputs, "outputs", sink);
     if let Some(at) = raw.timeout_seconds.given().filter(|at| at.value == 0) {
@@ -54,7 +56,67 @@ fn command(row: &Row<'_, raw::Command>, sink: &mut Sink) -> Command {
         outputs: texts(&raw.outputs),
         env: texts(&raw.env),
         timeout_seconds: raw.timeout_seconds.value().copied().unwrap_or(DEFAULT_TIMEOUT_SECONDS),
+        write: written(raw, sink),
     }
+}
+
+/// A program and what it makes, or files of fixed content and nothing else.
+fn one_of_two(row: &Row<'_, raw::Command>, sink: &mut Sink) {
+    let (name, raw) = (row.name, row.value);
+    let also = [
+        ("inputs", raw.inputs.given().map(|at| at.span)),
+        ("outputs", raw.outputs.given().map(|at| at.span)),
+        ("env", raw.env.given().map(|at| at.span)),
+        ("timeout_seconds", raw.timeout_seconds.given().map(|at| at.span)),
+    ];
+    match (raw.argv.is_absent(), raw.write.is_absent()) {
+        (true, true) => sink.error_hint(
+            name.span,
+            format!("`{}` lacks `argv`", name.value),
+            "give the program in `argv`, or files of fixed content in `write`",
+        ),
+        (false, false) => {
+            let message = format!("`{}` has both `argv` and `write`", name.value);
+            sink.error_hint(name.span, message, "keep one; another step can read what the first one made");
+        }
+        (true, false) => {
+            for (key, span) in also {
+                if let Some(span) = span {
+                    let message = format!("`{key}` does not go with `write`");
+                    sink.error_hint(span, message, "the files that it writes are its outputs, and it reads nothing");
+                }
+            }
+        }
+        (false, true) => {}
+    }
+    if raw.write.is_absent() && raw.outputs.is_absent() {
+        sink.error(name.span, format!("`{}` lacks `outputs`", name.value));
+    }
+}
+
+/// The files of `write`: inside the step's folder, and none within another.
+fn written(raw: &raw::Command, sink: &mut Sink) -> IndexMap<String, String> {
+    let Some(given) = raw.write.given() else { return IndexMap::new() };
+    if given.value.0.is_empty() {
+        sink.error(given.span, "`write` must not be empty");
+    }
+    let mut files = IndexMap::new();
+    let mut places: BTreeMap<PathBuf, &str> = BTreeMap::new();
+    for (path, text) in &given.value.0 {
+        inside(&path.value, path.span, sink);
+        let place: PathBuf = Path::new(&path.value).components().collect();
+        // Sorted by component, a folder stands right before what is in it.
+        let before = places.range(..=place.clone()).next_back().filter(|(before, _)| place.starts_with(before));
+        let after = places.range(place.clone()..).next().filter(|(after, _)| after.starts_with(&place));
+        if let Some((_, other)) = before.or(after) {
+            sink.error(path.span, format!("`{}` and `{other}` cannot both be files", path.value));
+        }
+        places.insert(place, &path.value);
+        if let Some(text) = text {
+            files.insert(path.value.clone(), text.value.clone());
+        }
+    }
+    files
 }
 
 fn input(raw: &raw::CommandInput, span: Span, name: &str, folder: &Path, sink: &mut Sink) -> Option<CommandInput> {
