@@ -1,11 +1,15 @@
 //! The command line: arguments in, pages and exit codes out.
 
+mod affected;
 mod args;
 mod cmd;
 mod console;
 mod exit;
+mod git;
 mod printer;
 mod project;
+mod scope;
+mod watched;
 
 use std::process::ExitCode;
 
