@@ -96,6 +96,11 @@ pub enum MissReason {
     },
     /// The user asked for it.
     Asked,
+    /// It was measured longer ago than `--max-age` allows.
+    TooOld {
+        date: String,
+        max: String,
+    },
     /// Something above it runs, so its key is not known yet.
     After {
         step: String,
@@ -114,6 +119,7 @@ impl fmt::Display for MissReason {
             Self::DidNotPass { outcome } => write!(f, "last time: {outcome}; only success is a hit"),
             Self::OutputLost { what } => write!(f, "its output was lost: {what}"),
             Self::Asked => f.write_str("asked for by --rerun"),
+            Self::TooOld { date, max } => write!(f, "measured {date}, longer ago than {max}"),
             Self::After { step } => write!(f, "after {step}"),
         }
     }

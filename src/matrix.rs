@@ -2,6 +2,7 @@
 //!
 //! Pure, and the same on every host: whether a device is there is asked later, by exec.
 
+mod partition;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 use crate::base::{Loc, glob};
 use crate::spec::{Artefact, Dim, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
 
+pub use partition::Partition;
 pub use select::{NothingSelected, Selection};
 
 /// In the order of the spec: models, then targets, then precisions, then axes.

@@ -28,6 +28,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("npyz", &["runtime/foreign.rs"]),
     ("indicatif", &["cli/console.rs"]),
     ("ctrlc", &["cli/"]),
+    ("notify", &["cli/watched.rs"]),
 ];
 
 fn sources() -> Sources {

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::exec::MaxAge;
+use crate::matrix::Partition;
+
 /// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.
 #[derive(Debug, Parser)]
 #[command(name = "orch", version, max_term_width = 100)]
@@ -110,6 +113,20 @@ pub(super) struct SelectionArgs {
     pub(super) cases: Vec<String>,
 }
 
+#[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Part and age")]
+pub(super) struct ScopeArgs {
+    /// Only steps that differ from this git revision, and what they need
+    #[arg(long, value_name = "BASE")]
+    pub(super) affected: Option<String>,
+    /// One of several parts that together are everything: hash:1/4, slice:1/4
+    #[arg(long, value_name = "METHOD:N/M")]
+    pub(super) partition: Option<Partition>,
+    /// Measure again what was measured longer ago: 30m, 12h, 7d, 2w
+    #[arg(long, value_name = "AGE")]
+    pub(super) max_age: Option<MaxAge>,
+}
+
 impl SelectionArgs {
     /// Everything.
     pub(super) fn none() -> Self {
@@ -121,10 +138,12 @@ impl SelectionArgs {
 pub(super) struct RunArgs {
     #[command(flatten)]
     pub(super) spec: SpecArgs,
+    #[command(flatten)]
+    pub(super) scope: ScopeArgs,
     /// Only these steps and what they need, e.g. 'convert:bert:*'
     #[arg(long = "step", value_name = "GLOB")]
     pub(super) steps: Vec<String>,
-    /// Execute again although nothing changed: steps, or 'run' for all measurements, or 'case:bert:*'
+    /// Execute again although nothing changed: steps, or 'run' for all measurements, 'case:bert:*', or 'failed'
     #[arg(long, value_name = "GLOB")]
     pub(super) rerun: Vec<String>,
     /// How many steps may execute at a time [default: the number of cores]
@@ -133,6 +152,9 @@ pub(super) struct RunArgs {
     /// Start nothing new after a first failure
     #[arg(long)]
     pub(super) fail_fast: bool,
+    /// Run, then wait for changes of the spec or of a file that it reads, and run again, until interrupted
+    #[arg(long, conflicts_with = "json")]
+    pub(super) watch: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
     pub(super) json: bool,
@@ -141,10 +163,23 @@ pub(super) struct RunArgs {
     pub(super) out_dir: PathBuf,
 }
 
+impl RunArgs {
+    /// Whether this is the usual run, which may believe what the last one left behind: nothing is narrowed, aged, forced
+    /// or watched.
+    #[allow(dead_code, reason = "asked by whatever answers an unchanged run without looking at every step")]
+    pub(super) fn is_plain(&self) -> bool {
+        let ScopeArgs { affected, partition, max_age } = &self.scope;
+        let narrowed = affected.is_some() || partition.is_some() || !self.steps.is_empty();
+        !narrowed && max_age.is_none() && self.rerun.is_empty() && !self.watch
+    }
+}
+
 #[derive(Debug, ClapArgs)]
 pub(super) struct PlanArgs {
     #[command(flatten)]
     pub(super) spec: SpecArgs,
+    #[command(flatten)]
+    pub(super) scope: ScopeArgs,
     #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
     pub(super) format: PlanFormat,
     /// The same as --format json

@@ -1,12 +1,16 @@
 //! The command line: arguments in, pages and exit codes out.
 
+mod affected;
 mod args;
 mod cmd;
 mod console;
 mod exit;
+mod git;
 mod handout;
 mod printer;
 mod project;
+mod scope;
+mod watched;
 
 use std::process::ExitCode;
 

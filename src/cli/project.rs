@@ -21,6 +21,8 @@ use crate::worker::Cancel;
 pub(super) struct Project {
     pub(super) plan: Plan,
     pub(super) name: String,
+    /// Every spec file that was read.
+    pub(super) files: Vec<PathBuf>,
 }
 
 impl Project {
@@ -42,7 +44,8 @@ impl Project {
         };
         let matrix = matrix.select(&spec, &selection).map_err(|e| UsageError(e.to_string()))?;
         let plan = plan::build(&spec, &matrix).map_err(|e| UsageError(e.to_string()))?;
-        Ok(Self { plan, name: path.display().to_string() })
+        let files = spec.files.into_iter().map(|file| file.path).collect();
+        Ok(Self { plan, name: path.display().to_string(), files })
     }
 
     /// Steps by glob; one that names nothing is an error, with the nearest name.
@@ -89,9 +92,12 @@ pub(super) struct Workplace {
 
 impl Workplace {
     pub(super) fn open(args: &Args) -> anyhow::Result<Self> {
+        Self::open_with(args, Cancel::default())
+    }
+
+    pub(super) fn open_with(args: &Args, cancel: Cancel) -> anyhow::Result<Self> {
         let cache = absolute(&args.cache_dir)?;
         let store = DiskStore::open(&cache).context("failed to open the store")?;
-        let cancel = Cancel::default();
         let provision = provision(args, cancel.clone())?;
         let host = Host::real();
         let inventory = device::inventory_cheap(&host);

@@ -6,9 +6,18 @@ use crate::exec::perform::error_text;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
-use crate::record::Outcome;
+use crate::plan::Plan;
+use crate::record::{Outcome, Record};
 use crate::step::{RunParams, Stage, StepId};
 use crate::store::StoreError;
+
+/// What is asked for where nothing is named: results, and what people look at. The rest only serves them.
+pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
+    plan.ids().filter(|id| {
+        let step = plan.step(*id);
+        matches!(step.stage, Stage::Run | Stage::Command | Stage::Report) || step.kind.name() == "render"
+    })
+}
 
 impl Scheduler<'_> {
     /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
@@ -19,13 +28,7 @@ impl Scheduler<'_> {
         let plan = self.context.plan;
         let mut open: Vec<StepId> = match &self.context.options.wanted {
             Some(chosen) => chosen.iter().copied().collect(),
-            None => plan
-                .ids()
-                .filter(|id| {
-                    matches!(plan.step(*id).stage, Stage::Run | Stage::Command | Stage::Report)
-                        || plan.step(*id).kind.name() == "render"
-                })
-                .collect(),
+            None => usually_wanted(plan).collect(),
         };
         while let Some(id) = open.pop() {
             if !self.wanted.insert(id) || self.is_done(id) || plan.step(id).stage == Stage::Report {
@@ -86,7 +89,21 @@ impl Scheduler<'_> {
             self.is_held(id, digest).map_err(|what| MissReason::OutputLost { what })?;
         }
         let is_shown = self.whole_records || self.context.plan.step(id).stage != Stage::Command;
-        if is_shown { store.record(&hit).map(StepResult::hit).map_err(damaged) } else { Ok(StepResult::held(&hit)) }
+        if !is_shown {
+            return Ok(StepResult::held(&hit));
+        }
+        let record = store.record(&hit).map_err(damaged)?;
+        if self.is_too_old(id, &record) {
+            let max = self.context.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
+            return Err(MissReason::TooOld { date: record.started, max });
+        }
+        Ok(StepResult::hit(record))
+    }
+
+    /// Only a measurement ages: what a build step makes is the same whenever it is made from the same inputs.
+    fn is_too_old(&self, id: StepId, record: &Record) -> bool {
+        let age = self.context.options.max_age.as_ref();
+        self.context.plan.step(id).kind.is_measured() && age.is_some_and(|age| age.is_exceeded(&record.started))
     }
 
     /// Whether a tree is there. Most are read, and verified, only by a step that executes; generated tests are copied out

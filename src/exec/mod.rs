@@ -3,6 +3,7 @@
 //! One loop on the calling thread owns all state; job threads get what they need and send back how it ended. What is
 //! shown to the user is the listener's concern, what a step does its kind's.
 
+mod age;
 mod consult;
 mod desk;
 mod keys;
@@ -31,6 +32,8 @@ use crate::step::StepId;
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
+pub use age::MaxAge;
+pub use consult::usually_wanted;
 pub use keys::HostFacts;
 pub use preview::{held, preview};
 pub use reporting::{Pages, report_doc};
@@ -60,6 +63,10 @@ pub struct Options {
     pub rerun: BTreeSet<StepId>,
     /// What is to be done; None means everything.
     pub wanted: Option<BTreeSet<StepId>>,
+    /// Measurements older than this are made again.
+    pub max_age: Option<MaxAge>,
+    /// What part of the spec the plan is, for pages; None for all of it.
+    pub scope: Option<String>,
     /// The spec as the user named it, for pages and reproducers.
     pub spec: String,
     /// Options of the user's that a reproducer must repeat, e.g. ` --cache-dir /tmp/x`; empty or with a leading space.

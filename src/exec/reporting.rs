@@ -132,6 +132,9 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     key.set("kind", kind.name());
     key.set("code", kind.code().short());
     key.set("spec", &doc.spec);
+    if let Some(scope) = &doc.scope {
+        key.set("scope", scope);
+    }
     key.set("host", Digest::of(json!(doc.host).to_string().as_bytes()).short());
     key.set("excluded", Digest::of(json!(doc.excluded).to_string().as_bytes()));
     // Without their facts: how much memory is free at the moment makes no other report.
@@ -188,6 +191,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
     ReportDoc {
         version: DOC_VERSION,
         spec: context.options.spec.clone(),
+        scope: context.options.scope.clone(),
         orch: env!("CARGO_PKG_VERSION").into(),
         host: context.host.report.clone(),
         summary,

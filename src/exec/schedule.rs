@@ -324,7 +324,9 @@ impl<'a> Scheduler<'a> {
             };
             Some((name.clone(), at))
         });
-        let task = Task { id, step, key, inputs: inputs.collect(), forced: reason == MissReason::Asked };
+        // The store holds a result with this key, which is the very one that is not to be taken.
+        let forced = matches!(reason, MissReason::Asked | MissReason::TooOld { .. });
+        let task = Task { id, step, key, inputs: inputs.collect(), forced };
         self.context.listener.tell(Event::StepStarted { step: step.name.clone(), reason });
         let sender = sender.clone();
         pool.spawn(move || {

@@ -4,6 +4,7 @@
 
 mod build;
 mod graph;
+mod narrow;
 mod render;
 
 use std::collections::BTreeMap;

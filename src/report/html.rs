@@ -44,6 +44,7 @@ impl<'a> Page<'a> {
         let unavailable: Vec<bool> = (0..view.variants.len()).map(|column| view.column_unavailable(column)).collect();
         Self {
             spec: &doc.spec,
+            scope: doc.scope.as_deref(),
             orch: &doc.orch,
             host: host(doc),
             steps: format!(

@@ -42,7 +42,8 @@ pub fn render(doc: &ReportDoc) -> String {
         );
         total.add(&counts);
     }
-    let name = attribute(&format!("orch {}", doc.spec));
+    let scope = doc.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
+    let name = attribute(&format!("orch {}{scope}", doc.spec));
     format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {}>\n{suites}</testsuites>\n",
         total.attributes()

@@ -25,6 +25,9 @@ pub fn render(doc: &ReportDoc) -> String {
     let mut out = format!("# orch: {}\n\n", text(&doc.spec));
     let _ =
         writeln!(out, "**{}\n", summary_line(doc, &Styles::plain()).replacen("   ", "** · ", 1).replace("   ", " · "));
+    if let Some(scope) = &doc.scope {
+        let _ = writeln!(out, "Not the whole spec: {}.\n", text(scope));
+    }
     let host = &doc.host;
     let memory = bytes(host.memory_bytes);
     let _ = writeln!(

@@ -64,6 +64,9 @@ pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
     if !out.is_empty() {
         out.push('\n');
     }
+    if let Some(scope) = &doc.scope {
+        let _ = writeln!(out, "{}{scope}: not the whole spec{:#}", styles.heading, styles.heading);
+    }
     out.push_str(&summary_line(doc, styles));
     out.push('\n');
     out

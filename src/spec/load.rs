@@ -29,6 +29,8 @@ struct Loader {
     sources: Vec<Source>,
     /// Canonical path of every file read, with the place that asked for it.
     seen: HashMap<PathBuf, Span>,
+    /// Every file that was asked for, read or not.
+    asked: Vec<PathBuf>,
     /// The files being read, from the root to the current one.
     open: Vec<PathBuf>,
 }
@@ -36,9 +38,15 @@ struct Loader {
 impl Spec {
     /// Reads and checks a spec file and all that it includes.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
+        Self::load_noting(path, &mut Vec::new())
+    }
+
+    /// The same, and which files it depends on, also when it fails.
+    pub fn load_noting(path: &Path, asked_for: &mut Vec<PathBuf>) -> Result<Self, SpecErrors> {
         let mut loader = Loader::default();
         loader.file(path, None);
-        let Loader { mut sink, files, sources, .. } = loader;
+        let Loader { mut sink, files, sources, asked, .. } = loader;
+        *asked_for = asked;
         let root = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let root = root.parent().unwrap_or(Path::new("")).to_owned();
         let spec = check::spec(root, files, sources, &mut sink);
@@ -50,6 +58,7 @@ impl Spec {
 impl Loader {
     /// Reads one file; `asked` is the `include` entry that names it.
     fn file(&mut self, path: &Path, asked: Option<Span>) {
+        self.asked.push(path.to_owned());
         let read = fs::canonicalize(path).and_then(|canonical| Ok((canonical, fs::read(path)?)));
         let (canonical, bytes) = match read {
             Ok(read) => read,

@@ -1,11 +1,15 @@
 //! The real binary, from outside: arguments and files in; files, streams and exit codes out.
 
+mod affected;
 mod commands;
 mod crash;
 mod damage;
 mod errors;
+mod max_age;
 mod pages;
+mod partition;
 mod ready_onnx;
 mod rerun;
 #[path = "../support/mod.rs"]
 mod support;
+mod watch;

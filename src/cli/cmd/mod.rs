@@ -9,6 +9,7 @@ mod plan;
 mod report;
 mod run;
 mod setup;
+mod watch;
 mod worker;
 
 use clap::CommandFactory;

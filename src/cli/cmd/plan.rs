@@ -9,19 +9,24 @@ use crate::cli::cmd::Warnings;
 use crate::cli::exit::Exit;
 use crate::cli::printer::{DIM, Printer, WARN};
 use crate::cli::project::{Project, Workplace};
+use crate::cli::scope::{Asked, Scoped};
 use crate::exec::{self, Options, Preview, Verdict};
 use crate::plan;
 
 pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let project = Project::load(&plan.spec.spec, &plan.spec.selection)?;
     let workplace = Workplace::open(args)?;
-    let options = idle_options(&project);
+    let asked = Asked { spec: &plan.spec, scope: &plan.scope, steps: &[], rerun: &[] };
+    let Scoped { project, wanted, label, nothing, .. } = asked.load(&workplace, printer)?;
+    let options = Options { wanted, max_age: plan.scope.max_age.clone(), scope: label, ..idle_options(&project) };
+    if let Some(why) = nothing {
+        printer.note(&why);
+    }
     let listener = Warnings(printer);
     let previews = exec::preview(&workplace.context(&project, &options, &listener))?;
     let is_fresh = |id: crate::step::StepId| matches!(previews[id.0 as usize].verdict, Verdict::Hit { .. });
     match if plan.json { PlanFormat::Json } else { plan.format } {
-        PlanFormat::Text => printer.out(&text(&project, &previews, plan.all)),
-        PlanFormat::Json => printer.json(&document(&project, &previews)),
+        PlanFormat::Text => printer.out(&text(&project, &options, &previews, plan.all)),
+        PlanFormat::Json => printer.json(&document(&project, &options, &previews)),
         PlanFormat::Dot => printer.out(&plan::dot(&project.plan, &is_fresh)),
         PlanFormat::Mermaid => printer.out(&plan::mermaid(&project.plan, &is_fresh)),
     }
@@ -35,13 +40,15 @@ pub(super) fn idle_options(project: &Project) -> Options {
         fail_fast: false,
         rerun: Default::default(),
         wanted: None,
+        max_age: None,
+        scope: None,
         spec: project.name.clone(),
         flags: String::new(),
         out_dir: "orch-out".into(),
     }
 }
 
-fn text(project: &Project, previews: &[Preview], all: bool) -> String {
+fn text(project: &Project, options: &Options, previews: &[Preview], all: bool) -> String {
     let mut out = String::new();
     let width = previews.iter().map(|p| project.plan.step(p.step).name.len()).max().unwrap_or(0).min(48);
     let (mut run, mut hits, mut skipped) = (0, 0, 0);
@@ -70,6 +77,9 @@ fn text(project: &Project, previews: &[Preview], all: bool) -> String {
             Verdict::NotNeeded => {}
         }
     }
+    if let Some(scope) = &options.scope {
+        let _ = writeln!(out, "{scope}: not the whole spec");
+    }
     let hint = if all || hits + skipped == 0 { "" } else { "  (--all lists them)" };
     let _ = write!(
         out,
@@ -81,7 +91,7 @@ fn text(project: &Project, previews: &[Preview], all: bool) -> String {
     out
 }
 
-fn document(project: &Project, previews: &[Preview]) -> serde_json::Value {
+fn document(project: &Project, options: &Options, previews: &[Preview]) -> serde_json::Value {
     let steps: Vec<_> = previews
         .iter()
         .map(|preview| {
@@ -102,5 +112,5 @@ fn document(project: &Project, previews: &[Preview]) -> serde_json::Value {
         .iter()
         .map(|e| json!({"case": e.case.id(), "reason": e.reason, "declared": e.loc.as_ref().map(ToString::to_string)}))
         .collect();
-    json!({"spec": project.name, "steps": steps, "cases": project.plan.cases.len(), "excluded": excluded})
+    json!({"spec": project.name, "scope": options.scope, "steps": steps, "cases": project.plan.cases.len(), "excluded": excluded})
 }

@@ -5,30 +5,36 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use crate::cli::args::{Args, RunArgs};
+use crate::cli::cmd::watch;
 use crate::cli::console::Console;
 use crate::cli::exit::Exit;
 use crate::cli::handout;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Project, Workplace, absolute};
-use crate::exec::{self, Finished, Options};
+use crate::cli::project::{Workplace, absolute};
+use crate::cli::scope::{Asked, Scoped};
+use crate::exec::{self, Finished, How, Options};
 use crate::record::Outcome;
 use crate::report::{self, text::Styles};
-use crate::worker;
+use crate::worker::{self, Cancel};
 
 pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let project = Project::load(&run.spec.spec, &run.spec.selection)?;
+    if run.watch {
+        return watch::watch(args, run, printer);
+    }
     let workplace = Workplace::open(args)?;
-    let options = Options {
-        jobs: run.jobs.unwrap_or(workplace.host.report.cores.max(1)),
-        fail_fast: run.fail_fast,
-        rerun: project.steps(&run.rerun)?,
-        wanted: if run.steps.is_empty() { None } else { Some(project.steps(&run.steps)?) },
-        spec: project.name.clone(),
-        flags: flags(args),
-        out_dir: run.out_dir.clone(),
-    };
-    let cancel = workplace.cancel.clone();
-    let console = Console::new();
+    let scoped = asked(run).load(&workplace, printer)?;
+    on_interrupt(&workplace.cancel, || {})?;
+    let (exit, _) = perform(args, run, printer, &workplace, scoped)?;
+    Ok(exit)
+}
+
+pub(super) fn asked(run: &RunArgs) -> Asked<'_> {
+    Asked { spec: &run.spec, scope: &run.scope, steps: &run.steps, rerun: &run.rerun }
+}
+
+/// Cancels on the first interrupt, and ends everything at once on the second.
+pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) -> anyhow::Result<()> {
+    let cancel = cancel.clone();
     ctrlc::set_handler(move || {
         if cancel.is_cancelled() {
             // Asked twice: now.
@@ -36,8 +42,32 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
             std::process::exit(Exit::Interrupted as i32);
         }
         cancel.cancel();
+        also();
     })
-    .context("failed to listen for interrupts")?;
+    .context("failed to listen for interrupts")
+}
+
+/// Performs what was asked for, publishes it and prints it; gives the steps that were executed besides the exit code.
+pub(super) fn perform(
+    args: &Args,
+    run: &RunArgs,
+    printer: &Printer,
+    workplace: &Workplace,
+    scoped: Scoped,
+) -> anyhow::Result<(Exit, Vec<String>)> {
+    let Scoped { project, wanted, rerun, label, nothing } = scoped;
+    let options = Options {
+        jobs: run.jobs.unwrap_or(workplace.host.report.cores.max(1)),
+        fail_fast: run.fail_fast,
+        rerun,
+        wanted,
+        max_age: run.scope.max_age.clone(),
+        scope: label,
+        spec: project.name.clone(),
+        flags: flags(args),
+        out_dir: run.out_dir.clone(),
+    };
+    let console = Console::new();
     let finished = exec::run(&workplace.context(&project, &options, &console))?;
     console.close();
     let out_dir = absolute(&run.out_dir)?;
@@ -50,7 +80,13 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
             printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
         }
     }
-    Ok(exit_of(&finished))
+    if let Some(why) = &nothing {
+        printer.note(why);
+    }
+    let plan = &project.plan;
+    let executed = plan.ids().filter(|id| *id != plan.report && finished.results[id.0 as usize].how == How::Executed);
+    let executed = executed.map(|id| plan.step(id).name.clone()).collect();
+    Ok((exit_of(&finished, nothing.is_some()), executed))
 }
 
 /// Where things are kept, if not where they usually are.
@@ -65,7 +101,8 @@ fn flags(args: &Args) -> String {
     flags
 }
 
-fn exit_of(finished: &Finished) -> Exit {
+/// `nothing`: nothing was asked for, because nothing is in the part that was. That is no failure of anything.
+fn exit_of(finished: &Finished, nothing: bool) -> Exit {
     let failed = finished.results.iter().any(|result| result.outcome.is_failure());
     let passed = finished.doc.summary.passed > 0;
     // Steps chosen by name, or commands, are something that ran although no case was asked for.
@@ -75,7 +112,7 @@ fn exit_of(finished: &Finished) -> Exit {
         Exit::Interrupted
     } else if failed {
         Exit::Failed
-    } else if did_something {
+    } else if did_something || nothing {
         Exit::Success
     } else {
         Exit::NothingRan

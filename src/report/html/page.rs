@@ -7,6 +7,7 @@ use super::super::chart::{Chart, Sparkline};
 #[derive(Serialize)]
 pub(super) struct Page<'a> {
     pub(super) spec: &'a str,
+    pub(super) scope: Option<&'a str>,
     pub(super) orch: &'a str,
     pub(super) host: String,
     pub(super) steps: String,

@@ -1,0 +1,110 @@
+//! `orch run --watch`: runs, waits until a file that the run depends on is another, and runs again.
+//!
+//! What the files are like is `watched`'s concern; what a run is, `run`'s.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+
+use crate::cli::args::{Args, RunArgs};
+use crate::cli::cmd::run::{asked, on_interrupt, perform};
+use crate::cli::exit::{self, Exit};
+use crate::cli::printer::Printer;
+use crate::cli::project::{Workplace, absolute};
+use crate::cli::scope::Scoped;
+use crate::cli::watched::Watched;
+use crate::spec::Spec;
+use crate::step::Source;
+use crate::worker::Cancel;
+
+/// How many names a line tells.
+const TOLD: usize = 5;
+
+pub(super) fn watch(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let cancel = Cancel::default();
+    let (sender, receiver) = channel();
+    let wake = sender.clone();
+    on_interrupt(&cancel, move || {
+        let _ = wake.send(());
+    })?;
+    let ignored = vec![absolute(&args.cache_dir)?, absolute(&run.out_dir)?];
+    let mut watched = Watched::new(sender, ignored);
+    let mut first = true;
+    while !cancel.is_cancelled() {
+        let executed = cycle(args, run, printer, &cancel, &mut watched, first)?;
+        first = false;
+        if cancel.is_cancelled() {
+            break;
+        }
+        let changed = match watched.changed() {
+            // What changed during the run is run at once.
+            changed if !changed.is_empty() => changed,
+            _ => {
+                let files = watched.count();
+                let noun = if files == 1 { "file" } else { "files" };
+                let did = executed.map_or_else(|| "nothing ran".to_owned(), |names| ran(&names));
+                printer.note(&format!("watch: {did}; waiting for a change of {files} {noun} (interrupt to end)"));
+                watched.wait(&receiver, &cancel)
+            }
+        };
+        if cancel.is_cancelled() {
+            break;
+        }
+        watched.settle(&receiver, &cancel);
+        printer.note(&format!("\nwatch: {} changed", listed(&changed)));
+    }
+    printer.note("watch: ended");
+    Ok(Exit::Interrupted)
+}
+
+/// One run. Mistakes are shown and waited on: the next change may mend them. Gives what was executed, if it got so far.
+fn cycle(
+    args: &Args,
+    run: &RunArgs,
+    printer: &Printer,
+    cancel: &Cancel,
+    watched: &mut Watched,
+    first: bool,
+) -> anyhow::Result<Option<Vec<String>>> {
+    // Opened anew each time: what was verified in the last run may be damaged by now.
+    let workplace = Workplace::open_with(args, cancel.clone())?;
+    // Stamped before they are read, so that a change while they are read is noticed.
+    let mut files = Vec::new();
+    let _ = Spec::load_noting(&run.spec.spec, &mut files);
+    watched.set(&files, printer);
+    let mut asked = asked(run);
+    if !first {
+        asked.rerun = &[]; // asked for once, not after every change
+    }
+    let result = asked.load(&workplace, printer).and_then(|scoped| {
+        watched.add(&inputs(&scoped), printer);
+        perform(args, run, printer, &workplace, scoped)
+    });
+    match result {
+        Ok((_, executed)) => Ok(Some(executed)),
+        Err(error) if exit::of_error(&error) == Exit::Bug => Err(error),
+        Err(error) => {
+            printer.error(&error);
+            Ok(None)
+        }
+    }
+}
+
+/// The user's files and folders that the steps read.
+fn inputs(scoped: &Scoped) -> Vec<PathBuf> {
+    let inputs = scoped.project.plan.steps.iter().flat_map(|step| &step.inputs);
+    let files =
+        inputs.filter_map(|(_, source)| if let Source::File(path) = source { Some(path.clone()) } else { None });
+    files.collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// `command:sorted, command:first ran`
+fn ran(names: &[String]) -> String {
+    if names.is_empty() { "nothing had to run".into() } else { format!("{} ran", listed(names)) }
+}
+
+fn listed(names: &[String]) -> String {
+    let rest = names.len().saturating_sub(TOLD);
+    let shown = names[..names.len() - rest].join(", ");
+    if rest == 0 { shown } else { format!("{shown} and {rest} more") }
+}

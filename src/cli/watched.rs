@@ -1,0 +1,211 @@
+//! Files whose change is waited for: the system's notifications wake, stamps decide.
+//!
+//! Whether something changed, and what, is told by comparing the stamps of all watched files with those taken before the
+//! run. So nothing that happens during a run is missed, whatever the system notifies of. The only home of notify.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context as _;
+use notify::{RecursiveMode, Watcher};
+
+use crate::cli::git::normal;
+use crate::cli::printer::Printer;
+use crate::worker::Cancel;
+
+/// Quiet for so long, a burst of writes is over.
+const SETTLED: Duration = Duration::from_millis(200);
+/// Who writes for longer than this is not waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often to look where the system does not notify.
+const LOOK: Duration = Duration::from_secs(2);
+/// Size, time of change, inode; None where there is no file.
+type Stamp = Option<(u64, SystemTime, u64)>;
+
+/// Files, what they were like before the run, and the system's notifications about their folders.
+pub(super) struct Watched {
+    /// Files and folders, absolute.
+    roots: BTreeSet<PathBuf>,
+    stamps: BTreeMap<PathBuf, Stamp>,
+    /// The store and the folder of the report: orch writes there itself.
+    ignored: Vec<PathBuf>,
+    watcher: Option<notify::RecommendedWatcher>,
+    /// Folders that are watched, and whether with all below them.
+    folders: BTreeSet<(PathBuf, bool)>,
+    sender: Sender<()>,
+    /// Names that matter in the watched folders, where other files may be written without end.
+    names: Arc<Mutex<Names>>,
+    /// Whether the system told why it cannot notify.
+    told: bool,
+}
+
+#[derive(Default)]
+struct Names {
+    files: BTreeSet<OsString>,
+    /// Below a watched folder any name matters.
+    all: bool,
+}
+
+impl Watched {
+    pub(super) fn new(sender: Sender<()>, ignored: Vec<PathBuf>) -> Self {
+        let (roots, stamps, folders, names) = Default::default();
+        Self { roots, stamps, ignored, watcher: None, folders, sender, names, told: false }
+    }
+
+    /// Watches these files, and forgets about all others.
+    pub(super) fn set(&mut self, files: &[PathBuf], printer: &Printer) {
+        self.roots.clear();
+        self.stamps.clear();
+        self.folders.clear();
+        self.watcher = None;
+        self.names = Arc::default();
+        self.add(files, printer);
+    }
+
+    pub(super) fn add(&mut self, files: &[PathBuf], printer: &Printer) {
+        let absolute = files.iter().filter_map(|path| std::path::absolute(path).ok());
+        let new: Vec<PathBuf> = absolute.filter(|path| !self.is_ignored(path) && !self.roots.contains(path)).collect();
+        if let Err(error) = self.listen(&new)
+            && !std::mem::replace(&mut self.told, true)
+        {
+            let every = LOOK.as_secs();
+            printer
+                .note(&format!("warning: the system does not notify of changes ({error:#}); looking every {every} s"));
+        }
+        for root in &new {
+            stamp(root, &self.ignored, &mut self.stamps);
+        }
+        self.roots.extend(new);
+    }
+
+    /// A file's folder is watched and not the file, because editors put another file in its place.
+    fn listen(&mut self, roots: &[PathBuf]) -> anyhow::Result<()> {
+        if self.watcher.is_none() {
+            let (sender, names, ignored) = (self.sender.clone(), self.names.clone(), self.ignored.clone());
+            let tell = move |event: notify::Result<notify::Event>| {
+                // An error, and an event that names no file, may stand for any.
+                if event.map_or(true, |event| matters(&event, &names, &ignored)) {
+                    let _ = sender.send(());
+                }
+            };
+            self.watcher = Some(notify::recommended_watcher(tell)?);
+        }
+        let watcher = self.watcher.as_mut().expect("BUG: made above");
+        let (deep, flat): (Vec<_>, Vec<_>) = roots.iter().partition(|root| root.is_dir());
+        for root in deep.into_iter().chain(flat) {
+            let mut folders = Vec::new();
+            if root.is_dir() {
+                folders.push((root.as_path(), RecursiveMode::Recursive));
+            }
+            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            names.all |= root.is_dir();
+            // Where the folder is not there, its own coming is watched for.
+            let mut below = root.as_path();
+            for above in root.ancestors().skip(1) {
+                names.files.extend(below.file_name().map(ToOwned::to_owned));
+                below = above;
+                if above.is_dir() {
+                    folders.push((above, RecursiveMode::NonRecursive));
+                    break;
+                }
+            }
+            drop(names);
+            for (folder, mode) in folders {
+                let recursive = mode == RecursiveMode::Recursive;
+                // To watch a folder again without what is below it would take that away.
+                let covered = folder.ancestors().any(|above| self.folders.contains(&(above.to_owned(), true)));
+                if !covered && self.folders.insert((folder.to_owned(), recursive)) {
+                    watcher.watch(folder, mode).with_context(|| format!("failed to watch {}", folder.display()))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many files there are to change.
+    pub(super) fn count(&self) -> usize {
+        self.stamps.len()
+    }
+
+    fn is_ignored(&self, path: &Path) -> bool {
+        self.ignored.iter().any(|ignored| path.starts_with(ignored))
+    }
+
+    /// Files that are not what they were before the run, for people.
+    pub(super) fn changed(&self) -> Vec<String> {
+        let mut now = BTreeMap::new();
+        self.roots.iter().for_each(|root| stamp(root, &self.ignored, &mut now));
+        let here = std::env::current_dir().unwrap_or_default();
+        let names: BTreeSet<&PathBuf> = now.keys().chain(self.stamps.keys()).collect();
+        let differ = names.into_iter().filter(|path| now.get(*path) != self.stamps.get(*path));
+        let shown = |path: &PathBuf| {
+            let path = normal(path);
+            path.strip_prefix(&here).unwrap_or(&path).display().to_string()
+        };
+        differ.map(shown).collect()
+    }
+
+    /// Waits for a change, or for an interrupt.
+    pub(super) fn wait(&mut self, receiver: &Receiver<()>, cancel: &Cancel) -> Vec<String> {
+        while !cancel.is_cancelled() {
+            let woken = if self.told { receiver.recv_timeout(LOOK) } else { receiver.recv().map_err(Into::into) };
+            if woken == Err(RecvTimeoutError::Disconnected) {
+                break;
+            }
+            // A folder that was not there may be by now.
+            let roots: Vec<PathBuf> = self.roots.iter().cloned().collect();
+            let listened = self.listen(&roots);
+            let changed = self.changed();
+            if !changed.is_empty() {
+                return changed;
+            }
+            self.told |= listened.is_err();
+        }
+        Vec::new()
+    }
+
+    /// Waits until nothing has been written for a while.
+    pub(super) fn settle(&self, receiver: &Receiver<()>, cancel: &Cancel) {
+        let start = Instant::now();
+        while !cancel.is_cancelled() && start.elapsed() < PATIENCE && receiver.recv_timeout(SETTLED).is_ok() {}
+    }
+}
+
+/// Whether an event may be a change of a watched file. Reading is none.
+fn matters(event: &notify::Event, names: &Mutex<Names>, ignored: &[PathBuf]) -> bool {
+    if event.kind.is_access() {
+        return false;
+    }
+    let names = names.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_ours = |path: &PathBuf| {
+        (names.all || path.file_name().is_some_and(|name| names.files.contains(name)))
+            && !ignored.iter().any(|ignored| path.starts_with(ignored))
+    };
+    event.paths.is_empty() || event.need_rescan() || event.paths.iter().any(is_ours)
+}
+
+/// The stamps of a file, or of every file below a folder.
+fn stamp(root: &Path, ignored: &[PathBuf], stamps: &mut BTreeMap<PathBuf, Stamp>) {
+    if !root.is_dir() {
+        stamps.insert(root.to_owned(), stamp_of(root));
+        return;
+    }
+    let is_own = |path: &Path| ignored.iter().any(|ignored| path.starts_with(ignored));
+    let entries = walkdir::WalkDir::new(root).into_iter().filter_entry(|entry| !is_own(entry.path()));
+    for entry in entries.flatten().filter(|entry| !entry.file_type().is_dir()) {
+        stamps.insert(entry.path().to_owned(), stamp_of(entry.path()));
+    }
+}
+
+fn stamp_of(path: &Path) -> Stamp {
+    let meta = std::fs::metadata(path).ok()?;
+    #[cfg(unix)]
+    let inode = std::os::unix::fs::MetadataExt::ino(&meta);
+    #[cfg(not(unix))]
+    let inode = 0;
+    Some((meta.len(), meta.modified().ok()?, inode))
+}

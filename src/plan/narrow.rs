@@ -1,0 +1,59 @@
+//! A part of a plan as a plan of its own: chosen steps, what they need, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::plan::{Plan, PlannedCase};
+use crate::step::{Source, Step, StepId};
+
+impl Plan {
+    /// The plan of these steps: they, all that they depend on, and the report of the cases among them.
+    ///
+    /// A case is kept if its run is chosen; one that only something chosen depends on is no case of this part. `excluded`
+    /// says which exclusions are told.
+    pub fn narrowed(&self, chosen: &BTreeSet<StepId>, excluded: &dyn Fn(&str) -> bool) -> Plan {
+        let cases: Vec<_> = self.cases.iter().filter(|planned| chosen.contains(&planned.run)).collect();
+        let mut kept: BTreeSet<StepId> = chosen.iter().copied().filter(|id| *id != self.report).collect();
+        kept.extend(cases.iter().map(|planned| planned.test));
+        let mut open: Vec<StepId> = kept.iter().copied().collect();
+        while let Some(id) = open.pop() {
+            open.extend(self.dependencies(id).filter(|dependency| kept.insert(*dependency)));
+        }
+        // The report reads the records of its own cases only.
+        kept.insert(self.report);
+        let runs: BTreeSet<StepId> = cases.iter().map(|planned| planned.run).collect();
+        let new_ids: BTreeMap<StepId, StepId> = kept.iter().copied().zip((0..).map(StepId)).collect();
+        let moved = |step: &Step| {
+            let inputs = step.inputs.iter().filter_map(|(name, source)| {
+                let source = match source {
+                    Source::Step(from) => Source::Step(new_ids[from]),
+                    Source::Record(from) if runs.contains(from) => Source::Record(new_ids[from]),
+                    Source::Record(_) => return None,
+                    Source::File(path) => Source::File(path.clone()),
+                };
+                Some((name.clone(), source))
+            });
+            Step { inputs: inputs.collect(), ..step.clone() }
+        };
+        let steps: Vec<Step> = kept.iter().map(|id| moved(self.step(*id))).collect();
+        let case = |planned: &&PlannedCase| PlannedCase {
+            case: planned.case.clone(),
+            test: new_ids[&planned.test],
+            run: new_ids[&planned.run],
+            chain: planned.chain.iter().map(|id| new_ids[id]).collect(),
+        };
+        let mut plan = Plan {
+            by_name: steps.iter().zip((0..).map(StepId)).map(|(step, id)| (step.name.clone(), id)).collect(),
+            dependents: vec![Vec::new(); steps.len()],
+            cases: cases.iter().map(case).collect(),
+            excluded: self.excluded.iter().filter(|e| excluded(&e.case.id())).cloned().collect(),
+            report: new_ids[&self.report],
+            model_facts: self.model_facts.clone(),
+            steps,
+        };
+        for id in plan.ids() {
+            let read: BTreeSet<StepId> = plan.dependencies(id).collect();
+            read.into_iter().for_each(|dependency| plan.dependents[dependency.0 as usize].push(id));
+        }
+        plan
+    }
+}
