@@ -3,6 +3,7 @@
 mod args;
 mod cmd;
 mod console;
+mod diary;
 mod exit;
 mod printer;
 mod project;

@@ -8,6 +8,7 @@ use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::{Outcome, Record};
 use crate::step::{RunParams, Stage, StepId};
+use crate::store::DiskStore;
 
 impl Scheduler<'_> {
     /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
@@ -80,7 +81,7 @@ impl Scheduler<'_> {
                 None | Some(Ok(())) => Ok(record),
                 Some(Err(what)) => Err(MissReason::OutputLost { what }),
             },
-            Ok(None) => Err(self.why_missed(id, key)),
+            Ok(None) => Err(why_missed(store, &self.context.plan.step(id).name, key)),
             Err(e) => {
                 let text = error_text(&e.into());
                 self.context.listener.tell(Event::Warning { text: format!("{text}; the step runs again") });
@@ -103,20 +104,6 @@ impl Scheduler<'_> {
             return Err(what);
         }
         Ok(())
-    }
-
-    fn why_missed(&self, id: StepId, key: &KeyDoc) -> MissReason {
-        match self.context.store.latest(&self.context.plan.step(id).name) {
-            Ok(Some(last)) => {
-                let changes = key.changes_since(&last.key);
-                if changes.is_empty() {
-                    MissReason::DidNotPass { outcome: last.outcome.label().into() }
-                } else {
-                    MissReason::Changed { changes }
-                }
-            }
-            _ => MissReason::NeverRan,
-        }
     }
 
     /// Why a run's device is not there, as its prober says.
@@ -184,5 +171,22 @@ impl Scheduler<'_> {
             };
             self.set(id, StepState::Done(result));
         }
+    }
+}
+
+/// Why no success with this key is on record.
+pub(super) fn why_missed(store: &DiskStore, step: &str, key: &KeyDoc) -> MissReason {
+    match store.latest(step) {
+        Ok(Some(last)) => {
+            let changes = key.changes_since(&last.key);
+            if changes.is_empty() && last.outcome == Outcome::Pass {
+                MissReason::OutputLost { what: "the record of its success is gone".into() }
+            } else if changes.is_empty() {
+                MissReason::DidNotPass { outcome: last.outcome.label().into() }
+            } else {
+                MissReason::Changed { changes }
+            }
+        }
+        _ => MissReason::NeverRan,
     }
 }

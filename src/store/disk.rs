@@ -54,6 +54,11 @@ impl DiskStore {
         Ok(Self { root, verified: Mutex::default() })
     }
 
+    /// The folder of everything that is kept, with the version of its layout.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
         Scratch::create(&self.root.join("tmp"))
     }

@@ -1,12 +1,14 @@
 //! `orch run`
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Context as _;
 
-use crate::base::fs as bfs;
+use crate::base::{fs as bfs, shell};
 use crate::cli::args::{Args, RunArgs};
 use crate::cli::console::Console;
+use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace, absolute};
@@ -18,6 +20,7 @@ use crate::step::{Source, StepId, TestContext};
 use crate::worker;
 
 pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let start = Instant::now();
     let project = Project::load(&run.spec.spec, &run.spec.selection)?;
     let workplace = Workplace::open(args)?;
     let options = Options {
@@ -26,7 +29,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         rerun: project.steps(&run.rerun)?,
         wanted: if run.steps.is_empty() { None } else { Some(project.steps(&run.steps)?) },
         spec: project.name.clone(),
-        flags: flags(args),
+        flags: flags(args, run),
         out_dir: run.out_dir.clone(),
     };
     let cancel = workplace.cancel.clone();
@@ -40,8 +43,11 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         cancel.cancel();
     })
     .context("failed to listen for interrupts")?;
-    let finished = exec::run(&workplace.context(&project, &options, &console))?;
+    let diary = Diary::new(start, &console, &workplace, &options, run.trace.trace.as_deref());
+    let finished = exec::run(&workplace.context(&project, &options, &diary));
     console.close();
+    let written = diary.finish(&project.plan, finished.as_ref().ok());
+    let finished = finished?;
     let out_dir = absolute(&run.out_dir)?;
     publish(&project.plan, &finished, &workplace, &out_dir)?;
     if run.json {
@@ -52,19 +58,22 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
             printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
         }
     }
+    // The run is told first: what went wrong with a file about it must not hide it.
+    written?;
     Ok(exit_of(&finished))
 }
 
-/// Where things are kept, if not where they usually are.
-fn flags(args: &Args) -> String {
-    let mut flags = String::new();
-    if args.cache_dir != Path::new("cache") {
-        flags.push_str(&format!(" --cache-dir {}", args.cache_dir.display()));
-    }
-    if let Some(dir) = &args.env_dir {
-        flags.push_str(&format!(" --env-dir {}", dir.display()));
-    }
-    flags
+/// Where things are kept and put, if not where they usually are. Words of a shell line, each after a space.
+fn flags(args: &Args, run: &RunArgs) -> String {
+    let unusual = |path: &'_ Path, usual: &str| (path != Path::new(usual)).then(|| path.to_owned());
+    let given = [
+        ("--cache-dir", unusual(&args.cache_dir, "cache")),
+        ("--env-dir", args.env_dir.clone()),
+        ("--python", args.python.clone()),
+        ("--out-dir", unusual(&run.out_dir, "orch-out")),
+    ];
+    let words = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
+    words.map(|(name, path)| format!(" {name} {}", shell::word(&path.display().to_string()))).collect()
 }
 
 fn exit_of(finished: &Finished) -> Exit {
