@@ -1,7 +1,11 @@
 //! What happens during a run, as told by `exec` to whoever listens. The only language between the two.
 
-use serde::Serialize;
+use std::fmt;
+use std::time::{Duration, Instant};
 
+use serde::{Serialize, Serializer};
+
+use crate::base::Digest;
 use crate::key::MissReason;
 use crate::record::Outcome;
 
@@ -29,6 +33,10 @@ pub enum Event {
     StepStarted {
         step: String,
         reason: MissReason,
+        slot: Slot,
+        /// Since its inputs were there: for a slot, for the machine to itself, or for what is being installed.
+        waited: Duration,
+        load: Load,
     },
     StepProgress {
         step: String,
@@ -41,6 +49,16 @@ pub enum Event {
         seconds: f64,
         log: Option<String>,
         repro: Option<String>,
+        /// None if it ended before it could start.
+        execution: Option<Execution>,
+        load: Load,
+    },
+    /// It gave its slot back without an outcome: another process did it meanwhile, or an input turned out to be lost.
+    StepReturned {
+        step: String,
+        why: String,
+        span: Span,
+        load: Load,
     },
     /// The output came out as it was before, so nothing below it runs for its sake.
     Unchanged {
@@ -51,6 +69,55 @@ pub enum Event {
         text: String,
     },
     Interrupted,
+}
+
+/// Where a step executes. Shown, and no more than that: steps do not know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Slot {
+    /// One of the slots that `--jobs` gives; the lowest, if it takes more than one.
+    Job(u32),
+    /// The whole machine.
+    Exclusive,
+    /// The scheduling thread.
+    Main,
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(number) => write!(f, "job {number}"),
+            Self::Exclusive => f.write_str("exclusive"),
+            Self::Main => f.write_str("main"),
+        }
+    }
+}
+
+impl Serialize for Slot {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// How many steps execute and how many wait for a slot, at the moment of an event.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Load {
+    pub running: u32,
+    pub ready: u32,
+}
+
+/// When a job thread worked on a step, as that thread saw it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Span {
+    #[serde(skip)]
+    pub begin: Instant,
+    #[serde(skip)]
+    pub end: Instant,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Execution {
+    pub key: Digest,
+    pub span: Span,
 }
 
 /// Whoever listens to a run. Called from the scheduling thread and from job threads.

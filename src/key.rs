@@ -59,7 +59,7 @@ impl KeyDoc {
 }
 
 /// One line of a key that differs between two runs of a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     pub name: String,
     pub old: Option<String>,
@@ -79,7 +79,7 @@ impl fmt::Display for Change {
 }
 
 /// Why a step must run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum MissReason {
     NeverRan,

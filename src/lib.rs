@@ -21,8 +21,11 @@ pub mod step;
 pub mod plan;
 
 pub mod event;
+pub mod journal;
+pub mod trace;
 pub mod worker;
 pub mod provision;
 pub mod exec;
+pub mod explain;
 
 pub mod cli;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::Digest;
-use crate::key::KeyDoc;
+use crate::key::{KeyDoc, MissReason};
 use crate::runtime::RawMeasure;
 pub use crate::runtime::compare::{Numerics, TensorNumerics};
 
@@ -71,4 +71,7 @@ pub struct Record {
     pub numerics: Option<Numerics>,
     /// One shell line that does this step's work again by itself.
     pub repro: Option<String>,
+    /// Why it was executed. Records of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<MissReason>,
 }

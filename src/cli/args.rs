@@ -1,11 +1,14 @@
 //! The arguments. The only home of clap.
 
+mod explained;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::exec::MaxAge;
 use crate::matrix::Partition;
+pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
 
 /// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.
 #[derive(Debug, Parser)]
@@ -52,8 +55,14 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Show what a run would do, and why
     Plan(PlanArgs),
-    /// Show why a step would run or hit: its key, and what differs from last time
+    /// Show why a step would run, ran or hits: what changed, down to its root, and its key
     Explain(ExplainArgs),
+    /// Show what a step printed when it was last executed
+    Log(LogArgs),
+    /// List what a run executed, why, and how to do each again
+    WhatRan(WhatRanArgs),
+    /// Draw the steps and what they read
+    Graph(GraphArgs),
     /// List the hardware and runtimes that are really here
     Devices(JsonArgs),
     /// Name what is missing and the command that mends it
@@ -161,6 +170,8 @@ pub(super) struct RunArgs {
     /// Where the report and the generated tests are put
     #[arg(long, default_value = "orch-out", value_name = "DIR")]
     pub(super) out_dir: PathBuf,
+    #[command(flatten)]
+    pub(super) trace: TraceArgs,
 }
 
 impl RunArgs {
@@ -180,12 +191,13 @@ pub(super) struct PlanArgs {
     pub(super) spec: SpecArgs,
     #[command(flatten)]
     pub(super) scope: ScopeArgs,
+    /// Dot and mermaid are those of `orch graph`
     #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
     pub(super) format: PlanFormat,
     /// The same as --format json
     #[arg(long)]
     pub(super) json: bool,
-    /// Also list what is up to date
+    /// List every step: also what is up to date, and all that wait for one cause
     #[arg(long, short)]
     pub(super) all: bool,
 }
@@ -196,16 +208,6 @@ pub(super) enum PlanFormat {
     Json,
     Dot,
     Mermaid,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(super) struct ExplainArgs {
-    /// The step, e.g. convert:bert:openvino-fp16 (a glob explains all that match)
-    pub(super) step: String,
-    #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
-    pub(super) spec: PathBuf,
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

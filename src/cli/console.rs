@@ -101,9 +101,10 @@ impl Listener for Console {
                     Some(error) => self.line(&format!("{BAD}error{BAD:#} {what}: {error}")),
                 }
             }
-            Event::StepStarted { step, reason } => self.begin(&step, &reason.to_string()),
+            Event::StepStarted { step, reason, .. } => self.begin(&step, &reason.to_string()),
+            Event::StepReturned { step, .. } => self.end(&step, false),
             Event::StepProgress { step, text } => self.progress(&step, &text),
-            Event::StepFinished { step, outcome, reason, seconds, log, repro } => {
+            Event::StepFinished { step, outcome, reason, seconds, log, repro, .. } => {
                 self.end(&step, true);
                 let (style, word) = match outcome {
                     Outcome::Pass => (GOOD, "ok"),

@@ -4,6 +4,7 @@ mod affected;
 mod args;
 mod cmd;
 mod console;
+mod diary;
 mod exit;
 mod git;
 mod handout;

@@ -9,7 +9,6 @@ use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
 use crate::step::{RunParams, Stage, StepId};
-use crate::store::StoreError;
 
 /// What is asked for where nothing is named: results, and what people look at. The rest only serves them.
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
@@ -18,6 +17,7 @@ pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
         matches!(step.stage, Stage::Run | Stage::Command | Stage::Report) || step.kind.name() == "render"
     })
 }
+use crate::store::{DiskStore, StoreError};
 
 impl Scheduler<'_> {
     /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
@@ -84,7 +84,9 @@ impl Scheduler<'_> {
             MissReason::OutputLost { what }
         };
         let store = self.context.store;
-        let Some(hit) = store.hit(&key.digest()).map_err(damaged)? else { return Err(self.why_missed(id, key)) };
+        let Some(hit) = store.hit(&key.digest()).map_err(damaged)? else {
+            return Err(why_missed(store, &self.context.plan.step(id).name, key));
+        };
         if let Some(digest) = &hit.output {
             self.is_held(id, digest).map_err(|what| MissReason::OutputLost { what })?;
         }
@@ -120,20 +122,6 @@ impl Scheduler<'_> {
             return Err(what);
         }
         Ok(())
-    }
-
-    fn why_missed(&self, id: StepId, key: &KeyDoc) -> MissReason {
-        match self.context.store.latest(&self.context.plan.step(id).name) {
-            Ok(Some(last)) => {
-                let changes = key.changes_since(&last.key);
-                if changes.is_empty() {
-                    MissReason::DidNotPass { outcome: last.outcome.label().into() }
-                } else {
-                    MissReason::Changed { changes }
-                }
-            }
-            _ => MissReason::NeverRan,
-        }
     }
 
     /// Why a run's device is not there, as its prober says.
@@ -201,5 +189,22 @@ impl Scheduler<'_> {
             };
             self.set(id, StepState::Done(result));
         }
+    }
+}
+
+/// Why no success with this key is on record.
+pub(super) fn why_missed(store: &DiskStore, step: &str, key: &KeyDoc) -> MissReason {
+    match store.latest(step) {
+        Ok(Some(last)) => {
+            let changes = key.changes_since(&last.key);
+            if changes.is_empty() && last.outcome == Outcome::Pass {
+                MissReason::OutputLost { what: "the record of its success is gone".into() }
+            } else if changes.is_empty() {
+                MissReason::DidNotPass { outcome: last.outcome.label().into() }
+            } else {
+                MissReason::Changed { changes }
+            }
+        }
+        _ => MissReason::NeverRan,
     }
 }

@@ -15,6 +15,7 @@ mod reporting;
 mod schedule;
 mod settle;
 mod setup;
+mod slots;
 mod state;
 
 use std::collections::BTreeSet;
@@ -69,10 +70,25 @@ pub struct Options {
     pub scope: Option<String>,
     /// The spec as the user named it, for pages and reproducers.
     pub spec: String,
-    /// Options of the user's that a reproducer must repeat, e.g. ` --cache-dir /tmp/x`; empty or with a leading space.
+    /// Options of the user's that a reproducer must repeat, e.g. ` --cache-dir /tmp/x`: quoted for a shell, and empty or
+    /// with a leading space.
     pub flags: String,
     /// Where generated tests and pages are linked for people.
     pub out_dir: PathBuf,
+}
+
+impl Options {
+    /// The beginning of every reproducer: this run again, without its selection.
+    pub fn again(&self) -> String {
+        format!("orch run {}{}", crate::base::shell::word(&self.spec), self.flags)
+    }
+}
+
+/// One shell line that does a step's work again, whatever the store holds. A step has the same name and key under every
+/// selection, so none is repeated.
+pub fn reproducer(again: &str, step: &str) -> String {
+    let step = crate::base::shell::quoted(step);
+    format!("{again} --step {step} --rerun {step}")
 }
 
 /// How a run ended.
@@ -104,6 +120,8 @@ pub enum Verdict {
     Skipped {
         outcome: Outcome,
         reason: String,
+        /// The step at which things went wrong, when that is another one.
+        blamed: Option<StepId>,
     },
     /// Nothing that is wanted needs it.
     NotNeeded,

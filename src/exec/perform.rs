@@ -12,8 +12,9 @@ use crate::base::Digest;
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
+use crate::exec::reproducer;
 use crate::exec::setup::Servers;
-use crate::key::KeyDoc;
+use crate::key::{KeyDoc, MissReason};
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
@@ -30,8 +31,8 @@ pub(super) struct Performer<'a> {
     pub(super) listener: &'a dyn Listener,
     pub(super) cancel: &'a Cancel,
     pub(super) host: &'a str,
-    pub(super) spec: &'a str,
-    pub(super) flags: &'a str,
+    /// The beginning of every reproducer.
+    pub(super) again: &'a str,
 }
 
 /// One step with its key and the digests or paths of what it reads.
@@ -40,8 +41,7 @@ pub(super) struct Task<'a> {
     pub(super) step: &'a Step,
     pub(super) key: KeyDoc,
     pub(super) inputs: Vec<(String, InputAt)>,
-    /// Do not take another process's result.
-    pub(super) forced: bool,
+    pub(super) why: MissReason,
 }
 
 pub(super) enum InputAt {
@@ -71,7 +71,8 @@ impl Performer<'_> {
             Ok(None) => return self.keep(&task, started, clock, Ok(Done::interrupted())),
             Err(e) => return self.keep(&task, started, clock, Err(e.into())),
         };
-        if !task.forced
+        // What was asked for is done here, not taken from another process; what is too old is the very thing that is held.
+        if !matches!(task.why, MissReason::Asked | MissReason::TooOld { .. })
             && let Ok(Some(record)) = self.store.lookup(&key_digest)
             && record.output.is_none_or(|digest| self.store.check_tree(&digest).is_ok())
         {
@@ -224,7 +225,8 @@ impl Performer<'_> {
             facts: judged.facts,
             measure: judged.measure,
             numerics,
-            repro: Some(format!("orch run {}{} --step '{2}' --rerun '{2}'", self.spec, self.flags, task.step.name)),
+            repro: Some(reproducer(self.again, &task.step.name)),
+            why: Some(task.why.clone()),
         };
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;

@@ -23,8 +23,8 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
             StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => {
                 Verdict::Hit { key: record.key.clone(), record }
             }
-            StepState::Done(StepResult { outcome, reason, .. }) => {
-                Verdict::Skipped { outcome, reason: reason.unwrap_or_default() }
+            StepState::Done(StepResult { outcome, reason, blamed, .. }) => {
+                Verdict::Skipped { outcome, reason: reason.unwrap_or_default(), blamed }
             }
             _ if !wanted.contains(&id) => Verdict::NotNeeded,
             StepState::Ready { key, reason } => Verdict::WouldRun { key: Some(key), reason },

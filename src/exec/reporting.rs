@@ -1,14 +1,15 @@
 //! The last step: results of all steps → one document → pages in the store.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::base::Digest;
-use crate::event::Event;
+use crate::event::{Event, Execution, Load, Slot, Span};
+use crate::exec::consult::why_missed;
 use crate::exec::perform::error_text;
 use crate::exec::state::{How, StepResult};
-use crate::exec::{Context, Finished};
+use crate::exec::{Context, Finished, reproducer};
 use crate::key::{KeyDoc, MissReason};
 use crate::plan::PlannedCase;
 use crate::record::{Outcome, Record};
@@ -86,7 +87,15 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
     let step = context.plan.step(id).name.clone();
     let clock = Instant::now();
     let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    context.listener.tell(Event::StepStarted { step: step.clone(), reason: MissReason::NeverRan });
+    let asked = context.options.rerun.contains(&id);
+    let why = if asked { MissReason::Asked } else { why_missed(context.store, &step, &key) };
+    context.listener.tell(Event::StepStarted {
+        step: step.clone(),
+        reason: why.clone(),
+        slot: Slot::Main,
+        waited: Duration::ZERO,
+        load: Load { running: 1, ready: 0 },
+    });
     let made = || -> anyhow::Result<Digest> {
         let scratch = context.store.scratch()?;
         let out = scratch.dir("report")?;
@@ -112,6 +121,7 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
         measure: None,
         numerics: None,
         repro: None,
+        why: Some(why),
     };
     context.store.remember(&record)?;
     context.listener.tell(Event::StepFinished {
@@ -121,6 +131,8 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
         seconds: record.seconds,
         log: None,
         repro: None,
+        execution: Some(Execution { key: record.key.digest(), span: Span { begin: clock, end: Instant::now() } }),
+        load: Load::default(),
     });
     Ok(StepResult::executed(record))
 }
@@ -266,10 +278,7 @@ fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, a
     }
     if at != planned.run {
         let name = &context.plan.step(at).name;
-        return Some(format!(
-            "orch run {}{} --step '{name}' --rerun '{name}'",
-            context.options.spec, context.options.flags
-        ));
+        return Some(reproducer(&context.options.again(), name));
     }
     let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
     let env = crate::step::test_env(&RunParams::of(context.plan.step(planned.run)));

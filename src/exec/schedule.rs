@@ -4,16 +4,16 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::event::Event;
+use crate::event::{Event, Load, Span};
 use crate::exec::desk::Desks;
 use crate::exec::keys::Keys;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text};
 use crate::exec::pool::Pool;
 use crate::exec::setup::{self, Readiness, Servers, Setups};
+use crate::exec::slots::Slots;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Finished, reporting};
-use crate::key::MissReason;
 use crate::record::Outcome;
 use crate::step::{Needs, Requirement, Source, Stage, StepId};
 use crate::store::StoreError;
@@ -42,7 +42,7 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
 }
 
 enum Message {
-    Performed(StepId, Performed),
+    Performed(StepId, Performed, Span),
     Installed(Requirement, Result<(), String>),
 }
 
@@ -63,6 +63,7 @@ pub(super) struct Scheduler<'a> {
     /// Executing now, by what they occupy.
     shared_running: u32,
     exclusive_running: bool,
+    slots: Slots,
     pub(super) failed: bool,
 }
 
@@ -92,6 +93,7 @@ impl<'a> Scheduler<'a> {
             ready_exclusive: VecDeque::new(),
             shared_running: 0,
             exclusive_running: false,
+            slots: Slots::new(context.options.jobs),
             failed: false,
         })
     }
@@ -124,6 +126,7 @@ impl<'a> Scheduler<'a> {
         let context = self.context;
         let scratch = context.store.scratch()?;
         let servers = Servers::default();
+        let again = context.options.again();
         let performer = Performer {
             store: context.store,
             desks: Desks::new(&scratch),
@@ -132,8 +135,7 @@ impl<'a> Scheduler<'a> {
             listener: context.listener,
             cancel: context.cancel,
             host: &context.host.report.name,
-            spec: &context.options.spec,
-            flags: &context.options.flags,
+            again: &again,
         };
         let (sender, receiver) = channel();
         std::thread::scope(|scope| {
@@ -185,9 +187,9 @@ impl<'a> Scheduler<'a> {
                 return;
             }
             match receiver.recv_timeout(Duration::from_millis(100)) {
-                Ok(Message::Performed(id, performed)) => {
+                Ok(Message::Performed(id, performed, span)) => {
                     self.release(id);
-                    let settled = self.settle(id, performed);
+                    let settled = self.settle(id, performed, span);
                     self.wake(settled);
                 }
                 Ok(Message::Installed(requirement, result)) => self.setups.finished(requirement, result),
@@ -218,10 +220,16 @@ impl<'a> Scheduler<'a> {
 
     /// Puts a ready step where `dispatch` finds it.
     pub(super) fn queue(&mut self, id: StepId) {
+        self.slots.ready(id);
         match self.needs(id) {
             Needs::Shared(_) => self.ready_shared.push_back(id),
             Needs::Exclusive => self.ready_exclusive.push_back(id),
         }
+    }
+
+    pub(super) fn load(&self) -> Load {
+        let ready = self.ready_shared.len() + self.ready_exclusive.len();
+        Load { running: self.slots.running(), ready: ready as u32 }
     }
 
     fn nothing_queued(&self) -> bool {
@@ -324,19 +332,21 @@ impl<'a> Scheduler<'a> {
             };
             Some((name.clone(), at))
         });
-        // The store holds a result with this key, which is the very one that is not to be taken.
-        let forced = matches!(reason, MissReason::Asked | MissReason::TooOld { .. });
-        let task = Task { id, step, key, inputs: inputs.collect(), forced };
-        self.context.listener.tell(Event::StepStarted { step: step.name.clone(), reason });
+        let task = Task { id, step, key, inputs: inputs.collect(), why: reason.clone() };
+        let (slot, waited) = self.slots.take(id, self.needs(id));
+        let load = self.load();
+        self.context.listener.tell(Event::StepStarted { step: step.name.clone(), reason, slot, waited, load });
         let sender = sender.clone();
         pool.spawn(move || {
+            let begin = Instant::now();
             let performed = performer.perform(task);
-            let _ = sender.send(Message::Performed(id, performed));
+            let _ = sender.send(Message::Performed(id, performed, Span { begin, end: Instant::now() }));
         });
         Ok(())
     }
 
     fn release(&mut self, id: StepId) {
+        self.slots.release(id);
         match self.needs(id) {
             Needs::Shared(slots) => self.shared_running -= slots,
             Needs::Exclusive => self.exclusive_running = false,

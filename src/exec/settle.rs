@@ -1,6 +1,6 @@
 //! What the end of one execution means for the steps that waited for it.
 
-use crate::event::Event;
+use crate::event::{Event, Execution, Span};
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{Performed, error_text, log_if_any};
 use crate::exec::schedule::Scheduler;
@@ -10,7 +10,7 @@ use crate::step::StepId;
 
 impl Scheduler<'_> {
     /// Takes in how a step ended; gives the step whose dependents may go on, if any may.
-    pub(super) fn settle(&mut self, id: StepId, performed: Performed) -> Settled {
+    pub(super) fn settle(&mut self, id: StepId, performed: Performed, span: Span) -> Settled {
         let name = self.context.plan.step(id).name.clone();
         match performed {
             Performed::Executed { record, unchanged } => {
@@ -21,6 +21,8 @@ impl Scheduler<'_> {
                     seconds: record.seconds,
                     log: log_if_any(&self.context.store.log_path(&name)),
                     repro: record.repro.clone(),
+                    execution: Some(Execution { key: record.key.digest(), span }),
+                    load: self.load(),
                 });
                 let is_read = self.context.plan.dependents(id).iter().any(|reader| *reader != self.context.plan.report);
                 if unchanged && is_read {
@@ -30,10 +32,12 @@ impl Scheduler<'_> {
                 Settled::Done(id)
             }
             Performed::Hit(record) => {
+                self.returned(name, "another orch made it meanwhile".into(), span);
                 self.set(id, StepState::Done(StepResult::hit(*record)));
                 Settled::Done(id)
             }
             Performed::InputLost { from, digest, what } => {
+                self.returned(name, format!("an input was lost: {what}"), span);
                 // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
                 if !self.is_done(from) || self.context.store.check_tree(&digest).is_ok() {
                     return Settled::Lost { producer: from, consumer: id };
@@ -50,6 +54,10 @@ impl Scheduler<'_> {
                 Settled::Lost { producer: from, consumer: id }
             }
         }
+    }
+
+    fn returned(&self, step: String, why: String, span: Span) {
+        self.context.listener.tell(Event::StepReturned { step, why, span, load: self.load() });
     }
 
     /// Decides the steps that waited for this one.
@@ -83,6 +91,8 @@ impl Scheduler<'_> {
             seconds: 0.0,
             log: None,
             repro: None,
+            execution: None,
+            load: self.load(),
         });
         let result = StepResult {
             how: How::Skipped,

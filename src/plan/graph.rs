@@ -5,7 +5,6 @@ use std::collections::BinaryHeap;
 
 use petgraph::Direction::Incoming;
 use petgraph::algo::tarjan_scc;
-use petgraph::dot::{Config, Dot};
 use petgraph::graph::{DiGraph, NodeIndex};
 
 /// Steps that wait for each other.
@@ -55,11 +54,5 @@ impl Graph {
 
     fn is_circle(&self, part: &[NodeIndex]) -> bool {
         part.len() > 1 || self.inner.contains_edge(part[0], part[0])
-    }
-
-    pub(super) fn dot(&self, node_style: &dyn Fn(u32) -> String) -> String {
-        let edge = |_: &DiGraph<String, String>, _| String::new();
-        let node = |_: &DiGraph<String, String>, (index, _): (NodeIndex, &String)| node_style(index.index() as u32);
-        format!("{:?}", Dot::with_attr_getters(&self.inner, &[Config::EdgeNoLabel], &edge, &node))
     }
 }

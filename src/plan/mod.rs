@@ -14,7 +14,7 @@ use crate::step::{Source, Step, StepId};
 
 pub use build::build;
 pub use graph::CycleError;
-pub use render::{dot, mermaid};
+pub use render::{Look, around, dot, edges, mermaid};
 
 pub struct Plan {
     /// Indexed by [`StepId`]; every step stands after those it depends on.

@@ -23,6 +23,12 @@ use crate::base::{Digest, Loc};
 
 pub use error::{SpecError, SpecErrors};
 
+/// YAML as plain data, for readers who do not care for places. None if it is not YAML.
+pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
+    let (node, errors) = yaml::parse(text);
+    node.filter(|_| errors.is_empty()).map(|node| node.to_json())
+}
+
 /// The checked content of a spec file and all that it includes.
 #[derive(Debug, Clone)]
 pub struct Spec {

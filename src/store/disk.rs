@@ -12,7 +12,7 @@ use crate::store::blobs::Blobs;
 use crate::store::entry::{Header, Held, Kind, step_id};
 use crate::store::locks::{KeyLock, Locks};
 use crate::store::log::{Draft, Entry, Log};
-use crate::store::{FileDigests, Manifest, Scratch, StoreError};
+use crate::store::{FileDigests, Manifest, ManifestFile, Scratch, StoreError};
 
 /// A change of meaning of anything below gets a new number, and old content is simply not seen.
 const LAYOUT: &str = "v2";
@@ -130,6 +130,12 @@ impl DiskStore {
             self.blobs.link(file, &to)?;
         }
         Ok(())
+    }
+
+    /// Where a file's content lies, verified: to be read, not to be handed on.
+    pub fn content(&self, file: &ManifestFile) -> Result<PathBuf, StoreError> {
+        self.blobs.check(file)?;
+        Ok(self.blobs.path(&file.digest, file.executable))
     }
 
     /// The content of one file of a tree, verified.

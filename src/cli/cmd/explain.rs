@@ -11,7 +11,10 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::{BOLD, DIM, Printer};
 use crate::cli::project::{Project, Workplace};
 use crate::exec::{self, Verdict};
+use crate::explain::{self, Cause, Evidence};
 use crate::key::{KeyDoc, MissReason};
+use crate::record::Record;
+use crate::report::format::bytes;
 
 pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let project = Project::load(&explain.spec, &SelectionArgs::none())?;
@@ -19,35 +22,45 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
     let workplace = Workplace::open(args)?;
     let options = idle_options(&project);
     let listener = Warnings(printer);
-    let previews = exec::preview(&workplace.context(&project, &options, &listener))?;
+    let context = workplace.context(&project, &options, &listener);
+    let previews = exec::preview(&context)?;
     let mut documents = Vec::new();
     let mut text = String::new();
     for id in chosen {
         let name = &project.plan.step(id).name;
-        let (verdict, reason, key) = match &previews[id.0 as usize].verdict {
-            Verdict::Hit { key, record } => (
-                "up to date",
-                format!("executed {} in {:.2} s on {}", record.started, record.seconds, record.host),
-                Some(key),
-            ),
-            Verdict::WouldRun { key, reason } => ("would run", why(reason), key.as_ref()),
-            Verdict::Skipped { outcome, reason } => ("skipped", format!("{}: {reason}", outcome.label()), None),
-            Verdict::NotNeeded => ("not needed", "nothing that can run here needs it".into(), None),
-        };
-        let last = workplace.store.latest(name).ok().flatten();
-        documents.push(json!({
-            "step": name, "verdict": verdict, "reason": reason, "key": key.map(KeyDoc::digest), "document": key,
-            "last": last.as_ref().map(|r| json!({"outcome": r.outcome, "started": r.started, "reason": r.reason, "repro": r.repro})),
-        }));
-        let _ = writeln!(text, "{BOLD}{name}{BOLD:#}: {verdict}\n  {reason}");
-        if let Some(last) = last.filter(|_| verdict != "up to date") {
-            let _ = writeln!(
-                text,
-                "  last executed {}: {}{}",
-                last.started,
-                last.outcome.label(),
-                last.reason.map(|r| format!(": {r}")).unwrap_or_default()
-            );
+        let verdict = &previews[id.0 as usize].verdict;
+        let (word, reason, key) = told(verdict);
+        let last = explain::history(&workplace.store, name).into_iter().next();
+        let causes = explain::causes(&context, &previews, id);
+        let roots = explain::roots(&causes);
+        if explain.json {
+            documents.push(json!({
+                "step": name, "verdict": word, "reason": reason, "causes": causes, "roots": roots,
+                "key": key.map(KeyDoc::digest), "document": key,
+                "last": last.as_ref().map(|r| json!({"outcome": r.outcome, "started": r.started, "seconds": r.seconds,
+                    "reason": r.reason, "why": r.why, "repro": r.repro})),
+            }));
+            continue;
+        }
+        let _ = writeln!(text, "{BOLD}{name}{BOLD:#}: {word}");
+        match verdict {
+            Verdict::Hit { record, .. } => executed(&mut text, record, &causes),
+            Verdict::WouldRun { .. } => tree(&mut text, &causes, 1, name),
+            _ => {
+                let _ = writeln!(text, "  {reason}");
+                tree(&mut text, &causes, 1, name);
+            }
+        }
+        // One line that is its own root need not be said twice.
+        let is_plain = causes.len() == 1 && causes[0].because.is_empty();
+        if let [root] = roots.as_slice()
+            && !is_plain
+        {
+            let _ = writeln!(text, "  {BOLD}root cause:{BOLD:#} {}: {}", root.step, root.text);
+        }
+        if let Some(last) = last.filter(|_| !matches!(verdict, Verdict::Hit { .. })) {
+            let reason = last.reason.map(|r| format!(": {r}")).unwrap_or_default();
+            let _ = writeln!(text, "  last executed {}: {}{reason}", last.started, last.outcome.label());
         }
         if let Some(key) = key {
             let _ = writeln!(text, "  key {}", key.digest());
@@ -64,10 +77,77 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
     Ok(Exit::Success)
 }
 
+/// A verdict in words: what, why, and the key as far as it is known.
+fn told(verdict: &Verdict) -> (&'static str, String, Option<&KeyDoc>) {
+    match verdict {
+        Verdict::Hit { key, record } => (
+            "up to date",
+            format!("executed {} in {:.2} s on {}", record.started, record.seconds, record.host),
+            Some(key),
+        ),
+        Verdict::WouldRun { key, reason } => ("would run", why(reason), key.as_ref()),
+        Verdict::Skipped { outcome, reason, .. } => ("skipped", format!("{}: {reason}", outcome.label()), None),
+        Verdict::NotNeeded => ("not needed", "nothing that can run here needs it".into(), None),
+    }
+}
+
 /// Every changed line of the key, old and new.
 fn why(reason: &MissReason) -> String {
     match reason {
         MissReason::Changed { changes } => changes.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  "),
         other => other.to_string(),
+    }
+}
+
+fn executed(text: &mut String, record: &Record, causes: &[Cause]) {
+    let Record { started, seconds, host, .. } = record;
+    let _ = writeln!(text, "  executed {started} in {seconds:.2} s on {host}");
+    match record.why {
+        Some(_) => {
+            let _ = writeln!(text, "  it ran then because:");
+            tree(text, causes, 2, &record.step);
+        }
+        None => {
+            let _ = writeln!(text, "  why it ran then was not recorded");
+        }
+    }
+}
+
+/// One line per cause, what it comes from below it. `of` is the step that the lines above speak of.
+fn tree(text: &mut String, causes: &[Cause], depth: usize, of: &str) {
+    let indent = "  ".repeat(depth);
+    for cause in causes {
+        let step = if cause.step == of { String::new() } else { format!("{}: ", cause.step) };
+        let told = if cause.repeated { " (see above)" } else { "" };
+        let _ = writeln!(text, "{indent}{step}{}{told}", cause.text);
+        for line in cause.evidence.iter().flat_map(lines) {
+            let _ = writeln!(text, "{indent}  {DIM}{line}{DIM:#}");
+        }
+        tree(text, &cause.because, depth + 1, &cause.step);
+        if cause.more > 0 {
+            let _ = writeln!(text, "{indent}and {} more", cause.more);
+        }
+    }
+}
+
+fn lines(evidence: &Evidence) -> Vec<String> {
+    match evidence {
+        Evidence::Tree { producer, files, more, note } => {
+            let mut lines: Vec<_> =
+                files.iter().map(|file| format!("in the output of {producer}: {}", file.text())).collect();
+            lines.extend((*more > 0).then(|| format!("and {more} more files")));
+            lines.extend(note.as_ref().map(|note| format!("the output of {producer}: {note}")));
+            lines
+        }
+        Evidence::File { path, size, modified, differs, newer } => {
+            let size = size.map(|size| format!("{}, ", bytes(size))).unwrap_or_default();
+            let mut lines = vec![match modified {
+                Some(time) => format!("{path} ({size}modified {time})"),
+                None => format!("{path} is not there"),
+            }];
+            lines.extend(differs.as_ref().map(|differs| format!("{path}: {differs}")));
+            lines.extend(newer.iter().map(|name| format!("{path}/{name} was written since")));
+            lines
+        }
     }
 }

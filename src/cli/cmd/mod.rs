@@ -3,13 +3,16 @@
 mod cache;
 mod devices;
 mod explain;
+mod graph;
 mod init;
+mod log;
 mod output;
 mod plan;
 mod report;
 mod run;
 mod setup;
 mod watch;
+mod what_ran;
 mod worker;
 
 use clap::CommandFactory;
@@ -24,6 +27,9 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Run(run) => run::run(args, run, printer),
         Command::Plan(plan) => plan::plan(args, plan, printer),
         Command::Explain(explain) => explain::explain(args, explain, printer),
+        Command::Log(log) => log::log(args, log, printer),
+        Command::WhatRan(what) => what_ran::what_ran(args, what, printer),
+        Command::Graph(graph) => graph::graph(args, graph, printer),
         Command::Devices(json) => devices::devices(args, json.json, printer),
         Command::Doctor(json) => devices::doctor(args, json.json, printer),
         Command::Report(report) => report::report(args, report, printer),

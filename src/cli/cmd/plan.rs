@@ -1,17 +1,25 @@
-//! `orch plan`
+//! `orch plan`: what a run would do, and why, by what causes it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use indexmap::IndexMap;
 use serde_json::json;
 
-use crate::cli::args::{Args, PlanArgs, PlanFormat};
-use crate::cli::cmd::Warnings;
+use crate::cli::args::{Args, GraphFormat, PlanArgs, PlanFormat};
+use crate::cli::cmd::{Warnings, graph};
 use crate::cli::exit::Exit;
-use crate::cli::printer::{DIM, Printer, WARN};
+use crate::cli::printer::{BOLD, DIM, Printer, WARN};
 use crate::cli::project::{Project, Workplace};
 use crate::cli::scope::{Asked, Scoped};
 use crate::exec::{self, Options, Preview, Verdict};
-use crate::plan;
+use crate::explain;
+use crate::key::MissReason;
+use crate::report::format::counted;
+use crate::step::StepId;
+
+/// Steps of one cause that are listed by name, and as many that wait for them.
+const LISTED: usize = 12;
 
 pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let workplace = Workplace::open(args)?;
@@ -22,13 +30,20 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
         printer.note(&why);
     }
     let listener = Warnings(printer);
-    let previews = exec::preview(&workplace.context(&project, &options, &listener))?;
-    let is_fresh = |id: crate::step::StepId| matches!(previews[id.0 as usize].verdict, Verdict::Hit { .. });
+    let context = workplace.context(&project, &options, &listener);
+    let previews = exec::preview(&context)?;
+    let draw =
+        |format| graph::draw(&project, &workplace.store, &previews, &project.plan.ids().collect(), format, printer);
     match if plan.json { PlanFormat::Json } else { plan.format } {
-        PlanFormat::Text => printer.out(&text(&project, &options, &previews, plan.all)),
-        PlanFormat::Json => printer.json(&document(&project, &options, &previews)),
-        PlanFormat::Dot => printer.out(&plan::dot(&project.plan, &is_fresh)),
-        PlanFormat::Mermaid => printer.out(&plan::mermaid(&project.plan, &is_fresh)),
+        PlanFormat::Text => {
+            let origins = explain::origins(&context, &previews);
+            printer.out(&text(&project, &options, &previews, &groups(&previews, &origins), plan.all));
+        }
+        PlanFormat::Json => {
+            printer.json(&document(&project, &options, &previews, &explain::origins(&context, &previews)))
+        }
+        PlanFormat::Dot => draw(GraphFormat::Dot),
+        PlanFormat::Mermaid => draw(GraphFormat::Mermaid),
     }
     Ok(Exit::Success)
 }
@@ -48,24 +63,66 @@ pub(super) fn idle_options(project: &Project) -> Options {
     }
 }
 
-fn text(project: &Project, options: &Options, previews: &[Preview], all: bool) -> String {
-    let mut out = String::new();
-    let width = previews.iter().map(|p| project.plan.step(p.step).name.len()).max().unwrap_or(0).min(48);
-    let (mut run, mut hits, mut skipped) = (0, 0, 0);
+/// Steps that would run for one reason, and those that wait for any of them.
+#[derive(Default)]
+struct Group {
+    begin: Vec<StepId>,
+    wait: Vec<StepId>,
+}
+
+/// By reason, in the order of the plan.
+fn groups(previews: &[Preview], origins: &[StepId]) -> IndexMap<String, Group> {
+    let mut groups: IndexMap<String, Group> = IndexMap::new();
     for preview in previews {
-        let name = &project.plan.step(preview.step).name;
-        match &preview.verdict {
-            Verdict::WouldRun { reason, .. } => {
-                run += 1;
-                let _ = writeln!(out, "{WARN}run {WARN:#} {name:width$}  {DIM}{reason}{DIM:#}");
+        if !matches!(preview.verdict, Verdict::WouldRun { .. }) {
+            continue;
+        }
+        let origin = origins[preview.step.0 as usize];
+        let Verdict::WouldRun { reason, .. } = &previews[origin.0 as usize].verdict else { continue };
+        let group = groups.entry(reason.to_string()).or_default();
+        if origin == preview.step { &mut group.begin } else { &mut group.wait }.push(preview.step);
+    }
+    groups
+}
+
+fn text(
+    project: &Project,
+    options: &Options,
+    previews: &[Preview],
+    groups: &IndexMap<String, Group>,
+    all: bool,
+) -> String {
+    let mut out = String::new();
+    let name = |id: StepId| project.plan.step(id).name.as_str();
+    let width = previews.iter().map(|p| name(p.step).len()).max().unwrap_or(0).min(48);
+    let most = if all { usize::MAX } else { LISTED };
+    let mut run = 0;
+    for (reason, Group { begin, wait }) in groups {
+        run += begin.len() + wait.len();
+        let mut list = |steps: &[StepId], word: &str| {
+            for id in steps.iter().take(most) {
+                let Verdict::WouldRun { reason, .. } = &previews[id.0 as usize].verdict else { continue };
+                let _ = writeln!(out, "{WARN}run {WARN:#} {:width$}  {DIM}{reason}{DIM:#}", name(*id));
             }
+            if let Some(rest) = steps.get(most..).filter(|rest| !rest.is_empty()) {
+                let _ = writeln!(out, "     … and {} more {word} ({})", rest.len(), stages(project, rest));
+            }
+        };
+        list(begin, &format!("for this reason: {reason}"));
+        list(wait, &format!("after {}", if begin.len() == 1 { "it" } else { "these" }));
+    }
+    let (mut hits, mut skipped) = (0, 0);
+    for preview in previews {
+        let name = name(preview.step);
+        match &preview.verdict {
+            Verdict::WouldRun { .. } => {}
             Verdict::Hit { record, .. } => {
                 hits += 1;
                 if all {
                     let _ = writeln!(out, "ok   {name:width$}  {DIM}up to date since {}{DIM:#}", record.started);
                 }
             }
-            Verdict::Skipped { outcome, reason } => {
+            Verdict::Skipped { outcome, reason, .. } => {
                 skipped += 1;
                 if all {
                     let _ = writeln!(out, "{DIM}skip {name:width$}  {}: {reason}{DIM:#}", outcome.label());
@@ -80,30 +137,75 @@ fn text(project: &Project, options: &Options, previews: &[Preview], all: bool) -
     if let Some(scope) = &options.scope {
         let _ = writeln!(out, "{scope}: not the whole spec");
     }
-    let hint = if all || hits + skipped == 0 { "" } else { "  (--all lists them)" };
+    causes(&mut out, groups, &name);
+    let hidden = groups.values().any(|group| group.begin.len() > most || group.wait.len() > most);
+    let hint = if all || hits + skipped == 0 && !hidden { "" } else { "  (--all lists them)" };
     let _ = write!(
         out,
-        "{} steps: {run} would run, {hits} up to date, {skipped} skipped{hint}; {} cases, {} excluded",
-        run + hits + skipped,
-        project.plan.cases.len(),
+        "{}: {run} would run, {hits} up to date, {skipped} skipped{hint}; {}, {} excluded",
+        counted(run + hits + skipped, "step"),
+        counted(project.plan.cases.len(), "case"),
         project.plan.excluded.len()
     );
     out
 }
 
-fn document(project: &Project, options: &Options, previews: &[Preview]) -> serde_json::Value {
+/// One line per cause, where there is more to it than the lines above say.
+fn causes<'a>(out: &mut String, groups: &IndexMap<String, Group>, name: &impl Fn(StepId) -> &'a str) {
+    if groups.values().all(|group| group.begin.len() + group.wait.len() < 3) {
+        return;
+    }
+    let _ = writeln!(out, "\n{BOLD}causes{BOLD:#}");
+    for (reason, Group { begin, wait }) in groups {
+        let at = match begin.as_slice() {
+            [only] => name(*only).to_owned(),
+            many => counted(many.len(), "step"),
+        };
+        let waiting =
+            if wait.is_empty() { String::new() } else { format!(", and {} after it", counted(wait.len(), "step")) };
+        let _ = writeln!(out, "  {reason}: {at}{waiting}");
+    }
+    out.push('\n');
+}
+
+/// `40 convert, 60 run`
+fn stages(project: &Project, steps: &[StepId]) -> String {
+    let mut counts = BTreeMap::<_, usize>::new();
+    steps.iter().for_each(|id| *counts.entry(project.plan.step(*id).stage).or_default() += 1);
+    counts.iter().map(|(stage, count)| format!("{count} {}", stage.name())).collect::<Vec<_>>().join(", ")
+}
+
+fn document(project: &Project, options: &Options, previews: &[Preview], origins: &[StepId]) -> serde_json::Value {
+    let name = |id: StepId| project.plan.step(id).name.as_str();
     let steps: Vec<_> = previews
         .iter()
         .map(|preview| {
             let step = project.plan.step(preview.step);
-            let inputs: Vec<_> = project.plan.dependencies(preview.step).map(|id| project.plan.step(id).name.as_str()).collect();
+            let inputs: Vec<_> = project.plan.dependencies(preview.step).map(name).collect();
             let (verdict, reason) = match &preview.verdict {
                 Verdict::Hit { record, .. } => ("hit", json!(format!("up to date since {}", record.started))),
                 Verdict::WouldRun { reason, .. } => ("run", json!(reason.to_string())),
-                Verdict::Skipped { outcome, reason } => ("skip", json!(format!("{}: {reason}", outcome.label()))),
+                Verdict::Skipped { outcome, reason, .. } => ("skip", json!(format!("{}: {reason}", outcome.label()))),
                 Verdict::NotNeeded => ("not-needed", serde_json::Value::Null),
             };
-            json!({"step": step.name, "stage": step.stage, "kind": step.kind.name(), "verdict": verdict, "reason": reason, "after": inputs})
+            let mut row = json!({"step": step.name, "stage": step.stage, "kind": step.kind.name(), "verdict": verdict,
+                "reason": reason, "after": inputs});
+            if let Verdict::WouldRun { reason, .. } = &preview.verdict {
+                row["why"] = json!(reason);
+                row["cause"] = name(origins[preview.step.0 as usize]).into();
+            }
+            row
+        })
+        .collect();
+    let causes: Vec<_> = groups(previews, origins)
+        .into_iter()
+        .map(|(reason, Group { begin, wait })| {
+            let why: Option<&MissReason> = begin.first().and_then(|id| match &previews[id.0 as usize].verdict {
+                Verdict::WouldRun { reason, .. } => Some(reason),
+                _ => None,
+            });
+            let steps: Vec<_> = begin.iter().map(|id| name(*id)).collect();
+            json!({"reason": reason, "why": why, "steps": steps, "waiting": wait.len()})
         })
         .collect();
     let excluded: Vec<_> = project
@@ -112,5 +214,5 @@ fn document(project: &Project, options: &Options, previews: &[Preview]) -> serde
         .iter()
         .map(|e| json!({"case": e.case.id(), "reason": e.reason, "declared": e.loc.as_ref().map(ToString::to_string)}))
         .collect();
-    json!({"spec": project.name, "scope": options.scope, "steps": steps, "cases": project.plan.cases.len(), "excluded": excluded})
+    json!({"spec": project.name, "scope": options.scope, "steps": steps, "causes": causes, "cases": project.plan.cases.len(), "excluded": excluded})
 }

@@ -1,12 +1,15 @@
 //! `orch run`
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Context as _;
 
+use crate::base::shell;
 use crate::cli::args::{Args, RunArgs};
 use crate::cli::cmd::watch;
 use crate::cli::console::Console;
+use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
 use crate::cli::handout;
 use crate::cli::printer::Printer;
@@ -64,12 +67,16 @@ pub(super) fn perform(
         max_age: run.scope.max_age.clone(),
         scope: label,
         spec: project.name.clone(),
-        flags: flags(args),
+        flags: flags(args, run),
         out_dir: run.out_dir.clone(),
     };
+    let start = Instant::now();
     let console = Console::new();
-    let finished = exec::run(&workplace.context(&project, &options, &console))?;
+    let diary = Diary::new(start, &console, workplace, &options, run.trace.trace.as_deref());
+    let finished = exec::run(&workplace.context(&project, &options, &diary));
     console.close();
+    let written = diary.finish(&project.plan, finished.as_ref().ok());
+    let finished = finished?;
     let out_dir = absolute(&run.out_dir)?;
     handout::hand_out(&project.plan, &finished, &workplace.store, &out_dir)?;
     if run.json {
@@ -83,22 +90,25 @@ pub(super) fn perform(
     if let Some(why) = &nothing {
         printer.note(why);
     }
+    // The run is told first: what went wrong with a file about it must not hide it.
+    written?;
     let plan = &project.plan;
     let executed = plan.ids().filter(|id| *id != plan.report && finished.results[id.0 as usize].how == How::Executed);
     let executed = executed.map(|id| plan.step(id).name.clone()).collect();
     Ok((exit_of(&finished, nothing.is_some()), executed))
 }
 
-/// Where things are kept, if not where they usually are.
-fn flags(args: &Args) -> String {
-    let mut flags = String::new();
-    if args.cache_dir != Path::new("cache") {
-        flags.push_str(&format!(" --cache-dir {}", args.cache_dir.display()));
-    }
-    if let Some(dir) = &args.env_dir {
-        flags.push_str(&format!(" --env-dir {}", dir.display()));
-    }
-    flags
+/// Where things are kept and put, if not where they usually are. Words of a shell line, each after a space.
+fn flags(args: &Args, run: &RunArgs) -> String {
+    let unusual = |path: &'_ Path, usual: &str| (path != Path::new(usual)).then(|| path.to_owned());
+    let given = [
+        ("--cache-dir", unusual(&args.cache_dir, "cache")),
+        ("--env-dir", args.env_dir.clone()),
+        ("--python", args.python.clone()),
+        ("--out-dir", unusual(&run.out_dir, "orch-out")),
+    ];
+    let words = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
+    words.map(|(name, path)| format!(" {name} {}", shell::word(&path.display().to_string()))).collect()
 }
 
 /// `nothing`: nothing was asked for, because nothing is in the part that was. That is no failure of anything.

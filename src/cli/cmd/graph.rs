@@ -1,0 +1,71 @@
+//! `orch graph`: the plan as a picture, with what would happen to each step.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::cli::args::{Args, GraphArgs, GraphFormat};
+use crate::cli::cmd::Warnings;
+use crate::cli::cmd::plan::idle_options;
+use crate::cli::exit::Exit;
+use crate::cli::printer::Printer;
+use crate::cli::project::{Project, Workplace};
+use crate::exec::{self, Preview, Verdict};
+use crate::plan::{self, Look};
+use crate::step::StepId;
+use crate::store::DiskStore;
+
+pub(super) fn graph(args: &Args, graph: &GraphArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let project = Project::load(&graph.spec.spec, &graph.spec.selection)?;
+    let chosen = project.steps(&graph.steps)?;
+    let workplace = Workplace::open(args)?;
+    let options = idle_options(&project);
+    let listener = Warnings(printer);
+    let previews = exec::preview(&workplace.context(&project, &options, &listener))?;
+    let shown =
+        if graph.steps.is_empty() { project.plan.ids().collect() } else { plan::around(&project.plan, &chosen) };
+    draw(&project, &workplace.store, &previews, &shown, graph.format, printer);
+    Ok(Exit::Success)
+}
+
+pub(super) fn draw(
+    project: &Project,
+    store: &DiskStore,
+    previews: &[Preview],
+    shown: &BTreeSet<StepId>,
+    format: GraphFormat,
+    printer: &Printer,
+) {
+    let plan = &project.plan;
+    let look = |id: StepId| match &previews[id.0 as usize].verdict {
+        Verdict::Hit { .. } => Look::Fresh,
+        Verdict::WouldRun { .. } => {
+            let last = store.latest(&plan.step(id).name).ok().flatten();
+            if last.is_some_and(|last| last.outcome.is_failure()) { Look::Failed } else { Look::Run }
+        }
+        Verdict::Skipped { .. } => Look::Unavailable,
+        Verdict::NotNeeded => Look::NotNeeded,
+    };
+    match format {
+        GraphFormat::Dot => printer.out(&plan::dot(plan, shown, &look)),
+        GraphFormat::Mermaid => {
+            let (text, left_out) = plan::mermaid(plan, shown, &look);
+            printer.out(&text);
+            if left_out > 0 {
+                printer.note(&format!(
+                    "{left_out} steps are not drawn: renderers of Mermaid refuse more than 500 edges or 50,000 characters\n  \
+                     hint: restrict it with --step, --model or --target, or take --format dot"
+                ));
+            }
+        }
+        GraphFormat::Json => {
+            let name = |id: StepId| plan.step(id).name.as_str();
+            let steps: Vec<_> = shown
+                .iter()
+                .map(|id| json!({"step": name(*id), "stage": plan.step(*id).stage, "state": look(*id)}))
+                .collect();
+            let edges: Vec<_> = plan::edges(plan, shown).into_iter().map(|(from, to)| [name(from), name(to)]).collect();
+            printer.json(&json!({"spec": project.name, "steps": steps, "edges": edges}));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `orch log`: what a step said, and what is on record of its executions.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use crate::cli::args::{Args, LogArgs, SelectionArgs};
+use crate::cli::exit::Exit;
+use crate::cli::printer::{BOLD, DIM, Printer};
+use crate::cli::project::{Project, absolute};
+use crate::explain;
+use crate::record::{Outcome, Record};
+use crate::report::format::bytes;
+use crate::store::DiskStore;
+
+pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
+    let mut documents = Vec::new();
+    let mut text = String::new();
+    let mut any = false;
+    for step in steps(&store, log)? {
+        let said = Said::of(&store, step)?;
+        any |= said.is_any();
+        if log.json {
+            documents.push(said.document(log.history));
+        } else if log.path {
+            // A pipe wants paths that can be opened and nothing else.
+            if let Some((path, _)) = &said.log {
+                let _ = writeln!(text, "{}", path.display());
+            }
+        } else if log.history {
+            said.list(&mut text);
+        } else {
+            said.tell(&mut text);
+        }
+    }
+    if log.json {
+        printer.json(&documents);
+    } else if !text.is_empty() {
+        printer.out(&text);
+    }
+    if !any {
+        printer.note(&format!("`{}` was not executed yet, so there is no log", log.step));
+        return Ok(Exit::NothingRan);
+    }
+    Ok(Exit::Success)
+}
+
+/// A name that the store knows needs no plan: so a log is there at once, also of a step that no spec names any more.
+fn steps(store: &DiskStore, log: &LogArgs) -> anyhow::Result<Vec<String>> {
+    if !log.step.contains(['*', '?']) && store.latest(&log.step).is_ok_and(|last| last.is_some()) {
+        return Ok(vec![log.step.clone()]);
+    }
+    let project = Project::load(&log.spec, &SelectionArgs::none())?;
+    let chosen: BTreeSet<_> = project.steps(std::slice::from_ref(&log.step))?;
+    Ok(chosen.into_iter().map(|id| project.plan.step(id).name.clone()).collect())
+}
+
+struct Said {
+    step: String,
+    /// Newest first.
+    records: Vec<Record>,
+    /// The file, and what stands in it.
+    log: Option<(PathBuf, String)>,
+    /// The log is of an execution that left no record: it was interrupted, or goes on.
+    is_later: bool,
+}
+
+impl Said {
+    fn of(store: &DiskStore, step: String) -> anyhow::Result<Self> {
+        let records = explain::history(store, &step);
+        let path = store.log_path(&step);
+        let bytes = match std::fs::read(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            other => Some(other.with_context(|| format!("failed to read the log `{}`", path.display()))?),
+        };
+        let log = bytes.map(|bytes| (path, String::from_utf8_lossy(&bytes).into_owned()));
+        let is_later = log.as_ref().is_some_and(|(path, _)| is_later(path, records.first()));
+        Ok(Self { step, records, log, is_later })
+    }
+
+    fn is_any(&self) -> bool {
+        !self.records.is_empty() || self.log.is_some()
+    }
+
+    fn tell(&self, text: &mut String) {
+        if !self.is_any() {
+            return;
+        }
+        if let Some(record) = self.records.first() {
+            let _ = writeln!(text, "{BOLD}{}{BOLD:#}: {}", self.step, outcome(record));
+            let _ = writeln!(
+                text,
+                "{DIM}executed:{DIM:#} {} in {:.2} s on {}",
+                record.started, record.seconds, record.host
+            );
+            let _ = writeln!(text, "{DIM}because: {DIM:#} {}", why(record));
+            if let Some(repro) = &record.repro {
+                let _ = writeln!(text, "{DIM}again:   {DIM:#} {repro}");
+            }
+        } else {
+            let _ = writeln!(text, "{BOLD}{}{BOLD:#}: no execution is on record", self.step);
+        }
+        if self.is_later {
+            let _ =
+                writeln!(text, "{DIM}note:    {DIM:#} the log is of a later execution that was interrupted or goes on");
+        }
+        match &self.log {
+            Some((path, said)) if !said.is_empty() => {
+                let _ = writeln!(text, "{DIM}log:     {DIM:#} {} ({})\n", path.display(), bytes(said.len() as u64));
+                text.push_str(said);
+                if !said.ends_with('\n') {
+                    text.push('\n');
+                }
+            }
+            _ => {
+                let _ = writeln!(text, "{DIM}log:     {DIM:#} it said nothing");
+            }
+        }
+    }
+
+    fn list(&self, text: &mut String) {
+        if self.records.is_empty() {
+            return;
+        }
+        let _ = writeln!(text, "{BOLD}{}{BOLD:#}", self.step);
+        for record in &self.records {
+            let label = record.outcome.label();
+            let seconds = format!("{:.2} s", record.seconds);
+            let _ = writeln!(text, "  {}  {label:8} {seconds:>10}  {}", record.started, why(record));
+            if let Some(reason) = record.reason.as_ref().filter(|_| record.outcome != Outcome::Pass) {
+                let _ = writeln!(text, "    {DIM}{reason}{DIM:#}");
+            }
+        }
+    }
+
+    fn document(&self, history: bool) -> Value {
+        let execution = |r: &Record| {
+            json!({"outcome": r.outcome, "reason": r.reason, "started": r.started, "seconds": r.seconds, "host": r.host,
+                "why": r.why, "key": r.key.digest(), "output": r.output, "repro": r.repro})
+        };
+        if history {
+            let executions: Vec<_> = self.records.iter().map(execution).collect();
+            return json!({"step": self.step, "executions": executions});
+        }
+        let log = self.log.as_ref().map(|(path, text)| json!({"path": path, "text": text, "later": self.is_later}));
+        json!({"step": self.step, "last": self.records.first().map(execution), "log": log})
+    }
+}
+
+/// Whether a log was written to after the execution on record ended. Records keep whole seconds.
+fn is_later(path: &std::path::Path, record: Option<&Record>) -> bool {
+    let written = path.metadata().and_then(|meta| meta.modified()).ok();
+    let written = written.and_then(|time| jiff::Timestamp::try_from(time).ok());
+    let Some(record) = record else { return true };
+    let began = record.started.parse::<jiff::Timestamp>().ok();
+    written
+        .zip(began)
+        .is_some_and(|(written, began)| written.duration_since(began).as_secs_f64() > record.seconds + 1.5)
+}
+
+fn outcome(record: &Record) -> String {
+    let reason = record.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{}{reason}", record.outcome.label())
+}
+
+fn why(record: &Record) -> String {
+    record.why.as_ref().map_or_else(|| "not recorded".to_owned(), ToString::to_string)
+}

@@ -1,0 +1,187 @@
+//! `orch what-ran`: what runs executed, from their journals.
+
+use std::fmt::Write;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use crate::cli::args::{Args, WhatRanArgs};
+use crate::cli::exit::{Exit, UsageError};
+use crate::cli::printer::{BAD, BOLD, DIM, GOOD, Printer, WARN};
+use crate::cli::project::absolute;
+use crate::exec::reproducer;
+use crate::explain;
+use crate::journal::{self, Ran, Run};
+use crate::record::Outcome;
+use crate::report::format::{counted, seconds};
+use crate::store::DiskStore;
+
+pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
+    let found = chosen(&store, what)?;
+    if what.json {
+        let runs: Vec<_> = found.iter().map(|(id, run)| document(id, run, what)).collect();
+        printer.json(&json!({"runs": runs}));
+        return Ok(Exit::Success);
+    }
+    if found.is_empty() {
+        printer.note("no run is on record: a run leaves a journal as soon as it executes a step");
+        return Ok(Exit::NothingRan);
+    }
+    let mut text = String::new();
+    for (id, run) in &found {
+        heading(&mut text, id, run);
+        if !what.runs {
+            list(&mut text, run, what.failed);
+        }
+    }
+    printer.out(text.trim_end());
+    Ok(Exit::Success)
+}
+
+/// The runs that were asked for, newest first, with their ids.
+fn chosen(store: &DiskStore, what: &WhatRanArgs) -> anyhow::Result<Vec<(String, Run)>> {
+    let dir = explain::runs_dir(store);
+    let files = journal::files(&dir).with_context(|| format!("failed to list `{}`", dir.display()))?;
+    let mut found = Vec::new();
+    let since = what.since.as_deref().map(moment).transpose()?;
+    let number = what.run.parse::<usize>().ok();
+    for path in files {
+        let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        // A run that was killed before its first line reached the disk counts for nothing.
+        let Some(run) = journal::read(&path).with_context(|| format!("failed to read `{}`", path.display()))? else {
+            continue;
+        };
+        if let Some(since) = since {
+            if run.head.started.parse::<jiff::Timestamp>().is_ok_and(|started| started < since) {
+                break;
+            }
+        } else if !what.runs && number.is_none() && id != what.run {
+            continue;
+        }
+        found.push((id, run));
+        if since.is_none() && !what.runs && number.is_none_or(|number| found.len() >= number.max(1)) {
+            break;
+        }
+    }
+    if since.is_some() || what.runs {
+        return Ok(found);
+    }
+    let known = found.len();
+    match number {
+        _ if known == 0 && what.run == "1" => Ok(found),
+        Some(number) if known == number => Ok(found.split_off(number - 1)),
+        None if known == 1 => Ok(found),
+        _ => {
+            let text = format!("no run is called `{}`\n  hint: `orch what-ran --runs` lists those on record", what.run);
+            Err(UsageError(text).into())
+        }
+    }
+}
+
+/// A day, which begins where the user is, or a moment.
+fn moment(text: &str) -> anyhow::Result<jiff::Timestamp> {
+    let day =
+        || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::system()).ok().map(|z| z.timestamp());
+    let bad = || UsageError(format!("`{text}` is no date\n  hint: write 2026-01-31 or 2026-01-31T08:00:00Z"));
+    Ok(text.parse::<jiff::Timestamp>().ok().or_else(day).ok_or_else(bad)?)
+}
+
+fn state(run: &Run) -> &'static str {
+    match &run.end {
+        Some(end) if end.interrupted => "interrupted",
+        Some(_) => "ended",
+        None if run.goes_on => "goes on",
+        None => "killed",
+    }
+}
+
+fn heading(text: &mut String, id: &str, run: &Run) {
+    let head = &run.head;
+    let _ = writeln!(text, "{BOLD}{}{BOLD:#}  {}", head.started, head.command);
+    let mut outcomes = std::collections::BTreeMap::<_, usize>::new();
+    run.steps.iter().for_each(|ran| *outcomes.entry(ran.outcome).or_default() += 1);
+    let outcomes: Vec<_> = outcomes.iter().map(|(outcome, n)| format!("{n} {}", outcome.label())).collect();
+    let steps = counted(run.steps.len(), "step");
+    let _ = write!(text, "  run {id}: {steps} executed ({})", outcomes.join(", "));
+    if let Some(end) = &run.end {
+        let _ = write!(text, ", {} up to date, in {}", end.hits, seconds(end.seconds));
+    }
+    let state = match state(run) {
+        "ended" => String::new(),
+        other => format!("; {WARN}{other}{WARN:#}"),
+    };
+    let _ = writeln!(
+        text,
+        "{state}\n  {DIM}in {} on {}, {}{DIM:#}",
+        head.folder,
+        head.host,
+        counted(head.jobs as usize, "job")
+    );
+}
+
+fn list(text: &mut String, run: &Run, failed: bool) {
+    for setup in &run.setups {
+        let error = setup.error.as_ref().map(|e| format!("  {BAD}{e}{BAD:#}")).unwrap_or_default();
+        let _ = writeln!(text, "{}  setup {}{error}", times(setup.at, setup.seconds), setup.what);
+    }
+    for ran in shown(run, failed) {
+        let (style, word) = match ran.outcome {
+            Outcome::Pass => (GOOD, "ok"),
+            outcome if outcome.is_failure() => (BAD, outcome.label()),
+            outcome => (WARN, outcome.label()),
+        };
+        let slot = ran.slot.as_deref().unwrap_or("no slot");
+        let _ = writeln!(
+            text,
+            "{}  {DIM}{slot:9}{DIM:#}  {style}{word:5}{style:#} {}  {DIM}{}{DIM:#}",
+            times(ran.at, ran.seconds),
+            ran.step,
+            ran.why
+        );
+        if let Some(reason) = &ran.reason {
+            let _ = writeln!(text, "      {reason}");
+        }
+        let _ = writeln!(text, "      {DIM}{}{DIM:#}", reproducer(&run.head.again, &ran.step));
+    }
+    for step in run.cut_off.iter().filter(|_| !failed) {
+        let word = if run.goes_on { "goes on" } else { "began and did not end" };
+        let _ =
+            writeln!(text, "  {WARN}{word}{WARN:#}  {step}\n      {DIM}{}{DIM:#}", reproducer(&run.head.again, step));
+    }
+    if run.unreadable > 0 {
+        let _ = writeln!(text, "  {} of the journal cannot be read", counted(run.unreadable, "line"));
+    }
+    text.push('\n');
+}
+
+/// In the order in which they began.
+fn shown(run: &Run, failed: bool) -> Vec<&Ran> {
+    let mut steps: Vec<_> = run.steps.iter().filter(|ran| !failed || ran.outcome.is_failure()).collect();
+    steps.sort_by(|a, b| a.at.total_cmp(&b.at));
+    steps
+}
+
+fn times(at: f64, took: f64) -> String {
+    format!("  {at:9.3} s {took:9.3} s")
+}
+
+fn document(id: &str, run: &Run, what: &WhatRanArgs) -> Value {
+    let mut document = json!({
+        "id": id, "state": state(run), "started": run.head.started, "command": run.head.command,
+        "folder": run.head.folder, "host": run.head.host, "jobs": run.head.jobs, "end": run.end,
+        "executed": run.steps.len(),
+    });
+    if !what.runs {
+        let steps = shown(run, what.failed).into_iter().map(|ran| {
+            let mut step = json!(ran);
+            step["repro"] = reproducer(&run.head.again, &ran.step).into();
+            step
+        });
+        document["steps"] = steps.collect();
+        document["setups"] = json!(run.setups);
+        document["cut_off"] = json!(run.cut_off);
+        document["unreadable_lines"] = run.unreadable.into();
+    }
+    document
+}

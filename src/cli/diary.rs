@@ -1,0 +1,76 @@
+//! What a run writes down about itself while the console shows it: its journal always, a trace where one is asked for.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use crate::base::shell;
+use crate::cli::project::Workplace;
+use crate::event::{Event, Listener};
+use crate::exec::{Finished, How, Options};
+use crate::explain;
+use crate::journal::{Head, Journal};
+use crate::plan::Plan;
+use crate::trace::{About, Recorder};
+
+/// The version of the journal's shape.
+const VERSION: u32 = 1;
+
+/// Passes every event on to the console.
+pub(super) struct Diary<'a> {
+    console: &'a dyn Listener,
+    start: Instant,
+    head: Head,
+    journal: Journal,
+    trace: Option<(PathBuf, Recorder)>,
+}
+
+impl<'a> Diary<'a> {
+    pub(super) fn new(
+        start: Instant,
+        console: &'a dyn Listener,
+        workplace: &Workplace,
+        options: &Options,
+        trace: Option<&Path>,
+    ) -> Self {
+        let args = std::env::args().skip(1).map(|arg| format!(" {}", shell::word(&arg)));
+        let folder = std::env::current_dir().unwrap_or_default();
+        let head = Head {
+            version: VERSION,
+            started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
+            command: std::iter::once("orch".to_owned()).chain(args).collect(),
+            folder: folder.display().to_string(),
+            host: workplace.host.report.name.clone(),
+            jobs: options.jobs,
+            again: options.again(),
+        };
+        let journal = Journal::new(explain::runs_dir(&workplace.store), head.clone(), start);
+        Self { console, start, head, journal, trace: trace.map(|path| (path.to_owned(), Recorder::new(start))) }
+    }
+
+    /// Closes the journal and writes the trace, also of a run that ended badly. A journal that could not be written is
+    /// a warning; a trace was asked for, so it is an error.
+    pub(super) fn finish(&self, plan: &Plan, finished: Option<&Finished>) -> anyhow::Result<()> {
+        let interrupted = finished.is_none_or(|finished| finished.interrupted);
+        let hits = finished.map_or(0, |f| f.results.iter().filter(|result| result.how == How::Hit).count() as u32);
+        if let Err(e) = self.journal.finish(self.start.elapsed().as_secs_f64(), interrupted, hits) {
+            let text = format!("the journal of this run was not kept, so `orch what-ran` lacks it: {e}");
+            self.console.tell(Event::Warning { text });
+        }
+        let Some((path, recorder)) = &self.trace else { return Ok(()) };
+        let Head { command, host, jobs, started, .. } = &self.head;
+        let about = About { command, host, jobs: *jobs, started };
+        recorder.write(path, plan, &about).with_context(|| format!("failed to write the trace `{}`", path.display()))
+    }
+}
+
+impl Listener for Diary<'_> {
+    fn tell(&self, event: Event) {
+        if let Some((_, recorder)) = &self.trace {
+            recorder.tell(event.clone());
+        }
+        self.journal.tell(event.clone());
+        self.console.tell(event);
+    }
+}

@@ -1,0 +1,162 @@
+//! From a reason to what it comes from, step by step upwards.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use crate::base::Digest;
+use crate::exec::{Context, Preview, Verdict};
+use crate::explain::{Cause, Evidence, held};
+use crate::key::{Change, KeyDoc, MissReason};
+use crate::record::Record;
+use crate::step::{Source, StepId};
+
+/// Steps that one step waits for, told in full; the rest is counted.
+const NAMED: usize = 5;
+
+pub(super) struct Chain<'a> {
+    context: &'a Context<'a>,
+    previews: &'a [Preview],
+    /// Steps whose causes have been told: in a wide graph many chains meet.
+    told: RefCell<HashSet<StepId>>,
+}
+
+impl<'a> Chain<'a> {
+    pub(super) fn new(context: &'a Context<'a>, previews: &'a [Preview]) -> Self {
+        Self { context, previews, told: RefCell::default() }
+    }
+
+    /// Causes of `reason`, which is why `id` runs or ran with `key`.
+    pub(super) fn of(&self, id: StepId, reason: &MissReason, key: Option<&KeyDoc>) -> Vec<Cause> {
+        if !self.told.borrow_mut().insert(id) {
+            return vec![Cause { repeated: true, ..self.leaf(id, reason.to_string()) }];
+        }
+        match reason {
+            MissReason::Changed { changes } => {
+                let last = self.last_before(id, key);
+                changes.iter().map(|change| self.changed(id, change, last.as_ref())).collect()
+            }
+            MissReason::After { .. } => self.waits(id),
+            MissReason::DidNotPass { .. } => {
+                let last = self.history(id).into_iter().find(|record| Some(&record.key) == key);
+                let told = last.map(|record| {
+                    let why = record.reason.unwrap_or_else(|| "no reason is on record".into());
+                    format!("{reason}: {} ({})", why, record.started)
+                });
+                vec![self.leaf(id, told.unwrap_or_else(|| reason.to_string()))]
+            }
+            other => vec![self.leaf(id, other.to_string())],
+        }
+    }
+
+    /// A step that is not executed because of another one.
+    pub(super) fn blamed(&self, id: StepId, at: StepId) -> Vec<Cause> {
+        let Verdict::Skipped { outcome, reason, .. } = &self.previews[at.0 as usize].verdict else { return Vec::new() };
+        let text = format!("{}: {reason}", outcome.label());
+        let text = if at == id { text } else { format!("{} {text}", self.name(at)) };
+        vec![Cause { step: self.name(at), ..self.leaf(id, text) }]
+    }
+
+    fn changed(&self, id: StepId, change: &Change, last: Option<&Record>) -> Cause {
+        let leaf = Cause { change: Some(change.clone()), ..self.leaf(id, change.to_string()) };
+        let Some(input) = change.name.strip_prefix("input.") else { return leaf };
+        let step = self.context.plan.step(id);
+        let store = self.context.store;
+        match step.inputs.iter().find(|(name, _)| name == input) {
+            Some((_, Source::File(path))) => {
+                Cause { evidence: Some(Evidence::file(store, path, change.old.as_deref(), last)), ..leaf }
+            }
+            Some((_, Source::Step(from))) => {
+                let (old, new) = (change.old.as_deref(), change.new.as_deref());
+                let evidence = Evidence::tree(store, &self.name(*from), old, new);
+                Cause { evidence: Some(evidence), because: self.other_output(*from, old, new), ..leaf }
+            }
+            // The input was another one then, or is none now: the spec changed, and that is the root.
+            Some((_, Source::Record(_))) | None => leaf,
+        }
+    }
+
+    /// Why a step made `new` where it had made `old`.
+    fn other_output(&self, id: StepId, old: Option<&str>, new: Option<&str>) -> Vec<Cause> {
+        let maker =
+            |tree: Option<&str>| held::maker(self.context.store, &self.name(id), &tree?.parse::<Digest>().ok()?);
+        let made = maker(new).or_else(|| match &self.previews[id.0 as usize].verdict {
+            Verdict::Hit { record, .. } => Some((**record).clone()),
+            _ => None,
+        });
+        let Some(made) = made else {
+            return vec![self.leaf(id, "the record of its execution is no longer in the store".into())];
+        };
+        let before = maker(old);
+        let changes = before.as_ref().map(|before| made.key.changes_since(&before.key));
+        match (changes, &made.why) {
+            (Some(changes), _) if changes.is_empty() => {
+                let when = before.map(|before| before.started).unwrap_or_default();
+                vec![self.leaf(
+                    id,
+                    format!(
+                        "made something else with the same key ({when}, then {}): it is not deterministic",
+                        made.started
+                    ),
+                )]
+            }
+            (Some(changes), _) => self.of(id, &MissReason::Changed { changes }, Some(&made.key)),
+            (None, Some(why)) => self.of(id, why, Some(&made.key)),
+            (None, None) => vec![self.leaf(id, format!("executed {}; why was not recorded then", made.started))],
+        }
+    }
+
+    /// What a step waits for, and what has changed of its own besides.
+    fn waits(&self, id: StepId) -> Vec<Cause> {
+        let runs = |dep: &StepId| matches!(self.previews[dep.0 as usize].verdict, Verdict::WouldRun { .. });
+        let mut seen = HashSet::new();
+        let above: Vec<_> = self.context.plan.dependencies(id).filter(runs).filter(|dep| seen.insert(*dep)).collect();
+        let more = above.len().saturating_sub(NAMED);
+        let mut causes: Vec<_> = above
+            .into_iter()
+            .take(NAMED)
+            .map(|dep| {
+                let because = match &self.previews[dep.0 as usize].verdict {
+                    Verdict::WouldRun { key, reason } => self.of(dep, reason, key.as_ref()),
+                    _ => Vec::new(),
+                };
+                Cause { because, ..self.leaf(id, format!("after {}", self.name(dep))) }
+            })
+            .collect();
+        if let Some(last) = causes.last_mut() {
+            last.more = more;
+        }
+        causes.extend(self.own_changes(id));
+        causes
+    }
+
+    /// Changes in what the spec and orch's code say of a step whose inputs, and so whose key, are not known yet.
+    fn own_changes(&self, id: StepId) -> Vec<Cause> {
+        let Some(last) = self.history(id).into_iter().next() else { return Vec::new() };
+        let step = self.context.plan.step(id);
+        let mut now = KeyDoc::default();
+        now.set("kind", step.kind.name());
+        now.set("code", step.kind.code().short());
+        now.set_json("param", &step.params);
+        let mut then = last.key;
+        then.0.retain(|name, _| name == "kind" || name == "code" || name == "param" || name.starts_with("param."));
+        let leaf = |change: Change| Cause { change: Some(change.clone()), ..self.leaf(id, change.to_string()) };
+        now.changes_since(&then).into_iter().map(leaf).collect()
+    }
+
+    /// The execution before the one with this key: whose record the changes were taken from.
+    fn last_before(&self, id: StepId, key: Option<&KeyDoc>) -> Option<Record> {
+        self.history(id).into_iter().find(|record| Some(&record.key) != key)
+    }
+
+    fn history(&self, id: StepId) -> Vec<Record> {
+        held::history(self.context.store, &self.name(id))
+    }
+
+    fn name(&self, id: StepId) -> String {
+        self.context.plan.step(id).name.clone()
+    }
+
+    fn leaf(&self, id: StepId, text: String) -> Cause {
+        Cause { step: self.name(id), text, change: None, evidence: None, because: Vec::new(), repeated: false, more: 0 }
+    }
+}

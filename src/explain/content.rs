@@ -1,0 +1,219 @@
+//! Two versions of a file → where they first differ, in the terms of their format. Knows nothing of steps and stores.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use serde_json::Value;
+
+/// Larger texts and headers are compared as bytes: their first difference is looked for, not shown.
+const PARSED: u64 = 16 << 20;
+/// Values are quoted up to here.
+const QUOTED: usize = 60;
+
+/// `config.num_layers: 2 => 3`, `line 7: "a" => "b"`, `tensor weight: bytes differ`, `byte 1024 is the first that differs`.
+/// None if they are the same.
+pub(super) fn first_difference(name: &str, old: &Path, new: &Path) -> io::Result<Option<String>> {
+    let extension = name.rsplit('.').next().unwrap_or_default();
+    if extension == "safetensors"
+        && let Some(told) = safetensors(old, new)?
+    {
+        return Ok(Some(told));
+    }
+    let small = |path: &Path| path.metadata().map(|meta| meta.len() <= PARSED);
+    if extension != "safetensors" && small(old)? && small(new)? {
+        let (old, new) = (std::fs::read(old)?, std::fs::read(new)?);
+        if let (Ok(old), Ok(new)) = (std::str::from_utf8(&old), std::str::from_utf8(&new)) {
+            return Ok(data(extension, old, new).or_else(|| first_line(old, new)));
+        }
+    }
+    bytes(old, new, 0)
+}
+
+/// JSON and YAML. None too if only their writing differs, which the first differing line tells.
+fn data(extension: &str, old: &str, new: &str) -> Option<String> {
+    let parse = |text: &str| match extension {
+        "json" => serde_json::from_str(text).ok(),
+        "yaml" | "yml" => crate::spec::yaml_data(text),
+        _ => None,
+    };
+    first_key(&mut String::new(), Some(&parse(old)?), Some(&parse(new)?))
+}
+
+/// The first leaf that differs, in the order of the newer version.
+fn first_key(path: &mut String, old: Option<&Value>, new: Option<&Value>) -> Option<String> {
+    match (old, new) {
+        (old, new) if old == new => None,
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let gone = old.keys().filter(|key| !new.contains_key(*key));
+            new.keys().chain(gone).find_map(|key| {
+                let len = path.len();
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(key);
+                let found = first_key(path, old.get(key), new.get(key));
+                path.truncate(len);
+                found
+            })
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) => (0..old.len().max(new.len())).find_map(|at| {
+            let len = path.len();
+            path.push_str(&format!("[{at}]"));
+            let found = first_key(path, old.get(at), new.get(at));
+            path.truncate(len);
+            found
+        }),
+        (old, new) => {
+            let shown = |value: Option<&Value>| value.map_or("absent".to_owned(), |value| quoted(&value.to_string()));
+            let at = if path.is_empty() { "the value" } else { path.as_str() };
+            Some(format!("{at}: {} => {}", shown(old), shown(new)))
+        }
+    }
+}
+
+fn first_line(old: &str, new: &str) -> Option<String> {
+    let (mut olds, mut news) = (old.split('\n'), new.split('\n'));
+    let shown = |line: Option<&str>| line.map_or("absent".to_owned(), |line| format!("{:?}", quoted(line)));
+    for number in 1.. {
+        match (olds.next(), news.next()) {
+            (None, None) => return None,
+            (old, new) if old == new => {}
+            (old, new) => return Some(format!("line {number}: {} => {}", shown(old), shown(new))),
+        }
+    }
+    None
+}
+
+/// The header's first difference, else the first tensor whose bytes differ. None if either is no such file.
+fn safetensors(old: &Path, new: &Path) -> io::Result<Option<String>> {
+    let (Some((old_header, old_data)), Some((new_header, new_data))) = (header(old)?, header(new)?) else {
+        return Ok(None);
+    };
+    // Offsets move with every size before them, so they are told only when nothing else differs.
+    if let Some(told) = first_key(&mut String::new(), Some(&bare(&old_header)), Some(&bare(&new_header))) {
+        return Ok(Some(format!("header: {told}")));
+    }
+    if old_header != new_header || old_data != new_data {
+        return Ok(Some("header: the same tensors lie at other places".into()));
+    }
+    let Some(at) = first_byte(old, new, old_data)? else { return Ok(None) };
+    let at = at - old_data;
+    let holds = |entry: &Value| {
+        let offset = |n: usize| entry["data_offsets"][n].as_u64();
+        offset(0).zip(offset(1)).is_some_and(|(from, until)| from <= at && at < until)
+    };
+    let tensor = old_header.as_object().into_iter().flatten().find(|(_, entry)| holds(entry));
+    Ok(tensor.map(|(name, entry)| {
+        let (dtype, shape) = (entry["dtype"].as_str().unwrap_or("?"), &entry["shape"]);
+        format!("header: the same; `{name}` ({dtype} {shape}) holds other numbers")
+    }))
+}
+
+/// The header and where the data behind it begin.
+fn header(path: &Path) -> io::Result<Option<(Value, u64)>> {
+    let mut file = File::open(path)?;
+    let mut len = [0; 8];
+    if file.read_exact(&mut len).is_err() {
+        return Ok(None);
+    }
+    let len = u64::from_le_bytes(len);
+    if len > PARSED {
+        return Ok(None);
+    }
+    let mut text = vec![0; len as usize];
+    if file.read_exact(&mut text).is_err() {
+        return Ok(None);
+    }
+    Ok(serde_json::from_slice(&text).ok().filter(Value::is_object).map(|header| (header, 8 + len)))
+}
+
+fn bare(header: &Value) -> Value {
+    let mut header = header.clone();
+    for entry in header.as_object_mut().into_iter().flat_map(|map| map.values_mut()).filter_map(Value::as_object_mut) {
+        entry.remove("data_offsets");
+    }
+    header
+}
+
+fn bytes(old: &Path, new: &Path, from: u64) -> io::Result<Option<String>> {
+    Ok(first_byte(old, new, from)?.map(|at| format!("byte {at} is the first that differs")))
+}
+
+/// Counted from 0.
+fn first_byte(old: &Path, new: &Path, from: u64) -> io::Result<Option<u64>> {
+    const CHUNK: usize = 1 << 20;
+    let open = |path: &Path| -> io::Result<_> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(from))?;
+        Ok(BufReader::with_capacity(CHUNK, file))
+    };
+    let (mut old, mut new) = (open(old)?, open(new)?);
+    let (mut a, mut b) = (Vec::with_capacity(CHUNK), Vec::with_capacity(CHUNK));
+    let mut at = from;
+    loop {
+        a.clear();
+        b.clear();
+        old.by_ref().take(CHUNK as u64).read_to_end(&mut a)?;
+        new.by_ref().take(CHUNK as u64).read_to_end(&mut b)?;
+        if a != b {
+            let same = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+            return Ok(Some(at + same as u64));
+        }
+        if a.is_empty() {
+            return Ok(None);
+        }
+        at += a.len() as u64;
+    }
+}
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(name: &str, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Option<String> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("old"), old).unwrap();
+        std::fs::write(dir.path().join("new"), new).unwrap();
+        first_difference(name, &dir.path().join("old"), &dir.path().join("new")).unwrap()
+    }
+
+    fn tensors(header: &str, data: &[u8]) -> Vec<u8> {
+        [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), data].concat()
+    }
+
+    #[test]
+    fn the_first_difference_in_the_terms_of_each_format() {
+        let json = told("config.json", r#"{"a":1,"b":{"c":[1,2]}}"#, r#"{"a":1,"b":{"c":[1,3]}}"#);
+        assert_eq!(json.unwrap(), "b.c[1]: 2 => 3");
+        assert_eq!(told("x.json", r#"{"a":1}"#, r#"{"a":1,"b":"x"}"#).unwrap(), r#"b: absent => "x""#);
+        assert_eq!(told("x.json", r#"{"a":1}"#, r#"{ "a":1}"#).unwrap(), r#"line 1: "{\"a\":1}" => "{ \"a\":1}""#);
+        assert_eq!(told("x.json", "{", "{}").unwrap(), r#"line 1: "{" => "{}""#);
+        assert_eq!(told("x.yaml", "a: {b: 1}\n", "a:\n  b: 2\n").unwrap(), "a.b: 1 => 2");
+        assert_eq!(told("x.py", "a\nb\n", "a\nc\n").unwrap(), r#"line 2: "b" => "c""#);
+        assert_eq!(told("x.txt", "a\n", "a\nc").unwrap(), r#"line 2: "" => "c""#);
+        assert_eq!(told("model.onnx", [0xff, 1, 2], [0xff, 1, 3, 4]).unwrap(), "byte 2 is the first that differs");
+        assert_eq!(told("model.onnx", [0xff, 1], [0xff, 1]), None);
+    }
+
+    #[test]
+    fn a_safetensors_file_tells_its_header_first_and_then_its_tensor() {
+        let header = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}"#;
+        let old = tensors(header, &[1, 2, 3]);
+        let wider = header.replace("[2],", "[1,2],");
+        assert_eq!(told("x.safetensors", &old, tensors(&wider, &[1, 2, 3])).unwrap(), "header: a.shape[0]: 2 => 1");
+        assert_eq!(
+            told("x.safetensors", &old, tensors(header, &[1, 2, 4])).unwrap(),
+            "header: the same; `b` (U8 [1]) holds other numbers"
+        );
+        assert_eq!(told("x.safetensors", &old, &old), None);
+        assert_eq!(told("x.safetensors", "no", "yes").unwrap(), "byte 0 is the first that differs");
+    }
+}

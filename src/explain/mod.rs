@@ -1,0 +1,92 @@
+//! Why a step runs, ran or hits: from the line of its key that changed, through the steps that made its inputs, down to
+//! the parameter or file with which it began.
+//!
+//! Reads what a preview found and what the store still holds; decides nothing and executes nothing.
+
+mod chain;
+mod content;
+mod evidence;
+mod held;
+
+use serde::Serialize;
+
+use crate::exec::{Context, Preview, Verdict};
+use crate::key::{Change, MissReason};
+use crate::step::StepId;
+
+pub use evidence::{Evidence, FileChange};
+pub use held::{history, runs_dir};
+
+/// One link of the chain: what is the matter with a step, and what that comes from.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cause {
+    pub step: String,
+    /// `param.seed changed (0 => 7)`
+    pub text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub change: Option<Change>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<Evidence>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub because: Vec<Cause>,
+    /// Its causes stand at an earlier mention of the step.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
+    /// Causes of the same kind that are not listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// Where a chain begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Root {
+    pub step: String,
+    pub text: String,
+}
+
+/// Why a step would run now; of one that is up to date, why it was executed last.
+pub fn causes(context: &Context<'_>, previews: &[Preview], id: StepId) -> Vec<Cause> {
+    let chain = chain::Chain::new(context, previews);
+    match &previews[id.0 as usize].verdict {
+        Verdict::WouldRun { key, reason } => chain.of(id, reason, key.as_ref()),
+        Verdict::Hit { record, .. } => match &record.why {
+            Some(why) => chain.of(id, why, Some(&record.key)),
+            None => Vec::new(),
+        },
+        Verdict::Skipped { blamed: Some(blamed), .. } => chain.blamed(id, *blamed),
+        Verdict::Skipped { .. } | Verdict::NotNeeded => Vec::new(),
+    }
+}
+
+/// The ends of all chains, each once, in the order in which they are met.
+pub fn roots(causes: &[Cause]) -> Vec<Root> {
+    let mut found = Vec::new();
+    let mut open: Vec<&Cause> = causes.iter().rev().collect();
+    while let Some(cause) = open.pop() {
+        open.extend(cause.because.iter().rev());
+        let root = Root { step: cause.step.clone(), text: cause.text.clone() };
+        if cause.because.is_empty() && !cause.repeated && !found.contains(&root) {
+            found.push(root);
+        }
+    }
+    found
+}
+
+/// The step with which the waiting of another begins: the first above it, in the plan's order, that does not merely wait
+/// itself. By step; a step that waits for none is its own.
+pub fn origins(context: &Context<'_>, previews: &[Preview]) -> Vec<StepId> {
+    let mut origins: Vec<StepId> = Vec::with_capacity(previews.len());
+    for preview in previews {
+        let waits = matches!(&preview.verdict, Verdict::WouldRun { reason: MissReason::After { .. }, .. });
+        let above = waits.then(|| {
+            let runs = |dep: &StepId| matches!(previews[dep.0 as usize].verdict, Verdict::WouldRun { .. });
+            context.plan.dependencies(preview.step).find(runs)
+        });
+        origins.push(above.flatten().map_or(preview.step, |above| origins[above.0 as usize]));
+    }
+    origins
+}

@@ -1,0 +1,109 @@
+//! Events → executions with their times: begin and end of a step brought together. Keeps no more than what executes now.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::event::{Event, Slot};
+use crate::journal::{Installed, Ran};
+use crate::record::Outcome;
+
+/// A reason may quote a whole command line; a diary need not.
+const LONGEST: usize = 400;
+
+/// A step that executes now.
+struct Begun {
+    why: String,
+    slot: Slot,
+    waited: Duration,
+}
+
+pub struct Follow {
+    start: Instant,
+    steps: HashMap<String, Begun>,
+    setups: HashMap<String, Instant>,
+}
+
+impl Follow {
+    /// `start` is the zero of all times.
+    pub fn new(start: Instant) -> Self {
+        Self { start, steps: HashMap::new(), setups: HashMap::new() }
+    }
+
+    /// Seconds since the start.
+    pub fn at(&self, moment: Instant) -> f64 {
+        micros(moment.saturating_duration_since(self.start))
+    }
+
+    /// Takes in the beginnings; gives what has ended.
+    pub fn hear(&mut self, event: &Event) -> Option<Ended> {
+        match event {
+            Event::StepStarted { step, reason, slot, waited, .. } => {
+                let begun = Begun { why: shortened(&reason.to_string()), slot: *slot, waited: *waited };
+                self.steps.insert(step.clone(), begun);
+                None
+            }
+            Event::StepFinished { step, outcome, reason, execution, .. } => {
+                let begun = self.steps.remove(step);
+                let (at, seconds) = match execution {
+                    Some(done) => (self.at(done.span.begin), micros(done.span.end - done.span.begin)),
+                    None => (self.at(Instant::now()), 0.0),
+                };
+                Some(Ended::Step(Ran {
+                    step: step.clone(),
+                    key: execution.map(|done| done.key),
+                    outcome: *outcome,
+                    reason: reason.as_deref().map(shortened),
+                    why: begun.as_ref().map_or_else(|| "it could not start".to_owned(), |begun| begun.why.clone()),
+                    slot: begun.as_ref().map(|begun| begun.slot.to_string()),
+                    at,
+                    seconds,
+                    waited: begun.map_or(0.0, |begun| micros(begun.waited)),
+                }))
+            }
+            Event::StepReturned { step, why, span, .. } => {
+                let begun = self.steps.remove(step)?;
+                Some(Ended::Returned(Ran {
+                    step: step.clone(),
+                    key: None,
+                    outcome: Outcome::Incomplete,
+                    reason: Some(shortened(why)),
+                    why: begun.why,
+                    slot: Some(begun.slot.to_string()),
+                    at: self.at(span.begin),
+                    seconds: micros(span.end - span.begin),
+                    waited: micros(begun.waited),
+                }))
+            }
+            Event::SetupStarted { what } => {
+                self.setups.insert(what.clone(), Instant::now());
+                None
+            }
+            Event::SetupFinished { what, seconds, error } => {
+                let at = self.setups.remove(what).map_or(0.0, |begin| self.at(begin));
+                let error = error.as_deref().map(shortened);
+                Some(Ended::Setup(Installed { what: what.clone(), at, seconds: *seconds, error }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What an event brought to an end.
+pub enum Ended {
+    Step(Ran),
+    /// A slot was occupied and nothing executed.
+    Returned(Ran),
+    Setup(Installed),
+}
+
+/// Seconds, in whole microseconds: what lies below is noise and makes lines long.
+fn micros(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1e6
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}

@@ -1,0 +1,61 @@
+//! Reading journals: of runs that ended, that were killed, and that go on.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::journal::{End, Head, Installed, Line, Ran};
+
+/// A run as its journal tells it.
+pub struct Run {
+    pub head: Head,
+    /// In the order in which they ended.
+    pub steps: Vec<Ran>,
+    pub setups: Vec<Installed>,
+    /// Steps that began and did not end, by name.
+    pub cut_off: Vec<String>,
+    /// None if the run was killed, or goes on.
+    pub end: Option<End>,
+    pub goes_on: bool,
+    /// Lines that say nothing: the last one of a killed run, or a damaged one.
+    pub unreadable: usize,
+}
+
+/// The journals of a folder, newest first.
+pub fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut found: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect();
+    found.sort_by(|a, b| b.cmp(a));
+    Ok(found)
+}
+
+/// None if the file does not even say which run it is of.
+pub fn read(path: &Path) -> io::Result<Option<Run>> {
+    let file = File::open(path)?;
+    let goes_on = matches!(file.try_lock_shared(), Err(fs::TryLockError::WouldBlock));
+    let bytes = fs::read(path)?;
+    let mut lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let Some(Ok(Line::Run(head))) = lines.next().map(serde_json::from_slice) else { return Ok(None) };
+    let mut run =
+        Run { head, steps: Vec::new(), setups: Vec::new(), cut_off: Vec::new(), end: None, goes_on, unreadable: 0 };
+    let mut open = BTreeSet::new();
+    for line in lines {
+        match serde_json::from_slice(line) {
+            Ok(Line::Began(step)) => drop(open.insert(step)),
+            Ok(Line::Step(ran)) => {
+                open.remove(&ran.step);
+                run.steps.push(ran);
+            }
+            Ok(Line::Setup(installed)) => run.setups.push(installed),
+            Ok(Line::End(end)) => run.end = Some(end),
+            Ok(Line::Run(_)) | Err(_) => run.unreadable += 1,
+        }
+    }
+    run.cut_off = open.into_iter().collect();
+    Ok(Some(run))
+}

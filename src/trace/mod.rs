@@ -1,0 +1,91 @@
+//! A run as a picture over time: Chrome's trace-event format, which Perfetto and chrome://tracing open.
+//!
+//! One row per job slot, one for steps that have the machine to themselves, one per thing that is installed, one for the
+//! critical path; counters of running and ready steps; arrows from a step to those that read it. Knows the plan's edges
+//! and the events, and nothing of how steps are scheduled.
+
+mod critical;
+mod format;
+
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::event::{Event, Listener, Load};
+use crate::journal::{Ended, Follow, Installed, Ran};
+use crate::plan::Plan;
+
+pub use critical::critical_path;
+
+/// Collects what a trace is made of, while the run goes on.
+pub struct Recorder {
+    start: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    follow: Follow,
+    story: Story,
+}
+
+/// What happened, with times in seconds since the start.
+#[derive(Default)]
+struct Story {
+    steps: Vec<Ran>,
+    /// Slots that were occupied without an outcome.
+    returned: Vec<Ran>,
+    setups: Vec<Installed>,
+    loads: Vec<(f64, Load)>,
+    warnings: Vec<(f64, String)>,
+    /// When the store had been asked about every step.
+    consulted: Option<f64>,
+    interrupted: Option<f64>,
+}
+
+/// What the trace says about the run as a whole.
+pub struct About<'a> {
+    pub command: &'a str,
+    pub host: &'a str,
+    pub jobs: u32,
+    pub started: &'a str,
+}
+
+impl Recorder {
+    pub fn new(start: Instant) -> Self {
+        Self { start, state: Mutex::new(State { follow: Follow::new(start), story: Story::default() }) }
+    }
+
+    /// Writes the trace of what has happened so far, all of it or nothing.
+    pub fn write(&self, path: &Path, plan: &Plan, about: &About<'_>) -> io::Result<()> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = format::document(&state.story, state.follow.at(Instant::now()), plan, about);
+        crate::base::fs::write_atomic(path, &bytes)
+    }
+}
+
+impl Listener for Recorder {
+    fn tell(&self, event: Event) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { follow, story } = &mut *state;
+        let now = self.start.elapsed().as_micros() as f64 / 1e6;
+        match &event {
+            Event::Started { .. } => story.consulted = Some(now),
+            Event::StepStarted { load, .. } | Event::StepFinished { load, .. } | Event::StepReturned { load, .. } => {
+                story.loads.push((now, *load));
+            }
+            Event::Warning { text } => story.warnings.push((now, text.clone())),
+            Event::Interrupted => story.interrupted = Some(now),
+            _ => {}
+        }
+        match follow.hear(&event) {
+            Some(Ended::Step(ran)) => story.steps.push(ran),
+            Some(Ended::Setup(installed)) => story.setups.push(installed),
+            Some(Ended::Returned(ran)) => story.returned.push(ran),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! The shape of the file, and the critical path of a graph whose answer is known.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::*;
+use crate::base::Digest;
+use crate::event::{Execution, Slot, Span};
+use crate::key::MissReason;
+use crate::record::Outcome;
+
+/// a → b → d and a → c → d; all trivial commands.
+fn plan() -> (tempfile::TempDir, Plan) {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = "version: 1
+commands:
+  a: {argv: [x], outputs: [o]}
+  b: {argv: [x], inputs: {in: {step: 'command:a'}}, outputs: [o]}
+  c: {argv: [x], inputs: {in: {step: 'command:a'}}, outputs: [o]}
+  d: {argv: [x], inputs: {b: {step: 'command:b'}, c: {step: 'command:c'}}, outputs: [o]}
+";
+    std::fs::write(dir.path().join("spec.yaml"), spec).unwrap();
+    let spec = crate::spec::Spec::load(&dir.path().join("spec.yaml")).unwrap();
+    let matrix = crate::matrix::Matrix::of(&spec);
+    let plan = crate::plan::build(&spec, &matrix).unwrap();
+    (dir, plan)
+}
+
+fn tell(recorder: &Recorder, step: &str, slot: Slot, from_ms: u64, until_ms: u64) {
+    let (load, waited) = (Load { running: 1, ready: 2 }, Duration::from_millis(3));
+    recorder.tell(Event::StepStarted { step: step.into(), reason: MissReason::NeverRan, slot, waited, load });
+    let at = |ms| recorder.start + Duration::from_millis(ms);
+    recorder.tell(Event::StepFinished {
+        step: step.into(),
+        outcome: Outcome::Pass,
+        reason: None,
+        seconds: 0.0,
+        log: None,
+        repro: None,
+        execution: Some(Execution { key: Digest::of(b"k"), span: Span { begin: at(from_ms), end: at(until_ms) } }),
+        load,
+    });
+}
+
+fn document(recorder: &Recorder, plan: &Plan) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let about = About { command: "orch run", host: "here", jobs: 2, started: "2026" };
+    recorder.write(&dir.path().join("t.json"), plan, &about).unwrap();
+    serde_json::from_slice(&std::fs::read(dir.path().join("t.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn the_longest_chain_is_the_critical_path_also_across_steps_that_did_not_execute() {
+    let (_dir, plan) = plan();
+    let names = |seconds: &[(&str, f64)]| {
+        let find = |id| seconds.iter().find(|(name, _)| plan.find(name) == Some(id)).map(|(_, s)| *s);
+        let path = critical_path(&plan, &find);
+        path.into_iter().map(|id| plan.step(id).name.clone()).collect::<Vec<_>>()
+    };
+    let long_c = [("command:a", 1.0), ("command:b", 1.0), ("command:c", 3.0), ("command:d", 1.0)];
+    assert_eq!(names(&long_c), ["command:a", "command:c", "command:d"]);
+    assert_eq!(names(&[("command:a", 1.0), ("command:d", 1.0)]), ["command:a", "command:d"]);
+    assert_eq!(names(&[("command:b", 1.0), ("command:c", 2.0)]), ["command:c"]);
+    assert!(names(&[]).is_empty());
+}
+
+#[test]
+fn rows_slices_arrows_and_counters() {
+    let (_dir, plan) = plan();
+    let recorder = Recorder::new(Instant::now());
+    recorder.tell(Event::Started { steps: 4, to_run: 4 });
+    tell(&recorder, "command:a", Slot::Job(0), 10, 20);
+    tell(&recorder, "command:b", Slot::Job(0), 20, 25);
+    tell(&recorder, "command:c", Slot::Job(1), 20, 40);
+    tell(&recorder, "command:d", Slot::Exclusive, 40, 45);
+    let document = document(&recorder, &plan);
+    let events = document["traceEvents"].as_array().unwrap();
+    let of = |phase: &str| events.iter().filter(|e| e["ph"] == phase).cloned().collect::<Vec<_>>();
+    let rows: Vec<_> =
+        of("M").iter().filter(|e| e["name"] == "thread_name").map(|e| e["args"]["name"].clone()).collect();
+    assert_eq!(rows, ["main", "critical path", "exclusive", "job 0", "job 1"]);
+    let c = events.iter().find(|e| e["name"] == "command:c" && e["tid"] == 11).unwrap();
+    assert_eq!((c["ts"].as_f64(), c["dur"].as_f64()), (Some(20_000.0), Some(20_000.0)));
+    assert_eq!((&c["args"]["critical"], &c["args"]["waited ms"]), (&Value::Bool(true), &3.0.into()));
+    assert_eq!(c["args"]["why"], "never ran");
+    let path: Vec<_> = of("X").into_iter().filter(|e| e["tid"] == 2).map(|e| e["name"].clone()).collect();
+    assert_eq!(path, ["command:a", "command:c", "command:d"]);
+    assert_eq!((of("s").len(), of("f").len()), (4, 4));
+    assert_eq!(of("C").len(), 8);
+    assert_eq!(document["otherData"]["critical path seconds"], 0.035);
+}
+
+#[test]
+fn a_run_in_which_nothing_ran_is_a_valid_trace_that_says_so() {
+    let (_dir, plan) = plan();
+    let recorder = Recorder::new(Instant::now());
+    recorder.tell(Event::Started { steps: 4, to_run: 0 });
+    let document = document(&recorder, &plan);
+    assert_eq!(document["otherData"]["note"], "no step was executed in this run");
+    assert!(document["traceEvents"].as_array().unwrap().iter().all(|e| e["tid"] == 1));
+}
