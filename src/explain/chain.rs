@@ -35,15 +35,7 @@ impl<'a> Chain<'a> {
                 let last = self.last_before(id, key);
                 changes.iter().map(|change| self.changed(id, change, last.as_ref())).collect()
             }
-            MissReason::After { .. } => self.waits(id),
-            MissReason::DidNotPass { .. } => {
-                let last = self.history(id).into_iter().find(|record| Some(&record.key) == key);
-                let told = last.map(|record| {
-                    let why = record.reason.unwrap_or_else(|| "no reason is on record".into());
-                    format!("{reason}: {} ({})", why, record.started)
-                });
-                vec![self.leaf(id, told.unwrap_or_else(|| reason.to_string()))]
-            }
+            MissReason::After { step } => self.waits(id, step),
             other => vec![self.leaf(id, other.to_string())],
         }
     }
@@ -106,10 +98,15 @@ impl<'a> Chain<'a> {
     }
 
     /// What a step waits for, and what has changed of its own besides.
-    fn waits(&self, id: StepId) -> Vec<Cause> {
+    fn waits(&self, id: StepId, first: &str) -> Vec<Cause> {
         let runs = |dep: &StepId| matches!(self.previews[dep.0 as usize].verdict, Verdict::WouldRun { .. });
         let mut seen = HashSet::new();
-        let above: Vec<_> = self.context.plan.dependencies(id).filter(runs).filter(|dep| seen.insert(*dep)).collect();
+        let mut above: Vec<_> =
+            self.context.plan.dependencies(id).filter(runs).filter(|dep| seen.insert(*dep)).collect();
+        // The report waits for more than it reads.
+        if above.is_empty() {
+            above.extend(self.context.plan.find(first));
+        }
         let more = above.len().saturating_sub(NAMED);
         let mut causes: Vec<_> = above
             .into_iter()

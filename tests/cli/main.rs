@@ -4,6 +4,7 @@ mod commands;
 mod crash;
 mod damage;
 mod errors;
+mod explained;
 mod pages;
 mod ready_onnx;
 mod rerun;

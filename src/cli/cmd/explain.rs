@@ -60,7 +60,8 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         }
         if let Some(last) = last.filter(|_| !matches!(verdict, Verdict::Hit { .. })) {
             let reason = last.reason.map(|r| format!(": {r}")).unwrap_or_default();
-            let _ = writeln!(text, "  last executed {}: {}{reason}", last.started, last.outcome.label());
+            let why = last.why.map(|why| format!(" (it ran then because: {why})")).unwrap_or_default();
+            let _ = writeln!(text, "  last executed {}: {}{reason}{why}", last.started, last.outcome.label());
         }
         if let Some(key) = key {
             let _ = writeln!(text, "  key {}", key.digest());
