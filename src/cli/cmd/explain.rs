@@ -119,7 +119,7 @@ fn tree(text: &mut String, causes: &[Cause], depth: usize, of: &str) {
     let indent = "  ".repeat(depth);
     for cause in causes {
         let step = if cause.step == of { String::new() } else { format!("{}: ", cause.step) };
-        let told = if cause.repeated { " (see above)" } else { "" };
+        let told = if cause.repeated && depth > 1 { " (told above)" } else { "" };
         let _ = writeln!(text, "{indent}{step}{}{told}", cause.text);
         for line in cause.evidence.iter().flat_map(lines) {
             let _ = writeln!(text, "{indent}  {DIM}{line}{DIM:#}");
