@@ -33,6 +33,9 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
                     .plan
                     .dependencies(id)
                     .find(|dep| !matches!(previews_of(&previews, *dep), Some(Verdict::Hit { .. })));
+                // The report waits for everything that runs, also for what none of its cases needs.
+                let runs = |preview: &Preview| matches!(preview.verdict, Verdict::WouldRun { .. });
+                let above = above.or_else(|| previews.iter().find(|preview| runs(preview)).map(|preview| preview.step));
                 let step = above.map(|dep| context.plan.step(dep).name.clone()).unwrap_or_default();
                 Verdict::WouldRun { key: None, reason: MissReason::After { step } }
             }

@@ -1,6 +1,6 @@
 //! From a reason to what it comes from, step by step upwards.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use crate::base::Digest;
@@ -8,21 +8,26 @@ use crate::exec::{Context, Preview, Verdict};
 use crate::explain::{Cause, Evidence, held};
 use crate::key::{Change, KeyDoc, MissReason};
 use crate::record::Record;
+use crate::report::format::counted;
 use crate::step::{Source, StepId};
 
 /// Steps that one step waits for, told in full; the rest is counted.
 const NAMED: usize = 5;
+/// Links of a chain that are told one by one. Of longer ones the beginning is told, and how many steps lie between: a
+/// chain of a hundred thousand steps says no more than that, and would not fit the stack.
+const DEEP: usize = 6;
 
 pub(super) struct Chain<'a> {
     context: &'a Context<'a>,
     previews: &'a [Preview],
     /// Steps whose causes have been told: in a wide graph many chains meet.
     told: RefCell<HashSet<StepId>>,
+    depth: Cell<usize>,
 }
 
 impl<'a> Chain<'a> {
     pub(super) fn new(context: &'a Context<'a>, previews: &'a [Preview]) -> Self {
-        Self { context, previews, told: RefCell::default() }
+        Self { context, previews, told: RefCell::default(), depth: Cell::new(0) }
     }
 
     /// Causes of `reason`, which is why `id` runs or ran with `key`.
@@ -30,20 +35,20 @@ impl<'a> Chain<'a> {
         if !self.told.borrow_mut().insert(id) {
             return vec![Cause { repeated: true, ..self.leaf(id, reason.to_string()) }];
         }
+        self.depth.set(self.depth.get() + 1);
+        let causes = self.links(id, reason, key);
+        self.depth.set(self.depth.get() - 1);
+        causes
+    }
+
+    fn links(&self, id: StepId, reason: &MissReason, key: Option<&KeyDoc>) -> Vec<Cause> {
         match reason {
             MissReason::Changed { changes } => {
                 let last = self.last_before(id, key);
                 changes.iter().map(|change| self.changed(id, change, last.as_ref())).collect()
             }
-            MissReason::After { .. } => self.waits(id),
-            MissReason::DidNotPass { .. } => {
-                let last = self.history(id).into_iter().find(|record| Some(&record.key) == key);
-                let told = last.map(|record| {
-                    let why = record.reason.unwrap_or_else(|| "no reason is on record".into());
-                    format!("{reason}: {} ({})", why, record.started)
-                });
-                vec![self.leaf(id, told.unwrap_or_else(|| reason.to_string()))]
-            }
+            MissReason::After { step } if self.depth.get() > DEEP => self.begins(id, step),
+            MissReason::After { step } => self.waits(id, step),
             other => vec![self.leaf(id, other.to_string())],
         }
     }
@@ -58,6 +63,9 @@ impl<'a> Chain<'a> {
 
     fn changed(&self, id: StepId, change: &Change, last: Option<&Record>) -> Cause {
         let leaf = Cause { change: Some(change.clone()), ..self.leaf(id, change.to_string()) };
+        if let Some(run) = change.name.strip_prefix("case.").and_then(|run| self.context.plan.find(run)) {
+            return Cause { because: self.last_run(run), ..leaf };
+        }
         let Some(input) = change.name.strip_prefix("input.") else { return leaf };
         let step = self.context.plan.step(id);
         let store = self.context.store;
@@ -75,8 +83,24 @@ impl<'a> Chain<'a> {
         }
     }
 
+    /// Why a step that is up to date was executed last.
+    fn last_run(&self, id: StepId) -> Vec<Cause> {
+        match &self.previews[id.0 as usize].verdict {
+            Verdict::Hit { record, .. } => match &record.why {
+                Some(why) => self.of(id, why, Some(&record.key)),
+                None => Vec::new(),
+            },
+            Verdict::Skipped { outcome, reason, .. } => vec![self.leaf(id, format!("{}: {reason}", outcome.label()))],
+            _ => Vec::new(),
+        }
+    }
+
     /// Why a step made `new` where it had made `old`.
     fn other_output(&self, id: StepId, old: Option<&str>, new: Option<&str>) -> Vec<Cause> {
+        if self.depth.get() > DEEP {
+            let text = format!("made another output; `orch explain {}` goes on from here", self.name(id));
+            return vec![self.leaf(id, text)];
+        }
         let maker =
             |tree: Option<&str>| held::maker(self.context.store, &self.name(id), &tree?.parse::<Digest>().ok()?);
         let made = maker(new).or_else(|| match &self.previews[id.0 as usize].verdict {
@@ -106,10 +130,15 @@ impl<'a> Chain<'a> {
     }
 
     /// What a step waits for, and what has changed of its own besides.
-    fn waits(&self, id: StepId) -> Vec<Cause> {
+    fn waits(&self, id: StepId, first: &str) -> Vec<Cause> {
         let runs = |dep: &StepId| matches!(self.previews[dep.0 as usize].verdict, Verdict::WouldRun { .. });
         let mut seen = HashSet::new();
-        let above: Vec<_> = self.context.plan.dependencies(id).filter(runs).filter(|dep| seen.insert(*dep)).collect();
+        let mut above: Vec<_> =
+            self.context.plan.dependencies(id).filter(runs).filter(|dep| seen.insert(*dep)).collect();
+        // The report waits for more than it reads.
+        if above.is_empty() {
+            above.extend(self.context.plan.find(first));
+        }
         let more = above.len().saturating_sub(NAMED);
         let mut causes: Vec<_> = above
             .into_iter()
@@ -127,6 +156,24 @@ impl<'a> Chain<'a> {
         }
         causes.extend(self.own_changes(id));
         causes
+    }
+
+    /// The far end of a long chain of waiting.
+    fn begins(&self, id: StepId, first: &str) -> Vec<Cause> {
+        let mut between = 0;
+        let mut at = self.context.plan.find(first);
+        while let Some(above) = at {
+            let Verdict::WouldRun { key, reason } = &self.previews[above.0 as usize].verdict else { break };
+            if let MissReason::After { step } = reason {
+                between += 1;
+                at = self.context.plan.find(step);
+                continue;
+            }
+            let because = self.of(above, reason, key.as_ref());
+            let text = format!("after {}, with {} between", self.name(above), counted(between, "step"));
+            return vec![Cause { because, ..self.leaf(id, text) }];
+        }
+        Vec::new()
     }
 
     /// Changes in what the spec and orch's code say of a step whose inputs, and so whose key, are not known yet.

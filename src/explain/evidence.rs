@@ -140,6 +140,7 @@ fn older_version(store: &DiskStore, old: Option<&str>, last: Option<&Record>) ->
 
 /// A path as a person standing here would write it.
 fn from_here(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (path, here) = (resolved(path), resolved(&std::env::current_dir().unwrap_or_default()));
+    path.strip_prefix(&here).unwrap_or(&path).display().to_string()
 }

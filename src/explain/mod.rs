@@ -81,12 +81,11 @@ pub fn roots(causes: &[Cause]) -> Vec<Root> {
 pub fn origins(context: &Context<'_>, previews: &[Preview]) -> Vec<StepId> {
     let mut origins: Vec<StepId> = Vec::with_capacity(previews.len());
     for preview in previews {
-        let waits = matches!(&preview.verdict, Verdict::WouldRun { reason: MissReason::After { .. }, .. });
-        let above = waits.then(|| {
-            let runs = |dep: &StepId| matches!(previews[dep.0 as usize].verdict, Verdict::WouldRun { .. });
-            context.plan.dependencies(preview.step).find(runs)
-        });
-        origins.push(above.flatten().map_or(preview.step, |above| origins[above.0 as usize]));
+        let above = match &preview.verdict {
+            Verdict::WouldRun { reason: MissReason::After { step }, .. } => context.plan.find(step),
+            _ => None,
+        };
+        origins.push(above.map_or(preview.step, |above| origins[above.0 as usize]));
     }
     origins
 }

@@ -157,7 +157,7 @@ pub fn mermaid(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> L
         let _ = writeln!(text, "  s{} --> s{}", from.0, to.0);
     }
     if left_out > 0 {
-        let _ = writeln!(text, "  left_out[\"{left_out} more steps are not drawn\"]");
+        let _ = writeln!(text, "  left_out[\"not drawn: {left_out} more\"]");
     }
     text.push_str("  subgraph legend[\"legend\"]\n");
     for look in Look::ALL {

@@ -38,7 +38,7 @@ pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) 
         trace.step(CRITICAL, by_id[id], true);
     }
     for (at, load) in &story.loads {
-        trace.events.push(json!({"ph": "C", "pid": PID, "tid": MAIN, "name": "steps", "ts": us(*at),
+        trace.push(&json!({"ph": "C", "pid": PID, "tid": MAIN, "name": "steps", "ts": us(*at),
             "args": {"running": load.running, "ready": load.ready}}));
     }
     let left_out = trace.arrows(plan, &by_id);
@@ -59,7 +59,8 @@ pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) 
 }
 
 struct Trace {
-    events: Vec<Value>,
+    /// Written out at once, with the time to sort them by: as values they would take five times the memory.
+    events: Vec<(u64, String)>,
     rows: BTreeSet<(u32, String)>,
 }
 
@@ -68,7 +69,7 @@ impl Trace {
     fn frame(&mut self, story: &Story, now: f64) {
         self.row(MAIN, "main");
         let consulted = story.consulted.unwrap_or(now);
-        self.complete(MAIN, "consult the store", "orch", 0.0, consulted, json!({}));
+        self.complete(MAIN, "plan, and consult the store", "orch", 0.0, consulted, json!({}));
         for (number, setup) in story.setups.iter().enumerate() {
             let row = SETUPS + number as u32;
             self.row(row, &format!("setup: {}", setup.what));
@@ -76,7 +77,7 @@ impl Trace {
         }
         let marks = story.warnings.iter().map(|(at, text)| (*at, format!("warning: {text}")));
         for (at, name) in marks.chain(story.interrupted.map(|at| (at, "interrupted".to_owned()))) {
-            self.events.push(json!({"ph": "i", "s": "g", "pid": PID, "tid": MAIN, "name": name, "ts": us(at)}));
+            self.push(&json!({"ph": "i", "s": "g", "pid": PID, "tid": MAIN, "name": name, "ts": us(at)}));
         }
     }
 
@@ -90,10 +91,9 @@ impl Trace {
         self.row(row, &name);
         let stage = ran.step.split(':').next().unwrap_or_default();
         let args = json!({
-            "outcome": ran.outcome, "why": ran.why, "reason": ran.reason, "key": ran.key, "waited ms": us(ran.waited) / 1e3,
+            "outcome": ran.outcome, "why": ran.why, "reason": ran.reason, "key": ran.key, "waited ms": us(ran.waited) as f64 / 1e3,
             "critical": critical,
         });
-        self.complete(row, &ran.step, stage, ran.at, ran.seconds, args);
         // Names of Chrome's fixed palette; Perfetto chooses its own colours.
         let colour = match ran.outcome {
             Outcome::Pass if critical => Some("yellow"),
@@ -101,9 +101,11 @@ impl Trace {
             outcome if outcome.is_failure() => Some("terrible"),
             _ => Some("grey"),
         };
-        if let (Some(colour), Some(event)) = (colour, self.events.last_mut()) {
+        let mut event = slice(row, &ran.step, stage, ran.at, ran.seconds, args);
+        if let Some(colour) = colour {
             event["cname"] = colour.into();
         }
+        self.push(&event);
     }
 
     /// Arrows from each executed step to the executed steps that read its output. Gives how many were left out.
@@ -121,21 +123,15 @@ impl Trace {
                 }
                 let reads = by_id[&to];
                 // Within the slices that it links, or the viewer binds it to none.
-                let end = (us(made.at) + us(made.seconds) - 0.001).max(us(made.at));
-                let common = json!({"pid": PID, "cat": "reads", "name": "reads", "id": drawn});
-                for (row, ts, more) in [
-                    (row_of(made), end, json!({"ph": "s"})),
-                    (row_of(reads), us(reads.at), json!({"ph": "f", "bp": "e"})),
-                ] {
-                    let mut event = common.clone();
-                    event["tid"] = row.into();
-                    event["ts"] = ts.into();
-                    event
-                        .as_object_mut()
-                        .expect("BUG: an event is an object")
-                        .extend(more.as_object().cloned().unwrap_or_default());
-                    self.events.push(event);
-                }
+                let end = (us(made.at) + us(made.seconds)).saturating_sub(1).max(us(made.at));
+                self.push(
+                    &json!({"ph": "s", "pid": PID, "tid": row_of(made), "cat": "reads", "name": "reads", "id": drawn,
+                    "ts": end}),
+                );
+                self.push(
+                    &json!({"ph": "f", "bp": "e", "pid": PID, "tid": row_of(reads), "cat": "reads", "name": "reads",
+                    "id": drawn, "ts": us(reads.at)}),
+                );
             }
         }
         drawn.saturating_sub(ARROWS)
@@ -148,8 +144,11 @@ impl Trace {
     }
 
     fn complete(&mut self, tid: u32, name: &str, category: &str, at: f64, seconds: f64, args: Value) {
-        self.events.push(json!({"ph": "X", "pid": PID, "tid": tid, "name": name, "cat": category, "ts": us(at),
-            "dur": us(seconds), "args": args}));
+        self.push(&slice(tid, name, category, at, seconds, args));
+    }
+
+    fn push(&mut self, event: &Value) {
+        self.events.push((event["ts"].as_u64().unwrap_or(0), event.to_string()));
     }
 
     fn finish(self, other: Value) -> Vec<u8> {
@@ -162,17 +161,23 @@ impl Trace {
             );
         }
         let mut events = self.events;
-        events.sort_by(|a, b| a["ts"].as_f64().unwrap_or(0.0).total_cmp(&b["ts"].as_f64().unwrap_or(0.0)));
+        events.sort_by_key(|(ts, _)| *ts);
+        let lines: Vec<_> =
+            all.iter().map(Value::to_string).chain(events.into_iter().map(|(_, event)| event)).collect();
         // One event a line: such a file can be read, and compared by line.
-        let lines: Vec<_> = all.iter().chain(&events).map(Value::to_string).collect();
         format!("{{\"displayTimeUnit\":\"ms\",\"otherData\":{other},\"traceEvents\":[\n{}\n]}}\n", lines.join(",\n"))
             .into_bytes()
     }
 }
 
-/// Microseconds, rounded to whole ones.
-fn us(seconds: f64) -> f64 {
-    (seconds * 1e6).round()
+/// A complete event.
+fn slice(tid: u32, name: &str, category: &str, at: f64, seconds: f64, args: Value) -> Value {
+    json!({"ph": "X", "pid": PID, "tid": tid, "name": name, "cat": category, "ts": us(at), "dur": us(seconds), "args": args})
+}
+
+/// Whole microseconds.
+fn us(seconds: f64) -> u64 {
+    (seconds * 1e6).round() as u64
 }
 
 fn row_of(ran: &Ran) -> u32 {

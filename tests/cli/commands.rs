@@ -85,8 +85,8 @@ fn files_of_fixed_content_are_written_without_a_program() {
     };
     let sandbox = Sandbox::new().file("spec.yaml", rows("first"));
     sandbox.run(RUN).success().summary([("steps", 3), ("executed", 3)]);
-    assert_eq!(made(&sandbox, "copy"), "first");
-    assert_eq!(made(&sandbox, "b.txt"), "b");
+    assert_eq!(sandbox.output("command:two", "copy"), "first");
+    assert_eq!(sandbox.output("command:made", "b.txt"), "b");
     sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
     let sandbox = sandbox.file("spec.yaml", rows("second"));
     sandbox

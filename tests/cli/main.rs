@@ -5,6 +5,7 @@ mod commands;
 mod crash;
 mod damage;
 mod errors;
+mod explained;
 mod max_age;
 mod pages;
 mod partition;

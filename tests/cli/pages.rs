@@ -45,7 +45,7 @@ commands:
         mermaid.starts_with("flowchart LR\n") && mermaid.contains("[\"command:b\"]") && mermaid.contains("-->"),
         "{mermaid}"
     );
-    assert!(!mermaid.contains(":::fresh"), "{mermaid}");
+    assert!(!mermaid.contains("[\"command:b\"]:::fresh"), "{mermaid}");
     let document = plan("json").json();
     let steps = document["steps"].as_array().unwrap_or_else(|| panic!("{document}"));
     let step = steps.iter().find(|step| step["step"] == "command:b").unwrap();

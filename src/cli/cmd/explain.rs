@@ -60,7 +60,8 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         }
         if let Some(last) = last.filter(|_| !matches!(verdict, Verdict::Hit { .. })) {
             let reason = last.reason.map(|r| format!(": {r}")).unwrap_or_default();
-            let _ = writeln!(text, "  last executed {}: {}{reason}", last.started, last.outcome.label());
+            let why = last.why.map(|why| format!(" (it ran then because: {why})")).unwrap_or_default();
+            let _ = writeln!(text, "  last executed {}: {}{reason}{why}", last.started, last.outcome.label());
         }
         if let Some(key) = key {
             let _ = writeln!(text, "  key {}", key.digest());
@@ -118,7 +119,7 @@ fn tree(text: &mut String, causes: &[Cause], depth: usize, of: &str) {
     let indent = "  ".repeat(depth);
     for cause in causes {
         let step = if cause.step == of { String::new() } else { format!("{}: ", cause.step) };
-        let told = if cause.repeated { " (see above)" } else { "" };
+        let told = if cause.repeated && depth > 1 { " (told above)" } else { "" };
         let _ = writeln!(text, "{indent}{step}{}{told}", cause.text);
         for line in cause.evidence.iter().flat_map(lines) {
             let _ = writeln!(text, "{indent}  {DIM}{line}{DIM:#}");

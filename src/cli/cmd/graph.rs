@@ -12,6 +12,7 @@ use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace};
 use crate::exec::{self, Preview, Verdict};
 use crate::plan::{self, Look};
+use crate::report::format::counted;
 use crate::step::StepId;
 use crate::store::DiskStore;
 
@@ -53,8 +54,9 @@ pub(super) fn draw(
             printer.out(&text);
             if left_out > 0 {
                 printer.note(&format!(
-                    "{left_out} steps are not drawn: renderers of Mermaid refuse more than 500 edges or 50,000 characters\n  \
-                     hint: restrict it with --step, --model or --target, or take --format dot"
+                    "{} left out: renderers of Mermaid refuse more than 500 edges or 50,000 characters\n  \
+                     hint: restrict it with --step, --model or --target, or take --format dot",
+                    counted(left_out, "step")
                 ));
             }
         }
