@@ -18,12 +18,14 @@ use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
 use crate::step::{Places, RunParams, Step, StepId, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Scratch};
-use crate::worker::{self, Cancel, Ended, Limits};
+use crate::worker::{self, Cancel, Ended, Ground, Limits};
 
 /// What an execution needs; shared by all job threads.
 pub(super) struct Performer<'a> {
     pub(super) store: &'a DiskStore,
     pub(super) scratch: &'a Scratch,
+    /// Where commands work.
+    pub(super) ground: &'a Ground,
     pub(super) provision: &'a Provision,
     pub(super) servers: &'a Servers,
     pub(super) listener: &'a dyn Listener,
@@ -94,7 +96,7 @@ impl Performer<'_> {
 
     fn execute(&self, task: &Task<'_>, inputs: BTreeMap<String, PathBuf>) -> anyhow::Result<Done> {
         let out = self.scratch.dir("out")?;
-        let places = Places { inputs, out: out.clone(), scratch: self.scratch.dir("scratch")? };
+        let places = Places { inputs, out: out.clone(), scratch: out.with_extension("scratch") };
         let log = self.store.log_path(&task.step.name);
         let _ = std::fs::remove_file(&log);
         let name = &task.step.name;
@@ -108,9 +110,16 @@ impl Performer<'_> {
         };
         let judged = match task.step.kind.lower(task.step, &places)? {
             Work::Pure(work) => work().map(|()| Judged::pass())?,
-            Work::Worker(call) => judge(self.call(task, call, &places, &limits)?, task.step.timeout_seconds),
+            Work::Worker(call) => {
+                std::fs::create_dir_all(&places.scratch)?;
+                judge(self.call(task, call, &places, &limits)?, task.step.timeout_seconds)
+            }
             Work::Command(call) => {
-                judge(worker::run_command(&call, &places.scratch, &out, &limits), task.step.timeout_seconds)
+                let judged = judge(worker::run_command(&call, self.ground, &out, &limits), task.step.timeout_seconds);
+                for text in worker::warnings(name, &judged.facts) {
+                    self.listener.tell(Event::Warning { text });
+                }
+                judged
             }
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };

@@ -116,10 +116,12 @@ impl<'a> Scheduler<'a> {
     fn execute_wanted(&mut self) -> Result<(), StoreError> {
         let context = self.context;
         let scratch = context.store.scratch()?;
+        let ground = context.ground(scratch.dir("commands")?);
         let servers = Servers::default();
         let performer = Performer {
             store: context.store,
             scratch: &scratch,
+            ground: &ground,
             provision: context.provision,
             servers: &servers,
             listener: context.listener,

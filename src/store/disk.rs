@@ -54,6 +54,10 @@ impl DiskStore {
         Ok(Self { root, verified: Mutex::default() })
     }
 
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
         Scratch::create(&self.root.join("tmp"))
     }
