@@ -16,11 +16,10 @@ pub(super) struct Desks<'a> {
     trees: Mutex<HashMap<Digest, PathBuf>>,
 }
 
-/// Two empty folders.
 pub(super) struct Desk {
-    /// Where a step's output goes.
+    /// Where a step's output goes: an empty folder.
     pub(super) out: PathBuf,
-    /// For what is not part of it.
+    /// For what is not part of it; made by those that need it.
     pub(super) scratch: PathBuf,
 }
 
@@ -31,17 +30,21 @@ impl<'a> Desks<'a> {
 
     pub(super) fn take(&self) -> Result<Desk, StoreError> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        free.map_or_else(|| Ok(Desk { out: self.scratch.dir("out")?, scratch: self.scratch.dir("scratch")? }), Ok)
+        let fresh = || {
+            let out = self.scratch.dir("out")?;
+            Ok(Desk { scratch: out.with_extension("scratch"), out })
+        };
+        free.map_or_else(fresh, Ok)
     }
 
     /// Takes a desk back. One that is not empty is removed.
     pub(super) fn give_back(&self, desk: Desk) -> std::io::Result<()> {
-        if is_empty(&desk.out) && is_empty(&desk.scratch) {
-            self.free.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
-            return Ok(());
+        bfs::remove_dir(&desk.scratch)?;
+        if !is_empty(&desk.out) {
+            return bfs::remove_dir(&desk.out);
         }
-        bfs::remove_dir(&desk.out)?;
-        bfs::remove_dir(&desk.scratch)
+        self.free.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
+        Ok(())
     }
 
     /// The folder in which a tree's files lie, verified. Collecting garbage does not touch it.

@@ -31,7 +31,7 @@ use crate::record::{Outcome, Record};
 use crate::report::ReportDoc;
 use crate::step::StepId;
 use crate::store::DiskStore;
-use crate::worker::Cancel;
+use crate::worker::{Cancel, Ground, Project, Sandboxes};
 
 pub use age::MaxAge;
 pub use consult::usually_wanted;
@@ -52,6 +52,20 @@ pub struct Context<'a> {
     pub host: &'a HostFacts,
     pub options: &'a Options,
     pub cancel: &'a Cancel,
+}
+
+impl Context<'_> {
+    /// Where commands work: below `dir`, and in the project that is the current folder, or the spec's if that lies
+    /// elsewhere.
+    fn ground(&self, dir: PathBuf) -> Ground {
+        let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let here = real(std::env::current_dir().unwrap_or_default());
+        let spec = real(here.join(&self.options.spec));
+        let root = if spec.starts_with(&here) { &here } else { spec.parent().unwrap_or(&here) };
+        let store = self.store.root();
+        let exempt = [store, self.provision.dir(), &here.join(&self.options.out_dir)];
+        Ground { sandboxes: Sandboxes::new(dir), project: Project::new(root, &exempt), store: store.to_owned() }
+    }
 }
 
 #[derive(Debug, Clone)]

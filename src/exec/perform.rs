@@ -20,12 +20,14 @@ use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
 use crate::step::{Places, RunParams, Step, StepId, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, StoreError};
-use crate::worker::{self, Cancel, Ended, Limits};
+use crate::worker::{self, Cancel, Ended, Ground, Limits};
 
 /// What an execution needs; shared by all job threads.
 pub(super) struct Performer<'a> {
     pub(super) store: &'a DiskStore,
     pub(super) desks: Desks<'a>,
+    /// Where commands work.
+    pub(super) ground: &'a Ground,
     pub(super) provision: &'a Provision,
     pub(super) servers: &'a Servers,
     pub(super) listener: &'a dyn Listener,
@@ -126,9 +128,17 @@ impl Performer<'_> {
         };
         let judged = match task.step.kind.lower(task.step, places)? {
             Work::Pure(work) => work().map(|()| Judged::pass())?,
-            Work::Worker(call) => judge(self.call(task, call, places, &limits)?, task.step.timeout_seconds),
+            Work::Worker(call) => {
+                std::fs::create_dir_all(&places.scratch)?;
+                judge(self.call(task, call, places, &limits)?, task.step.timeout_seconds)
+            }
             Work::Command(call) => {
-                judge(worker::run_command(&call, &places.scratch, &places.out, &limits), task.step.timeout_seconds)
+                let ended = worker::run_command(&call, self.ground, &places.out, &limits);
+                let judged = judge(ended, task.step.timeout_seconds);
+                for text in worker::warnings(name, &judged.facts) {
+                    self.listener.tell(Event::Warning { text });
+                }
+                judged
             }
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };

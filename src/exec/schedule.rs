@@ -125,11 +125,13 @@ impl<'a> Scheduler<'a> {
     fn execute_wanted(&mut self) -> Result<(), StoreError> {
         let context = self.context;
         let scratch = context.store.scratch()?;
+        let ground = context.ground(scratch.dir("commands")?);
         let servers = Servers::default();
         let again = context.options.again();
         let performer = Performer {
             store: context.store,
             desks: Desks::new(&scratch),
+            ground: &ground,
             provision: context.provision,
             servers: &servers,
             listener: context.listener,

@@ -1,82 +1,178 @@
 //! A user's program in a working folder of its own, with an environment by allow-list.
 
-use std::path::Path;
-use std::process::Command;
-use std::time::Instant;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::base::fs as bfs;
 use crate::runtime::{JobOutput, JobStatus};
 use crate::step::CommandCall;
-use crate::worker::process::{Group, tail};
+use crate::worker::goods::{Refused, lay_in, take_out};
+use crate::worker::process::{Group, poll, readable, tail};
+use crate::worker::reads::{self, Project, Reads, Watch};
+use crate::worker::said::Said;
+use crate::worker::sandbox::{Sandbox, Sandboxes};
+use crate::worker::spawn::{Program, start};
 use crate::worker::{Ended, Limits, TICK};
 
-/// Runs `call` in `work` (an empty folder) and copies its declared outputs to `out`.
+/// How long the end of a step waits for processes that were killed to be gone.
+const DYING: Duration = Duration::from_millis(20);
+
+/// Where the programs of a run work, and which files they should have declared.
+pub struct Ground {
+    pub sandboxes: Sandboxes,
+    pub project: Project,
+    /// Large inputs from here are linked and not copied.
+    pub store: PathBuf,
+}
+
+/// Runs `call` in a sandbox and moves its declared outputs to the empty folder `out`.
 ///
-/// Inputs are copied in, so that a program that writes to them harms nothing. PATH is passed on to find programs; HOME
-/// and TMPDIR are fresh folders; besides these only the declared variables are seen.
-pub fn run_command(call: &CommandCall, work: &Path, out: &Path, limits: &Limits<'_>) -> Ended {
-    let start = Instant::now();
-    match prepare(call, work).and_then(|mut command| Ok(Group::spawn(&mut command, limits.log)?)) {
-        Err(e) => {
-            Ended::Answered(JobOutput::failed(JobStatus::Error, format!("failed to start `{}`: {e:#}", call.argv[0])))
+/// PATH is passed on to find programs; HOME and TMPDIR are empty folders; besides these only the declared variables
+/// are seen.
+pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Limits<'_>) -> Ended {
+    let failed =
+        |what: &str| Ended::Answered(JobOutput::failed(JobStatus::Error, format!("`{}` {what}", call.argv[0])));
+    let unready = |e: std::io::Error| {
+        Ended::Answered(JobOutput::failed(JobStatus::Error, format!("failed to start `{}`: {e}", call.argv[0])))
+    };
+    let sandbox = match ground.sandboxes.lend() {
+        Ok(sandbox) => sandbox,
+        Err(e) => return Ended::Broken(format!("failed to make a working folder: {e}")),
+    };
+    let linked = match lay_in(&call.inputs, &sandbox.cwd, &ground.store) {
+        Ok(linked) => linked,
+        Err(e) => return unready(e),
+    };
+    let mut reads = Reads::new(&ground.project, &call.inputs);
+    let mut running = match Running::start(call, &sandbox, &mut reads, limits.log) {
+        Ok(running) => running,
+        Err(e) => return unready(e),
+    };
+    let ended = running.wait(limits, &mut reads);
+    let End { watched, is_over, is_quiet, outlived, log } = running.finish(&mut reads);
+    let mut facts = json!({"argv": call.argv});
+    reads::tell(&mut facts, &watched, &reads, outlived);
+    let mut result = match ended {
+        Err(ended) => ended,
+        Ok(_) if log.is_err() => {
+            Ended::Broken(format!("failed to write the log {}: {}", limits.log.display(), log.unwrap_err()))
         }
-        Ok(mut group) => loop {
-            match group.try_wait() {
-                Ok(Some(status)) if status.success() => return collect(call, work, out),
-                Ok(Some(status)) => {
-                    let last = tail(limits.log, 1);
-                    let said = if last.is_empty() { String::new() } else { format!(": {last}") };
-                    return Ended::Answered(JobOutput::failed(
-                        JobStatus::Error,
-                        format!("`{}` ended with {status}{said}", call.argv[0]),
-                    ));
-                }
-                Ok(None) => {}
-                Err(e) => return Ended::Broken(format!("failed to wait for `{}`: {e}", call.argv[0])),
-            }
-            if let Some(ended) = limits.exceeded(start) {
-                return ended;
-            }
-            std::thread::sleep(TICK.min(start.elapsed() / 4 + std::time::Duration::from_micros(200)));
+        Ok(status) if !status.success() => {
+            let last = tail(limits.log, 1);
+            let said = if last.is_empty() { String::new() } else { format!(": {last}") };
+            failed(&format!("ended with {status}{said}"))
+        }
+        Ok(_) => match call.outputs.iter().try_for_each(|name| take_out(name, &sandbox.cwd, out, is_quiet)) {
+            Ok(()) => Ended::Answered(JobOutput::ok(json!(null), None)),
+            Err(Refused::Output(why)) => failed(&format!("ended well but {why}")),
+            Err(Refused::Io(why)) => Ended::Broken(why),
         },
+    };
+    if let Some(complaint) = linked.complaint() {
+        result = Ended::Answered(JobOutput::failed(JobStatus::Error, complaint));
     }
+    if let Ended::Answered(output) = &mut result {
+        output.facts = facts;
+    }
+    // What could not be removed now lies below the run's own folder, which is removed with it.
+    let _ = ground.sandboxes.take_back(sandbox, is_over);
+    result
 }
 
-fn prepare(call: &CommandCall, work: &Path) -> anyhow::Result<Command> {
-    let cwd = work.join("cwd");
-    std::fs::create_dir_all(&cwd)?;
-    for (name, from) in &call.inputs {
-        bfs::copy_all(from, &cwd.join(name))?;
-    }
-    let mut command = Command::new(&call.argv[0]);
-    command.args(&call.argv[1..]).current_dir(&cwd).stdin(std::process::Stdio::null()).env_clear();
-    for (variable, folder) in [("HOME", "home"), ("TMPDIR", "tmp")] {
-        let folder = work.join(folder);
-        std::fs::create_dir_all(&folder)?;
-        command.env(variable, folder);
-    }
-    for name in ["PATH"].into_iter().chain(call.env.iter().map(String::as_str)) {
-        if let Some(value) = std::env::var_os(name) {
-            command.env(name, value);
-        }
-    }
-    Ok(command)
+/// A program at work.
+struct Running<'a> {
+    group: Group,
+    said: Said<'a>,
+    watch: Result<Watch, String>,
 }
 
-fn collect(call: &CommandCall, work: &Path, out: &Path) -> Ended {
-    for name in &call.outputs {
-        let from = work.join("cwd").join(name);
-        if !from.exists() {
-            let reason = format!("`{}` ended well but did not make its declared output `{name}`", call.argv[0]);
-            return Ended::Answered(JobOutput::failed(JobStatus::Error, reason));
+/// What is known when it is over.
+struct End {
+    watched: Result<(), String>,
+    /// Every process that it started is known to have ended.
+    is_over: bool,
+    /// As far as is known, nobody is left who could write to an output.
+    is_quiet: bool,
+    /// A process is known to have left the group and to live on.
+    outlived: bool,
+    log: std::io::Result<()>,
+}
+
+impl<'a> Running<'a> {
+    fn start(call: &CommandCall, sandbox: &Sandbox, reads: &mut Reads<'_>, log: &'a Path) -> std::io::Result<Self> {
+        let said = Said::new(log)?;
+        let mut env: Vec<(OsString, OsString)> =
+            vec![("HOME".into(), (&sandbox.home).into()), ("TMPDIR".into(), (&sandbox.tmp).into())];
+        for name in ["PATH"].into_iter().chain(call.env.iter().map(String::as_str)) {
+            if let Some(value) = std::env::var_os(name) {
+                env.retain(|(known, _)| known != name);
+                env.push((name.into(), value));
+            }
         }
-        if let Err(e) = bfs::copy_all(&from, &out.join(name)) {
-            return Ended::Broken(format!("failed to take the output `{name}`: {e}"));
+        let program = Program { argv: &call.argv, env, cwd: &sandbox.cwd, output: said.output() };
+        let mut filter = reads::filter();
+        let started = start(&program, filter.as_mut().ok())?;
+        // Its own start is not asked about.
+        reads.note(std::os::unix::ffi::OsStrExt::as_bytes(started.file.as_os_str()));
+        Ok(Self { group: started.group, said, watch: filter.and_then(|filter| filter.watch()) })
+    }
+
+    /// Waits for its end, hears what it says and sees what it reads; ends it when it must end.
+    fn wait(&mut self, limits: &Limits<'_>, reads: &mut Reads<'_>) -> Result<ExitStatus, Ended> {
+        let start = Instant::now();
+        let broken = |e: std::io::Error| Ended::Broken(format!("failed to wait for the program: {e}"));
+        let mut nap = Duration::from_micros(200);
+        // A negative number is left out by the kernel.
+        let mut fds =
+            [self.group.pidfd().unwrap_or(-1), self.watch.as_ref().map_or(-1, Watch::fd), self.said.fd()].map(readable);
+        loop {
+            let patience = if fds[0].fd >= 0 { TICK } else { nap };
+            poll(&mut fds, patience).map_err(broken)?;
+            let [ended, asked, spoke] = [fds[0].revents, fds[1].revents, fds[2].revents];
+            if asked & libc::POLLIN != 0
+                && let Ok(watch) = &self.watch
+            {
+                watch.answer(reads);
+            } else if asked != 0 {
+                fds[1].fd = -1; // nobody is left who could ask
+            }
+            if spoke != 0 {
+                self.said.take_in();
+            }
+            if ended != 0 || fds[0].fd < 0 {
+                if let Some(status) = self.group.wait(Duration::ZERO).map_err(broken)? {
+                    return Ok(status);
+                }
+                nap = (nap * 2).min(Duration::from_millis(10));
+            }
+            if let Some(must) = limits.exceeded(start) {
+                return Err(must);
+            }
         }
     }
-    Ended::Answered(JobOutput::ok(json!({"argv": call.argv}), None))
+
+    /// Ends what is left of it.
+    fn finish(mut self, reads: &mut Reads<'_>) -> End {
+        let _ = self.group.finish(Duration::ZERO);
+        let (watched, is_over) = match self.watch {
+            Ok(watch) => {
+                let is_over = watch.is_over(DYING, reads);
+                if !is_over {
+                    watch.answer_the_rest();
+                }
+                (Ok(()), is_over)
+            }
+            Err(why) => (Err(why), false),
+        };
+        // Whoever is still in the group is being killed, but slow to die; whoever is not, has left it.
+        let is_empty = self.group.is_empty();
+        let outlived = watched.is_ok() && !is_over && is_empty;
+        let is_quiet = is_over || (watched.is_err() && is_empty);
+        End { watched, is_over, is_quiet, outlived, log: self.said.finish() }
+    }
 }
 
 /// Runs an installer to its end, telling the last line of its log as it goes.
@@ -85,7 +181,7 @@ pub fn run_logged(command: &mut Command, limits: &Limits<'_>) -> anyhow::Result<
     let mut group = Group::spawn(command.stdin(std::process::Stdio::null()), limits.log)?;
     let mut said = String::new();
     loop {
-        match group.try_wait()? {
+        match group.wait(TICK * 4)? {
             Some(status) if status.success() => return Ok(()),
             Some(status) => anyhow::bail!("it ended with {status}"),
             None => {}
@@ -100,6 +196,5 @@ pub fn run_logged(command: &mut Command, limits: &Limits<'_>) -> anyhow::Result<
             (limits.progress)(last.trim());
             said = last;
         }
-        std::thread::sleep(TICK * 4);
     }
 }

@@ -1,52 +1,90 @@
 //! A forked watcher that ends the process groups which orch leaves behind when it is killed itself.
 //!
-//! The kernel ends orch's own children together with orch, but not what those have started. The watcher reads the numbers
-//! of groups from a socket, positive when one begins, negative when it ended; when the socket closes, orch is gone, and
-//! every group that had not ended is killed. A process that makes itself leader of a session of its own escapes.
+//! The kernel ends orch's own children together with orch, but not what those have started. The numbers of all groups
+//! that are alive stand in a table that orch, its children before they execute anything, and the watcher share. The
+//! watcher sleeps on a socket; when that closes, orch is gone, and every group that still stands in the table is
+//! killed. A process that makes itself leader of a session of its own escapes.
 
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// More groups than can be alive at a time.
 const MOST: usize = 4096;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const FLAGS: libc::c_int = libc::MSG_NOSIGNAL;
-/// Elsewhere the standard library marks sockets so that a closed one raises no signal.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-const FLAGS: libc::c_int = 0;
+type Table = [AtomicI32; MOST];
 
-/// orch's end of the socket; open until orch ends in any way. Starts the watcher on first use.
-pub(super) fn socket() -> io::Result<RawFd> {
-    static SOCKET: OnceLock<Result<RawFd, i32>> = OnceLock::new();
-    let started = SOCKET.get_or_init(|| start().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
-    started.map_err(io::Error::from_raw_os_error)
+struct Guard {
+    table: &'static Table,
+    /// Places in the table that no group has.
+    free: Mutex<Vec<usize>>,
 }
 
-fn start() -> io::Result<RawFd> {
+/// A place in the table, for one group; empty again when dropped.
+pub(super) struct Slot {
+    guard: &'static Guard,
+    at: usize,
+}
+
+impl Slot {
+    /// A place for a group that is about to begin. Starts the watcher on first use.
+    pub(super) fn take() -> io::Result<Self> {
+        let guard = guard()?;
+        let at = guard.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let at = at.ok_or_else(|| io::Error::other(format!("{MOST} processes run already, which is the most")))?;
+        Ok(Self { guard, at })
+    }
+
+    /// Where the number of the group goes. A child writes its own number there, before it executes anything, so that no
+    /// moment is left in which it runs and is not known; a store into shared memory is safe after a fork.
+    pub(super) fn place(&self) -> &'static AtomicI32 {
+        &self.guard.table[self.at]
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.place().store(0, Ordering::SeqCst);
+        self.guard.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.at);
+    }
+}
+
+fn guard() -> io::Result<&'static Guard> {
+    static GUARD: OnceLock<Result<Guard, i32>> = OnceLock::new();
+    let started = GUARD.get_or_init(|| start().map_err(|e| e.raw_os_error().unwrap_or(libc::EIO)));
+    started.as_ref().map_err(|code| io::Error::from_raw_os_error(*code))
+}
+
+fn start() -> io::Result<Guard> {
+    let table = shared_table()?;
     let (ours, theirs) = UnixStream::pair()?;
     let socket = theirs.as_raw_fd();
     // SAFETY: other threads may hold locks, so the child makes system calls only, and never returns.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => watch(socket),
-        _ => Ok(ours.into_raw_fd()),
+        0 => watch(socket, table),
+        _ => {
+            // Open until orch ends in any way.
+            let _ = ours.into_raw_fd();
+            Ok(Guard { table, free: Mutex::new((0..MOST).rev().collect()) })
+        }
     }
 }
 
-/// Tells the watcher that a group began (`group`) or ended (`-group`). Async-signal-safe, for use after a fork.
-pub(super) fn tell(socket: RawFd, group: i32) {
-    let bytes = group.to_ne_bytes();
-    // SAFETY: the buffer is as long as it is said to be. A watcher that is gone cannot be told: nothing else depends on it.
-    unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), FLAGS) };
+fn shared_table() -> io::Result<&'static Table> {
+    let (size, rights) = (size_of::<Table>(), libc::PROT_READ | libc::PROT_WRITE);
+    // SAFETY: a fresh anonymous mapping, never unmapped; it is zeroed, and zero is a valid AtomicI32.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), size, rights, libc::MAP_SHARED | libc::MAP_ANON, -1, 0);
+        if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(&*at.cast::<Table>()) }
+    }
 }
 
 /// The watcher. Whatever is called here must be async-signal-safe, and nothing may allocate.
-fn watch(socket: RawFd) -> ! {
-    let mut groups = [0_i32; MOST];
-    let mut bytes = [0_u8; 4];
+fn watch(socket: RawFd, table: &Table) -> ! {
+    let mut byte = 0_u8;
     // SAFETY: plain system calls; the buffer is as long as it is said to be.
     unsafe {
         // Away from the terminal's interrupts, from orch's streams, its locks, and its end of the socket.
@@ -54,29 +92,28 @@ fn watch(socket: RawFd) -> ! {
         for other in (0..4096).filter(|fd| *fd != socket) {
             libc::close(other);
         }
-        loop {
-            match libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_WAITALL) {
-                4 => note(&mut groups, i32::from_ne_bytes(bytes)),
-                -1 if *errno() == libc::EINTR => {}
-                _ => break,
-            }
+        // Nobody writes: it returns when the other end closes, or by a signal.
+        while libc::recv(socket, (&raw mut byte).cast(), 1, 0) == -1 && *errno() == libc::EINTR {}
+    }
+    kill_groups(table);
+    // SAFETY: takes no pointers.
+    unsafe { libc::_exit(0) }
+}
+
+fn kill_groups(table: &Table) {
+    for slot in table {
+        let group = slot.load(Ordering::SeqCst);
+        if group > 1 {
+            // SAFETY: kill takes no pointers; a group that is gone is an error that does not matter.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
         }
-        for group in groups {
-            if group > 1 {
-                libc::kill(-group, libc::SIGKILL);
-            }
-        }
-        libc::_exit(0)
     }
 }
 
-fn note(groups: &mut [i32; MOST], told: i32) {
-    let (find, put) = if told > 0 { (0, told) } else { (told.wrapping_neg(), 0) };
-    for slot in groups {
-        if *slot == find {
-            *slot = put;
-            return;
-        }
+/// Ends every child of this process and all of their groups, at once.
+pub fn kill_all() {
+    if let Ok(guard) = guard() {
+        kill_groups(guard.table);
     }
 }
 
@@ -94,9 +131,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_noted_until_they_end() {
-        let mut groups = [0; MOST];
-        [7, 8, -7, 9, -5].into_iter().for_each(|told| note(&mut groups, told));
-        assert_eq!(groups[..3], [9, 8, 0]);
+    fn a_place_belongs_to_one_group_until_it_is_dropped() {
+        let [one, two] = [Slot::take().unwrap(), Slot::take().unwrap()];
+        assert_ne!(one.at, two.at);
+        let place = one.place();
+        // No process has this number: it is above the kernel's limit of 2^22.
+        place.store(1 << 23, Ordering::SeqCst);
+        drop(one);
+        assert_eq!(place.load(Ordering::SeqCst), 0);
     }
 }

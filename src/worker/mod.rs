@@ -4,10 +4,15 @@
 //! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
 
 mod command;
+mod goods;
 mod guard;
 mod oneshot;
 mod process;
+mod reads;
+mod said;
+mod sandbox;
 mod server;
+mod spawn;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,9 +21,12 @@ use std::time::{Duration, Instant};
 
 use crate::runtime::JobOutput;
 
-pub use command::{run_command, run_logged};
+pub use command::{Ground, run_command, run_logged};
+pub use guard::kill_all;
 pub use oneshot::run_oneshot;
-pub use process::{kill_all, tail};
+pub use process::tail;
+pub use reads::{Project, warnings};
+pub use sandbox::Sandboxes;
 pub use server::Server;
 
 /// How a job ended.

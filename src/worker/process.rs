@@ -1,23 +1,24 @@
-//! Starting a child so that it, and whatever it starts, can be ended for certain.
+//! A child and whatever it starts, waited for and ended for certain.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::process::CommandExt;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
-use std::sync::Mutex;
+use std::process::{ChildStdin, Command, ExitStatus};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::worker::guard;
-
-/// Leaders of the process groups that are alive, so that a second interrupt can end them all at once.
-static GROUPS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+use crate::worker::guard::Slot;
 
 /// A child that leads its own process group; dropping it ends the group.
 pub(super) struct Group {
-    child: Child,
-    done: bool,
+    leader: i32,
+    /// Readable once the leader has ended. Systems without such a descriptor are asked again and again.
+    pidfd: Option<OwnedFd>,
+    stdin: Option<ChildStdin>,
+    /// None once the leader is waited for.
+    slot: Option<Slot>,
 }
 
 impl Group {
@@ -27,11 +28,18 @@ impl Group {
             std::fs::create_dir_all(dir)?;
         }
         let log = File::options().create(true).append(true).open(log)?;
-        command.stdout(log.try_clone()?).stderr(log).process_group(0);
-        let guard = guard::socket()?;
+        command.stdout(log.try_clone()?).stderr(log);
+        Self::spawn_as_is(command)
+    }
+
+    /// Starts `command`, whose streams are set.
+    pub(super) fn spawn_as_is(command: &mut Command) -> io::Result<Self> {
+        let slot = Slot::take()?;
+        let place = slot.place();
+        command.process_group(0);
         #[cfg(target_os = "linux")]
         let parent = std::process::id() as i32;
-        // SAFETY: between fork and exec only async-signal-safe calls are made: prctl, getppid, _exit, getpid, send.
+        // SAFETY: between fork and exec only async-signal-safe calls are made: prctl, getppid, _exit, getpid.
         unsafe {
             command.pre_exec(move || {
                 #[cfg(target_os = "linux")]
@@ -42,58 +50,103 @@ impl Group {
                         libc::_exit(1);
                     }
                 }
-                // It tells its own number, so that no moment is left in which it runs and is not known.
-                guard::tell(guard, libc::getpid());
+                place.store(libc::getpid(), Ordering::SeqCst);
                 Ok(())
             });
         }
-        let child = command.spawn()?;
-        groups().insert(child.id() as i32);
-        Ok(Self { child, done: false })
+        let mut child = command.spawn()?;
+        let leader = child.id() as i32;
+        Ok(Self { leader, pidfd: pidfd_of(leader), stdin: child.stdin.take(), slot: Some(slot) })
     }
 
-    pub(super) fn stdin(&mut self) -> Option<std::process::ChildStdin> {
-        self.child.stdin.take()
+    /// Takes over a child that leads a group and stands in `slot`.
+    #[cfg(target_os = "linux")]
+    pub(super) fn of(leader: i32, pidfd: Option<OwnedFd>, slot: Slot) -> Self {
+        Self { leader, pidfd, stdin: None, slot: Some(slot) }
     }
 
-    pub(super) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        let status = self.child.try_wait()?;
-        if status.is_some() {
-            self.end();
+    pub(super) fn stdin(&mut self) -> Option<ChildStdin> {
+        self.stdin.take()
+    }
+
+    /// A descriptor that is readable once the leader has ended, where there is one.
+    pub(super) fn pidfd(&self) -> Option<RawFd> {
+        self.pidfd.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// How the leader ended, if it ends within `patience`. What it left behind in its group is ended then.
+    pub(super) fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        let start = Instant::now();
+        let mut nap = Duration::from_micros(200);
+        while !self.has_ended()? {
+            let left = patience.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            match self.pidfd() {
+                Some(pidfd) => poll(&mut [readable(pidfd)], left)?,
+                None => {
+                    std::thread::sleep(nap.min(left));
+                    nap = (nap * 2).min(Duration::from_millis(10));
+                }
+            }
         }
-        Ok(status)
+        self.reap().map(Some)
     }
 
     /// Waits for the child to end by itself for at most `patience`, then ends the group.
     pub(super) fn finish(&mut self, patience: Duration) -> io::Result<ExitStatus> {
-        let start = Instant::now();
-        loop {
-            if let Some(status) = self.try_wait()? {
-                return Ok(status);
-            }
-            if start.elapsed() > patience {
+        match self.wait(patience)? {
+            Some(status) => Ok(status),
+            None => {
                 self.kill();
-                let status = self.child.wait()?;
-                self.end();
-                return Ok(status);
+                self.reap()
             }
-            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
-    pub(super) fn kill(&self) {
-        kill_group(self.child.id() as i32);
+    /// Whether nobody is left in the group. A dying process counts as left.
+    pub(super) fn is_empty(&self) -> bool {
+        // SAFETY: kill takes no pointers, and signal 0 only asks.
+        self.slot.is_none() && unsafe { libc::kill(-self.leader, 0) } != 0
     }
 
-    /// Ends what the child left behind in its group. The leader's zombie held the number until now.
-    fn end(&mut self) {
-        if !self.done {
-            self.done = true;
-            let leader = self.child.id() as i32;
-            kill_group(leader);
-            groups().remove(&leader);
-            if let Ok(guard) = guard::socket() {
-                guard::tell(guard, -leader);
+    pub(super) fn kill(&self) {
+        // SAFETY: kill takes no pointers; a group that is gone is an error that does not matter.
+        unsafe { libc::kill(-self.leader, libc::SIGKILL) };
+    }
+
+    /// Asked without reaping: until it is reaped, the zombie keeps its number from being given to another group.
+    fn has_ended(&self) -> io::Result<bool> {
+        if let Some(pidfd) = self.pidfd() {
+            let mut one = [readable(pidfd)];
+            poll(&mut one, Duration::ZERO)?;
+            return Ok(one[0].revents != 0);
+        }
+        // SAFETY: an all-zero siginfo_t is valid, and it lives as long as the call.
+        let (code, info) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            (libc::waitid(libc::P_PID, self.leader as libc::id_t, &mut info, flags), info)
+        };
+        // SAFETY: waitid filled the structure, or left it zero when nothing had happened.
+        if code == 0 { Ok(unsafe { info.si_pid() } != 0) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Ends what the leader left behind, then waits for the leader, which has ended or is being killed.
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.kill();
+        // From here on the number may be given away, so nothing may know it any more.
+        self.slot = None;
+        let mut status = 0;
+        loop {
+            // SAFETY: the pointer is valid for the length of the call.
+            if unsafe { libc::waitpid(self.leader, &mut status, 0) } == self.leader {
+                return Ok(ExitStatus::from_raw(status));
+            }
+            let e = io::Error::last_os_error();
+            if e.kind() != io::ErrorKind::Interrupted {
+                return Err(e);
             }
         }
     }
@@ -101,28 +154,40 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if !self.done {
-            self.kill();
-            let _ = self.child.wait();
-            self.end();
+        if self.slot.is_some() {
+            let _ = self.reap();
         }
     }
 }
 
-fn groups() -> std::sync::MutexGuard<'static, BTreeSet<i32>> {
-    GROUPS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn kill_group(leader: i32) {
-    // SAFETY: kill takes no pointers; a group that is gone is an error that does not matter.
-    unsafe { libc::kill(-leader, libc::SIGKILL) };
-}
-
-/// Ends every child of this process and all of their groups, at once.
-pub fn kill_all() {
-    for leader in groups().iter() {
-        kill_group(*leader);
+#[cfg(target_os = "linux")]
+fn pidfd_of(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: the call takes no pointers, and what it gives is a descriptor that is nobody's yet.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as RawFd))
     }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pidfd_of(_pid: i32) -> Option<OwnedFd> {
+    None
+}
+
+/// For [`poll`]: something to be read, or the other end closed.
+pub(super) fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Waits until one of `fds` has something to say. A signal counts as nothing said.
+pub(super) fn poll(fds: &mut [libc::pollfd], patience: Duration) -> io::Result<()> {
+    let millis = patience.as_micros().div_ceil(1000).min(i32::MAX as u128) as i32;
+    // SAFETY: the slice is valid for the length of the call.
+    if unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) } >= 0 {
+        return Ok(());
+    }
+    let e = io::Error::last_os_error();
+    if e.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(e) }
 }
 
 /// The last lines of a log.

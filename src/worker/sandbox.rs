@@ -1,0 +1,156 @@
+//! Folders for programs to work in, lent again and again: making and removing them costs more than many a program.
+//!
+//! A sandbox is lent again only when nobody is left who could still write into it, and empty as on its first day.
+//! Whatever is in doubt is removed, and a fresh one made.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::base::fs as bfs;
+
+/// The sandboxes of one run, below a folder that is removed with it.
+#[derive(Debug)]
+pub struct Sandboxes {
+    root: PathBuf,
+    free: Mutex<Vec<Sandbox>>,
+}
+
+/// A working folder, a home and a place for temporary files, all empty.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    root: PathBuf,
+    pub(super) cwd: PathBuf,
+    pub(super) home: PathBuf,
+    pub(super) tmp: PathBuf,
+    /// Inodes and modes of the folders, in the order of [`Sandbox::folders`].
+    made: [Option<(u64, u32)>; 4],
+}
+
+impl Sandboxes {
+    pub fn new(root: PathBuf) -> Self {
+        Self { root, free: Mutex::default() }
+    }
+
+    pub(super) fn lend(&self) -> io::Result<Sandbox> {
+        let free = self.free().pop();
+        free.map_or_else(|| Sandbox::make(self.root.join(bfs::Nonce::next().to_string())), Ok)
+    }
+
+    /// Takes a sandbox back. `is_over` says that every process that knew it has ended.
+    pub(super) fn take_back(&self, sandbox: Sandbox, is_over: bool) -> io::Result<()> {
+        if is_over && sandbox.empty().is_ok_and(|same| same) {
+            self.free().push(sandbox);
+            return Ok(());
+        }
+        remove_all(&sandbox.root)
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Sandbox>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sandbox {
+    fn make(root: PathBuf) -> io::Result<Self> {
+        let [cwd, home, tmp] = ["cwd", "home", "tmp"].map(|name| root.join(name));
+        let mut sandbox = Self { root, cwd, home, tmp, made: [None; 4] };
+        for folder in sandbox.folders() {
+            fs::create_dir_all(folder)?;
+        }
+        sandbox.made = sandbox.stamps();
+        Ok(sandbox)
+    }
+
+    fn folders(&self) -> [&Path; 4] {
+        [&self.root, &self.cwd, &self.home, &self.tmp]
+    }
+
+    fn stamps(&self) -> [Option<(u64, u32)>; 4] {
+        self.folders().map(|path| fs::symlink_metadata(path).ok().map(|meta| (meta.ino(), meta.mode())))
+    }
+
+    /// Removes what a program left. False if the folders themselves are not those that were lent.
+    fn empty(&self) -> io::Result<bool> {
+        if self.stamps() != self.made {
+            return Ok(false);
+        }
+        for folder in &self.folders()[1..] {
+            for entry in fs::read_dir(folder)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() { remove_all(&entry.path())? } else { fs::remove_file(entry.path())? }
+            }
+        }
+        Ok(fs::read_dir(&self.root)?.count() == self.made.len() - 1)
+    }
+}
+
+/// Removes a folder, also one in which a program has made folders read-only, as some package managers do.
+fn remove_all(path: &Path) -> io::Result<()> {
+    if bfs::remove_dir(path).is_ok() {
+        return Ok(());
+    }
+    for entry in walkdir::WalkDir::new(path).into_iter().flatten().filter(|entry| entry.file_type().is_dir()) {
+        let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o700));
+    }
+    bfs::remove_dir(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(left: impl Fn(&Sandbox), is_over: bool) -> (PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let sandboxes = Sandboxes::new(dir.path().join("boxes"));
+        let first = sandboxes.lend().unwrap();
+        let root = first.root.clone();
+        left(&first);
+        sandboxes.take_back(first, is_over).unwrap();
+        let second = sandboxes.lend().unwrap();
+        for folder in &second.folders()[1..] {
+            assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "{}", folder.display());
+        }
+        assert_eq!(fs::read_dir(&second.root).unwrap().count(), 3);
+        assert!(second.root == root || !root.exists());
+        (root, second.root)
+    }
+
+    #[test]
+    fn it_is_lent_again_without_what_was_left_in_it() {
+        let (first, second) = after(|_| {}, true);
+        assert_eq!(first, second);
+        let (first, second) = after(
+            |lent| {
+                fs::create_dir_all(lent.cwd.join("a/b")).unwrap();
+                fs::write(lent.home.join(".rc"), "x").unwrap();
+                std::os::unix::fs::symlink("/nowhere", lent.tmp.join("link")).unwrap();
+            },
+            true,
+        );
+        assert_eq!(first, second);
+    }
+
+    #[test]
+    fn one_in_doubt_is_not_lent_again() {
+        let cases: [(&str, fn(&Sandbox), bool); 4] = [
+            ("somebody may still write", |_| {}, false),
+            ("another file beside the folders", |lent| fs::write(lent.root.join("x"), "x").unwrap(), true),
+            ("other rights", |lent| fs::set_permissions(&lent.home, fs::Permissions::from_mode(0o500)).unwrap(), true),
+            (
+                "another folder",
+                |lent| {
+                    fs::rename(&lent.tmp, lent.root.join("old")).unwrap();
+                    fs::create_dir(&lent.tmp).unwrap();
+                },
+                true,
+            ),
+        ];
+        for (what, left, is_over) in cases {
+            let (first, second) = after(left, is_over);
+            assert_ne!(first, second, "{what}");
+        }
+    }
+}
