@@ -123,7 +123,7 @@ pub(super) struct SelectionArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Part and age")]
+#[command(next_help_heading = "What to do, and how")]
 pub(super) struct ScopeArgs {
     /// Only steps that differ from this git revision, and what they need
     #[arg(long, value_name = "BASE")]

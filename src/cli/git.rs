@@ -56,7 +56,8 @@ impl Revision {
         let commit = commit(&root, base)?;
         let below = scratch.dir("base").context("failed to make a folder for the revision")?;
         let below = std::fs::canonicalize(&below).with_context(|| format!("failed to resolve {}", below.display()))?;
-        let name = if commit.starts_with(base) { commit.clone() } else { format!("{base} ({})", &commit[..12]) };
+        let short = &commit[..12];
+        let name = if commit.starts_with(base) { short.to_owned() } else { format!("{base} ({short})") };
         let mut revision = Self { name, root: root.clone(), below, parts: vec![], missing: vec![], _scratch: scratch };
         revision.add(root, &commit)?;
         Ok(revision)

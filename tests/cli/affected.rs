@@ -122,7 +122,9 @@ fn each_kind_of_change_affects_its_own_steps() {
     try_one("data/many/two", "not even added to git", &["command:counted"]);
     try_one("specs/more.yaml", &MORE.replace("cp other", "cp -f other"), &["command:aside"]);
     try_one("specs/all.yaml", &SPEC.replace("head -n 1", "head -n 2"), &["command:first"]);
-    try_one("specs/all.yaml", &SPEC.replace("  counted:", "  renamed:"), &["command:renamed"]);
+    // Another name alone would be another step with the same key: affected, and held.
+    let renamed = SPEC.replace("  counted:", "  renamed:").replace("wc -l", "wc -c");
+    try_one("specs/all.yaml", &renamed, &["command:renamed"]);
     try_one("README", "nothing reads it", &[]);
     try_one("specs/all.yaml", &SPEC.replace("sort -u", "sort"), &["command:first", "command:sorted"]);
 }
@@ -141,13 +143,15 @@ fn the_checkout_is_left_as_it_was() {
     sandbox.write("proj/data/words.txt", "staged\n");
     git(&sandbox, &["add", "-A"]);
     sandbox.write("proj/data/words.txt", "c\n");
-    let state = || {
+    let state = |sandbox: &Sandbox| {
         let index = fs::read(sandbox.path("proj/.git/index")).unwrap();
-        (git(&sandbox, &["status", "--porcelain"]), git(&sandbox, &["worktree", "list"]), index)
+        (git(sandbox, &["status", "--porcelain"]), git(sandbox, &["worktree", "list"]), index)
     };
-    let before = state();
-    sandbox.run(RUN).success();
-    assert_eq!(before, state());
+    let before = state(&sandbox);
+    // As in a hook of another repository.
+    let sandbox = sandbox.env("GIT_DIR", "/nowhere").env("GIT_INDEX_FILE", "/nowhere/index");
+    sandbox.run(RUN).success().stderr_has("2 steps differ");
+    assert_eq!(before, state(&sandbox));
     assert!(sandbox.stored_files("tmp").is_empty(), "{:?}", sandbox.stored_files("tmp"));
 }
 

@@ -19,11 +19,11 @@ models:
     inputs: {input_ids: {dtype: int64, shape: [batch, seq], value: 1}}}
   other: *bert
 commands:
-  c0: &echo {argv: [sh, -c, 'echo x > out'], outputs: [out]}
-  c1: *echo
-  c2: *echo
-  c3: *echo
-  c4: *echo
+  c0: {argv: [sh, -c, 'echo 0 > out'], outputs: [out]}
+  c1: {argv: [sh, -c, 'echo 1 > out'], outputs: [out]}
+  c2: {argv: [sh, -c, 'echo 2 > out'], outputs: [out]}
+  c3: {argv: [sh, -c, 'echo 3 > out'], outputs: [out]}
+  c4: {argv: [sh, -c, 'echo 4 > out'], outputs: [out]}
   joined: {argv: [sh, -c, 'cat in/out > all'], inputs: {in: {step: 'command:c0'}}, outputs: [all]}
 ";
 
@@ -72,7 +72,7 @@ fn every_page_says_that_it_is_a_part() {
     let ended = sandbox.run(["run", "spec.yaml", "--partition", "slice:2/3"]);
     ended.stdout_has("partition slice:2/3: not the whole spec");
     assert!(sandbox.read("orch-out/report/matrix.md").contains("Not the whole spec: partition slice:2/3."));
-    assert!(sandbox.read("orch-out/report/index.html").contains("Not the whole spec: partition slice:2/3"));
+    assert!(sandbox.read("orch-out/report/index.html").contains("Not the whole spec: partition slice:2&#x2f;3"));
     assert!(sandbox.read("orch-out/report/junit.xml").contains("(partition slice:2/3)"));
     let plan = sandbox.run(["plan", "spec.yaml", "--partition", "slice:2/3", "--json"]).success().json();
     assert_eq!((&plan["scope"], &plan["cases"]), (&"partition slice:2/3".into(), &4.into()));
