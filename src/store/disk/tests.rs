@@ -28,6 +28,7 @@ fn record(store: &DiskStore, outcome: Outcome, output: Option<Digest>) -> Record
         measure: None,
         numerics: None,
         repro: None,
+        why: None,
     };
     store.remember(&record).unwrap();
     record
