@@ -9,7 +9,7 @@ use crate::explain::{Cause, Evidence, held};
 use crate::key::{Change, KeyDoc, MissReason};
 use crate::record::Record;
 use crate::report::format::counted;
-use crate::step::{Source, StepId};
+use crate::step::{Source, Stage, StepId};
 
 /// Steps that one step waits for, told in full; the rest is counted.
 const NAMED: usize = 5;
@@ -178,8 +178,11 @@ impl<'a> Chain<'a> {
 
     /// Changes in what the spec and orch's code say of a step whose inputs, and so whose key, are not known yet.
     fn own_changes(&self, id: StepId) -> Vec<Cause> {
-        let Some(last) = self.history(id).into_iter().next() else { return Vec::new() };
         let step = self.context.plan.step(id);
+        if step.stage == Stage::Report {
+            return Vec::new(); // its key is made of what it shows
+        }
+        let Some(last) = self.history(id).into_iter().next() else { return Vec::new() };
         let mut now = KeyDoc::default();
         now.set("kind", step.kind.name());
         now.set("code", step.kind.code().short());

@@ -47,7 +47,7 @@ pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) 
         "orch": env!("CARGO_PKG_VERSION"), "command": about.command, "host": about.host, "started": about.started,
         "jobs": about.jobs, "seconds": now, "executed": story.steps.len(), "interrupted": story.interrupted.is_some(),
         "critical path": path.iter().map(|id| plan.step(*id).name.as_str()).collect::<Vec<_>>(),
-        "critical path seconds": total,
+        "critical path seconds": us(total) as f64 / 1e6,
     });
     if story.steps.is_empty() {
         other["note"] = "no step was executed in this run".into();
