@@ -1,0 +1,112 @@
+"""One tool on one graph: every scenario, each run checked to have done what it should."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness.clock import Failed, Run, TooLong, timed
+from harness.graph import Graph
+from harness.tool import Tool
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    before: Callable[[Tool, Graph], None]
+    """Makes it so, before the clock starts."""
+    executes: Callable[[Graph], int]
+    """How many steps must be executed."""
+
+
+def _afresh(tool: Tool, graph: Graph) -> None:
+    graph.clear()
+    tool.seen = None
+    tool.write(graph)
+
+
+ALL = Scenario("run all", _afresh, lambda graph: graph.steps)
+SCENARIOS = [
+    ALL,
+    Scenario("null run", lambda _tool, _graph: None, lambda _: 0),
+    Scenario("one leaf changed", lambda _tool, graph: graph.change_leaf(), lambda _: 3),
+    Scenario("comment added", lambda tool, graph: tool.comment(graph), lambda _: 0),
+]
+
+
+@dataclass
+class Cell:
+    """The runs of one scenario, or why there are none."""
+
+    runs: list[Run] = field(default_factory=list)
+    why: str = ""
+
+    def seconds(self) -> float:
+        return statistics.median(run.seconds for run in self.runs)
+
+    def peak(self) -> tuple[int, bool]:
+        """The highest peak memory, and whether it is no more than what any process is charged."""
+        top = max(self.runs, key=lambda run: run.peak_bytes)
+        return top.peak_bytes, top.peak_bytes < top.floor_bytes * 1.1
+
+
+@dataclass
+class Row:
+    steps: int
+    tool: str
+    version: str = ""
+    why: str = ""
+    """Why nothing was measured."""
+    cells: dict[str, Cell] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Options:
+    jobs: int
+    runs: int
+    cold_runs: int
+    limit: float
+
+
+def measure(tool: Tool, graph: Graph, options: Options) -> Row:
+    row = Row(graph.steps, tool.name, tool.version())
+    for scenario in SCENARIOS:
+        cell = row.cells[scenario.name] = Cell()
+        if row.cells[ALL.name].why:
+            cell.why = "not run"
+            continue
+        for number in range(options.cold_runs if scenario is ALL else options.runs):
+            try:
+                cell.runs.append(_once(tool, graph, scenario, options))
+            except TooLong:
+                cell.why = f"over {options.limit:g} s"
+                break
+            except Failed as e:
+                cell.why = "failed"
+                print(f"{tool.name}, {graph.steps:,} steps, {scenario.name}: {e}", file=sys.stderr)
+                break
+            seconds = cell.runs[-1].seconds
+            print(f"{tool.name}, {graph.steps:,} steps, {scenario.name}, run {number + 1}: {seconds:.3f} s", file=sys.stderr)
+    return row
+
+
+def _once(tool: Tool, graph: Graph, scenario: Scenario, options: Options) -> Run:
+    scenario.before(tool, graph)
+    # What the preparation wrote is not to be paid for by the run.
+    os.sync()
+    log = graph.folder.parent / "log"
+    argv = tool.argv(options.jobs)
+    run = timed(argv, cwd=graph.folder, env=environment(tool, graph.folder), log=log, limit=options.limit)
+    tool.verify(graph, scenario.executes(graph), log)
+    return run
+
+
+def environment(tool: Tool, folder: Path) -> dict[str, str]:
+    """The caller's, without what steers orch, and with all caches inside the folder that is cleared."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("ORCH_", "NINJA_", "DVC_", "SNAKEMAKE_"))}
+    home = str(folder / "home")
+    return own | {"SHELL": "/bin/sh", "HOME": home, "XDG_CACHE_HOME": home, "DVC_SITE_CACHE_DIR": f"{home}/dvc"} | tool.settings
