@@ -70,7 +70,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=args.dir, ignore_cleanup_errors=True) as folder:
         for steps in args.steps:
             rows += compare(tools, Path(folder, str(steps)).resolve(), steps, limits, options)
-    print("\n".join(table.markdown(rows)), table.legend(about, args.jobs, args.runs, args.cold_runs), sep="\n\n")
+    print("\n".join(table.markdown(rows)), table.legend(rows, about, args.jobs, args.runs, args.cold_runs), sep="\n\n")
     if args.json:
         args.json.write_text(json.dumps(table.document(rows, about), indent=1) + "\n")
 

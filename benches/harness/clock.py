@@ -31,13 +31,15 @@ class Run:
 
     Linux charges a process with the memory of the one that started it, here the Python interpreter.
     """
+    floor_seconds: float
+    """How long `true` took."""
 
 
 def timed(argv: list[str], *, cwd: Path, env: Mapping[str, str], log: Path, limit: float | None = None) -> Run:
     """Runs `argv` to its end; its output goes to `log`. An interruption or the limit ends its whole session."""
-    floor = _run(["true"], cwd, env, log, None)[1]
+    floor_seconds, floor = _run(["true"], cwd, env, log, None)
     seconds, peak = _run(argv, cwd, env, log, limit)
-    return Run(seconds, peak, floor)
+    return Run(seconds, peak, floor, floor_seconds)
 
 
 def _run(argv: list[str], cwd: Path, env: Mapping[str, str], log: Path, limit: float | None) -> tuple[float, int]:
@@ -59,7 +61,7 @@ def _run(argv: list[str], cwd: Path, env: Mapping[str, str], log: Path, limit: f
     return seconds, usage.ru_maxrss * 1024
 
 
-def last_words(log: Path, lines: int = 3) -> str:
+def last_words(log: Path, lines: int = 5) -> str:
     return " / ".join(log.read_text(errors="replace").split("\n")[-lines - 1 :]).strip(" /") or "it said nothing"
 
 

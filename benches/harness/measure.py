@@ -100,13 +100,14 @@ def _once(tool: Tool, graph: Graph, scenario: Scenario, options: Options) -> Run
     os.sync()
     log = graph.folder.parent / "log"
     argv = tool.argv(options.jobs)
-    run = timed(argv, cwd=graph.folder, env=environment(tool, graph.folder), log=log, limit=options.limit)
+    run = timed(argv, cwd=graph.folder, env=environment(graph.folder) | tool.settings, log=log, limit=options.limit)
     tool.verify(graph, scenario.executes(graph), log)
     return run
 
 
-def environment(tool: Tool, folder: Path) -> dict[str, str]:
-    """The caller's, without what steers orch, and with all caches inside the folder that is cleared."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("ORCH_", "NINJA_", "DVC_", "SNAKEMAKE_"))}
+def environment(folder: Path) -> dict[str, str]:
+    """The caller's, without what steers the tools, and with all caches inside `folder`."""
+    steering = ("ORCH_", "NINJA_", "DVC_", "SNAKEMAKE_")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
     home = str(folder / "home")
-    return own | {"SHELL": "/bin/sh", "HOME": home, "XDG_CACHE_HOME": home, "DVC_SITE_CACHE_DIR": f"{home}/dvc"} | tool.settings
+    return own | {"SHELL": "/bin/sh", "HOME": home, "XDG_CACHE_HOME": home, "DVC_SITE_CACHE_DIR": f"{home}/dvc"}

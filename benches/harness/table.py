@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
+import statistics
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -74,11 +75,13 @@ def _cpu() -> str:
         return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
 
 
-def legend(about: dict[str, Any], jobs: int, runs: int, cold_runs: int) -> str:
+def legend(rows: list[Row], about: dict[str, Any], jobs: int, runs: int, cold_runs: int) -> str:
+    floors = [run.floor_seconds for row in rows for cell in row.cells.values() for run in cell.runs]
     return (
         f"{about['date']}, {about['cpu']}, {about['cores']} cores, {about['memory_bytes'] / 2**30:.0f} GiB, "
         f"Linux {about['kernel']}, {jobs} jobs, load {about['load_at_start']:.1f} before the start. "
         f"Medians of {runs} ({ALL.name}: {cold_runs}), files in the page cache. (n×): n times {BASE}'s figure of that size. "
+        f"Starting any process is in each figure: {duration(statistics.median(floors)) if floors else 'unknown'}. "
         "Memory: the highest peak of one process; `<` where it drowns in what any process is charged."
     )
 
