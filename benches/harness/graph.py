@@ -4,8 +4,8 @@
     src/0000/0000001  ─leaf─→  out/00000/0000001 ┼─group─→  out/groups/00000 ─top─→  out/top
     …                                            ┘
 
-Two files a step: a leaf reads one source file and writes one file. What a step does is as little as a process can do and
-still prove that it was done: the text of each source arrives in `out/top`.
+Two files a step: a leaf reads one source file and writes one file. What a step does is as little as a process
+can do and still prove that it was done: the text of each source arrives in `out/top`.
 """
 
 from __future__ import annotations

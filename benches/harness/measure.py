@@ -7,11 +7,12 @@ import statistics
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from harness.clock import Failed, Run, TooLong, timed
 from harness.graph import Graph
-from harness.tool import Tool
+from harness.tool import Tool, environment
+
+FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def measure(tool: Tool, graph: Graph, options: Options) -> Row:
         if row.cells[ALL.name].why:
             cell.why = "not run"
             continue
+        where = f"{tool.name}, {graph.steps:,} steps, {scenario.name}"
         for number in range(options.cold_runs if scenario is ALL else options.runs):
             try:
                 cell.runs.append(_once(tool, graph, scenario, options))
@@ -86,11 +88,11 @@ def measure(tool: Tool, graph: Graph, options: Options) -> Row:
                 cell.why = f"over {options.limit:g} s"
                 break
             except Failed as e:
-                cell.why = "failed"
-                print(f"{tool.name}, {graph.steps:,} steps, {scenario.name}: {e}", file=sys.stderr)
+                cell.why = FAILED
+                print(f"{where}: {e}", file=sys.stderr)
                 break
             seconds = cell.runs[-1].seconds
-            print(f"{tool.name}, {graph.steps:,} steps, {scenario.name}, run {number + 1}: {seconds:.3f} s", file=sys.stderr)
+            print(f"{where}, run {number + 1}: {seconds:.3f} s", file=sys.stderr)
     return row
 
 
@@ -100,14 +102,6 @@ def _once(tool: Tool, graph: Graph, scenario: Scenario, options: Options) -> Run
     os.sync()
     log = graph.folder.parent / "log"
     argv = tool.argv(options.jobs)
-    run = timed(argv, cwd=graph.folder, env=environment(graph.folder) | tool.settings, log=log, limit=options.limit)
+    run = timed(argv, cwd=graph.folder, env=environment(graph.folder), log=log, limit=options.limit)
     tool.verify(graph, scenario.executes(graph), log)
     return run
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """The caller's, without what steers the tools, and with all caches inside `folder`."""
-    steering = ("ORCH_", "NINJA_", "DVC_", "SNAKEMAKE_")
-    own = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
-    home = str(folder / "home")
-    return own | {"SHELL": "/bin/sh", "HOME": home, "XDG_CACHE_HOME": home, "DVC_SITE_CACHE_DIR": f"{home}/dvc"}

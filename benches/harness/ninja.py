@@ -6,12 +6,15 @@ Both start each command by `/bin/sh -c`, trust mtimes, keep no content, and make
 from __future__ import annotations
 
 from harness.graph import Graph
-from harness.tool import Tool
+from harness.tool import Tool, on_path
 
 
 class Ninja(Tool):
     name = "ninja"
     file = "build.ninja"
+
+    def __init__(self) -> None:
+        super().__init__(on_path(self.name))
 
     def write(self, graph: Graph) -> None:
         leaf = graph.LEAF.replace("$", "$$").format(source="$in", output="$out")

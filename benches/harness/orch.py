@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 from harness.clock import Failed, last_words
@@ -14,13 +15,13 @@ class Orch(Tool):
     name = "orch"
     file = "all.yaml"
 
-    def __init__(self, program: Path) -> None:
-        self.program = program if program.is_file() else None
+    def __init__(self, program: Path, folder: Path) -> None:
+        # A copy: a build that ends meanwhile must not change what is measured.
+        super().__init__(Path(shutil.copy2(program, folder / "orch")) if program.is_file() else None)
         self.looked_for = program
-        super().__init__()
 
     def missing(self) -> str | None:
-        return None if self.program else f"no {self.looked_for}: `cargo build --release` makes it"
+        return None if self.program else f"no `{self.looked_for}`: `cargo build --release` makes it"
 
     def write(self, graph: Graph) -> None:
         leaf = graph.LEAF.format(source="in", output="out")

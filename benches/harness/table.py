@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from harness.measure import ALL, SCENARIOS, Cell, Row
+from harness.measure import ALL, SCENARIOS, Cell, Options, Row
 
 BASE = "orch"
 MEMORY_OF = ["run all", "null run"]
@@ -44,7 +44,7 @@ def ratio(cell: Cell, base: Cell | None) -> str:
     if base is None or base.why:
         return ""
     times = cell.seconds() / base.seconds()
-    return f" ({times:,.0f}×)" if times >= 10 else f" ({times:.2g}×)"
+    return f" ({times:,.0f}x)" if times >= 10 else f" ({times:.2g}x)"
 
 
 def duration(seconds: float) -> str:
@@ -75,13 +75,19 @@ def _cpu() -> str:
         return next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.machine())
 
 
-def legend(rows: list[Row], about: dict[str, Any], jobs: int, runs: int, cold_runs: int) -> str:
-    floors = [run.floor_seconds for row in rows for cell in row.cells.values() for run in cell.runs]
+def where(about: dict[str, Any]) -> str:
     return (
         f"{about['date']}, {about['cpu']}, {about['cores']} cores, {about['memory_bytes'] / 2**30:.0f} GiB, "
-        f"Linux {about['kernel']}, {jobs} jobs, load {about['load_at_start']:.1f} before the start. "
-        f"Medians of {runs} ({ALL.name}: {cold_runs}), files in the page cache. (n×): n times {BASE}'s figure of that size. "
-        f"Starting any process is in each figure: {duration(statistics.median(floors)) if floors else 'unknown'}. "
+        f"Linux {about['kernel']}, load {about['load_at_start']:.1f} before the start."
+    )
+
+
+def legend(rows: list[Row], about: dict[str, Any], options: Options) -> str:
+    floors = [run.floor_seconds for row in rows for cell in row.cells.values() for run in cell.runs]
+    start = f" Starting a process, {duration(statistics.median(floors))}, is in each figure." if floors else ""
+    return (
+        f"{where(about)} {options.jobs} jobs. Medians of {options.runs} ({ALL.name}: {options.cold_runs}), files in the "
+        f"page cache. (nx): n times {BASE}'s figure of that size.{start} "
         "Memory: the highest peak of one process; `<` where it drowns in what any process is charged."
     )
 

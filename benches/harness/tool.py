@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,17 +13,15 @@ from harness.graph import Graph
 
 class Tool:
     name: str
-    program: Path | None = None
     max_steps: int | None = None
     """Above this many steps it is not measured unless asked for: it would take too long."""
     file: str
     """The file that describes the graph, in the folder of the graph. A line that starts with # is a comment in it."""
-    settings: dict[str, str] = {}
-    """Environment variables that it is run with, besides those that all tools get."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Path | None) -> None:
+        self.program = program
         self.seen: tuple[int, int] | None = None
-        self.program = self.program or _found(self.name)
+        """What the top's output was after the last run."""
 
     def missing(self) -> str | None:
         return None if self.program else f"no `{self.name}` on PATH"
@@ -53,6 +52,15 @@ class Tool:
             raise Failed(f"{self.name}: {graph.TOP} is not made from the sources as they are")
 
 
-def _found(name: str) -> Path | None:
+def on_path(name: str) -> Path | None:
     path = shutil.which(name)
     return Path(path).resolve() if path else None
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The caller's, without what steers the tools, and with all caches inside `folder`."""
+    steering = ("ORCH_", "NINJA_", "DVC_", "SNAKEMAKE_")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(steering)}
+    home = str(folder / "home")
+    dvc = {"DVC_NO_ANALYTICS": "1", "DVC_SITE_CACHE_DIR": f"{home}/dvc"}
+    return own | dvc | {"SHELL": "/bin/sh", "HOME": home, "XDG_CACHE_HOME": home}
