@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.clock import timed
-from harness.table import duration, machine
+from harness.table import duration, machine, where
 from harness.tool import environment
 
 HEAD = "version: 1\ncommands:\n"
@@ -42,10 +42,7 @@ def main() -> None:
         bench = Bench(args.orch.resolve(), Path(name), args.runs)
         bench.hashing(args.mib)
         bench.reading(args.steps)
-    where = (
-        f"{about['date']}, {about['cpu']}, {about['cores']} cores, load {about['load_at_start']:.1f} before the start"
-    )
-    print(f"\n{where}. Medians of {args.runs}, files in the page cache.")
+    print(f"\n{where(about)} Medians of {args.runs}, files in the page cache.")
 
 
 class Bench:

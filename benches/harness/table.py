@@ -86,8 +86,8 @@ def legend(rows: list[Row], about: dict[str, Any], options: Options) -> str:
     floors = [run.floor_seconds for row in rows for cell in row.cells.values() for run in cell.runs]
     start = f" Starting a process, {duration(statistics.median(floors))}, is in each figure." if floors else ""
     return (
-        f"{where(about)} {options.jobs} jobs. Medians of {options.runs} ({ALL.name}: {options.cold_runs}), files in the "
-        f"page cache. (nx): n times {BASE}'s figure of that size.{start} "
+        f"{where(about)} {options.jobs} jobs. Medians of {options.runs} ({ALL.name}: {options.cold_runs}), files in "
+        f"the page cache. (nx): n times {BASE}'s figure of that size.{start} "
         "Memory: the highest peak of one process; `<` where it drowns in what any process is charged."
     )
 
