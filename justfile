@@ -34,7 +34,12 @@ schema:
     ./target/debug/orch schema > specs/schema.json.new
     mv specs/schema.json.new specs/schema.json
 
-# Measure orch itself: a first run of trivial steps, and runs in which nothing changed
-bench:
+# Measure orch itself beside its peers, e.g. `just bench --steps 1000 10000`
+bench *ARGS:
     cargo build --release
-    python3 benches/null_run.py --orch target/release/orch --steps 1000
+    python3 benches/peers.py {{ ARGS }}
+
+# Measure how fast orch reads: the digest of a large file, and a large spec
+bench-throughput *ARGS:
+    cargo build --release
+    python3 benches/throughput.py {{ ARGS }}
