@@ -33,7 +33,8 @@ pub struct Ground {
 /// PATH is passed on to find programs; HOME and TMPDIR are empty folders; besides these only the declared variables
 /// are seen.
 pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Limits<'_>) -> Ended {
-    let failed = |what: &str| Ended::Answered(JobOutput::failed(JobStatus::Error, format!("`{}` {what}", call.argv[0])));
+    let failed =
+        |what: &str| Ended::Answered(JobOutput::failed(JobStatus::Error, format!("`{}` {what}", call.argv[0])));
     let unready = |e: std::io::Error| {
         Ended::Answered(JobOutput::failed(JobStatus::Error, format!("failed to start `{}`: {e}", call.argv[0])))
     };
@@ -125,8 +126,8 @@ impl<'a> Running<'a> {
         let broken = |e: std::io::Error| Ended::Broken(format!("failed to wait for the program: {e}"));
         let mut nap = Duration::from_micros(200);
         // A negative number is left out by the kernel.
-        let mut fds = [self.group.pidfd().unwrap_or(-1), self.watch.as_ref().map_or(-1, Watch::fd), self.said.fd()]
-            .map(readable);
+        let mut fds =
+            [self.group.pidfd().unwrap_or(-1), self.watch.as_ref().map_or(-1, Watch::fd), self.said.fd()].map(readable);
         loop {
             let patience = if fds[0].fd >= 0 { TICK } else { nap };
             poll(&mut fds, patience).map_err(broken)?;
@@ -197,3 +198,7 @@ pub fn run_logged(command: &mut Command, limits: &Limits<'_>) -> anyhow::Result<
         }
     }
 }
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

@@ -19,6 +19,8 @@ const ARCH: u32 = 0xC000_00B7;
 
 const ASK: u32 = libc::SECCOMP_RET_USER_NOTIF;
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`
+const SYNC_WAKE_UP: u64 = 1;
 /// Flags of an open that reads nothing which was there before.
 const NO_READ: i32 = libc::O_DIRECTORY | libc::O_PATH | libc::O_TRUNC | libc::O_EXCL;
 
@@ -109,7 +111,7 @@ impl Filter {
         // SAFETY: a valid field, written by the child.
         match unsafe { std::ptr::read_volatile(&raw const self.listener) } {
             // SAFETY: the descriptor is fresh and nobody's yet.
-            listener @ 0.. => Ok(Watch(unsafe { OwnedFd::from_raw_fd(listener) })),
+            listener @ 0.. => Ok(Watch::new(unsafe { OwnedFd::from_raw_fd(listener) })),
             error => Err(format!("the kernel refuses the filter: {}", io::Error::from_raw_os_error(-error))),
         }
     }
@@ -143,6 +145,13 @@ fn available() -> &'static Result<(), String> {
 pub(in crate::worker) struct Watch(OwnedFd);
 
 impl Watch {
+    fn new(listener: OwnedFd) -> Self {
+        // The program and orch take turns, so both may stay on one core. An older kernel does not know this wish.
+        // SAFETY: takes no pointers.
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+        Self(listener)
+    }
+
     /// Readable when there is a question; hung up when everything under the filter has ended.
     pub(in crate::worker) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
@@ -224,8 +233,7 @@ fn path_of(asked: &libc::seccomp_notif, reads: &Reads<'_>) -> Option<Vec<u8>> {
         return None; // an open descriptor: whatever it is was seen when it was opened
     }
     if path[0] != b'/' {
-        let place =
-            if folder == libc::AT_FDCWD { "cwd".to_owned() } else { format!("fd/{folder}") };
+        let place = if folder == libc::AT_FDCWD { "cwd".to_owned() } else { format!("fd/{folder}") };
         let base = fs::read_link(format!("/proc/{}/{place}", asked.pid)).ok()?;
         let mut whole = base.into_os_string().into_encoded_bytes();
         whole.push(b'/');
