@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn one_in_doubt_is_not_lent_again() {
-        let cases: [(&str, fn(&Sandbox), bool); 4] = [
+        type Case = (&'static str, fn(&Sandbox), bool);
+        let cases: [Case; 4] = [
             ("somebody may still write", |_| {}, false),
             ("another file beside the folders", |lent| fs::write(lent.root.join("x"), "x").unwrap(), true),
             ("other rights", |lent| fs::set_permissions(&lent.home, fs::Permissions::from_mode(0o500)).unwrap(), true),
