@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ChildStdin, Command, ExitStatus};
@@ -166,7 +166,7 @@ fn pidfd_of(pid: i32) -> Option<OwnedFd> {
     // SAFETY: the call takes no pointers, and what it gives is a descriptor that is nobody's yet.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as RawFd))
+        (fd >= 0).then(|| std::os::fd::FromRawFd::from_raw_fd(fd as RawFd))
     }
 }
 
