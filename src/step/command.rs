@@ -22,7 +22,7 @@ impl StepKind for Command {
     }
 
     fn code(&self) -> Digest {
-        code_digest!("step/command.rs", "worker/command.rs")
+        code_digest!("step/command.rs", "worker/command.rs", "worker/goods.rs", "worker/sandbox.rs", "worker/spawn")
     }
 
     /// A program of unknown make may produce native code.

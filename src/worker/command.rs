@@ -56,7 +56,7 @@ pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Lim
     let mut facts = json!({"argv": call.argv});
     reads::tell(&mut facts, &watched, &reads, outlived);
     let mut result = match ended {
-        Err(ended) => ended,
+        Err(ended) => *ended,
         Ok(_) if log.is_err() => {
             Ended::Broken(format!("failed to write the log {}: {}", limits.log.display(), log.unwrap_err()))
         }
@@ -121,9 +121,9 @@ impl<'a> Running<'a> {
     }
 
     /// Waits for its end, hears what it says and sees what it reads; ends it when it must end.
-    fn wait(&mut self, limits: &Limits<'_>, reads: &mut Reads<'_>) -> Result<ExitStatus, Ended> {
+    fn wait(&mut self, limits: &Limits<'_>, reads: &mut Reads<'_>) -> Result<ExitStatus, Box<Ended>> {
         let start = Instant::now();
-        let broken = |e: std::io::Error| Ended::Broken(format!("failed to wait for the program: {e}"));
+        let broken = |e: std::io::Error| Box::new(Ended::Broken(format!("failed to wait for the program: {e}")));
         let mut nap = Duration::from_micros(200);
         // A negative number is left out by the kernel.
         let mut fds =
@@ -149,7 +149,7 @@ impl<'a> Running<'a> {
                 nap = (nap * 2).min(Duration::from_millis(10));
             }
             if let Some(must) = limits.exceeded(start) {
-                return Err(must);
+                return Err(Box::new(must));
             }
         }
     }
@@ -198,3 +198,7 @@ pub fn run_logged(command: &mut Command, limits: &Limits<'_>) -> anyhow::Result<
         }
     }
 }
+
+#[cfg(test)]
+#[path = "command_tests.rs"]
+mod tests;

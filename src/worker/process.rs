@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{ChildStdin, Command, ExitStatus};
@@ -17,8 +17,9 @@ pub(super) struct Group {
     /// Readable once the leader has ended. Systems without such a descriptor are asked again and again.
     pidfd: Option<OwnedFd>,
     stdin: Option<ChildStdin>,
-    /// None once the leader is waited for.
     slot: Option<Slot>,
+    /// How the leader ended, once it is waited for. Its number may belong to somebody else from then on.
+    status: Option<ExitStatus>,
 }
 
 impl Group {
@@ -56,13 +57,13 @@ impl Group {
         }
         let mut child = command.spawn()?;
         let leader = child.id() as i32;
-        Ok(Self { leader, pidfd: pidfd_of(leader), stdin: child.stdin.take(), slot: Some(slot) })
+        Ok(Self { leader, pidfd: pidfd_of(leader), stdin: child.stdin.take(), slot: Some(slot), status: None })
     }
 
     /// Takes over a child that leads a group and stands in `slot`.
     #[cfg(target_os = "linux")]
     pub(super) fn of(leader: i32, pidfd: Option<OwnedFd>, slot: Slot) -> Self {
-        Self { leader, pidfd, stdin: None, slot: Some(slot) }
+        Self { leader, pidfd, stdin: None, slot: Some(slot), status: None }
     }
 
     pub(super) fn stdin(&mut self) -> Option<ChildStdin> {
@@ -76,6 +77,9 @@ impl Group {
 
     /// How the leader ended, if it ends within `patience`. What it left behind in its group is ended then.
     pub(super) fn wait(&mut self, patience: Duration) -> io::Result<Option<ExitStatus>> {
+        if self.status.is_some() {
+            return Ok(self.status);
+        }
         let start = Instant::now();
         let mut nap = Duration::from_micros(200);
         while !self.has_ended()? {
@@ -98,20 +102,17 @@ impl Group {
     pub(super) fn finish(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         match self.wait(patience)? {
             Some(status) => Ok(status),
-            None => {
-                self.kill();
-                self.reap()
-            }
+            None => self.reap(),
         }
     }
 
     /// Whether nobody is left in the group. A dying process counts as left.
     pub(super) fn is_empty(&self) -> bool {
         // SAFETY: kill takes no pointers, and signal 0 only asks.
-        self.slot.is_none() && unsafe { libc::kill(-self.leader, 0) } != 0
+        self.status.is_some() && unsafe { libc::kill(-self.leader, 0) } != 0
     }
 
-    pub(super) fn kill(&self) {
+    fn kill(&self) {
         // SAFETY: kill takes no pointers; a group that is gone is an error that does not matter.
         unsafe { libc::kill(-self.leader, libc::SIGKILL) };
     }
@@ -133,7 +134,7 @@ impl Group {
         if code == 0 { Ok(unsafe { info.si_pid() } != 0) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Ends what the leader left behind, then waits for the leader, which has ended or is being killed.
+    /// Ends what the leader left behind, then waits for the leader, which has ended or is ended by this.
     fn reap(&mut self) -> io::Result<ExitStatus> {
         self.kill();
         // From here on the number may be given away, so nothing may know it any more.
@@ -142,7 +143,7 @@ impl Group {
         loop {
             // SAFETY: the pointer is valid for the length of the call.
             if unsafe { libc::waitpid(self.leader, &mut status, 0) } == self.leader {
-                return Ok(ExitStatus::from_raw(status));
+                return Ok(*self.status.insert(ExitStatus::from_raw(status)));
             }
             let e = io::Error::last_os_error();
             if e.kind() != io::ErrorKind::Interrupted {
@@ -154,7 +155,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if self.slot.is_some() {
+        if self.status.is_none() {
             let _ = self.reap();
         }
     }
@@ -165,7 +166,7 @@ fn pidfd_of(pid: i32) -> Option<OwnedFd> {
     // SAFETY: the call takes no pointers, and what it gives is a descriptor that is nobody's yet.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as RawFd))
+        (fd >= 0).then(|| std::os::fd::FromRawFd::from_raw_fd(fd as RawFd))
     }
 }
 

@@ -25,8 +25,16 @@ pub(super) struct Sandbox {
     pub(super) cwd: PathBuf,
     pub(super) home: PathBuf,
     pub(super) tmp: PathBuf,
-    /// Inodes and modes of the folders, in the order of [`Sandbox::folders`].
-    made: [Option<(u64, u32)>; 4],
+    /// Of the folders, in the order of [`Sandbox::folders`], when they were last empty.
+    made: [Option<Stamp>; 4],
+}
+
+/// What a folder is, and when its entries last changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    mode: u32,
+    changed: (i64, i64),
 }
 
 impl Sandboxes {
@@ -40,7 +48,7 @@ impl Sandboxes {
     }
 
     /// Takes a sandbox back. `is_over` says that every process that knew it has ended.
-    pub(super) fn take_back(&self, sandbox: Sandbox, is_over: bool) -> io::Result<()> {
+    pub(super) fn take_back(&self, mut sandbox: Sandbox, is_over: bool) -> io::Result<()> {
         if is_over && sandbox.empty().is_ok_and(|same| same) {
             self.free().push(sandbox);
             return Ok(());
@@ -68,23 +76,47 @@ impl Sandbox {
         [&self.root, &self.cwd, &self.home, &self.tmp]
     }
 
-    fn stamps(&self) -> [Option<(u64, u32)>; 4] {
-        self.folders().map(|path| fs::symlink_metadata(path).ok().map(|meta| (meta.ino(), meta.mode())))
+    fn stamps(&self) -> [Option<Stamp>; 4] {
+        let stamp = |meta: fs::Metadata| Stamp {
+            inode: meta.ino(),
+            mode: meta.mode(),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        };
+        self.folders().map(|path| fs::symlink_metadata(path).ok().map(stamp))
     }
 
     /// Removes what a program left. False if the folders themselves are not those that were lent.
-    fn empty(&self) -> io::Result<bool> {
-        if self.stamps() != self.made {
-            return Ok(false);
-        }
-        for folder in &self.folders()[1..] {
+    fn empty(&mut self) -> io::Result<bool> {
+        let now = self.stamps();
+        for (at, (now, made)) in now.into_iter().zip(self.made).enumerate() {
+            let (Some(now), Some(made)) = (now, made) else { return Ok(false) };
+            if (now.inode, now.mode) != (made.inode, made.mode) {
+                return Ok(false);
+            }
+            if now.changed == made.changed && is_past(made.changed) {
+                continue;
+            }
+            let folder = self.folders()[at];
+            if at == 0 {
+                if fs::read_dir(folder)?.count() != self.made.len() - 1 {
+                    return Ok(false);
+                }
+                continue;
+            }
             for entry in fs::read_dir(folder)? {
                 let entry = entry?;
                 if entry.file_type()?.is_dir() { remove_all(&entry.path())? } else { fs::remove_file(entry.path())? }
             }
         }
-        Ok(fs::read_dir(&self.root)?.count() == self.made.len() - 1)
+        self.made = self.stamps();
+        Ok(true)
     }
+}
+
+/// Whether a time is so far back that no change since can have left the same time behind.
+fn is_past((seconds, _): (i64, i64)) -> bool {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.is_ok_and(|now| now.as_secs() as i64 > seconds + 1)
 }
 
 /// Removes a folder, also one in which a program has made folders read-only, as some package managers do.
@@ -135,7 +167,8 @@ mod tests {
 
     #[test]
     fn one_in_doubt_is_not_lent_again() {
-        let cases: [(&str, fn(&Sandbox), bool); 4] = [
+        type Case = (&'static str, fn(&Sandbox), bool);
+        let cases: [Case; 4] = [
             ("somebody may still write", |_| {}, false),
             ("another file beside the folders", |lent| fs::write(lent.root.join("x"), "x").unwrap(), true),
             ("other rights", |lent| fs::set_permissions(&lent.home, fs::Permissions::from_mode(0o500)).unwrap(), true),

@@ -19,6 +19,8 @@ const ARCH: u32 = 0xC000_00B7;
 
 const ASK: u32 = libc::SECCOMP_RET_USER_NOTIF;
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`
+const SYNC_WAKE_UP: u64 = 1;
 /// Flags of an open that reads nothing which was there before.
 const NO_READ: i32 = libc::O_DIRECTORY | libc::O_PATH | libc::O_TRUNC | libc::O_EXCL;
 
@@ -109,7 +111,7 @@ impl Filter {
         // SAFETY: a valid field, written by the child.
         match unsafe { std::ptr::read_volatile(&raw const self.listener) } {
             // SAFETY: the descriptor is fresh and nobody's yet.
-            listener @ 0.. => Ok(Watch(unsafe { OwnedFd::from_raw_fd(listener) })),
+            listener @ 0.. => Ok(Watch::new(unsafe { OwnedFd::from_raw_fd(listener) })),
             error => Err(format!("the kernel refuses the filter: {}", io::Error::from_raw_os_error(-error))),
         }
     }
@@ -143,6 +145,13 @@ fn available() -> &'static Result<(), String> {
 pub(in crate::worker) struct Watch(OwnedFd);
 
 impl Watch {
+    fn new(listener: OwnedFd) -> Self {
+        // The program and orch take turns, so both may stay on one core. An older kernel does not know this wish.
+        // SAFETY: takes no pointers.
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+        Self(listener)
+    }
+
     /// Readable when there is a question; hung up when everything under the filter has ended.
     pub(in crate::worker) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()

@@ -1,0 +1,269 @@
+//! Programs run as steps run them: what is taken, what is left, what is seen, how they are ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use super::*;
+use crate::worker::Cancel;
+
+/// A project with a store in it, as `cache/` lies in the user's folder.
+struct Place {
+    dir: tempfile::TempDir,
+    ground: Ground,
+    cancel: Cancel,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
+        for name in ["project/store", "out"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        let store = at("project/store");
+        let ground = Ground {
+            sandboxes: Sandboxes::new(store.join("tmp")),
+            project: Project::new(&at("project"), &[&store]),
+            store,
+        };
+        Self { dir, ground, cancel: Cancel::default() }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        fs::create_dir_all(self.at(name).parent().unwrap()).unwrap();
+        fs::write(self.at(name), bytes).unwrap();
+        self.at(name)
+    }
+
+    fn run(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str], timeout: Duration) -> Ended {
+        let call = CommandCall {
+            argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            inputs: inputs.iter().map(|(name, from)| ((*name).to_owned(), from.clone())).collect::<BTreeMap<_, _>>(),
+            outputs: outputs.iter().map(|name| (*name).to_owned()).collect(),
+            env: Vec::new(),
+        };
+        let log = self.at("logs/one.log");
+        let _ = fs::remove_file(&log);
+        let limits = Limits { timeout, cancel: &self.cancel, log: &log, progress: &|_| {} };
+        run_command(&call, &self.ground, &self.at("out"), &limits)
+    }
+
+    #[track_caller]
+    fn passes(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str]) -> serde_json::Value {
+        match self.run(script, inputs, outputs, Duration::from_secs(30)) {
+            Ended::Answered(output) if output.status == JobStatus::Ok => output.facts,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn fails(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str]) -> String {
+        match self.run(script, inputs, outputs, Duration::from_secs(30)) {
+            Ended::Answered(output) if output.status == JobStatus::Error => output.reason.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the last program said, if it left a log.
+    fn said(&self) -> Option<String> {
+        fs::read_to_string(self.at("logs/one.log")).ok()
+    }
+
+    /// The number that a program wrote into `out/pid`.
+    fn pid(&self) -> i32 {
+        fs::read_to_string(self.at("out/pid")).unwrap().trim().parse().unwrap()
+    }
+}
+
+fn is_alive(pid: i32) -> bool {
+    let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // SAFETY: signal 0 only asks whether the process exists.
+    unsafe { libc::kill(pid, 0) == 0 && !state.contains(") Z") }
+}
+
+#[track_caller]
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(30), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn outputs_are_moved() {
+    let place = Place::new();
+    place.passes("mkdir d; echo x > d/a; ls -i d/a > inode", &[], &["d", "inode"]);
+    let made = fs::read_to_string(place.at("out/inode")).unwrap();
+    let inode = fs::metadata(place.at("out/d/a")).unwrap().ino().to_string();
+    assert_eq!(made.split_whitespace().next(), Some(inode.as_str()), "it was copied");
+}
+
+#[test]
+fn an_output_that_is_a_link_or_missing_is_the_programs_fault() {
+    let place = Place::new();
+    let why = place.fails("ln -s /etc/hostname out", &[], &["out"]);
+    assert_eq!(why, "`sh` ended well but made its output `out` a symbolic link; hint: make it a regular file");
+    let why = place.fails("true", &[], &["out"]);
+    assert_eq!(why, "`sh` ended well but did not make its declared output `out`");
+}
+
+#[test]
+fn silence_leaves_no_log_and_speech_a_whole_one() {
+    let place = Place::new();
+    place.passes("true", &[], &[]);
+    assert_eq!(place.said(), None);
+    // Longer than a pipe holds, on both streams.
+    place.passes("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo last >&2", &[], &[]);
+    let said = place.said().unwrap();
+    assert_eq!(said.lines().count(), 20_001);
+    assert!(said.starts_with("line 0\n") && said.ends_with("line 19999\nlast\n"));
+    let why = place.fails("echo first; echo no disk >&2; exit 3", &[], &[]);
+    assert_eq!(why, "`sh` ended with exit status: 3: no disk");
+}
+
+#[test]
+fn what_is_said_can_be_read_while_it_runs() {
+    let place = Place::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually("the log speaks", || place.said().is_some_and(|said| said == "working\n"));
+            place.cancel.cancel();
+        });
+        let ended = place.run("echo working; sleep 100", &[], &[], Duration::from_secs(60));
+        assert!(matches!(ended, Ended::Interrupted), "{ended:?}");
+    });
+}
+
+#[test]
+fn a_hanging_program_is_ended_with_all_that_it_started() {
+    let place = Place::new();
+    let pid_file = place.at("out/pid");
+    let script = format!("trap '' TERM; (trap '' TERM; sleep 100) & echo $! > {}; wait", pid_file.display());
+    let start = Instant::now();
+    let ended = place.run(&script, &[], &[], Duration::from_millis(300));
+    assert!(matches!(ended, Ended::TimedOut), "{ended:?}");
+    assert!(start.elapsed() < Duration::from_secs(20));
+    eventually("the grandchild is gone", || !is_alive(place.pid()));
+}
+
+#[test]
+fn a_background_process_ends_with_its_step() {
+    let place = Place::new();
+    let pid_file = place.at("out/pid");
+    place.passes(&format!("sleep 100 & echo $! > {}", pid_file.display()), &[], &[]);
+    eventually("it is gone", || !is_alive(place.pid()));
+}
+
+#[test]
+fn one_step_sees_nothing_of_the_one_before() {
+    let place = Place::new();
+    let input = place.write("project/in", "x");
+    for _ in 0..3 {
+        place.passes(
+            "test \"$(ls -A)\" = in && test -z \"$(ls -A $HOME $TMPDIR | grep -v :)\" && echo x > $HOME/.rc && \
+             mkdir -p $TMPDIR/a/b left && chmod 555 $TMPDIR/a left && echo y > in",
+            &[("in", input.clone())],
+            &[],
+        );
+    }
+    assert_eq!(fs::read_to_string(&input).unwrap(), "x");
+}
+
+#[test]
+fn a_write_to_a_shared_input_is_told_by_its_name() {
+    let place = Place::new();
+    let large = place.write("project/store/blob", vec![7; 2 << 20]);
+    let old = std::time::SystemTime::now() - Duration::from_secs(10);
+    fs::File::options().write(true).open(&large).unwrap().set_modified(old).unwrap();
+    let input = [("model.bin", large)];
+    place.passes("cmp model.bin model.bin && rm -f model.bin && echo own > model.bin", &input, &[]);
+    let why = place.fails("echo x >> model.bin", &input, &[]);
+    assert!(why.starts_with("it wrote to its input `model.bin`"), "{why}");
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod watched {
+    use super::*;
+    use serde_json::json;
+
+    /// False where the kernel or a container refuses, which the facts must say.
+    fn is_watched(facts: &serde_json::Value) -> bool {
+        let reads = facts["reads"].as_str().unwrap();
+        assert!(reads == "watched" || reads.starts_with("not watched: "), "{facts}");
+        reads == "watched"
+    }
+
+    #[test]
+    fn undeclared_reads_are_found_in_every_way_of_reading() {
+        let place = Place::new();
+        let file = place.write("project/conf/x.txt", "x\n");
+        let folder = file.parent().unwrap().display().to_string();
+        let tool = place.write("project/conf/tool", "#!/bin/sh\ntrue\n");
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&tool, executable).unwrap();
+        for (script, found) in [
+            (format!("cat {folder}/x.txt"), "conf/x.txt"),
+            (format!("read line < {folder}/../conf/./x.txt"), "conf/x.txt"),
+            (format!("cd {folder} && cat x.txt"), "conf/x.txt"),
+            (format!("cd /; sh -c \"(cat {folder}/x.txt) & wait\""), "conf/x.txt"),
+            (format!("{folder}/tool"), "conf/tool"),
+        ] {
+            let facts = place.passes(&script, &[], &[]);
+            if is_watched(&facts) {
+                assert_eq!(facts["undeclared"], json!([found]), "{script}");
+                assert_eq!(facts["undeclared_count"], 1, "{script}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_declared_made_listed_or_written_is_no_finding() {
+        let place = Place::new();
+        let declared = place.write("project/data/in", "x");
+        place.write("project/other", "x");
+        let project = place.at("project").display().to_string();
+        let script = format!(
+            "cat in {0}/data/in /etc/hostname; echo y > made; cat made; cat < made > out; ls {0}; test -f {0}/other; \
+             echo z >> {0}/log; cat {0}/missing; true",
+            project
+        );
+        let facts = place.passes(&script, &[("in", declared)], &["out"]);
+        assert!(facts.get("undeclared").is_none(), "{facts}");
+    }
+
+    #[test]
+    fn a_process_that_leaves_its_group_is_told_and_not_disturbed() {
+        let place = Place::new();
+        let (pid_file, sign) = (place.at("out/pid"), place.at("out/sign"));
+        let script = format!(
+            "setsid sh -c 'echo $$ > {}; sleep 1; cat /etc/hostname > {}; sleep 100' < /dev/null & sleep 0.5",
+            pid_file.display(),
+            sign.display()
+        );
+        let facts = place.passes(&script, &[], &[]);
+        if is_watched(&facts) {
+            assert_eq!(facts["outlived"], true);
+        }
+        eventually("it could open a file", || fs::read(&sign).is_ok_and(|bytes| !bytes.is_empty()));
+        // SAFETY: the process is one that this test has started.
+        unsafe { libc::kill(-place.pid(), libc::SIGKILL) };
+    }
+
+    #[test]
+    fn many_processes_at_a_time_are_all_answered() {
+        let place = Place::new();
+        let file = place.write("project/x", "x").display().to_string();
+        let script = format!("for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cat {file} {file} & done; wait");
+        let facts = place.passes(&script, &[], &[]);
+        assert_eq!(place.said().unwrap().len(), 24);
+        if is_watched(&facts) {
+            assert_eq!(facts["undeclared"], json!(["x"]));
+        }
+    }
+}
