@@ -129,9 +129,9 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
 /// What the report shows, without what differs between two runs that found the same.
 pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     let mut key = KeyDoc::default();
-    let kind = context.plan.step(context.plan.report).kind;
-    key.set("kind", kind.name());
-    key.set("code", kind.code().short());
+    let step = context.plan.step(context.plan.report);
+    key.set("kind", step.kind.name());
+    key.set("code", step.kind.code(step).digest().short());
     key.set("spec", &doc.spec);
     key.set("host", Digest::of(json!(doc.host).to_string().as_bytes()).short());
     key.set("excluded", Digest::of(json!(doc.excluded).to_string().as_bytes()));

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use crate::matrix::{Case, Matrix};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, graph::Graph};
 use crate::spec::{
-    Artefact, CommandInput, Dim, Fill, Input, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target,
+    Artefact, CommandInput, Dim, Fill, Input, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target,
     Weights,
 };
-use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, test_context};
+use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, test_context};
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
 const CONVERT_TIMEOUT: u64 = 3600;
@@ -78,7 +78,7 @@ impl Builder<'_> {
         if params.test.is_some() {
             inputs.push(("test".into(), Source::Step(test)));
         }
-        let timeout = params.measure.timeout_seconds;
+        let timeout = measure(self.spec, target).timeout_seconds;
         let name = format!("run:{}:{}", case.model, case.name);
         let run = self.add(name, Stage::Run, &step::RUN, json!(params), inputs, timeout);
         (test, run)
@@ -198,6 +198,8 @@ impl Builder<'_> {
     fn run_params(&self, model: &Model, target: &Target, case: &Case) -> RunParams {
         let precision: Precision = case.precision;
         let by_target = target.tolerances.get(&precision);
+        // Not the timeout: how long a run may take does not change what it finds.
+        let Measure { warmup, samples, max_seconds, timeout_seconds: _ } = measure(self.spec, target);
         let tolerance = model.tolerances.get(&precision).or(by_target).or(self.spec.tolerances.get(&precision));
         RunParams {
             runtime: target.runtime.clone(),
@@ -205,7 +207,7 @@ impl Builder<'_> {
             device: target.device.clone(),
             precision: precision.word().into(),
             options: target.options.clone().into_iter().collect(),
-            measure: target.measure.unwrap_or(self.spec.measure),
+            measure: TestMeasure { warmup, samples, max_seconds },
             tolerance: *tolerance.expect("BUG: checked: every precision in use has a tolerance"),
             test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.name)),
         }
@@ -243,6 +245,10 @@ impl Builder<'_> {
         }
         Ok(())
     }
+}
+
+fn measure(spec: &Spec, target: &Target) -> Measure {
+    target.measure.unwrap_or(spec.measure)
 }
 
 struct Made {

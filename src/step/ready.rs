@@ -8,12 +8,13 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors::{self, Tensors};
 use crate::runtime::{foreign, onnx_file};
 use crate::spec::ReadyFormat;
-use crate::step::{Library, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall, code_digest};
+use crate::step::code::{ORT, WORKER};
+use crate::step::{Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,8 +34,20 @@ impl StepKind for Ready {
         "ready"
     }
 
-    fn code(&self) -> Digest {
-        code_digest!("step/ready.rs", "runtime/foreign.rs", "runtime/onnx_file.rs", "runtime/tensors.rs")
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[
+            Part::Rust("step/ready.rs"),
+            Part::Rust("runtime/foreign.rs"),
+            Part::Rust("runtime/manifest.rs"),
+            Part::Rust("runtime/onnx_file.rs"),
+            Part::Rust("runtime/onnx_proto.rs"),
+            Part::Rust("runtime/tensors.rs"),
+            Part::Crate("npyz"),
+            Part::Crate("prost"),
+            Part::Crate("safetensors"),
+            Part::Crate("zip"),
+        ]]);
+        &CODE
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
@@ -134,8 +147,9 @@ impl StepKind for Reference {
         "reference"
     }
 
-    fn code(&self) -> Digest {
-        code_digest!("runtime/ort/", "runtime/tensors.rs")
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[Part::Rust("step/ready.rs")], WORKER, ORT]);
+        &CODE
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {

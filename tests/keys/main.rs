@@ -1,0 +1,8 @@
+//! What reruns a step and what does not, input by input: `src/key.rs` is the table that is proven here.
+
+mod ambient;
+mod code;
+mod harness;
+mod ignored;
+mod matters;
+mod project;
