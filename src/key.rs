@@ -12,6 +12,7 @@
 //! | absolute paths, mtimes, host name, number of jobs, comments and key order in YAML | no | they cannot change an output |
 //! | Python's own version | no, it is in the record's facts | knowing it would start Python; the locks pin every package that computes |
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -34,10 +35,14 @@ impl KeyDoc {
         match value {
             Value::Object(map) if !map.is_empty() => {
                 for (key, item) in map {
-                    self.set_json(&format!("{name}.{key}"), item);
+                    // A key with a dot in it must not look like two keys.
+                    match key.contains(['.', '"']) {
+                        true => self.set_json(&format!("{name}.{key:?}"), item),
+                        false => self.set_json(&format!("{name}.{key}"), item),
+                    }
                 }
             }
-            leaf => self.set(name, leaf),
+            leaf => self.set(name, canonical(leaf)),
         }
     }
 
@@ -56,6 +61,27 @@ impl KeyDoc {
             })
             .collect()
     }
+}
+
+/// A leaf with the keys of all maps in it in one order. A map inside a list stays on the list's line.
+fn canonical(value: &Value) -> Cow<'_, Value> {
+    fn holds_map(value: &Value) -> bool {
+        match value {
+            Value::Array(items) => items.iter().any(holds_map),
+            value => value.is_object(),
+        }
+    }
+    fn sorted(value: &Value) -> Value {
+        match value {
+            Value::Array(items) => items.iter().map(sorted).collect(),
+            Value::Object(map) => {
+                let sorted: BTreeMap<_, _> = map.iter().map(|(key, item)| (key, sorted(item))).collect();
+                sorted.into_iter().map(|(key, item)| (key.clone(), item)).collect()
+            }
+            other => other.clone(),
+        }
+    }
+    if holds_map(value) { Cow::Owned(sorted(value)) } else { Cow::Borrowed(value) }
 }
 
 /// One line of a key that differs between two runs of a step.
@@ -134,6 +160,11 @@ mod tests {
         let a = doc(json!({"seed": 1, "config": {"x": [1, 2], "y": {}}}));
         let b = doc(json!({"config": {"y": {}, "x": [1, 2]}, "seed": 1}));
         let c = doc(json!({"config": {"y": {}, "x": [1, 2]}, "seed": 2}));
+        let maps = |text: &str| doc(serde_json::from_str(text).unwrap()).digest();
+        assert_eq!(maps(r#"{"l": [[{"a": 1, "b": {"d": 1, "c": 2}}]]}"#), maps(r#"{"l": [[{"b": {"c": 2, "d": 1}, "a": 1}]]}"#));
+        assert_ne!(maps(r#"{"l": [1, 2]}"#), maps(r#"{"l": [2, 1]}"#));
+        assert_ne!(maps(r#"{"a.b": 1}"#), maps(r#"{"a": {"b": 1}}"#));
+        assert_ne!(maps(r#"{"a": {}}"#), maps("{}"));
         assert_eq!(a.digest(), b.digest());
         assert_ne!(a.digest(), c.digest());
         assert_eq!(c.changes_since(&a)[0].to_string(), "param.seed changed (1 => 2)");

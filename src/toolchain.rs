@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ pub struct Tool {
 pub struct Locks {
     texts: [Cow<'static, str>; EnvName::ALL.len()],
     /// Read on first use: most runs need none but a few of them.
-    packages: [OnceLock<BTreeMap<String, Locked>>; EnvName::ALL.len()],
+    packages: [Arc<OnceLock<BTreeMap<String, Locked>>>; EnvName::ALL.len()],
 }
 
 impl Default for Locks {
@@ -107,7 +107,7 @@ impl Locks {
     /// The same locks but for one environment.
     pub fn with(mut self, env: EnvName, text: String) -> Self {
         self.texts[env as usize] = Cow::Owned(text);
-        self.packages[env as usize] = OnceLock::new();
+        self.packages[env as usize] = Arc::default();
         self
     }
 

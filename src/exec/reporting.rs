@@ -132,6 +132,7 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     let step = context.plan.step(context.plan.report);
     key.set("kind", step.kind.name());
     key.set("code", step.kind.code(step).digest().short());
+    key.set("orch", &doc.orch);
     key.set("spec", &doc.spec);
     key.set("host", Digest::of(json!(doc.host).to_string().as_bytes()).short());
     key.set("excluded", Digest::of(json!(doc.excluded).to_string().as_bytes()));
@@ -142,6 +143,9 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
         let stable = json!([backend.available, backend.reason, backend.remedy, devices]);
         key.set(format!("backend.{}", backend.name), Digest::of(stable.to_string().as_bytes()));
     }
+    // The page has the order of the spec.
+    let order: Vec<_> = doc.cases.iter().filter_map(|case| case.steps.last()).collect();
+    key.set("order", Digest::of(json!(order).to_string().as_bytes()));
     for case in &doc.cases {
         let stable = CaseResult { cached: false, ..case.clone() };
         // The run's name, which tells batch and sequence length too: `case.run:bert:cpu-fp32`.

@@ -102,6 +102,7 @@ impl Builder<'_> {
         let name = format!("generate:{instance}");
         match &model.source {
             ModelSource::Transformers { class, config, weights, hub, trust_remote_code } => {
+                let seed = (*weights == Weights::Seeded).then_some(model.seed);
                 let weights = match weights {
                     Weights::Seeded => json!({"kind": "seeded"}),
                     Weights::Hub => {
@@ -119,7 +120,7 @@ impl Builder<'_> {
                     .map(|(k, v)| (k.clone(), json!({"dtype": v.dtype, "shape": sizes(v), "fill": v.fill})))
                     .collect();
                 let params = json!({
-                    "class": class, "config": config, "weights": weights, "seed": model.seed,
+                    "class": class, "config": config, "weights": weights, "seed": seed,
                     "trust_remote_code": trust_remote_code, "outputs": model.outputs, "inputs": text, "task": model.task,
                 });
                 let made = self.add(name, Stage::Generate, &step::MATERIALISE, params, sources, CONVERT_TIMEOUT);
@@ -136,8 +137,14 @@ impl Builder<'_> {
                 if *format == ReadyFormat::Openvino {
                     sources.push(("weights".into(), Source::File(path.with_extension("bin"))));
                 }
-                let names: Vec<_> = model.inputs.keys().collect();
-                let params = json!({"format": format, "inputs": names, "outputs": model.outputs});
+                // An ONNX file tells its names and their order itself.
+                let params = match format {
+                    ReadyFormat::Onnx => json!({"format": format, "inputs": [], "outputs": []}),
+                    _ => {
+                        let names: Vec<_> = model.inputs.keys().collect();
+                        json!({"format": format, "inputs": names, "outputs": model.outputs})
+                    }
+                };
                 let made = self.add(name.clone(), Stage::Generate, &step::READY, params, sources, CONVERT_TIMEOUT);
                 let reference = (expected.is_none() && *format == ReadyFormat::Onnx).then(|| {
                     let inputs = vec![("artefact".into(), Source::Step(made)), ("model".into(), Source::Step(made))];
@@ -216,10 +223,12 @@ impl Builder<'_> {
     fn commands(&mut self) -> Result<(), BuildError> {
         // Two passes, because a command may read one that is declared below it.
         for command in self.spec.commands.values() {
+            let sorted = |names: &[String]| std::collections::BTreeSet::from_iter(names.to_vec()).into_iter().collect();
             let params = CommandParams {
                 argv: command.argv.clone(),
-                outputs: command.outputs.clone(),
-                env: command.env.clone(),
+                // Neither has an order that means something.
+                outputs: sorted(&command.outputs),
+                env: sorted(&command.env),
             };
             let name = format!("command:{}", command.name);
             self.add(name, Stage::Command, &step::COMMAND, json!(params), vec![], command.timeout_seconds);

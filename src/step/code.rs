@@ -14,6 +14,7 @@ use crate::base::Digest;
 use crate::{template, toolchain};
 
 static RUST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/src");
+const LOCK: &str = "Cargo.lock";
 const CRATES: &str = include_str!("../../Cargo.lock");
 
 /// One part of an implementation.
@@ -70,6 +71,12 @@ impl Code {
         *self.digest.get_or_init(|| digest(self.parts, Sources::embedded()))
     }
 
+    /// Paths of the sources in it.
+    pub fn files(&self) -> BTreeSet<String> {
+        let parts = self.parts.iter().copied().flatten();
+        parts.flat_map(|part| Sources::embedded().of(part)).collect()
+    }
+
     /// The same parts of other sources.
     pub fn in_sources(&self, sources: &Sources) -> Self {
         Self { parts: self.parts, digest: digest(self.parts, sources).into() }
@@ -91,7 +98,7 @@ impl Sources {
                 let text = template::source(name).unwrap_or_default();
                 files.insert(format!("templates/{name}"), Cow::Borrowed(text.as_bytes()));
             }
-            files.insert("Cargo.lock".into(), Cow::Borrowed(CRATES.as_bytes()));
+            files.insert(LOCK.into(), Cow::Borrowed(CRATES.as_bytes()));
             Sources(files)
         });
         &EMBEDDED
@@ -110,6 +117,15 @@ impl Sources {
 
     pub fn text(&self, path: &str) -> Option<&str> {
         std::str::from_utf8(self.0.get(path)?).ok()
+    }
+
+    fn of(&self, part: &Part) -> BTreeSet<String> {
+        match part {
+            Part::Rust(prefix) => self.beginning(format!("src/{prefix}")),
+            Part::Templates(prefix) => self.beginning(format!("templates/{prefix}")),
+            Part::Python(op) => self.python(op),
+            Part::Crate(_) => [LOCK.to_owned()].into(),
+        }
     }
 
     fn beginning(&self, prefix: String) -> BTreeSet<String> {
@@ -172,16 +188,12 @@ fn digest(parts: &[&[Part]], sources: &Sources) -> Digest {
     // A set, because parts may overlap.
     let mut lines = BTreeSet::new();
     for part in parts.iter().copied().flatten() {
-        let paths = match part {
-            Part::Rust(prefix) => sources.beginning(format!("src/{prefix}")),
-            Part::Templates(prefix) => sources.beginning(format!("templates/{prefix}")),
-            Part::Python(op) => sources.python(op),
-            Part::Crate(name) => {
-                let locked = locked_crate(sources.text("Cargo.lock").unwrap_or_default(), name);
-                lines.insert(locked.unwrap_or_else(|| panic!("BUG: Cargo.lock has no crate `{name}`")));
-                continue;
-            }
-        };
+        if let Part::Crate(name) = part {
+            let locked = locked_crate(sources.text(LOCK).unwrap_or_default(), name);
+            lines.insert(locked.unwrap_or_else(|| panic!("BUG: {LOCK} has no crate `{name}`")));
+            continue;
+        }
+        let paths = sources.of(part);
         assert!(!paths.is_empty(), "BUG: {part:?} names no source");
         lines.extend(paths.into_iter().map(|path| format!("{path} {}", Digest::of(&sources.0[&path]))));
     }

@@ -22,7 +22,7 @@ pub static ONNX: PythonConversion = PythonConversion {
     name: "convert.onnx",
     op: "export_onnx",
     env: |_| EnvName::Torch,
-    packages: |_| &["torch", "transformers", "onnx", "onnxscript", "onnxruntime"],
+    packages: |_| &["torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy", "safetensors"],
     code: Code::of(&[HERE, &[Part::Python("export_onnx")]]),
 };
 
@@ -30,7 +30,7 @@ pub static TORCHSCRIPT: PythonConversion = PythonConversion {
     name: "convert.torchscript",
     op: "export_torchscript",
     env: |_| EnvName::Torch,
-    packages: |_| &["torch", "transformers"],
+    packages: |_| &["torch", "transformers", "numpy", "safetensors"],
     code: Code::of(&[HERE, &[Part::Python("export_torchscript")]]),
 };
 
@@ -38,7 +38,7 @@ pub static OPENVINO: PythonConversion = PythonConversion {
     name: "convert.openvino",
     op: "openvino_convert",
     env: |params| if is_int8(params) { EnvName::Nncf } else { EnvName::Openvino },
-    packages: |params| if is_int8(params) { &["openvino", "nncf"] } else { &["openvino"] },
+    packages: |params| if is_int8(params) { &["openvino", "nncf", "numpy"] } else { &["openvino", "numpy"] },
     code: Code::of(&[HERE, &[Part::Python("openvino_convert")]]),
 };
 

@@ -19,7 +19,7 @@ impl StepKind for Materialise {
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {
-        ["torch", "transformers", "safetensors", "tokenizers"]
+        ["torch", "transformers", "safetensors", "tokenizers", "sentencepiece", "numpy"]
             .map(|package| Tool { env: EnvName::Torch, package })
             .into()
     }

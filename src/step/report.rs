@@ -13,6 +13,7 @@ impl StepKind for Report {
     fn code(&self, _: &Step) -> &Code {
         static CODE: Code = Code::of(&[&[
             Part::Rust("report/"),
+            Part::Rust("step/report.rs"),
             Part::Rust("exec/reporting.rs"),
             Part::Rust("template.rs"),
             Part::Templates("report"),

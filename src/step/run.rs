@@ -72,7 +72,9 @@ impl StepKind for Run {
             "ort" => vec![tool(EnvName::Ort, "onnxruntime")],
             "openvino" => vec![tool(EnvName::Openvino, "openvino")],
             "torch" => vec![tool(EnvName::Torch, "torch")],
-            "python" => vec![tool(EnvName::Torch, "torch"), tool(EnvName::Torch, "transformers")],
+            "python" => {
+                ["torch", "transformers", "numpy", "safetensors"].map(|package| tool(EnvName::Torch, package)).into()
+            }
             _ => vec![],
         }
     }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use orch::device::{Backend, Device, DeviceKind};
 use orch::event::{Event, Listener};
@@ -28,7 +29,9 @@ use crate::project;
 
 /// All that a plan and its keys are made from.
 pub(crate) struct World {
-    dir: tempfile::TempDir,
+    dir: PathBuf,
+    /// Removes the folder in the end; a child process works in one of its parent's.
+    _guard: Option<tempfile::TempDir>,
     pub(crate) locks: Locks,
     pub(crate) host: HostFacts,
     pub(crate) inventory: Vec<Backend>,
@@ -60,7 +63,7 @@ impl Listener for Silent {
 
 /// The project as it is before anything changes, settled once.
 static BASE: LazyLock<World> = LazyLock::new(|| {
-    let world = World::in_folder(tempfile::tempdir().unwrap());
+    let world = World::in_own(tempfile::tempdir().unwrap(), Locks::default());
     project::write(&world.root());
     let first = world.settle(Outputs::Equal);
     assert!(first.iter().all(|(_, reason)| *reason == MissReason::NeverRan), "{first:?}");
@@ -72,11 +75,17 @@ impl World {
     /// A copy of the settled project and its store, at a place of its own.
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        copy(BASE.dir.path(), dir.path());
-        Self::in_folder(dir)
+        copy(&BASE.dir, dir.path());
+        Self::in_own(dir, BASE.locks.clone())
     }
 
-    fn in_folder(dir: tempfile::TempDir) -> Self {
+    fn in_own(dir: tempfile::TempDir, locks: Locks) -> Self {
+        let world = Self::at(dir.path().to_owned(), locks);
+        Self { _guard: Some(dir), ..world }
+    }
+
+    /// A world whose folder is there.
+    pub(crate) fn at(dir: PathBuf, locks: Locks) -> Self {
         let report = report::Host {
             name: "anvil".into(),
             os: "Linux".into(),
@@ -100,11 +109,11 @@ impl World {
             Backend::available("openvino", vec![device("openvino:CPU", "a CPU")]),
             Backend::available("qnn", vec![device("qnn:htp-emulator", "HTP emulator on x86_64")]),
         ];
-        Self { dir, locks: Locks::default(), host, inventory, sources: None, options }
+        Self { dir, _guard: None, locks, host, inventory, sources: None, options }
     }
 
     pub(crate) fn root(&self) -> PathBuf {
-        self.dir.path().join("project")
+        self.dir.join("project")
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
@@ -137,12 +146,27 @@ impl World {
         self.sources = Some(sources.with(path, format!("{text}\n").into_bytes()));
     }
 
+    /// Another version of a crate that orch is built with.
+    pub(crate) fn bump_crate(&mut self, name: &str) {
+        let lock = Sources::embedded().text("Cargo.lock").unwrap();
+        let (head, rest) = lock.split_once(&format!("\nname = \"{name}\"\nversion = \"")).unwrap();
+        let changed = format!("{head}\nname = \"{name}\"\nversion = \"99.{rest}");
+        self.sources = Some(Sources::embedded().with("Cargo.lock", changed.into_bytes()));
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub(crate) fn plan(&self) -> Plan {
         let spec = Spec::load(&self.root().join("specs/all.yaml")).unwrap_or_else(|e| panic!("{e}"));
         let mut plan = plan::build(&spec, &Matrix::of(&spec)).unwrap();
         if let Some(sources) = &self.sources {
+            // One implementation performs many steps.
+            let mut known: BTreeMap<*const Code, &'static Code> = BTreeMap::new();
             for step in &mut plan.steps {
-                let code = step.kind.code(step).in_sources(sources);
+                let code = step.kind.code(step);
+                let code = *known.entry(code).or_insert_with(|| Box::leak(Box::new(code.in_sources(sources))));
                 step.kind = Box::leak(Box::new(Recoded { inner: step.kind, code }));
             }
         }
@@ -152,8 +176,8 @@ impl World {
     /// Does, as stand-ins, all that orch says would run, until it says that nothing would.
     pub(crate) fn settle(&self, outputs: Outputs) -> Reran {
         let plan = self.plan();
-        let store = DiskStore::open(&self.dir.path().join("store")).unwrap();
-        let envs = self.dir.path().join("envs");
+        let store = DiskStore::open(&self.dir.join("store")).unwrap();
+        let envs = self.dir.join("envs");
         let provision = Provision::new(envs, None, Cancel::default()).unwrap().locked(self.locks.clone());
         let context = Context {
             plan: &plan,
@@ -221,7 +245,7 @@ fn execute(store: &DiskStore, step: &str, key: &KeyDoc, outputs: Outputs, number
 /// A kind as other sources would make it.
 struct Recoded {
     inner: &'static dyn StepKind,
-    code: Code,
+    code: &'static Code,
 }
 
 impl StepKind for Recoded {
@@ -229,7 +253,7 @@ impl StepKind for Recoded {
         self.inner.name()
     }
     fn code(&self, _: &Step) -> &Code {
-        &self.code
+        self.code
     }
     fn tools(&self, step: &Step) -> Vec<Tool> {
         self.inner.tools(step)
@@ -271,7 +295,7 @@ fn line(change: &Change) -> String {
     let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".into());
     // Of a package the version is told; the digest of its wheels is not the same in two releases.
     let version = |value: &Option<String>| self::version(&value.clone().unwrap_or_default()).to_owned();
-    let is_long = |value: &Option<String>| value.as_ref().is_some_and(|value| value.len() > 50);
+    let is_long = |value: &Option<String>| value.as_ref().is_some_and(|value| value.len() > 40);
     match name {
         name if name.starts_with("tool.") => format!("{name} {} => {}", version(old), version(new)),
         name if name == "code" || is_long(old) || is_long(new) => name.clone(),
@@ -286,32 +310,63 @@ fn version(identity: &str) -> &str {
 /// What the tables expect, by step.
 pub(crate) type Expected = BTreeMap<String, BTreeSet<String>>;
 
-/// Sees that exactly `reads` runs when outputs come out equal, and exactly that with all that depends on it when they do
-/// not; each with exactly these reasons, the latter also with the inputs that changed. The report is made of cases, so
-/// it must run when a case did, and say which one.
-pub(crate) fn assert_reruns(what: &str, change: &dyn Fn(&mut World), reads: &Expected) {
-    for outputs in [Outputs::Equal, Outputs::Changed] {
-        let mut world = World::new();
-        change(&mut world);
-        let found: Expected = world.settle(outputs).into_iter().map(|(step, why)| (step, shown(&why))).collect();
-        let plan = world.plan();
-        let mut expected = reads.clone();
-        if outputs == Outputs::Changed {
-            add_descendants(&plan, &mut expected);
+/// One input of the project.
+pub(crate) struct Row {
+    what: &'static str,
+    change: Box<dyn Fn(&mut World) + Sync>,
+    reads: Expected,
+}
+
+/// `reads`: the steps, with `|` between them, and the lines of their keys, with `, ` between them.
+pub(crate) fn row(what: &'static str, change: impl Fn(&mut World) + Sync + 'static, reads: &[(&str, &str)]) -> Row {
+    let mut expected = Expected::new();
+    for (steps, lines) in reads {
+        for step in steps.split('|').map(str::trim) {
+            let lines = lines.split(", ").map(str::to_owned).collect();
+            assert!(expected.insert(step.to_owned(), lines).is_none(), "{what}: {step} twice");
         }
-        let mut found = found;
-        let cases = expected.keys().filter(|step| step.starts_with("run:")).cloned().collect::<Vec<_>>();
-        if !cases.is_empty() {
-            let report = found.get_mut("report").unwrap_or_else(|| panic!("{what}: the report is stale"));
-            for case in cases {
-                assert!(report.remove(&format!("case.{case}")), "{what}: the report does not know that {case} ran");
-            }
-            if report.is_empty() {
-                found.remove("report");
-            }
+    }
+    Row { what, change: Box::new(change), reads: expected }
+}
+
+/// Tries every row, some at a time.
+pub(crate) fn assert_all<const N: usize>(rows: [Row; N]) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(row) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    row.assert();
+                }
+            });
         }
-        pretty_assertions::assert_eq!(found, expected, "{what}, outputs {outputs:?}");
-        assert!(world.settle(outputs).is_empty(), "{what}: something runs without a change");
+    });
+}
+
+impl Row {
+    /// Sees that exactly the steps that read the input run when all outputs come out equal, and exactly these with all
+    /// that depends on them when they do not; each with exactly the lines of its key that changed, the latter also with
+    /// the inputs that did. The report is made of cases, so it must run when a case did, and say which one.
+    fn assert(&self) {
+        for outputs in [Outputs::Equal, Outputs::Changed] {
+            let mut world = World::new();
+            (self.change)(&mut world);
+            let what = format!("{}, outputs {outputs:?}", self.what);
+            let mut found: Expected = world.settle(outputs).into_iter().map(|(step, why)| (step, shown(&why))).collect();
+            let mut expected = self.reads.clone();
+            if outputs == Outputs::Changed {
+                add_descendants(&world.plan(), &mut expected);
+            }
+            let cases: Vec<_> = expected.keys().filter(|step| step.starts_with("run:")).map(|run| format!("case.{run}")).collect();
+            if !cases.is_empty() {
+                expected.entry("report".into()).or_default().extend(cases);
+            }
+            // What a case is has too many figures to tell: each has one line, and the page shows the rest.
+            if let Some(report) = found.get_mut("report") {
+                *report = report.iter().map(|line| line.split(' ').next().unwrap_or_default().to_owned()).collect();
+            }
+            pretty_assertions::assert_eq!(found, expected, "{what}");
+        }
     }
 }
 
@@ -331,25 +386,15 @@ fn add_descendants(plan: &Plan, expected: &mut Expected) {
     }
 }
 
-/// A row of a table: `step: reason, reason`, one a line; the same reasons for steps with `|` between them.
-pub(crate) fn table(text: &str) -> Expected {
-    let mut expected = Expected::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (steps, reasons) = line.split_once(": ").unwrap_or_else(|| panic!("{line:?} names no reason"));
-        for step in steps.split('|').map(str::trim) {
-            let reasons = reasons.split(", ").map(str::to_owned).collect();
-            assert!(expected.insert(step.to_owned(), reasons).is_none(), "{step} twice");
-        }
-    }
-    expected
-}
-
 fn copy(from: &Path, to: &Path) {
     for entry in walkdir::WalkDir::new(from).min_depth(1) {
         let entry = entry.unwrap();
         let target = to.join(entry.path().strip_prefix(from).unwrap());
         if entry.file_type().is_dir() {
             fs::create_dir_all(target).unwrap();
+        } else if entry.metadata().unwrap().permissions().readonly() {
+            // Published content, which nothing writes to.
+            fs::hard_link(entry.path(), target).unwrap();
         } else {
             fs::copy(entry.path(), target).unwrap();
         }

@@ -66,7 +66,7 @@ models:
     weights: path
     path: ../weights
     inputs:
-      input_ids: {dtype: int64, shape: [batch, seq], value: 3}
+      input_ids: {dtype: int64, shape: [batch, seq], value: 4}
   affine:
     onnx: ../ready/affine.onnx
     inputs_from: ../ready/inputs.npz
