@@ -161,7 +161,10 @@ mod tests {
         let b = doc(json!({"config": {"y": {}, "x": [1, 2]}, "seed": 1}));
         let c = doc(json!({"config": {"y": {}, "x": [1, 2]}, "seed": 2}));
         let maps = |text: &str| doc(serde_json::from_str(text).unwrap()).digest();
-        assert_eq!(maps(r#"{"l": [[{"a": 1, "b": {"d": 1, "c": 2}}]]}"#), maps(r#"{"l": [[{"b": {"c": 2, "d": 1}, "a": 1}]]}"#));
+        assert_eq!(
+            maps(r#"{"l": [[{"a": 1, "b": {"d": 1, "c": 2}}]]}"#),
+            maps(r#"{"l": [[{"b": {"c": 2, "d": 1}, "a": 1}]]}"#)
+        );
         assert_ne!(maps(r#"{"l": [1, 2]}"#), maps(r#"{"l": [2, 1]}"#));
         assert_ne!(maps(r#"{"a.b": 1}"#), maps(r#"{"a": {"b": 1}}"#));
         assert_ne!(maps(r#"{"a": {}}"#), maps("{}"));

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use crate::matrix::{Case, Matrix};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, graph::Graph};
 use crate::spec::{
-    Artefact, CommandInput, Dim, Fill, Input, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target,
-    Weights,
+    Artefact, CommandInput, Dim, Fill, Input, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec,
+    Target, Weights,
 };
 use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, test_context};
 

@@ -60,7 +60,9 @@ impl Provision {
     /// True if nothing needs to be installed for it.
     pub fn is_ready(&self, requirement: Requirement) -> bool {
         match requirement {
-            Requirement::Env(name) => self.own.is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some(),
+            Requirement::Env(name) => {
+                self.own.is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some()
+            }
             Requirement::TorchWorker => torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some(),
         }
     }
@@ -69,7 +71,9 @@ impl Provision {
     pub fn ensure(&self, requirement: Requirement, progress: &dyn Fn(&str)) -> anyhow::Result<()> {
         match requirement {
             Requirement::Env(_) if self.own.is_some() => Ok(()),
-            Requirement::Env(name) => env::ensure(&self.dir, name, self.locks.text(name), &self.cancel, progress).map(drop),
+            Requirement::Env(name) => {
+                env::ensure(&self.dir, name, self.locks.text(name), &self.cancel, progress).map(drop)
+            }
             Requirement::TorchWorker => {
                 if torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some() {
                     return Ok(());
@@ -90,7 +94,8 @@ impl Provision {
     }
 
     pub fn torch_worker(&self) -> anyhow::Result<PathBuf> {
-        torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).context("BUG: the tch worker is used before it is there")
+        torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch))
+            .context("BUG: the tch worker is used before it is there")
     }
 
     /// The folder that holds `orch_py`, written out from the binary if need be.

@@ -49,10 +49,7 @@ pub(super) fn build(
     if let Some(binary) = ready(dir, lock) {
         return Ok(binary);
     }
-    let links = libtorch::link(
-        &env.site,
-        &dir.join(format!("libtorch-{}", Digest::of(lock.as_bytes()).short())),
-    )?;
+    let links = libtorch::link(&env.site, &dir.join(format!("libtorch-{}", Digest::of(lock.as_bytes()).short())))?;
     let build = libtorch::build_command(&cargo, source, &links, &source.join("target"), profile(source));
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use crate::spec::Tolerance;
 use crate::step::code;
-use crate::step::{Code, Library, Needs, Part, Places, Requirement, Step, StepKind, TestMeasure, Work, Worker, WorkerCall};
+use crate::step::{
+    Code, Library, Needs, Part, Places, Requirement, Step, StepKind, TestMeasure, Work, Worker, WorkerCall,
+};
 use crate::toolchain::{EnvName, Tool};
 
 /// The parameters of a run, all of them in its key.

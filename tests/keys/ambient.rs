@@ -28,7 +28,8 @@ fn settled_by_child(dress: &dyn Fn(&mut Command)) -> Expected {
 
 fn as_child(dir: PathBuf) {
     let mut world = World::at(dir.clone(), Locks::default());
-    let facts = HostFacts::new(world.host.fingerprint.clone(), world.host.report.clone(), |name| std::env::var_os(name));
+    let facts =
+        HostFacts::new(world.host.fingerprint.clone(), world.host.report.clone(), |name| std::env::var_os(name));
     world.host.variables = facts.variables;
     let reran: Expected = world.settle(Outputs::Equal).into_iter().map(|(step, why)| (step, shown(&why))).collect();
     std::fs::write(dir.join(RERAN), serde_json::to_vec(&reran).unwrap()).unwrap();

@@ -51,12 +51,17 @@ fn rust() {
         source("src/runtime/ort/run.rs", &[QNN, ORT_RUNS, "generate:scaled:reference"]),
         source("src/runtime/openvino/options.rs", &[OPENVINO_RUNS]),
         source("src/bin/orch-torch.rs", &["run:bert:torch-cpu-fp32"]),
-        source("src/runtime/compare.rs", &[OPENVINO_RUNS, ORT_RUNS, EAGER, "run:bert:qnn-fp16 | run:bert:torch-cpu-fp32"]),
+        source(
+            "src/runtime/compare.rs",
+            &[OPENVINO_RUNS, ORT_RUNS, EAGER, "run:bert:qnn-fp16 | run:bert:torch-cpu-fp32"],
+        ),
         source("src/report/markdown.rs", &["report"]),
         source("src/cli/args.rs", &[]),
-        row("the crate that runs ONNX", |world| world.bump_crate("ort"), &[
-            (QNN, "code"), (ORT_RUNS, "code"), ("generate:scaled:reference", "code"),
-        ]),
+        row(
+            "the crate that runs ONNX",
+            |world| world.bump_crate("ort"),
+            &[(QNN, "code"), (ORT_RUNS, "code"), ("generate:scaled:reference", "code")],
+        ),
         row("the crate that renders", |world| world.bump_crate("minijinja"), &[(TESTS, "code"), ("report", "code")]),
         row("a crate that makes no output", |world| world.bump_crate("clap"), &[]),
     ]);
@@ -75,9 +80,26 @@ fn templates() {
 /// Sources that make no output of a step: they decide what runs and in which order, tell people, keep what was made, or
 /// carry it. A new file is in one of these folders, or in the code of a step, or this fails.
 const NO_OUTPUT: &[&str] = &[
-    "src/base/", "src/cli/", "src/device/", "src/exec/", "src/lib.rs", "src/main.rs", "src/matrix", "src/plan/",
-    "src/provision/", "src/spec/", "src/step/mod.rs", "src/step/code.rs", "src/store/", "src/worker/", "src/event.rs",
-    "src/key.rs", "src/record.rs", "src/toolchain.rs", "src/runtime/libtorch.rs", "templates/init/",
+    "src/base/",
+    "src/cli/",
+    "src/device/",
+    "src/exec/",
+    "src/lib.rs",
+    "src/main.rs",
+    "src/matrix",
+    "src/plan/",
+    "src/provision/",
+    "src/spec/",
+    "src/step/mod.rs",
+    "src/step/code.rs",
+    "src/store/",
+    "src/worker/",
+    "src/event.rs",
+    "src/key.rs",
+    "src/record.rs",
+    "src/toolchain.rs",
+    "src/runtime/libtorch.rs",
+    "templates/init/",
 ];
 
 #[test]

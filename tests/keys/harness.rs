@@ -352,12 +352,14 @@ impl Row {
             let mut world = World::new();
             (self.change)(&mut world);
             let what = format!("{}, outputs {outputs:?}", self.what);
-            let mut found: Expected = world.settle(outputs).into_iter().map(|(step, why)| (step, shown(&why))).collect();
+            let mut found: Expected =
+                world.settle(outputs).into_iter().map(|(step, why)| (step, shown(&why))).collect();
             let mut expected = self.reads.clone();
             if outputs == Outputs::Changed {
                 add_descendants(&world.plan(), &mut expected);
             }
-            let cases: Vec<_> = expected.keys().filter(|step| step.starts_with("run:")).map(|run| format!("case.{run}")).collect();
+            let cases: Vec<_> =
+                expected.keys().filter(|step| step.starts_with("run:")).map(|run| format!("case.{run}")).collect();
             if !cases.is_empty() {
                 expected.entry("report".into()).or_default().extend(cases);
             }
