@@ -1,6 +1,7 @@
 //! Matrix → steps.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -11,7 +12,9 @@ use crate::spec::{
     Artefact, CommandInput, Dim, Fill, Input, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec,
     Target, Weights,
 };
-use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, test_context};
+use crate::step::{
+    self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context,
+};
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
 const CONVERT_TIMEOUT: u64 = 3600;
@@ -126,7 +129,7 @@ impl Builder<'_> {
                 let made = self.add(name, Stage::Generate, &step::MATERIALISE, params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None, reference: None }
             }
-            ModelSource::Ready { format, path, inputs_from, expected } => {
+            ModelSource::Ready { format, path, external, inputs_from, expected } => {
                 sources.push(("file".into(), Source::File(path.clone())));
                 let extra = [("inputs_from", inputs_from), ("expected", expected)];
                 for (label, path) in
@@ -134,6 +137,8 @@ impl Builder<'_> {
                 {
                     sources.push((label.into(), Source::File(path.clone())));
                 }
+                let folder = path.parent().unwrap_or(Path::new(""));
+                sources.extend(external.iter().map(|name| (ready::external(name), Source::File(folder.join(name)))));
                 if *format == ReadyFormat::Openvino {
                     sources.push(("weights".into(), Source::File(path.with_extension("bin"))));
                 }

@@ -18,6 +18,7 @@ use crate::toolchain::{EnvName, Locks, Tool};
 use crate::worker::{Cancel, Limits};
 
 pub use env::PythonEnv;
+use python::Installed;
 pub use python::{Interpreter, find_python, find_uv};
 
 /// Where things are installed and who uses them.
@@ -34,7 +35,7 @@ pub struct Provision {
 struct OwnPython {
     env: PythonEnv,
     /// Installed packages by normalised name.
-    versions: BTreeMap<String, String>,
+    packages: BTreeMap<String, Installed>,
 }
 
 impl Provision {
@@ -49,11 +50,11 @@ impl Provision {
         Self { locks, ..self }
     }
 
-    /// What stands in keys for a package: the lock's version and hashes, or the version in the user's own environment.
+    /// What stands in keys for a package: the lock's version and hashes, or those of the user's own environment.
     pub fn identity(&self, tool: Tool) -> String {
         match &self.own {
             None => self.locks.identity(tool),
-            Some(own) => own.versions.get(tool.package).map_or("absent".into(), |version| format!("{version} (own)")),
+            Some(own) => own.packages.get(tool.package).map_or("absent".into(), |found| found.identity().to_owned()),
         }
     }
 
@@ -118,7 +119,7 @@ impl OwnPython {
         let interpreter =
             Interpreter::ask(path).with_context(|| format!("failed to use ORCH_PYTHON={}", path.display()))?;
         let env = PythonEnv { python: interpreter.path.clone(), site: interpreter.site.clone() };
-        Ok(Self { versions: python::installed(&interpreter.site)?, env })
+        Ok(Self { packages: python::installed(&interpreter.site)?, env })
     }
 }
 

@@ -7,7 +7,7 @@ mod command;
 mod convert;
 pub mod generate;
 mod materialise;
-mod ready;
+pub mod ready;
 mod recipe;
 mod render;
 mod report;

@@ -9,7 +9,8 @@ use std::process::Command;
 use orch::exec::HostFacts;
 use orch::toolchain::Locks;
 
-use crate::harness::{Expected, Outputs, World, shown};
+use crate::harness::{Outputs, World};
+use crate::table::{Expected, shown};
 
 /// Tells the child where its world is.
 const CHILD: &str = "ORCH_KEYS_CHILD";

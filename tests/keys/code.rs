@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use orch::step::Sources;
 
-use crate::harness::{Row, World, assert_all, row};
+use crate::harness::World;
+use crate::table::{Row, assert_all, row};
 
 const MODELS: &str = "generate:bert | generate:plain | generate:hubbed | generate:local";
 const ONNX: &str = "convert:bert:onnx | convert:plain:onnx";

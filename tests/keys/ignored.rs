@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use orch::device::{Backend, Device, DeviceKind};
 use orch::toolchain::EnvName;
 
-use crate::harness::{assert_all, row};
 use crate::project;
+use crate::table::{assert_all, row};
 
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
     | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32";

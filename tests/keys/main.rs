@@ -4,5 +4,7 @@ mod ambient;
 mod code;
 mod harness;
 mod ignored;
+mod machine;
 mod matters;
 mod project;
+mod table;

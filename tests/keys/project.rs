@@ -69,6 +69,7 @@ models:
       input_ids: {dtype: int64, shape: [batch, seq], value: 4}
   affine:
     onnx: ../ready/affine.onnx
+    external: [affine.onnx.data]
     inputs_from: ../ready/inputs.npz
     expected: ../ready/expected.npz
     family: vectors
@@ -103,6 +104,7 @@ const FILES: &[(&str, &str)] = &[
     ("weights/config.json", "{}"),
     ("weights/model.safetensors", "weights"),
     ("ready/affine.onnx", "affine"),
+    ("ready/affine.onnx.data", "weights"),
     ("ready/inputs.npz", "inputs"),
     ("ready/expected.npz", "expected"),
     ("ready/scaled.onnx", "scaled"),
