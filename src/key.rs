@@ -2,16 +2,34 @@
 //!
 //! | value | in the key | why |
 //! |---|---|---|
-//! | kind and code digest of the step's own implementation | yes | another generator makes other output |
-//! | every parameter (`param.…`), flattened | yes | what the spec asks for |
-//! | digest of each input tree or file (`input.…`) | yes | content, never paths |
-//! | versions of the packages the step uses (`tool.…`) | yes | from the lock, so no Python need start to know them |
-//! | target triple | for native code and measurements | compiled artefacts differ by it |
-//! | host fingerprint (`host`) | for measurements only | a result belongs to the kind of machine that made it |
-//! | environment by allow-list (`env.…`) | for `command` steps | declared by the user |
-//! | absolute paths, mtimes, host name, number of jobs, comments and key order in YAML | no | they cannot change an output |
-//! | Python's own version | no, it is in the record's facts | knowing it would start Python; the locks pin every package that computes |
+//! | `kind`; `code`: digest of the sources and crates that perform the step | yes | another generator makes other output (`step/code.rs`) |
+//! | every parameter (`param.…`), one line a leaf | yes | what the spec asks for: config, seed, sizes and fills of inputs, routes, opset, precision, options, how is measured, tolerance, argv |
+//! | content of each input tree, file or folder (`input.…`) | yes | content, never paths; of a folder, names and content of its files |
+//! | id and commit of hub weights (`param.weights.…`) | yes | a commit's content does not change |
+//! | version and wheels of each package that computes (`tool.…`) | yes | by the lock, so no Python need start to know them; of an ORCH_PYTHON, by the hashes that its installer noted |
+//! | architecture and system (`target`) | for native code and measurements | compiled artefacts differ by it |
+//! | host fingerprint (`host`), devices and driver (`device.…`) | for measurements only | a result belongs to the kind of machine that made it |
+//! | variables of the environment (`env.…`) | those that a `command` declares; of orch's own steps, those that change arithmetic, and for measurements those that change speed | the tables stand in `exec/keys.rs` |
+//! | what a report shows, case by case, in the order of the spec | for the report | its page has that order, the host's name and the spec's |
+//! | absolute paths, mtimes, host name, user, locale, time zone, working folder, number of jobs | no | they cannot change an output |
+//! | comments, order of keys, anchors, includes, other models and targets, tags, priority, descriptions | no | the plan has the same steps without them |
+//! | timeouts | no | they end a step, and change nothing in one that passes |
+//!
+//! Imperfect, and on purpose:
+//!
+//! | value | why it is not in the key |
+//! |---|---|
+//! | the program that `argv` names, if it is no input of the step | found by PATH at run time; declare it under `inputs` to have it keyed |
+//! | whether a file may be executed | trees are content; a program among the inputs is better called by its interpreter |
+//! | Python's own version | knowing it would start Python; it is in the record's facts, and the locks pin every package that computes |
+//! | the compiler of orch and of `orch-torch` | what computes are libraries, and those are keyed |
+//! | remote code that weights on the Hub refer to in yet another repository | transformers loads it at no fixed commit; code in the weights' own repository has theirs |
+//! | the last bits of references made on another kind of CPU | a reference is whatever was published first, and every run is held to it |
+//! | sources of a package that ORCH_PYTHON links to instead of installing | the installer noted no hashes; the key says `content unknown` |
+//!
+//! `tests/keys` changes every one of these alone and sees that exactly the steps that read it run, each with its reason.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -34,10 +52,14 @@ impl KeyDoc {
         match value {
             Value::Object(map) if !map.is_empty() => {
                 for (key, item) in map {
-                    self.set_json(&format!("{name}.{key}"), item);
+                    // A key with a dot in it must not look like two keys.
+                    match key.contains(['.', '"']) {
+                        true => self.set_json(&format!("{name}.{key:?}"), item),
+                        false => self.set_json(&format!("{name}.{key}"), item),
+                    }
                 }
             }
-            leaf => self.set(name, leaf),
+            leaf => self.set(name, canonical(leaf)),
         }
     }
 
@@ -56,6 +78,27 @@ impl KeyDoc {
             })
             .collect()
     }
+}
+
+/// A leaf with the keys of all maps in it in one order. A map inside a list stays on the list's line.
+fn canonical(value: &Value) -> Cow<'_, Value> {
+    fn holds_map(value: &Value) -> bool {
+        match value {
+            Value::Array(items) => items.iter().any(holds_map),
+            value => value.is_object(),
+        }
+    }
+    fn sorted(value: &Value) -> Value {
+        match value {
+            Value::Array(items) => items.iter().map(sorted).collect(),
+            Value::Object(map) => {
+                let sorted: BTreeMap<_, _> = map.iter().map(|(key, item)| (key, sorted(item))).collect();
+                sorted.into_iter().map(|(key, item)| (key.clone(), item)).collect()
+            }
+            other => other.clone(),
+        }
+    }
+    if holds_map(value) { Cow::Owned(sorted(value)) } else { Cow::Borrowed(value) }
 }
 
 /// One line of a key that differs between two runs of a step.
@@ -140,6 +183,14 @@ mod tests {
         let a = doc(json!({"seed": 1, "config": {"x": [1, 2], "y": {}}}));
         let b = doc(json!({"config": {"y": {}, "x": [1, 2]}, "seed": 1}));
         let c = doc(json!({"config": {"y": {}, "x": [1, 2]}, "seed": 2}));
+        let maps = |text: &str| doc(serde_json::from_str(text).unwrap()).digest();
+        assert_eq!(
+            maps(r#"{"l": [[{"a": 1, "b": {"d": 1, "c": 2}}]]}"#),
+            maps(r#"{"l": [[{"b": {"c": 2, "d": 1}, "a": 1}]]}"#)
+        );
+        assert_ne!(maps(r#"{"l": [1, 2]}"#), maps(r#"{"l": [2, 1]}"#));
+        assert_ne!(maps(r#"{"a.b": 1}"#), maps(r#"{"a": {"b": 1}}"#));
+        assert_ne!(maps(r#"{"a": {}}"#), maps("{}"));
         assert_eq!(a.digest(), b.digest());
         assert_ne!(a.digest(), c.digest());
         assert_eq!(c.changes_since(&a)[0].to_string(), "param.seed changed (1 => 2)");

@@ -3,9 +3,10 @@
 //! Everything here is embedded in the binary, so versions are known without starting Python. Installing it is
 //! `provision`'s work; what the code does is documented in `docs/design.md`, "Jobs".
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use include_dir::{Dir, include_dir};
 use serde::{Deserialize, Serialize};
@@ -44,8 +45,8 @@ impl EnvName {
         }
     }
 
-    /// The requirements with hashes, as `pip install --require-hashes -r` takes them.
-    pub fn lock(self) -> &'static str {
+    /// The lock that this binary carries. What uses locks is given [`Locks`].
+    fn lock(self) -> &'static str {
         match self {
             Self::Ort => include_str!("../python/requirements/ort.txt"),
             Self::Qnn => include_str!("../python/requirements/qnn.txt"),
@@ -80,40 +81,66 @@ pub struct Tool {
     pub package: &'static str,
 }
 
-impl Tool {
-    /// Version and content of the package: `2.7.0+<digest of its wheels' hashes>`.
-    ///
-    /// The lock names the hash of every wheel, so this stands for the content of the libraries in it.
-    pub fn identity(self) -> String {
-        let locked = packages(self.env).get(self.package);
-        let locked = locked.unwrap_or_else(|| panic!("BUG: {} is not in the lock of {}", self.package, self.env));
-        format!("{}+{}", locked.version, &locked.hashes.short())
+/// The locked requirements of every environment: what is installed, and the versions that stand in keys.
+///
+/// A value and no global, so that whoever asks what another version would rerun can give another lock.
+#[derive(Debug, Clone)]
+pub struct Locks {
+    texts: [Cow<'static, str>; EnvName::ALL.len()],
+    /// Read on first use: most runs need none but a few of them.
+    packages: [Arc<OnceLock<BTreeMap<String, Locked>>>; EnvName::ALL.len()],
+}
+
+impl Default for Locks {
+    /// Those that are embedded in this binary.
+    fn default() -> Self {
+        Self { texts: EnvName::ALL.map(|env| Cow::Borrowed(env.lock())), packages: Default::default() }
     }
 }
 
+impl Locks {
+    /// The requirements with hashes, as `pip install --require-hashes -r` takes them.
+    pub fn text(&self, env: EnvName) -> &str {
+        &self.texts[env as usize]
+    }
+
+    /// The same locks but for one environment.
+    pub fn with(mut self, env: EnvName, text: String) -> Self {
+        self.texts[env as usize] = Cow::Owned(text);
+        self.packages[env as usize] = Arc::default();
+        self
+    }
+
+    /// Version and content of a package: `2.7.0+<digest of its wheels' hashes>`.
+    ///
+    /// The lock names the hash of every wheel, so this stands for the content of the libraries in it.
+    pub fn identity(&self, tool: Tool) -> String {
+        let packages = self.packages[tool.env as usize].get_or_init(|| parse(self.text(tool.env)));
+        let locked = packages.get(tool.package);
+        let locked = locked.unwrap_or_else(|| panic!("BUG: {} is not in the lock of {}", tool.package, tool.env));
+        format!("{}+{}", locked.versions.join("|"), Digest::of(locked.hashes.join("\n").as_bytes()).short())
+    }
+}
+
+/// A lock names a package once for every marker under which its version differs.
+#[derive(Debug, Clone, Default)]
 struct Locked {
-    version: String,
-    hashes: Digest,
+    versions: Vec<String>,
+    hashes: Vec<String>,
 }
 
 /// `name==version ; marker \` lines, each followed by its `--hash=…` lines.
 fn parse(lock: &str) -> BTreeMap<String, Locked> {
-    let mut found = BTreeMap::new();
+    let mut found: BTreeMap<String, Locked> = BTreeMap::new();
     let joined = lock.replace("\\\n", " ");
     for line in joined.lines().filter(|line| line.contains("==") && !line.trim_start().starts_with('#')) {
         let (name, rest) = line.split_once("==").expect("BUG: filtered for ==");
-        let version = rest.split_whitespace().next().unwrap_or_default();
-        let mut hashes: Vec<_> = rest.split_whitespace().filter(|word| word.starts_with("--hash=")).collect();
-        hashes.sort_unstable();
-        let locked = Locked { version: version.to_owned(), hashes: Digest::of(hashes.join("\n").as_bytes()) };
-        found.insert(name.trim().to_owned(), locked);
+        let locked = found.entry(name.trim().to_owned()).or_default();
+        locked.versions.push(rest.split_whitespace().next().unwrap_or_default().to_owned());
+        locked.hashes.extend(rest.split_whitespace().filter(|word| word.starts_with("--hash=")).map(str::to_owned));
+        locked.hashes.sort_unstable();
     }
     found
-}
-
-fn packages(env: EnvName) -> &'static BTreeMap<String, Locked> {
-    static PARSED: [OnceLock<BTreeMap<String, Locked>>; 5] = [const { OnceLock::new() }; 5];
-    PARSED[env as usize].get_or_init(|| parse(env.lock()))
 }
 
 /// Digest of the Python package's sources: part of the key of every step that it performs.
@@ -143,16 +170,18 @@ mod tests {
     #[test]
     fn a_locks_versions_and_hashes_are_read() {
         let parsed = parse(
-            "numpy==2.3.0 ; python_version >= '3.11' \\\n    --hash=sha256:b \\\n    --hash=sha256:a\nx==1 \\\n    --hash=sha256:c\n",
+            "numpy==2.3.0 ; python_version >= '3.11' \\\n    --hash=sha256:b \\\n    --hash=sha256:a\nnumpy==2.2.0 ; \
+             python_version < '3.11' \\\n    --hash=sha256:d\nx==1 \\\n    --hash=sha256:c\n",
         );
-        assert_eq!(parsed["numpy"].version, "2.3.0");
-        assert_eq!(parsed["numpy"].hashes, Digest::of(b"--hash=sha256:a\n--hash=sha256:b"));
-        assert_eq!(parsed["x"].version, "1");
+        assert_eq!(parsed["numpy"].versions, ["2.3.0", "2.2.0"]);
+        assert_eq!(parsed["numpy"].hashes, ["--hash=sha256:a", "--hash=sha256:b", "--hash=sha256:d"]);
+        assert_eq!(parsed["x"].versions, ["1"]);
     }
 
     #[test]
     fn torch_is_the_version_that_tch_links() {
-        assert!(Tool { env: EnvName::Torch, package: "torch" }.identity().starts_with("2.13.0+"));
+        let torch = Tool { env: EnvName::Torch, package: "torch" };
+        assert!(Locks::default().identity(torch).starts_with("2.13.0+"));
     }
 
     #[test]

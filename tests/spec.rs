@@ -168,7 +168,7 @@ fn paths_start_from_the_file_that_names_them() {
     fs::write(root.join("spec.yaml"), format!("{USUAL}include: [deep/more.yaml]\n")).unwrap();
     let more = "
 models:
-  ready: {onnx: ./m.onnx, inputs_from: data/in, expected: /abs/out.npz, family: f, task: fill-mask, pipeline: text}
+  ready: {onnx: ./m.onnx, external: [m.onnx.data], inputs_from: data/in, expected: /abs/out.npz, family: f, task: fill-mask, pipeline: text}
   local: {class: A, weights: path, path: w, family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
 commands:
   copy: {argv: [cp, a, b], inputs: {a: {file: a.txt}, tree: {step: 'convert:ready:onnx'}}, outputs: [b]}
@@ -177,8 +177,11 @@ commands:
     let spec = Spec::load(&root.join("spec.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(spec.root, root);
     let deep = root.join("deep");
-    let Source::Ready { format, path, inputs_from, expected } = &spec.models["ready"].source else { panic!() };
+    let Source::Ready { format, path, external, inputs_from, expected } = &spec.models["ready"].source else {
+        panic!()
+    };
     assert_eq!((*format, path), (ReadyFormat::Onnx, &deep.join("m.onnx")));
+    assert_eq!(external, &["m.onnx.data"]);
     assert_eq!((inputs_from, expected), (&Some(deep.join("data/in")), &Some(PathBuf::from("/abs/out.npz"))));
     let Source::Transformers { weights, .. } = &spec.models["local"].source else { panic!() };
     assert_eq!(weights, &Weights::Path(deep.join("w")));

@@ -140,7 +140,7 @@ fn host_facts(host: &Host) -> HostFacts {
         cores: fingerprint.cores,
         memory_bytes: fingerprint.memory_bytes,
     };
-    HostFacts { fingerprint: fingerprint.digest, report }
+    HostFacts::new(fingerprint.digest, report, |name| std::env::var_os(name))
 }
 
 pub(super) fn absolute(path: &Path) -> anyhow::Result<PathBuf> {

@@ -140,9 +140,10 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
 /// What the report shows, without what differs between two runs that found the same.
 pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     let mut key = KeyDoc::default();
-    let kind = context.plan.step(context.plan.report).kind;
-    key.set("kind", kind.name());
-    key.set("code", kind.code().short());
+    let step = context.plan.step(context.plan.report);
+    key.set("kind", step.kind.name());
+    key.set("code", step.kind.code(step).digest().short());
+    key.set("orch", &doc.orch);
     key.set("spec", &doc.spec);
     if let Some(scope) = &doc.scope {
         key.set("scope", scope);
@@ -156,6 +157,9 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
         let stable = json!([backend.available, backend.reason, backend.remedy, devices]);
         key.set(format!("backend.{}", backend.name), Digest::of(stable.to_string().as_bytes()));
     }
+    // The page has the order of the spec.
+    let order: Vec<_> = doc.cases.iter().filter_map(|case| case.steps.last()).collect();
+    key.set("order", Digest::of(json!(order).to_string().as_bytes()));
     for case in &doc.cases {
         let stable = CaseResult { cached: false, ..case.clone() };
         // The run's name, which tells batch and sequence length too: `case.run:bert:cpu-fp32`.

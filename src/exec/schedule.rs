@@ -78,8 +78,8 @@ impl StepState {
 
 impl<'a> Scheduler<'a> {
     pub(super) fn new(context: &'a Context<'a>) -> Result<Self, StoreError> {
-        let Context { plan, provision, host, .. } = context;
-        let keys = Keys { plan, provision, files: context.store.file_digests(), host };
+        let Context { plan, provision, host, inventory, .. } = context;
+        let keys = Keys { plan, provision, files: context.store.file_digests(), host, inventory };
         let states = plan.ids().map(|_| StepState::Unknown).collect();
         Ok(Self {
             context,

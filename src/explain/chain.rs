@@ -185,7 +185,7 @@ impl<'a> Chain<'a> {
         let Some(last) = self.history(id).into_iter().next() else { return Vec::new() };
         let mut now = KeyDoc::default();
         now.set("kind", step.kind.name());
-        now.set("code", step.kind.code().short());
+        now.set("code", step.kind.code(step).digest().short());
         now.set_json("param", &step.params);
         let mut then = last.key;
         then.0.retain(|name, _| name == "kind" || name == "code" || name == "param" || name.starts_with("param."));

@@ -1,6 +1,7 @@
 //! Matrix → steps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
@@ -8,10 +9,13 @@ use serde_json::{Map, Value, json};
 use crate::matrix::{Case, Matrix};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, graph::Graph};
 use crate::spec::{
-    Artefact, CommandInput, Dim, Fill, Input, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target,
-    Weights,
+    Artefact, CommandInput, Dim, Fill, Input, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec,
+    Target, Weights,
 };
-use crate::step::{self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, WriteParams, test_context};
+use crate::step::{
+    self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, WriteParams, ready,
+    test_context,
+};
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
 const CONVERT_TIMEOUT: u64 = 3600;
@@ -78,7 +82,7 @@ impl Builder<'_> {
         if params.test.is_some() {
             inputs.push(("test".into(), Source::Step(test)));
         }
-        let timeout = params.measure.timeout_seconds;
+        let timeout = measure(self.spec, target).timeout_seconds;
         let name = format!("run:{}:{}", case.model, case.name);
         let run = self.add(name, Stage::Run, &step::RUN, json!(params), inputs, timeout);
         (test, run)
@@ -102,6 +106,7 @@ impl Builder<'_> {
         let name = format!("generate:{instance}");
         match &model.source {
             ModelSource::Transformers { class, config, weights, hub, trust_remote_code } => {
+                let seed = (*weights == Weights::Seeded).then_some(model.seed);
                 let weights = match weights {
                     Weights::Seeded => json!({"kind": "seeded"}),
                     Weights::Hub => {
@@ -119,13 +124,13 @@ impl Builder<'_> {
                     .map(|(k, v)| (k.clone(), json!({"dtype": v.dtype, "shape": sizes(v), "fill": v.fill})))
                     .collect();
                 let params = json!({
-                    "class": class, "config": config, "weights": weights, "seed": model.seed,
+                    "class": class, "config": config, "weights": weights, "seed": seed,
                     "trust_remote_code": trust_remote_code, "outputs": model.outputs, "inputs": text, "task": model.task,
                 });
                 let made = self.add(name, Stage::Generate, &step::MATERIALISE, params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None, reference: None }
             }
-            ModelSource::Ready { format, path, inputs_from, expected } => {
+            ModelSource::Ready { format, path, external, inputs_from, expected } => {
                 sources.push(("file".into(), Source::File(path.clone())));
                 let extra = [("inputs_from", inputs_from), ("expected", expected)];
                 for (label, path) in
@@ -133,11 +138,19 @@ impl Builder<'_> {
                 {
                     sources.push((label.into(), Source::File(path.clone())));
                 }
+                let folder = path.parent().unwrap_or(Path::new(""));
+                sources.extend(external.iter().map(|name| (ready::external(name), Source::File(folder.join(name)))));
                 if *format == ReadyFormat::Openvino {
                     sources.push(("weights".into(), Source::File(path.with_extension("bin"))));
                 }
-                let names: Vec<_> = model.inputs.keys().collect();
-                let params = json!({"format": format, "inputs": names, "outputs": model.outputs});
+                // An ONNX file tells its names and their order itself.
+                let params = match format {
+                    ReadyFormat::Onnx => json!({"format": format, "inputs": [], "outputs": []}),
+                    _ => {
+                        let names: Vec<_> = model.inputs.keys().collect();
+                        json!({"format": format, "inputs": names, "outputs": model.outputs})
+                    }
+                };
                 let made = self.add(name.clone(), Stage::Generate, &step::READY, params, sources, CONVERT_TIMEOUT);
                 let reference = (expected.is_none() && *format == ReadyFormat::Onnx).then(|| {
                     let inputs = vec![("artefact".into(), Source::Step(made)), ("model".into(), Source::Step(made))];
@@ -198,6 +211,8 @@ impl Builder<'_> {
     fn run_params(&self, model: &Model, target: &Target, case: &Case) -> RunParams {
         let precision: Precision = case.precision;
         let by_target = target.tolerances.get(&precision);
+        // Not the timeout: how long a run may take does not change what it finds.
+        let Measure { warmup, samples, max_seconds, timeout_seconds: _ } = measure(self.spec, target);
         let tolerance = model.tolerances.get(&precision).or(by_target).or(self.spec.tolerances.get(&precision));
         RunParams {
             runtime: target.runtime.clone(),
@@ -205,7 +220,7 @@ impl Builder<'_> {
             device: target.device.clone(),
             precision: precision.word().into(),
             options: target.options.clone().into_iter().collect(),
-            measure: target.measure.unwrap_or(self.spec.measure),
+            measure: TestMeasure { warmup, samples, max_seconds },
             tolerance: *tolerance.expect("BUG: checked: every precision in use has a tolerance"),
             test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.name)),
         }
@@ -215,10 +230,12 @@ impl Builder<'_> {
         // Two passes, because a command may read one that is declared below it.
         for command in self.spec.commands.values() {
             let (kind, params): (&'static dyn StepKind, _) = if command.write.is_empty() {
+                let sorted = |names: &[String]| BTreeSet::from_iter(names.to_vec()).into_iter().collect();
                 let params = CommandParams {
                     argv: command.argv.clone(),
-                    outputs: command.outputs.clone(),
-                    env: command.env.clone(),
+                    // Neither has an order that means something.
+                    outputs: sorted(&command.outputs),
+                    env: sorted(&command.env),
                 };
                 (&step::COMMAND, json!(params))
             } else {
@@ -248,6 +265,10 @@ impl Builder<'_> {
         }
         Ok(())
     }
+}
+
+fn measure(spec: &Spec, target: &Target) -> Measure {
+    target.measure.unwrap_or(spec.measure)
 }
 
 struct Made {

@@ -31,41 +31,47 @@ struct Marker {
 
 const MARKER: &str = "orch-env.json";
 
-fn home(dir: &Path, name: EnvName) -> PathBuf {
-    dir.join(format!("{name}-{}", Digest::of(name.lock().as_bytes()).short()))
+fn home(dir: &Path, name: EnvName, lock: &str) -> PathBuf {
+    dir.join(format!("{name}-{}", Digest::of(lock.as_bytes()).short()))
 }
 
 /// The environment, if it is installed.
-pub(super) fn ready(dir: &Path, name: EnvName) -> Option<PythonEnv> {
-    let home = home(dir, name);
+pub(super) fn ready(dir: &Path, name: EnvName, lock: &str) -> Option<PythonEnv> {
+    let home = home(dir, name, lock);
     let marker: Marker = serde_json::from_slice(&std::fs::read(home.join(MARKER)).ok()?).ok()?;
     Some(PythonEnv { python: home.join(marker.python), site: home.join(marker.site) })
 }
 
-pub(super) fn ensure(dir: &Path, name: EnvName, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PythonEnv> {
-    if let Some(env) = ready(dir, name) {
+pub(super) fn ensure(
+    dir: &Path,
+    name: EnvName,
+    lock: &str,
+    cancel: &Cancel,
+    progress: &dyn Fn(&str),
+) -> anyhow::Result<PythonEnv> {
+    if let Some(env) = ready(dir, name, lock) {
         return Ok(env);
     }
     std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
-    let home = home(dir, name);
+    let home = home(dir, name, lock);
     let lock_path = home.with_extension("lock");
-    let lock = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
-    if lock.try_lock().is_err() {
+    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    if guard.try_lock().is_err() {
         progress("waiting for another orch that installs it");
-        lock.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
+        guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
     }
-    if let Some(env) = ready(dir, name) {
+    if let Some(env) = ready(dir, name, lock) {
         return Ok(env);
     }
     // Whatever lies here is of an installation that did not finish.
     bfs::remove_dir(&home)?;
-    install(&home, name, cancel, progress)
+    install(&home, lock, cancel, progress)
 }
 
-fn install(home: &Path, name: EnvName, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PythonEnv> {
+fn install(home: &Path, lock: &str, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PythonEnv> {
     let base = find_python()?;
     let requirements = home.with_extension("txt");
-    bfs::write_atomic(&requirements, name.lock().as_bytes())?;
+    bfs::write_atomic(&requirements, lock.as_bytes())?;
     let log = home.with_extension("log");
     let _ = std::fs::remove_file(&log);
     let python = PathBuf::from("bin/python");

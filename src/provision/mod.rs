@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::step::{Library, Requirement};
-use crate::toolchain::{EnvName, Tool};
+use crate::toolchain::{EnvName, Locks, Tool};
 use crate::worker::{Cancel, Limits};
 
 pub use env::PythonEnv;
+use python::Installed;
 pub use python::{Interpreter, find_python, find_uv};
 
 /// Where things are installed and who uses them.
@@ -26,35 +27,44 @@ pub struct Provision {
     dir: PathBuf,
     /// The user's own environment (ORCH_PYTHON), used for everything instead of ours.
     own: Option<OwnPython>,
+    /// What is installed, and named in keys, where there is no environment of the user's own.
+    locks: Locks,
     cancel: Cancel,
 }
 
 struct OwnPython {
     env: PythonEnv,
     /// Installed packages by normalised name.
-    versions: BTreeMap<String, String>,
+    packages: BTreeMap<String, Installed>,
 }
 
 impl Provision {
     /// `own_python` is the value of ORCH_PYTHON: asked once for its packages.
     pub fn new(dir: PathBuf, own_python: Option<PathBuf>, cancel: Cancel) -> anyhow::Result<Self> {
         let own = own_python.map(|path| OwnPython::ask(&path)).transpose()?;
-        Ok(Self { dir, own, cancel })
+        Ok(Self { dir, own, locks: Locks::default(), cancel })
     }
 
-    /// What stands in keys for a package: the lock's version and hashes, or the version in the user's own environment.
+    /// With other locks than those in this binary.
+    pub fn locked(self, locks: Locks) -> Self {
+        Self { locks, ..self }
+    }
+
+    /// What stands in keys for a package: the lock's version and hashes, or those of the user's own environment.
     pub fn identity(&self, tool: Tool) -> String {
         match &self.own {
-            None => tool.identity(),
-            Some(own) => own.versions.get(tool.package).map_or("absent".into(), |version| format!("{version} (own)")),
+            None => self.locks.identity(tool),
+            Some(own) => own.packages.get(tool.package).map_or("absent".into(), |found| found.identity().to_owned()),
         }
     }
 
     /// True if nothing needs to be installed for it.
     pub fn is_ready(&self, requirement: Requirement) -> bool {
         match requirement {
-            Requirement::Env(name) => self.own.is_some() || env::ready(&self.dir, name).is_some(),
-            Requirement::TorchWorker => torch_worker::ready(&self.dir).is_some(),
+            Requirement::Env(name) => {
+                self.own.is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some()
+            }
+            Requirement::TorchWorker => torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some(),
         }
     }
 
@@ -62,13 +72,16 @@ impl Provision {
     pub fn ensure(&self, requirement: Requirement, progress: &dyn Fn(&str)) -> anyhow::Result<()> {
         match requirement {
             Requirement::Env(_) if self.own.is_some() => Ok(()),
-            Requirement::Env(name) => env::ensure(&self.dir, name, &self.cancel, progress).map(drop),
+            Requirement::Env(name) => {
+                env::ensure(&self.dir, name, self.locks.text(name), &self.cancel, progress).map(drop)
+            }
             Requirement::TorchWorker => {
-                if torch_worker::ready(&self.dir).is_some() {
+                if torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some() {
                     return Ok(());
                 }
                 self.ensure(Requirement::Env(EnvName::Torch), progress)?;
-                torch_worker::build(&self.dir, &self.env(EnvName::Torch)?, &self.cancel, progress).map(drop)
+                let (lock, env) = (self.locks.text(EnvName::Torch), self.env(EnvName::Torch)?);
+                torch_worker::build(&self.dir, lock, &env, &self.cancel, progress).map(drop)
             }
         }
     }
@@ -76,13 +89,14 @@ impl Provision {
     pub fn env(&self, name: EnvName) -> anyhow::Result<PythonEnv> {
         match &self.own {
             Some(own) => Ok(own.env.clone()),
-            None => env::ready(&self.dir, name)
+            None => env::ready(&self.dir, name, self.locks.text(name))
                 .with_context(|| format!("BUG: the environment `{name}` is used before it is there")),
         }
     }
 
     pub fn torch_worker(&self) -> anyhow::Result<PathBuf> {
-        torch_worker::ready(&self.dir).context("BUG: the tch worker is used before it is there")
+        torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch))
+            .context("BUG: the tch worker is used before it is there")
     }
 
     /// The folder that holds `orch_py`, written out from the binary if need be.
@@ -105,7 +119,7 @@ impl OwnPython {
         let interpreter =
             Interpreter::ask(path).with_context(|| format!("failed to use ORCH_PYTHON={}", path.display()))?;
         let env = PythonEnv { python: interpreter.path.clone(), site: interpreter.site.clone() };
-        Ok(Self { versions: python::installed(&interpreter.site)?, env })
+        Ok(Self { packages: python::installed(&interpreter.site)?, env })
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
 
-use crate::base::fs as bfs;
+use crate::base::{Digest, fs as bfs};
 use crate::toolchain;
 
 /// The versions for which the locked packages have wheels.
@@ -74,15 +75,44 @@ pub(super) fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
+/// A package of the user's own environment.
+pub(super) struct Installed {
+    version: String,
+    info: PathBuf,
+    identity: OnceLock<String>,
+}
+
+impl Installed {
+    /// Version and content: `2.13.0+<digest of its files' hashes> (own)`. The installer's list of files names the hash of
+    /// each, so no file of it is read. A package without such a list, or one installed as a link to its sources, is known
+    /// by its version alone, and that is said.
+    pub(super) fn identity(&self) -> &str {
+        self.identity.get_or_init(|| {
+            let record = std::fs::read_to_string(self.info.join("RECORD")).unwrap_or_default();
+            // The installer's own notes, and scripts outside, which name the interpreter, differ between two
+            // installations of one wheel.
+            let is_content =
+                |line: &&str| line.contains(",sha256=") && !line.contains(".dist-info/") && !line.starts_with("../");
+            let mut files: Vec<_> = record.lines().filter(is_content).collect();
+            files.sort_unstable();
+            match files.is_empty() || self.info.join("direct_url.json").is_file() && files.len() < 2 {
+                true => format!("{} (own, content unknown)", self.version),
+                false => format!("{}+{} (own)", self.version, Digest::of(files.join("\n").as_bytes()).short()),
+            }
+        })
+    }
+}
+
 /// Installed packages by name, read from their `dist-info` folders.
-pub(super) fn installed(site: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+pub(super) fn installed(site: &Path) -> anyhow::Result<BTreeMap<String, Installed>> {
     let entries = std::fs::read_dir(site).with_context(|| format!("failed to list `{}`", site.display()))?;
-    let folders = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let parts = folders.filter_map(|name| {
+    let packages = entries.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
         let (package, version) = name.strip_suffix(".dist-info")?.rsplit_once('-')?;
-        Some((package.to_lowercase().replace('_', "-"), version.to_owned()))
+        let found = Installed { version: version.to_owned(), info: entry.path(), identity: OnceLock::new() };
+        Some((package.to_lowercase().replace(['_', '.'], "-"), found))
     });
-    Ok(parts.collect())
+    Ok(packages.collect())
 }
 
 /// Writes `orch_py` below `dir` unless the same code is there; gives the folder for PYTHONPATH.
@@ -104,4 +134,37 @@ pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
 fn create(dir: PathBuf) -> std::io::Result<PathBuf> {
     std::fs::create_dir_all(&dir)?;
     Ok(dir)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(files: &[(&str, &str)]) -> String {
+        let site = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = site.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        installed(site.path()).unwrap()["my-torch"].identity().to_owned()
+    }
+
+    #[test]
+    fn a_package_of_ones_own_is_known_by_its_content() {
+        let record = "my_torch-2.0.dist-info/RECORD";
+        let code = "torch/a.so,sha256=aa,9\ntorch/b.py,sha256=bb,1\n";
+        let one = identity(&[(record, &format!("{code}my_torch-2.0.dist-info/INSTALLER,sha256=11,4\n"))]);
+        let same = identity(&[(
+            record,
+            &format!("my_torch-2.0.dist-info/INSTALLER,sha256=22,3\n../../bin/run,sha256=33,1\n{code}"),
+        )]);
+        let patched = identity(&[(record, &code.replace("bb", "cc"))]);
+        assert!(one.starts_with("2.0+") && one.ends_with(" (own)"), "{one}");
+        assert_eq!(one, same, "who installed it does not matter");
+        assert_ne!(one, patched);
+        let link = [(record, "__editable__.pth,sha256=aa,9\n"), ("my_torch-2.0.dist-info/direct_url.json", "{}")];
+        assert_eq!(identity(&link), "2.0 (own, content unknown)");
+        assert_eq!(identity(&[("my_torch-2.0.dist-info/METADATA", "")]), "2.0 (own, content unknown)");
+    }
 }

@@ -8,32 +8,31 @@ use anyhow::{Context, bail};
 use crate::base::{Digest, fs as bfs};
 use crate::provision::{PythonEnv, python, run_installer};
 use crate::runtime::libtorch;
-use crate::toolchain::EnvName;
+use crate::step::TORCH_WORKER;
 use crate::worker::Cancel;
 
 /// Where this orch was built from. Absent on a machine that only got the binary.
 const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The worker speaks this orch's protocol and links that lock's libtorch: either change asks for another build.
-fn home(dir: &Path) -> PathBuf {
-    let sources = [
-        include_str!("../bin/orch-torch.rs"),
-        include_str!("../runtime/mod.rs"),
-        include_str!("../runtime/serve.rs"),
-        include_str!("../runtime/measure.rs"),
-        include_str!("../runtime/tensors.rs"),
-        include_str!("../runtime/manifest.rs"),
-        EnvName::Torch.lock(),
-    ];
-    dir.join(format!("{}-{}", libtorch::WORKER, Digest::of(sources.concat().as_bytes()).short()))
+fn home(dir: &Path, lock: &str) -> PathBuf {
+    // The same list stands in the keys of its runs, so that none is ever attributed to another worker.
+    let sources = format!("{} {lock}", TORCH_WORKER.digest());
+    dir.join(format!("{}-{}", libtorch::WORKER, Digest::of(sources.as_bytes()).short()))
 }
 
-pub(super) fn ready(dir: &Path) -> Option<PathBuf> {
-    let binary = home(dir).join(libtorch::WORKER);
+pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
+    let binary = home(dir, lock).join(libtorch::WORKER);
     binary.is_file().then_some(binary)
 }
 
-pub(super) fn build(dir: &Path, env: &PythonEnv, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+pub(super) fn build(
+    dir: &Path,
+    lock: &str,
+    env: &PythonEnv,
+    cancel: &Cancel,
+    progress: &dyn Fn(&str),
+) -> anyhow::Result<PathBuf> {
     let source = Path::new(SOURCES);
     let Some(cargo) = python::on_path("cargo").filter(|_| source.join("Cargo.lock").is_file()) else {
         bail!(
@@ -42,18 +41,15 @@ pub(super) fn build(dir: &Path, env: &PythonEnv, cancel: &Cancel, progress: &dyn
             if source.join("Cargo.lock").is_file() { "cargo is not on PATH" } else { "they are not on this machine" }
         );
     };
-    let home = home(dir);
+    let home = home(dir, lock);
     std::fs::create_dir_all(&home).with_context(|| format!("failed to create `{}`", home.display()))?;
     let lock_path = home.join("build.lock");
-    let lock = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
-    lock.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
-    if let Some(binary) = ready(dir) {
+    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
+    if let Some(binary) = ready(dir, lock) {
         return Ok(binary);
     }
-    let links = libtorch::link(
-        &env.site,
-        &dir.join(format!("libtorch-{}", Digest::of(EnvName::Torch.lock().as_bytes()).short())),
-    )?;
+    let links = libtorch::link(&env.site, &dir.join(format!("libtorch-{}", Digest::of(lock.as_bytes()).short())))?;
     let build = libtorch::build_command(&cargo, source, &links, &source.join("target"), profile(source));
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);

@@ -90,6 +90,8 @@ pub enum Source {
     Ready {
         format: ReadyFormat,
         path: PathBuf,
+        /// Files in which an ONNX file keeps its weights, relative to its folder.
+        external: Vec<String>,
         /// `.npz`, `.safetensors`, or a folder of `input_*.pb`: replaces the recipe.
         inputs_from: Option<PathBuf>,
         /// `.npz`, `.safetensors`, or a folder of `output_*.pb`: the reference. None: ONNX Runtime's CPU provider is.

@@ -1,44 +1,232 @@
-//! Digests of orch's own sources: editing a kind's implementation reruns its steps, and nothing else does.
+//! What the implementation of a kind is made of, and its digest: editing it reruns the steps that it performs, and
+//! nothing else does.
+//!
+//! The sources are embedded in the binary. Tests are left out, and so are the compiler and the crates below the named
+//! ones: they compute nothing by themselves that an output shows.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{LazyLock, OnceLock};
 
 use include_dir::{Dir, include_dir};
 
 use crate::base::Digest;
+use crate::{template, toolchain};
 
-static SOURCES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/src");
+static RUST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/src");
+const LOCK: &str = "Cargo.lock";
+const CRATES: &str = include_str!("../../Cargo.lock");
 
-/// Digest of the sources whose path below `src/` begins with one of `prefixes`. Tests are left out.
-pub(super) fn digest(prefixes: &[&str]) -> Digest {
-    let mut files = Vec::new();
-    collect(&SOURCES, &mut files);
-    files.sort_unstable_by_key(|(path, _)| *path);
-    let mut lines = String::new();
-    for prefix in prefixes {
-        let matching: Vec<_> = files.iter().filter(|(path, _)| path.starts_with(prefix)).collect();
-        assert!(!matching.is_empty(), "BUG: no source begins with `{prefix}`");
-        for (path, content) in matching {
-            lines.push_str(&format!("{path} {}\n", Digest::of(content)));
-        }
-    }
-    Digest::of(lines.as_bytes())
+/// One part of an implementation.
+#[derive(Debug, Clone, Copy)]
+pub enum Part {
+    /// Rust sources whose path below `src/` begins so.
+    Rust(&'static str),
+    /// An op of the Python package, with the server that calls it and every module of the package that these import.
+    Python(&'static str),
+    /// Templates whose path below `templates/` begins so.
+    Templates(&'static str),
+    /// A crate at its locked version.
+    Crate(&'static str),
 }
 
-fn collect<'a>(dir: &'a Dir<'_>, files: &mut Vec<(&'a str, &'a [u8])>) {
+/// What every worker in Rust is made of, whatever it runs.
+pub(super) const WORKER: &[Part] = &[
+    Part::Rust("runtime/mod.rs"),
+    Part::Rust("runtime/serve.rs"),
+    Part::Rust("runtime/manifest.rs"),
+    Part::Rust("runtime/measure.rs"),
+    Part::Rust("runtime/refusal.rs"),
+    Part::Rust("runtime/tensors.rs"),
+    Part::Crate("half"),
+    Part::Crate("safetensors"),
+];
+
+/// `orch worker ort`
+pub(super) const ORT: &[Part] =
+    &[Part::Rust("runtime/ort/"), Part::Rust("runtime/onnx_proto.rs"), Part::Crate("ort"), Part::Crate("prost")];
+
+/// `orch worker openvino`
+pub(super) const OPENVINO: &[Part] = &[Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];
+
+/// `orch-torch`
+pub(super) const TORCH: &[Part] = &[Part::Rust("bin/orch-torch.rs"), Part::Crate("tch"), Part::Crate("torch-sys")];
+
+/// All that `orch-torch` is built from: another build of it is needed when this changes.
+pub static TORCH_WORKER: Code = Code::of(&[WORKER, TORCH]);
+
+/// The parts of one implementation, in groups that several may share. Their digest is made once.
+#[derive(Debug)]
+pub struct Code {
+    parts: &'static [&'static [Part]],
+    digest: OnceLock<Digest>,
+}
+
+impl Code {
+    pub const fn of(parts: &'static [&'static [Part]]) -> Self {
+        Self { parts, digest: OnceLock::new() }
+    }
+
+    pub fn digest(&self) -> Digest {
+        *self.digest.get_or_init(|| digest(self.parts, Sources::embedded()))
+    }
+
+    /// Paths of the sources in it.
+    pub fn files(&self) -> BTreeSet<String> {
+        let parts = self.parts.iter().copied().flatten();
+        parts.flat_map(|part| Sources::embedded().of(part)).collect()
+    }
+
+    /// The same parts of other sources.
+    pub fn in_sources(&self, sources: &Sources) -> Self {
+        Self { parts: self.parts, digest: digest(self.parts, sources).into() }
+    }
+}
+
+/// All sources that a digest can be made of, by path below the root of the repository.
+#[derive(Debug, Clone)]
+pub struct Sources(BTreeMap<String, Cow<'static, [u8]>>);
+
+impl Sources {
+    /// Those that this binary was made of.
+    pub fn embedded() -> &'static Self {
+        static EMBEDDED: LazyLock<Sources> = LazyLock::new(|| {
+            let mut files = BTreeMap::new();
+            collect("src", &RUST, &mut files);
+            collect("python/orch_py", &toolchain::PACKAGE, &mut files);
+            for name in template::names() {
+                let text = template::source(name).unwrap_or_default();
+                files.insert(format!("templates/{name}"), Cow::Borrowed(text.as_bytes()));
+            }
+            files.insert(LOCK.into(), Cow::Borrowed(CRATES.as_bytes()));
+            Sources(files)
+        });
+        &EMBEDDED
+    }
+
+    /// The same sources but for one file.
+    pub fn with(&self, path: &str, content: Vec<u8>) -> Self {
+        let mut files = self.0.clone();
+        files.insert(path.into(), Cow::Owned(content));
+        Self(files)
+    }
+
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub fn text(&self, path: &str) -> Option<&str> {
+        std::str::from_utf8(self.0.get(path)?).ok()
+    }
+
+    fn of(&self, part: &Part) -> BTreeSet<String> {
+        match part {
+            Part::Rust(prefix) => self.beginning(format!("src/{prefix}")),
+            Part::Templates(prefix) => self.beginning(format!("templates/{prefix}")),
+            Part::Python(op) => self.python(op),
+            Part::Crate(_) => [LOCK.to_owned()].into(),
+        }
+    }
+
+    fn beginning(&self, prefix: String) -> BTreeSet<String> {
+        let paths = self.0.range(prefix.clone()..).map(|(path, _)| path);
+        paths.take_while(|path| path.starts_with(&prefix)).cloned().collect()
+    }
+
+    /// Paths of an op's modules: what is imported by name, and by the modules so found.
+    fn python(&self, op: &str) -> BTreeSet<String> {
+        let path = |module: &str| format!("python/orch_py/{}.py", module.replace('.', "/"));
+        let mut open = vec![path("__init__"), path("server"), path("ops.__init__"), path(&format!("ops.{op}"))];
+        let mut found = BTreeSet::new();
+        while let Some(next) = open.pop() {
+            let Some(text) = self.text(&next) else { continue };
+            open.extend(imports(text).iter().map(|module| path(module)).filter(|path| !found.contains(path)));
+            found.insert(next);
+        }
+        found
+    }
+}
+
+fn collect(root: &str, dir: &'static Dir<'_>, files: &mut BTreeMap<String, Cow<'static, [u8]>>) {
     for file in dir.files() {
         match file.path().to_str() {
-            Some(path) if !path.contains("tests") => files.push((path, file.contents())),
+            Some(path) if !path.contains("tests") && !path.contains("__pycache__") => {
+                files.insert(format!("{root}/{path}"), Cow::Borrowed(file.contents()));
+            }
             _ => {}
         }
     }
     for sub in dir.dirs() {
-        collect(sub, files);
+        collect(root, sub, files);
     }
 }
 
-/// [`digest`], computed once.
-macro_rules! code_digest {
-    ($($prefix:literal),+ $(,)?) => {{
-        static DIGEST: std::sync::OnceLock<$crate::base::Digest> = std::sync::OnceLock::new();
-        *DIGEST.get_or_init(|| $crate::step::code::digest(&[$($prefix),+]))
-    }};
+/// Modules of the package that a Python source may import: `from orch_py import a, b` and `from orch_py.a import x`.
+/// A name that is no module has no file and is passed over.
+fn imports(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    // Names in brackets may stand on lines of their own.
+    for statement in text.split("\nfrom ").skip(1).chain(text.split("    from ").skip(1)) {
+        let Some(rest) = statement.strip_prefix("orch_py") else { continue };
+        let Some((module, names)) = rest.split_once(" import ") else { continue };
+        let module = module.trim_start_matches('.');
+        let names = match names.strip_prefix('(') {
+            Some(open) => open.split(')').next(),
+            None => names.lines().next(),
+        };
+        for name in names.unwrap_or_default().split(',').filter_map(|name| name.split_whitespace().next()) {
+            found.insert(if module.is_empty() { name.to_owned() } else { format!("{module}.{name}") });
+        }
+        if !module.is_empty() {
+            found.insert(module.to_owned());
+        }
+    }
+    found
 }
-pub(super) use code_digest;
+
+fn digest(parts: &[&[Part]], sources: &Sources) -> Digest {
+    // A set, because parts may overlap.
+    let mut lines = BTreeSet::new();
+    for part in parts.iter().copied().flatten() {
+        if let Part::Crate(name) = part {
+            let locked = locked_crate(sources.text(LOCK).unwrap_or_default(), name);
+            lines.insert(locked.unwrap_or_else(|| panic!("BUG: {LOCK} has no crate `{name}`")));
+            continue;
+        }
+        let paths = sources.of(part);
+        assert!(!paths.is_empty(), "BUG: {part:?} names no source");
+        lines.extend(paths.into_iter().map(|path| format!("{path} {}", Digest::of(&sources.0[&path]))));
+    }
+    Digest::of(Vec::from_iter(lines).join("\n").as_bytes())
+}
+
+/// `name version checksum` of a crate in Cargo's lock.
+fn locked_crate(lock: &str, name: &str) -> Option<String> {
+    let entry = lock.split("[[package]]").find(|entry| entry.contains(&format!("\nname = \"{name}\"\n")))?;
+    let field = |key: &str| {
+        let line = entry.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+        line.unwrap_or_default().trim_matches('"').to_owned()
+    };
+    Some(format!("{name} {} {}", field("version"), field("checksum")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_are_found_in_every_form() {
+        let text = "import torch\nfrom orch_py import a, b\nfrom orch_py.deep.c import (\n    X,\n    Y as y,\n)\n\
+            def f():\n    from orch_py import late\nfrom other import d\n";
+        let found: Vec<_> = imports(text).into_iter().collect();
+        assert_eq!(found, ["a", "b", "deep.c", "deep.c.X", "deep.c.Y", "late"]);
+    }
+
+    #[test]
+    fn a_crate_is_known_by_its_locked_version_and_content() {
+        let lock = "version = 4\n\n[[package]]\nname = \"ort\"\nversion = \"2.0\"\nchecksum = \"ab\"\n\n[[package]]\n\
+            name = \"ort-sys\"\nversion = \"9\"\n";
+        assert_eq!(locked_crate(lock, "ort").unwrap(), "ort 2.0 ab");
+        assert_eq!(locked_crate(lock, "or"), None);
+    }
+}

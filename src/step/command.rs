@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::Digest;
-use crate::step::{CommandCall, Places, Step, StepKind, Work, code_digest};
+use crate::step::{Code, CommandCall, Part, Places, Step, StepKind, Work};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandParams {
@@ -21,8 +20,15 @@ impl StepKind for Command {
         "command"
     }
 
-    fn code(&self) -> Digest {
-        code_digest!("step/command.rs", "worker/command.rs", "worker/goods.rs", "worker/sandbox.rs", "worker/spawn")
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[
+            Part::Rust("step/command.rs"),
+            Part::Rust("worker/command.rs"),
+            Part::Rust("worker/goods.rs"),
+            Part::Rust("worker/sandbox.rs"),
+            Part::Rust("worker/spawn"),
+        ]]);
+        &CODE
     }
 
     /// A program of unknown make may produce native code.

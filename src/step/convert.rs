@@ -2,9 +2,12 @@
 
 use serde_json::Value;
 
-use crate::base::Digest;
-use crate::step::{Library, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall, code_digest};
-use crate::toolchain::{EnvName, Tool, python_code};
+use crate::step::code::{ORT, WORKER};
+use crate::step::{Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::toolchain::{EnvName, Tool};
+
+/// What a worker is told is decided here.
+const HERE: &[Part] = &[Part::Rust("step/convert.rs")];
 
 /// A conversion by one op of the Python package.
 pub struct PythonConversion {
@@ -12,27 +15,31 @@ pub struct PythonConversion {
     op: &'static str,
     env: fn(&Value) -> EnvName,
     packages: fn(&Value) -> &'static [&'static str],
+    code: Code,
 }
 
 pub static ONNX: PythonConversion = PythonConversion {
     name: "convert.onnx",
     op: "export_onnx",
     env: |_| EnvName::Torch,
-    packages: |_| &["torch", "transformers", "onnx", "onnxscript", "onnxruntime"],
+    packages: |_| &["torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy", "safetensors"],
+    code: Code::of(&[HERE, &[Part::Python("export_onnx")]]),
 };
 
 pub static TORCHSCRIPT: PythonConversion = PythonConversion {
     name: "convert.torchscript",
     op: "export_torchscript",
     env: |_| EnvName::Torch,
-    packages: |_| &["torch", "transformers"],
+    packages: |_| &["torch", "transformers", "numpy", "safetensors"],
+    code: Code::of(&[HERE, &[Part::Python("export_torchscript")]]),
 };
 
 pub static OPENVINO: PythonConversion = PythonConversion {
     name: "convert.openvino",
     op: "openvino_convert",
     env: |params| if is_int8(params) { EnvName::Nncf } else { EnvName::Openvino },
-    packages: |params| if is_int8(params) { &["openvino", "nncf"] } else { &["openvino"] },
+    packages: |params| if is_int8(params) { &["openvino", "nncf", "numpy"] } else { &["openvino", "numpy"] },
+    code: Code::of(&[HERE, &[Part::Python("openvino_convert")]]),
 };
 
 fn is_int8(params: &Value) -> bool {
@@ -44,8 +51,8 @@ impl StepKind for PythonConversion {
         self.name
     }
 
-    fn code(&self) -> Digest {
-        python_code()
+    fn code(&self, _: &Step) -> &Code {
+        &self.code
     }
 
     fn tools(&self, step: &Step) -> Vec<Tool> {
@@ -76,8 +83,9 @@ impl StepKind for Qnn {
         "convert.qnn"
     }
 
-    fn code(&self) -> Digest {
-        code_digest!("runtime/ort/", "runtime/tensors.rs", "runtime/manifest.rs")
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[HERE, WORKER, ORT]);
+        &CODE
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {

@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use crate::base::Digest;
-use crate::step::{Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
-use crate::toolchain::{EnvName, Tool, python_code};
+use crate::step::{Code, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::toolchain::{EnvName, Tool};
 
 pub struct Materialise;
 pub static MATERIALISE: Materialise = Materialise;
@@ -14,12 +13,13 @@ impl StepKind for Materialise {
         "materialise"
     }
 
-    fn code(&self) -> Digest {
-        python_code()
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[Part::Rust("step/materialise.rs"), Part::Python("materialise")]]);
+        &CODE
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {
-        ["torch", "transformers", "safetensors", "tokenizers"]
+        ["torch", "transformers", "safetensors", "tokenizers", "sentencepiece", "numpy"]
             .map(|package| Tool { env: EnvName::Torch, package })
             .into()
     }

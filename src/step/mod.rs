@@ -7,7 +7,7 @@ mod command;
 mod convert;
 pub mod generate;
 mod materialise;
-mod ready;
+pub mod ready;
 mod recipe;
 mod render;
 mod report;
@@ -21,11 +21,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::base::Digest;
 use crate::toolchain::{EnvName, Tool};
 
-use code::code_digest;
-
+pub use code::{Code, Part, Sources, TORCH_WORKER};
 pub use command::{COMMAND, CommandParams};
 pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT};
 pub use generate::{InputSummary, TestContext, TestMeasure};
@@ -192,8 +190,8 @@ impl Places {
 pub trait StepKind: Sync {
     /// Stable; stands in keys and plans.
     fn name(&self) -> &'static str;
-    /// Digest of the implementation.
-    fn code(&self) -> Digest;
+    /// What performs this step.
+    fn code(&self, step: &Step) -> &Code;
     /// Packages whose versions can change the output.
     fn tools(&self, _step: &Step) -> Vec<Tool> {
         Vec::new()

@@ -2,18 +2,20 @@
 //!
 //! No torch, no Python. Without expected outputs the reference is ONNX Runtime's CPU provider, and is called that.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors::{self, Tensors};
 use crate::runtime::{foreign, onnx_file};
 use crate::spec::ReadyFormat;
-use crate::step::{Library, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall, code_digest};
+use crate::step::code::{ORT, WORKER};
+use crate::step::{Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,8 +35,20 @@ impl StepKind for Ready {
         "ready"
     }
 
-    fn code(&self) -> Digest {
-        code_digest!("step/ready.rs", "runtime/foreign.rs", "runtime/onnx_file.rs", "runtime/tensors.rs")
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[
+            Part::Rust("step/ready.rs"),
+            Part::Rust("runtime/foreign.rs"),
+            Part::Rust("runtime/manifest.rs"),
+            Part::Rust("runtime/onnx_file.rs"),
+            Part::Rust("runtime/onnx_proto.rs"),
+            Part::Rust("runtime/tensors.rs"),
+            Part::Crate("npyz"),
+            Part::Crate("prost"),
+            Part::Crate("safetensors"),
+            Part::Crate("zip"),
+        ]]);
+        &CODE
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
@@ -44,7 +58,7 @@ impl StepKind for Ready {
         Ok(Work::Pure(Box::new(move || {
             let file = inputs.get("file").context("BUG: a ready model has a file")?;
             let manifest = match params.format {
-                ReadyFormat::Onnx => bring_onnx(file, &out)?,
+                ReadyFormat::Onnx => bring_onnx(file, &inputs, &out)?,
                 ReadyFormat::Openvino => bring_openvino(file, &out, &params)?,
                 ReadyFormat::Torchscript => {
                     bfs::copy_file(file, &out.join("model.pt"))?;
@@ -61,13 +75,20 @@ struct Names {
     outputs: Vec<String>,
 }
 
-fn bring_onnx(file: &Path, out: &Path) -> anyhow::Result<Names> {
+/// The name of the input that is a file of external data.
+pub fn external(name: &str) -> String {
+    format!("external/{name}")
+}
+
+fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path) -> anyhow::Result<Names> {
     let facts = onnx_file::facts(file)?;
     bfs::copy_file(file, &out.join("model.onnx"))?;
-    let folder = file.parent().unwrap_or(Path::new("."));
     for name in &facts.external {
-        let from = folder.join(name);
-        bfs::copy_file(&from, &out.join(name))
+        // Taken unasked, its content would be in no key.
+        let from = inputs.get(&external(name)).with_context(|| {
+            format!("`{}` keeps weights in `{name}`; write `external: [{name}]` in its row of the spec", file.display())
+        })?;
+        bfs::copy_file(from, &out.join(name))
             .with_context(|| format!("failed to copy `{}`, external data of `{}`", from.display(), file.display()))?;
     }
     Ok(Names { inputs: facts.inputs, outputs: facts.outputs })
@@ -82,7 +103,7 @@ fn bring_openvino(file: &Path, out: &Path, params: &ReadyParams) -> anyhow::Resu
 }
 
 fn bring_tensors(
-    inputs: &std::collections::BTreeMap<String, PathBuf>,
+    inputs: &BTreeMap<String, PathBuf>,
     out: &Path,
     format: ReadyFormat,
     names: Names,
@@ -134,8 +155,9 @@ impl StepKind for Reference {
         "reference"
     }
 
-    fn code(&self) -> Digest {
-        code_digest!("runtime/ort/", "runtime/tensors.rs")
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[Part::Rust("step/ready.rs")], WORKER, ORT]);
+        &CODE
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {
@@ -158,5 +180,33 @@ impl StepKind for Reference {
             params: step.params.clone(),
             libraries,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field of a protobuf message that has a length.
+    fn field(tag: u8, content: &[u8]) -> Vec<u8> {
+        [&[tag << 3 | 2, content.len() as u8], content].concat()
+    }
+
+    #[test]
+    fn external_data_is_taken_only_where_it_is_declared() {
+        let dir = tempfile::tempdir().unwrap();
+        // ModelProto { graph: { initializer: { external_data: { key: "location", value: "w.data" } } } }
+        let entry = [field(1, b"location"), field(2, b"w.data")].concat();
+        let file = dir.path().join("m.onnx");
+        std::fs::write(&file, field(7, &field(5, &field(13, &entry)))).unwrap();
+        let data = dir.path().join("w.data");
+        std::fs::write(&data, "weights").unwrap();
+        let out = dir.path().join("out");
+        std::fs::create_dir(&out).unwrap();
+
+        let error = bring_onnx(&file, &BTreeMap::new(), &out).err().expect("its content would be in no key");
+        assert!(error.to_string().ends_with("write `external: [w.data]` in its row of the spec"), "{error}");
+        bring_onnx(&file, &BTreeMap::from([(external("w.data"), data)]), &out).unwrap();
+        assert_eq!(std::fs::read(out.join("w.data")).unwrap(), b"weights");
     }
 }

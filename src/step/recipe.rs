@@ -3,10 +3,9 @@
 use anyhow::anyhow;
 use indexmap::IndexMap;
 
-use crate::base::Digest;
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
 use crate::spec::{Dtype, Input, recipe};
-use crate::step::{Places, Step, StepKind, Work, code_digest};
+use crate::step::{Code, Part, Places, Step, StepKind, Work};
 
 pub struct Inputs;
 pub static INPUTS: Inputs = Inputs;
@@ -16,8 +15,16 @@ impl StepKind for Inputs {
         "inputs"
     }
 
-    fn code(&self) -> Digest {
-        code_digest!("step/recipe.rs", "spec/recipe.rs", "runtime/tensors.rs")
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[
+            Part::Rust("step/recipe.rs"),
+            Part::Rust("spec/recipe.rs"),
+            Part::Rust("runtime/tensors.rs"),
+            Part::Crate("rand_chacha"),
+            Part::Crate("half"),
+            Part::Crate("safetensors"),
+        ]]);
+        &CODE
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {

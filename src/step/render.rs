@@ -1,11 +1,9 @@
 //! The step that renders a generated test. What the test is made of is `generate.rs`.
 
-use crate::base::Digest;
 use crate::matrix::Case;
 use crate::spec::{Dim, Model, Source, Spec, Target};
 use crate::step::generate::render_test;
-use crate::step::{InputSummary, Places, RunParams, Step, StepKind, TestContext, TestMeasure, Work, code_digest};
-use crate::template;
+use crate::step::{Code, InputSummary, Part, Places, RunParams, Step, StepKind, TestContext, Work};
 use crate::toolchain::EnvName;
 
 pub struct Render;
@@ -16,9 +14,20 @@ impl StepKind for Render {
         "render"
     }
 
-    fn code(&self) -> Digest {
-        let code = code_digest!("step/render.rs", "step/generate");
-        Digest::of(format!("{code} {}", templates()).as_bytes())
+    /// A test is put together from many templates, and which ones the templates say: all of them count for each. What
+    /// comes out as it was stops there.
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[
+            Part::Rust("step/render.rs"),
+            Part::Rust("step/generate"),
+            Part::Rust("template.rs"),
+            Part::Templates("test.py.j2"),
+            Part::Templates("hardware/"),
+            Part::Templates("pipelines/"),
+            Part::Templates("results/"),
+            Part::Crate("minijinja"),
+        ]]);
+        &CODE
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
@@ -73,11 +82,7 @@ pub fn test_context(
         inputs: inputs.collect(),
         outputs: model.outputs.clone(),
         tolerance: run.tolerance,
-        measure: TestMeasure {
-            warmup: run.measure.warmup,
-            samples: run.measure.samples,
-            max_seconds: run.measure.max_seconds,
-        },
+        measure: run.measure,
         options: target.options.clone(),
         trust_remote_code,
     }
@@ -95,11 +100,4 @@ pub fn test_env(run: &RunParams) -> EnvName {
 
 pub fn test_file_name(model: &str, variant: &str) -> String {
     format!("test_{}_{variant}.py", model.replace('/', "--"))
-}
-
-/// Digest of everything that a test may be rendered from.
-fn templates() -> Digest {
-    let own = template::names().into_iter().filter(|name| name.ends_with(".py.j2"));
-    let parts: Vec<_> = own.map(|name| format!("{name}\n{}", template::source(name).unwrap_or_default())).collect();
-    Digest::of(parts.join("\n").as_bytes())
 }

@@ -1,8 +1,6 @@
 //! `report`: the compatibility matrix of all cases, from their records.
 
-use crate::base::Digest;
-use crate::step::{Places, Step, StepKind, Work, code_digest};
-use crate::template;
+use crate::step::{Code, Part, Places, Step, StepKind, Work};
 
 pub struct Report;
 pub static REPORT: Report = Report;
@@ -12,10 +10,16 @@ impl StepKind for Report {
         "report"
     }
 
-    fn code(&self) -> Digest {
-        let code = code_digest!("report/", "step/report.rs");
-        let page = template::source("report.html.j2").unwrap_or_default();
-        Digest::of(format!("{code} {page}").as_bytes())
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[
+            Part::Rust("report/"),
+            Part::Rust("step/report.rs"),
+            Part::Rust("exec/reporting.rs"),
+            Part::Rust("template.rs"),
+            Part::Templates("report"),
+            Part::Crate("minijinja"),
+        ]]);
+        &CODE
     }
 
     fn lower(&self, _: &Step, _: &Places) -> anyhow::Result<Work> {

@@ -3,9 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::base::Digest;
-use crate::spec::{Measure, Tolerance};
-use crate::step::{Library, Needs, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall, code_digest};
+use crate::spec::Tolerance;
+use crate::step::code;
+use crate::step::{
+    Code, Library, Needs, Part, Places, Requirement, Step, StepKind, TestMeasure, Work, Worker, WorkerCall,
+};
 use crate::toolchain::{EnvName, Tool};
 
 /// The parameters of a run, all of them in its key.
@@ -18,7 +20,7 @@ pub struct RunParams {
     pub device: String,
     pub precision: String,
     pub options: serde_json::Map<String, Value>,
-    pub measure: Measure,
+    pub measure: TestMeasure,
     pub tolerance: Tolerance,
     /// File name of the generated test (runtime `python`).
     pub test: Option<String>,
@@ -47,8 +49,21 @@ impl StepKind for Run {
         "run"
     }
 
-    fn code(&self) -> Digest {
-        code_digest!("step/run.rs", "runtime/", "bin/orch-torch.rs")
+    fn code(&self, step: &Step) -> &Code {
+        /// What is asked of the worker, and how its outputs are judged.
+        const RUN: &[Part] = &[Part::Rust("step/run.rs"), Part::Rust("runtime/compare.rs"), Part::Crate("safetensors")];
+        static ORT: Code = Code::of(&[RUN, code::WORKER, code::ORT]);
+        static OPENVINO: Code = Code::of(&[RUN, code::WORKER, code::OPENVINO]);
+        static TORCH: Code = Code::of(&[RUN, code::WORKER, code::TORCH]);
+        static PYTHON: Code = Code::of(&[RUN, &[Part::Python("script")]]);
+        static OTHER: Code = Code::of(&[RUN]);
+        match step.params["runtime"].as_str().unwrap_or_default() {
+            "ort" => &ORT,
+            "openvino" => &OPENVINO,
+            "torch" => &TORCH,
+            "python" => &PYTHON,
+            _ => &OTHER,
+        }
     }
 
     fn tools(&self, step: &Step) -> Vec<Tool> {
@@ -59,7 +74,9 @@ impl StepKind for Run {
             "ort" => vec![tool(EnvName::Ort, "onnxruntime")],
             "openvino" => vec![tool(EnvName::Openvino, "openvino")],
             "torch" => vec![tool(EnvName::Torch, "torch")],
-            "python" => vec![tool(EnvName::Torch, "torch"), tool(EnvName::Torch, "transformers")],
+            "python" => {
+                ["torch", "transformers", "numpy", "safetensors"].map(|package| tool(EnvName::Torch, package)).into()
+            }
             _ => vec![],
         }
     }

@@ -3,8 +3,7 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::Digest;
-use crate::step::{Places, Step, StepKind, Work, code_digest};
+use crate::step::{Code, Part, Places, Step, StepKind, Work};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WriteParams {
@@ -20,8 +19,9 @@ impl StepKind for Write {
         "write"
     }
 
-    fn code(&self) -> Digest {
-        code_digest!("step/write.rs")
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[Part::Rust("step/write.rs")]]);
+        &CODE
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {

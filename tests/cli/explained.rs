@@ -16,7 +16,7 @@ commands:
     inputs: {seed.txt: {file: data/seed.txt}}
     outputs: [config.json, same]
   model:
-    argv: [sh, -c, 'cp in/config.json model.json; echo tail >> model.json']
+    argv: [sh, -c, 'cp in/config.json model.json; echo tail >> model.json; sleep 0.3']
     inputs: {in: {step: 'command:config'}}
     outputs: [model.json]
   size:

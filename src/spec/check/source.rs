@@ -45,10 +45,14 @@ pub(super) fn source(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Sourc
         key,
         sink,
     );
+    if format != ReadyFormat::Onnx {
+        foreign(&[("external", span(&raw.external))], "a model from an ONNX file", key, sink);
+    }
     let path = |field: &Field<String>| field.value().map(|path| absolute(row.folder, path));
     Some(Source::Ready {
         format,
         path: absolute(row.folder, field.value()?),
+        external: raw.external.items().iter().map(|name| name.value.clone()).collect(),
         inputs_from: path(&raw.inputs_from),
         expected: path(&raw.expected),
     })
@@ -70,7 +74,8 @@ fn foreign(keys: &[(&str, Option<Span>)], owner: &str, source: &str, sink: &mut 
 
 fn class(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
     let raw = row.value;
-    let ready = [("inputs_from", span(&raw.inputs_from)), ("expected", span(&raw.expected))];
+    let ready =
+        [("inputs_from", span(&raw.inputs_from)), ("expected", span(&raw.expected)), ("external", span(&raw.external))];
     foreign(&ready, "a model from a ready file", "class", sink);
     let class = raw.class.given()?;
     let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';

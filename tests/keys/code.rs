@@ -1,0 +1,119 @@
+//! orch's own code: a change of one source reruns the steps that it performs, and every source has its place.
+
+use std::collections::BTreeSet;
+
+use orch::step::Sources;
+
+use crate::harness::World;
+use crate::table::{Row, assert_all, row};
+
+const MODELS: &str = "generate:bert | generate:plain | generate:hubbed | generate:local";
+const ONNX: &str = "convert:bert:onnx | convert:plain:onnx";
+const OPENVINO: &str = "convert:bert:openvino-fp16 | convert:bert:openvino-int8";
+const OPENVINO_RUNS: &str = "run:bert:openvino-fp16 | run:bert:openvino-int8";
+const QNN: &str = "convert:bert:qnn-fp16 | run:bert:qnn-fp16";
+const ORT_RUNS: &str = "run:bert:cpu-fp32 | run:plain:cpu-fp32 | run:affine:cpu-fp32 | run:scaled:cpu-fp32";
+const EAGER: &str = "run:bert:eager-cpu-fp32 | run:hubbed:eager-cpu-fp32 | run:local:eager-cpu-fp32";
+const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
+    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:plain:cpu-fp32 \
+    | generate:hubbed:eager-cpu-fp32 | generate:local:eager-cpu-fp32 | generate:affine:cpu-fp32 \
+    | generate:scaled:cpu-fp32";
+const INPUTS: &str = "inputs:bert | inputs:plain | inputs:hubbed | inputs:local | inputs:scaled";
+const READY: &str = "generate:affine | generate:scaled";
+
+/// A change of one source and the steps whose code it is.
+fn source(path: &'static str, steps: &[&str]) -> Row {
+    let reads: Vec<_> = steps.iter().map(|steps| (*steps, "code")).collect();
+    row(path, move |world| world.touch_source(path), &reads)
+}
+
+#[test]
+fn python() {
+    assert_all([
+        source("python/orch_py/ops/materialise.py", &[MODELS]),
+        source("python/orch_py/ops/export_onnx.py", &[ONNX]),
+        source("python/orch_py/onnx_routes.py", &[ONNX]),
+        source("python/orch_py/ops/export_torchscript.py", &["convert:bert:torchscript"]),
+        source("python/orch_py/ops/openvino_convert.py", &[OPENVINO]),
+        source("python/orch_py/ops/script.py", &[EAGER]),
+        source("python/orch_py/torch_model.py", &[MODELS, ONNX, "convert:bert:torchscript"]),
+        source("python/orch_py/trees.py", &[MODELS, ONNX, "convert:bert:torchscript", OPENVINO]),
+        source("python/orch_py/child.py", &[MODELS, ONNX, "convert:bert:torchscript", OPENVINO, EAGER]),
+    ]);
+}
+
+#[test]
+fn rust() {
+    assert_all([
+        source("src/spec/recipe.rs", &[INPUTS]),
+        source("src/step/ready.rs", &[READY, "generate:scaled:reference"]),
+        source("src/step/command.rs", &["command:sorted | command:packed | command:card"]),
+        source("src/step/generate.rs", &[TESTS]),
+        source("src/runtime/ort/run.rs", &[QNN, ORT_RUNS, "generate:scaled:reference"]),
+        source("src/runtime/openvino/options.rs", &[OPENVINO_RUNS]),
+        source("src/bin/orch-torch.rs", &["run:bert:torch-cpu-fp32"]),
+        source(
+            "src/runtime/compare.rs",
+            &[OPENVINO_RUNS, ORT_RUNS, EAGER, "run:bert:qnn-fp16 | run:bert:torch-cpu-fp32"],
+        ),
+        source("src/report/markdown.rs", &["report"]),
+        source("src/cli/args.rs", &[]),
+        row(
+            "the crate that runs ONNX",
+            |world| world.bump_crate("ort"),
+            &[(QNN, "code"), (ORT_RUNS, "code"), ("generate:scaled:reference", "code")],
+        ),
+        row("the crate that renders", |world| world.bump_crate("minijinja"), &[(TESTS, "code"), ("report", "code")]),
+        row("a crate that makes no output", |world| world.bump_crate("clap"), &[]),
+    ]);
+}
+
+#[test]
+fn templates() {
+    assert_all([
+        source("templates/pipelines/text.py.j2", &[TESTS]),
+        source("templates/hardware/qnn.py.j2", &[TESTS]),
+        source("templates/report/style.css", &["report"]),
+        source("templates/init/all.yaml", &[]),
+    ]);
+}
+
+/// Sources that make no output of a step: they decide what runs and in which order, tell people, keep what was made, or
+/// carry it. A new file is in one of these folders, or in the code of a step, or this fails.
+const NO_OUTPUT: &[&str] = &[
+    "src/base/",
+    "src/cli/",
+    "src/device/",
+    "src/exec/",
+    "src/explain/",
+    "src/journal/",
+    "src/lib.rs",
+    "src/main.rs",
+    "src/matrix",
+    "src/plan/",
+    "src/provision/",
+    "src/spec/",
+    "src/step/mod.rs",
+    "src/step/code.rs",
+    "src/store/",
+    "src/trace/",
+    "src/worker/",
+    "src/event.rs",
+    "src/key.rs",
+    "src/record.rs",
+    "src/toolchain.rs",
+    "src/runtime/libtorch.rs",
+    "templates/init/",
+];
+
+#[test]
+fn every_source_has_its_place() {
+    let plan = World::new().plan();
+    let code: BTreeSet<String> = plan.steps.iter().flat_map(|step| step.kind.code(step).files()).collect();
+    let has_place = |path: &str| code.contains(path) || NO_OUTPUT.iter().any(|prefix| path.starts_with(prefix));
+    let lost: Vec<_> = Sources::embedded().paths().filter(|path| !has_place(path)).collect();
+    assert!(lost.is_empty(), "neither the code of a step nor known to make no output: {lost:?}");
+    for prefix in NO_OUTPUT {
+        assert!(Sources::embedded().paths().any(|path| path.starts_with(prefix)), "nothing begins with {prefix}");
+    }
+}

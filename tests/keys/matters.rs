@@ -1,0 +1,243 @@
+//! Everything that can change an output: each input is changed alone, and exactly the steps that read it run, each
+//! naming the line of its key, old and new; with them all that depends on what they make, if it comes out otherwise.
+
+use std::fs;
+
+use crate::harness::{Outputs, World};
+use crate::table::{assert_all, row};
+
+const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
+    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32";
+
+#[test]
+fn a_models_own_inputs() {
+    assert_all([
+        row(
+            "the revision of hub weights",
+            |w| w.edit(&"1".repeat(40), &"2".repeat(40)),
+            &[("generate:hubbed", "param.weights.revision")],
+        ),
+        row(
+            "the id of hub weights",
+            |w| w.edit("someone/tuned", "someone/else"),
+            &[("generate:hubbed", r#"param.weights.id "someone/tuned" => "someone/else""#)],
+        ),
+        row(
+            "a file of path weights",
+            |w| w.write("weights/model.safetensors", "weightz"),
+            &[("generate:local", "input.weights")],
+        ),
+        row(
+            "a new file beside path weights",
+            |w| w.write("weights/tokenizer.json", "{}"),
+            &[("generate:local", "input.weights")],
+        ),
+        row(
+            "code that comes with the weights",
+            |w| w.edit("weights: path\n", "weights: path\n    trust_remote_code: true\n"),
+            &[
+                ("generate:local", "param.trust_remote_code false => true"),
+                ("generate:local:eager-cpu-fp32", "param.trust_remote_code false => true"),
+            ],
+        ),
+        row(
+            "the class",
+            |w| w.edit("class: BertModel", "class: BertLMHeadModel"),
+            &[
+                ("generate:plain", r#"param.class "BertModel" => "BertLMHeadModel""#),
+                ("generate:plain:cpu-fp32", r#"param.class "BertModel" => "BertLMHeadModel""#),
+            ],
+        ),
+        row(
+            "a value of the config",
+            |w| w.edit("hidden_size: 64", "hidden_size: 32"),
+            &[("generate:bert", "param.config.hidden_size 64 => 32")],
+        ),
+        row(
+            "a value deep in the config",
+            |w| w.edit("size: 4}", "size: 5}"),
+            &[("generate:bert", r#"param.config.layers [{"kind":"full","size":4}] => [{"kind":"full","size":5}]"#)],
+        ),
+        row("the seed", |w| w.edit("seed: 7", "seed: 8"), &[("inputs:bert | generate:bert", "param.seed 7 => 8")]),
+        row(
+            "the seed of inputs alone",
+            |w| w.edit("weights: hub\n", "weights: hub\n    seed: 8\n"),
+            &[("inputs:hubbed", "param.seed 0 => 8")],
+        ),
+        row(
+            "a size of the inputs",
+            |w| w.edit("seq: 16}", "seq: 8}"),
+            &[
+                (
+                    "inputs:bert",
+                    r#"param.inputs.input_ids.shape [{"fixed":1},{"fixed":16}] => [{"fixed":1},{"fixed":8}], param.inputs.attention_mask.shape [{"fixed":1},{"fixed":16}] => [{"fixed":1},{"fixed":8}]"#,
+                ),
+                (TESTS, "param.inputs"),
+            ],
+        ),
+        row(
+            "the type of an input",
+            |w| w.edit("attention_mask: {dtype: int64", "attention_mask: {dtype: int32"),
+            &[("inputs:bert", r#"param.inputs.attention_mask.dtype "int64" => "int32""#), (TESTS, "param.inputs")],
+        ),
+        // int8 is calibrated by no other data: its conversion reads the ONNX artefact and nothing else.
+        row(
+            "how an input is filled",
+            |w| w.edit("randint: [5, 128]", "randint: [6, 128]"),
+            &[("inputs:bert", "param.inputs.input_ids.fill.randint [5,128] => [6,128]")],
+        ),
+        row(
+            "which outputs are compared",
+            |w| w.edit("outputs: [logits]", "outputs: [logits, states]"),
+            &[
+                ("generate:bert", r#"param.outputs ["logits"] => ["logits","states"]"#),
+                (TESTS, r#"param.outputs ["logits"] => ["logits","states"]"#),
+            ],
+        ),
+        row(
+            "the task",
+            |w| {
+                w.edit("tasks: [fill-mask]", "tasks: [fill-mask, other]");
+                w.edit(
+                    "class: BertModel\n    family: encoder-only\n    task: fill-mask",
+                    "class: BertModel\n    family: encoder-only\n    task: other",
+                );
+            },
+            &[
+                ("generate:plain | generate:plain:cpu-fp32", r#"param.task "fill-mask" => "other""#),
+                ("report", "case.run:plain:cpu-fp32"),
+            ],
+        ),
+        row(
+            "the family",
+            |w| w.edit("class: BertModel\n    family: encoder-only", "class: BertModel\n    family: other"),
+            &[
+                ("generate:plain:cpu-fp32", r#"param.family "encoder-only" => "other""#),
+                ("report", "case.run:plain:cpu-fp32"),
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn ready_files() {
+    assert_all([
+        row("the file", |w| w.write("ready/affine.onnx", "affinf"), &[("generate:affine", "input.file")]),
+        row(
+            "a file in which it keeps its weights",
+            |w| w.write("ready/affine.onnx.data", "weightz"),
+            &[("generate:affine", "input.external/affine.onnx.data")],
+        ),
+        row(
+            "the file of given inputs",
+            |w| w.write("ready/inputs.npz", "others"),
+            &[("generate:affine", "input.inputs_from")],
+        ),
+        row(
+            "the file of expected outputs",
+            |w| w.write("ready/expected.npz", "others"),
+            &[("generate:affine", "input.expected")],
+        ),
+        row(
+            "inputs by recipe",
+            |w| w.edit("data: [3, 4]", "data: [3, 5]"),
+            &[("inputs:scaled", "param.inputs.y.fill.data [3.0,4.0] => [3.0,5.0]")],
+        ),
+    ]);
+}
+
+#[test]
+fn conversions() {
+    let soc = "param.options.soc_model 60 => 69";
+    assert_all([
+        row(
+            "the exporters",
+            |w| w.edit("routes: [legacy, dynamo]", "routes: [dynamo, legacy]"),
+            &[("convert:bert:onnx", r#"param.routes ["legacy","dynamo"] => ["dynamo","legacy"]"#)],
+        ),
+        row("the opset", |w| w.edit("opset: 17", "opset: 18"), &[("convert:bert:onnx", "param.opset 17 => 18")]),
+        row(
+            "the chip",
+            |w| w.edit("soc_model: 60", "soc_model: 69"),
+            &[("convert:bert:qnn-fp16 | run:bert:qnn-fp16 | generate:bert:qnn-fp16", soc)],
+        ),
+        row(
+            "another option of QNN",
+            |w| w.edit("soc_model: 60", "soc_model: 60, vtcm_mb: 4"),
+            &[(
+                "convert:bert:qnn-fp16 | run:bert:qnn-fp16 | generate:bert:qnn-fp16",
+                "param.options.vtcm_mb absent => 4",
+            )],
+        ),
+        row(
+            "the precision",
+            |w| w.edit("precisions: [fp16, int8]", "precisions: [fp16, fp32]"),
+            &[
+                ("convert:bert:openvino-fp32 | generate:bert:openvino-fp32 | run:bert:openvino-fp32", "never ran"),
+                ("report", "case.run:bert:openvino-int8, excluded, order"),
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn commands() {
+    let folder = &[("command:packed", "input.tree")];
+    assert_all([
+        row("its arguments", |w| w.edit("-u, words.txt", "-r, words.txt"), &[("command:sorted", "param.argv")]),
+        row("a file that it reads", |w| w.write("data/words.txt", "b\nc\n"), &[("command:sorted", "input.words.txt")]),
+        row("a file in a folder that it reads", |w| w.write("data/tree/sub/two.txt", "3"), folder),
+        row("another file in it", |w| w.write("data/tree/three.txt", "3"), folder),
+        row("a file in it that is gone", |w| fs::remove_file(w.root().join("data/tree/one.txt")).unwrap(), folder),
+        row(
+            "the name of a file in it",
+            |w| fs::rename(w.root().join("data/tree/one.txt"), w.root().join("data/tree/1.txt")).unwrap(),
+            folder,
+        ),
+        row(
+            "the name under which it sees a file",
+            |w| w.edit("inputs: {words.txt:", "inputs: {other.txt:"),
+            &[("command:sorted", "input.words.txt, input.other.txt")],
+        ),
+        row(
+            "what it makes",
+            |w| w.edit("outputs: [all.tar]", "outputs: [all.tar, list]"),
+            &[("command:packed", r#"param.outputs ["all.tar"] => ["all.tar","list"]"#)],
+        ),
+        row(
+            "which variables it sees",
+            |w| w.edit("outputs: [card.json]", "outputs: [card.json]\n    env: [ORCH_KEYS_DECLARED]"),
+            &[("command:card", r#"param.env [] => ["ORCH_KEYS_DECLARED"]"#)],
+        ),
+        row(
+            "which step it reads",
+            |w| w.edit("onnx: {step: \"convert:bert:onnx\"}", "onnx: {step: \"convert:plain:onnx\"}"),
+            &[("command:card", "input.onnx")],
+        ),
+    ]);
+}
+
+/// The change of one model reaches every step of that model and none of another's.
+#[test]
+fn a_wave_ends_at_the_model() {
+    let world = World::new();
+    world.edit("hidden_size: 64", "hidden_size: 32");
+    let reran: Vec<String> = world.settle(Outputs::Changed).into_iter().map(|(step, _)| step).collect();
+    let expected = [
+        "generate:bert",
+        "convert:bert:onnx",
+        "run:bert:eager-cpu-fp32",
+        "convert:bert:torchscript",
+        "run:bert:cpu-fp32",
+        "convert:bert:openvino-fp16",
+        "convert:bert:openvino-int8",
+        "convert:bert:qnn-fp16",
+        "command:card",
+        "run:bert:openvino-fp16",
+        "run:bert:openvino-int8",
+        "run:bert:qnn-fp16",
+        "run:bert:torch-cpu-fp32",
+        "report",
+    ];
+    assert_eq!(reran.iter().map(String::as_str).collect::<std::collections::BTreeSet<_>>(), expected.into());
+}
