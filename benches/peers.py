@@ -60,8 +60,9 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
-    # Unwinds, so that what runs is ended and the temporary folder is removed, as at Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Unwinds, so that what runs is ended and the temporary folder is removed.
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     about = table.machine()
     options = Options(args.jobs, args.runs, args.cold_runs, args.limit)
     rows: list[Row] = []

@@ -34,8 +34,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--dir", type=Path, help="make the temporary folder in this one, e.g. on another disk")
     args = parser.parse_args()
-    # Unwinds, so that what runs is ended and the temporary folder is removed, as at Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Unwinds, so that what runs is ended and the temporary folder is removed.
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     about = machine()
     print("| what | size | time | throughput |\n|---|--:|--:|--:|")
     with tempfile.TemporaryDirectory(dir=args.dir) as name:
