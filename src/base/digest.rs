@@ -23,6 +23,22 @@ impl Digest {
         Ok(Self(*hasher.finalize().as_bytes()))
     }
 
+    /// No digest: stands where there is none, in tables of a fixed width.
+    pub const NONE: Self = Self([0; 32]);
+
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// A digest that was written down with [`Digest::bytes`].
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
     /// The first 12 hex digits, for people.
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()

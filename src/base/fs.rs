@@ -52,6 +52,16 @@ pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
     Ok(files)
 }
 
+/// All folders below `root`, without itself.
+pub fn folders_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let all = walkdir::WalkDir::new(root).min_depth(1).into_iter();
+    let folders = all.filter_map(|entry| match entry {
+        Ok(entry) => entry.file_type().is_dir().then(|| Ok(entry.into_path())),
+        Err(e) => Some(Err(e.into())),
+    });
+    folders.collect()
+}
+
 /// Makes every file below `root` read-only, so that a careless tool cannot change published content through a link.
 pub fn make_read_only(root: &Path) -> io::Result<()> {
     for file in files_below(root)? {

@@ -59,7 +59,7 @@ impl DiskStore {
     }
 
     pub fn file_digests(&self) -> FileDigests {
-        FileDigests::load(self.root.join("files.json"))
+        FileDigests::load(self.root.join("files"))
     }
 
     /// Where the log of a step's last execution lies.

@@ -4,13 +4,16 @@
 //! `cache/README.md`.
 
 mod disk;
+mod files;
 mod scratch;
-mod stat;
+pub mod sealed;
+pub mod stat;
+pub mod table;
 mod tree;
 
 pub use disk::{DiskStore, Problem, Stats};
+pub use files::{FileDigests, Hashed};
 pub use scratch::Scratch;
-pub use stat::FileDigests;
 pub use tree::{Manifest, ManifestFile};
 
 use std::path::PathBuf;
