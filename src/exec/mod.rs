@@ -6,6 +6,7 @@
 mod consult;
 mod keys;
 mod outcome;
+mod part;
 mod perform;
 mod pool;
 mod preview;
@@ -27,10 +28,11 @@ use crate::provision::Provision;
 use crate::record::{Outcome, Record};
 use crate::report::ReportDoc;
 use crate::step::StepId;
-use crate::store::DiskStore;
+use crate::store::{DiskStore, FileDigests};
 use crate::worker::Cancel;
 
 pub use keys::HostFacts;
+pub use part::{Part, PartEnded, run_part};
 pub use preview::{held, preview};
 pub use reporting::{Pages, report_doc};
 pub use schedule::run;
@@ -76,6 +78,8 @@ pub struct Finished {
     /// None when interrupted before the report.
     pub report: Option<Digest>,
     pub doc: ReportDoc,
+    /// The user's files as the keys saw them.
+    pub files: FileDigests,
 }
 
 /// What would happen to a step, without doing it.

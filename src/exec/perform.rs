@@ -17,7 +17,7 @@ use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
 use crate::step::{Places, RunParams, Step, StepId, Work, Worker, WorkerCall};
-use crate::store::{DiskStore, Scratch};
+use crate::store::{DiskStore, Scratch, stat::Stamp};
 use crate::worker::{self, Cancel, Ended, Limits};
 
 /// What an execution needs; shared by all job threads.
@@ -43,9 +43,24 @@ pub(super) struct Task<'a> {
     pub(super) forced: bool,
 }
 
+impl Task<'_> {
+    /// A file that was written to while the step read it is not what stands in the step's key.
+    fn files_are_the_same(&self) -> anyhow::Result<()> {
+        for (name, at) in &self.inputs {
+            if let InputAt::File(path, stamp) = at
+                && Stamp::of(path).ok() != *stamp
+            {
+                anyhow::bail!("its input `{name}` ({}) was changed while it ran; run again", path.display());
+            }
+        }
+        Ok(())
+    }
+}
+
 pub(super) enum InputAt {
     Tree { from: StepId, digest: Digest },
-    File(PathBuf),
+    /// With its stamp when the step was handed out.
+    File(PathBuf, Option<Stamp>),
 }
 
 pub(super) enum Performed {
@@ -78,7 +93,7 @@ impl Performer<'_> {
         let mut inputs = BTreeMap::new();
         for (name, at) in &task.inputs {
             let path = match at {
-                InputAt::File(path) => path.clone(),
+                InputAt::File(path, _) => path.clone(),
                 InputAt::Tree { from, digest } => match self.store.verified_tree(digest) {
                     Ok(path) => path,
                     Err(e) => {
@@ -88,7 +103,7 @@ impl Performer<'_> {
             };
             inputs.insert(name.clone(), path);
         }
-        let result = self.execute(&task, inputs);
+        let result = self.execute(&task, inputs).and_then(|done| task.files_are_the_same().map(|()| done));
         self.keep(&task, started, clock, result)
     }
 

@@ -14,7 +14,7 @@ use crate::plan::PlannedCase;
 use crate::record::{Outcome, Record};
 use crate::report::{self, CaseResult, Excluded, ReportDoc, Summary};
 use crate::step::{RunParams, StepId};
-use crate::store::StoreError;
+use crate::store::{FileDigests, StoreError};
 
 /// The version of the document's shape.
 const DOC_VERSION: u32 = 1;
@@ -36,6 +36,7 @@ impl Pages {
 pub(super) fn finish(
     context: &Context<'_>,
     mut results: Vec<StepResult>,
+    files: FileDigests,
     clock: Instant,
 ) -> Result<Finished, StoreError> {
     let interrupted = context.cancel.is_cancelled();
@@ -65,7 +66,7 @@ pub(super) fn finish(
     }
     let seconds = clock.elapsed().as_secs_f64();
     let doc = report_doc(context, &results, seconds);
-    Ok(Finished { results, interrupted, seconds, report, doc })
+    Ok(Finished { results, interrupted, seconds, report, doc, files })
 }
 
 /// Whether a report's tree is as it was published. A damaged one is taken away.

@@ -41,6 +41,8 @@ pub struct StepResult {
     /// The step at which things went wrong, when that is another one.
     pub blamed: Option<StepId>,
     pub record: Option<Box<Record>>,
+    /// The tree of a step that is not looked up at all, because it is known to be done (`exec/part.rs`).
+    pub known: Option<Digest>,
 }
 
 impl StepResult {
@@ -51,7 +53,13 @@ impl StepResult {
             reason: record.reason.clone(),
             blamed: None,
             record: Some(Box::new(record)),
+            known: None,
         }
+    }
+
+    pub(super) fn known(output: Digest) -> Self {
+        let (how, outcome) = (How::Hit, Outcome::Pass);
+        Self { how, outcome, reason: None, blamed: None, record: None, known: Some(output) }
     }
 
     pub(super) fn executed(record: Record) -> Self {
@@ -59,15 +67,19 @@ impl StepResult {
     }
 
     pub(super) fn skipped(outcome: Outcome, reason: impl Into<String>) -> Self {
-        Self { how: How::Skipped, outcome, reason: Some(reason.into()), blamed: None, record: None }
+        Self { how: How::Skipped, outcome, reason: Some(reason.into()), blamed: None, record: None, known: None }
     }
 
     pub(super) fn not_needed() -> Self {
-        Self { how: How::NotNeeded, outcome: Outcome::Incomplete, reason: None, blamed: None, record: None }
+        let (how, outcome) = (How::NotNeeded, Outcome::Incomplete);
+        Self { how, outcome, reason: None, blamed: None, record: None, known: None }
     }
 
     /// The tree that it made.
     pub fn output(&self) -> Option<Digest> {
+        if self.known.is_some() {
+            return self.known;
+        }
         self.record.as_ref().filter(|_| self.outcome == Outcome::Pass)?.output
     }
 }
