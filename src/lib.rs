@@ -24,5 +24,6 @@ pub mod event;
 pub mod worker;
 pub mod provision;
 pub mod exec;
+pub mod settled;
 
 pub mod cli;

@@ -34,7 +34,7 @@ use crate::worker::Cancel;
 pub use keys::HostFacts;
 pub use part::{Part, PartEnded, run_part};
 pub use preview::{held, preview};
-pub use reporting::{Pages, report_doc};
+pub use reporting::{Pages, report_doc, stable_backend};
 pub use schedule::run;
 pub use state::{How, StepResult};
 

@@ -58,7 +58,10 @@ impl Task<'_> {
 }
 
 pub(super) enum InputAt {
-    Tree { from: StepId, digest: Digest },
+    Tree {
+        from: StepId,
+        digest: Digest,
+    },
     /// With its stamp when the step was handed out.
     File(PathBuf, Option<Stamp>),
 }

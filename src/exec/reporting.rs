@@ -5,6 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use crate::base::Digest;
+use crate::device::Backend;
 use crate::event::Event;
 use crate::exec::perform::error_text;
 use crate::exec::state::{How, StepResult};
@@ -136,12 +137,8 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     key.set("spec", &doc.spec);
     key.set("host", Digest::of(json!(doc.host).to_string().as_bytes()).short());
     key.set("excluded", Digest::of(json!(doc.excluded).to_string().as_bytes()));
-    // Without their facts: how much memory is free at the moment makes no other report.
     for backend in &doc.backends {
-        let devices: Vec<_> =
-            backend.devices.iter().map(|device| json!([device.id, device.name, device.kind])).collect();
-        let stable = json!([backend.available, backend.reason, backend.remedy, devices]);
-        key.set(format!("backend.{}", backend.name), Digest::of(stable.to_string().as_bytes()));
+        key.set(format!("backend.{}", backend.name), Digest::of(stable_backend(backend).to_string().as_bytes()));
     }
     for case in &doc.cases {
         let stable = CaseResult { cached: false, ..case.clone() };
@@ -150,6 +147,12 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
         key.set(format!("case.{run}"), Digest::of(json!(stable).to_string().as_bytes()));
     }
     key
+}
+
+/// A backend without its facts: how much memory is free at the moment makes no other report.
+pub fn stable_backend(backend: &Backend) -> Value {
+    let devices: Vec<_> = backend.devices.iter().map(|device| json!([device.id, device.name, device.kind])).collect();
+    json!([backend.available, backend.reason, backend.remedy, devices])
 }
 
 /// The document that every page and `--json` is made of.
@@ -186,6 +189,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         incomplete: count(&|o| o == Outcome::Incomplete),
         excluded: excluded.len() as u32,
         seconds,
+        path: report::RunPath::Full,
     };
     ReportDoc {
         version: DOC_VERSION,

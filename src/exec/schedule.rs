@@ -322,8 +322,7 @@ impl<'a> Scheduler<'a> {
 
     /// Whether the user's files are still as they were when the step's key was made, which may be long ago.
     fn reads_what_its_key_says(&self, id: StepId) -> bool {
-        let reads_files =
-            self.context.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
+        let reads_files = self.context.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
         match &self.states[id.0 as usize] {
             StepState::Ready { key, .. } if reads_files => {
                 let now = self.keys.of(id, |from| self.result(from).and_then(StepResult::output));

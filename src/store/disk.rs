@@ -75,6 +75,40 @@ impl DiskStore {
         Ok(file)
     }
 
+    /// The layout's folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The same, of a store that is not open.
+    pub fn root_below(dir: &Path) -> PathBuf {
+        dir.join(LAYOUT)
+    }
+
+    /// Folders whose stamps tell that something was put in or taken out: trees and records lie directly in them.
+    pub fn fans(&self) -> impl Iterator<Item = PathBuf> {
+        let parts = ["trees", "records"].into_iter().map(|part| self.root.join(part));
+        parts.flat_map(|part| (0..=255_u8).map(move |fan| part.join(format!("{fan:02x}"))))
+    }
+
+    /// The files in which a tree is kept.
+    pub fn files_of(&self, digest: &Digest) -> Result<Vec<PathBuf>, StoreError> {
+        let root = self.tree_path(digest);
+        let names = bfs::files_below(&root).map_err(StoreError::io("list", &root))?;
+        Ok(names.into_iter().map(|name| root.join(name)).collect())
+    }
+
+    /// Written whenever orch takes something out of the store, or finds it damaged: nobody may rely on an earlier look.
+    pub fn removals(&self) -> PathBuf {
+        self.root.join("removals")
+    }
+
+    pub fn note_removal(&self) -> Result<(), StoreError> {
+        let path = self.removals();
+        let text = format!("{} {}\n", std::process::id(), bfs::Nonce::next());
+        bfs::write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", path))
+    }
+
     fn fan(&self, part: &str, digest: &Digest) -> PathBuf {
         let hex = digest.to_string();
         self.root.join(part).join(&hex[..2]).join(hex)
@@ -158,6 +192,7 @@ impl DiskStore {
 
     /// Takes a damaged tree out of the way, so that its step runs again.
     pub fn discard_tree(&self, digest: &Digest, scratch: &Scratch) -> Result<(), StoreError> {
+        self.note_removal()?;
         let home = self.fan("trees", digest);
         let aside = scratch.dir("damaged")?.join("tree");
         match fs::rename(&home, &aside) {
@@ -226,6 +261,7 @@ impl DiskStore {
     /// Takes out every damaged thing; what made it runs again on the next run.
     pub fn heal(&self, problems: &[Problem]) -> Result<(), StoreError> {
         let scratch = self.scratch()?;
+        self.note_removal()?;
         for problem in problems {
             let tree = problem
                 .path

@@ -187,6 +187,15 @@ impl FileDigests {
         Ok(digest)
     }
 
+    /// Digests of files and folders as they are now.
+    pub fn look_at_all(&self, paths: &[PathBuf]) -> Vec<Result<Digest, StoreError>> {
+        match paths {
+            [] => Vec::new(),
+            [one] => vec![self.look(one)],
+            many => many.par_iter().map(|path| self.look(path)).collect(),
+        }
+    }
+
     fn late(&self) -> std::sync::MutexGuard<'_, Late> {
         self.late.lock().expect("BUG: a thread panicked while it held the file digests")
     }
@@ -211,7 +220,8 @@ impl FileDigests {
         };
         let of = |hashed: &Hashed, row: usize| settled(hashed.table.stamp(row as u32), hashed.digests[row], hashed.at);
         // The latest look at a path comes first.
-        let mut rows: Vec<(&[u8], &[u8], u8, Option<(Stamp, Digest)>)> = Vec::new();
+        type Row<'a> = (&'a [u8], &'a [u8], u8, Option<(Stamp, Digest)>);
+        let mut rows: Vec<Row<'_>> = Vec::new();
         for (path, (stamp, digest, at)) in &late.files {
             let (folder, name) = split(path);
             rows.push((folder, name, 0, settled(*stamp, *digest, *at)));

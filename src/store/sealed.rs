@@ -8,11 +8,13 @@
 //!
 //! Nothing is synced: a file that a crash left half written fails its check, and whoever wanted it does without.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::ops::{Deref, Range};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use crate::base::Digest;
 
@@ -109,6 +111,8 @@ pub struct Sealed {
     sums: Vec<u8>,
     sections: Vec<Range<u64>>,
     seal: Digest,
+    /// Pages that parts were taken of: rows that are asked for one after another often share theirs.
+    pages: Mutex<HashMap<u64, Arc<Vec<u8>>>>,
 }
 
 impl Sealed {
@@ -121,9 +125,10 @@ impl Sealed {
         let number = |at: usize| u64::from_le_bytes(trailer[at..at + 8].try_into().expect("BUG: eight bytes"));
         let (length, count) = (number(0), number(8));
         let pages = length.div_ceil(PAGE);
-        let whole = pages.checked_mul(32).zip(count.checked_mul(16)).and_then(|(sums, rows)| {
-            length.checked_add(sums)?.checked_add(rows)?.checked_add(TRAILER)
-        });
+        let whole = pages
+            .checked_mul(32)
+            .zip(count.checked_mul(16))
+            .and_then(|(sums, rows)| length.checked_add(sums)?.checked_add(rows)?.checked_add(TRAILER));
         if whole != Some(size) {
             return Err(damaged("its length is not what it says"));
         }
@@ -137,7 +142,7 @@ impl Sealed {
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("BUG: eight bytes"));
         let sections = rows.map(|row| number(&row[..8])..number(&row[8..])).collect();
         tail.truncate((pages * 32) as usize);
-        Ok(Self { file, length, sums: tail, sections, seal })
+        Ok(Self { file, length, sums: tail, sections, seal, pages: Mutex::default() })
     }
 
     /// Names the content of the whole file.
@@ -151,11 +156,11 @@ impl Sealed {
     }
 
     /// A part of a section, by its own count of bytes. Only the pages that hold it are read.
-    pub fn part(&self, section: usize, part: Range<u64>) -> io::Result<Bytes> {
+    pub fn part(&self, section: usize, part: Range<u64>) -> io::Result<Vec<u8>> {
         let range = self.range(section)?;
         let (begin, end) = (range.start.checked_add(part.start), range.start.checked_add(part.end));
         match (begin, end) {
-            (Some(begin), Some(end)) if begin <= end && end <= range.end => self.read(begin..end),
+            (Some(begin), Some(end)) if begin <= end && end <= range.end => self.read_row(begin..end),
             _ => Err(damaged("a row lies outside its section")),
         }
     }
@@ -172,6 +177,30 @@ impl Sealed {
 
     fn range(&self, section: usize) -> io::Result<Range<u64>> {
         self.sections.get(section).cloned().ok_or_else(|| damaged("a section is missing"))
+    }
+
+    fn read_row(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let mut row = Vec::with_capacity((range.end - range.start) as usize);
+        let mut at = range.start;
+        while at < range.end {
+            let (page, begin) = (at / PAGE, (at % PAGE) as usize);
+            let content = self.page(page)?;
+            let end = ((range.end - page * PAGE) as usize).min(content.len());
+            row.extend_from_slice(content.get(begin..end).ok_or_else(|| damaged("a row ends behind the pages"))?);
+            at = (page + 1) * PAGE;
+        }
+        Ok(row)
+    }
+
+    fn page(&self, page: u64) -> io::Result<Arc<Vec<u8>>> {
+        let lock = || self.pages.lock().expect("BUG: a thread panicked while it held the pages");
+        if let Some(known) = lock().get(&page) {
+            return Ok(known.clone());
+        }
+        let content = self.read(page * PAGE..((page + 1) * PAGE).min(self.length))?;
+        let content = Arc::new(content.bytes);
+        lock().insert(page, content.clone());
+        Ok(content)
     }
 
     fn read(&self, range: Range<u64>) -> io::Result<Bytes> {

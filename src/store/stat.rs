@@ -28,6 +28,8 @@ pub struct Stamp {
 
 impl Stamp {
     pub const BYTES: usize = 32;
+    /// Stands where nothing is.
+    pub const ABSENT: Self = Self { size: 0, modified: 0, changed: 0, inode: 0 };
 
     pub fn of(path: &Path) -> io::Result<Self> {
         std::fs::metadata(path).map(|meta| Self::from(&meta))
@@ -35,9 +37,19 @@ impl Stamp {
 
     /// Whether content read at `at` or later may have changed afterwards under this very stamp.
     pub fn is_racy(&self, at: Moment) -> bool {
-        let is_coarse = self.modified % SECOND == 0 && self.changed % SECOND == 0;
-        let margin = if is_coarse { COARSE_MARGIN } else { MARGIN };
+        let margin = if self.is_coarse() { COARSE_MARGIN } else { MARGIN };
         self.modified.max(self.changed) > at - margin
+    }
+
+    /// Whether whatever changes from `clock` on, a moment of [`stamp_clock`], gets another stamp.
+    pub fn is_before(&self, clock: Moment) -> bool {
+        let margin = if self.is_coarse() && *self != Self::ABSENT { COARSE_MARGIN } else { 0 };
+        self.changed < clock - margin
+    }
+
+    /// A file system that counts in seconds leaves such stamps, and hardly ever another.
+    fn is_coarse(&self) -> bool {
+        self.modified % SECOND == 0 && self.changed % SECOND == 0
     }
 
     pub fn bytes(&self) -> [u8; Self::BYTES] {

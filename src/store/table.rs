@@ -68,8 +68,7 @@ impl Table {
     }
 
     pub fn path(&self, row: u32) -> PathBuf {
-        let folder = self.folder_rows.partition_point(|first| *first <= row) - 1;
-        let (folder, name) = (self.folder(folder), self.name(row as usize));
+        let (folder, name) = self.row(row);
         PathBuf::from(OsStr::from_bytes(folder)).join(OsStr::from_bytes(name))
     }
 
@@ -83,6 +82,12 @@ impl Table {
         let at = search(0..folders, |at| self.folder(at).cmp(folder))?;
         let rows = self.folder_rows[at] as usize..self.folder_rows[at + 1] as usize;
         search(rows, |row| self.name(row).cmp(name)).map(|row| row as u32)
+    }
+
+    /// A row's folder and name.
+    pub fn row(&self, row: u32) -> (&[u8], &[u8]) {
+        let folder = self.folder_rows.partition_point(|first| *first <= row) - 1;
+        (self.folder(folder), self.name(row as usize))
     }
 
     /// Every row's folder and name, in order.
@@ -103,7 +108,7 @@ impl Table {
 
     /// Takes the stamps of everything. Gives the rows that are folders, and those where nothing is: their stamps are void.
     pub fn stamp_all(&mut self) -> (Vec<u32>, Vec<u32>) {
-        let found = self.ask(|found| Some(found));
+        let found = self.ask(Some);
         let mut stamps = vec![0; self.len() * Stamp::BYTES];
         let (mut folders, mut absent) = (Vec::new(), Vec::new());
         for Found { row, stamp, is_folder } in found {
@@ -321,7 +326,8 @@ mod tests {
     fn rows_are_found_and_stamped_as_the_files_are() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
-        let names: Vec<_> = (0..3000).map(|n| format!("{}/{n}.txt", n % 7)).chain(["a/b/one".into(), "top".into()]).collect();
+        let names: Vec<_> =
+            (0..3000).map(|n| format!("{}/{n}.txt", n % 7)).chain(["a/b/one".into(), "top".into()]).collect();
         for name in &names {
             std::fs::create_dir_all(path(name).parent().unwrap()).unwrap();
             std::fs::write(path(name), name).unwrap();

@@ -7,6 +7,7 @@ mod init;
 mod plan;
 mod report;
 mod run;
+mod settled;
 mod setup;
 mod worker;
 
