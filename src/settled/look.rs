@@ -1,9 +1,9 @@
 //! Reads a settlement and compares it with the disk: nothing changed, only sources changed, or it cannot tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use crate::base::Digest;
+use crate::base::{Digest, fs as bfs};
 use crate::plan::Plan;
 use crate::report::{ReportDoc, RunPath};
 use crate::settled::cone::Cone;
@@ -125,13 +125,31 @@ impl Settled {
         Ok(Some(true))
     }
 
-    /// None if a file is gone, or a folder changed: what is in it must be listed again.
+    /// None if a file is gone, or a folder changed: what is in it is not known then.
     fn compare_inputs(&self) -> io::Result<Option<Changes>> {
         let at = now();
         let inputs = differing(&self.inputs, self.head.at, &self.state.inputs);
-        let inside = Table::read(&self.plan, plan_file::INSIDE)?;
-        let inside = differing(&inside, self.head.at, &self.state.inside);
-        if inputs.iter().chain(&inside).any(|found| found.stamp.is_none() || found.is_folder) {
+        let content = Table::read(&self.plan, plan_file::INSIDE)?;
+        let inside = differing(&content, self.head.at, &self.state.inside);
+        let owner = |row: u32| self.plan.numbers_at(plan_file::INSIDE_OF, row..row + 1).map(|rows| rows[0]);
+        let mut listed = BTreeSet::new();
+        for found in &inputs {
+            let is_gone = found.stamp.is_none();
+            if is_gone || (found.is_folder && found.stamp != Some(self.stamp(found.row))) {
+                return Ok(None);
+            }
+            listed.extend(found.is_folder.then_some(found.row));
+        }
+        for found in &inside {
+            let known = self.state.inside.get(&found.row).map_or_else(|| content.stamp(found.row), |patch| patch.stamp);
+            if found.stamp.is_none() || (found.is_folder && found.stamp != Some(known)) {
+                return Ok(None);
+            }
+            if found.is_folder {
+                listed.insert(owner(found.row)?);
+            }
+        }
+        if !listed.is_empty() && !self.has_the_same_folders(&listed, &content)? {
             return Ok(None);
         }
         let patch = |found: &Found| {
@@ -140,7 +158,7 @@ impl Settled {
         };
         let mut input_patches: Patches = inputs.iter().map(patch).collect();
         for found in &inside {
-            let owner = self.plan.numbers_at(plan_file::INSIDE_OF, found.row..found.row + 1)?[0];
+            let owner = owner(found.row)?;
             let as_it_was = Patch { stamp: self.stamp(owner), is_racy: false, digest: Digest::NONE };
             input_patches.entry(owner).or_insert(as_it_was);
         }
@@ -150,12 +168,32 @@ impl Settled {
         for ((row, patch), digest) in input_patches.iter_mut().zip(digests) {
             let Ok(digest) = digest else { return Ok(None) };
             if digest != self.digest(*row)? {
+                // What is new in it is in no table.
+                if listed.contains(row) {
+                    return Ok(None);
+                }
                 changed.push(*row);
             }
             patch.digest = digest;
         }
         let inside_patches = inside.iter().map(patch).collect();
         Ok(Some(Changes { inputs: changed, input_patches, inside_patches }))
+    }
+
+    /// Whether folders whose stamps are too young to be believed have no folder in them that was not there, and none less.
+    /// Their files are in their digests.
+    fn has_the_same_folders(&self, listed: &BTreeSet<u32>, content: &Table) -> io::Result<bool> {
+        let owners = self.plan.numbers(plan_file::INSIDE_OF)?;
+        for row in listed {
+            let folder = self.inputs.path(*row);
+            let names = bfs::files_below(&folder)?.len();
+            let folders = bfs::folders_below(&folder)?;
+            let known = owners.iter().filter(|owner| *owner == row).count();
+            if names + folders.len() != known || folders.iter().any(|folder| content.find(folder).is_none()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Of an input, as the settlement knows it.

@@ -7,5 +7,6 @@ mod errors;
 mod pages;
 mod ready_onnx;
 mod rerun;
+mod settled;
 #[path = "../support/mod.rs"]
 mod support;
