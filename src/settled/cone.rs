@@ -11,6 +11,7 @@ use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::report::{ReportDoc, RunPath};
 use crate::settled::look::{Changes, Settled};
+use crate::settled::state_file::{is_unchanged, stamp};
 use crate::settled::{Place, leaves_nothing, plan_file, step_form};
 use crate::step::{self, Source, Stage, Step, StepId};
 use crate::store::sealed::damaged;
@@ -122,7 +123,7 @@ impl Cone {
         state.inputs.extend(&self.changes.input_patches);
         state.inside.extend(&self.changes.inside_patches);
         // Only folders of the store may have changed, by what these steps made.
-        if super::state_file::is_unchanged(&state.guards.kept) && state.guards.stamp() {
+        if is_unchanged(&state.guards.kept) && stamp(&mut state.guards.fans) {
             let _ = state.write(&place.state);
         }
     }

@@ -30,8 +30,9 @@ use crate::store::DiskStore;
 pub use cone::{Cone, ConeEnded};
 pub use look::{Look, Settled};
 
-/// Settlements of this many command lines are kept, the newest.
+/// Settlements of this many command lines are kept, the newest, as long as they are no larger together than this.
 const KEPT: usize = 16;
+const KEPT_BYTES: u64 = 1 << 30;
 
 /// Where the settlement of one command line stands.
 #[derive(Debug)]
@@ -88,17 +89,21 @@ impl Place {
     fn prune(&self) -> io::Result<()> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.dir())?.flatten() {
-            if let Ok(modified) = entry.metadata().and_then(|meta| meta.modified()) {
-                found.push((modified, entry.path()));
+            if let Ok(meta) = entry.metadata() {
+                found.push((meta.modified()?, entry.path(), meta.len()));
             }
         }
         found.sort();
-        let mut kept = std::collections::BTreeSet::new();
-        for (modified, path) in found.into_iter().rev() {
+        let own = self.plan.file_stem().map(|stem| stem.to_owned()).unwrap_or_default();
+        let mut kept = std::collections::BTreeSet::from([own]);
+        let mut bytes = 0;
+        for (modified, path, size) in found.into_iter().rev() {
+            bytes += size;
             let is_temporary = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp-"));
             let is_old = modified.elapsed().is_ok_and(|age| age.as_secs() > 3600);
             let stem = path.file_stem().map(|stem| stem.to_owned()).unwrap_or_default();
-            let stays = if is_temporary { !is_old } else { kept.contains(&stem) || kept.len() < KEPT };
+            let has_room = kept.len() < KEPT && bytes < KEPT_BYTES;
+            let stays = if is_temporary { !is_old } else { kept.contains(&stem) || has_room };
             if !stays {
                 let _ = fs::remove_file(&path);
             } else if !is_temporary {

@@ -138,7 +138,7 @@ impl Frozen<'_> {
     /// One table of all folders' contents. What stands in two of them, because one lies in the other, has two rows.
     fn write_inside(&self, writer: &mut SealedWriter) -> io::Result<()> {
         let mut rows: Vec<_> = Vec::new();
-        for (input, table) in &self.found.inside {
+        for (input, Hashed { table, .. }) in &self.found.inside {
             rows.extend(
                 (0..table.len() as u32)
                     .zip(table.rows())

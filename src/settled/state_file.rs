@@ -87,23 +87,21 @@ impl Guards {
         }
         let table = |paths: &[PathBuf]| Table::of(paths.iter().map(PathBuf::as_path));
         let mut guards = Self { fans: table(&fans), kept: table(&kept) };
-        Ok(guards.stamp().then_some(guards))
+        Ok((stamp(&mut guards.fans) && stamp(&mut guards.kept)).then_some(guards))
     }
+}
 
-    /// Takes the stamps; false if a later change could leave the same.
-    pub(super) fn stamp(&mut self) -> bool {
-        for _ in 0..PATIENCE {
-            let clock = stamp_clock();
-            self.fans.stamp_all();
-            self.kept.stamp_all();
-            let is_old = |table: &Table| (0..table.len() as u32).all(|row| table.stamp(row).is_before(clock));
-            if is_old(&self.fans) && is_old(&self.kept) {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(1));
+/// Takes the stamps of a table; false if a later change could leave the same.
+pub(super) fn stamp(table: &mut Table) -> bool {
+    for _ in 0..PATIENCE {
+        let clock = stamp_clock();
+        table.stamp_all();
+        if (0..table.len() as u32).all(|row| table.stamp(row).is_before(clock)) {
+            return true;
         }
-        false
+        std::thread::sleep(Duration::from_millis(1));
     }
+    false
 }
 
 /// Whether everything in a table is as its stamps say; where nothing was, nothing may be.

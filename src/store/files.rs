@@ -30,7 +30,7 @@ pub struct Hashed {
     /// Before the first stamp was taken.
     pub at: Moment,
     /// What stands in the folders among them, files and folders, by row.
-    pub inside: BTreeMap<u32, Table>,
+    pub inside: BTreeMap<u32, Hashed>,
 }
 
 #[derive(Debug)]
@@ -100,13 +100,14 @@ impl FileDigests {
         let at = now();
         let mut table = Table::of(paths);
         let (folders, _) = table.stamp_all();
-        let (mut digests, hashed) = self.digests_of(&table, &folders);
+        let (mut digests, hashed) = self.digests_of(&table, &folders, None);
         self.changed |= hashed;
         let mut inside = BTreeMap::new();
         for row in folders {
-            if let Ok((digest, content)) = self.folder(&table.path(row)) {
+            if let Ok((digest, content, hashed)) = self.folder(&table.path(row)) {
                 digests[row as usize] = digest;
                 inside.insert(row, content);
+                self.changed |= hashed;
             }
         }
         self.found = Hashed { table, digests, at, inside };
@@ -118,14 +119,17 @@ impl FileDigests {
         self.is_fresh = false;
     }
 
-    /// Digests of the rows that are files, and whether one had to be made.
-    fn digests_of(&self, table: &Table, folders: &[u32]) -> (Vec<Digest>, bool) {
+    /// Digests of the rows that are files, and whether one had to be made. `found` is what else may know them.
+    fn digests_of(&self, table: &Table, folders: &[u32], found: Option<&Hashed>) -> (Vec<Digest>, bool) {
+        let known = |hashed: &Hashed, folder: &[u8], name: &[u8], stamp: Stamp| {
+            let row = hashed.table.find_split(folder, name)?;
+            (hashed.table.stamp(row) == stamp).then(|| hashed.digests[row as usize])
+        };
         let mut digests: Vec<_> = (0..table.len() as u32)
             .zip(table.rows())
             .map(|(row, (folder, name))| {
-                let known = self.kept.table.find_split(folder, name);
-                let known = known.filter(|known| self.kept.table.stamp(*known) == table.stamp(row));
-                known.map_or(Digest::NONE, |known| self.kept.digests[known as usize])
+                let of = |hashed| known(hashed, folder, name, table.stamp(row));
+                of(&self.kept).or_else(|| found.and_then(of)).unwrap_or(Digest::NONE)
             })
             .collect();
         let is_folder = |row: &u32| folders.binary_search(row).is_ok();
@@ -140,21 +144,23 @@ impl FileDigests {
         (digests, !unknown.is_empty())
     }
 
-    /// The digest of a folder's manifest, and what stands in it.
-    fn folder(&self, path: &Path) -> Result<(Digest, Table), StoreError> {
+    /// The digest of a folder's manifest, what stands in it, and whether some of that had to be hashed.
+    fn folder(&self, path: &Path) -> Result<(Digest, Hashed, bool), StoreError> {
+        let at = now();
         let names = bfs::files_below(path).map_err(StoreError::io("list", path))?;
         let folders = bfs::folders_below(path).map_err(StoreError::io("list", path))?;
         let files: Vec<_> = names.iter().map(|name| path.join(name)).collect();
         let mut table = Table::of(files.iter().chain(&folders).map(PathBuf::as_path));
         let (folders, _) = table.stamp_all();
-        let (digests, _) = self.digests_of(&table, &folders);
+        let found = self.found.table.find(path).and_then(|row| self.found.inside.get(&row));
+        let (digests, hashed) = self.digests_of(&table, &folders, found);
         let rows = names.into_iter().zip(&files).map(|(name, file)| {
             let row = table.find(file).filter(|row| !digests[*row as usize].is_none());
             let row = row.ok_or_else(|| StoreError::io("read", file)(io::ErrorKind::NotFound.into()))?;
             Ok(ManifestFile { path: name, size: table.stamp(row).size, digest: digests[row as usize] })
         });
         let manifest = Manifest { files: rows.collect::<Result<_, StoreError>>()? };
-        Ok((manifest.digest(), table))
+        Ok((manifest.digest(), Hashed { table, digests, at, inside: BTreeMap::new() }, hashed))
     }
 
     /// The digest of a file's content, or of a folder's manifest.
@@ -229,6 +235,10 @@ impl FileDigests {
         let is_folder = |row: usize| found.inside.contains_key(&(row as u32));
         let files = found.table.rows().enumerate().filter(|(row, _)| !is_folder(*row));
         rows.extend(files.map(|(row, (folder, name))| (folder, name, 1, of(found, row))));
+        for inside in found.inside.values() {
+            let files = inside.table.rows().enumerate();
+            rows.extend(files.map(|(row, (folder, name))| (folder, name, 1, of(inside, row))));
+        }
         if self.kept.table.len() <= OTHERS * found.table.len().max(1000) {
             let kept = self.kept.table.rows().enumerate();
             rows.extend(kept.map(|(row, (folder, name))| (folder, name, 2, of(&self.kept, row))));

@@ -4,7 +4,9 @@
 //! have a checksum of their own in the last bytes of the file. So a reader that wants one row of a million reads and
 //! verifies one page, and a flipped bit, a torn tail or another format is an error and never a wrong answer.
 //!
-//!     pages … | 32 bytes for each page | (begin, end) of each section | length of the pages, number of sections, seal
+//! ```text
+//! pages … | 32 bytes for each page | (begin, end) of each section | length of the pages, number of sections, seal
+//! ```
 //!
 //! Nothing is synced: a file that a crash left half written fails its check, and whoever wanted it does without.
 

@@ -345,6 +345,37 @@ fn chosen_steps_settle_by_themselves() {
 }
 
 #[test]
+fn a_plan_with_cases_settles_too_and_its_tests_are_watched() {
+    let spec = "version: 1
+pipelines:
+  text: {description: 'ids to logits', tasks: [fill-mask]}
+targets:
+  mps: {runtime: torch, backend: mps, artefact: torchscript, precisions: [fp32]}
+models:
+  bert: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
+    inputs: {input_ids: {dtype: int64, shape: [batch, seq], value: 1}}}
+commands:
+  c: {argv: [cp, in, out], inputs: {in: {file: in}}, outputs: [out]}
+";
+    let sandbox = Sandbox::new().file("all.yaml", spec).file("in", "1\n");
+    let first = sandbox.run(RUN).code(3).json();
+    let again = path(sandbox.run(RUN).code(3), "settled").json();
+    assert_eq!(again["summary"]["executed"], 0);
+    assert_eq!(again["summary"]["unavailable"], 1);
+    let backends = |document: &Value| document["backends"].as_array().unwrap().len();
+    assert_eq!((backends(&again), &again["excluded"]), (backends(&first), &first["excluded"]));
+    assert_eq!(again["cases"][0]["reason"], first["cases"][0]["reason"]);
+    // Its commands have a cone; its cases have none.
+    sandbox.write("in", "2\n");
+    path(sandbox.run(RUN).code(3), "cone").summary([("executed", 1), ("unavailable", 1)]);
+    let test = sandbox.path("orch-out/tests/test_bert_mps-fp32.py");
+    fs::remove_file(&test).unwrap();
+    path(sandbox.run(RUN).code(3), "full").summary([("executed", 0)]);
+    assert!(test.exists());
+    path(sandbox.run(RUN).code(3), "settled");
+}
+
+#[test]
 fn old_settlements_are_removed() {
     let sandbox = settled();
     for n in 0..20 {
