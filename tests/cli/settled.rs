@@ -64,8 +64,8 @@ fn unsettles(sandbox: &Sandbox, executed: u64) {
 }
 
 fn plan_file(sandbox: &Sandbox, extension: &str) -> PathBuf {
-    let files = sandbox.stored_files("settled").into_iter();
-    files.filter(|path| path.extension().is_some_and(|e| e == extension)).next_back().unwrap()
+    let mut files = sandbox.stored_files("settled").into_iter();
+    files.find(|path| path.extension().is_some_and(|e| e == extension)).unwrap()
 }
 
 fn set_modified(path: &Path, to: SystemTime) {
