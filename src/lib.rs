@@ -27,5 +27,6 @@ pub mod worker;
 pub mod provision;
 pub mod exec;
 pub mod explain;
+pub mod settled;
 
 pub mod cli;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes a file so that a reader, or a crash at any moment, sees all of it or none of it.
 ///
@@ -50,6 +50,27 @@ pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// All folders below `root`, without itself.
+pub fn folders_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let all = walkdir::WalkDir::new(root).min_depth(1).into_iter();
+    let folders = all.filter_map(|entry| match entry {
+        Ok(entry) => entry.file_type().is_dir().then(|| Ok(entry.into_path())),
+        Err(e) => Some(Err(e.into())),
+    });
+    folders.collect()
+}
+
+/// Makes every file below `root` read-only, so that a careless tool cannot change published content through a link.
+pub fn make_read_only(root: &Path) -> io::Result<()> {
+    for file in files_below(root)? {
+        let path = root.join(file);
+        let mut permissions = fs::metadata(&path)?.permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&path, permissions)?;
+    }
+    Ok(())
 }
 
 /// Copies a file cheaply: a reflink or an in-kernel copy where the file system can ([`fs::copy`] asks for both).

@@ -91,8 +91,12 @@ impl Affected {
 
 /// The spec as it was, or why it cannot be had.
 fn load(revision: &Revision, spec: &Path, project: &Project) -> anyhow::Result<Result<Project, String>> {
-    let specs: BTreeSet<PathBuf> =
-        project.files.iter().filter_map(|path| std::fs::canonicalize(path).ok()).map(|path| normal(&path)).collect();
+    let specs: BTreeSet<PathBuf> = project
+        .files
+        .iter()
+        .filter_map(|file| std::fs::canonicalize(&file.path).ok())
+        .map(|path| normal(&path))
+        .collect();
     for outside in specs.iter().filter(|path| !path.starts_with(&revision.root)) {
         let link = revision.at(outside);
         std::fs::create_dir_all(link.parent().unwrap_or(&link))?;

@@ -175,13 +175,15 @@ pub(super) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Whether this is the usual run, which may believe what the last one left behind: nothing is narrowed, aged, forced
-    /// or watched.
-    #[allow(dead_code, reason = "asked by whatever answers an unchanged run without looking at every step")]
-    pub(super) fn is_plain(&self) -> bool {
+    /// Whether all of a plan is asked for, so that the run may leave a settlement for the next one.
+    pub(super) fn is_whole(&self) -> bool {
         let ScopeArgs { affected, partition, max_age } = &self.scope;
-        let narrowed = affected.is_some() || partition.is_some() || !self.steps.is_empty();
-        !narrowed && max_age.is_none() && self.rerun.is_empty() && !self.watch
+        affected.is_none() && partition.is_none() && max_age.is_none() && self.steps.is_empty()
+    }
+
+    /// Whether this is the usual run, which may believe what the last one left behind.
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_whole() && self.rerun.is_empty() && self.trace.trace.is_none() && !self.watch
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use crate::base::shell;
 use crate::cli::project::Workplace;
 use crate::event::{Event, Listener};
-use crate::exec::{Finished, How, Options};
+use crate::exec::Options;
 use crate::explain;
 use crate::journal::{Head, Journal};
 use crate::plan::Plan;
@@ -50,10 +50,10 @@ impl<'a> Diary<'a> {
     }
 
     /// Closes the journal and writes the trace, also of a run that ended badly. A journal that could not be written is
-    /// a warning; a trace was asked for, so it is an error.
-    pub(super) fn finish(&self, plan: &Plan, finished: Option<&Finished>) -> anyhow::Result<()> {
-        let interrupted = finished.is_none_or(|finished| finished.interrupted);
-        let hits = finished.map_or(0, |f| f.results.iter().filter(|result| result.how == How::Hit).count() as u32);
+    /// a warning; a trace was asked for, so it is an error. `ended`: whether the run was interrupted, and its hits; None if it
+    /// ended with an error.
+    pub(super) fn finish(&self, plan: &Plan, ended: Option<(bool, u32)>) -> anyhow::Result<()> {
+        let (interrupted, hits) = ended.unwrap_or((true, 0));
         if let Err(e) = self.journal.finish(self.start.elapsed().as_secs_f64(), interrupted, hits) {
             let text = format!("the journal of this run was not kept, so `orch what-ran` lacks it: {e}");
             self.console.tell(Event::Warning { text });

@@ -1,7 +1,7 @@
 //! Puts what people look for where they look: pages, generated tests, and the artefacts that the tests load.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -11,15 +11,22 @@ use crate::plan::Plan;
 use crate::step::{Source, StepId, TestContext};
 use crate::store::DiskStore;
 
-/// Fills the folder of a run's results. What is already as it should be is left alone.
-pub(super) fn hand_out(plan: &Plan, finished: &Finished, store: &DiskStore, out_dir: &Path) -> anyhow::Result<()> {
+/// Fills the folder of a run's results. What is already as it should be is left alone. Gives the paths by whose stamps one
+/// can tell later that all of it is still there.
+pub(super) fn hand_out(
+    plan: &Plan,
+    finished: &Finished,
+    store: &DiskStore,
+    out_dir: &Path,
+) -> anyhow::Result<Vec<PathBuf>> {
+    let mut placed = Vec::new();
     let output = |id: StepId| finished.results[id.0 as usize].output();
     if let Some(digest) = output(plan.report) {
-        copy(store, &digest, &out_dir.join("report"))?;
+        placed.extend(copy(store, &digest, &out_dir.join("report"))?);
     }
     for planned in &plan.cases {
         if let Some(digest) = output(planned.test) {
-            copy(store, &digest, &out_dir.join("tests"))?;
+            placed.extend(copy(store, &digest, &out_dir.join("tests"))?);
         }
         // The generated test says under which names it looks for what it loads.
         let test: TestContext = serde_json::from_value(plan.step(planned.test).params.clone())?;
@@ -32,28 +39,33 @@ pub(super) fn hand_out(plan: &Plan, finished: &Finished, store: &DiskStore, out_
                 _ => continue,
             };
             let place = out_dir.join("artefacts").join(name);
-            link(store, &digest, &place).with_context(|| format!("failed to hand out `{}`", place.display()))?;
+            let links = link(store, &digest, &place);
+            placed.extend(links.with_context(|| format!("failed to hand out `{}`", place.display()))?);
         }
     }
-    Ok(())
+    Ok(placed)
 }
 
 /// Copies: people may edit them.
-fn copy(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<()> {
+fn copy(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut copies = Vec::new();
     for file in store.check_tree(digest)?.files {
         let to = folder.join(&file.path);
         let bytes = store.read_file(digest, &file.path)?.unwrap_or_default();
         bfs::write_if_changed(&to, &bytes).with_context(|| format!("failed to write `{}`", to.display()))?;
+        copies.push(to);
     }
-    Ok(())
+    Ok(copies)
 }
 
 /// Links, since artefacts are large. The file beside the folder says which tree it holds.
-fn link(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<()> {
+fn link(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let label = folder.with_file_name(format!("{}.tree", folder.file_name().unwrap_or_default().to_string_lossy()));
     let named = digest.to_string();
+    let mut seen = bfs::folders_below(folder).unwrap_or_default();
+    seen.extend([label.clone(), folder.to_owned()]);
     if fs::read_to_string(&label).is_ok_and(|old| old == named) && is_whole(store, digest, folder) {
-        return Ok(());
+        return Ok(seen);
     }
     match fs::symlink_metadata(folder) {
         Ok(meta) if meta.is_dir() => fs::remove_dir_all(folder)?,
@@ -62,7 +74,9 @@ fn link(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<()>
     }
     store.lay_out(digest, folder)?;
     bfs::write_atomic(&label, named.as_bytes())?;
-    Ok(())
+    seen = bfs::folders_below(folder)?;
+    seen.extend([label, folder.to_owned()]);
+    Ok(seen)
 }
 
 fn is_whole(store: &DiskStore, digest: &Digest, folder: &Path) -> bool {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::Context as _;
 
@@ -13,7 +14,7 @@ use crate::exec::{self, HostFacts, Options};
 use crate::matrix::{Matrix, Selection};
 use crate::plan::{self, Plan};
 use crate::provision::Provision;
-use crate::spec::Spec;
+use crate::spec::{SourceFile, Spec};
 use crate::step::{Stage, StepId};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
@@ -21,8 +22,8 @@ use crate::worker::Cancel;
 pub(super) struct Project {
     pub(super) plan: Plan,
     pub(super) name: String,
-    /// Every spec file that was read.
-    pub(super) files: Vec<PathBuf>,
+    /// Every YAML file that was read.
+    pub(super) files: Vec<SourceFile>,
 }
 
 impl Project {
@@ -44,8 +45,7 @@ impl Project {
         };
         let matrix = matrix.select(&spec, &selection).map_err(|e| UsageError(e.to_string()))?;
         let plan = plan::build(&spec, &matrix).map_err(|e| UsageError(e.to_string()))?;
-        let files = spec.files.into_iter().map(|file| file.path).collect();
-        Ok(Self { plan, name: path.display().to_string(), files })
+        Ok(Self { plan, name: path.display().to_string(), files: spec.files })
     }
 
     /// Steps by glob; one that names nothing is an error, with the nearest name.
@@ -85,7 +85,7 @@ impl Project {
 pub(super) struct Workplace {
     pub(super) store: DiskStore,
     pub(super) provision: Provision,
-    pub(super) inventory: Vec<Backend>,
+    inventory: OnceLock<Vec<Backend>>,
     pub(super) host: HostFacts,
     pub(super) cancel: Cancel,
 }
@@ -99,9 +99,18 @@ impl Workplace {
         let cache = absolute(&args.cache_dir)?;
         let store = DiskStore::open(&cache).context("failed to open the store")?;
         let provision = provision(args, cancel.clone())?;
-        let host = Host::real();
-        let inventory = device::inventory_cheap(&host);
-        Ok(Self { store, provision, inventory, host: host_facts(&host), cancel })
+        let host = host_facts(&Host::real());
+        Ok(Self { store, provision, inventory: OnceLock::new(), host, cancel })
+    }
+
+    /// What the probers say, asked when it is first needed.
+    pub(super) fn inventory(&self) -> &[Backend] {
+        self.inventory.get_or_init(|| device::inventory_cheap(&Host::real()))
+    }
+
+    /// The same for a plan: one without cases is the same on every machine, and nothing is probed for it.
+    pub(super) fn inventory_for(&self, has_cases: bool) -> &[Backend] {
+        if has_cases { self.inventory() } else { &[] }
     }
 
     pub(super) fn context<'a>(
@@ -115,7 +124,7 @@ impl Workplace {
             store: &self.store,
             provision: &self.provision,
             listener,
-            inventory: &self.inventory,
+            inventory: self.inventory_for(!project.plan.cases.is_empty()),
             host: &self.host,
             options,
             cancel: &self.cancel,
@@ -130,7 +139,7 @@ pub(super) fn provision(args: &Args, cancel: Cancel) -> anyhow::Result<Provision
     Provision::new(env_dir, args.python.clone(), cancel)
 }
 
-fn host_facts(host: &Host) -> HostFacts {
+pub(super) fn host_facts(host: &Host) -> HostFacts {
     let fingerprint = device::fingerprint(host);
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
     let report = crate::report::Host {

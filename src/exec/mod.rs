@@ -8,6 +8,7 @@ mod consult;
 mod desk;
 mod keys;
 mod outcome;
+mod part;
 mod perform;
 mod pool;
 mod preview;
@@ -30,14 +31,15 @@ use crate::provision::Provision;
 use crate::record::{Outcome, Record};
 use crate::report::ReportDoc;
 use crate::step::StepId;
-use crate::store::DiskStore;
+use crate::store::{DiskStore, FileDigests};
 use crate::worker::{Cancel, Ground, Project, Sandboxes};
 
 pub use age::MaxAge;
 pub use consult::usually_wanted;
 pub use keys::HostFacts;
+pub use part::{Part, PartEnded, run_part};
 pub use preview::{held, preview};
-pub use reporting::{Pages, report_doc};
+pub use reporting::{Pages, report_doc, stable_backend};
 pub use schedule::run;
 pub use state::{How, StepResult};
 
@@ -114,6 +116,8 @@ pub struct Finished {
     /// None when interrupted before the report.
     pub report: Option<Digest>,
     pub doc: ReportDoc,
+    /// The user's files as the keys saw them.
+    pub files: FileDigests,
 }
 
 /// What would happen to a step, without doing it.

@@ -19,7 +19,7 @@ use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
 use crate::step::{Places, RunParams, Step, StepId, Work, Worker, WorkerCall};
-use crate::store::{DiskStore, Manifest, StoreError};
+use crate::store::{DiskStore, Manifest, StoreError, stat::Stamp};
 use crate::worker::{self, Cancel, Ended, Ground, Limits};
 
 /// What an execution needs; shared by all job threads.
@@ -46,9 +46,27 @@ pub(super) struct Task<'a> {
     pub(super) why: MissReason,
 }
 
+impl Task<'_> {
+    /// A file that was written to while the step read it is not what stands in the step's key.
+    fn files_are_the_same(&self) -> anyhow::Result<()> {
+        for (name, at) in &self.inputs {
+            if let InputAt::File(path, stamp) = at
+                && Stamp::of(path).ok() != *stamp
+            {
+                anyhow::bail!("its input `{name}` ({}) was changed while it ran; run again", path.display());
+            }
+        }
+        Ok(())
+    }
+}
+
 pub(super) enum InputAt {
-    Tree { from: StepId, digest: Digest },
-    File(PathBuf),
+    Tree {
+        from: StepId,
+        digest: Digest,
+    },
+    /// With its stamp when the step was handed out.
+    File(PathBuf, Option<Stamp>),
 }
 
 pub(super) enum Performed {
@@ -83,7 +101,7 @@ impl Performer<'_> {
         let mut inputs = BTreeMap::new();
         for (name, at) in &task.inputs {
             let path = match at {
-                InputAt::File(path) => path.clone(),
+                InputAt::File(path, _) => path.clone(),
                 InputAt::Tree { from, digest } => match self.desks.tree(self.store, digest) {
                     Ok(path) => path,
                     Err(e) => {
@@ -93,7 +111,7 @@ impl Performer<'_> {
             };
             inputs.insert(name.clone(), path);
         }
-        let result = self.execute(&task, inputs);
+        let result = self.execute(&task, inputs).and_then(|done| task.files_are_the_same().map(|()| done));
         self.keep(&task, started, clock, result)
     }
 

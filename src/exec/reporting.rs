@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::base::Digest;
+use crate::device::Backend;
 use crate::event::{Event, Execution, Load, Slot, Span};
 use crate::exec::consult::why_missed;
 use crate::exec::perform::error_text;
@@ -15,7 +16,7 @@ use crate::plan::PlannedCase;
 use crate::record::{Outcome, Record};
 use crate::report::{self, CaseResult, Excluded, ReportDoc, Summary};
 use crate::step::{RunParams, StepId};
-use crate::store::StoreError;
+use crate::store::{FileDigests, StoreError};
 
 /// The version of the document's shape.
 const DOC_VERSION: u32 = 1;
@@ -37,6 +38,7 @@ impl Pages {
 pub(super) fn finish(
     context: &Context<'_>,
     mut results: Vec<StepResult>,
+    files: FileDigests,
     clock: Instant,
 ) -> Result<Finished, StoreError> {
     let interrupted = context.cancel.is_cancelled();
@@ -66,7 +68,7 @@ pub(super) fn finish(
     }
     let seconds = clock.elapsed().as_secs_f64();
     let doc = report_doc(context, &results, seconds);
-    Ok(Finished { results, interrupted, seconds, report, doc })
+    Ok(Finished { results, interrupted, seconds, report, doc, files })
 }
 
 /// Whether a report's tree is as it was published. A damaged one is taken away.
@@ -150,12 +152,8 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     }
     key.set("host", Digest::of(json!(doc.host).to_string().as_bytes()).short());
     key.set("excluded", Digest::of(json!(doc.excluded).to_string().as_bytes()));
-    // Without their facts: how much memory is free at the moment makes no other report.
     for backend in &doc.backends {
-        let devices: Vec<_> =
-            backend.devices.iter().map(|device| json!([device.id, device.name, device.kind])).collect();
-        let stable = json!([backend.available, backend.reason, backend.remedy, devices]);
-        key.set(format!("backend.{}", backend.name), Digest::of(stable.to_string().as_bytes()));
+        key.set(format!("backend.{}", backend.name), Digest::of(stable_backend(backend).to_string().as_bytes()));
     }
     // The page has the order of the spec.
     let order: Vec<_> = doc.cases.iter().filter_map(|case| case.steps.last()).collect();
@@ -167,6 +165,12 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
         key.set(format!("case.{run}"), Digest::of(json!(stable).to_string().as_bytes()));
     }
     key
+}
+
+/// A backend without its facts: how much memory is free at the moment makes no other report.
+pub fn stable_backend(backend: &Backend) -> Value {
+    let devices: Vec<_> = backend.devices.iter().map(|device| json!([device.id, device.name, device.kind])).collect();
+    json!([backend.available, backend.reason, backend.remedy, devices])
 }
 
 /// The document that every page and `--json` is made of.
@@ -203,6 +207,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         incomplete: count(&|o| o == Outcome::Incomplete),
         excluded: excluded.len() as u32,
         seconds,
+        path: report::RunPath::Full,
     };
     ReportDoc {
         version: DOC_VERSION,

@@ -1,9 +1,10 @@
 //! The loop that owns all state of a run.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use crate::base::Digest;
 use crate::event::{Event, Load, Span};
 use crate::exec::desk::Desks;
 use crate::exec::keys::Keys;
@@ -16,7 +17,7 @@ use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Finished, reporting};
 use crate::record::Outcome;
 use crate::step::{Needs, Requirement, Source, Stage, StepId};
-use crate::store::StoreError;
+use crate::store::{FileDigests, StoreError, stat::Stamp};
 
 /// Performs the plan.
 pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
@@ -38,7 +39,8 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
             .listener
             .tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
     }
-    reporting::finish(context, scheduler.states.into_iter().map(StepState::into_result).collect(), clock)
+    let results = scheduler.states.into_iter().map(StepState::into_result).collect();
+    reporting::finish(context, results, scheduler.keys.files, clock)
 }
 
 enum Message {
@@ -50,6 +52,10 @@ pub(super) struct Scheduler<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) keys: Keys<'a>,
     pub(super) states: Vec<StepState>,
+    /// Outputs of steps that are not looked up (`part.rs`).
+    pub(super) known: BTreeMap<StepId, Digest>,
+    /// One of these is not as it was published.
+    pub(super) lost: bool,
     /// Steps that something wanted needs.
     pub(super) wanted: BTreeSet<StepId>,
     /// Whether hits are to come with their records, although no report shows them.
@@ -67,24 +73,23 @@ pub(super) struct Scheduler<'a> {
     pub(super) failed: bool,
 }
 
-impl StepState {
-    pub(super) fn into_result(self) -> StepResult {
-        match self {
-            Self::Done(result) => result,
-            Self::Unknown | Self::Ready { .. } | Self::Running => StepResult::not_needed(),
-        }
-    }
-}
-
 impl<'a> Scheduler<'a> {
     pub(super) fn new(context: &'a Context<'a>) -> Result<Self, StoreError> {
+        let mut files = context.store.file_digests();
+        files.prefetch(context.plan.files());
+        Ok(Self::with(context, files, BTreeMap::new()))
+    }
+
+    pub(super) fn with(context: &'a Context<'a>, files: FileDigests, known: BTreeMap<StepId, Digest>) -> Self {
         let Context { plan, provision, host, inventory, .. } = context;
-        let keys = Keys { plan, provision, files: context.store.file_digests(), host, inventory };
+        let keys = Keys { plan, provision, files, host, inventory };
         let states = plan.ids().map(|_| StepState::Unknown).collect();
-        Ok(Self {
+        Self {
             context,
             keys,
             states,
+            known,
+            lost: false,
             wanted: BTreeSet::new(),
             whole_records: false,
             setups: Setups::default(),
@@ -95,7 +100,7 @@ impl<'a> Scheduler<'a> {
             exclusive_running: false,
             slots: Slots::new(context.options.jobs),
             failed: false,
-        })
+        }
     }
 
     pub(super) fn is_done(&self, id: StepId) -> bool {
@@ -122,8 +127,9 @@ impl<'a> Scheduler<'a> {
         (self.wanted.len() + hits) as u32
     }
 
-    fn execute_wanted(&mut self) -> Result<(), StoreError> {
+    pub(super) fn execute_wanted(&mut self) -> Result<(), StoreError> {
         let context = self.context;
+        self.keys.files.time_passes();
         let scratch = context.store.scratch()?;
         let ground = context.ground(scratch.dir("commands")?);
         let servers = Servers::default();
@@ -180,7 +186,8 @@ impl<'a> Scheduler<'a> {
             if self.context.cancel.is_cancelled() && !std::mem::replace(&mut told, true) {
                 self.context.listener.tell(Event::Interrupted);
             }
-            let stopping = self.context.cancel.is_cancelled() || (self.context.options.fail_fast && self.failed);
+            let fails_fast = self.context.options.fail_fast && self.failed;
+            let stopping = self.context.cancel.is_cancelled() || fails_fast || self.lost;
             if !stopping {
                 self.dispatch(performer, pool, sender, install);
             }
@@ -289,11 +296,22 @@ impl<'a> Scheduler<'a> {
     where
         'a: 'env,
     {
+        let stamps = self.stamps(id);
+        if !self.reads_what_its_key_says(id) {
+            self.set(id, StepState::Unknown);
+            self.consult(id);
+            if self.is_ready(id) {
+                self.queue(id);
+            } else {
+                self.consult_dependents(id);
+            }
+            return true;
+        }
         self.install_missing(id, install);
         let problem = match self.setups.readiness(&self.requirements[id.0 as usize]) {
             Readiness::Waiting => return false,
             Readiness::Ready if !self.fits(id) => return false,
-            Readiness::Ready => self.start(id, performer, pool, sender).err().map(|e| error_text(&e)),
+            Readiness::Ready => self.start(id, stamps, performer, pool, sender).err().map(|e| error_text(&e)),
             Readiness::Failed(why) => Some(why),
         };
         if let Some(why) = problem {
@@ -303,10 +321,30 @@ impl<'a> Scheduler<'a> {
         true
     }
 
+    /// Of the user's files that a step reads, in their order.
+    fn stamps(&self, id: StepId) -> Vec<Option<Stamp>> {
+        let sources = self.context.plan.step(id).inputs.iter();
+        let files = sources.filter_map(|(_, source)| if let Source::File(path) = source { Some(path) } else { None });
+        files.map(|path| Stamp::of(path).ok()).collect()
+    }
+
+    /// Whether the user's files are still as they were when the step's key was made, which may be long ago.
+    fn reads_what_its_key_says(&self, id: StepId) -> bool {
+        let reads_files = self.context.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
+        match &self.states[id.0 as usize] {
+            StepState::Ready { key, .. } if reads_files => {
+                let now = self.keys.of(id, |from| self.result(from).and_then(StepResult::output));
+                now.is_ok_and(|now| now == *key)
+            }
+            _ => true,
+        }
+    }
+
     /// Hands a step to a job thread. Fails when the server that it needs does not start.
     fn start<'env>(
         &mut self,
         id: StepId,
+        stamps: Vec<Option<Stamp>>,
         performer: &'env Performer<'env>,
         pool: &Pool<'env>,
         sender: &Sender<Message>,
@@ -326,10 +364,11 @@ impl<'a> Scheduler<'a> {
             Needs::Shared(slots) => self.shared_running += slots,
             Needs::Exclusive => self.exclusive_running = true,
         }
+        let mut stamps = stamps.into_iter();
         let inputs = step.inputs.iter().filter_map(|(name, source)| {
             let at = match source {
                 Source::Step(from) => InputAt::Tree { from: *from, digest: self.result(*from)?.output()? },
-                Source::File(path) => InputAt::File(path.clone()),
+                Source::File(path) => InputAt::File(path.clone(), stamps.next()?),
                 Source::Record(_) => return None,
             };
             Some((name.clone(), at))

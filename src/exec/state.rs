@@ -21,6 +21,15 @@ pub(super) enum StepState {
     Done(StepResult),
 }
 
+impl StepState {
+    pub(super) fn into_result(self) -> StepResult {
+        match self {
+            Self::Done(result) => result,
+            Self::Unknown | Self::Ready { .. } | Self::Running => StepResult::not_needed(),
+        }
+    }
+}
+
 /// How a step came to its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
@@ -62,6 +71,11 @@ impl StepResult {
     /// A hit of which nothing is known but what it answers for.
     pub(super) fn held(hit: &Hit) -> Self {
         Self { how: How::Hit, outcome: hit.outcome, output: hit.output, ..Self::not_needed() }
+    }
+
+    /// A step that is not looked up at all, because it is known to be done (`exec/part.rs`).
+    pub(super) fn known(output: Digest) -> Self {
+        Self { how: How::Hit, outcome: Outcome::Pass, output: Some(output), ..Self::not_needed() }
     }
 
     pub(super) fn executed(record: Record) -> Self {

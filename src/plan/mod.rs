@@ -5,9 +5,11 @@
 mod build;
 mod graph;
 mod narrow;
+mod part;
 mod render;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use crate::matrix::{Case, ExcludedCase};
 use crate::step::{Source, Step, StepId};
@@ -65,6 +67,15 @@ impl Plan {
 
     pub fn dependents(&self, id: StepId) -> &[StepId] {
         &self.dependents[id.0 as usize]
+    }
+
+    /// The user's files and folders that steps read; one that several read comes as often.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let sources = self.steps.iter().flat_map(|step| &step.inputs);
+        sources.filter_map(|(_, source)| match source {
+            Source::File(path) => Some(path.as_path()),
+            Source::Step(_) | Source::Record(_) => None,
+        })
     }
 
     /// The steps whose output or record this one reads.

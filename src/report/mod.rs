@@ -57,6 +57,22 @@ pub struct Summary {
     pub incomplete: u32,
     pub excluded: u32,
     pub seconds: f64,
+    /// How it was found out what is up to date.
+    #[serde(default)]
+    pub path: RunPath,
+}
+
+/// How a run came to know what is up to date; the answer is the same on every path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunPath {
+    /// The specs were read, and every step was looked up.
+    #[default]
+    Full,
+    /// Nothing changed since a run that left nothing to do.
+    Settled,
+    /// Only what lies below changed sources was looked up.
+    Cone,
 }
 
 impl Summary {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
-use crate::base::Digest;
+use crate::base::{Digest, fs as bfs};
 use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
 use crate::store::entry::{Header, Held, Kind, step_id};
@@ -23,6 +24,20 @@ pub struct DiskStore {
     pub(super) blobs: Blobs,
     pub(super) log: Log,
     locks: Locks,
+}
+
+/// Which file the log is, and how long.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct LogExtent {
+    file: u64,
+    bytes: u64,
+}
+
+impl LogExtent {
+    /// Whether all that was in the log then is in it still.
+    pub fn continues(&self, then: &Self) -> bool {
+        self.file == then.file && self.bytes >= then.bytes
+    }
 }
 
 /// That a key is held, without its whole record.
@@ -49,12 +64,45 @@ impl DiskStore {
         &self.root
     }
 
+    /// The same, of a store that is not open.
+    pub fn root_below(dir: &Path) -> PathBuf {
+        dir.join(LAYOUT)
+    }
+
+    /// How far the log of the store in this folder goes. None where there is none.
+    pub fn log_extent(root: &Path) -> Option<LogExtent> {
+        let meta = fs::metadata(root.join("log")).ok()?;
+        Some(LogExtent { file: bfs::file_id(&meta), bytes: meta.len() })
+    }
+
+    /// Folders whose stamps tell that content was put in or taken out.
+    pub fn fans(&self) -> impl Iterator<Item = PathBuf> {
+        (0..=255_u8).map(move |fan| self.root.join("blobs").join(format!("{fan:02x}")))
+    }
+
+    /// The files in which a tree is kept.
+    pub fn files_of(&self, digest: &Digest) -> Result<Vec<PathBuf>, StoreError> {
+        let files = self.manifest(digest)?.files;
+        Ok(files.iter().map(|file| self.blobs.path(&file.digest, file.executable)).collect())
+    }
+
+    /// Written whenever orch takes something out of the store, or finds it damaged: nobody may rely on an earlier look.
+    pub fn removals(&self) -> PathBuf {
+        self.root.join("removals")
+    }
+
+    pub fn note_removal(&self) -> Result<(), StoreError> {
+        let path = self.removals();
+        let text = format!("{} {}\n", std::process::id(), bfs::Nonce::next());
+        bfs::write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", path))
+    }
+
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
         Scratch::create(&self.root.join("tmp"))
     }
 
     pub fn file_digests(&self) -> FileDigests {
-        FileDigests::load(self.root.join("files.json"))
+        FileDigests::load(self.root.join("files"))
     }
 
     /// Where the log of a step's last execution lies, if it said anything.
@@ -148,6 +196,7 @@ impl DiskStore {
 
     /// Forgets a tree and takes out those of its files that are damaged, so that its step runs again.
     pub fn discard_tree(&self, digest: &Digest) -> Result<(), StoreError> {
+        self.note_removal()?;
         if let Ok(manifest) = self.manifest(digest) {
             for file in &manifest.files {
                 if self.blobs.check(file).is_err() {

@@ -10,14 +10,17 @@ mod log;
 mod blobs;
 mod locks;
 mod scratch;
-mod stat;
+pub mod sealed;
+pub mod stat;
+pub mod table;
+mod files;
 mod disk;
 mod verify;
 
-pub use disk::{DiskStore, Hit};
+pub use disk::{DiskStore, Hit, LogExtent};
+pub use files::{FileDigests, Hashed};
 pub use locks::KeyLock;
 pub use scratch::Scratch;
-pub use stat::FileDigests;
 pub use tree::{Manifest, ManifestFile};
 pub use verify::{Problem, Stats};
 

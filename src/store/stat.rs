@@ -1,95 +1,140 @@
-//! Digests of the user's own files, remembered by (size, mtime, inode) so that unchanged files are not read again.
+//! Stamps of files: what one call to the kernel tells, and whether it may be believed.
 //!
-//! A stat never enters a key: it only decides whether the digest on record may be believed. A file changed within two
-//! seconds of being hashed is hashed again, because a coarse clock could hide a second write.
+//! A stamp never enters a key: it only decides whether content that was hashed before must be hashed again. The change
+//! time is in it because, unlike the modification time, no tool can set it back.
 
-use std::collections::BTreeMap;
-use std::fs::{self, Metadata};
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+/// Nanoseconds since 1970.
+pub type Moment = i64;
 
-use crate::base::{Digest, fs as bfs};
-use crate::store::{Manifest, StoreError};
+const SECOND: Moment = 1_000_000_000;
+/// How long after a change a second one could still leave the same stamp: several ticks of a kernel's clock.
+const MARGIN: Moment = SECOND / 10;
+/// The same for a file system that counts in seconds.
+const COARSE_MARGIN: Moment = 2 * SECOND;
 
-#[derive(Debug)]
-pub struct FileDigests {
-    path: PathBuf,
-    known: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    files: BTreeMap<PathBuf, Entry>,
-    changed: bool,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Entry {
-    stamp: Stamp,
-    digest: Digest,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
-    size: u64,
-    mtime_ns: u128,
-    inode: u64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    pub size: u64,
+    pub modified: Moment,
+    pub changed: Moment,
+    pub inode: u64,
 }
 
 impl Stamp {
-    fn of(meta: &Metadata) -> Self {
-        #[cfg(unix)]
-        let inode = std::os::unix::fs::MetadataExt::ino(meta);
-        #[cfg(not(unix))]
-        let inode = 0;
-        let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        Self { size: meta.len(), mtime_ns: meta.modified().map(since).unwrap_or_default(), inode }
+    pub const BYTES: usize = 32;
+    /// Stands where nothing is.
+    pub const ABSENT: Self = Self { size: 0, modified: 0, changed: 0, inode: 0 };
+
+    pub fn of(path: &Path) -> io::Result<Self> {
+        std::fs::metadata(path).map(|meta| Self::from(&meta))
     }
 
-    fn is_settled(&self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        now.saturating_sub(self.mtime_ns) > 2_000_000_000
+    /// Whether content read at `at` or later may have changed afterwards under this very stamp.
+    pub fn is_racy(&self, at: Moment) -> bool {
+        let margin = if self.is_coarse() { COARSE_MARGIN } else { MARGIN };
+        self.modified.max(self.changed) > at - margin
+    }
+
+    /// Whether whatever changes from `clock` on, a moment of [`stamp_clock`], gets another stamp.
+    pub fn is_before(&self, clock: Moment) -> bool {
+        let margin = if self.is_coarse() && *self != Self::ABSENT { COARSE_MARGIN } else { 0 };
+        self.changed < clock - margin
+    }
+
+    /// A file system that counts in seconds leaves such stamps, and hardly ever another.
+    fn is_coarse(&self) -> bool {
+        self.modified % SECOND == 0 && self.changed % SECOND == 0
+    }
+
+    pub fn bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&self.size.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.modified.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.changed.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.inode.to_le_bytes());
+        bytes
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let eight = |at: usize| bytes[at..at + 8].try_into().expect("BUG: eight bytes");
+        Self {
+            size: u64::from_le_bytes(eight(0)),
+            modified: i64::from_le_bytes(eight(8)),
+            changed: i64::from_le_bytes(eight(16)),
+            inode: u64::from_le_bytes(eight(24)),
+        }
     }
 }
 
-impl FileDigests {
-    /// A file that cannot be read as such a memory is an empty one: it only costs hashing.
-    pub fn load(path: PathBuf) -> Self {
-        let files = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
-        Self { path, known: Mutex::new(Known { files, changed: false }) }
+impl From<&Metadata> for Stamp {
+    fn from(meta: &Metadata) -> Self {
+        Self {
+            size: meta.len(),
+            modified: meta.mtime() * SECOND + meta.mtime_nsec(),
+            changed: meta.ctime() * SECOND + meta.ctime_nsec(),
+            inode: meta.ino(),
+        }
+    }
+}
+
+impl From<&libc::stat> for Stamp {
+    #[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between systems")]
+    fn from(stat: &libc::stat) -> Self {
+        Self {
+            size: stat.st_size as u64,
+            modified: stat.st_mtime as i64 * SECOND + stat.st_mtime_nsec as i64,
+            changed: stat.st_ctime as i64 * SECOND + stat.st_ctime_nsec as i64,
+            inode: stat.st_ino as u64,
+        }
+    }
+}
+
+pub fn now() -> Moment {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as Moment
+}
+
+/// The clock that stamps are taken from: whatever changes from now on gets this moment or a later one.
+///
+/// It stands still for a few milliseconds at a time, so a stamp that is older than it can no longer be given again.
+#[cfg(target_os = "linux")]
+pub fn stamp_clock() -> Moment {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of our own.
+    match unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut time) } {
+        0 => time.tv_sec * SECOND + time.tv_nsec,
+        _ => now() - MARGIN,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn stamp_clock() -> Moment {
+    now() - MARGIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_read_back_as_it_was() {
+        let stamp = Stamp { size: 1, modified: -2, changed: i64::MAX, inode: u64::MAX };
+        assert_eq!(Stamp::from_bytes(&stamp.bytes()), stamp);
     }
 
-    /// The digest of a file's content, or of a folder's manifest.
-    pub fn digest(&self, path: &Path) -> Result<Digest, StoreError> {
-        let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
-        if meta.is_dir() {
-            return Ok(Manifest::of(path)?.digest());
-        }
-        let stamp = Stamp::of(&meta);
-        let lock = || self.known.lock().expect("BUG: a thread panicked while it held the file digests");
-        if let Some(entry) = lock().files.get(path)
-            && entry.stamp == stamp
-        {
-            return Ok(entry.digest);
-        }
-        let digest = Digest::of_file(path).map_err(StoreError::io("read", path))?;
-        if stamp.is_settled() {
-            let mut known = lock();
-            known.files.insert(path.to_owned(), Entry { stamp, digest });
-            known.changed = true;
-        }
-        Ok(digest)
-    }
-
-    pub fn save(&self) -> Result<(), StoreError> {
-        let known = self.known.lock().expect("BUG: a thread panicked while it held the file digests");
-        if !known.changed {
-            return Ok(());
-        }
-        let bytes = serde_json::to_vec(&known.files).expect("BUG: file digests serialise");
-        bfs::write_atomic(&self.path, &bytes).map_err(StoreError::io("write", &self.path))
+    #[test]
+    fn a_fresh_stamp_is_not_trusted_and_a_coarse_one_for_longer() {
+        let stamp = |changed: Moment| Stamp { size: 1, modified: 0, changed, inode: 1 };
+        let at = 1_000 * SECOND;
+        assert!(stamp(at - MARGIN / 2 + 1).is_racy(at));
+        assert!(stamp(at + 5).is_racy(at));
+        assert!(!stamp(at - MARGIN - 1).is_racy(at));
+        assert!(stamp(at - SECOND).is_racy(at), "whole seconds may be a file system's grain");
+        assert!(!stamp(at - 3 * SECOND).is_racy(at));
     }
 }

@@ -98,6 +98,7 @@ impl DiskStore {
 
     /// Takes out every damaged thing; what made it runs again on the next run.
     pub fn heal(&self, problems: &[Problem]) -> Result<(), StoreError> {
+        self.note_removal()?;
         for problem in problems.iter().filter(|problem| problem.path != self.log.path()) {
             blobs::remove(&problem.path)?;
         }

@@ -149,7 +149,7 @@ fn a_damaged_memory_of_file_digests_only_costs_hashing() {
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
     fs::File::options().write(true).open(sandbox.path("in.txt")).unwrap().set_modified(old).unwrap();
     sandbox.run(RUN).success().summary([("executed", 2)]);
-    let memory = sandbox.store("files.json");
+    let memory = sandbox.store("files");
     let whole = fs::read(&memory).unwrap();
     for damaged in [&whole[..whole.len() / 2], b"", b"[]", b"\xff"] {
         fs::write(&memory, damaged).unwrap();

@@ -11,6 +11,7 @@ mod pages;
 mod partition;
 mod ready_onnx;
 mod rerun;
+mod settled;
 mod watched;
 #[path = "../support/mod.rs"]
 mod support;

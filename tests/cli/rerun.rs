@@ -120,3 +120,39 @@ fn what_fails_upstream_is_told_downstream_and_mended_by_the_next_run() {
     sandbox.run(RUN).success().summary([("failed", 0)]);
     sandbox.run(RUN).success().summary([("executed", 0), ("hits", 4)]);
 }
+
+/// Two steps one after the other; the first writes to a file of the second's, or to its own.
+fn writes_to(file: &str) -> Sandbox {
+    let sandbox = Sandbox::new().file("a.txt", "a\n").file("b.txt", "b\n");
+    let target = sandbox.path(file);
+    let spec = format!(
+        "version: 1
+commands:
+  a: {{argv: [sh, -c, 'echo written > {}; cp in out'], inputs: {{in: {{file: ../a.txt}}}}, outputs: [out]}}
+  b: {{argv: [cp, in, out], inputs: {{in: {{file: ../b.txt}}}}, outputs: [out]}}
+",
+        target.display()
+    );
+    sandbox.file("specs/all.yaml", spec)
+}
+
+#[test]
+fn a_file_that_changes_before_its_step_starts_gets_a_key_of_its_new_content() {
+    let sandbox = writes_to("b.txt");
+    let one_by_one = ["run", "specs/all.yaml", "--json", "--jobs", "1"];
+    sandbox.run(one_by_one).success().summary([("executed", 3)]);
+    sandbox.write("b.txt", "written\n");
+    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    sandbox.write("b.txt", "b\n");
+    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 2)]);
+}
+
+#[test]
+fn a_file_that_changes_while_its_step_runs_makes_no_hit() {
+    let sandbox = writes_to("a.txt");
+    let ended = sandbox
+        .run(RUN)
+        .code(1)
+        .stderr_has("its input `in` ([DIR]/specs/../a.txt) was changed while it ran; run again");
+    ended.summary([("executed", 3)]);
+}

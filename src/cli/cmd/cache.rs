@@ -33,6 +33,9 @@ pub(super) fn cache(args: &Args, command: &CacheCommand, printer: &Printer) -> a
         }
         CacheCommand::Verify { heal, json } => {
             let problems = store.verify()?;
+            if !problems.is_empty() {
+                store.note_removal()?;
+            }
             if *heal {
                 store.heal(&problems)?;
             }

@@ -10,6 +10,7 @@ mod output;
 mod plan;
 mod report;
 mod run;
+mod settled;
 mod setup;
 mod watch;
 mod what_ran;

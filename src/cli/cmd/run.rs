@@ -1,12 +1,14 @@
-//! `orch run`
+//! `orch run`: the short way if nothing changed, else plan, perform, hand out, print.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Context as _;
 
 use crate::base::shell;
 use crate::cli::args::{Args, RunArgs};
+use crate::cli::cmd::settled::{self, Short};
 use crate::cli::cmd::watch;
 use crate::cli::console::Console;
 use crate::cli::diary::Diary;
@@ -16,18 +18,29 @@ use crate::cli::printer::Printer;
 use crate::cli::project::{Workplace, absolute};
 use crate::cli::scope::{Asked, Scoped};
 use crate::exec::{self, Finished, How, Options};
+use crate::plan::Plan;
 use crate::record::Outcome;
-use crate::report::{self, text::Styles};
+use crate::report::{self, ReportDoc, text::Styles};
+use crate::settled::Custody;
 use crate::worker::{self, Cancel};
 
 pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if run.watch {
         return watch::watch(args, run, printer);
     }
+    let mut executed_before = Vec::new();
+    if run.is_plain()
+        && let Some(place) = settled::place(args, run)
+    {
+        match settled::short(&place, args, run, printer)? {
+            Short::Done(exit) => return Ok(exit),
+            Short::Not { executed } => executed_before = executed,
+        }
+    }
     let workplace = Workplace::open(args)?;
     let scoped = asked(run).load(&workplace, printer)?;
     on_interrupt(&workplace.cancel, || {})?;
-    let (exit, _) = perform(args, run, printer, &workplace, scoped)?;
+    let (exit, _) = perform(args, run, printer, &workplace, scoped, &executed_before)?;
     Ok(exit)
 }
 
@@ -37,8 +50,14 @@ pub(super) fn asked(run: &RunArgs) -> Asked<'_> {
 
 /// Cancels on the first interrupt, and ends everything at once on the second.
 pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) -> anyhow::Result<()> {
-    let cancel = cancel.clone();
+    static TOLD: Mutex<Option<Cancel>> = Mutex::new(None);
+    let told = || TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    // The handler stays for as long as the process lives; whoever listens last is told.
+    if told().replace(cancel.clone()).is_some() {
+        return Ok(());
+    }
     ctrlc::set_handler(move || {
+        let Some(cancel) = told().clone() else { return };
         if cancel.is_cancelled() {
             // Asked twice: now.
             worker::kill_all();
@@ -50,6 +69,21 @@ pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) ->
     .context("failed to listen for interrupts")
 }
 
+/// The options of a run of everything.
+pub(super) fn options(args: &Args, run: &RunArgs, workplace: &Workplace) -> Options {
+    Options {
+        jobs: run.jobs.unwrap_or(workplace.host.report.cores.max(1)),
+        fail_fast: run.fail_fast,
+        rerun: Default::default(),
+        wanted: None,
+        max_age: None,
+        scope: None,
+        spec: run.spec.spec.display().to_string(),
+        flags: flags(args, run),
+        out_dir: run.out_dir.clone(),
+    }
+}
+
 /// Performs what was asked for, publishes it and prints it; gives the steps that were executed besides the exit code.
 pub(super) fn perform(
     args: &Args,
@@ -57,45 +91,63 @@ pub(super) fn perform(
     printer: &Printer,
     workplace: &Workplace,
     scoped: Scoped,
+    executed_before: &[String],
 ) -> anyhow::Result<(Exit, Vec<String>)> {
     let Scoped { project, wanted, rerun, label, nothing } = scoped;
-    let options = Options {
-        jobs: run.jobs.unwrap_or(workplace.host.report.cores.max(1)),
-        fail_fast: run.fail_fast,
-        rerun,
-        wanted,
-        max_age: run.scope.max_age.clone(),
-        scope: label,
-        spec: project.name.clone(),
-        flags: flags(args, run),
-        out_dir: run.out_dir.clone(),
-    };
-    let start = Instant::now();
+    let max_age = run.scope.max_age.clone();
+    let options = Options { rerun, wanted, max_age, scope: label, ..options(args, run, workplace) };
     let console = Console::new();
-    let diary = Diary::new(start, &console, workplace, &options, run.trace.trace.as_deref());
-    let finished = exec::run(&workplace.context(&project, &options, &diary));
+    let diary = Diary::new(Instant::now(), &console, workplace, &options, run.trace.trace.as_deref());
+    let before = Custody::of(&workplace.store);
+    let context = workplace.context(&project, &options, &diary);
+    let finished = exec::run(&context);
     console.close();
-    let written = diary.finish(&project.plan, finished.as_ref().ok());
-    let finished = finished?;
-    let out_dir = absolute(&run.out_dir)?;
-    handout::hand_out(&project.plan, &finished, &workplace.store, &out_dir)?;
-    if run.json {
-        printer.out(&report::json::render(&finished.doc));
-    } else {
-        printer.out(&report::text::render(&finished.doc, &Styles::colored()));
-        if finished.report.is_some() {
-            printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
-        }
-    }
+    let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
+    let counted = finished.as_ref().ok().map(|finished| (finished.interrupted, hits(finished)));
+    let written = diary.finish(&project.plan, counted);
+    let mut finished = finished?;
+    let plan = &project.plan;
+    count_again(plan, &mut finished, executed_before);
+    let out = handout::hand_out(plan, &finished, &workplace.store, &absolute(&run.out_dir)?)?;
+    show(&finished.doc, finished.report.is_some(), run, printer);
     if let Some(why) = &nothing {
         printer.note(why);
     }
     // The run is told first: what went wrong with a file about it must not hide it.
     written?;
-    let plan = &project.plan;
     let executed = plan.ids().filter(|id| *id != plan.report && finished.results[id.0 as usize].how == How::Executed);
     let executed = executed.map(|id| plan.step(id).name.clone()).collect();
-    Ok((exit_of(&finished, nothing.is_some()), executed))
+    let exit = exit_of(&finished, nothing.is_some());
+    if run.is_whole()
+        && let Some(place) = settled::place(args, run)
+    {
+        settled::settle(&place, workplace, &project, args, &context, (finished, &out, before), printer);
+    }
+    Ok((exit, executed))
+}
+
+/// What a run prints at its end.
+pub(super) fn show(doc: &ReportDoc, has_report: bool, run: &RunArgs, printer: &Printer) {
+    if run.json {
+        printer.out(&report::json::render(doc));
+        return;
+    }
+    printer.out(&report::text::render(doc, &Styles::colored()));
+    if has_report {
+        printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
+    }
+}
+
+/// Steps that were executed before the short way broke off are hits by now, and were executed all the same.
+fn count_again(plan: &Plan, finished: &mut Finished, executed_before: &[String]) {
+    for id in executed_before.iter().filter_map(|name| plan.find(name)) {
+        let result = &mut finished.results[id.0 as usize];
+        if result.how == How::Hit {
+            result.how = How::Executed;
+            finished.doc.summary.executed += 1;
+            finished.doc.summary.hits -= 1;
+        }
+    }
 }
 
 /// Where things are kept and put, if not where they usually are. Words of a shell line, each after a space.
@@ -127,4 +179,11 @@ fn exit_of(finished: &Finished, nothing: bool) -> Exit {
     } else {
         Exit::NothingRan
     }
+}
+
+/// The same for a run of which only the document is known: what was executed or hit in it passed.
+pub(super) fn exit_of_doc(doc: &ReportDoc) -> Exit {
+    let summary = &doc.summary;
+    let did_something = summary.passed > 0 || (doc.cases.is_empty() && summary.executed + summary.hits > 0);
+    if did_something { Exit::Success } else { Exit::NothingRan }
 }

@@ -43,7 +43,7 @@ fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {
 fn needed(setup: &SetupArgs, workplace: &Workplace) -> anyhow::Result<BTreeSet<Requirement>> {
     let project = Project::load(&setup.spec, &SelectionArgs::none())?;
     let plan = &project.plan;
-    let is_here = |backend: &str| workplace.inventory.iter().any(|known| known.name == backend && known.available);
+    let is_here = |backend: &str| workplace.inventory().iter().any(|known| known.name == backend && known.available);
     let runs = plan.cases.iter().filter(|planned| {
         let step = plan.step(planned.run);
         step.stage == Stage::Run && is_here(&RunParams::of(step).backend)

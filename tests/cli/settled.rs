@@ -1,0 +1,385 @@
+//! Runs in which nothing changed, or only sources: what they look at, what makes them look at everything, and that
+//! whatever they say is what an ordinary run would say.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use crate::support::{Ended, Sandbox, flip_byte};
+
+const RUN: [&str; 3] = ["run", "all.yaml", "--json"];
+
+/// words.txt → sorted → first; tree/ → listed; and one that reads a variable.
+const SPEC: &str = "version: 1
+include: [more.yaml]
+commands:
+  sorted: {argv: [sh, -c, 'sort -u words.txt > out'], inputs: {words.txt: {file: data/words.txt}}, outputs: [out]}
+  first: {argv: [sh, -c, 'head -n 1 in/out > out'], inputs: {in: {step: 'command:sorted'}}, outputs: [out]}
+  listed: {argv: [sh, -c, 'cd in; find . -type f | sort | xargs cat > ../out'], inputs: {in: {file: data/tree}}, outputs: [out]}
+";
+const MORE: &str = "version: 1
+commands:
+  said: {argv: [sh, -c, 'echo \"${SAID-nothing}\" > out'], outputs: [out], env: [SAID]}
+";
+const STEPS: u64 = 5;
+
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::new().file("all.yaml", SPEC).file("more.yaml", MORE).file("data/words.txt", "b\na\n");
+    sandbox.file("data/tree/one", "1\n").file("data/tree/deep/two", "2\n")
+}
+
+/// After a first run, with everything old enough to be believed by its stamp.
+fn settled() -> Sandbox {
+    let sandbox = sandbox();
+    sandbox.run(RUN).success().summary([("executed", STEPS)]);
+    // The first look finds files that were written a moment ago, and believes only their content.
+    path(sandbox.run(RUN).success(), "settled");
+    std::thread::sleep(Duration::from_millis(120));
+    path(sandbox.run(RUN).success(), "settled");
+    sandbox
+}
+
+#[track_caller]
+fn path(ended: Ended, expected: &str) -> Ended {
+    let document = ended.json();
+    assert_eq!(document["summary"]["path"], expected, "{document:#}");
+    ended
+}
+
+/// A null run on the short way.
+#[track_caller]
+fn is_settled(sandbox: &Sandbox) {
+    path(sandbox.run(RUN).success(), "settled").summary([("steps", STEPS), ("executed", 0), ("hits", STEPS)]);
+}
+
+/// The next run looks at everything, executes so many steps, and leaves a new settlement.
+#[track_caller]
+fn unsettles(sandbox: &Sandbox, executed: u64) {
+    let ended = path(sandbox.run(RUN).success(), "full");
+    ended.summary([("steps", STEPS), ("executed", executed), ("hits", STEPS - executed)]);
+    is_settled(sandbox);
+}
+
+fn plan_file(sandbox: &Sandbox, extension: &str) -> PathBuf {
+    let mut files = sandbox.stored_files("settled").into_iter();
+    files.find(|path| path.extension().is_some_and(|e| e == extension)).unwrap()
+}
+
+fn set_modified(path: &Path, to: SystemTime) {
+    fs::File::options().write(true).open(path).unwrap().set_modified(to).unwrap();
+}
+
+/// The tree that a step's record names.
+fn output(sandbox: &Sandbox, step: &str) -> String {
+    let explained = sandbox.run(["explain", step, "--spec", "all.yaml", "--json"]).success().json();
+    explained[0]["key"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_short_way_prints_what_the_ordinary_one_prints() {
+    let sandbox = settled();
+    let without_time = |mut document: Value| {
+        document["summary"]["seconds"] = Value::Null;
+        document["summary"]["path"] = Value::Null;
+        document
+    };
+    let short = path(sandbox.run(RUN).success(), "settled").json();
+    let text = sandbox.run(["run", "all.yaml"]).success();
+    fs::remove_dir_all(sandbox.store("settled")).unwrap();
+    let long = path(sandbox.run(RUN).success(), "full").json();
+    fs::remove_dir_all(sandbox.store("settled")).unwrap();
+    let long_text = sandbox.run(["run", "all.yaml"]).success();
+    assert_eq!(without_time(short), without_time(long));
+    let counts = |ended: &Ended| ended.stdout.rsplit_once("date").unwrap().0.to_owned();
+    assert_eq!(counts(&text), counts(&long_text));
+    assert_eq!(text.stderr, long_text.stderr);
+}
+
+#[test]
+fn a_spec_an_included_one_or_a_variable_unsettles() {
+    let sandbox = settled();
+    sandbox.write("all.yaml", format!("{SPEC}# a comment\n"));
+    unsettles(&sandbox, 0);
+    sandbox.write("more.yaml", MORE.replace("nothing", "silence"));
+    unsettles(&sandbox, 1);
+    let sandbox = sandbox.env("SAID", "word").env("UNDECLARED", "x");
+    unsettles(&sandbox, 1);
+    let sandbox = sandbox.env("UNDECLARED", "y");
+    is_settled(&sandbox);
+}
+
+#[test]
+fn what_changes_no_content_does_not_unsettle() {
+    let sandbox = settled();
+    let now = SystemTime::now();
+    for name in ["all.yaml", "more.yaml", "data/words.txt", "data/tree/one"] {
+        set_modified(&sandbox.path(name), now - Duration::from_secs(5));
+        is_settled(&sandbox);
+    }
+    sandbox.write("data/words.txt", "b\na\n");
+    is_settled(&sandbox);
+    path(sandbox.run(["run", "all.yaml", "--json", "--jobs", "1"]).success(), "settled");
+    path(sandbox.run(["run", "all.yaml", "--json", "--fail-fast"]).success(), "settled");
+}
+
+#[test]
+fn what_was_touched_is_hashed_once_and_then_believed_again() {
+    let sandbox = settled();
+    let stamp = |path: &Path| fs::metadata(path).map(|meta| (meta.mtime_nsec(), meta.ino())).unwrap();
+    set_modified(&sandbox.path("data/words.txt"), SystemTime::now() - Duration::from_secs(9));
+    std::thread::sleep(Duration::from_millis(120));
+    let state = plan_file(&sandbox, "state");
+    let before = stamp(&state);
+    is_settled(&sandbox);
+    let refreshed = stamp(&state);
+    assert_ne!(before, refreshed, "the new stamp is not on record");
+    is_settled(&sandbox);
+    assert_eq!(stamp(&state), refreshed, "a null run writes nothing");
+}
+
+#[test]
+fn content_of_the_same_size_and_time_is_noticed() {
+    let sandbox = settled();
+    let file = sandbox.path("data/words.txt");
+    let modified = fs::metadata(&file).unwrap().modified().unwrap();
+    fs::write(&file, "d\nc\n").unwrap();
+    set_modified(&file, modified);
+    path(sandbox.run(RUN).success(), "cone").summary([("executed", 2), ("hits", STEPS - 2)]);
+    is_settled(&sandbox);
+}
+
+#[test]
+fn a_file_changed_in_the_moment_of_the_run_is_noticed() {
+    let sandbox = sandbox();
+    for (n, words) in ["b\na\n", "y\nx\n", "w\nv\n", "s\nr\n"].into_iter().enumerate() {
+        sandbox.write("data/words.txt", words);
+        let ended = sandbox.run(RUN).success();
+        assert!(n == 0 || ended.json()["summary"]["executed"] == 2, "{words:?}");
+    }
+}
+
+#[test]
+fn only_what_lies_below_a_changed_source_is_looked_up() {
+    let sandbox = settled();
+    sandbox.write("data/words.txt", "0\nb\na\n");
+    let ended = path(sandbox.run(RUN).success(), "cone");
+    let ended = ended.stderr_has("ok    command:sorted").stderr_has("ok    command:first").stderr_lacks("listed");
+    ended.summary([("steps", STEPS), ("executed", 2), ("hits", STEPS - 2)]);
+    is_settled(&sandbox);
+    // The ordinary path makes the same keys of it.
+    let keys = ["command:sorted", "command:first"].map(|step| output(&sandbox, step));
+    fs::remove_dir_all(sandbox.store("settled")).unwrap();
+    path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", STEPS)]);
+    assert_eq!(keys, ["command:sorted", "command:first"].map(|step| output(&sandbox, step)));
+    // Back again: the store holds all of it.
+    std::thread::sleep(Duration::from_millis(120));
+    sandbox.write("data/words.txt", "b\na\n");
+    path(sandbox.run(RUN).success(), "cone").summary([("executed", 0), ("hits", STEPS)]);
+    is_settled(&sandbox);
+}
+
+#[test]
+fn an_unchanged_output_stops_the_wave_on_the_short_way_too() {
+    let sandbox = settled();
+    sandbox.write("data/words.txt", "a\nb\nb\n");
+    let ended = path(sandbox.run(RUN).success(), "cone").stderr_has("same  command:sorted");
+    ended.stderr_lacks("command:first").summary([("executed", 1), ("hits", STEPS - 1)]);
+    is_settled(&sandbox);
+}
+
+#[test]
+fn a_folder_is_watched_with_all_that_is_in_it() {
+    let sandbox = settled();
+    sandbox.write("data/tree/deep/two", "3\n");
+    path(sandbox.run(RUN).success(), "cone").summary([("executed", 1)]);
+    is_settled(&sandbox);
+    sandbox.write("data/tree/deep/three", "3\n");
+    unsettles_folder(&sandbox, 1);
+    fs::remove_file(sandbox.path("data/tree/deep/three")).unwrap();
+    unsettles_folder(&sandbox, 0);
+    fs::create_dir(sandbox.path("data/tree/empty")).unwrap();
+    unsettles_folder(&sandbox, 0);
+    sandbox.write("data/tree/empty/four", "4\n");
+    unsettles_folder(&sandbox, 1);
+}
+
+/// A folder that has just changed is listed once more.
+#[track_caller]
+fn unsettles_folder(sandbox: &Sandbox, executed: u64) {
+    path(sandbox.run(RUN).success(), "full").summary([("executed", executed), ("hits", STEPS - executed)]);
+    std::thread::sleep(Duration::from_millis(120));
+    sandbox.run(RUN).success().summary([("executed", 0)]);
+    is_settled(sandbox);
+}
+
+#[test]
+fn a_file_that_is_gone_is_told_and_its_return_is_nothing_new() {
+    let sandbox = settled();
+    fs::remove_file(sandbox.path("data/words.txt")).unwrap();
+    sandbox.run(RUN).code(1);
+    sandbox.run(RUN).code(1);
+    sandbox.write("data/words.txt", "b\na\n");
+    sandbox.run(RUN).success().summary([("executed", 0), ("hits", STEPS)]);
+    is_settled(&sandbox);
+}
+
+#[test]
+fn what_was_taken_out_of_the_store_is_made_again() {
+    let sandbox = settled();
+    fs::remove_file(sandbox.blob("nothing\n")).unwrap();
+    unsettles(&sandbox, 1);
+    fs::remove_file(sandbox.store("log")).unwrap();
+    unsettles(&sandbox, STEPS);
+}
+
+#[test]
+fn a_page_that_is_gone_or_changed_is_put_back() {
+    let sandbox = settled();
+    for name in ["index.html", "matrix.json"] {
+        let page = sandbox.path(&format!("orch-out/report/{name}"));
+        let whole = fs::read(&page).unwrap();
+        fs::remove_file(&page).unwrap();
+        unsettles(&sandbox, 0);
+        fs::write(&page, "mine").unwrap();
+        unsettles(&sandbox, 0);
+        assert!(fs::read(&page).unwrap() == whole, "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_settlement_is_none() {
+    let sandbox = settled();
+    for extension in ["plan", "state"] {
+        let file = plan_file(&sandbox, extension);
+        let whole = fs::read(&file).unwrap();
+        for at in [0, whole.len() / 3, whole.len() / 2, whole.len() - 50, whole.len() - 1] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 4;
+            fs::write(&file, bytes).unwrap();
+            // A part that a null run does not read may be damaged unseen; what it says is right.
+            sandbox.run(RUN).success().summary([("steps", STEPS), ("executed", 0), ("hits", STEPS)]);
+            fs::write(&file, &whole[..at]).unwrap();
+            path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", STEPS)]);
+            is_settled(&sandbox);
+        }
+    }
+    flip_byte(&plan_file(&sandbox, "state"));
+    sandbox.write("data/words.txt", "z\n");
+    sandbox.run(RUN).success().summary([("executed", 2), ("hits", STEPS - 2)]);
+    is_settled(&sandbox);
+}
+
+#[test]
+fn a_damaged_input_of_the_cone_is_made_again_on_the_ordinary_way() {
+    let spec = "version: 1
+commands:
+  a: {argv: [cp, in, out], inputs: {in: {file: a.txt}}, outputs: [out]}
+  b: {argv: [cp, in, out], inputs: {in: {file: b.txt}}, outputs: [out]}
+  both: {argv: [sh, -c, 'cat a/out b/out > out'], inputs: {a: {step: 'command:a'}, b: {step: 'command:b'}}, outputs: [out]}
+";
+    let sandbox = Sandbox::new().file("all.yaml", spec).file("a.txt", "a\n").file("b.txt", "of b\n");
+    sandbox.run(RUN).success().summary([("executed", 4)]);
+    let of_b = [sandbox.blob("of b\n")];
+    // In place, so that no folder of the store shows it.
+    let mut permissions = fs::metadata(&of_b[0]).unwrap().permissions();
+    #[allow(clippy::permissions_set_readonly_false, reason = "the test's own file")]
+    permissions.set_readonly(false);
+    fs::set_permissions(&of_b[0], permissions).unwrap();
+    fs::write(&of_b[0], "OF B\n").unwrap();
+    sandbox.write("a.txt", "other\n");
+    let ended = path(sandbox.run(RUN).success(), "full").stderr_has("the output of command:b is damaged");
+    ended.summary([("steps", 4), ("executed", 3), ("hits", 1)]);
+    // Something was taken out of the store while it ran, so one more look at all of it is due.
+    path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", 4)]);
+    path(sandbox.run(RUN).success(), "settled").summary([("executed", 0), ("hits", 4)]);
+}
+
+#[test]
+fn a_run_with_anything_left_to_do_does_not_settle() {
+    let sandbox = Sandbox::new().file(
+        "all.yaml",
+        "version: 1\ncommands:\n  good: {argv: [cp, in, out], inputs: {in: {file: in}}, outputs: [out]}\n  bad: {argv: ['false'], outputs: [out]}\n",
+    );
+    sandbox.write("in", "x");
+    for _ in 0..2 {
+        path(sandbox.run(RUN).code(1), "full");
+        assert!(sandbox.stored_files("settled").is_empty());
+    }
+}
+
+#[test]
+fn a_failure_in_the_cone_stays_one_until_it_is_mended() {
+    let spec = "version: 1\ncommands:\n  c: {argv: [sh, -c, 'grep -q good in && echo ok > out'], inputs: {in: {file: in}}, outputs: [out]}\n  d: {argv: [cp, -r, in, out], inputs: {in: {step: 'command:c'}}, outputs: [out]}\n";
+    let sandbox = Sandbox::new().file("all.yaml", spec).file("in", "good\n");
+    sandbox.run(RUN).success().summary([("executed", 3)]);
+    sandbox.write("in", "bad\n");
+    path(sandbox.run(RUN).code(1), "cone").stderr_has("FAIL  command:c").summary([
+        ("steps", 3),
+        ("executed", 1),
+        ("hits", 1),
+    ]);
+    sandbox.run(RUN).code(1).summary([("steps", 3), ("executed", 1), ("hits", 1)]);
+    sandbox.write("in", "good again\n");
+    sandbox.run(RUN).success().summary([("steps", 3), ("executed", 1), ("hits", 2)]);
+    path(sandbox.run(RUN).success(), "settled").summary([("executed", 0), ("hits", 3)]);
+}
+
+#[test]
+fn a_plan_with_cases_settles_too_and_its_tests_are_watched() {
+    let spec = "version: 1
+pipelines:
+  text: {description: 'ids to logits', tasks: [fill-mask]}
+targets:
+  mps: {runtime: torch, backend: mps, artefact: torchscript, precisions: [fp32]}
+models:
+  bert: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
+    inputs: {input_ids: {dtype: int64, shape: [batch, seq], value: 1}}}
+commands:
+  c: {argv: [cp, in, out], inputs: {in: {file: in}}, outputs: [out]}
+";
+    let sandbox = Sandbox::new().file("all.yaml", spec).file("in", "1\n");
+    let first = sandbox.run(RUN).code(3).json();
+    let again = path(sandbox.run(RUN).code(3), "settled").json();
+    assert_eq!(again["summary"]["executed"], 0);
+    assert_eq!(again["summary"]["unavailable"], 1);
+    let backends = |document: &Value| document["backends"].as_array().unwrap().len();
+    assert_eq!((backends(&again), &again["excluded"]), (backends(&first), &first["excluded"]));
+    assert_eq!(again["cases"][0]["reason"], first["cases"][0]["reason"]);
+    // Its commands have a cone; its cases have none.
+    sandbox.write("in", "2\n");
+    path(sandbox.run(RUN).code(3), "cone").summary([("executed", 1), ("unavailable", 1)]);
+    let test = sandbox.path("orch-out/tests/test_bert_mps-fp32.py");
+    fs::remove_file(&test).unwrap();
+    path(sandbox.run(RUN).code(3), "full").summary([("executed", 0)]);
+    assert!(test.exists());
+    path(sandbox.run(RUN).code(3), "settled");
+}
+
+#[test]
+fn old_settlements_are_removed() {
+    let sandbox = settled();
+    for n in 0..20 {
+        sandbox.run(["run", "all.yaml", "--out-dir", &format!("out-{n}")]).success();
+    }
+    assert_eq!(sandbox.stored_files("settled").len(), 32);
+    path(sandbox.run(["run", "all.yaml", "--json", "--out-dir", "out-19"]).success(), "settled");
+}
+
+#[test]
+fn two_at_a_time_agree() {
+    let sandbox = settled();
+    for words in ["1\n", "2\n", "3\n"] {
+        sandbox.write("data/words.txt", words);
+        let children = [sandbox.spawn(RUN), sandbox.spawn(RUN), sandbox.spawn(RUN)];
+        let executed: u64 = children
+            .map(|child| sandbox.wait(child).success().json()["summary"]["executed"].as_u64().unwrap())
+            .iter()
+            .sum();
+        assert_eq!(executed, 2, "{words:?}");
+        sandbox.run(RUN).success().summary([("executed", 0), ("hits", STEPS)]);
+    }
+    is_settled(&sandbox);
+}
