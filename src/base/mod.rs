@@ -6,5 +6,5 @@ pub mod glob;
 pub mod loc;
 pub mod suggest;
 
-pub use digest::Digest;
+pub use digest::{Digest, Hasher};
 pub use loc::Loc;

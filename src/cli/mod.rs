@@ -7,6 +7,7 @@ mod exit;
 mod handout;
 mod printer;
 mod project;
+mod units;
 
 use std::process::ExitCode;
 

@@ -31,7 +31,7 @@ struct Marker {
 
 const MARKER: &str = "orch-env.json";
 
-fn home(dir: &Path, name: EnvName) -> PathBuf {
+pub(super) fn home(dir: &Path, name: EnvName) -> PathBuf {
     dir.join(format!("{name}-{}", Digest::of(name.lock().as_bytes()).short()))
 }
 

@@ -4,6 +4,7 @@
 //! processes. Which step needs what is `step`'s business.
 
 mod env;
+mod installed;
 mod libraries;
 mod python;
 mod torch_worker;
@@ -18,6 +19,7 @@ use crate::toolchain::{EnvName, Tool};
 use crate::worker::{Cancel, Limits};
 
 pub use env::PythonEnv;
+pub use installed::Installed;
 pub use python::{Interpreter, find_python, find_uv};
 
 /// Where things are installed and who uses them.

@@ -85,9 +85,13 @@ pub(super) fn installed(site: &Path) -> anyhow::Result<BTreeMap<String, String>>
     Ok(parts.collect())
 }
 
+pub(super) fn home(dir: &Path) -> PathBuf {
+    dir.join(format!("orch_py-{}", toolchain::python_code().short()))
+}
+
 /// Writes `orch_py` below `dir` unless the same code is there; gives the folder for PYTHONPATH.
 pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
-    let home = dir.join(format!("orch_py-{}", toolchain::python_code().short()));
+    let home = home(dir);
     if home.is_dir() {
         return Ok(home);
     }

@@ -15,7 +15,7 @@ use crate::worker::Cancel;
 const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The worker speaks this orch's protocol and links that lock's libtorch: either change asks for another build.
-fn home(dir: &Path) -> PathBuf {
+pub(super) fn home(dir: &Path) -> PathBuf {
     let sources = [
         include_str!("../bin/orch-torch.rs"),
         include_str!("../runtime/mod.rs"),
@@ -26,6 +26,11 @@ fn home(dir: &Path) -> PathBuf {
         EnvName::Torch.lock(),
     ];
     dir.join(format!("{}-{}", libtorch::WORKER, Digest::of(sources.concat().as_bytes()).short()))
+}
+
+/// Where the links to the libtorch that it is built against lie.
+pub(super) fn links(dir: &Path) -> PathBuf {
+    dir.join(format!("libtorch-{}", Digest::of(EnvName::Torch.lock().as_bytes()).short()))
 }
 
 pub(super) fn ready(dir: &Path) -> Option<PathBuf> {
@@ -50,10 +55,7 @@ pub(super) fn build(dir: &Path, env: &PythonEnv, cancel: &Cancel, progress: &dyn
     if let Some(binary) = ready(dir) {
         return Ok(binary);
     }
-    let links = libtorch::link(
-        &env.site,
-        &dir.join(format!("libtorch-{}", Digest::of(EnvName::Torch.lock().as_bytes()).short())),
-    )?;
+    let links = libtorch::link(&env.site, &links(dir))?;
     let build = libtorch::build_command(&cargo, source, &links, &source.join("target"), profile(source));
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);

@@ -3,6 +3,7 @@
 //! A store knows digests and records; it does not know what a step is or why it ran. Layout of the folder:
 //! `cache/README.md`; why it is so: docs/design.md, "The store".
 
+mod amount;
 mod tree;
 mod entry;
 mod scan;
@@ -12,14 +13,21 @@ mod locks;
 mod scratch;
 mod stat;
 mod disk;
+mod gc;
+mod pack;
+mod count;
 mod verify;
 
+pub use amount::Amount;
+pub use count::{OfSteps, Stats};
 pub use disk::{DiskStore, Hit};
+pub use gc::{Collected, Gone, Layout, Limits};
 pub use locks::KeyLock;
+pub use pack::{Exported, Imported, Which};
 pub use scratch::Scratch;
 pub use stat::FileDigests;
 pub use tree::{Manifest, ManifestFile};
-pub use verify::{Problem, Stats};
+pub use verify::{Problem, Progress};
 
 use std::path::PathBuf;
 
@@ -35,6 +43,9 @@ pub enum StoreError {
     },
     #[error("{path} is damaged: {what}")]
     Damaged { path: PathBuf, what: String },
+    /// An archive that is not taken in.
+    #[error("{path} was not imported: {what}; the store is as it was")]
+    Refused { path: PathBuf, what: String },
 }
 
 impl StoreError {
