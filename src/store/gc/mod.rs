@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::store::log::Seen;
 use crate::store::{Amount, DiskStore, StoreError, scratch};
 
 pub(in crate::store) use survey::Said;
@@ -73,8 +74,10 @@ impl DiskStore {
         let desk = if dry_run { None } else { Some(self.scratch()?) };
         let born = desk.as_ref().map_or(Ok(SystemTime::now()), scratch::Scratch::born)?;
         done.log_bytes_before = self.log_bytes();
-        let (survey, kept, horizon) = loop {
-            let (survey, seen) = Survey::of(&self.log)?;
+        let mut survey;
+        let (kept, horizon) = loop {
+            let seen;
+            (survey, seen) = Survey::of(&self.log)?;
             // Asked after the log was read: whoever ended before that has nothing left that the log does not name.
             let running = scratch::oldest_running(&desks, desk.as_ref());
             done.running_since = running.map(shown);
@@ -86,19 +89,10 @@ impl DiskStore {
             let mut sorting = Sorting::of(&survey, chosen, |blob| self.is_newer(blob, horizon.unnamed));
             done.trees = sorting.trees_gone();
             let is_spent = done.records.all() + done.trees + survey.spent > 0;
-            let is_done = dry_run || !is_spent || {
-                self.forget_settlements()?;
-                self.log.compact(&seen, &mut sorting)?
-            };
-            if is_done {
-                let kept = sorting.done();
-                break (survey, kept, horizon);
+            if dry_run || !is_spent || self.forget(&seen, &mut sorting)? {
+                break (sorting.done(), horizon);
             }
         };
-        if !dry_run {
-            // Once more, for those that were written while the old log was still there.
-            self.forget_settlements()?;
-        }
         done.kept_records = kept.records;
         done.kept = Amount { count: kept.blobs.len() as u64, bytes: kept.blobs.values().sum() };
         let swept = self.sweep_blobs(&kept.blobs, &survey.blobs, horizon, dry_run)?;
@@ -107,6 +101,15 @@ impl DiskStore {
         done.layouts = self.sweep_layouts(dry_run)?;
         done.log_bytes_after = (!dry_run).then(|| self.log_bytes());
         Ok(done)
+    }
+
+    /// Takes entries out of the log. False if another process did so since it was read: then it is to be read again.
+    fn forget(&self, seen: &Seen, sorting: &mut Sorting<'_>) -> Result<bool, StoreError> {
+        self.forget_settlements()?;
+        let is_done = self.log.compact(seen, sorting)?;
+        // Once more, for those that were written while the old log was still there.
+        self.forget_settlements()?;
+        Ok(is_done)
     }
 
     fn log_bytes(&self) -> u64 {
@@ -122,3 +125,6 @@ fn shown(time: SystemTime) -> String {
     let time = jiff::Timestamp::from_second(seconds(time)).unwrap_or_default();
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
+
+#[cfg(test)]
+mod tests;
