@@ -125,7 +125,7 @@ fn expected(values: [f32; 3]) -> Vec<u8> {
     tensor("y", &[1, 3], &values).encode_to_vec()
 }
 
-const RIGHT: [f32; 3] = [41.5, 51.5, 63.];
+pub(super) const RIGHT: [f32; 3] = [41.5, 51.5, 63.];
 
 const SPEC: &str = "version: 1
 pipelines:
@@ -147,7 +147,7 @@ models:
 const RUN: [&str; 3] = ["run", "specs/all.yaml", "--json"];
 
 /// A sandbox whose environments are those two that a ready ONNX file needs, and no other.
-fn sandbox(values: [f32; 3]) -> Sandbox {
+pub(super) fn sandbox(values: [f32; 3]) -> Sandbox {
     let sandbox = Sandbox::new()
         .installs()
         .file("specs/all.yaml", SPEC)
