@@ -98,13 +98,18 @@ fn tar(args: &[&str]) {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
+#[expect(clippy::print_stderr, reason = "what a test leaves out is shown with its output")]
+fn skip(why: &str) {
+    eprintln!("{why}");
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn another_user_takes_what_was_made() {
     const NOBODY: u32 = 65_534;
     // SAFETY: it takes and changes nothing.
     if unsafe { libc::geteuid() } != 0 {
-        return println!("skipped: only root can become another user");
+        return skip("skipped: only root can become another user");
     }
     let first = ran();
     let archive = fs::read(export(&first)).unwrap();
@@ -124,7 +129,7 @@ fn another_user_takes_what_was_made() {
     };
     match as_nobody(&["--version"]) {
         Ok(output) if output.status.success() => {}
-        other => return println!("skipped: nobody cannot start orch here: {other:?}"),
+        other => return skip(&format!("skipped: nobody cannot start orch here: {other:?}")),
     }
     let output = as_nobody(&["cache", "import", "store.tar"]).unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -211,7 +216,7 @@ fn every_published_line_of_orch_is_understood() {
         let absent =
             ["--partition", "--affected"].iter().find(|option| line.contains(*option) && !run_knows.contains(*option));
         if let Some(absent) = absent {
-            println!("skipped: this orch has no {absent}: {line}");
+            skip(&format!("skipped: this orch has no {absent}: {line}"));
             continue;
         }
         let (ok, error) = understood(&line);

@@ -225,6 +225,37 @@ fn beside_a_running_orch_its_results_stay_and_a_hit_that_goes_is_made_again() {
 }
 
 #[test]
+fn a_generated_test_that_goes_during_the_run_is_made_again_and_handed_out() {
+    let spec = "version: 1
+pipelines:
+  text: {description: 'ids to logits', tasks: [fill-mask]}
+targets:
+  cuda: {runtime: ort, backend: cuda, artefact: onnx, precisions: [fp32]}
+models:
+  bert: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
+    inputs: {input_ids: {dtype: int64, shape: [batch, seq], value: 1}}}
+";
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    sandbox.run(RUN).code(3);
+    let name = "orch-out/tests/test_bert_cuda-fp32.py";
+    let made = sandbox.read(name);
+    a_second();
+    let (began, go) = (sandbox.path("began"), sandbox.path("go"));
+    let slow = format!("touch {}; while ! test -e {}; do sleep 0.02; done; touch out", began.display(), go.display());
+    sandbox.write("spec.yaml", format!("{spec}commands:\n  slow: {{argv: [sh, -c, '{slow}'], outputs: [out]}}\n"));
+    let child = sandbox.spawn(RUN);
+    eventually("the slow step began", || began.exists());
+    gc(&sandbox, &["--max-size", "0"]);
+    fs::remove_file(sandbox.path(name)).unwrap();
+    sandbox.write("go", "");
+    let ended = sandbox.wait(child).code(3).stderr_has("what was lost is made again");
+    ended.stderr_has("ok    generate:bert:cuda-fp32");
+    assert_eq!(sandbox.read(name), made);
+    whole(&sandbox);
+    sandbox.run(RUN).code(3).summary([("executed", 0)]);
+}
+
+#[test]
 fn beside_many_others_nothing_is_lost() {
     let spec: String = (0..40).fold("version: 1\ncommands:\n".into(), |spec, n| {
         let from = if n % 4 == 0 { String::new() } else { format!(", inputs: {{in: {{step: 'command:c{}'}}}}", n - 1) };

@@ -10,6 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::handout;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace, absolute};
+use crate::event::{Event, Listener};
 use crate::exec::{self, Finished, Options};
 use crate::record::Outcome;
 use crate::report::{self, text::Styles};
@@ -38,10 +39,19 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         cancel.cancel();
     })
     .context("failed to listen for interrupts")?;
-    let finished = exec::run(&workplace.context(&project, &options, &console))?;
-    console.close();
+    let mut finished = exec::run(&workplace.context(&project, &options, &console))?;
     let out_dir = absolute(&run.out_dir)?;
-    handout::hand_out(&project.plan, &finished, &workplace.store, &out_dir)?;
+    let handed_out = handout::hand_out(&project.plan, &finished, &workplace.store, &out_dir);
+    if let Err(e) = handed_out {
+        if !handout::is_lost(&e) || finished.interrupted {
+            return Err(e);
+        }
+        console.tell(Event::Warning { text: format!("{e:#}; what was lost is made again") });
+        let again = Options { rerun: Default::default(), ..options };
+        finished = exec::run(&workplace.context(&project, &again, &console))?;
+        handout::hand_out(&project.plan, &finished, &workplace.store, &out_dir)?;
+    }
+    console.close();
     if run.json {
         printer.out(&report::json::render(&finished.doc));
     } else {

@@ -87,7 +87,7 @@ impl DiskStore {
         let (Some(parent), Some(own)) = (self.root().parent(), number(self.root())) else { return Ok(Vec::new()) };
         let mut gone = Vec::new();
         for path in list(parent)? {
-            if !number(&path).is_some_and(|number| number < own) || !path.is_dir() || path.is_symlink() {
+            if number(&path).is_none_or(|number| number >= own) || !path.is_dir() || path.is_symlink() {
                 continue;
             }
             let bytes = Amount::below(&path).bytes;
