@@ -24,6 +24,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("tch", &["bin/orch-torch.rs"]),
     ("torch_sys", &["bin/orch-torch.rs"]),
     ("rayon", &["store/"]),
+    ("tar", &["store/pack/"]),
     ("openvino_sys", &["runtime/openvino.rs", "runtime/openvino/"]),
     ("npyz", &["runtime/foreign.rs"]),
     ("indicatif", &["cli/console.rs"]),

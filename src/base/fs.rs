@@ -3,6 +3,9 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+#[cfg(unix)]
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Writes a file so that a reader, or a crash at any moment, sees all of it or none of it.
 ///
@@ -10,15 +13,24 @@ use std::path::{Path, PathBuf};
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(dir)?;
+    write_whole(path, |file| file.write_all(bytes))
+}
+
+/// Lets `write` fill a file that appears under its name when it is whole, and not at all if it fails.
+pub fn write_whole<T, E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> Result<T, E>,
+) -> Result<T, E> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     // The user's umask decides who may read it, as for every other file; left alone, only its owner could.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let mut file = builder.prefix(".tmp-").tempfile_in(dir)?;
-    file.write_all(bytes)?;
+    let written = write(file.as_file_mut())?;
     file.as_file().sync_data()?;
     file.persist(path).map_err(|e| e.error)?;
-    Ok(())
+    Ok(written)
 }
 
 /// Like [`write_atomic`], but leaves an identical file alone. True if it wrote.
@@ -135,6 +147,17 @@ pub fn file_id(meta: &fs::Metadata) -> u64 {
         let _ = meta;
         0
     }
+}
+
+/// When anything about a file changed last, its name and permissions included; where the system does not tell, its content.
+pub fn changed(meta: &fs::Metadata) -> SystemTime {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        UNIX_EPOCH + Duration::new(meta.ctime().max(0) as u64, meta.ctime_nsec() as u32)
+    }
+    #[cfg(not(unix))]
+    meta.modified().unwrap_or_else(|_| SystemTime::now())
 }
 
 /// Whether the owner may execute a file.

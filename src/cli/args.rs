@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::cli::units::{Age, Size};
 use crate::exec::MaxAge;
 use crate::matrix::Partition;
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
@@ -257,6 +258,9 @@ pub(super) struct JsonArgs {
 pub(super) enum CacheCommand {
     /// Say what the store holds
     Stats {
+        /// Measure the environments too
+        #[arg(long)]
+        envs: bool,
         #[arg(long)]
         json: bool,
     },
@@ -268,8 +272,65 @@ pub(super) enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Remove what is old or too much, and what nothing needs any more
+    Gc(GcArgs),
+    /// Write what a spec needs of the store into one file
+    Export(ExportArgs),
+    /// Take in what `export` wrote
+    Import {
+        /// The file; - for stdin
+        file: PathBuf,
+        #[arg(long)]
+        json: bool,
+    },
     /// Print where the store is
     Path,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Every limit that is given holds afterwards. A result was last used when it was executed, or when a result \
+    made of it was. A run that finds everything up to date writes nothing, so it does not count as a use: name the specs \
+    that you run with --keep. Safe beside running orchs."
+)]
+pub(super) struct GcArgs {
+    /// Until what steps made is no larger, e.g. 500M, 10G (of 1024; GB is of 1000)
+    #[arg(long, value_name = "SIZE")]
+    pub(super) max_size: Option<Size>,
+    /// What was not used for longer, e.g. 12h, 30d, 2w
+    #[arg(long, value_name = "AGE")]
+    pub(super) max_age: Option<Age>,
+    /// All but the newest N results of each step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) keep_last: Option<u32>,
+    /// Whatever the limits say, keep what a run of this spec would take from the store (repeatable)
+    #[arg(long, value_name = "SPEC")]
+    pub(super) keep: Vec<PathBuf>,
+    /// Also remove environments and workers of other versions of orch
+    #[arg(long)]
+    pub(super) envs: bool,
+    /// Remove nothing, and say what would go
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ExportArgs {
+    /// The file to write; - for stdout
+    pub(super) file: PathBuf,
+    #[command(flatten)]
+    pub(super) spec: SpecArgs,
+    /// Everything that the store holds, whatever the spec
+    #[arg(long, conflicts_with_all = ["spec", "SelectionArgs"])]
+    pub(super) all: bool,
+    /// Write nothing if a step of the spec is not held
+    #[arg(long, conflicts_with = "all")]
+    pub(super) require_complete: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]

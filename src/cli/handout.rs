@@ -9,7 +9,7 @@ use crate::base::{Digest, fs as bfs};
 use crate::exec::Finished;
 use crate::plan::Plan;
 use crate::step::{Source, StepId, TestContext};
-use crate::store::DiskStore;
+use crate::store::{DiskStore, StoreError};
 
 /// Fills the folder of a run's results. What is already as it should be is left alone. Gives the paths by whose stamps one
 /// can tell later that all of it is still there.
@@ -46,12 +46,25 @@ pub(super) fn hand_out(
     Ok(placed)
 }
 
+/// Whether handing out failed for a tree that was found damaged, or that another process collected meanwhile. The store has
+/// forgotten it, so that performing the plan once more makes it again.
+pub(super) fn is_lost(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(StoreError::Damaged { .. })))
+}
+
+fn whole<T>(store: &DiskStore, digest: &Digest, found: Result<T, StoreError>) -> Result<T, StoreError> {
+    if matches!(found, Err(StoreError::Damaged { .. })) {
+        store.discard_tree(digest)?;
+    }
+    found
+}
+
 /// Copies: people may edit them.
 fn copy(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut copies = Vec::new();
     for file in store.check_tree(digest)?.files {
         let to = folder.join(&file.path);
-        let bytes = store.read_file(digest, &file.path)?.unwrap_or_default();
+        let bytes = whole(store, digest, store.read_file(digest, &file.path))?.unwrap_or_default();
         bfs::write_if_changed(&to, &bytes).with_context(|| format!("failed to write `{}`", to.display()))?;
         copies.push(to);
     }
@@ -72,7 +85,7 @@ fn link(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<Vec
         Ok(_) => fs::remove_file(folder)?,
         Err(_) => {}
     }
-    store.lay_out(digest, folder)?;
+    whole(store, digest, store.lay_out(digest, folder))?;
     bfs::write_atomic(&label, named.as_bytes())?;
     seen = bfs::folders_below(folder)?;
     seen.extend([label, folder.to_owned()]);

@@ -12,6 +12,7 @@ mod printer;
 mod project;
 mod scope;
 mod watched;
+mod units;
 
 use std::process::ExitCode;
 

@@ -44,6 +44,13 @@ impl Printer {
         let _ = writeln!(anstream::stderr(), "{text}");
     }
 
+    /// Narration that the next such line takes the place of. Empty takes it away. Nothing where nobody watches.
+    pub(super) fn passing(&self, text: &str) {
+        if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
+            let _ = write!(anstream::stderr(), "\r\x1b[K{text}");
+        }
+    }
+
     pub(super) fn error(&self, error: &anyhow::Error) {
         let mut lines = format!("{BAD}error{BAD:#}: {error}");
         for cause in error.chain().skip(1) {

@@ -31,7 +31,7 @@ struct Marker {
 
 const MARKER: &str = "orch-env.json";
 
-fn home(dir: &Path, name: EnvName, lock: &str) -> PathBuf {
+pub(super) fn home(dir: &Path, name: EnvName, lock: &str) -> PathBuf {
     dir.join(format!("{name}-{}", Digest::of(lock.as_bytes()).short()))
 }
 

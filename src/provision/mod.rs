@@ -4,6 +4,7 @@
 //! processes. Which step needs what is `step`'s business.
 
 mod env;
+mod installed;
 mod libraries;
 mod python;
 mod torch_worker;
@@ -18,7 +19,8 @@ use crate::toolchain::{EnvName, Locks, Tool};
 use crate::worker::{Cancel, Limits};
 
 pub use env::PythonEnv;
-use python::Installed;
+pub use installed::Installed;
+use python::Package;
 pub use python::{Interpreter, find_python, find_uv};
 
 /// Where things are installed and who uses them.
@@ -35,7 +37,7 @@ pub struct Provision {
 struct OwnPython {
     env: PythonEnv,
     /// Installed packages by normalised name.
-    packages: BTreeMap<String, Installed>,
+    packages: BTreeMap<String, Package>,
 }
 
 impl Provision {

@@ -76,13 +76,13 @@ pub(super) fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 /// A package of the user's own environment.
-pub(super) struct Installed {
+pub(super) struct Package {
     version: String,
     info: PathBuf,
     identity: OnceLock<String>,
 }
 
-impl Installed {
+impl Package {
     /// Version and content: `2.13.0+<digest of its files' hashes> (own)`. The installer's list of files names the hash of
     /// each, so no file of it is read. A package without such a list, or one installed as a link to its sources, is known
     /// by its version alone, and that is said.
@@ -104,20 +104,24 @@ impl Installed {
 }
 
 /// Installed packages by name, read from their `dist-info` folders.
-pub(super) fn installed(site: &Path) -> anyhow::Result<BTreeMap<String, Installed>> {
+pub(super) fn installed(site: &Path) -> anyhow::Result<BTreeMap<String, Package>> {
     let entries = std::fs::read_dir(site).with_context(|| format!("failed to list `{}`", site.display()))?;
     let packages = entries.flatten().filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
         let (package, version) = name.strip_suffix(".dist-info")?.rsplit_once('-')?;
-        let found = Installed { version: version.to_owned(), info: entry.path(), identity: OnceLock::new() };
+        let found = Package { version: version.to_owned(), info: entry.path(), identity: OnceLock::new() };
         Some((package.to_lowercase().replace(['_', '.'], "-"), found))
     });
     Ok(packages.collect())
 }
 
+pub(super) fn home(dir: &Path) -> PathBuf {
+    dir.join(format!("orch_py-{}", toolchain::python_code().short()))
+}
+
 /// Writes `orch_py` below `dir` unless the same code is there; gives the folder for PYTHONPATH.
 pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
-    let home = dir.join(format!("orch_py-{}", toolchain::python_code().short()));
+    let home = home(dir);
     if home.is_dir() {
         return Ok(home);
     }

@@ -15,10 +15,15 @@ use crate::worker::Cancel;
 const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The worker speaks this orch's protocol and links that lock's libtorch: either change asks for another build.
-fn home(dir: &Path, lock: &str) -> PathBuf {
+pub(super) fn home(dir: &Path, lock: &str) -> PathBuf {
     // The same list stands in the keys of its runs, so that none is ever attributed to another worker.
     let sources = format!("{} {lock}", TORCH_WORKER.digest());
     dir.join(format!("{}-{}", libtorch::WORKER, Digest::of(sources.as_bytes()).short()))
+}
+
+/// Where the links to the libtorch that it is built against lie.
+pub(super) fn links(dir: &Path, lock: &str) -> PathBuf {
+    dir.join(format!("libtorch-{}", Digest::of(lock.as_bytes()).short()))
 }
 
 pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
@@ -49,7 +54,7 @@ pub(super) fn build(
     if let Some(binary) = ready(dir, lock) {
         return Ok(binary);
     }
-    let links = libtorch::link(&env.site, &dir.join(format!("libtorch-{}", Digest::of(lock.as_bytes()).short())))?;
+    let links = libtorch::link(&env.site, &links(dir, lock))?;
     let build = libtorch::build_command(&cargo, source, &links, &source.join("target"), profile(source));
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);

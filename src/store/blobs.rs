@@ -40,7 +40,7 @@ impl Blobs {
         path
     }
 
-    fn path_of(&self, file: &ManifestFile) -> PathBuf {
+    pub(super) fn path_of(&self, file: &ManifestFile) -> PathBuf {
         self.path(&file.digest, file.executable)
     }
 
@@ -84,7 +84,22 @@ impl Blobs {
     /// Gives a blob the name `to` as well.
     pub(super) fn link(&self, file: &ManifestFile, to: &Path) -> Result<(), StoreError> {
         let path = self.path_of(file);
-        bfs::link_or_copy(&path, to).map_err(StoreError::io("link", path))
+        bfs::link_or_copy(&path, to).map_err(|e| self.lost(path, "link", e))
+    }
+
+    pub(super) fn read(&self, file: &ManifestFile) -> Result<Vec<u8>, StoreError> {
+        let path = self.path_of(file);
+        fs::read(&path).map_err(|e| self.lost(path, "read", e))
+    }
+
+    /// A blob that was verified may have been collected by another process since. It is no longer taken for verified, so
+    /// that whoever made it does so again.
+    fn lost(&self, path: PathBuf, action: &'static str, error: io::Error) -> StoreError {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
+        match error.kind() {
+            io::ErrorKind::NotFound => StoreError::Damaged { path, what: "it is missing".into() },
+            _ => StoreError::io(action, path)(error),
+        }
     }
 
     /// Removes a blob, so that it is made again.
@@ -94,19 +109,42 @@ impl Blobs {
         remove(&path)
     }
 
-    /// Every file below the root with the digest that its name says, or None if no blob has such a name.
-    pub(super) fn list(&self) -> Result<Vec<(PathBuf, Option<Digest>)>, StoreError> {
+    /// The folders that blobs lie in.
+    pub(super) fn fans(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let entries = fs::read_dir(&self.root).map_err(StoreError::io("list", &self.root))?;
+        let mut fans: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        fans.sort();
+        Ok(fans)
+    }
+
+    /// Every file with what its name says.
+    pub(super) fn list(&self) -> Result<Vec<Named>, StoreError> {
         let mut found = Vec::new();
-        for fan in fs::read_dir(&self.root).map_err(StoreError::io("list", &self.root))?.flatten() {
-            for entry in fs::read_dir(fan.path()).map_err(StoreError::io("list", fan.path()))?.flatten() {
-                let name = entry.file_name();
-                let name = name.to_str().unwrap_or_default();
-                let hex = name.strip_suffix(".x").unwrap_or(name);
-                found.push((entry.path(), hex.parse().ok()));
-            }
+        for fan in self.fans()? {
+            found.extend(names(&fan)?);
         }
         Ok(found)
     }
+}
+
+/// A path, and the digest and the permission that its name says, or None if no blob has such a name.
+pub(super) type Named = (PathBuf, Option<(Digest, bool)>);
+
+pub(super) fn names(fan: &Path) -> Result<Vec<Named>, StoreError> {
+    let entries = fs::read_dir(fan).map_err(StoreError::io("list", fan))?;
+    let named = entries.flatten().map(|entry| {
+        let name = entry.file_name();
+        (entry.path(), name.to_str().and_then(parse_name))
+    });
+    Ok(named.collect())
+}
+
+/// What [`Blobs::path`] named a blob.
+pub(super) fn parse_name(name: &str) -> Option<(Digest, bool)> {
+    let hex = name.strip_suffix(".x").unwrap_or(name);
+    // Only as it would be written: a digest is read in capitals, too.
+    let digest: Digest = hex.parse().ok()?;
+    (digest.to_string() == hex).then_some((digest, hex.len() < name.len()))
 }
 
 pub(super) fn remove(path: &Path) -> Result<(), StoreError> {

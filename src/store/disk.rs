@@ -12,7 +12,7 @@ use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
 use crate::store::entry::{Header, Held, Kind, step_id};
 use crate::store::locks::{KeyLock, Locks};
-use crate::store::log::{Draft, Entry, Log};
+use crate::store::log::{Draft, Entry, Log, Place};
 use crate::store::{FileDigests, Manifest, ManifestFile, Scratch, StoreError};
 
 /// A change of meaning of anything below gets a new number, and old content is simply not seen.
@@ -45,7 +45,7 @@ impl LogExtent {
 pub struct Hit {
     pub outcome: Outcome,
     pub output: Option<Digest>,
-    at: u64,
+    place: Place,
 }
 
 impl DiskStore {
@@ -131,14 +131,8 @@ impl DiskStore {
     pub fn publish(&self, made: &Path) -> Result<Digest, StoreError> {
         let manifest = self.place(made)?;
         let digest = manifest.digest();
-        self.log.append(self.tree_draft(digest, &manifest)?.into_iter().collect())?;
+        self.log.append(vec![tree_draft(digest, &manifest)])?;
         Ok(digest)
-    }
-
-    fn tree_draft(&self, digest: Digest, manifest: &Manifest) -> Result<Option<Draft>, StoreError> {
-        let known = self.log.knows_tree(&digest)?;
-        let payload = manifest.to_bytes();
-        Ok((!known).then(|| Draft { header: Header::tree(digest, &payload), payload }))
     }
 
     pub fn manifest(&self, digest: &Digest) -> Result<Manifest, StoreError> {
@@ -190,8 +184,7 @@ impl DiskStore {
     pub fn read_file(&self, digest: &Digest, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let manifest = self.check_tree(digest)?;
         let Some(file) = manifest.files.iter().find(|file| file.path == name) else { return Ok(None) };
-        let path = self.blobs.path(&file.digest, file.executable);
-        fs::read(&path).map(Some).map_err(StoreError::io("read", path))
+        self.blobs.read(file).map(Some)
     }
 
     /// Forgets a tree and takes out those of its files that are damaged, so that its step runs again.
@@ -224,7 +217,7 @@ impl DiskStore {
     /// Whether a key is held: its step succeeded, or was refused by the vendor's tool.
     pub fn hit(&self, key: &Digest) -> Result<Option<Hit>, StoreError> {
         let held = self.log.held(key)?;
-        Ok(held.and_then(|(at, header)| Some(Hit { outcome: header.held.outcome()?, output: header.output, at })))
+        Ok(held.and_then(|(place, header)| Some(Hit { outcome: header.held.outcome()?, output: header.output, place })))
     }
 
     /// The record of a held key. A damaged one is reported as `Err`, and is a miss.
@@ -233,19 +226,19 @@ impl DiskStore {
     }
 
     pub fn record(&self, hit: &Hit) -> Result<Record, StoreError> {
-        self.record_at(hit.at).map(|(record, _)| record)
+        self.record_at(&hit.place).map(|(record, _)| record)
     }
 
     /// The record of the last execution of a step, whatever its outcome and key.
     pub fn latest(&self, step: &str) -> Result<Option<Record>, StoreError> {
         let at = self.log.latest(&step_id(step))?;
-        at.map(|at| self.record_at(at).map(|(record, _)| record)).transpose()
+        at.map(|at| self.record_at(&at).map(|(record, _)| record)).transpose()
     }
 
     /// The tree that the last execution of a step made.
     pub fn latest_output(&self, step: &str) -> Result<Option<Digest>, StoreError> {
         let at = self.log.latest(&step_id(step))?;
-        Ok(at.map(|at| self.log.header(at)).transpose()?.and_then(|header| header.output))
+        Ok(at.map(|at| self.log.header(&at)).transpose()?.and_then(|header| header.output))
     }
 
     /// All records of a step, newest first, at most `most`.
@@ -253,17 +246,17 @@ impl DiskStore {
         let mut found = Vec::new();
         let mut next = self.log.latest(&step_id(step))?;
         while let Some(at) = next.filter(|_| found.len() < most) {
-            let (record, previous) = self.record_at(at)?;
+            let (record, previous) = self.record_at(&at)?;
             found.push(record);
             next = previous;
         }
         Ok(found)
     }
 
-    fn record_at(&self, at: u64) -> Result<(Record, Option<u64>), StoreError> {
+    fn record_at(&self, at: &Place) -> Result<(Record, Option<Place>), StoreError> {
         let entry = self.log.entry(at)?;
         let record = self.parse(&entry)?;
-        Ok((record, entry.header.previous))
+        Ok((record, self.log.previous(at, &entry.header)))
     }
 
     pub(super) fn parse(&self, entry: &Entry) -> Result<Record, StoreError> {
@@ -290,11 +283,17 @@ impl DiskStore {
             &payload,
         );
         let tree = match (record.output, made) {
-            (Some(digest), Some(manifest)) => self.tree_draft(digest, manifest)?,
+            (Some(digest), Some(manifest)) => Some(tree_draft(digest, manifest)),
             _ => None,
         };
         self.log.append(tree.into_iter().chain([Draft { header, payload }]).collect())
     }
+}
+
+/// The log leaves it out if it knows the tree.
+pub(super) fn tree_draft(digest: Digest, manifest: &Manifest) -> Draft {
+    let payload = manifest.to_bytes();
+    Draft { header: Header::tree(digest, &payload), payload }
 }
 
 #[cfg(test)]

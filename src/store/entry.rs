@@ -6,6 +6,7 @@
 //! | 4..8 | length of the payload, little-endian like every number here |
 //! | 8 | [`Kind`] |
 //! | 9 | [`Held`] |
+//! | 10 | 1 if it tells of an execution earlier than what was known of its step: it answers for its key, and is not the newest |
 //! | 16..24 | place of the step's previous record + 1; 0 if there is none |
 //! | 24..56 | digest: the key of a record, the name of a tree |
 //! | 56..88 | the tree that a record's step made; zeros if none |
@@ -71,6 +72,7 @@ pub(super) fn step_id(name: &str) -> Short {
 pub(super) struct Header {
     pub(super) kind: Kind,
     pub(super) held: Held,
+    pub(super) aside: bool,
     pub(super) len: u32,
     pub(super) previous: Option<u64>,
     pub(super) id: Digest,
@@ -99,7 +101,7 @@ impl Header {
     fn new(kind: Kind, id: Digest, payload: &[u8]) -> Self {
         let len = u32::try_from(payload.len()).expect("BUG: an entry of the log is below 4 GiB");
         let payload_check = check(payload);
-        Self { kind, held: Held::No, len, previous: None, id, output: None, step: [0; 16], payload_check }
+        Self { kind, held: Held::No, aside: false, len, previous: None, id, output: None, step: [0; 16], payload_check }
     }
 
     pub(super) fn to_bytes(&self) -> [u8; HEADER] {
@@ -108,6 +110,7 @@ impl Header {
         bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
         bytes[8] = self.kind as u8;
         bytes[9] = self.held as u8;
+        bytes[10] = u8::from(self.aside);
         bytes[16..24].copy_from_slice(&self.previous.map_or(0, |at| at + 1).to_le_bytes());
         bytes[24..56].copy_from_slice(self.id.bytes());
         if let Some(output) = &self.output {
@@ -141,6 +144,7 @@ impl Header {
                 2 => Held::Refused,
                 _ => return None,
             },
+            aside: bytes[10] == 1,
             len: u32::from_le_bytes(bytes[4..8].try_into().expect("BUG: 4 bytes")),
             previous: word(16).checked_sub(1),
             id: digest(24),
@@ -169,6 +173,7 @@ mod tests {
         let id = Digest::of(b"key");
         let header = Header {
             previous: Some(0),
+            aside: true,
             ..Header::record(id, step_id("run:x"), Held::Refused, Some(Digest::of(b"tree")), b"payload")
         };
         let bytes = header.to_bytes();

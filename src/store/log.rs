@@ -4,6 +4,8 @@
 //! ever changed: a damaged entry is skipped, a torn one at the end (its writer was killed, or the disk was full) is cut
 //! off by the next writer. Nothing is synced one by one; what a power failure takes is found by its checksum and made again.
 
+mod compact;
+
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -16,6 +18,8 @@ use crate::base::fs::{file_id, read_at, write_at};
 use crate::store::StoreError;
 use crate::store::entry::{HEADER, Header, Held, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
+
+pub(super) use compact::Choice;
 
 /// The keys are digests already.
 #[derive(Default)]
@@ -59,6 +63,21 @@ struct State {
     held: Places,
     latest: Places,
     trees: Places,
+}
+
+/// Where an entry stands, with the file that it stands in: when a compaction puts another log in the place of this one, what
+/// was found before can still be read.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    file: Arc<File>,
+    pub(super) at: u64,
+}
+
+/// The log as it was gone through: up to where, in which file.
+#[derive(Debug)]
+pub(super) struct Seen {
+    file: Arc<File>,
+    pub(super) end: u64,
 }
 
 /// Something to append.
@@ -117,10 +136,23 @@ impl State {
                 if header.held != Held::No {
                     self.held.insert(short(&header.id), at);
                 }
-                self.latest.insert(header.step, at);
+                note_latest(&mut self.latest, at, header);
             }
         }
         self.end = at + header.span();
+    }
+
+    fn place(&self, at: Option<&u64>) -> Option<Place> {
+        at.map(|at| Place { file: self.file.clone(), at: *at })
+    }
+}
+
+/// A record becomes the newest of its step, unless it tells of an earlier execution.
+fn note_latest(latest: &mut Places, at: u64, header: &Header) {
+    if header.aside {
+        latest.entry(header.step).or_insert(at);
+    } else {
+        latest.insert(header.step, at);
     }
 }
 
@@ -179,13 +211,22 @@ impl Log {
         if state.catch_up().map_err(StoreError::io("read", &self.path))? {
             state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
         }
+        // Decided here and not by who drafts it: another process may have dropped or added the tree until now.
+        drafts.retain(|draft| draft.header.kind != Kind::Tree || !state.trees.contains_key(&short(&draft.header.id)));
+        if drafts.is_empty() {
+            return Ok(());
+        }
         let mut bytes = Vec::new();
         let mut places = Vec::with_capacity(drafts.len());
+        let mut latest = Places::default();
         for draft in &mut drafts {
+            let at = state.end + bytes.len() as u64;
             if draft.header.kind == Kind::Record {
-                draft.header.previous = state.latest.get(&draft.header.step).copied();
+                let step = &draft.header.step;
+                draft.header.previous = latest.get(step).or_else(|| state.latest.get(step)).copied();
+                latest.insert(*step, at);
             }
-            places.push(state.end + bytes.len() as u64);
+            places.push(at);
             bytes.extend_from_slice(&draft.header.to_bytes());
             bytes.extend_from_slice(&draft.payload);
         }
@@ -207,11 +248,14 @@ impl Log {
     }
 
     /// The record that answers for a key: its header, without reading the rest.
-    pub(super) fn held(&self, key: &Digest) -> Result<Option<(u64, Header)>, StoreError> {
-        let at = self.read()?.held.get(&short(key)).copied();
-        let Some(at) = at else { return Ok(None) };
-        let header = self.header(at)?;
-        Ok((header.id == *key).then_some((at, header)))
+    pub(super) fn held(&self, key: &Digest) -> Result<Option<(Place, Header)>, StoreError> {
+        let place = {
+            let state = self.read()?;
+            state.place(state.held.get(&short(key)))
+        };
+        let Some(place) = place else { return Ok(None) };
+        let header = self.header(&place)?;
+        Ok((header.id == *key).then_some((place, header)))
     }
 
     /// In how many places the log was found damaged.
@@ -220,8 +264,14 @@ impl Log {
     }
 
     /// Where the newest record of a step stands.
-    pub(super) fn latest(&self, step: &Short) -> Result<Option<u64>, StoreError> {
-        Ok(self.read()?.latest.get(step).copied())
+    pub(super) fn latest(&self, step: &Short) -> Result<Option<Place>, StoreError> {
+        let state = self.read()?;
+        Ok(state.place(state.latest.get(step)))
+    }
+
+    /// Where the record before this one stands.
+    pub(super) fn previous(&self, place: &Place, header: &Header) -> Option<Place> {
+        header.previous.map(|at| Place { file: place.file.clone(), at })
     }
 
     pub(super) fn knows_tree(&self, tree: &Digest) -> Result<bool, StoreError> {
@@ -229,8 +279,11 @@ impl Log {
     }
 
     pub(super) fn tree(&self, tree: &Digest) -> Result<Option<Entry>, StoreError> {
-        let at = self.read()?.trees.get(&short(tree)).copied();
-        let entry = at.map(|at| self.entry(at)).transpose()?;
+        let place = {
+            let state = self.read()?;
+            state.place(state.trees.get(&short(tree)))
+        };
+        let entry = place.map(|place| self.entry(&place)).transpose()?;
         Ok(entry.filter(|entry| entry.header.id == *tree))
     }
 
@@ -241,16 +294,14 @@ impl Log {
         }
     }
 
-    pub(super) fn header(&self, at: u64) -> Result<Header, StoreError> {
-        let file = self.read()?.file.clone();
+    pub(super) fn header(&self, place: &Place) -> Result<Header, StoreError> {
         let mut bytes = [0; HEADER];
-        read_at(&file, &mut bytes, at).map_err(StoreError::io("read", &self.path))?;
-        Header::parse(&bytes).ok_or_else(|| self.damaged(at))
+        read_at(&place.file, &mut bytes, place.at).map_err(StoreError::io("read", &self.path))?;
+        Header::parse(&bytes).ok_or_else(|| self.damaged(place.at))
     }
 
-    pub(super) fn entry(&self, at: u64) -> Result<Entry, StoreError> {
-        let file = self.read()?.file.clone();
-        self.entry_of(&file, at)
+    pub(super) fn entry(&self, place: &Place) -> Result<Entry, StoreError> {
+        self.entry_of(&place.file, place.at)
     }
 
     fn entry_of(&self, file: &File, at: u64) -> Result<Entry, StoreError> {
@@ -264,59 +315,25 @@ impl Log {
     }
 
     /// Goes through all entries in order; what is damaged is given as an error.
-    pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry, StoreError>)) -> Result<(), StoreError> {
+    pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry, StoreError>)) -> Result<Seen, StoreError> {
         self.refresh()?;
         let (file, end) = {
             let state = self.read()?;
             (state.file.clone(), state.end)
         };
-        let mut scan = Scan::new(&file, 0, end);
-        while let Some(found) = scan.next().map_err(StoreError::io("read", &self.path))? {
-            match found {
-                Found::Entry { at, .. } => visit(at, self.entry_of(&file, at)),
-                Found::Damaged { at, .. } => visit(at, Err(self.damaged(at))),
-                Found::Torn => break,
-            }
-        }
-        Ok(())
+        self.scan(&file, 0, end, |found| match found {
+            Found::Entry { at, .. } => visit(at, self.entry_of(&file, at)),
+            Found::Damaged { at, .. } => visit(at, Err(self.damaged(at))),
+            Found::Torn => {}
+        })?;
+        Ok(Seen { file, end })
     }
 
-    /// Writes a new log of the entries that `keep` wants and puts it in the place of this one.
-    ///
-    /// No process loses what it appended: appending waits for the lock, and then follows to the new log.
-    pub(super) fn compact(&self, mut keep: impl FnMut(u64, &Entry) -> bool) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let _lock = self.lock()?;
-        self.follow(&mut state)?;
-        state.catch_up().map_err(StoreError::io("read", &self.path))?;
-        let fresh = self.path.with_extension("new");
-        let mut write = || -> Result<(), StoreError> {
-            let io = |e| StoreError::io("write", &fresh)(e);
-            let mut out = io::BufWriter::with_capacity(1 << 20, File::create(&fresh).map_err(io)?);
-            let mut latest = Places::default();
-            let mut end = 0;
-            let mut scan = Scan::new(&state.file, 0, state.end);
-            while let Some(found) = scan.next().map_err(StoreError::io("read", &self.path))? {
-                let Found::Entry { at, .. } = found else { continue };
-                let Ok(mut entry) = self.entry_of(&state.file, at) else { continue };
-                if !keep(at, &entry) {
-                    continue;
-                }
-                if entry.header.kind == Kind::Record {
-                    entry.header.previous = latest.insert(entry.header.step, end);
-                }
-                io::Write::write_all(&mut out, &entry.header.to_bytes()).map_err(io)?;
-                io::Write::write_all(&mut out, &entry.payload).map_err(io)?;
-                end += entry.header.span();
-            }
-            let file = out.into_inner().map_err(|e| io(e.into_error()))?;
-            file.sync_all().map_err(io)
-        };
-        if let Err(e) = write() {
-            let _ = fs::remove_file(&fresh);
-            return Err(e);
+    fn scan(&self, file: &File, from: u64, end: u64, mut visit: impl FnMut(Found)) -> Result<(), StoreError> {
+        let mut scan = Scan::new(file, from, end);
+        while let Some(found) = scan.next().map_err(StoreError::io("read", &self.path))? {
+            visit(found);
         }
-        fs::rename(&fresh, &self.path).map_err(StoreError::io("replace", &self.path))?;
-        self.follow(&mut state)
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 //! A store knows digests and records; it does not know what a step is or why it ran. Layout of the folder:
 //! `cache/README.md`; why it is so: docs/design.md, "The store".
 
+mod amount;
 mod tree;
 mod entry;
 mod scan;
@@ -15,14 +16,21 @@ pub mod stat;
 pub mod table;
 mod files;
 mod disk;
+mod gc;
+mod pack;
+mod count;
 mod verify;
 
+pub use amount::Amount;
+pub use count::{OfSteps, Stats};
 pub use disk::{DiskStore, Hit, LogExtent};
 pub use files::{FileDigests, Hashed};
+pub use gc::{Collected, Gone, Layout, Limits};
 pub use locks::KeyLock;
+pub use pack::{Exported, Imported, Which};
 pub use scratch::Scratch;
 pub use tree::{Manifest, ManifestFile};
-pub use verify::{Problem, Stats};
+pub use verify::{Problem, Progress};
 
 use std::path::PathBuf;
 
@@ -38,6 +46,9 @@ pub enum StoreError {
     },
     #[error("{path} is damaged: {what}")]
     Damaged { path: PathBuf, what: String },
+    /// An archive that is not taken in.
+    #[error("{path} was not imported: {what}; the store is as it was")]
+    Refused { path: PathBuf, what: String },
 }
 
 impl StoreError {

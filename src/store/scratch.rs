@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use crate::base::fs as bfs;
-use crate::store::StoreError;
+use crate::store::{Amount, StoreError};
 
 /// This process's working folder, locked for as long as the process lives.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ impl Scratch {
     /// Makes a folder below `parent`, after removing those whose owners are gone.
     pub fn create(parent: &Path) -> Result<Self, StoreError> {
         fs::create_dir_all(parent).map_err(StoreError::io("create", parent))?;
-        sweep(parent);
+        sweep(parent, true);
         loop {
             let dir = tempfile::Builder::new()
                 .prefix("orch-")
@@ -42,6 +43,11 @@ impl Scratch {
         fs::create_dir_all(&path).map_err(StoreError::io("create", &path))?;
         Ok(path)
     }
+
+    /// When it was made, by the clock of its file system: what this process makes later has a later time of change.
+    pub(super) fn born(&self) -> Result<SystemTime, StoreError> {
+        fs::metadata(&self.lock_path).map(|meta| bfs::changed(&meta)).map_err(StoreError::io("read", &self.lock_path))
+    }
 }
 
 impl Drop for Scratch {
@@ -51,9 +57,24 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the folders whose lock nobody holds.
-fn sweep(parent: &Path) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
+/// When the oldest of the living processes, `except` this one, made its folder, if there is one. Each that puts something into the
+/// store has such a folder until all of that is named by the log.
+pub(super) fn oldest_running(parent: &Path, except: Option<&Scratch>) -> Option<SystemTime> {
+    let entries = fs::read_dir(parent).ok()?.flatten().map(|entry| entry.path());
+    let is_own = |path: &Path| except.is_some_and(|own| own.lock_path == path);
+    let others = entries.filter(|path| path.extension().is_some_and(|e| e == "lock") && !is_own(path));
+    let running = others.filter_map(|path| {
+        let lock = File::open(&path).ok()?;
+        let is_free = lock.try_lock().is_ok();
+        lock.metadata().ok().filter(|_| !is_free).map(|meta| bfs::changed(&meta))
+    });
+    running.min()
+}
+
+/// Removes the folders whose lock nobody holds, if it may; gives how many there were and their size.
+pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
+    let mut swept = Amount::default();
+    let Ok(entries) = fs::read_dir(parent) else { return swept };
     for path in entries.flatten().map(|entry| entry.path()) {
         let lock_path = path.with_extension("lock");
         if !path.is_dir() && path.extension().is_some_and(|e| e == "lock") && path.with_extension("").is_dir() {
@@ -67,10 +88,14 @@ fn sweep(parent: &Path) {
             Err(_) => is_old(&path),
         };
         if free {
-            let _ = bfs::remove_dir(&path);
-            let _ = fs::remove_file(&lock_path);
+            swept.add(Amount::below(&path));
+            if remove {
+                let _ = bfs::remove_dir(&path);
+                let _ = fs::remove_file(&lock_path);
+            }
         }
     }
+    swept
 }
 
 fn is_old(path: &Path) -> bool {

@@ -1,15 +1,17 @@
 //! Reads the whole store, counts it, and takes out what is damaged.
 
-use std::collections::BTreeSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::base::Digest;
-use crate::store::entry::{Held, Kind};
-use crate::store::log::Entry;
+use crate::store::blobs::Named;
+use crate::store::entry::Kind;
+use crate::store::log::{Choice, Entry, Seen};
 use crate::store::{DiskStore, Manifest, StoreError, blobs};
 
 /// One damaged thing that `verify` found.
@@ -19,46 +21,52 @@ pub struct Problem {
     pub what: String,
 }
 
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Stats {
-    /// Executions on record, and how many of them answer for their key.
-    pub records: u64,
-    pub held: u64,
-    /// What steps made: trees, and the distinct files that they consist of.
-    pub trees: u64,
+/// How far `verify` is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
     pub files: u64,
-    /// Size of those files.
+    pub of: u64,
     pub bytes: u64,
-    /// Size of the log of records and manifests.
-    pub log_bytes: u64,
 }
 
 impl DiskStore {
-    pub fn stats(&self) -> Result<Stats, StoreError> {
-        let mut stats = Stats::default();
-        self.log.each(|_, entry| match entry.map(|entry| entry.header) {
-            Ok(header) if header.kind == Kind::Record => {
-                stats.records += 1;
-                stats.held += u64::from(header.held != Held::No);
-            }
-            Ok(header) if header.kind == Kind::Tree => {
-                stats.trees += u64::from(self.log.knows_tree(&header.id).unwrap_or_default());
-            }
-            _ => {}
-        })?;
-        for (path, _) in self.blobs.list()? {
-            stats.files += 1;
-            stats.bytes += fs::symlink_metadata(&path).map(|meta| meta.len()).unwrap_or_default();
-        }
-        stats.log_bytes = fs::metadata(self.log.path()).map(|meta| meta.len()).unwrap_or_default();
-        Ok(stats)
-    }
-
     /// Reads everything and reports what is not as it was published.
     pub fn verify(&self) -> Result<Vec<Problem>, StoreError> {
-        let mut problems = Vec::new();
+        self.verify_telling(&|_| ())
+    }
+
+    /// The same; `tell` is called after every file, by several threads.
+    pub fn verify_telling(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<Vec<Problem>, StoreError> {
+        loop {
+            let mut problems = Vec::new();
+            let seen = self.verify_log(&mut problems)?;
+            let blobs = self.blobs.list()?;
+            let of = blobs.len() as u64;
+            let (files, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+            let damaged: Vec<_> = blobs
+                .into_par_iter()
+                .filter_map(|blob| {
+                    let size = fs::symlink_metadata(&blob.0).map(|meta| meta.len()).unwrap_or_default();
+                    let found = complaint(blob);
+                    let bytes = bytes.fetch_add(size, Ordering::Relaxed) + size;
+                    tell(Progress { files: files.fetch_add(1, Ordering::Relaxed) + 1, of, bytes });
+                    found
+                })
+                .collect();
+            problems.extend(damaged);
+            // A file may be cut short and therefore have another content, too: one complaint is enough.
+            let mut told = HashSet::new();
+            problems.retain(|problem| problem.path == self.log.path() || told.insert(problem.path.clone()));
+            // What another process collected meanwhile is not missing.
+            if problems.is_empty() || self.log.is_current(&seen)? {
+                return Ok(problems);
+            }
+        }
+    }
+
+    fn verify_log(&self, problems: &mut Vec<Problem>) -> Result<Seen, StoreError> {
         let mut trees = Vec::new();
-        self.log.each(|at, entry| {
+        let seen = self.log.each(|at, entry| {
             let read = entry.and_then(|entry| match entry.header.kind {
                 Kind::Record => self.parse(&entry).map(drop),
                 Kind::Tree => {
@@ -71,7 +79,7 @@ impl DiskStore {
                 problems.push(problem(error, &format!("log, byte {at}")));
             }
         })?;
-        let mut known = BTreeSet::new();
+        let mut known = HashSet::new();
         for digest in trees {
             // A tree that was dropped, or is there a second time, is looked at once at most.
             if !self.log.knows_tree(&digest)? || !known.insert(digest) {
@@ -81,19 +89,13 @@ impl DiskStore {
             match self.manifest(&digest).map(lacking) {
                 Ok(None) => {}
                 Ok(Some(file)) => problems.push(Problem {
-                    path: self.blobs.path(&file.digest, file.executable),
+                    path: self.blobs.path_of(&file),
                     what: format!("it is missing or cut short: {} of tree {}", file.path, digest.short()),
                 }),
                 Err(error) => problems.push(problem(error, "tree")),
             }
         }
-        let blobs = self.blobs.list()?;
-        let damaged: Vec<_> = blobs.into_par_iter().filter_map(|(path, name)| complaint(path, name)).collect();
-        problems.extend(damaged);
-        // A file may be cut short and therefore have another content, too: one complaint is enough.
-        let mut seen = BTreeSet::new();
-        problems.retain(|problem| problem.path == self.log.path() || seen.insert(problem.path.clone()));
-        Ok(problems)
+        Ok(seen)
     }
 
     /// Takes out every damaged thing; what made it runs again on the next run.
@@ -102,34 +104,44 @@ impl DiskStore {
         for problem in problems.iter().filter(|problem| problem.path != self.log.path()) {
             blobs::remove(&problem.path)?;
         }
-        let whole = |digest: &Digest| {
+        let is_whole = |digest: &Digest| {
             let manifest = self.manifest(digest);
             manifest.is_ok_and(|manifest| manifest.files.iter().all(|file| self.blobs.has(file)))
         };
-        let mut trees = BTreeSet::new();
-        let mut end = 0;
-        self.log.each(|at, entry| {
-            end = at + 1;
-            match entry {
-                Ok(Entry { header, .. }) if header.kind == Kind::Tree && whole(&header.id) => {
-                    trees.insert(header.id);
+        loop {
+            let mut whole = Whole::default();
+            let seen = self.log.each(|at, entry| match entry {
+                Ok(Entry { header, .. }) if header.kind == Kind::Tree && is_whole(&header.id) => {
+                    whole.0.insert(header.id, at);
                 }
                 _ => {}
+            })?;
+            if self.log.compact(&seen, &mut whole)? {
+                return Ok(());
             }
-        })?;
-        // What others append meanwhile stays.
-        self.log.compact(|at, entry| match entry.header.kind {
-            _ if at >= end => true,
+        }
+    }
+}
+
+/// Trees that are whole, with the places of their last entries. Of trees, these stay; of records, all.
+#[derive(Default)]
+struct Whole(HashMap<Digest, u64>);
+
+impl Choice for Whole {
+    fn late(&mut self, _: &Entry) {}
+
+    fn keeps(&mut self, at: u64, entry: &Entry) -> bool {
+        match entry.header.kind {
             Kind::Record => true,
-            Kind::Tree => trees.remove(&entry.header.id),
+            Kind::Tree => self.0.get(&entry.header.id) == Some(&at),
             Kind::Dropped => false,
-        })
+        }
     }
 }
 
 /// Hashes one file of the store.
-fn complaint(path: PathBuf, name: Option<Digest>) -> Option<Problem> {
-    let Some(digest) = name else {
+fn complaint((path, name): Named) -> Option<Problem> {
+    let Some((digest, _)) = name else {
         return Some(Problem { path, what: "no blob has such a name".into() });
     };
     let what = match Digest::of_file(&path) {
@@ -147,5 +159,6 @@ fn problem(error: StoreError, place: &str) -> Problem {
     match error {
         StoreError::Damaged { path, what } => Problem { path, what },
         StoreError::Io { path, source, .. } => Problem { path, what: format!("{place}: {text}: {source}") },
+        StoreError::Refused { path, what } => Problem { path, what },
     }
 }

@@ -95,8 +95,10 @@ fn a_damaged_entry_of_the_log_is_a_miss_with_a_warning() {
         let sandbox = pair();
         flip_at(&sandbox.store("log"), record_of(&sandbox, "command:maker") - at);
         sandbox.run(["cache", "verify"]).code(1).stdout_has("the entry at byte");
+        // A run in which nothing changed reads no records.
+        change_reader(&sandbox);
         let ended = sandbox.run(RUN).success().stderr_has("is damaged in 1 place: what was recorded there runs again");
-        ended.summary([("executed", 1), ("hits", 2)]);
+        ended.summary([("executed", 2), ("hits", 1)]);
         sandbox.run(["cache", "verify", "--heal"]).success();
         sandbox.run(["cache", "verify"]).success();
         sandbox.run(RUN).success().stderr_lacks("damaged").summary([("executed", 0)]);

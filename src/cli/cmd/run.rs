@@ -1,6 +1,6 @@
 //! `orch run`: the short way if nothing changed, else plan, perform, hand out, print.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -15,8 +15,9 @@ use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
 use crate::cli::handout;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Workplace, absolute};
+use crate::cli::project::{Project, Workplace, absolute};
 use crate::cli::scope::{Asked, Scoped};
+use crate::event::{Event, Listener};
 use crate::exec::{self, Finished, How, Options};
 use crate::plan::Plan;
 use crate::record::Outcome;
@@ -99,16 +100,14 @@ pub(super) fn perform(
     let console = Console::new();
     let diary = Diary::new(Instant::now(), &console, workplace, &options, run.trace.trace.as_deref());
     let before = Custody::of(&workplace.store);
-    let context = workplace.context(&project, &options, &diary);
-    let finished = exec::run(&context);
+    let ended = execute(&project, workplace, &options, &diary);
     console.close();
     let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
-    let counted = finished.as_ref().ok().map(|finished| (finished.interrupted, hits(finished)));
+    let counted = ended.as_ref().ok().map(|(finished, _)| (finished.interrupted, hits(finished)));
     let written = diary.finish(&project.plan, counted);
-    let mut finished = finished?;
+    let (mut finished, out) = ended?;
     let plan = &project.plan;
     count_again(plan, &mut finished, executed_before);
-    let out = handout::hand_out(plan, &finished, &workplace.store, &absolute(&run.out_dir)?)?;
     show(&finished.doc, finished.report.is_some(), run, printer);
     if let Some(why) = &nothing {
         printer.note(why);
@@ -121,9 +120,34 @@ pub(super) fn perform(
     if run.is_whole()
         && let Some(place) = settled::place(args, run)
     {
+        let context = workplace.context(&project, &options, &diary);
         settled::settle(&place, workplace, &project, args, &context, (finished, &out, before), printer);
     }
     Ok((exit, executed))
+}
+
+/// Performs the plan and hands out what it made; once more, if that was lost in between. Gives what was handed out.
+fn execute(
+    project: &Project,
+    workplace: &Workplace,
+    options: &Options,
+    diary: &Diary<'_>,
+) -> anyhow::Result<(Finished, Vec<PathBuf>)> {
+    let hand_out = |finished: &Finished| -> anyhow::Result<_> {
+        handout::hand_out(&project.plan, finished, &workplace.store, &absolute(&options.out_dir)?)
+    };
+    let finished = exec::run(&workplace.context(project, options, diary))?;
+    match hand_out(&finished) {
+        Ok(out) => Ok((finished, out)),
+        Err(e) if handout::is_lost(&e) && !finished.interrupted => {
+            diary.tell(Event::Warning { text: format!("{e:#}; what was lost is made again") });
+            let again = Options { rerun: Default::default(), ..options.clone() };
+            let finished = exec::run(&workplace.context(project, &again, diary))?;
+            let out = hand_out(&finished)?;
+            Ok((finished, out))
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// What a run prints at its end.

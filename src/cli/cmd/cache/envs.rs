@@ -1,0 +1,59 @@
+//! `orch cache gc --envs`
+
+use serde_json::{Value, json};
+
+use crate::cli::args::Args;
+use crate::cli::cmd::cache::{count, size};
+use crate::cli::printer::Printer;
+use crate::cli::project::provision;
+use crate::worker::Cancel;
+
+/// What became of the environments of other versions of orch.
+pub(super) struct Envs {
+    gone: Vec<(String, u64)>,
+    /// With why.
+    stay: Vec<(String, String)>,
+}
+
+/// `running` is since when another orch works in this store: it may be the one that uses them.
+pub(super) fn collect(args: &Args, running: Option<&str>, dry_run: bool) -> anyhow::Result<Envs> {
+    let provision = provision(args, Cancel::default())?;
+    let mut envs = Envs { gone: Vec::new(), stay: Vec::new() };
+    for installed in provision.installed()?.into_iter().filter(|installed| !installed.current) {
+        let path = installed.path.display().to_string();
+        let why = match running {
+            Some(since) => Some(format!("an orch that may use it is running since {since}")),
+            None if dry_run => provision.in_use(&installed),
+            None => provision.remove(&installed)?,
+        };
+        match why {
+            Some(why) => envs.stay.push((path, why)),
+            None => envs.gone.push((path, installed.bytes)),
+        }
+    }
+    Ok(envs)
+}
+
+impl Envs {
+    pub(super) fn json(&self) -> Value {
+        let gone: Vec<_> = self.gone.iter().map(|(path, bytes)| json!({"path": path, "bytes": bytes})).collect();
+        let stay: Vec<_> = self.stay.iter().map(|(path, why)| json!({"path": path, "why": why})).collect();
+        json!({"gone": gone, "stay": stay})
+    }
+
+    pub(super) fn rows(&self) -> Vec<String> {
+        let bytes = self.gone.iter().map(|(_, bytes)| bytes).sum();
+        let mut rows = Vec::new();
+        if !self.gone.is_empty() {
+            rows.push(format!("{}, {}", count(self.gone.len() as u64, "environment"), size(bytes)));
+            rows.extend(self.gone.iter().map(|(path, bytes)| format!("  {path}, {}", size(*bytes))));
+        }
+        rows
+    }
+
+    pub(super) fn tell(&self, printer: &Printer) {
+        for (path, why) in &self.stay {
+            printer.note(&format!("{path} stays: {why}"));
+        }
+    }
+}

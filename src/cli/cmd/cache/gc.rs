@@ -1,0 +1,137 @@
+//! `orch cache gc`
+
+use std::collections::HashSet;
+
+use serde_json::json;
+
+use crate::base::Digest;
+use crate::cli::args::{Args, GcArgs, SelectionArgs};
+use crate::cli::cmd::Warnings;
+use crate::cli::cmd::cache::{count, envs, size};
+use crate::cli::cmd::plan::idle_options;
+use crate::cli::exit::{Exit, UsageError};
+use crate::cli::printer::Printer;
+use crate::cli::project::{Project, Workplace, absolute};
+use crate::exec::{self, Verdict};
+use crate::store::{Amount, Collected, DiskStore, Limits};
+
+pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let has_limit = gc.max_size.is_some() || gc.max_age.is_some() || gc.keep_last.is_some();
+    if !has_limit && !gc.dry_run && !gc.envs {
+        return Err(UsageError(
+            "nothing says what may go\n  hint: give --max-size, --max-age or --keep-last, e.g. \
+             `orch cache gc --max-size 10G`; --dry-run shows what would go"
+                .into(),
+        )
+        .into());
+    }
+    let mut limits = Limits {
+        max_bytes: gc.max_size.map(|size| size.0),
+        max_age: gc.max_age.map(|age| age.0),
+        keep_last: gc.keep_last,
+        keep: HashSet::new(),
+    };
+    for spec in &gc.keep {
+        let project = Project::load(spec, &SelectionArgs::none())?;
+        limits.keep.extend(held_keys(args, &project, printer)?.0);
+    }
+    let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
+    let done = store.collect(&limits, gc.dry_run)?;
+    let envs = gc.envs.then(|| envs::collect(args, done.running_since.as_deref(), gc.dry_run)).transpose()?;
+    if gc.json {
+        let mut document = json!(done);
+        if let Some(envs) = &envs {
+            document["environments"] = envs.json();
+        }
+        printer.json(&document);
+    } else {
+        let mut rows = rows(&done);
+        rows.extend(envs.iter().flat_map(|envs| envs.rows()));
+        let verb = if done.dry_run { "would remove" } else { "removed" };
+        if rows.is_empty() {
+            printer.out(&format!("{verb} nothing"));
+        } else {
+            printer.out(&format!("{verb}\n  {}", rows.join("\n  ")));
+        }
+        printer.out(&format!("kept {}: {}", count(done.kept_records, "record"), amount(done.kept, "file")));
+    }
+    tell(&done, &limits, printer);
+    if let Some(envs) = envs {
+        envs.tell(printer);
+    }
+    Ok(Exit::Success)
+}
+
+/// The keys that a run of the spec would find held, and the names of the steps that would run.
+pub(super) fn held_keys(
+    args: &Args,
+    project: &Project,
+    printer: &Printer,
+) -> anyhow::Result<(HashSet<Digest>, Vec<String>)> {
+    let workplace = Workplace::open(args)?;
+    let options = idle_options(project);
+    let listener = Warnings(printer);
+    let previews = exec::preview(&workplace.context(project, &options, &listener))?;
+    let (mut keys, mut missing) = (HashSet::new(), Vec::new());
+    for preview in previews {
+        match preview.verdict {
+            Verdict::Hit { key, .. } => drop(keys.insert(key.digest())),
+            Verdict::WouldRun { .. } => missing.push(project.plan.step(preview.step).name.clone()),
+            Verdict::Skipped { .. } | Verdict::NotNeeded => {}
+        }
+    }
+    Ok((keys, missing))
+}
+
+fn amount(amount: Amount, noun: &str) -> String {
+    format!("{}, {}", count(amount.count, noun), size(amount.bytes))
+}
+
+fn rows(done: &Collected) -> Vec<String> {
+    let mut rows = Vec::new();
+    let gone = done.records;
+    let mut say = |number: u64, one: &str, many: &str| {
+        if number > 0 {
+            rows.push(format!("{number} {}", if number == 1 { one } else { many }));
+        }
+    };
+    say(gone.generations, "older result of a step", "older results of steps");
+    say(gone.old, "result not used for too long", "results not used for too long");
+    say(gone.large, "result used longest ago, for the size", "results used longest ago, for the size");
+    say(gone.history, "record of a failure, or done again since", "records of failures, or done again since");
+    if done.trees + done.blobs.count > 0 {
+        rows.push(format!("{}, {}", count(done.trees, "tree"), amount(done.blobs, "file")));
+    }
+    if done.logs.count > 0 {
+        rows.push(format!("{} of steps without records", amount(done.logs, "log")));
+    }
+    if done.scratch.count > 0 {
+        rows.push(format!("{} of processes that were killed", amount(done.scratch, "working folder")));
+    }
+    for layout in &done.layouts {
+        rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), size(layout.bytes)));
+    }
+    match done.log_bytes_after {
+        Some(after) if after < done.log_bytes_before => {
+            rows.push(format!("{} of the log", size(done.log_bytes_before - after)))
+        }
+        _ => {}
+    }
+    rows
+}
+
+fn tell(done: &Collected, limits: &Limits, printer: &Printer) {
+    if let Some(since) = &done.running_since {
+        printer.note(&format!("another orch is running since {since}: what was made since then stays"));
+    }
+    if done.too_new.count > 0 {
+        printer.note(&format!("{} that nothing names yet stay, because they are new", amount(done.too_new, "file")));
+    }
+    if let Some(most) = limits.max_bytes.filter(|most| *most < done.kept.bytes) {
+        printer.note(&format!(
+            "warning: {} stay, more than {}: what --keep names or a running orch made is not removed",
+            size(done.kept.bytes),
+            size(most)
+        ));
+    }
+}

@@ -1,0 +1,79 @@
+//! `orch cache`
+
+mod envs;
+mod gc;
+mod pack;
+mod stats;
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::cli::args::{Args, CacheCommand};
+use crate::cli::exit::Exit;
+use crate::cli::printer::Printer;
+use crate::cli::project::absolute;
+use crate::device::render::bytes;
+use crate::store::{DiskStore, Progress};
+
+pub(super) fn cache(args: &Args, command: &CacheCommand, printer: &Printer) -> anyhow::Result<Exit> {
+    let dir = absolute(&args.cache_dir)?;
+    let open = || DiskStore::open(&dir);
+    match command {
+        CacheCommand::Path => {
+            printer.out(&dir.display().to_string());
+            Ok(Exit::Success)
+        }
+        CacheCommand::Stats { envs, json } => stats::stats(args, &open()?, *envs, *json, printer),
+        CacheCommand::Verify { heal, json } => verify(&open()?, *heal, *json, printer),
+        CacheCommand::Gc(gc) => gc::gc(args, gc, printer),
+        CacheCommand::Export(export) => pack::export(args, export, printer),
+        CacheCommand::Import { file, json } => pack::import(&open()?, file, *json, printer),
+    }
+}
+
+fn verify(store: &DiskStore, heal: bool, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
+    let told = Mutex::new(Instant::now());
+    let tell = |progress: Progress| {
+        // Whoever finds another thread telling has nothing to add.
+        let Ok(mut told) = told.try_lock() else { return };
+        if told.elapsed() > Duration::from_millis(100) {
+            *told = Instant::now();
+            let Progress { files, of, bytes: read } = progress;
+            printer.passing(&format!("{files} of {of} files read, {}", bytes(read)));
+        }
+    };
+    let problems = store.verify_telling(&tell)?;
+    printer.passing("");
+    if heal {
+        store.heal(&problems)?;
+    }
+    if json {
+        printer.json(&problems);
+    } else if problems.is_empty() {
+        printer.out("everything is as it was published");
+    } else {
+        for problem in &problems {
+            printer.out(&format!("{}: {}", problem.path.display(), problem.what));
+        }
+        printer.note(match heal {
+            true => "taken out; the steps that made them run again on the next `orch run`",
+            false => "hint: `orch cache verify --heal` takes them out, so that their steps run again",
+        });
+    }
+    Ok(if problems.is_empty() || heal { Exit::Success } else { Exit::Failed })
+}
+
+/// `1 record`, `2 records`.
+fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// A size that is not 0 MiB as long as it is not nothing.
+fn size(number: u64) -> String {
+    match number {
+        0..1024 => format!("{number} B"),
+        1024..0x10_0000 => format!("{:.0} KiB", number as f64 / 1024.0),
+        _ => bytes(number),
+    }
+}

@@ -1,0 +1,116 @@
+//! `orch cache export` and `orch cache import`
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read};
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use serde_json::json;
+
+use crate::base::fs as bfs;
+use crate::cli::args::{Args, ExportArgs};
+use crate::cli::cmd::cache::gc::held_keys;
+use crate::cli::cmd::cache::{count, size};
+use crate::cli::exit::Exit;
+use crate::cli::printer::Printer;
+use crate::cli::project::{Project, absolute};
+use crate::store::{DiskStore, Exported, Which};
+
+/// So many of the steps that are not held are named.
+const NAMED: usize = 5;
+
+pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let to_stdout = export.file == Path::new("-");
+    let chosen = if export.all {
+        None
+    } else {
+        let project = Project::load(&export.spec.spec, &export.spec.selection)?;
+        let (keys, missing) = held_keys(args, &project, printer)?;
+        if keys.is_empty() {
+            bail!("the store holds nothing that {} needs\n  hint: `orch run {0}` makes it", project.name);
+        }
+        if export.require_complete && !missing.is_empty() {
+            bail!("{}; nothing was written\n  hint: `orch run {}` makes them", not_held(&missing), project.name);
+        }
+        Some((keys, missing))
+    };
+    let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
+    let which = chosen.as_ref().map_or(Which::All, |(keys, _)| Which::Keys(keys));
+    let exported = if to_stdout {
+        store.export(&which, io::stdout().lock(), &export.file)?
+    } else {
+        bfs::write_whole(&export.file, |file| {
+            let exported = store.export(&which, BufWriter::with_capacity(1 << 20, file), &export.file)?;
+            if export.require_complete && exported.lost > 0 {
+                bail!("{}; nothing was written", lost(exported.lost));
+            }
+            Ok(exported)
+        })
+        .with_context(|| format!("failed to write `{}`", export.file.display()))?
+    };
+    let missing = chosen.map(|(_, missing)| missing).unwrap_or_default();
+    tell(&exported, &missing, export, printer, to_stdout);
+    Ok(Exit::Success)
+}
+
+fn tell(exported: &Exported, missing: &[String], export: &ExportArgs, printer: &Printer, to_stdout: bool) {
+    let written = std::fs::metadata(&export.file).map(|meta| meta.len()).unwrap_or(exported.blobs.bytes);
+    let text = format!(
+        "{}, {}, {}: {}",
+        count(exported.records, "record"),
+        count(exported.trees, "tree"),
+        count(exported.blobs.count, "file"),
+        size(written)
+    );
+    match (export.json, to_stdout) {
+        (_, true) => printer.note(&text),
+        (true, false) => {
+            let mut document = json!(exported);
+            document["bytes"] = json!(written);
+            document["not_held"] = json!(missing);
+            printer.json(&document);
+        }
+        (false, false) => printer.out(&text),
+    }
+    if exported.lost > 0 {
+        printer.note(&format!("warning: {}", lost(exported.lost)));
+    }
+    if !missing.is_empty() {
+        printer.note(&format!("warning: {}; they run after the import", not_held(missing)));
+    }
+}
+
+fn lost(number: u64) -> String {
+    format!("{} left out, because what they made is gone or cannot be read", count(number, "record"))
+}
+
+fn not_held(missing: &[String]) -> String {
+    let named = missing.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let more = if missing.len() > NAMED { format!(" and {} more", missing.len() - NAMED) } else { String::new() };
+    let verb = if missing.len() == 1 { "is" } else { "are" };
+    format!("{} of the spec {verb} not held: {named}{more}", count(missing.len() as u64, "step"))
+}
+
+pub(super) fn import(store: &DiskStore, file: &Path, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
+    let from: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(file).with_context(|| format!("failed to open `{}`", file.display()))?)
+    };
+    let imported = store.import(from, file)?;
+    if json {
+        printer.json(&imported);
+    } else {
+        printer.out(&format!(
+            "{} ({} new), {} ({} new), {} ({} new, {})",
+            count(imported.records, "record"),
+            imported.new_records,
+            count(imported.trees, "tree"),
+            imported.new_trees,
+            count(imported.blobs.count, "file"),
+            imported.new_blobs.count,
+            size(imported.new_blobs.bytes)
+        ));
+    }
+    Ok(Exit::Success)
+}

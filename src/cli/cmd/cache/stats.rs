@@ -1,0 +1,61 @@
+//! `orch cache stats`
+
+use std::fmt::Write;
+
+use serde_json::json;
+
+use crate::cli::args::Args;
+use crate::cli::cmd::cache::{count, size};
+use crate::cli::exit::Exit;
+use crate::cli::printer::Printer;
+use crate::cli::project::provision;
+use crate::store::{DiskStore, OfSteps, Stats};
+use crate::worker::Cancel;
+
+pub(super) fn stats(args: &Args, store: &DiskStore, envs: bool, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
+    let stats = store.stats()?;
+    let envs =
+        envs.then(|| provision(args, Cancel::default()).and_then(|provision| provision.installed())).transpose()?;
+    if json {
+        let mut document = json!(stats);
+        if let Some(envs) = &envs {
+            document["environments"] = json!(envs);
+        }
+        printer.json(&document);
+        return Ok(Exit::Success);
+    }
+    let mut text = text(&stats);
+    if let Some(envs) = envs {
+        let _ = writeln!(text, "\nenvironments: {}", size(envs.iter().map(|env| env.bytes).sum()));
+        for env in envs {
+            let note = if env.current { "" } else { "  of another version of orch" };
+            let _ = writeln!(text, "  {:>8}  {}{note}", size(env.bytes), env.path.display());
+        }
+    }
+    printer.out(text.trim_end());
+    Ok(Exit::Success)
+}
+
+fn text(stats: &Stats) -> String {
+    let mut text = format!(
+        "{} ({} answer for their keys), {}, {}: {}; log {}\n",
+        count(stats.records, "record"),
+        stats.held,
+        count(stats.trees, "tree"),
+        count(stats.files, "file"),
+        size(stats.bytes),
+        size(stats.log_bytes),
+    );
+    let row =
+        |(name, of): (&String, &OfSteps)| format!("  {:>8}  {name}  {}", size(of.bytes), count(of.records, "record"));
+    if !stats.stages.is_empty() {
+        let rows: Vec<_> = stats.stages.iter().map(row).collect();
+        let _ = write!(text, "\nby stage (what several steps made counts for each)\n{}\n", rows.join("\n"));
+    }
+    let large = stats.largest.iter().filter(|(_, of)| of.bytes > 0).map(|(name, of)| row((name, of)));
+    let rows: Vec<_> = large.collect();
+    if !rows.is_empty() {
+        let _ = write!(text, "\nlargest steps\n{}\n", rows.join("\n"));
+    }
+    text
+}

@@ -1,0 +1,103 @@
+//! What is installed, for this orch or for others; and its removal.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::base::fs as bfs;
+use crate::provision::{Provision, env, python, torch_worker};
+use crate::toolchain::EnvName;
+
+/// A folder below `envs`.
+#[derive(Debug, Clone, Serialize)]
+pub struct Installed {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// This orch uses it, or would.
+    pub current: bool,
+}
+
+impl Provision {
+    /// Everything that an orch installed, whichever its version.
+    pub fn installed(&self) -> anyhow::Result<Vec<Installed>> {
+        let lock = |name| self.locks.text(name);
+        let envs = EnvName::ALL.iter().map(|name| env::home(&self.dir, *name, lock(*name)));
+        let torch = lock(EnvName::Torch);
+        let rest =
+            [torch_worker::home(&self.dir, torch), torch_worker::links(&self.dir, torch), python::home(&self.dir)];
+        let current: Vec<PathBuf> = envs.chain(rest).collect();
+        let mut found = Vec::new();
+        if !self.dir.is_dir() {
+            return Ok(found);
+        }
+        let entries =
+            std::fs::read_dir(&self.dir).with_context(|| format!("failed to list `{}`", self.dir.display()))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            if path.is_dir() && !path.is_symlink() && is_ours(&path) {
+                let bytes = crate::store::Amount::below(&path).bytes;
+                found.push(Installed { current: current.contains(&path), bytes, path });
+            }
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
+    }
+
+    /// Why it must stay, if anybody is seen to install or to use it.
+    pub fn in_use(&self, installed: &Installed) -> Option<String> {
+        let lock = File::open(installed.path.with_extension("lock"));
+        if lock.is_ok_and(|lock| lock.try_lock().is_err()) {
+            return Some("another orch is installing it".into());
+        }
+        let user = user_of(&installed.path)?;
+        Some(format!("process {user} uses it"))
+    }
+
+    /// Removes what no version of this orch uses; gives why not, if it is in use.
+    pub fn remove(&self, installed: &Installed) -> anyhow::Result<Option<String>> {
+        assert!(!installed.current, "BUG: a current environment is to be removed");
+        if let Some(why) = self.in_use(installed) {
+            return Ok(Some(why));
+        }
+        // Held, so that nobody installs it meanwhile.
+        let lock_path = installed.path.with_extension("lock");
+        let lock = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+        if lock.try_lock().is_err() {
+            return Ok(Some("another orch is installing it".into()));
+        }
+        let failed = || format!("failed to remove `{}`", installed.path.display());
+        bfs::remove_dir(&installed.path).with_context(failed)?;
+        for extension in ["txt", "log", "lock"] {
+            let _ = std::fs::remove_file(installed.path.with_extension(extension));
+        }
+        Ok(None)
+    }
+}
+
+/// Named as orch names what it installs: a word and the beginning of a digest.
+fn is_ours(path: &Path) -> bool {
+    let Some((word, digest)) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'))
+    else {
+        return false;
+    };
+    let is_digest = digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digest
+        && (["orch_py", "orch-torch", "libtorch"].contains(&word)
+            || EnvName::ALL.iter().any(|name| name.to_string() == word))
+}
+
+/// A process that has opened something below a folder, as far as this user may see. Where the system does not tell: none.
+fn user_of(path: &Path) -> Option<u32> {
+    let text = path.to_str()?;
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.into_iter().find(|pid| {
+        let home = PathBuf::from(format!("/proc/{pid}"));
+        let maps = std::fs::read(home.join("maps")).unwrap_or_default();
+        let is_mapped = String::from_utf8_lossy(&maps)
+            .lines()
+            .any(|line| line.find('/').is_some_and(|at| Path::new(&line[at..]).starts_with(text)));
+        is_mapped || std::fs::read_link(home.join("exe")).is_ok_and(|exe| exe.starts_with(path))
+    })
+}

@@ -1,0 +1,130 @@
+//! Collects garbage: records by the user's limits, then everything that no record needs. Safe beside running processes and
+//! against being killed; why, stands in docs/design.md, "Collecting garbage".
+
+mod choose;
+mod sort;
+mod survey;
+mod sweep;
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::store::log::Seen;
+use crate::store::{Amount, DiskStore, StoreError, scratch};
+
+pub(in crate::store) use survey::Said;
+
+pub use choose::{Gone, Limits};
+
+use choose::{Clock, choose};
+use sort::Sorting;
+use survey::Survey;
+
+/// Content that no tree names may be on its way into one. It is left alone for this long, though nothing needs as long.
+const GRACE: Duration = Duration::from_secs(600);
+
+/// What was, or in a dry run would be, removed; and what stays.
+#[derive(Debug, Default, Serialize)]
+pub struct Collected {
+    pub dry_run: bool,
+    /// Records that went, by why.
+    pub records: Gone,
+    pub trees: u64,
+    pub blobs: Amount,
+    /// Content that nothing needs and that is too new to be sure.
+    pub too_new: Amount,
+    pub logs: Amount,
+    /// Working folders of processes that were killed.
+    pub scratch: Amount,
+    /// Stores of earlier versions of orch.
+    pub layouts: Vec<Layout>,
+    /// The log before and after; in a dry run it is not written, so its new size is not known.
+    pub log_bytes_before: u64,
+    pub log_bytes_after: Option<u64>,
+    pub kept_records: u64,
+    pub kept: Amount,
+    /// When the oldest of the other running processes began, RFC 3339; what was made since then stays.
+    pub running_since: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Layout {
+    pub path: PathBuf,
+    pub bytes: u64,
+}
+
+/// What is newer than this stays.
+#[derive(Debug, Clone, Copy)]
+struct Horizon {
+    /// For content that the log named.
+    named: SystemTime,
+    /// For content that it does not name.
+    unnamed: SystemTime,
+}
+
+impl DiskStore {
+    /// Removes what the limits let go and what nothing needs. With `dry_run`, only says so.
+    pub fn collect(&self, limits: &Limits, dry_run: bool) -> Result<Collected, StoreError> {
+        let mut done = Collected { dry_run, ..Collected::default() };
+        let desks = self.root().join("tmp");
+        done.scratch = scratch::sweep(&desks, !dry_run);
+        // From here on, other processes can see that this one runs, and its age tells which changes came later.
+        let desk = if dry_run { None } else { Some(self.scratch()?) };
+        let born = desk.as_ref().map_or(Ok(SystemTime::now()), scratch::Scratch::born)?;
+        done.log_bytes_before = self.log_bytes();
+        let mut survey;
+        let (kept, horizon) = loop {
+            let seen;
+            (survey, seen) = Survey::of(&self.log)?;
+            // Asked after the log was read: whoever ended before that has nothing left that the log does not name.
+            let running = scratch::oldest_running(&desks, desk.as_ref());
+            done.running_since = running.map(shown);
+            let named = running.map_or(born, |running| running.min(born));
+            let horizon = Horizon { named, unnamed: named.min(born - GRACE) };
+            let clock = Clock { now: seconds(SystemTime::now()), running_since: running.map(seconds) };
+            let chosen = choose(&survey, limits, clock);
+            done.records = chosen.gone;
+            let mut sorting = Sorting::of(&survey, chosen, |blob| self.is_newer(blob, horizon.unnamed));
+            done.trees = sorting.trees_gone();
+            let is_spent = done.records.all() + done.trees + survey.spent > 0;
+            if dry_run || !is_spent || self.forget(&seen, &mut sorting)? {
+                break (sorting.done(), horizon);
+            }
+        };
+        done.kept_records = kept.records;
+        done.kept = Amount { count: kept.blobs.len() as u64, bytes: kept.blobs.values().sum() };
+        let swept = self.sweep_blobs(&kept.blobs, &survey.blobs, horizon, dry_run)?;
+        (done.blobs, done.too_new) = (swept.gone, swept.too_new);
+        done.logs = self.sweep_logs(&kept.steps, horizon, dry_run)?;
+        done.layouts = self.sweep_layouts(dry_run)?;
+        done.log_bytes_after = (!dry_run).then(|| self.log_bytes());
+        Ok(done)
+    }
+
+    /// Takes entries out of the log. False if another process did so since it was read: then it is to be read again.
+    fn forget(&self, seen: &Seen, sorting: &mut Sorting<'_>) -> Result<bool, StoreError> {
+        self.forget_settlements()?;
+        let is_done = self.log.compact(seen, sorting)?;
+        // Once more, for those that were written while the old log was still there.
+        self.forget_settlements()?;
+        Ok(is_done)
+    }
+
+    fn log_bytes(&self) -> u64 {
+        std::fs::metadata(self.log.path()).map(|meta| meta.len()).unwrap_or_default()
+    }
+}
+
+fn seconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
+fn shown(time: SystemTime) -> String {
+    let time = jiff::Timestamp::from_second(seconds(time)).unwrap_or_default();
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests;

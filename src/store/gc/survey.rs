@@ -1,0 +1,147 @@
+//! Everything that the log names, in the form that a choice is made of: what answers for which key, what it made, what it
+//! read, when. Decides nothing.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+
+use crate::base::Digest;
+use crate::store::entry::{Held, Kind, Short};
+use crate::store::log::{Entry, Log, Seen};
+use crate::store::{Manifest, StoreError};
+
+/// A file of the store: content, and whether it is executable.
+pub(super) type Blob = (Digest, bool);
+
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    /// In the order of the log.
+    pub(super) records: Vec<Told>,
+    pub(super) trees: HashMap<Digest, Tree>,
+    /// Size by blob.
+    pub(super) blobs: HashMap<Blob, u64>,
+    /// Names of steps that have records, with their short names.
+    pub(super) steps: HashMap<Short, Box<str>>,
+    /// Entries that tell nothing any more: damaged, dropped, or written twice.
+    pub(super) spent: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// Where its entry stands.
+    pub(super) at: u64,
+    pub(super) blobs: Box<[Blob]>,
+}
+
+/// What a record tells.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) at: u64,
+    pub(super) key: Digest,
+    pub(super) step: Short,
+    /// It is the one that answers for its key.
+    pub(super) answers: bool,
+    pub(super) output: Option<Digest>,
+    /// Content that its key names as read; trees among it.
+    pub(super) inputs: Box<[Digest]>,
+    /// Seconds since 1970.
+    pub(super) started: i64,
+}
+
+impl Survey {
+    pub(super) fn of(log: &Log) -> Result<(Self, Seen), StoreError> {
+        let mut survey = Self::default();
+        let mut answering: HashMap<Digest, usize> = HashMap::new();
+        let seen = log.each(|at, entry| match entry {
+            Ok(entry) => match entry.header.kind {
+                Kind::Record => match Said::parse(&entry.payload) {
+                    Some(said) => survey.note(at, &entry, said, &mut answering),
+                    None => survey.spent += 1,
+                },
+                Kind::Tree => survey.note_tree(at, &entry),
+                Kind::Dropped => {
+                    survey.spent += 1 + u64::from(survey.trees.remove(&entry.header.id).is_some());
+                }
+            },
+            Err(_) => survey.spent += 1,
+        })?;
+        Ok((survey, seen))
+    }
+
+    fn note(&mut self, at: u64, entry: &Entry, said: Said<'_>, answering: &mut HashMap<Digest, usize>) {
+        let header = &entry.header;
+        let answers = header.held != Held::No;
+        if answers && let Some(earlier) = answering.insert(header.id, self.records.len()) {
+            self.records[earlier].answers = false;
+        }
+        self.steps.entry(header.step).or_insert_with(|| said.step.as_ref().into());
+        // A date that cannot be read makes it the oldest of all.
+        let started = said.started.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second);
+        let inputs = said.key.0.into();
+        let (key, step, output) = (header.id, header.step, header.output);
+        self.records.push(Told { at, key, step, answers, output, inputs, started });
+    }
+
+    fn note_tree(&mut self, at: u64, entry: &Entry) {
+        let id = entry.header.id;
+        let Ok(manifest) = Manifest::parse(&entry.payload) else {
+            self.spent += 1;
+            return;
+        };
+        let blobs = manifest.files.iter().map(|file| {
+            let blob = (file.digest, file.executable);
+            self.blobs.insert(blob, file.size);
+            blob
+        });
+        let tree = Tree { at, blobs: blobs.collect() };
+        self.spent += u64::from(self.trees.insert(id, tree).is_some());
+    }
+}
+
+/// As much of a record as is needed here; the rest is passed over, which is several times faster.
+#[derive(Deserialize)]
+pub(in crate::store) struct Said<'a> {
+    #[serde(borrow)]
+    pub(in crate::store) step: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(in crate::store) started: Cow<'a, str>,
+    key: Inputs,
+}
+
+impl<'a> Said<'a> {
+    pub(in crate::store) fn parse(payload: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(payload).ok()
+    }
+}
+
+/// The digests of a key document's inputs.
+struct Inputs(Vec<Digest>);
+
+impl<'de> Deserialize<'de> for Inputs {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Lines;
+        impl<'de> Visitor<'de> for Lines {
+            type Value = Inputs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key document")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Inputs, A::Error> {
+                let mut found = Vec::new();
+                while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+                    if name.starts_with("input.") {
+                        found.extend(map.next_value::<Cow<'de, str>>()?.parse::<Digest>());
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(Inputs(found))
+            }
+        }
+        deserializer.deserialize_map(Lines)
+    }
+}

@@ -1,0 +1,119 @@
+//! Removes the files that nothing names any more: content, logs of steps, stores of earlier versions.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use rayon::prelude::*;
+
+use crate::base::fs as bfs;
+use crate::store::gc::survey::Blob;
+use crate::store::gc::{Horizon, Layout};
+use crate::store::{Amount, DiskStore, StoreError, blobs};
+
+#[derive(Default)]
+pub(super) struct Swept {
+    pub(super) gone: Amount,
+    pub(super) too_new: Amount,
+}
+
+impl DiskStore {
+    pub(super) fn is_newer(&self, blob: &Blob, than: SystemTime) -> bool {
+        let meta = fs::symlink_metadata(self.blobs.path(&blob.0, blob.1));
+        meta.is_ok_and(|meta| bfs::changed(&meta) >= than)
+    }
+
+    /// Between the look at a blob's age and its removal lie microseconds. Should another process publish the same content just
+    /// then, it is found missing where it is read next, and made again.
+    pub(super) fn sweep_blobs(
+        &self,
+        kept: &HashMap<Blob, u64>,
+        named: &HashMap<Blob, u64>,
+        horizon: Horizon,
+        dry_run: bool,
+    ) -> Result<Swept, StoreError> {
+        let fans = self.blobs.fans()?;
+        let swept = fans.into_par_iter().map(|fan| {
+            let mut swept = Swept::default();
+            for (path, blob) in blobs::names(&fan)? {
+                let Some(blob) = blob.filter(|blob| !kept.contains_key(blob)) else { continue };
+                let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+                let limit = if named.contains_key(&blob) { horizon.named } else { horizon.unnamed };
+                if bfs::changed(&meta) >= limit {
+                    swept.too_new.add(Amount::one(meta.len()));
+                    continue;
+                }
+                if !dry_run {
+                    blobs::remove(&path)?;
+                }
+                swept.gone.add(Amount::one(meta.len()));
+            }
+            Ok(swept)
+        });
+        swept.try_reduce(Swept::default, |mut all, more| {
+            all.gone.add(more.gone);
+            all.too_new.add(more.too_new);
+            Ok(all)
+        })
+    }
+
+    pub(super) fn sweep_logs(
+        &self,
+        steps: &HashSet<String>,
+        horizon: Horizon,
+        dry_run: bool,
+    ) -> Result<Amount, StoreError> {
+        let kept: HashSet<_> = steps.iter().map(|step| self.log_path(step)).collect();
+        let mut gone = Amount::default();
+        for path in list(&self.root().join("logs"))? {
+            let is_log = path.extension().is_some_and(|extension| extension == "log") && !kept.contains(&path);
+            let Some(meta) = is_log.then(|| fs::symlink_metadata(&path).ok()).flatten() else { continue };
+            // A step that is executing has a log before it has a record.
+            if bfs::changed(&meta) >= horizon.named || !meta.is_file() {
+                continue;
+            }
+            if !dry_run {
+                blobs::remove(&path)?;
+            }
+            gone.add(Amount::one(meta.len()));
+        }
+        Ok(gone)
+    }
+
+    /// Folders of earlier layouts, beside this one's. No orch of this version reads them.
+    pub(super) fn sweep_layouts(&self, dry_run: bool) -> Result<Vec<Layout>, StoreError> {
+        let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix('v')?.parse::<u32>().ok();
+        let (Some(parent), Some(own)) = (self.root().parent(), number(self.root())) else { return Ok(Vec::new()) };
+        let mut gone = Vec::new();
+        for path in list(parent)? {
+            if number(&path).is_none_or(|number| number >= own) || !path.is_dir() || path.is_symlink() {
+                continue;
+            }
+            let bytes = Amount::below(&path).bytes;
+            if !dry_run {
+                bfs::remove_dir(&path).map_err(StoreError::io("remove", &path))?;
+            }
+            gone.push(Layout { path, bytes });
+        }
+        Ok(gone)
+    }
+
+    /// Settlements speak of records. Whatever went, they are made again by the next run.
+    pub(super) fn forget_settlements(&self) -> Result<(), StoreError> {
+        let dir = self.root().join("settled");
+        if dir.is_dir() {
+            for path in list(&dir)?.into_iter().filter(|path| path.is_file()) {
+                blobs::remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn list(dir: &Path) -> Result<Vec<std::path::PathBuf>, StoreError> {
+    let entries = fs::read_dir(dir).map_err(StoreError::io("list", dir))?;
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}

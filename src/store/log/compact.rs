@@ -1,0 +1,81 @@
+//! Puts a log of chosen entries in the place of the whole one.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::PoisonError;
+
+use crate::base::fs::file_id;
+use crate::store::StoreError;
+use crate::store::entry::Kind;
+use crate::store::log::{Entry, Log, Places, Seen, State, note_latest};
+use crate::store::scan::{Found, Scan};
+
+/// What a compaction leaves out.
+pub(in crate::store) trait Choice {
+    /// Is told of every entry that was appended since the log was gone through. All of these stay.
+    fn late(&mut self, entry: &Entry);
+    fn keeps(&mut self, at: u64, entry: &Entry) -> bool;
+}
+
+impl Log {
+    /// Whether the log that was gone through is still the one that others append to.
+    pub(in crate::store) fn is_current(&self, seen: &Seen) -> Result<bool, StoreError> {
+        let id = |meta: std::io::Result<fs::Metadata>| meta.map(|meta| file_id(&meta));
+        let seen = id(seen.file.metadata()).map_err(StoreError::io("read", &self.path))?;
+        Ok(id(fs::metadata(&self.path)).map_err(StoreError::io("read", &self.path))? == seen)
+    }
+
+    /// Writes a new log of the entries that are chosen and puts it in the place of this one. False, and nothing is done, if
+    /// that happened to the log already since it was seen: the choice was made of other places then.
+    ///
+    /// No process loses what it appended: appending waits for the lock, and then follows to the new log.
+    pub(in crate::store) fn compact(&self, seen: &Seen, choice: &mut impl Choice) -> Result<bool, StoreError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = self.lock()?;
+        if !self.is_current(seen)? {
+            return Ok(false);
+        }
+        self.follow(&mut state)?;
+        state.catch_up().map_err(StoreError::io("read", &self.path))?;
+        self.scan(&state.file, seen.end, state.end, |found| {
+            if let Found::Entry { at, .. } = found
+                && let Ok(entry) = self.entry_of(&state.file, at)
+            {
+                choice.late(&entry);
+            }
+        })?;
+        let fresh = self.path.with_extension("new");
+        if let Err(e) = self.write_chosen(&fresh, &state, seen.end, choice) {
+            let _ = fs::remove_file(&fresh);
+            return Err(e);
+        }
+        fs::rename(&fresh, &self.path).map_err(StoreError::io("replace", &self.path))?;
+        self.follow(&mut state)?;
+        Ok(true)
+    }
+
+    fn write_chosen(&self, to: &Path, state: &State, seen: u64, choice: &mut impl Choice) -> Result<(), StoreError> {
+        let io = |e| StoreError::io("write", to)(e);
+        let mut out = io::BufWriter::with_capacity(1 << 20, File::create(to).map_err(io)?);
+        let mut latest = Places::default();
+        let mut end = 0;
+        let mut scan = Scan::new(&state.file, 0, state.end);
+        while let Some(found) = scan.next().map_err(StoreError::io("read", &self.path))? {
+            let Found::Entry { at, .. } = found else { continue };
+            let Ok(mut entry) = self.entry_of(&state.file, at) else { continue };
+            if at < seen && !choice.keeps(at, &entry) {
+                continue;
+            }
+            if entry.header.kind == Kind::Record {
+                entry.header.previous = latest.get(&entry.header.step).copied();
+                note_latest(&mut latest, end, &entry.header);
+            }
+            io::Write::write_all(&mut out, &entry.header.to_bytes()).map_err(io)?;
+            io::Write::write_all(&mut out, &entry.payload).map_err(io)?;
+            end += entry.header.span();
+        }
+        let file = out.into_inner().map_err(|e| io(e.into_error()))?;
+        file.sync_all().map_err(io)
+    }
+}

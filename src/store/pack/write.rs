@@ -1,0 +1,158 @@
+//! Writes an archive. What it holds is found first, so that its sizes are known; content is hashed as it is written.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crate::base::Digest;
+use crate::store::entry::{Held, Kind};
+use crate::store::gc::Said;
+use crate::store::log::Place;
+use crate::store::pack::{BLOBS, Exported, FORMAT, HEAD, Head, List, RECORDS, TREES, Through, VERSION};
+use crate::store::{Amount, DiskStore, StoreError};
+
+/// Which records go into an archive.
+pub enum Which<'a> {
+    All,
+    /// Those that answer for these keys.
+    Keys(&'a HashSet<Digest>),
+}
+
+/// A record that goes into an archive.
+struct Chosen {
+    started: String,
+    key: Digest,
+    place: Place,
+}
+
+/// Entries are the same whoever writes them and whenever. Some programs warn of a date of 0.
+const DATE: u64 = 1;
+
+impl DiskStore {
+    /// Writes records and everything that they made to `out`, which `name` is the name of.
+    pub fn export(&self, which: &Which<'_>, out: impl Write, name: &Path) -> Result<Exported, StoreError> {
+        let scratch = self.scratch()?;
+        let dir = scratch.dir("export")?;
+        let mut exported = Exported::default();
+        let mut trees = BTreeSet::new();
+        let records = self.chosen(which, &mut trees, &mut exported)?;
+        let mut blobs = BTreeMap::new();
+        let trees_at = dir.join(TREES);
+        let tree_list = spool(&trees_at, trees.iter(), |tree| {
+            let manifest = self.manifest(tree)?;
+            blobs.extend(manifest.files.iter().map(|file| ((file.digest, file.executable), file.size)));
+            Ok(manifest.to_bytes())
+        })?;
+        let records_at = dir.join(RECORDS);
+        let record_list =
+            spool(&records_at, records.iter(), |record| self.log.entry(&record.place).map(|entry| entry.payload))?;
+        (exported.records, exported.trees) = (record_list.lines, tree_list.lines);
+        exported.blobs = Amount { count: blobs.len() as u64, bytes: blobs.values().sum() };
+        let head = Head {
+            format: FORMAT.into(),
+            version: VERSION,
+            trees: tree_list,
+            records: record_list,
+            blobs: exported.blobs,
+        };
+        let mut archive = Archive { tar: tar::Builder::new(out), name };
+        let head = serde_json::to_vec_pretty(&head).expect("BUG: a head serialises");
+        archive.add(HEAD, false, head.len() as u64, head.as_slice())?;
+        for (entry, path) in [(TREES, &trees_at), (RECORDS, &records_at)] {
+            let (file, size) = open(path)?;
+            archive.add(entry, false, size, file)?;
+        }
+        for ((digest, executable), size) in blobs {
+            let path = self.blobs.path(&digest, executable);
+            let (file, _) = open(&path)?;
+            let mut file = Through::new(file);
+            let entry = format!("{BLOBS}{}", path.file_name().unwrap_or_default().to_string_lossy());
+            archive.add(&entry, executable, size, (&mut file).take(size))?;
+            if (file.bytes, file.hasher.digest()) != (size, digest) {
+                return Err(StoreError::Damaged { path, what: "it has other content than was published".into() });
+            }
+        }
+        archive.tar.finish().and_then(|()| archive.tar.get_mut().flush()).map_err(StoreError::io("write", name))?;
+        Ok(exported)
+    }
+
+    /// The records by date and key, and the trees that they made. Those whose trees are gone are counted only.
+    fn chosen(
+        &self,
+        which: &Which<'_>,
+        trees: &mut BTreeSet<Digest>,
+        exported: &mut Exported,
+    ) -> Result<Vec<Chosen>, StoreError> {
+        let mut keys = BTreeSet::new();
+        match which {
+            Which::Keys(wanted) => keys.extend(wanted.iter().copied()),
+            Which::All => drop(self.log.each(|_, entry| {
+                keys.extend(entry.ok().map(|entry| entry.header).filter(is_held).map(|header| header.id));
+            })?),
+        }
+        let mut chosen = Vec::with_capacity(keys.len());
+        for key in keys {
+            let Some((place, header)) = self.log.held(&key)? else { continue };
+            let said = self
+                .log
+                .entry(&place)
+                .ok()
+                .and_then(|entry| Said::parse(&entry.payload).map(|said| said.started.into_owned()));
+            let Some(started) = said.filter(|_| header.output.is_none_or(|tree| self.has_tree(&tree))) else {
+                exported.lost += 1;
+                continue;
+            };
+            trees.extend(header.output);
+            chosen.push(Chosen { started, key, place });
+        }
+        chosen.sort_by(|a, b| (&a.started, &a.key).cmp(&(&b.started, &b.key)));
+        Ok(chosen)
+    }
+}
+
+fn is_held(header: &crate::store::entry::Header) -> bool {
+    header.kind == Kind::Record && header.held != Held::No
+}
+
+fn open(path: &Path) -> Result<(BufReader<File>, u64), StoreError> {
+    let file = File::open(path).map_err(StoreError::io("read", path))?;
+    let size = file.metadata().map_err(StoreError::io("read", path))?.len();
+    Ok((BufReader::with_capacity(1 << 18, file), size))
+}
+
+/// Writes a list, a line for each item.
+fn spool<T>(
+    path: &PathBuf,
+    items: impl Iterator<Item = T>,
+    mut line: impl FnMut(T) -> Result<Vec<u8>, StoreError>,
+) -> Result<List, StoreError> {
+    let file = File::create(path).map_err(StoreError::io("write", path))?;
+    let mut out = Through::new(BufWriter::new(file));
+    let mut lines = 0;
+    for item in items {
+        let mut line = line(item)?;
+        line.push(b'\n');
+        out.write_all(&line).map_err(StoreError::io("write", path))?;
+        lines += 1;
+    }
+    out.flush().map_err(StoreError::io("write", path))?;
+    Ok(List { lines, bytes: out.bytes, digest: out.hasher.digest() })
+}
+
+struct Archive<'a, W: Write> {
+    tar: tar::Builder<W>,
+    name: &'a Path,
+}
+
+impl<W: Write> Archive<'_, W> {
+    fn add(&mut self, entry: &str, executable: bool, size: u64, content: impl Read) -> Result<(), StoreError> {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(size);
+        header.set_mode(if executable { 0o755 } else { 0o644 });
+        header.set_mtime(DATE);
+        header.set_uid(0);
+        header.set_gid(0);
+        self.tar.append_data(&mut header, entry, content).map_err(StoreError::io("write", self.name))
+    }
+}

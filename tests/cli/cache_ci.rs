@@ -1,0 +1,218 @@
+//! What CI does: the store of one checkout serves another one, elsewhere, by another user. And the published workflow is one.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use crate::ready_onnx::{RIGHT, sandbox as ready_onnx};
+use crate::support::Sandbox;
+
+const RUN: [&str; 3] = ["run", "specs/all.yaml", "--json"];
+
+/// Commands on files, and a generated test; its case cannot run here, which is a result too.
+const SPEC: &str = "version: 1
+pipelines:
+  text: {description: 'ids to logits', tasks: [fill-mask]}
+targets:
+  cuda: {runtime: ort, backend: cuda, artefact: onnx, precisions: [fp32]}
+models:
+  bert: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
+    inputs: {input_ids: {dtype: int64, shape: [batch, seq], value: 1}}}
+commands:
+  sorted: {argv: [sh, -c, 'sort words/list > out; chmod +x out'], inputs: {words: {file: ../data}}, outputs: [out]}
+  first: {argv: [sh, -c, 'head -n 1 in/out > out'], inputs: {in: {step: 'command:sorted'}}, outputs: [out]}
+";
+
+/// A checkout. Each has a path of its own; `age` sets the dates of its files.
+fn checkout(age: Option<Duration>) -> Sandbox {
+    let sandbox = Sandbox::new().file("specs/all.yaml", SPEC).file("data/list", "b\na\n");
+    for name in ["specs/all.yaml", "data/list"] {
+        if let Some(age) = age {
+            let file = fs::File::options().write(true).open(sandbox.path(name)).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        }
+    }
+    sandbox
+}
+
+const YEAR: Option<Duration> = Some(Duration::from_secs(86_400 * 365));
+
+fn ran() -> Sandbox {
+    let sandbox = checkout(None);
+    // Whether or not the case can run, the commands and the test are made.
+    let ended = sandbox.run(RUN);
+    assert!(ended.json()["summary"]["executed"].as_u64().unwrap() >= 4, "{}", ended.stderr);
+    sandbox
+}
+
+/// Everything is taken from the store, and handed out as it was where it was made.
+#[track_caller]
+fn hits(first: &Sandbox, second: &Sandbox) {
+    let summary = second.run(RUN).json()["summary"].clone();
+    assert_eq!((&summary["executed"], &summary["failed"]), (&0.into(), &0.into()), "{summary}");
+    assert!(summary["hits"].as_u64().unwrap() >= 4, "{summary}");
+    for name in ["report/index.html", "report/junit.xml", "tests/test_bert_cuda-fp32.py"] {
+        let name = format!("orch-out/{name}");
+        assert_eq!(first.read(&name), second.read(&name));
+    }
+    assert_eq!(second.output("command:first", "out"), "a\n");
+}
+
+fn export(sandbox: &Sandbox) -> String {
+    sandbox.run(["cache", "export", "store.tar", "specs/all.yaml", "--require-complete"]).success();
+    sandbox.path("store.tar").display().to_string()
+}
+
+#[test]
+fn an_exported_store_serves_a_fresh_clone_at_another_place() {
+    let first = ran();
+    let second = checkout(YEAR);
+    second.run(["cache", "import", &export(&first)]).success();
+    hits(&first, &second);
+}
+
+#[test]
+fn a_store_that_tar_restored_serves_a_fresh_clone() {
+    let first = ran();
+    first.run(["cache", "gc", "--max-size", "8G", "--keep", "specs/all.yaml"]).success();
+    // With the old dates, as caches of CI do it, and with new ones.
+    for dates in ["--preserve-permissions", "--touch"] {
+        let second = checkout(YEAR);
+        tar(&["-C", path(&first.path("")), "-cf", path(&second.path("c.tar")), "cache/v2"]);
+        tar(&["-C", path(&second.path("")), "-xf", path(&second.path("c.tar")), dates]);
+        hits(&first, &second);
+        second.run(["cache", "verify"]).success();
+        second.run(["cache", "gc", "--max-size", "1"]).success().stdout_has("kept 0 records: 0 files");
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn tar(args: &[&str]) {
+    let ended = Command::new("tar").args(args).output().unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[expect(clippy::print_stderr, reason = "what a test leaves out is shown with its output")]
+fn skip(why: &str) {
+    eprintln!("{why}");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn another_user_takes_what_was_made() {
+    const NOBODY: u32 = 65_534;
+    // SAFETY: it takes and changes nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        return skip("skipped: only root can become another user");
+    }
+    let first = ran();
+    let archive = fs::read(export(&first)).unwrap();
+    let second = checkout(YEAR).file("store.tar", archive);
+    let here = second.path("");
+    for entry in walkdir::WalkDir::new(&here) {
+        std::os::unix::fs::chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let as_nobody = |args: &[&str]| {
+        let orch = second.command(args);
+        let mut command = Command::new("setpriv");
+        let id = NOBODY.to_string();
+        command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]).arg(orch.get_program()).args(args);
+        command.current_dir(&here).env_clear();
+        command.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.output()
+    };
+    match as_nobody(&["--version"]) {
+        Ok(output) if output.status.success() => {}
+        other => return skip(&format!("skipped: nobody cannot start orch here: {other:?}")),
+    }
+    let output = as_nobody(&["cache", "import", "store.tar"]).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let summary = |output: &std::process::Output| {
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+        document["summary"]["executed"].clone()
+    };
+    assert_eq!(summary(&as_nobody(&RUN).unwrap()), 0);
+    let output = as_nobody(&["cache", "gc", "--max-size", "0"]).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(summary(&as_nobody(&RUN).unwrap()).as_u64().unwrap() >= 4);
+}
+
+#[test]
+fn a_measured_case_hits_on_the_same_kind_of_machine() {
+    let (first, second) = (ready_onnx(RIGHT), ready_onnx(RIGHT));
+    first.run(RUN).success().summary([("cases", 2), ("passed", 2)]);
+    second.run(["cache", "import", &export(&first)]).success();
+    second.run(RUN).success().summary([("executed", 0), ("passed", 2), ("failed", 0)]);
+    assert_eq!(first.read("orch-out/report/index.html"), second.read("orch-out/report/index.html"));
+    second.run(["cache", "verify"]).success();
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(name)).unwrap()
+}
+
+/// What stands between fences of this language.
+fn fenced(text: &str, language: &str) -> String {
+    let (_, rest) = text.split_once(&format!("```{language}\n")).unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_published_workflows_are_yaml() {
+    let github: Value = serde_saphyr::from_str(&page("github-workflow.yml")).unwrap();
+    let steps = github["jobs"]["models"]["steps"].as_array().unwrap();
+    assert!(steps.len() > 10 && steps.iter().all(|step| step["uses"].is_string() || step["run"].is_string()));
+    // What is saved is what is restored.
+    let of = |action: &str| {
+        let step =
+            steps.iter().find(|step| step["uses"].as_str().is_some_and(|uses| uses.starts_with(action))).unwrap();
+        (step["with"]["path"].clone(), step["with"]["key"].clone())
+    };
+    assert_eq!(of("actions/cache/restore@"), of("actions/cache/save@"));
+    assert!(serde_saphyr::from_str::<Value>("a: [b").is_err());
+    let gitlab: Value = serde_saphyr::from_str(&fenced(&page("ci.md"), "yaml")).unwrap();
+    assert_eq!(gitlab["models"]["artifacts"]["reports"]["junit"], "orch-out/report/junit.xml");
+}
+
+/// Every line that begins with `orch `, up to where its output goes.
+fn lines_of_orch(text: &str) -> Vec<String> {
+    // Code is indented; prose is not.
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with(' '))
+        .map(|line| line.trim().trim_start_matches("- ").trim_start_matches("run: "));
+    let cut = |line: &str| {
+        ["  #", " > ", " >> ", " | ", " || "]
+            .iter()
+            .fold(line.to_owned(), |line, end| line.split(end).next().unwrap().to_owned())
+    };
+    lines.filter(|line| line.starts_with("orch ")).map(cut).collect()
+}
+
+#[test]
+fn every_published_line_of_orch_is_understood() {
+    let lines: Vec<_> = ["github-workflow.yml", "ci.md"].iter().flat_map(|name| lines_of_orch(&page(name))).collect();
+    assert!(lines.len() > 12, "{lines:?}");
+    let sandbox = Sandbox::new();
+    let understood = |line: &str| {
+        let script = format!("orch() {{ '{}' \"$@\" --help; }}\n{line}", env!("CARGO_BIN_EXE_orch"));
+        // What the workflow's own variables are.
+        let variables = [("SHARD", "1"), ("BASE", "main"), ("CI_NODE_INDEX", "1"), ("CI_NODE_TOTAL", "4")];
+        let output =
+            Command::new("bash").args(["-euc", &script]).current_dir(sandbox.path("")).envs(variables).output();
+        let output = output.unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (ok, error) = understood("orch run --no-such-option");
+    assert!(!ok && error.contains("--no-such-option"), "else nothing is tested: {error}");
+    for line in lines {
+        let (ok, error) = understood(&line);
+        assert!(ok, "{line}\n{error}");
+    }
+}
