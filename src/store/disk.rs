@@ -83,14 +83,8 @@ impl DiskStore {
     pub fn publish(&self, made: &Path) -> Result<Digest, StoreError> {
         let manifest = self.place(made)?;
         let digest = manifest.digest();
-        self.log.append(self.tree_draft(digest, &manifest)?.into_iter().collect())?;
+        self.log.append(vec![tree_draft(digest, &manifest)])?;
         Ok(digest)
-    }
-
-    fn tree_draft(&self, digest: Digest, manifest: &Manifest) -> Result<Option<Draft>, StoreError> {
-        let known = self.log.knows_tree(&digest)?;
-        let payload = manifest.to_bytes();
-        Ok((!known).then(|| Draft { header: Header::tree(digest, &payload), payload }))
     }
 
     pub fn manifest(&self, digest: &Digest) -> Result<Manifest, StoreError> {
@@ -241,11 +235,17 @@ impl DiskStore {
             &payload,
         );
         let tree = match (record.output, made) {
-            (Some(digest), Some(manifest)) => self.tree_draft(digest, manifest)?,
+            (Some(digest), Some(manifest)) => Some(tree_draft(digest, manifest)),
             _ => None,
         };
         self.log.append(tree.into_iter().chain([Draft { header, payload }]).collect())
     }
+}
+
+/// The log leaves it out if it knows the tree.
+pub(super) fn tree_draft(digest: Digest, manifest: &Manifest) -> Draft {
+    let payload = manifest.to_bytes();
+    Draft { header: Header::tree(digest, &payload), payload }
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub use verify::{Problem, Stats};
 
 use std::path::PathBuf;
 
+use crate::base::fs as bfs;
+
 /// What can go wrong with a store; each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -40,6 +42,6 @@ pub enum StoreError {
 impl StoreError {
     fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io { action, path, source: bfs::with_remedy(source) }
     }
 }

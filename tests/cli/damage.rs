@@ -105,6 +105,17 @@ fn a_damaged_entry_of_the_log_is_a_miss_with_a_warning() {
 }
 
 #[test]
+fn a_damaged_manifest_is_written_anew_by_a_rerun() {
+    let sandbox = pair();
+    flip_at(&sandbox.store("log"), find(&sandbox.store("log"), "\"path\":\"made.txt\""));
+    sandbox.run(["cache", "verify"]).code(1).stdout_has("the entry at byte");
+    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 2)]);
+    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    change_reader(&sandbox);
+    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 2)]);
+}
+
+#[test]
 fn a_log_that_is_cut_short_loses_what_was_behind_and_no_more() {
     let sandbox = pair();
     let log = sandbox.store("log");

@@ -1,0 +1,106 @@
+//! A disk that is full, at whatever point of a step: told with its place and a remedy, nothing half-published, and the next
+//! run goes on. The disk is a small one of its own, which only root may mount.
+
+use std::ffi::CString;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::scene::{Scene, complaints};
+use std::collections::BTreeSet;
+
+const RUN: [&str; 5] = ["run", "spec.yaml", "--json", "--jobs", "2"];
+const DISK: &str = "48m";
+
+/// A disk in memory. This thread and the processes that it starts see it, and nobody else.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// None, said, where it is not permitted.
+    fn mount(at: PathBuf) -> Option<Self> {
+        fs::create_dir_all(&at).unwrap();
+        let (root, disk, kind) = (c"/", c"tmpfs", c"tmpfs");
+        let (place, options) = (c_path(&at), CString::new(format!("size={DISK}")).unwrap());
+        // SAFETY: strings that end with zero and live until the calls return. The thread's own view of mounts is changed, not
+        // the process's.
+        let done = unsafe {
+            libc::unshare(libc::CLONE_NEWNS) == 0
+                && libc::mount(
+                    disk.as_ptr(),
+                    root.as_ptr(),
+                    std::ptr::null(),
+                    libc::MS_REC | libc::MS_PRIVATE,
+                    std::ptr::null(),
+                ) == 0
+                && libc::mount(disk.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) == 0
+        };
+        if !done {
+            let error = std::io::Error::last_os_error();
+            println!("SKIPPED: a small disk cannot be mounted here, only root may: {error}");
+        }
+        done.then_some(Self(at))
+    }
+
+    /// Fills it up, but for some bytes.
+    fn fill(&self, left: usize) {
+        let mut filler = fs::File::create(self.0.join("filler")).unwrap();
+        while filler.write_all(&[1; 4096]).is_ok() {}
+        let size = filler.metadata().unwrap().len();
+        filler.set_len(size.saturating_sub(left as u64)).unwrap();
+    }
+
+    fn free(&self) {
+        fs::remove_file(self.0.join("filler")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let at = c_path(&self.0);
+        // SAFETY: as above.
+        unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap()
+}
+
+#[test]
+fn a_full_disk_is_told_and_the_next_run_goes_on() {
+    let mut scene = Scene::new();
+    let Some(disk) = Disk::mount(scene.sandbox.path("cache")) else { return };
+    scene.write(1, false);
+    scene.sandbox.run(RUN).success();
+    let mut failures = BTreeSet::new();
+    for (salt, left) in [0, 4, 8, 16, 32, 64, 128, 256, 1024, 2048].into_iter().enumerate() {
+        scene.write(salt as u64 + 2, false);
+        scene.forget_notes();
+        disk.fill(left << 10);
+        let full = scene.sandbox.run(RUN);
+        println!("--- {left} KiB: {:?}\n{}", full.code, full.stderr);
+        let ok = Scene::said_ok(&full.stderr);
+        if full.code != Some(0) {
+            let full =
+                full.code(1).stderr_has("No space left on device").stderr_has("--cache-dir").stderr_has("[DIR]/cache");
+            failures.insert(full.stderr);
+        }
+        scene.sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
+        disk.free();
+        let before = scene.notes().len();
+        scene.sandbox.run(RUN).success().stderr_lacks("warning").stderr_lacks("FAIL");
+        let notes = scene.notes();
+        assert!(
+            notes[before..].iter().all(|note| !ok.contains(&note.step)),
+            "{left} KiB: {ok:?} {:?}",
+            &notes[before..]
+        );
+        // Who was in want of space may have done its work in vain: not more than that is done again.
+        let done: Vec<_> = notes.into_iter().filter(|note| ok.contains(&note.step)).collect();
+        assert_eq!(complaints(&done, &BTreeSet::new()), Vec::<String>::new());
+        scene.sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
+        scene.sandbox.run(RUN).success().summary([("executed", 0)]);
+    }
+    assert!(failures.len() > 4, "the disk was full at few points only: {failures:?}");
+}
