@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::base::Digest;
+use crate::base::{Digest, fs as bfs};
 use crate::event::{Event, Execution, Load, Slot, Span};
 use crate::exec::consult::why_missed;
 use crate::exec::perform::error_text;
@@ -110,7 +110,9 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
         let out = scratch.dir("report")?;
         for (name, bytes) in Pages::of(doc)?.0 {
             let path = out.join(name);
-            std::fs::write(&path, bytes).with_context(|| format!("failed to write {}", path.display()))?;
+            std::fs::write(&path, bytes)
+                .map_err(bfs::with_remedy)
+                .with_context(|| format!("failed to write {}", path.display()))?;
         }
         Ok(context.store.publish(&out)?)
     };

@@ -102,5 +102,11 @@ fn a_full_disk_is_told_and_the_next_run_goes_on() {
         scene.sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
         scene.sandbox.run(RUN).success().summary([("executed", 0)]);
     }
+    disk.fill(0);
+    scene.sandbox.run(RUN).success().summary([("executed", 0)]);
+    let no_report = scene.sandbox.run(RUN.into_iter().chain(["--rerun", "report"])).code(1);
+    no_report.stderr_has("[DIR]/cache/v2/").stderr_has("No space left on device").stderr_has("--cache-dir");
+    disk.free();
+    scene.sandbox.run(RUN).success().summary([("failed", 0)]);
     assert!(failures.len() > 4, "the disk was full at few points only: {failures:?}");
 }
