@@ -11,7 +11,7 @@ use crate::scene::{Scene, complaints};
 use std::collections::BTreeSet;
 
 const RUN: [&str; 5] = ["run", "spec.yaml", "--json", "--jobs", "2"];
-const DISK: &str = "48m";
+const DISK: &str = "size=48m,nr_inodes=3000";
 
 /// A disk in memory. This thread and the processes that it starts see it, and nobody else.
 struct Disk(PathBuf);
@@ -21,7 +21,7 @@ impl Disk {
     fn mount(at: PathBuf) -> Option<Self> {
         fs::create_dir_all(&at).unwrap();
         let (root, disk, kind) = (c"/", c"tmpfs", c"tmpfs");
-        let (place, options) = (c_path(&at), CString::new(format!("size={DISK}")).unwrap());
+        let (place, options) = (c_path(&at), CString::new(DISK).unwrap());
         // SAFETY: strings that end with zero and live until the calls return. The thread's own view of mounts is changed, not
         // the process's.
         let done = unsafe {
@@ -50,8 +50,18 @@ impl Disk {
         filler.set_len(size.saturating_sub(left as u64)).unwrap();
     }
 
+    /// Makes files until no more can be made, but for a few: then folders and links cannot be made, either.
+    fn crowd(&self, left: usize) {
+        let dir = self.0.join("crowd");
+        fs::create_dir(&dir).unwrap();
+        let file = |n: usize| dir.join(n.to_string());
+        let most = (0..).find(|n| fs::File::create(file(*n)).is_err()).unwrap();
+        (0..left.min(most)).for_each(|n| fs::remove_file(file(n)).unwrap());
+    }
+
     fn free(&self) {
-        fs::remove_file(self.0.join("filler")).unwrap();
+        let _ = fs::remove_file(self.0.join("filler"));
+        let _ = fs::remove_dir_all(self.0.join("crowd"));
     }
 }
 
@@ -74,12 +84,18 @@ fn a_full_disk_is_told_and_the_next_run_goes_on() {
     scene.write(1, false);
     scene.sandbox.run(RUN).success();
     let mut failures = BTreeSet::new();
-    for (salt, left) in [0, 4, 8, 16, 32, 64, 128, 256, 1024, 2048].into_iter().enumerate() {
+    let bytes = [0, 4, 8, 16, 32, 64, 128, 256, 1024].map(|kib| ("KiB", kib));
+    let files = [0, 4, 8, 12, 16, 24, 40, 60].map(|files| ("files", files));
+    for (salt, (what, left)) in bytes.into_iter().chain(files).enumerate() {
         scene.write(salt as u64 + 2, false);
         scene.forget_notes();
-        disk.fill(left << 10);
+        if what == "KiB" {
+            disk.fill(left << 10)
+        } else {
+            disk.crowd(left)
+        }
         let full = scene.sandbox.run(RUN);
-        println!("--- {left} KiB: {:?}\n{}", full.code, full.stderr);
+        println!("--- {left} {what}: {:?}\n{}", full.code, full.stderr);
         let ok = Scene::said_ok(&full.stderr);
         if full.code != Some(0) {
             let full =
@@ -93,7 +109,7 @@ fn a_full_disk_is_told_and_the_next_run_goes_on() {
         let notes = scene.notes();
         assert!(
             notes[before..].iter().all(|note| !ok.contains(&note.step)),
-            "{left} KiB: {ok:?} {:?}",
+            "{left} {what}: {ok:?} {:?}",
             &notes[before..]
         );
         // Who was in want of space may have done its work in vain: not more than that is done again.
