@@ -43,21 +43,18 @@ fn every_flipped_bit_is_found_and_heals() {
         let what = flip(&victim(&scene.sandbox, &mut rng), &mut rng);
         println!("{n}: {what}");
         scene.sandbox.run(["cache", "verify"]).code(1).stdout_has("v2/");
-        if n % 2 == 0 {
-            scene.sandbox.run(["cache", "verify", "--heal"]).success().stdout_has("v2/");
-            scene.sandbox.run(["cache", "verify"]).success();
-        } else {
+        if n % 2 == 1 {
             // Nothing was healed by hand: whatever reads the damaged thing has to notice.
             let all: Vec<_> = scene.steps.iter().map(|step| format!("--rerun=command:{step}")).collect();
             let readers = all.iter().filter(|step| !step.contains(":m") && !step.contains(":w"));
             scene.sandbox.run(RUN.into_iter().chain(readers.map(String::as_str))).success();
         }
-        scene.sandbox.run(RUN).success();
-        assert_eq!(scene.trees(), clean, "{what}");
-        scene.sandbox.run(RUN).success().stderr_lacks("error").summary([("executed", 0), ("failed", 0)]);
-        // Damage of what nobody asks for again stays until it is taken out.
+        // Damage of what nobody has read since stays until it is taken out.
         scene.sandbox.run(["cache", "verify", "--heal"]).success();
         scene.sandbox.run(["cache", "verify"]).success();
+        scene.sandbox.run(RUN).success().stderr_lacks("warning");
+        assert_eq!(scene.trees(), clean, "{what}");
+        scene.sandbox.run(RUN).success().summary([("executed", 0), ("failed", 0)]);
     }
 }
 
