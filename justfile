@@ -16,6 +16,10 @@ run *ARGS:
 test:
     cargo test
 
+# Kill orch 200 times and flip 300 bits of its store: minutes; ORCH_STRESS_SEED chooses where
+stress:
+    ORCH_STRESS_KILLS=200 ORCH_STRESS_FLIPS=300 ORCH_STRESS_FAILURES=60 cargo test --release --test stress -- --nocapture
+
 # What CI runs
 ci:
     .ci/run

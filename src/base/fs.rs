@@ -197,6 +197,18 @@ pub fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// What to do about a full disk.
+pub const FULL_DISK: &str =
+    "free some space, e.g. by `orch cache gc`, or name another disk by `--cache-dir`; then run again";
+
+/// Tells what to do about a full disk, which is no fault of whatever met it.
+pub fn with_remedy(error: io::Error) -> io::Error {
+    if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        return error;
+    }
+    io::Error::new(error.kind(), format!("{error}; hint: {FULL_DISK}"))
+}
+
 /// A number that no other call in this process gets.
 pub struct Nonce;
 

@@ -8,7 +8,7 @@ use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
-use crate::step::{RunParams, Stage, StepId};
+use crate::step::{RunParams, Source, Stage, StepId};
 
 /// What is asked for where nothing is named: results, and what people look at. The rest only serves them.
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
@@ -17,7 +17,7 @@ pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
         matches!(step.stage, Stage::Run | Stage::Command | Stage::Report) || step.kind.name() == "render"
     })
 }
-use crate::store::{DiskStore, StoreError};
+use crate::store::{DiskStore, StoreError, stat::Stamp};
 
 impl Scheduler<'_> {
     /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
@@ -141,6 +141,25 @@ impl Scheduler<'_> {
                 Some(found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into()))
             }
             Some(_) => None,
+        }
+    }
+
+    /// Of the user's files that a step reads, in their order.
+    pub(super) fn stamps(&self, id: StepId) -> Vec<Option<Stamp>> {
+        let sources = self.context.plan.step(id).inputs.iter();
+        let files = sources.filter_map(|(_, source)| if let Source::File(path) = source { Some(path) } else { None });
+        files.map(|path| Stamp::of(path).ok()).collect()
+    }
+
+    /// Whether the user's files are still as they were when the step's key was made, which may be long ago.
+    pub(super) fn reads_what_its_key_says(&self, id: StepId) -> bool {
+        let reads_files = self.context.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
+        match &self.states[id.0 as usize] {
+            StepState::Ready { key, .. } if reads_files => {
+                let now = self.keys.of(id, |from| self.result(from).and_then(StepResult::output));
+                now.is_ok_and(|now| now == *key)
+            }
+            _ => true,
         }
     }
 

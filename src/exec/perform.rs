@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::base::Digest;
+use crate::base::{Digest, fs as bfs};
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
@@ -104,9 +104,11 @@ impl Performer<'_> {
                 InputAt::File(path, _) => path.clone(),
                 InputAt::Tree { from, digest } => match self.desks.tree(self.store, digest) {
                     Ok(path) => path,
-                    Err(e) => {
+                    Err(e @ StoreError::Damaged { .. }) => {
                         return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };
                     }
+                    // The tree may well be whole. On a full disk, say, this would end in the same way again and again.
+                    Err(e) => return self.keep(&task, started, clock, Err(e.into())),
                 },
             };
             inputs.insert(name.clone(), path);
@@ -245,7 +247,7 @@ impl Performer<'_> {
             step: task.step.name.clone(),
             key: task.key.clone(),
             outcome: judged.outcome,
-            reason: judged.reason,
+            reason: judged.reason.map(|reason| self.with_remedy(reason)),
             output: made.as_ref().map(Manifest::digest),
             started: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             seconds: clock.elapsed().as_secs_f64(),
@@ -265,6 +267,15 @@ impl Performer<'_> {
             return self.not_kept(record, e);
         }
         Performed::Executed { record: Box::new(record), unchanged }
+    }
+
+    /// Whoever meets a full disk says so in words of its own, the user's program as well; where it is full, and what to do
+    /// about it, is always the same.
+    fn with_remedy(&self, reason: String) -> String {
+        if !reason.contains("No space left on device") || reason.contains(bfs::FULL_DISK) {
+            return reason;
+        }
+        format!("{reason}; hint: steps work in {}: {}", self.store.root().join("tmp").display(), bfs::FULL_DISK)
     }
 
     /// A step whose tree is not in the store has made nothing that another could read.

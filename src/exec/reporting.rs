@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::base::Digest;
+use crate::base::{Digest, fs as bfs};
 use crate::device::Backend;
 use crate::event::{Event, Execution, Load, Slot, Span};
 use crate::exec::consult::why_missed;
@@ -47,14 +48,21 @@ pub(super) fn finish(
     let mut report = None;
     if asked && !interrupted {
         let key = key(context, &report_doc(context, &results, 0.0));
+        let is_right = |record: &Record| record.output.is_some_and(|digest| is_whole(context, &digest));
         let held = context.store.lookup(&key.digest()).unwrap_or_else(|e| {
-            context
-                .listener
-                .tell(Event::Warning { text: format!("{}; the report is made again", error_text(&e.into())) });
+            let text = format!("{}; the report is made again", error_text(&e.into()));
+            context.listener.tell(Event::Warning { text });
             None
         });
-        let held = held.filter(|record| record.output.is_some_and(|digest| is_whole(context, &digest)));
-        let result = match held.filter(|_| !context.options.rerun.contains(&id)) {
+        let mut held = held.filter(is_right).filter(|_| !context.options.rerun.contains(&id));
+        let mut lock = None;
+        if held.is_none() {
+            // Another orch that came to the same results may be making it.
+            lock = context.store.lock_key(&key.digest(), |_| !context.cancel.is_cancelled())?;
+            let made = context.store.lookup(&key.digest()).ok().flatten();
+            held = made.filter(is_right).filter(|_| !context.options.rerun.contains(&id));
+        }
+        let result = match held {
             Some(record) => StepResult::hit(record),
             None => {
                 // The page says how the run that made it went, itself included.
@@ -63,6 +71,7 @@ pub(super) fn finish(
                 make(context, id, key, &doc)?
             }
         };
+        drop(lock);
         report = result.output();
         results[id.0 as usize] = result;
     }
@@ -102,7 +111,10 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
         let scratch = context.store.scratch()?;
         let out = scratch.dir("report")?;
         for (name, bytes) in Pages::of(doc)?.0 {
-            std::fs::write(out.join(name), bytes)?;
+            let path = out.join(name);
+            std::fs::write(&path, bytes)
+                .map_err(bfs::with_remedy)
+                .with_context(|| format!("failed to write {}", path.display()))?;
         }
         Ok(context.store.publish(&out)?)
     };

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
+
 use crate::base::Digest;
 use crate::event::{Event, Load, Span};
 use crate::exec::desk::Desks;
@@ -296,6 +298,11 @@ impl<'a> Scheduler<'a> {
     where
         'a: 'env,
     {
+        // What it reads was found damaged since it became ready, and is being made again: its end wakes this step.
+        if self.context.plan.dependencies(id).any(|from| !self.is_done(from)) {
+            self.set(id, StepState::Unknown);
+            return true;
+        }
         let stamps = self.stamps(id);
         if !self.reads_what_its_key_says(id) {
             self.set(id, StepState::Unknown);
@@ -321,25 +328,6 @@ impl<'a> Scheduler<'a> {
         true
     }
 
-    /// Of the user's files that a step reads, in their order.
-    fn stamps(&self, id: StepId) -> Vec<Option<Stamp>> {
-        let sources = self.context.plan.step(id).inputs.iter();
-        let files = sources.filter_map(|(_, source)| if let Source::File(path) = source { Some(path) } else { None });
-        files.map(|path| Stamp::of(path).ok()).collect()
-    }
-
-    /// Whether the user's files are still as they were when the step's key was made, which may be long ago.
-    fn reads_what_its_key_says(&self, id: StepId) -> bool {
-        let reads_files = self.context.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
-        match &self.states[id.0 as usize] {
-            StepState::Ready { key, .. } if reads_files => {
-                let now = self.keys.of(id, |from| self.result(from).and_then(StepResult::output));
-                now.is_ok_and(|now| now == *key)
-            }
-            _ => true,
-        }
-    }
-
     /// Hands a step to a job thread. Fails when the server that it needs does not start.
     fn start<'env>(
         &mut self,
@@ -356,6 +344,19 @@ impl<'a> Scheduler<'a> {
         if let Some(env) = step.kind.server(step) {
             performer.servers.start(env, self.context.provision, performer.provision.dir())?;
         }
+        let (mut inputs, mut stamps) = (Vec::new(), stamps.into_iter());
+        for (name, source) in &step.inputs {
+            let at = match source {
+                Source::Step(from) => {
+                    let digest = self.result(*from).and_then(StepResult::output);
+                    let digest = digest.with_context(|| format!("BUG: its input `{name}` is not there"))?;
+                    InputAt::Tree { from: *from, digest }
+                }
+                Source::File(path) => InputAt::File(path.clone(), stamps.next().flatten()),
+                Source::Record(_) => continue,
+            };
+            inputs.push((name.clone(), at));
+        }
         let StepState::Ready { key, reason } = std::mem::replace(&mut self.states[id.0 as usize], StepState::Running)
         else {
             panic!("BUG: {} is started and not ready", step.name);
@@ -364,16 +365,7 @@ impl<'a> Scheduler<'a> {
             Needs::Shared(slots) => self.shared_running += slots,
             Needs::Exclusive => self.exclusive_running = true,
         }
-        let mut stamps = stamps.into_iter();
-        let inputs = step.inputs.iter().filter_map(|(name, source)| {
-            let at = match source {
-                Source::Step(from) => InputAt::Tree { from: *from, digest: self.result(*from)?.output()? },
-                Source::File(path) => InputAt::File(path.clone(), stamps.next()?),
-                Source::Record(_) => return None,
-            };
-            Some((name.clone(), at))
-        });
-        let task = Task { id, step, key, inputs: inputs.collect(), why: reason.clone() };
+        let task = Task { id, step, key, inputs, why: reason.clone() };
         let (slot, waited) = self.slots.take(id, self.needs(id));
         let load = self.load();
         self.context.listener.tell(Event::StepStarted { step: step.name.clone(), reason, slot, waited, load });

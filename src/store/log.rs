@@ -44,7 +44,7 @@ type Places = HashMap<Short, u64, BuildHasherDefault<DigestHasher>>;
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
-    /// Locked while something is appended; never read or written.
+    /// Locked by one while it appends, or by several while they read what was appended; never read or written.
     gate: File,
     state: Mutex<State>,
 }
@@ -170,7 +170,7 @@ impl Log {
         let path = dir.join("log");
         let state = State::open(&path).map_err(StoreError::io("open", &path))?;
         let gate = dir.join("log.lock");
-        let open = File::options().create(true).append(true).open(&gate);
+        let open = File::options().read(true).append(true).create(true).open(&gate);
         Ok(Self { gate: open.map_err(StoreError::io("open", gate))?, state: Mutex::new(state), path })
     }
 
@@ -182,7 +182,7 @@ impl Log {
     fn read(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_read {
-            state.catch_up().map_err(StoreError::io("read", &self.path))?;
+            self.take_in(&mut state)?;
         }
         Ok(state)
     }
@@ -190,14 +190,28 @@ impl Log {
     /// Takes in what other processes appended.
     pub(super) fn refresh(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.follow(&mut state)?;
+        let is_as_read = |meta: fs::Metadata| file_id(&meta) == state.id && meta.len() == state.end;
+        if state.is_read && fs::metadata(&self.path).is_ok_and(is_as_read) {
+            return Ok(());
+        }
+        self.take_in(&mut state)
+    }
+
+    /// Reads what was appended, while nobody appends. Who read without the lock could take an entry that is just being
+    /// written for a damaged one and go on behind it, or believe one whose writer fails; and then append at a place that
+    /// lies inside another's entry.
+    fn take_in(&self, state: &mut State) -> Result<(), StoreError> {
+        self.gate.lock_shared().map_err(StoreError::io("lock", &self.path))?;
+        let _lock = Gate(&self.gate);
+        self.follow(state)?;
         state.catch_up().map_err(StoreError::io("read", &self.path)).map(drop)
     }
 
-    /// Opens the log anew where another one was put in its place.
+    /// Opens the log anew where another one was put in its place, or something cut off what was read of it. The caller
+    /// holds the lock.
     fn follow(&self, state: &mut State) -> Result<(), StoreError> {
-        let present = fs::metadata(&self.path).map(|meta| file_id(&meta)).ok();
-        if present != Some(state.id) {
+        let is_same = |meta: fs::Metadata| file_id(&meta) == state.id && meta.len() >= state.end;
+        if !fs::metadata(&self.path).is_ok_and(is_same) {
             *state = State::open(&self.path).map_err(StoreError::io("open", &self.path))?;
         }
         Ok(())
@@ -211,8 +225,12 @@ impl Log {
         if state.catch_up().map_err(StoreError::io("read", &self.path))? {
             state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
         }
-        // Decided here and not by who drafts it: another process may have dropped or added the tree until now.
-        drafts.retain(|draft| draft.header.kind != Kind::Tree || !state.trees.contains_key(&short(&draft.header.id)));
+        // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One whose
+        // manifest is damaged is written anew.
+        drafts.retain(|Draft { header, .. }| {
+            let known = state.trees.get(&short(&header.id)).filter(|_| header.kind == Kind::Tree);
+            known.is_none_or(|at| self.entry_of(&state.file, *at).is_err())
+        });
         if drafts.is_empty() {
             return Ok(());
         }
@@ -337,3 +355,6 @@ impl Log {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

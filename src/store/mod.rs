@@ -34,6 +34,8 @@ pub use verify::{Problem, Progress};
 
 use std::path::PathBuf;
 
+use crate::base::fs as bfs;
+
 /// What can go wrong with a store; each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -54,6 +56,6 @@ pub enum StoreError {
 impl StoreError {
     fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io { action, path, source }
+        move |source| Self::Io { action, path, source: bfs::with_remedy(source) }
     }
 }

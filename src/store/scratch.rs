@@ -22,18 +22,21 @@ impl Scratch {
         fs::create_dir_all(parent).map_err(StoreError::io("create", parent))?;
         sweep(parent, true);
         loop {
-            let dir = tempfile::Builder::new()
-                .prefix("orch-")
-                .tempdir_in(parent)
-                .map_err(StoreError::io("create a working folder in", parent))?
-                .keep();
-            let lock_path = dir.with_extension("lock");
-            let lock = File::create(&lock_path).map_err(StoreError::io("create", &lock_path))?;
+            // The lock comes first and goes last, so a folder without one belongs to nobody.
+            let fresh = tempfile::Builder::new().prefix("orch-").suffix(".lock").tempfile_in(parent);
+            let fresh = fresh.and_then(|file| file.keep().map_err(|e| e.error));
+            let (lock, lock_path) = fresh.map_err(StoreError::io("create a working folder in", parent))?;
             lock.lock().map_err(StoreError::io("lock", &lock_path))?;
-            // A sweeping process may have taken the folder in the moment before it was locked.
-            if dir.is_dir() && lock_path.exists() {
-                return Ok(Self { dir, lock_path, _lock: lock });
+            // A sweeping process may have taken the file in the moment before it was locked.
+            if !lock_path.exists() {
+                continue;
             }
+            let dir = lock_path.with_extension("");
+            if let Err(e) = fs::create_dir(&dir) {
+                let _ = fs::remove_file(&lock_path);
+                return Err(StoreError::io("create", dir)(e));
+            }
+            return Ok(Self { dir, lock_path, _lock: lock });
         }
     }
 
@@ -84,23 +87,17 @@ pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
         let lock = File::open(&lock_path);
         let free = match &lock {
             Ok(lock) => lock.try_lock().is_ok(),
-            // A folder without a lock is either being made right now or was left by a crash between two calls: age tells.
-            Err(_) => is_old(&path),
+            Err(e) => e.kind() == std::io::ErrorKind::NotFound,
         };
         if free {
             swept.add(Amount::below(&path));
-            if remove {
-                let _ = bfs::remove_dir(&path);
+            // What a dying child of the dead owner still writes to is for the next one who sweeps.
+            if remove && (!path.is_dir() || bfs::remove_dir(&path).is_ok()) {
                 let _ = fs::remove_file(&lock_path);
             }
         }
     }
     swept
-}
-
-fn is_old(path: &Path) -> bool {
-    let modified = fs::metadata(path).and_then(|meta| meta.modified());
-    modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age.as_secs() > 60))
 }
 
 #[cfg(test)]
@@ -117,7 +114,12 @@ mod tests {
         std::mem::forget(dead);
         let alive = Scratch::create(parent.path()).unwrap();
         assert!(!dead_dir.exists());
+        let half_removed = parent.path().join("orch-x");
+        fs::create_dir(&half_removed).unwrap();
+        let half_made = parent.path().join("orch-y.lock");
+        fs::write(&half_made, "").unwrap();
         let _third = Scratch::create(parent.path()).unwrap();
+        assert!(!half_removed.exists() && !half_made.exists());
         assert!(alive.dir.exists());
     }
 }

@@ -55,6 +55,28 @@ fn a_flipped_byte_in_a_tree() {
     );
 }
 
+/// The first reader finds the damage; the others are ready by then, and must wait for the maker as well.
+#[test]
+fn every_reader_of_a_damaged_tree_waits_until_it_is_made_again() {
+    let mut spec = String::from("version: 1\ncommands:\n  maker: {write: {made.txt: made}}\n");
+    for n in 0..6 {
+        let argv = format!("[sh, -c, 'find in | sort > list; echo {n} >> list']");
+        spec.push_str(&format!(
+            "  r{n}: {{argv: {argv}, inputs: {{in/dir: {{step: 'command:maker'}}}}, outputs: [list]}}\n"
+        ));
+    }
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    sandbox.run(RUN).success();
+    flip_byte(&sandbox.blob("made"));
+    let again: Vec<_> = (0..6).map(|n| format!("--rerun=command:r{n}")).collect();
+    let args = RUN.into_iter().chain(["--jobs", "1"]).chain(again.iter().map(String::as_str));
+    sandbox.run(args).success().summary([("executed", 7), ("failed", 0)]);
+    for n in 0..6 {
+        let listed = format!("in\nin/dir\nin/dir/made.txt\n{n}\n");
+        assert_eq!(sandbox.output(&format!("command:r{n}"), "list"), listed);
+    }
+}
+
 #[test]
 fn a_file_that_is_gone_from_a_tree() {
     mends_a_tree(|sandbox| fs::remove_file(made(sandbox)).unwrap(), "ok    command:maker");
@@ -104,6 +126,28 @@ fn a_damaged_entry_of_the_log_is_a_miss_with_a_warning() {
         sandbox.run(RUN).success().stderr_lacks("damaged").summary([("executed", 0)]);
         assert!(!what.is_empty());
     }
+}
+
+#[test]
+fn a_damaged_record_is_told_with_a_remedy() {
+    let sandbox = pair();
+    flip_at(&sandbox.store("log"), record_of(&sandbox, "command:maker") + 9);
+    let ended = sandbox.run(["output", "command:maker"]).code(1);
+    ended.stderr_has("the entry at byte").stderr_has("hint: `orch cache verify --heal`");
+    sandbox.run(["cache", "verify", "--heal"]).success();
+    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 2)]);
+    assert_eq!(sandbox.output("command:maker", "made.txt"), "made\n");
+}
+
+#[test]
+fn a_damaged_manifest_is_written_anew_by_a_rerun() {
+    let sandbox = pair();
+    flip_at(&sandbox.store("log"), find(&sandbox.store("log"), "\"path\":\"made.txt\""));
+    sandbox.run(["cache", "verify"]).code(1).stdout_has("the entry at byte");
+    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 2)]);
+    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    change_reader(&sandbox);
+    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 2)]);
 }
 
 #[test]

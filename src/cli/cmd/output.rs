@@ -14,7 +14,10 @@ use crate::store::DiskStore;
 pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
     let step = &output.step;
-    let last = store.latest(step)?.ok_or_else(|| {
+    let last = store.latest(step).with_context(|| {
+        format!("failed to read the record of `{step}`\n  hint: `orch cache verify --heal` takes out what is damaged; then run again")
+    })?;
+    let last = last.ok_or_else(|| {
         UsageError(format!("the store knows no step `{step}`\n  hint: `orch plan --all` lists the steps of a spec"))
     })?;
     let tree = last.output.ok_or_else(|| {

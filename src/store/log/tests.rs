@@ -1,0 +1,110 @@
+//! Processes side by side, in one: each with its own open files, as processes have them.
+
+use std::time::Duration;
+
+use super::*;
+
+fn draft(payload: &str) -> Draft {
+    let payload = payload.as_bytes().to_vec();
+    Draft { header: Header::tree(Digest::of(&payload), &payload), payload }
+}
+
+fn bytes_of(draft: &Draft) -> Vec<u8> {
+    [&draft.header.to_bytes()[..], &draft.payload].concat()
+}
+
+fn knows(log: &Log, payload: &str) -> bool {
+    log.knows_tree(&Digest::of(payload.as_bytes())).unwrap()
+}
+
+/// Another process that holds the lock and has not written all of its entry: on some file systems the end of a write is seen
+/// before its beginning.
+#[test]
+fn a_reader_does_not_take_an_entry_that_is_being_written_for_a_damaged_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let [reader, other] = [(); 2].map(|()| Log::open(dir.path()).unwrap());
+    reader.append(vec![draft("first")]).unwrap();
+    let entry = bytes_of(&draft(&"second".repeat(99)));
+    let file = File::options().write(true).open(reader.path()).unwrap();
+    let end = file.metadata().unwrap().len();
+    other.gate.lock().unwrap();
+    write_at(&file, &entry[60..], end + 60).unwrap();
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| reader.refresh());
+        std::thread::sleep(Duration::from_millis(50));
+        write_at(&file, &entry[..60], end).unwrap();
+        other.gate.unlock().unwrap();
+        reading.join().unwrap().unwrap();
+    });
+    assert_eq!(reader.damage().unwrap(), 0);
+    assert!(knows(&reader, &"second".repeat(99)));
+    reader.append(vec![draft("third")]).unwrap();
+    other.refresh().unwrap();
+    assert!(["first", "third"].iter().all(|payload| knows(&other, payload)));
+    assert_eq!(other.damage().unwrap(), 0);
+}
+
+/// An append of two entries whose second one does not fit is taken back as a whole. Who has seen the first must not go on
+/// behind it.
+#[test]
+fn what_a_failing_writer_takes_back_was_seen_by_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let [reader, other] = [(); 2].map(|()| Log::open(dir.path()).unwrap());
+    reader.append(vec![draft("first")]).unwrap();
+    let file = File::options().write(true).open(reader.path()).unwrap();
+    let end = file.metadata().unwrap().len();
+    other.gate.lock().unwrap();
+    write_at(&file, &bytes_of(&draft("taken back")), end).unwrap();
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| reader.refresh());
+        std::thread::sleep(Duration::from_millis(50));
+        file.set_len(end).unwrap();
+        other.gate.unlock().unwrap();
+        reading.join().unwrap().unwrap();
+    });
+    assert!(!knows(&reader, "taken back"));
+    let long = "longer than what was taken back";
+    other.append(vec![draft(long), draft("last")]).unwrap();
+    reader.append(vec![draft("mine")]).unwrap();
+    let third = Log::open(dir.path()).unwrap();
+    assert!(["first", long, "last", "mine"].iter().all(|payload| knows(&third, payload)));
+    assert_eq!(third.damage().unwrap(), 0);
+}
+
+#[test]
+fn a_log_that_was_cut_below_what_was_read_is_read_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = Log::open(dir.path()).unwrap();
+    log.append(vec![draft("first")]).unwrap();
+    let end = fs::metadata(log.path()).unwrap().len();
+    log.append(vec![draft("second")]).unwrap();
+    File::options().write(true).open(log.path()).unwrap().set_len(end + 7).unwrap();
+    log.append(vec![draft("third")]).unwrap();
+    assert!(knows(&log, "first") && knows(&log, "third") && !knows(&log, "second"));
+    let other = Log::open(dir.path()).unwrap();
+    assert!(knows(&other, "first") && knows(&other, "third"));
+    assert_eq!(other.damage().unwrap(), 0);
+}
+
+/// A power failure may leave zeros where data was not yet written, in every length.
+#[test]
+fn a_tail_of_zeros_or_of_half_an_entry_costs_that_entry_only() {
+    let whole = bytes_of(&draft("second"));
+    for kept in 0..whole.len() {
+        for zeros in [0, whole.len() - kept, 4096] {
+            let dir = tempfile::tempdir().unwrap();
+            let log = Log::open(dir.path()).unwrap();
+            log.append(vec![draft("first")]).unwrap();
+            let end = fs::metadata(log.path()).unwrap().len();
+            let tail = [&whole[..kept], &vec![0; zeros]].concat();
+            write_at(&File::options().write(true).open(log.path()).unwrap(), &tail, end).unwrap();
+            let next = Log::open(dir.path()).unwrap();
+            next.append(vec![draft("third")]).unwrap();
+            let last = Log::open(dir.path()).unwrap();
+            for log in [&log, &next, &last] {
+                log.refresh().unwrap();
+                assert!(knows(log, "first") && knows(log, "third"), "{kept} bytes and {zeros} zeros");
+            }
+        }
+    }
+}
