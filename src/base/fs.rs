@@ -47,18 +47,22 @@ pub fn write_if_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
 /// Symbolic links are an error: what they point to is not part of the tree, so no digest could answer for it.
 pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
     let mut files = Vec::new();
-    for entry in walkdir::WalkDir::new(root).sort_by_file_name() {
-        let entry = entry?;
-        let kind = entry.file_type();
-        if kind.is_dir() {
-            continue;
+    let mut open = vec![String::new()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(root.join(&folder))? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_str().ok_or_else(|| io::Error::other(format!("{name:?} is not valid UTF-8")))?;
+            let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                open.push(path);
+            } else if kind.is_file() {
+                files.push(path);
+            } else {
+                return Err(io::Error::other(format!("{} is not a regular file", entry.path().display())));
+            }
         }
-        if !kind.is_file() {
-            return Err(io::Error::other(format!("{} is not a regular file", entry.path().display())));
-        }
-        let relative = entry.path().strip_prefix(root).expect("BUG: walkdir left its root");
-        let text = relative.to_str().ok_or_else(|| io::Error::other(format!("{relative:?} is not valid UTF-8")))?;
-        files.push(text.replace(std::path::MAIN_SEPARATOR, "/"));
     }
     files.sort();
     Ok(files)

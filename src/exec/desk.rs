@@ -37,10 +37,9 @@ impl<'a> Desks<'a> {
         free.map_or_else(fresh, Ok)
     }
 
-    /// Takes a desk back. One that is not empty is removed.
-    pub(super) fn give_back(&self, desk: Desk) -> std::io::Result<()> {
-        bfs::remove_dir(&desk.scratch)?;
-        if !is_empty(&desk.out) {
+    /// Takes a desk back. One that is not empty is removed; `is_empty` says that it is known to be.
+    pub(super) fn give_back(&self, desk: Desk, is_empty: bool) -> std::io::Result<()> {
+        if !is_empty && !has_nothing(&desk.out) {
             return bfs::remove_dir(&desk.out);
         }
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(desk);
@@ -61,6 +60,6 @@ impl<'a> Desks<'a> {
     }
 }
 
-fn is_empty(dir: &Path) -> bool {
+fn has_nothing(dir: &Path) -> bool {
     fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none())
 }

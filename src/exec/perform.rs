@@ -130,13 +130,14 @@ impl Performer<'_> {
         let desk = self.desks.take()?;
         let places = Places { inputs, out: desk.out.clone(), scratch: desk.scratch.clone() };
         let done = self.execute_at(task, &places);
-        self.desks.give_back(desk)?;
+        // All that was made was moved into the store; only folders could have stayed.
+        let is_empty = done.as_ref().is_ok_and(|done| done.is_flat);
+        self.desks.give_back(desk, is_empty)?;
         done
     }
 
     fn execute_at(&self, task: &Task<'_>, places: &Places) -> anyhow::Result<Done> {
         let log = self.store.log_path(&task.step.name);
-        let _ = std::fs::remove_file(&log);
         let name = &task.step.name;
         let progress =
             |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
@@ -146,11 +147,18 @@ impl Performer<'_> {
             log: &log,
             progress: &progress,
         };
-        let judged = match task.step.kind.lower(task.step, places)? {
+        let work = task.step.kind.lower(task.step, places)?;
+        let is_pure = matches!(work, Work::Pure(_));
+        if !is_pure {
+            let _ = std::fs::remove_file(&log);
+        }
+        let judged = match work {
             Work::Pure(work) => work().map(|()| Judged::pass())?,
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;
-                judge(self.call(task, call, places, &limits)?, task.step.timeout_seconds)
+                let ended = self.call(task, call, places, &limits);
+                bfs::remove_dir(&places.scratch)?;
+                judge(ended?, task.step.timeout_seconds)
             }
             Work::Command(call) => {
                 let ended = worker::run_command(&call, self.ground, &places.out, &limits);
@@ -162,12 +170,14 @@ impl Performer<'_> {
             }
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
-        let mut done = Done { judged, numerics: None, made: None };
+        let mut done = Done { judged, numerics: None, made: None, is_flat: false };
         if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
             self.check_outputs(task, places, &mut done)?;
         }
         if done.judged.outcome == Outcome::Pass {
-            done.made = Some(self.store.place(&places.out)?);
+            let made = self.store.place(&places.out)?;
+            done.is_flat = is_pure && made.files.iter().all(|file| !file.path.contains('/'));
+            done.made = Some(made);
         }
         Ok(done)
     }
@@ -238,10 +248,11 @@ impl Performer<'_> {
         clock: Instant,
         result: anyhow::Result<Done>,
     ) -> Performed {
-        let Done { judged, numerics, made } = result.unwrap_or_else(|e| Done {
+        let Done { judged, numerics, made, .. } = result.unwrap_or_else(|e| Done {
             judged: Judged::failed(Outcome::Fail, error_text(&e)),
             numerics: None,
             made: None,
+            is_flat: false,
         });
         let record = Record {
             step: task.step.name.clone(),
@@ -301,11 +312,13 @@ struct Done {
     numerics: Option<Numerics>,
     /// What it made, already in the store, in no tree yet.
     made: Option<Manifest>,
+    /// Orch made it itself, without folders.
+    is_flat: bool,
 }
 
 impl Done {
     fn interrupted() -> Self {
-        Self { judged: Judged::failed(Outcome::Incomplete, "interrupted"), numerics: None, made: None }
+        Self { judged: Judged::failed(Outcome::Incomplete, "interrupted"), numerics: None, made: None, is_flat: false }
     }
 }
 

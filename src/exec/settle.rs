@@ -14,12 +14,13 @@ impl Scheduler<'_> {
         let name = self.context.plan.step(id).name.clone();
         match performed {
             Performed::Executed { record, unchanged } => {
+                let passed = record.outcome == Outcome::Pass;
                 self.context.listener.tell(Event::StepFinished {
                     step: name.clone(),
                     outcome: record.outcome,
                     reason: record.reason.clone(),
                     seconds: record.seconds,
-                    log: log_if_any(&self.context.store.log_path(&name)),
+                    log: if passed { None } else { log_if_any(&self.context.store.log_path(&name)) },
                     repro: record.repro.clone(),
                     execution: Some(Execution { key: record.key.digest(), span }),
                     load: self.load(),

@@ -30,7 +30,9 @@ impl StepKind for Write {
         Ok(Work::Pure(Box::new(move || {
             for (path, text) in params.write {
                 let path = out.join(path);
-                std::fs::create_dir_all(path.parent().unwrap_or(&out))?;
+                if let Some(folder) = path.parent().filter(|folder| *folder != out) {
+                    std::fs::create_dir_all(folder)?;
+                }
                 std::fs::write(path, text)?;
             }
             Ok(())

@@ -16,14 +16,14 @@ use crate::store::StoreError;
 #[derive(Debug)]
 pub(super) struct Locks {
     path: PathBuf,
-    file: File,
+    file: Arc<File>,
     mine: Arc<Mutex<HashSet<u64>>>,
 }
 
 /// Held while a key is being executed.
 #[derive(Debug)]
 pub struct KeyLock {
-    file: File,
+    file: Arc<File>,
     place: u64,
     mine: Arc<Mutex<HashSet<u64>>>,
 }
@@ -32,7 +32,7 @@ impl Locks {
     pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("keys.lock");
         let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        Ok(Self { file: open.map_err(StoreError::io("open", &path))?, path, mine: Arc::default() })
+        Ok(Self { file: Arc::new(open.map_err(StoreError::io("open", &path))?), path, mine: Arc::default() })
     }
 
     /// Waits for a key. None if `go_on`, asked now and then with how long it has waited, says no.
@@ -44,7 +44,7 @@ impl Locks {
         let first: [u8; 8] = key.bytes()[..8].try_into().expect("BUG: a digest has 32 bytes");
         // Offsets are signed.
         let place = u64::from_le_bytes(first) >> 2;
-        let file = self.file.try_clone().map_err(StoreError::io("open", &self.path))?;
+        let file = self.file.clone();
         let start = std::time::Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {

@@ -28,16 +28,18 @@ impl Manifest {
     /// Reads and hashes every file below `root`.
     pub fn of(root: &Path) -> Result<Self, StoreError> {
         let names = bfs::files_below(root).map_err(StoreError::io("list", root))?;
-        let files = names
-            .into_par_iter()
-            .map(|path| {
-                let full = root.join(&path);
-                let meta = fs::metadata(&full).map_err(StoreError::io("stat", &full))?;
-                let digest = Digest::of_file(&full).map_err(StoreError::io("read", &full))?;
-                Ok(ManifestFile { path, size: meta.len(), digest, executable: bfs::is_executable(&meta) })
-            })
-            .collect::<Result<Vec<_>, StoreError>>()?;
-        Ok(Self { files })
+        let read = |path: String| {
+            let full = root.join(&path);
+            let meta = fs::metadata(&full).map_err(StoreError::io("stat", &full))?;
+            let digest = Digest::of_file(&full).map_err(StoreError::io("read", &full))?;
+            Ok(ManifestFile { path, size: meta.len(), digest, executable: bfs::is_executable(&meta) })
+        };
+        // Of a few files, waking other threads would take longer than reading; a large one is read by all of them anyway.
+        let files: Result<Vec<_>, StoreError> = match names.len() {
+            0..8 => names.into_iter().map(read).collect(),
+            _ => names.into_par_iter().map(read).collect(),
+        };
+        Ok(Self { files: files? })
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {
