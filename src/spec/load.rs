@@ -95,7 +95,7 @@ impl Loader {
         };
         let node = without_extensions(node);
         let start = Pos { line: 1, column: 1, len: 0 };
-        let file = File::read(&node, &Key { text: "the spec".to_owned(), pos: start }, &mut self.sink)?;
+        let file = File::read(&node, &Key { text: "the spec".into(), pos: start }, &mut self.sink)?;
         let start = self.sink.span(start);
         match file.version.given() {
             Some(version) if version.value != 1 => {

@@ -99,7 +99,7 @@ pub(super) fn wrong(node: &Node, key: &Key, expected: &str, sink: &mut Sink) {
     sink.error(span, format!("`{}` must be {expected}, found {}", key.text, node.kind()));
 }
 
-pub(super) fn entries<'a>(node: &'a Node, key: &Key, sink: &mut Sink) -> Option<&'a [(Key, Node)]> {
+pub(super) fn entries<'n, 'a>(node: &'n Node<'a>, key: &Key, sink: &mut Sink) -> Option<&'n [(Key<'a>, Node<'a>)]> {
     match &node.value {
         Value::Map(entries) => Some(entries),
         _ => {
@@ -130,7 +130,7 @@ macro_rules! shape {
             fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
                 let mut shape = Self::default();
                 for (name, value) in shape::entries(node, key, sink)? {
-                    match name.text.as_str() {
+                    match &*name.text {
                         $(stringify!($field) => shape.$field = Field::read(value, name, sink),)*
                         _ => shape::unknown_key(name, key, Self::FIELDS, sink),
                     }
@@ -243,13 +243,23 @@ macro_rules! leaf {
 
 leaf!(bool, "`true` or `false`", Value::Bool(value) => Some(*value));
 leaf!(u32, "a whole number from 0 to 4294967295", Value::Int(value) => u32::try_from(*value).ok());
-leaf!(u64, "a whole number from 0", Value::Int(value) => u64::try_from(*value).ok());
-leaf!(i64, "a whole number", Value::Int(value) => i64::try_from(*value).ok());
+leaf!(i64, "a whole number", Value::Int(value) => Some(*value));
+
+impl Shape for u64 {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        let value = node.whole().and_then(|value| value.try_into().ok());
+        if value.is_none() {
+            wrong(node, key, "a whole number from 0", sink);
+        }
+        value
+    }
+}
 
 impl Shape for f64 {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         match node.value {
             Value::Int(value) => Some(value as f64),
+            Value::Large(value) => Some(value as f64),
             Value::Float(value) => Some(value),
             _ => {
                 wrong(node, key, "a number", sink);
@@ -262,8 +272,8 @@ impl Shape for f64 {
 impl Shape for String {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         match &node.value {
-            Value::Text(text) => Some(text.clone()),
-            Value::Int(_) | Value::Float(_) | Value::Bool(_) => {
+            Value::Text(text) => Some(text.to_string()),
+            Value::Int(_) | Value::Large(_) | Value::Float(_) | Value::Bool(_) => {
                 let span = sink.span(node.pos);
                 let message = format!("`{}` must be text, found {}", key.text, node.kind());
                 sink.error_hint(span, message, "put it in quotes");
@@ -299,7 +309,7 @@ impl<T: Shape> Shape for Rows<T> {
         for (name, value) in entries(node, key, sink)? {
             let read = T::read(value, name, sink);
             let row = read.map(|read| At { value: read, span: sink.span(value.pos) });
-            rows.push((At { value: name.text.clone(), span: sink.span(name.pos) }, row));
+            rows.push((At { value: name.text.to_string(), span: sink.span(name.pos) }, row));
         }
         Some(Self(rows))
     }

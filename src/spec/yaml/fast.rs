@@ -1,0 +1,294 @@
+//! The usual part of YAML, read in one pass: block and flow collections, scalars on one line, literal texts, comments.
+//!
+//! An event parser for all of YAML reads some 16 MB a second, and a spec of a million steps has more than 100 MB. This
+//! reader knows nothing of anchors, aliases, tags, documents, complex keys, and scalars over several lines. Whatever it
+//! is not sure of, an error as much as an unusual form, it gives up on, and the whole text goes to the full parser. So
+//! it may be narrow but never different: what it reads is, places included, what the full parser reads, and a test
+//! compares the two on texts made at random. It reports no errors and knows nothing of what keys mean.
+
+use std::collections::HashSet;
+
+use super::scalar::{Place, Scalar, Scanner};
+use super::{Key, Node, Pos, Value};
+
+/// Not sure: the full parser decides.
+#[derive(Debug)]
+pub(super) struct Unsure;
+
+pub(super) type Read<T> = Result<T, Unsure>;
+
+/// Rows of one section, handed over one by one, so that a large section never stands in memory as a tree.
+pub(super) struct Stream<'s, 'a> {
+    /// Key of the section at the top.
+    pub(super) section: &'s str,
+    /// Takes a row; false if it is not sure that the row is right.
+    pub(super) take: &'s mut dyn FnMut(Key<'a>, Node<'a>) -> bool,
+}
+
+/// Deeper than honest specs, and far less than what the stack holds or the full parser allows.
+const MAX_DEPTH: u32 = 40;
+
+/// The tree of a text, without the rows of the streamed section, whose mapping is then empty.
+pub(super) fn read<'a>(text: &'a str, stream: Option<Stream<'_, 'a>>) -> Option<Node<'a>> {
+    let mut reader = Reader { scan: Scanner::new(text).ok()?, stream, depth: 0 };
+    reader.document().ok()
+}
+
+struct Reader<'s, 'a> {
+    scan: Scanner<'a>,
+    stream: Option<Stream<'s, 'a>>,
+    depth: u32,
+}
+
+impl<'a> Reader<'_, 'a> {
+    fn document(&mut self) -> Read<Node<'a>> {
+        self.scan.skip()?;
+        if self.scan.at_end() || self.scan.column() != 1 {
+            return Err(Unsure);
+        }
+        let node = self.block(0)?;
+        if self.scan.at_end() { Ok(node) } else { Err(Unsure) }
+    }
+
+    /// The node that begins here, inside something whose column is `parent`. Ends at the next content.
+    fn block(&mut self, parent: u32) -> Read<Node<'a>> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Unsure);
+        }
+        let column = self.scan.column();
+        debug_assert!(column > parent);
+        let node = match self.scan.peek() {
+            b'-' if self.scan.is_dash() => self.sequence(column, true),
+            b'{' | b'[' => self.flow(parent).and_then(|node| self.scan.end_line().map(|()| node)),
+            _ => {
+                let scalar = self.scan.scalar(Place::Block)?;
+                if self.scan.is_colon() { self.mapping(column, scalar) } else { self.ended(scalar) }
+            }
+        };
+        self.depth -= 1;
+        node
+    }
+
+    fn ended(&mut self, scalar: Scalar<'a>) -> Read<Node<'a>> {
+        self.scan.end_line()?;
+        scalar.into_node()
+    }
+
+    fn mapping(&mut self, column: u32, first: Scalar<'a>) -> Read<Node<'a>> {
+        let pos = Pos { len: 0, ..first.pos };
+        let mut entries = Entries::default();
+        let mut key = first.into_key()?;
+        loop {
+            self.scan.bump(1);
+            let streamed = self.depth == 1 && self.stream.as_ref().is_some_and(|stream| stream.section == key.text);
+            let value = if streamed { self.streamed(column)? } else { self.value(column)? };
+            entries.push(key, value)?;
+            if self.scan.at_end() || self.scan.column() < column {
+                return Ok(Node { pos, value: Value::Map(entries.list) });
+            }
+            key = self.next_key(column)?;
+        }
+    }
+
+    fn next_key(&mut self, column: u32) -> Read<Key<'a>> {
+        if self.scan.column() != column {
+            return Err(Unsure);
+        }
+        let scalar = self.scan.scalar(Place::Block)?;
+        if self.scan.is_colon() { scalar.into_key() } else { Err(Unsure) }
+    }
+
+    /// The section whose rows are handed over; anything but a block mapping stays a node.
+    fn streamed(&mut self, parent: u32) -> Read<Node<'a>> {
+        self.scan.spaces();
+        if !matches!(self.scan.peek(), b'\n' | b'#') {
+            return self.value(parent);
+        }
+        self.scan.skip()?;
+        let column = if self.scan.at_end() { 0 } else { self.scan.column() };
+        if column <= parent || self.scan.is_dash() || matches!(self.scan.peek(), b'{' | b'[') {
+            return self.below(parent);
+        }
+        let scalar = self.scan.scalar(Place::Block)?;
+        if !self.scan.is_colon() {
+            return self.ended(scalar);
+        }
+        let pos = Pos { len: 0, ..scalar.pos };
+        let mut key = scalar.into_key()?;
+        self.depth += 1;
+        loop {
+            self.scan.bump(1);
+            let value = self.value(column)?;
+            let stream = self.stream.as_mut().expect("BUG: streamed without a stream");
+            if !(stream.take)(key, value) {
+                return Err(Unsure);
+            }
+            if self.scan.at_end() || self.scan.column() < column {
+                break;
+            }
+            key = self.next_key(column)?;
+        }
+        self.depth -= 1;
+        Ok(Node { pos, value: Value::Map(Vec::new()) })
+    }
+
+    /// What stands after `key:`. Ends at the next content.
+    fn value(&mut self, column: u32) -> Read<Node<'a>> {
+        self.scan.spaces();
+        match self.scan.peek() {
+            b'\n' | b'#' => {
+                self.scan.skip()?;
+                self.below(column)
+            }
+            b'{' | b'[' => {
+                let node = self.flow(column)?;
+                self.scan.end_line()?;
+                Ok(node)
+            }
+            b'|' => self.scan.literal(column),
+            _ => {
+                let scalar = self.scan.scalar(Place::Block)?;
+                if self.scan.is_colon() { Err(Unsure) } else { self.ended(scalar) }
+            }
+        }
+    }
+
+    /// What stands on the lines below a key.
+    fn below(&mut self, column: u32) -> Read<Node<'a>> {
+        match if self.scan.at_end() { 0 } else { self.scan.column() } {
+            found if found > column => self.block(column),
+            // A list may stand at the column of its key.
+            found if found == column && self.scan.is_dash() => self.sequence(column, false),
+            _ => Err(Unsure),
+        }
+    }
+
+    /// A list; the full parser places one at the column of its key where its first item is.
+    fn sequence(&mut self, column: u32, is_inside: bool) -> Read<Node<'a>> {
+        let mut pos = self.scan.pos();
+        let mut items = Vec::new();
+        loop {
+            self.scan.bump(1);
+            self.scan.spaces();
+            if items.is_empty() && !is_inside {
+                pos = self.scan.pos();
+            }
+            if matches!(self.scan.peek(), b'\n' | b'#') {
+                self.scan.skip()?;
+                if self.scan.at_end() || self.scan.column() <= column {
+                    return Err(Unsure);
+                }
+            }
+            if self.scan.at_end() {
+                return Err(Unsure);
+            }
+            items.push(self.block(column)?);
+            if self.scan.at_end() || self.scan.column() < column {
+                break;
+            }
+            match (self.scan.column() == column, self.scan.is_dash()) {
+                (true, true) => {}
+                // The next key of the mapping whose value this list is.
+                (true, false) => break,
+                (false, _) => return Err(Unsure),
+            }
+        }
+        Ok(Node { pos, value: Value::List(items) })
+    }
+
+    /// `{…}` or `[…]`, whose lines stand to the right of column `parent`.
+    fn flow(&mut self, parent: u32) -> Read<Node<'a>> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Unsure);
+        }
+        let pos = Pos { len: 1, ..self.scan.pos() };
+        let value = if self.scan.peek() == b'{' { self.flow_map(parent)? } else { self.flow_list(parent)? };
+        self.depth -= 1;
+        Ok(Node { pos, value })
+    }
+
+    fn flow_map(&mut self, parent: u32) -> Read<Value<'a>> {
+        let mut entries = Entries::default();
+        self.scan.bump(1);
+        loop {
+            self.scan.skip_inside(parent)?;
+            if self.scan.peek() == b'}' {
+                break;
+            }
+            let key = self.scan.scalar(Place::Flow)?;
+            if !self.scan.is_colon() {
+                return Err(Unsure);
+            }
+            self.scan.bump(1);
+            self.scan.skip_inside(parent)?;
+            let value = self.flow_node(parent)?;
+            entries.push(key.into_key()?, value)?;
+            self.scan.skip_inside(parent)?;
+            match self.scan.peek() {
+                b',' => self.scan.bump(1),
+                b'}' => break,
+                _ => return Err(Unsure),
+            }
+        }
+        self.scan.bump(1);
+        Ok(Value::Map(entries.list))
+    }
+
+    fn flow_list(&mut self, parent: u32) -> Read<Value<'a>> {
+        let mut items = Vec::new();
+        self.scan.bump(1);
+        loop {
+            self.scan.skip_inside(parent)?;
+            if self.scan.peek() == b']' {
+                break;
+            }
+            items.push(self.flow_node(parent)?);
+            self.scan.skip_inside(parent)?;
+            match self.scan.peek() {
+                b',' => self.scan.bump(1),
+                b']' => break,
+                _ => return Err(Unsure),
+            }
+        }
+        self.scan.bump(1);
+        Ok(Value::List(items))
+    }
+
+    fn flow_node(&mut self, parent: u32) -> Read<Node<'a>> {
+        match self.scan.peek() {
+            b'{' | b'[' => self.flow(parent),
+            _ => self.scan.scalar(Place::Flow)?.into_node(),
+        }
+    }
+}
+
+/// Up to so many keys are compared one by one.
+const FEW: usize = 12;
+
+/// The entries of a mapping, none of them twice.
+#[derive(Default)]
+struct Entries<'a> {
+    list: Vec<(Key<'a>, Node<'a>)>,
+    /// The keys, once they are many.
+    seen: HashSet<Box<str>>,
+}
+
+impl<'a> Entries<'a> {
+    fn push(&mut self, key: Key<'a>, node: Node<'a>) -> Read<()> {
+        let is_new = if self.list.len() < FEW {
+            self.list.iter().all(|(other, _)| other.text != key.text)
+        } else {
+            if self.seen.is_empty() {
+                self.seen.extend(self.list.iter().map(|(key, _)| Box::from(&*key.text)));
+            }
+            self.seen.insert(Box::from(&*key.text))
+        };
+        if !is_new {
+            return Err(Unsure);
+        }
+        self.list.push((key, node));
+        Ok(())
+    }
+}

@@ -1,0 +1,413 @@
+//! Scalars and blanks of the usual part of YAML. What they are part of is `fast.rs`, and so is why this exists.
+
+use std::borrow::Cow;
+
+use super::fast::{Read, Unsure};
+use super::{Key, Node, Pos, Value};
+
+/// Where a scalar stands: in flow collections `,[]{}` end it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Block,
+    Flow,
+}
+
+/// Longer keys may be too long for a key of the full parser.
+const MAX_KEY: usize = 500;
+
+/// Walks over the text; the column of a place is counted in characters.
+pub(super) struct Scanner<'a> {
+    text: &'a str,
+    at: usize,
+    line: u32,
+    line_start: usize,
+    ascii: bool,
+    /// A place of this line and how many characters stand before it: so none is counted twice.
+    counted: (usize, u32),
+}
+
+pub(super) struct Scalar<'a> {
+    pub(super) pos: Pos,
+    text: Cow<'a, str>,
+    is_plain: bool,
+}
+
+impl<'a> Scanner<'a> {
+    pub(super) fn new(text: &'a str) -> Read<Self> {
+        // Tabs, carriage returns and characters that YAML does not allow are for the full parser.
+        let is_odd = |byte: &u8| (*byte < b' ' && *byte != b'\n') || *byte == 0x7f;
+        if text.as_bytes().iter().any(is_odd) {
+            return Err(Unsure);
+        }
+        let ascii = text.is_ascii();
+        if !ascii && !text.chars().all(is_usual) {
+            return Err(Unsure);
+        }
+        let mut scanner = Self { text, at: 0, line: 1, line_start: 0, ascii, counted: (0, 0) };
+        scanner.begin_line(0)?;
+        Ok(scanner)
+    }
+
+    /// The byte here; 0 at the end, as the text holds none.
+    pub(super) fn peek(&self) -> u8 {
+        self.byte(self.at)
+    }
+
+    fn byte(&self, at: usize) -> u8 {
+        self.text.as_bytes().get(at).copied().unwrap_or(0)
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        self.at == self.text.len()
+    }
+
+    pub(super) fn bump(&mut self, bytes: usize) {
+        self.at += bytes;
+    }
+
+    pub(super) fn column(&mut self) -> u32 {
+        self.characters(self.at) + 1
+    }
+
+    /// Characters of this line before `at`, which only moves forward.
+    fn characters(&mut self, at: usize) -> u32 {
+        if self.ascii {
+            return (at - self.line_start) as u32;
+        }
+        let (from, count) = self.counted;
+        let more = self.text.as_bytes()[from..at].iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+        self.counted = (at, count + more as u32);
+        self.counted.1
+    }
+
+    pub(super) fn pos(&mut self) -> Pos {
+        Pos { line: self.line, column: self.column(), len: 0 }
+    }
+
+    fn begin_line(&mut self, at: usize) -> Read<()> {
+        self.at = at;
+        self.line_start = at;
+        self.counted = (at, 0);
+        // Marks of documents, and what looks like them.
+        match self.byte(at) {
+            b'-' if self.text[at..].starts_with("---") => Err(Unsure),
+            b'.' if self.text[at..].starts_with("...") => Err(Unsure),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn spaces(&mut self) {
+        while self.peek() == b' ' {
+            self.at += 1;
+        }
+    }
+
+    /// Goes to the next content: over spaces, comments and ends of lines.
+    pub(super) fn skip(&mut self) -> Read<()> {
+        loop {
+            match self.peek() {
+                b' ' => self.at += 1,
+                b'\n' => {
+                    self.line += 1;
+                    self.begin_line(self.at + 1)?;
+                }
+                b'#' => self.comment()?,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    fn comment(&mut self) -> Read<()> {
+        if self.at > self.line_start && self.byte(self.at - 1) != b' ' {
+            return Err(Unsure);
+        }
+        let rest = &self.text.as_bytes()[self.at..];
+        self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        Ok(())
+    }
+
+    /// [`Self::skip`] inside a flow collection, whose lines stand to the right of column `parent`.
+    pub(super) fn skip_inside(&mut self, parent: u32) -> Read<()> {
+        let line = self.line;
+        self.skip()?;
+        if self.line != line && self.column() <= parent { Err(Unsure) } else { Ok(()) }
+    }
+
+    /// The line ends here, but for a comment. Goes to the next content.
+    pub(super) fn end_line(&mut self) -> Read<()> {
+        let line = self.line;
+        self.skip()?;
+        if self.line == line && !self.at_end() { Err(Unsure) } else { Ok(()) }
+    }
+
+    /// Whether a `-` here begins an item of a list.
+    pub(super) fn is_dash(&self) -> bool {
+        self.peek() == b'-' && matches!(self.byte(self.at + 1), b' ' | b'\n' | 0)
+    }
+
+    /// Whether a `:` that ends a key comes next, and goes there.
+    pub(super) fn is_colon(&mut self) -> bool {
+        self.spaces();
+        self.peek() == b':' && matches!(self.byte(self.at + 1), b' ' | b'\n')
+    }
+
+    pub(super) fn scalar(&mut self, place: Place) -> Read<Scalar<'a>> {
+        let mut pos = self.pos();
+        let (text, end) = match self.peek() {
+            b'"' => self.double_quoted()?,
+            b'\'' => self.single_quoted()?,
+            _ => {
+                let text = self.plain(place)?;
+                let end = self.at;
+                let len = if self.ascii { text.len() } else { text.chars().count() };
+                pos.len = len as u32;
+                debug_assert!(end <= self.text.len());
+                return Ok(Scalar { pos, text: Cow::Borrowed(text), is_plain: true });
+            }
+        };
+        self.at = end;
+        pos.len = self.characters(end) + 1 - pos.column;
+        Ok(Scalar { pos, text, is_plain: false })
+    }
+
+    /// Ends behind the spaces that follow it.
+    fn plain(&mut self, place: Place) -> Read<&'a str> {
+        let start = self.at;
+        let next = self.byte(start + 1);
+        match self.peek() {
+            0 | b'\n' | b' ' | b'&' | b'*' | b'!' | b'|' | b'>' | b'%' | b'@' | b'`' | b'?' | b':' | b',' | b'['
+            | b']' | b'{' | b'}' | b'#' | b'"' | b'\'' => return Err(Unsure),
+            b'-' if matches!(next, b' ' | b'\n' | 0 | b',' | b'[' | b']' | b'{' | b'}') => return Err(Unsure),
+            _ => {}
+        }
+        // Behind the last character that is no space.
+        let mut end = start;
+        loop {
+            let run = self.at;
+            while PLAIN[self.peek() as usize] {
+                self.at += 1;
+            }
+            if self.at > run {
+                end = self.at;
+            }
+            match self.peek() {
+                b' ' => {
+                    self.spaces();
+                    if self.peek() == b'#' {
+                        break;
+                    }
+                    continue;
+                }
+                b':' => match self.byte(self.at + 1) {
+                    b' ' | b'\n' => break,
+                    0 => return Err(Unsure),
+                    b',' | b'[' | b']' | b'{' | b'}' if place == Place::Flow => return Err(Unsure),
+                    _ => {}
+                },
+                b',' | b'[' | b']' | b'{' | b'}' if place == Place::Flow => break,
+                0 | b'\n' => break,
+                _ => {}
+            }
+            self.at += 1;
+            end = self.at;
+        }
+        Ok(&self.text[start..end])
+    }
+
+    fn single_quoted(&mut self) -> Read<(Cow<'a, str>, usize)> {
+        let bytes = self.text.as_bytes();
+        let start = self.at + 1;
+        let mut doubled = false;
+        let mut end = start;
+        loop {
+            match self.byte(end) {
+                0 | b'\n' => return Err(Unsure),
+                b'\'' if bytes.get(end + 1) == Some(&b'\'') => {
+                    doubled = true;
+                    end += 2;
+                }
+                b'\'' => break,
+                _ => end += 1,
+            }
+        }
+        let raw = &self.text[start..end];
+        Ok((if doubled { Cow::Owned(raw.replace("''", "'")) } else { Cow::Borrowed(raw) }, end + 1))
+    }
+
+    fn double_quoted(&mut self) -> Read<(Cow<'a, str>, usize)> {
+        let start = self.at + 1;
+        let mut made: Option<String> = None;
+        let (mut from, mut end) = (start, start);
+        loop {
+            match self.byte(end) {
+                0 | b'\n' => return Err(Unsure),
+                b'"' => break,
+                b'\\' => {
+                    let character = match self.byte(end + 1) {
+                        b'n' => '\n',
+                        b't' => '\t',
+                        b'"' => '"',
+                        b'\\' => '\\',
+                        b'/' => '/',
+                        _ => return Err(Unsure),
+                    };
+                    let made = made.get_or_insert_default();
+                    made.push_str(&self.text[from..end]);
+                    made.push(character);
+                    end += 2;
+                    from = end;
+                }
+                _ => end += 1,
+            }
+        }
+        let text = match made {
+            Some(mut made) => {
+                made.push_str(&self.text[from..end]);
+                Cow::Owned(made)
+            }
+            None => Cow::Borrowed(&self.text[from..end]),
+        };
+        Ok((text, end + 1))
+    }
+
+    /// A literal text, `|` or `|-`, whose lines stand to the right of column `parent`. Ends at the next content.
+    pub(super) fn literal(&mut self, parent: u32) -> Read<Node<'a>> {
+        self.at += 1;
+        let keeps_end = self.peek() != b'-';
+        if !keeps_end {
+            self.at += 1;
+        }
+        if self.peek() != b'\n' {
+            return Err(Unsure);
+        }
+        let begin = self.at + 1;
+        let bytes = self.text.as_bytes();
+        let indent = bytes[begin..].iter().take_while(|byte| **byte == b' ').count();
+        // Of texts that begin with an empty line the full parser knows more.
+        if indent < parent as usize || matches!(self.byte(begin + indent), b'\n' | 0) {
+            return Err(Unsure);
+        }
+        let first = begin + indent;
+        let mut pos = Pos { line: self.line + 1, column: indent as u32 + 1, len: 0 };
+        let mut made = String::new();
+        let mut empty = 0;
+        let mut at = begin;
+        loop {
+            self.line += 1;
+            self.begin_line(at)?;
+            let rest = &bytes[at..];
+            let len = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            let own = rest[..len].iter().take_while(|byte| **byte == b' ').count();
+            if own == len {
+                // Spaces alone may be text, or too many.
+                if len > 0 {
+                    return Err(Unsure);
+                }
+                empty += 1;
+            } else if own < indent {
+                self.at += own;
+                break;
+            } else {
+                made.extend(std::iter::repeat_n('\n', empty));
+                made.push_str(&self.text[at + indent..at + len]);
+                empty = 1;
+            }
+            at += len + 1;
+            if at >= bytes.len() {
+                // Without a line end behind the last line the full parser adds none.
+                if at > bytes.len() {
+                    return Err(Unsure);
+                }
+                self.line += 1;
+                self.begin_line(at)?;
+                break;
+            }
+        }
+        if keeps_end {
+            made.push('\n');
+        }
+        pos.len = self.text[first..self.at].chars().count() as u32;
+        self.skip()?;
+        Ok(Node { pos, value: Value::Text(Cow::Owned(made)) })
+    }
+}
+
+impl<'a> Scalar<'a> {
+    pub(super) fn into_key(self) -> Read<Key<'a>> {
+        // Keys that are no text, and merge keys.
+        let is_odd = self.is_plain && (is_null(&self.text) || &*self.text == "<<");
+        if is_odd || self.text.len() > MAX_KEY { Err(Unsure) } else { Ok(Key { pos: self.pos, text: self.text }) }
+    }
+
+    pub(super) fn into_node(self) -> Read<Node<'a>> {
+        let value = if self.is_plain { plain_value(self.text)? } else { Value::Text(self.text) };
+        Ok(Node { pos: self.pos, value })
+    }
+}
+
+/// What a plain scalar stands for.
+fn plain_value(text: Cow<'_, str>) -> Read<Value<'_>> {
+    let bytes = text.as_bytes();
+    Ok(match bytes[0] {
+        b'0'..=b'9' | b'+' | b'-' | b'.' => match number(bytes) {
+            Number::None => Value::Text(text),
+            Number::Small(value) => Value::Int(value),
+            // Rare enough to be asked about one by one.
+            Number::Perhaps => super::plain_scalar(&text).ok_or(Unsure)?,
+        },
+        b'n' | b'N' | b'~' if is_null(&text) => Value::Null,
+        b't' | b'T' if text.eq_ignore_ascii_case("true") => Value::Bool(true),
+        b'f' | b'F' if text.eq_ignore_ascii_case("false") => Value::Bool(false),
+        _ => Value::Text(text),
+    })
+}
+
+fn is_null(text: &str) -> bool {
+    text.is_empty() || text == "~" || text.eq_ignore_ascii_case("null")
+}
+
+enum Number {
+    None,
+    Small(i64),
+    Perhaps,
+}
+
+/// Tells what is no number in any of YAML's notations from what may be one.
+fn number(bytes: &[u8]) -> Number {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    if digits.len() <= 18 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+        if digits[0] == b'0' && bytes.len() > 1 {
+            return Number::Perhaps;
+        }
+        let value = digits.iter().fold(0i64, |value, digit| value * 10 + i64::from(digit - b'0'));
+        return Number::Small(if digits.len() < bytes.len() { -value } else { value });
+    }
+    let unsigned = bytes.strip_prefix(b"+").unwrap_or(digits);
+    match unsigned.first() {
+        Some(b'0'..=b'9' | b'.') => {}
+        _ => return Number::None,
+    }
+    // `.inf` and `.nan` are the only ones with other letters.
+    let special = unsigned.len() == 4 && (unsigned[1..].eq_ignore_ascii_case(b"inf") || unsigned[1..].eq_ignore_ascii_case(b"nan"));
+    let is_of_numbers = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' | b'x' | b'X' | b'o' | b'O' | b'_' | b'.' | b'+' | b'-');
+    if special || unsigned.iter().all(is_of_numbers) { Number::Perhaps } else { Number::None }
+}
+
+/// Bytes that mean nothing special inside a plain scalar.
+static PLAIN: [bool; 256] = {
+    let mut table = [true; 256];
+    let special = b"\0\n :,[]{}";
+    let mut index = 0;
+    while index < special.len() {
+        table[special[index] as usize] = false;
+        index += 1;
+    }
+    table
+};
+
+/// Characters beyond ASCII that YAML allows anywhere, without those that some reader takes for a line end or a mark.
+fn is_usual(character: char) -> bool {
+    character.is_ascii()
+        || matches!(character, '\u{a0}'..='\u{2027}' | '\u{202a}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}'
+            | '\u{10000}'..='\u{1fffd}')
+}
