@@ -182,9 +182,9 @@ commands:
     assert_eq!((inputs_from, expected), (&Some(deep.join("data/in")), &Some(PathBuf::from("/abs/out.npz"))));
     let Source::Transformers { weights, .. } = &spec.models["local"].source else { panic!() };
     assert_eq!(weights, &Weights::Path(deep.join("w")));
-    let copy = &spec.commands["copy"];
-    assert_eq!(copy.inputs["a"], CommandInput::File(deep.join("a.txt")));
-    assert_eq!(copy.inputs["tree"], CommandInput::Step("convert:ready:onnx".to_owned()));
+    let file = CommandInput::File(deep.join("a.txt").into());
+    let step = CommandInput::Step("convert:ready:onnx".into());
+    assert_eq!(*spec.commands["copy"].inputs, [("a".into(), file), ("tree".into(), step)]);
 }
 
 #[test]

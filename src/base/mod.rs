@@ -4,6 +4,7 @@ pub mod digest;
 pub mod fs;
 pub mod glob;
 pub mod loc;
+pub mod names;
 pub mod suggest;
 
 pub use digest::Digest;

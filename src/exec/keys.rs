@@ -4,7 +4,7 @@ use crate::base::Digest;
 use crate::key::KeyDoc;
 use crate::plan::Plan;
 use crate::provision::Provision;
-use crate::step::{Source, StepId};
+use crate::step::{Params, Source, StepId};
 use crate::store::{FileDigests, StoreError};
 
 /// What keys and reports say of this machine.
@@ -29,7 +29,7 @@ impl Keys<'_> {
         let mut doc = KeyDoc::default();
         doc.set("kind", step.kind.name());
         doc.set("code", step.kind.code().short());
-        doc.set_json("param", &step.params);
+        step.params.describe(&mut doc);
         for (name, source) in &step.inputs {
             match source {
                 Source::Step(from) => {
@@ -50,9 +50,9 @@ impl Keys<'_> {
         if step.kind.is_measured() {
             doc.set("host", &self.host.fingerprint);
         }
-        if step.kind.name() == "command" {
-            for name in step.params["env"].as_array().into_iter().flatten().filter_map(|name| name.as_str()) {
-                doc.set(format!("env.{name}"), std::env::var(name).unwrap_or_else(|_| "absent".into()));
+        if let Params::Program(program) = &step.params {
+            for name in &program.env {
+                doc.set(format!("env.{name}"), std::env::var(&**name).unwrap_or_else(|_| "absent".into()));
             }
         }
         Ok(doc)

@@ -312,10 +312,10 @@ impl<'a> Scheduler<'a> {
         let inputs = step.inputs.iter().filter_map(|(name, source)| {
             let at = match source {
                 Source::Step(from) => InputAt::Tree { from: *from, digest: self.result(*from)?.output()? },
-                Source::File(path) => InputAt::File(path.clone()),
+                Source::File(path) => InputAt::File(path.to_path_buf()),
                 Source::Record(_) => return None,
             };
-            Some((name.clone(), at))
+            Some((name.to_string(), at))
         });
         let task = Task { id, step, key, inputs: inputs.collect(), forced: reason == MissReason::Asked };
         self.context.listener.tell(Event::StepStarted { step: step.name.clone(), reason });

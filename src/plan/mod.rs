@@ -8,8 +8,11 @@ mod render;
 
 use std::collections::BTreeMap;
 
+use crate::base::names::Index;
 use crate::matrix::{Case, ExcludedCase};
-use crate::step::{Source, Step, StepId};
+use crate::step::{Step, StepId};
+
+use graph::Dependents;
 
 pub use build::build;
 pub use graph::CycleError;
@@ -23,9 +26,8 @@ pub struct Plan {
     pub report: StepId,
     /// What the report says of each model.
     pub model_facts: BTreeMap<String, ModelFacts>,
-    by_name: BTreeMap<String, StepId>,
-    /// Steps that read this one's output or record, by step.
-    dependents: Vec<Vec<StepId>>,
+    index: Index,
+    dependents: Dependents,
 }
 
 #[derive(Debug, Clone)]
@@ -55,22 +57,22 @@ impl Plan {
     }
 
     pub fn find(&self, name: &str) -> Option<StepId> {
-        self.by_name.get(name).copied()
+        self.index.find(name, |id| &self.steps[id as usize].name).map(StepId)
     }
 
+    /// The steps' names in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
-        self.by_name.keys().map(String::as_str)
+        let mut names: Vec<&str> = self.steps.iter().map(|step| step.name.as_str()).collect();
+        names.sort_unstable();
+        names.into_iter()
     }
 
     pub fn dependents(&self, id: StepId) -> &[StepId] {
-        &self.dependents[id.0 as usize]
+        self.dependents.of_step(id)
     }
 
     /// The steps whose output or record this one reads.
-    pub fn dependencies(&self, id: StepId) -> impl Iterator<Item = StepId> {
-        self.step(id).inputs.iter().filter_map(|(_, source)| match source {
-            Source::Step(id) | Source::Record(id) => Some(*id),
-            Source::File(_) => None,
-        })
+    pub fn dependencies(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
+        self.step(id).dependencies()
     }
 }

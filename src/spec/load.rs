@@ -7,17 +7,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::check::{self, commands};
 use super::error::{Sink, Span, SpecErrors, Text};
 use super::raw::File;
 use super::shape::Shape;
 use super::yaml::{self, Key, Node, Pos, Value};
-use super::{SourceFile, Spec, check};
+use super::{Commands, SourceFile, Spec};
 use crate::base::Digest;
 
 /// A file's content with the folder that its relative paths start from.
 pub(super) struct Source {
     pub(super) content: File,
     pub(super) folder: PathBuf,
+    pub(super) commands: Commands,
 }
 
 #[derive(Default)]
@@ -64,34 +66,34 @@ impl Loader {
             Err(_) => return self.unreadable(path, asked, "it is not UTF-8"),
         };
         self.files.push(SourceFile { path: path.to_owned(), digest });
-        let lines = text.lines().map(str::to_owned).collect();
-        let index = self.sink.files.len();
-        self.sink.files.push(Text { path: Arc::new(path.to_owned()), lines });
+        let index = self.sink.files.len() as u32;
+        let text = Arc::new(text);
+        self.sink.files.push(Text { path: Arc::new(path.to_owned()), text: text.clone() });
         self.seen.insert(canonical.clone(), asked.unwrap_or_default());
         self.open.push(canonical);
         self.sink.file = index;
-        if let Some(content) = self.content(&text, asked.is_none()) {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let folder = absolute.parent().unwrap_or(Path::new("")).to_owned();
+        if let Some((content, commands)) = self.content(&text, &folder, asked.is_none()) {
             self.included(path, &content);
             self.sink.file = index;
-            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            let folder = absolute.parent().unwrap_or(Path::new("")).to_owned();
-            self.sources.push(Source { content, folder });
+            self.sources.push(Source { content, folder, commands });
         }
         self.open.pop();
     }
 
-    fn content(&mut self, text: &str, is_root: bool) -> Option<File> {
-        let (node, errors) = yaml::parse(text);
-        for error in errors {
-            let span = self.sink.span(error.pos);
-            match error.hint {
-                Some(hint) => self.sink.error_hint(span, error.message, hint),
-                None => self.sink.error(span, error.message),
+    /// What a text holds: its commands row by row, everything else by way of a tree.
+    fn content(&mut self, text: &str, folder: &Path, is_root: bool) -> Option<(File, Commands)> {
+        let mut commands = Commands::default();
+        let moment = self.sink.moment();
+        let mut take = |key: Key, node: Node| commands::row(&key, &node, folder, &mut commands, &mut self.sink);
+        let node = match yaml::fast(text, "commands", &mut take) {
+            Some(node) => node,
+            None => {
+                commands = Commands::default();
+                self.sink.go_back(moment);
+                self.slowly(text, folder, &mut commands)?
             }
-        }
-        let Some(node) = node else {
-            self.sink.incomplete = true;
-            return None;
         };
         let node = without_extensions(node);
         let start = Pos { line: 1, column: 1, len: 0 };
@@ -107,7 +109,33 @@ impl Loader {
             }
             _ => {}
         }
-        Some(file)
+        Some((file, commands))
+    }
+
+    /// Any YAML, or what is wrong with it.
+    fn slowly<'t>(&mut self, text: &'t str, folder: &Path, commands: &mut Commands) -> Option<Node<'t>> {
+        let (node, errors) = yaml::parse(text);
+        for error in errors {
+            let span = self.sink.span(error.pos);
+            match error.hint {
+                Some(hint) => self.sink.error_hint(span, error.message, hint),
+                None => self.sink.error(span, error.message),
+            }
+        }
+        let Some(mut node) = node else {
+            self.sink.incomplete = true;
+            return None;
+        };
+        if let Value::Map(entries) = &mut node.value
+            && let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands")
+            && let Value::Map(rows) = &mut section.value
+        {
+            for (key, row) in rows.drain(..) {
+                // A second row of the same name is a duplicate key, and was reported as such.
+                commands::row(&key, &row, folder, commands, &mut self.sink);
+            }
+        }
+        Some(node)
     }
 
     fn included(&mut self, path: &Path, content: &File) {

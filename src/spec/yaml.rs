@@ -4,6 +4,7 @@
 //! error of a file in one go; `shape.rs` reads the tree. Knows nothing of what the keys mean.
 
 mod fast;
+mod resolve;
 mod scalar;
 
 use std::borrow::Cow;
@@ -84,6 +85,16 @@ fn plain_scalar<'a>(text: &str) -> Option<Value<'a>> {
         Value::Float(value) => Some(Value::Float(value)),
         _ => None,
     }
+}
+
+/// The tree of a text in the usual part of YAML, whose rows of `section` go to `take` one by one; None for any other
+/// text, and when `take` says no.
+pub(super) fn fast<'a>(
+    text: &'a str,
+    section: &str,
+    take: &mut dyn FnMut(Key<'a>, Node<'a>) -> bool,
+) -> Option<Node<'a>> {
+    fast::read(text, Some(fast::Stream { section, take }))
 }
 
 fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node<'_>, serde_saphyr::Error> {

@@ -26,7 +26,7 @@ pub struct RunParams {
 
 impl RunParams {
     pub fn of(step: &Step) -> Self {
-        serde_json::from_value(step.params.clone()).expect("BUG: a run step's parameters are RunParams")
+        step.params.parse().expect("BUG: a run step's parameters are RunParams")
     }
 
     /// What a run asks for, before it could say so itself.

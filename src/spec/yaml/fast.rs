@@ -164,7 +164,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    /// A list; the full parser places one at the column of its key where its first item is.
+    /// A list; the full parser places one at the column of its key behind its first dash.
     fn sequence(&mut self, column: u32, is_inside: bool) -> Read<Node<'a>> {
         let mut pos = self.scan.pos();
         let mut items = Vec::new();
@@ -173,6 +173,9 @@ impl<'a> Reader<'_, 'a> {
             self.scan.spaces();
             if items.is_empty() && !is_inside {
                 pos = self.scan.pos();
+                if self.scan.peek() == b'#' {
+                    return Err(Unsure);
+                }
             }
             if matches!(self.scan.peek(), b'\n' | b'#') {
                 self.scan.skip()?;

@@ -102,12 +102,99 @@ fn agree(text: &str) -> bool {
 
 /// What texts made at random are made of.
 const PIECES: &[&str] = &[
-    "a", "b", "key", "a: ", "b: ", "c:", ":", ": ", "- ", "-", " ", "  ", "    ", "\n", "\n", "\n  ", "\n    ", "\n- ", "\n  - ",
-    "\na: ", "\nb:", "\n  a: ", "\n  b: ", "\n    c: ", "{", "}", "[", "]", "{a: 1}", "{a: b, c: [d, e]}", "[x, y]", ", ", ",",
-    "\"", "'", "\"q\"", "'s'", "\"e\\n\\\"\"", "''", "'it''s'", "#", " # note", "\n# note\n", "|", "|\n", "|-\n", ">", "&a", "*a",
-    "!", "%", "@", "`", "?", "? ", "~", "null", "true", "False", "1", "-1", "007", "0x1f", "1.5", "1e3", ".5", ".inf", "-.nan",
-    "1_000", "2024-01-01", "1.2.3", "+1", "-c", "--", "---", "...", "<<", "<<: ", "\u{e4}", "\u{1f600}", "\t", "\r\n", "x y", "a#b",
-    "a:b", "x  ", "=", "/p/q.txt", "18446744073709551615", "99999999999999999999", "\u{85}", "\u{2028}", "\u{feff}",
+    "a",
+    "b",
+    "key",
+    "a: ",
+    "b: ",
+    "c:",
+    ":",
+    ": ",
+    "- ",
+    "-",
+    " ",
+    "  ",
+    "    ",
+    "\n",
+    "\n",
+    "\n  ",
+    "\n    ",
+    "\n- ",
+    "\n  - ",
+    "\na: ",
+    "\nb:",
+    "\n  a: ",
+    "\n  b: ",
+    "\n    c: ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "{a: 1}",
+    "{a: b, c: [d, e]}",
+    "[x, y]",
+    ", ",
+    ",",
+    "\"",
+    "'",
+    "\"q\"",
+    "'s'",
+    "\"e\\n\\\"\"",
+    "''",
+    "'it''s'",
+    "#",
+    " # note",
+    "\n# note\n",
+    "|",
+    "|\n",
+    "|-\n",
+    ">",
+    "&a",
+    "*a",
+    "!",
+    "%",
+    "@",
+    "`",
+    "?",
+    "? ",
+    "~",
+    "null",
+    "true",
+    "False",
+    "1",
+    "-1",
+    "007",
+    "0x1f",
+    "1.5",
+    "1e3",
+    ".5",
+    ".inf",
+    "-.nan",
+    "1_000",
+    "2024-01-01",
+    "1.2.3",
+    "+1",
+    "-c",
+    "--",
+    "---",
+    "...",
+    "<<",
+    "<<: ",
+    "\u{e4}",
+    "\u{1f600}",
+    "\t",
+    "\r\n",
+    "x y",
+    "a#b",
+    "a:b",
+    "x  ",
+    "=",
+    "/p/q.txt",
+    "18446744073709551615",
+    "99999999999999999999",
+    "\u{85}",
+    "\u{2028}",
+    "\u{feff}",
 ];
 
 fn made(rng: &mut ChaCha8Rng) -> String {
@@ -128,10 +215,17 @@ fn changed(text: &str, rng: &mut ChaCha8Rng) -> String {
 /// A document that is meant to be right: a mapping of any depth, with odd but allowed spacing.
 fn honest(rng: &mut ChaCha8Rng, indent: usize, depth: u32, out: &mut String) {
     for index in 0..rng.random_range(1..4) {
-        let key = ["a#", "b-c#", "'q#'", "\"d#\"", "x.y#", "0#", "\u{e4}#"].choose(rng).unwrap().replace('#', &index.to_string());
+        let key = ["a#", "b-c#", "'q#'", "\"d#\"", "x.y#", "0#", "\u{e4}#"]
+            .choose(rng)
+            .unwrap()
+            .replace('#', &index.to_string());
         out.push_str(&format!("{}{key}:", " ".repeat(indent)));
         match rng.random_range(0..if depth == 0 { 4 } else { 7 }) {
-            0 => out.push_str(&format!(" {}{}\n", ["x", "x y", "1", "-c", "'q'", "a:b"].choose(rng).unwrap(), ["", "  ", " # n"].choose(rng).unwrap())),
+            0 => out.push_str(&format!(
+                " {}{}\n",
+                ["x", "x y", "1", "-c", "'q'", "a:b"].choose(rng).unwrap(),
+                ["", "  ", " # n"].choose(rng).unwrap()
+            )),
             1 => out.push_str(&format!("  {}\n", flow(rng, 2, indent))),
             2 => {
                 let more = indent + rng.random_range(1..3);
@@ -140,14 +234,22 @@ fn honest(rng: &mut ChaCha8Rng, indent: usize, depth: u32, out: &mut String) {
                 out.push_str(&format!("{}first\n", " ".repeat(more)));
                 for _ in 0..rng.random_range(0..4) {
                     let line = lines.choose(rng).unwrap();
-                    out.push_str(&if line.is_empty() { "\n".to_owned() } else { format!("{}{line}\n", " ".repeat(more)) });
+                    out.push_str(&if line.is_empty() {
+                        "\n".to_owned()
+                    } else {
+                        format!("{}{line}\n", " ".repeat(more))
+                    });
                 }
             }
             3 => {
                 let more = indent + rng.random_range(0..3);
                 out.push('\n');
                 for _ in 0..rng.random_range(1..3) {
-                    out.push_str(&format!("{}- {}\n", " ".repeat(more), ["x", "[1]", "a: b", "- c", "\"x\""].choose(rng).unwrap()));
+                    out.push_str(&format!(
+                        "{}- {}\n",
+                        " ".repeat(more),
+                        ["x", "[1]", "a: b", "- c", "\"x\""].choose(rng).unwrap()
+                    ));
                 }
             }
             _ => {
