@@ -36,20 +36,36 @@ impl Texts {
 /// Finds numbered things by name. It holds their numbers only; whoever asks knows their names.
 #[derive(Debug, Clone, Default)]
 pub struct Index {
-    table: HashTable<u32>,
+    /// With part of the hash: so a name is looked at only when it is most likely the right one, and never to grow.
+    table: HashTable<(u32, u32)>,
     hasher: DefaultHashBuilder,
 }
 
 impl Index {
+    pub fn with_capacity(count: usize) -> Self {
+        Self { table: HashTable::with_capacity(count), hasher: DefaultHashBuilder::default() }
+    }
+
     pub fn find<'n>(&self, name: &str, name_of: impl Fn(u32) -> &'n str) -> Option<u32> {
-        self.table.find(self.hasher.hash_one(name), |number| name_of(*number) == name).copied()
+        let hash = self.hash(name);
+        let is_it = |(number, other): &(u32, u32)| *other == hash && name_of(*number) == name;
+        self.table.find(spread(hash), is_it).map(|(number, _)| *number)
     }
 
     /// Adds a thing whose name is not there yet.
-    pub fn add<'n>(&mut self, name: &str, number: u32, name_of: impl Fn(u32) -> &'n str) {
-        let hash = |other: &u32| self.hasher.hash_one(name_of(*other));
-        self.table.insert_unique(self.hasher.hash_one(name), number, hash);
+    pub fn add(&mut self, name: &str, number: u32) {
+        let hash = self.hash(name);
+        self.table.insert_unique(spread(hash), (number, hash), |(_, hash)| spread(*hash));
     }
+
+    fn hash(&self, name: &str) -> u32 {
+        self.hasher.hash_one(name) as u32
+    }
+}
+
+/// The table takes its bits from both ends of a hash.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[cfg(test)]
@@ -71,7 +87,7 @@ mod tests {
         let mut index = Index::default();
         for (number, name) in names.iter().enumerate() {
             assert_eq!(index.find(name, name_of), None);
-            index.add(name, number as u32, name_of);
+            index.add(name, number as u32);
         }
         assert_eq!(index.find("n77", name_of), Some(77));
         assert_eq!(index.find("n1000", name_of), None);

@@ -21,7 +21,8 @@ const CONVERT_TIMEOUT: u64 = 3600;
 
 /// Makes the plan. Fails only where the user's own `commands:` refer to each other in a circle or to nothing.
 pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
-    let mut builder = Builder { spec, steps: Vec::with_capacity(spec.commands.len() + 1), index: Index::default() };
+    let least = spec.commands.len() + 1;
+    let mut builder = Builder { spec, steps: Vec::with_capacity(least), index: Index::with_capacity(least) };
     let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     builder.commands()?;
     let runs = planned
@@ -63,10 +64,14 @@ impl Builder<'_> {
         if let Some(id) = self.find(&name) {
             return id;
         }
+        self.add_new(Step { name, stage, kind, params: params.into(), inputs, timeout_seconds })
+    }
+
+    /// Adds a step whose name is known to be new.
+    fn add_new(&mut self, step: Step) -> StepId {
         let id = self.steps.len() as u32;
-        self.steps.push(Step { name, stage, kind, params: params.into(), inputs, timeout_seconds });
-        let steps = &self.steps;
-        self.index.add(&steps[id as usize].name, id, |id| &steps[id as usize].name);
+        self.index.add(&step.name, id);
+        self.steps.push(step);
         StepId(id)
     }
 
@@ -230,7 +235,8 @@ impl Builder<'_> {
                 Does::Write(files) => (&step::WRITE, Params::Files(files.clone())),
             };
             let name = ["command:", &command.name].concat();
-            self.add(name, Stage::Command, kind, params, vec![], command.timeout_seconds);
+            let (stage, timeout_seconds) = (Stage::Command, command.timeout_seconds);
+            self.add_new(Step { name, stage, kind, params, inputs: vec![], timeout_seconds });
         }
         for (number, command) in self.spec.commands.iter().enumerate() {
             let mut inputs = Vec::with_capacity(command.inputs.len());
@@ -287,7 +293,7 @@ fn finish(
         dependents = Dependents::of(&steps);
         index = Index::default();
         for (id, step) in steps.iter().enumerate() {
-            index.add(&step.name, id as u32, |id| &steps[id as usize].name);
+            index.add(&step.name, id as u32);
         }
     }
     let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);

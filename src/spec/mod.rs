@@ -356,9 +356,8 @@ impl Commands {
     /// Adds a command whose name is not there yet.
     fn add(&mut self, command: Command) {
         let number = self.rows.len() as u32;
+        self.index.add(&command.name, number);
         self.rows.push(command);
-        let rows = &self.rows;
-        self.index.add(&rows[number as usize].name, number, |number| &rows[number as usize].name);
     }
 
     fn into_rows(self) -> Vec<Command> {

@@ -30,7 +30,7 @@ const MAX_DEPTH: u32 = 40;
 
 /// The tree of a text, without the rows of the streamed section, whose mapping is then empty.
 pub(super) fn read<'a>(text: &'a str, stream: Option<Stream<'_, 'a>>) -> Option<Node<'a>> {
-    let mut reader = Reader { scan: Scanner::new(text).ok()?, stream, depth: 0 };
+    let mut reader = Reader { scan: Scanner::new(text).ok()?, stream, depth: 0, items: vec![], entries: vec![] };
     reader.document().ok()
 }
 
@@ -38,6 +38,9 @@ struct Reader<'s, 'a> {
     scan: Scanner<'a>,
     stream: Option<Stream<'s, 'a>>,
     depth: u32,
+    /// What the collections that are being read hold so far, the inner ones behind the outer ones.
+    items: Vec<Node<'a>>,
+    entries: Vec<(Key<'a>, Node<'a>)>,
 }
 
 impl<'a> Reader<'_, 'a> {
@@ -77,15 +80,15 @@ impl<'a> Reader<'_, 'a> {
 
     fn mapping(&mut self, column: u32, first: Scalar<'a>) -> Read<Node<'a>> {
         let pos = Pos { len: 0, ..first.pos };
-        let mut entries = Entries::default();
+        let start = self.entries.len();
         let mut key = first.into_key()?;
         loop {
             self.scan.bump(1);
             let streamed = self.depth == 1 && self.stream.as_ref().is_some_and(|stream| stream.section == key.text);
             let value = if streamed { self.streamed(column)? } else { self.value(column)? };
-            entries.push(key, value)?;
+            self.entries.push((key, value));
             if self.scan.at_end() || self.scan.column() < column {
-                return Ok(Node { pos, value: Value::Map(entries.list) });
+                return Ok(Node { pos, value: self.take_map(start)? });
             }
             key = self.next_key(column)?;
         }
@@ -167,11 +170,11 @@ impl<'a> Reader<'_, 'a> {
     /// A list; the full parser places one at the column of its key behind its first dash.
     fn sequence(&mut self, column: u32, is_inside: bool) -> Read<Node<'a>> {
         let mut pos = self.scan.pos();
-        let mut items = Vec::new();
+        let start = self.items.len();
         loop {
             self.scan.bump(1);
             self.scan.spaces();
-            if items.is_empty() && !is_inside {
+            if self.items.len() == start && !is_inside {
                 pos = self.scan.pos();
                 if self.scan.peek() == b'#' {
                     return Err(Unsure);
@@ -186,7 +189,8 @@ impl<'a> Reader<'_, 'a> {
             if self.scan.at_end() {
                 return Err(Unsure);
             }
-            items.push(self.block(column)?);
+            let item = self.block(column)?;
+            self.items.push(item);
             if self.scan.at_end() || self.scan.column() < column {
                 break;
             }
@@ -197,7 +201,7 @@ impl<'a> Reader<'_, 'a> {
                 (false, _) => return Err(Unsure),
             }
         }
-        Ok(Node { pos, value: Value::List(items) })
+        Ok(Node { pos, value: Value::List(self.items.drain(start..).collect()) })
     }
 
     /// `{…}` or `[…]`, whose lines stand to the right of column `parent`.
@@ -213,7 +217,7 @@ impl<'a> Reader<'_, 'a> {
     }
 
     fn flow_map(&mut self, parent: u32) -> Read<Value<'a>> {
-        let mut entries = Entries::default();
+        let start = self.entries.len();
         self.scan.bump(1);
         loop {
             self.scan.skip_inside(parent)?;
@@ -227,7 +231,7 @@ impl<'a> Reader<'_, 'a> {
             self.scan.bump(1);
             self.scan.skip_inside(parent)?;
             let value = self.flow_node(parent)?;
-            entries.push(key.into_key()?, value)?;
+            self.entries.push((key.into_key()?, value));
             self.scan.skip_inside(parent)?;
             match self.scan.peek() {
                 b',' => self.scan.bump(1),
@@ -236,18 +240,19 @@ impl<'a> Reader<'_, 'a> {
             }
         }
         self.scan.bump(1);
-        Ok(Value::Map(entries.list))
+        self.take_map(start)
     }
 
     fn flow_list(&mut self, parent: u32) -> Read<Value<'a>> {
-        let mut items = Vec::new();
+        let start = self.items.len();
         self.scan.bump(1);
         loop {
             self.scan.skip_inside(parent)?;
             if self.scan.peek() == b']' {
                 break;
             }
-            items.push(self.flow_node(parent)?);
+            let item = self.flow_node(parent)?;
+            self.items.push(item);
             self.scan.skip_inside(parent)?;
             match self.scan.peek() {
                 b',' => self.scan.bump(1),
@@ -256,7 +261,7 @@ impl<'a> Reader<'_, 'a> {
             }
         }
         self.scan.bump(1);
-        Ok(Value::List(items))
+        Ok(Value::List(self.items.drain(start..).collect()))
     }
 
     fn flow_node(&mut self, parent: u32) -> Read<Node<'a>> {
@@ -265,33 +270,19 @@ impl<'a> Reader<'_, 'a> {
             _ => self.scan.scalar(Place::Flow)?.into_node(),
         }
     }
+
+    /// The entries from `start` on, if no key is among them twice.
+    fn take_map(&mut self, start: usize) -> Read<Value<'a>> {
+        let entries = &self.entries[start..];
+        let is_double = if entries.len() <= FEW {
+            (1..entries.len()).any(|at| entries[..at].iter().any(|(key, _)| key.text == entries[at].0.text))
+        } else {
+            let mut seen = HashSet::with_capacity(entries.len());
+            !entries.iter().all(|(key, _)| seen.insert(&*key.text))
+        };
+        if is_double { Err(Unsure) } else { Ok(Value::Map(self.entries.drain(start..).collect())) }
+    }
 }
 
 /// Up to so many keys are compared one by one.
 const FEW: usize = 12;
-
-/// The entries of a mapping, none of them twice.
-#[derive(Default)]
-struct Entries<'a> {
-    list: Vec<(Key<'a>, Node<'a>)>,
-    /// The keys, once they are many.
-    seen: HashSet<Box<str>>,
-}
-
-impl<'a> Entries<'a> {
-    fn push(&mut self, key: Key<'a>, node: Node<'a>) -> Read<()> {
-        let is_new = if self.list.len() < FEW {
-            self.list.iter().all(|(other, _)| other.text != key.text)
-        } else {
-            if self.seen.is_empty() {
-                self.seen.extend(self.list.iter().map(|(key, _)| Box::from(&*key.text)));
-            }
-            self.seen.insert(Box::from(&*key.text))
-        };
-        if !is_new {
-            return Err(Unsure);
-        }
-        self.list.push((key, node));
-        Ok(())
-    }
-}

@@ -35,9 +35,11 @@ pub(super) struct Scalar<'a> {
 
 impl<'a> Scanner<'a> {
     pub(super) fn new(text: &'a str) -> Read<Self> {
-        // Tabs, carriage returns and characters that YAML does not allow are for the full parser.
-        let is_odd = |byte: &u8| (*byte < b' ' && *byte != b'\n') || *byte == 0x7f;
-        if text.as_bytes().iter().any(is_odd) {
+        // Tabs, carriage returns and characters that YAML does not allow are for the full parser. Without a way out of
+        // the loop, many bytes are looked at together.
+        let is_odd = |byte: u8| (byte < b' ' && byte != b'\n') || byte == 0x7f;
+        let odd_among = |bytes: &[u8]| bytes.iter().fold(false, |odd, byte| odd | is_odd(*byte));
+        if text.as_bytes().chunks(1024).any(odd_among) {
             return Err(Unsure);
         }
         let ascii = text.is_ascii();
