@@ -1,6 +1,6 @@
 //! The loop that owns all state of a run.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Finished, reporting};
 use crate::key::MissReason;
 use crate::record::Outcome;
-use crate::step::{Needs, Requirement, Source, Stage, StepId};
+use crate::step::{Needs, Requirement, Source, Stage, StepId, StepSet};
 use crate::store::StoreError;
 
 /// Performs the plan.
@@ -22,10 +22,10 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     let clock = Instant::now();
     let mut scheduler = Scheduler::new(context)?;
     scheduler.consult_all();
-    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(**id)).count() as u32;
+    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id)).count() as u32;
     context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
     let is_report = |id: &StepId| context.plan.step(*id).stage == Stage::Report;
-    if scheduler.wanted.iter().any(|id| !is_report(id) && !scheduler.is_done(*id)) {
+    if scheduler.wanted.iter().any(|id| !is_report(&id) && !scheduler.is_done(id)) {
         scheduler.execute_wanted()?;
     }
     scheduler.close();
@@ -47,7 +47,7 @@ pub(super) struct Scheduler<'a> {
     pub(super) keys: Keys<'a>,
     pub(super) states: Vec<StepState>,
     /// Steps that something wanted needs.
-    pub(super) wanted: BTreeSet<StepId>,
+    pub(super) wanted: StepSet,
     setups: Setups,
     /// What each step requires, by its number; filled when steps are about to execute.
     requirements: Vec<Vec<Requirement>>,
@@ -72,13 +72,13 @@ impl StepState {
 impl<'a> Scheduler<'a> {
     pub(super) fn new(context: &'a Context<'a>) -> Result<Self, StoreError> {
         let Context { plan, provision, host, .. } = context;
-        let keys = Keys { plan, provision, files: context.store.file_digests(), host };
+        let keys = Keys::new(plan, provision, context.store.file_digests(), host);
         let states = plan.ids().map(|_| StepState::Unknown).collect();
         Ok(Self {
             context,
             keys,
             states,
-            wanted: BTreeSet::new(),
+            wanted: StepSet::default(),
             setups: Setups::default(),
             requirements: Vec::new(),
             ready_shared: VecDeque::new(),
@@ -156,7 +156,7 @@ impl<'a> Scheduler<'a> {
     {
         self.requirements = self.context.plan.ids().map(|id| self.requirements(id)).collect();
         // Installing takes longest and needs no step's result, so all of it begins at once.
-        for id in self.wanted.clone() {
+        for id in self.wanted.iter().collect::<Vec<_>>() {
             if !self.is_done(id) {
                 self.install_missing(id, install);
             }

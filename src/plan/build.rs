@@ -281,24 +281,23 @@ fn finish(
     report: StepId,
     model_facts: BTreeMap<String, ModelFacts>,
 ) -> Result<Plan, BuildError> {
-    let Builder { mut steps, mut index, .. } = builder;
-    let mut dependents = Dependents::of(&steps);
+    let Builder { mut steps, index, .. } = builder;
+    let dependents = Dependents::of(&steps);
     let mut renumbered: Vec<StepId> = Vec::new();
-    if let Some(order) = graph::order(&steps, &dependents)? {
-        renumbered.resize(steps.len(), StepId(0));
-        for (new, old) in order.iter().enumerate() {
-            renumbered[*old as usize] = StepId(new as u32);
-        }
-        steps = in_order(steps, order, &renumbered);
-        dependents = Dependents::of(&steps);
-        index = Index::default();
-        for (id, step) in steps.iter().enumerate() {
-            index.add(&step.name, id as u32);
-        }
-    }
-    let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
     let excluded = matrix.excluded.clone();
-    let mut plan = Plan { steps, cases: vec![], excluded, report: new_id(report), model_facts, index, dependents };
+    let mut plan = match graph::order(&steps, &dependents)? {
+        None => Plan { steps, cases: vec![], excluded, report, model_facts, index, dependents },
+        Some(order) => {
+            drop((index, dependents));
+            renumbered.resize(steps.len(), StepId(0));
+            for (new, old) in order.iter().enumerate() {
+                renumbered[*old as usize] = StepId(new as u32);
+            }
+            steps = in_order(steps, order, &renumbered);
+            Plan::new(steps, vec![], excluded, renumbered[report.0 as usize], model_facts)
+        }
+    };
+    let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
     for (case, (test, run)) in matrix.cases.iter().zip(planned) {
         let run = new_id(run);
         plan.cases.push(PlannedCase { case: case.clone(), test: new_id(test), run, chain: chain(&plan, run) });

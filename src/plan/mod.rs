@@ -48,6 +48,22 @@ pub struct PlannedCase {
 }
 
 impl Plan {
+    /// A plan of steps that stand after those they depend on.
+    pub fn new(
+        steps: Vec<Step>,
+        cases: Vec<PlannedCase>,
+        excluded: Vec<ExcludedCase>,
+        report: StepId,
+        model_facts: BTreeMap<String, ModelFacts>,
+    ) -> Self {
+        let mut index = Index::with_capacity(steps.len());
+        for (step, id) in steps.iter().zip(0..) {
+            index.add(&step.name, id);
+        }
+        let dependents = Dependents::of(&steps);
+        Self { steps, cases, excluded, report, model_facts, index, dependents }
+    }
+
     pub fn step(&self, id: StepId) -> &Step {
         &self.steps[id.0 as usize]
     }

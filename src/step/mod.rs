@@ -12,6 +12,7 @@ mod recipe;
 mod render;
 mod report;
 mod run;
+mod set;
 mod write;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use report::REPORT;
 pub use run::{RUN, RunParams};
+pub use set::StepSet;
 pub use write::WRITE;
 
 pub static KINDS: &[&dyn StepKind] = &[
@@ -111,17 +113,16 @@ impl Params {
 
     /// Adds them to a key.
     pub fn describe(&self, key: &mut KeyDoc) {
-        let list = |texts: &[Arc<str>]| -> Value { texts.iter().map(|text| &**text).collect() };
         match self {
             Self::Json(params) => key.set_json("param", params),
             Self::Program(program) => {
-                key.set("param.argv", list(&program.argv));
-                key.set("param.env", list(&program.env));
-                key.set("param.outputs", list(&program.outputs));
+                key.set("param.argv", JsonList(&program.argv));
+                key.set("param.env", JsonList(&program.env));
+                key.set("param.outputs", JsonList(&program.outputs));
             }
             Self::Files(files) => {
                 for (path, text) in &files.0 {
-                    key.set(format!("param.write.{path}"), Value::from(text.as_str()));
+                    key.set_parts(&["param.write.", path], Value::from(text.as_str()));
                 }
             }
         }
@@ -129,6 +130,23 @@ impl Params {
 
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> serde_json::Result<T> {
         T::deserialize(self.json())
+    }
+}
+
+/// As [`Value`] would show it, without making one.
+struct JsonList<'a>(&'a [Arc<str>]);
+
+impl fmt::Display for JsonList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (index, text) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "," })?;
+            match text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+                true => write!(f, "{}", Value::from(&**text))?,
+                false => [r#"""#, text, r#"""#].into_iter().try_for_each(|part| f.write_str(part))?,
+            }
+        }
+        f.write_str("]")
     }
 }
 
@@ -282,6 +300,14 @@ pub trait StepKind: Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_shown_as_json_shows_them() {
+        for texts in [vec![], vec!["a"], vec!["a b", "\"q\"", "x\\y", "line\nend", "\u{7f}ä"]] {
+            let shared: Vec<Arc<str>> = texts.iter().copied().map(Arc::from).collect();
+            assert_eq!(JsonList(&shared).to_string(), serde_json::json!(texts).to_string());
+        }
+    }
 
     #[test]
     fn kinds_have_names_of_their_own() {
