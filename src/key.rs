@@ -107,14 +107,16 @@ impl KeyDoc {
 
     /// What differs from an older document, in the order of names.
     pub fn changes_since(&self, old: &KeyDoc) -> Vec<Change> {
-        let mut all: BTreeMap<Cow<'_, str>, (Option<Cow<'_, str>>, Option<Cow<'_, str>>)> = BTreeMap::new();
-        old.lines().for_each(|(name, value)| all.entry(name).or_default().0 = Some(value));
-        self.lines().for_each(|(name, value)| all.entry(name).or_default().1 = Some(value));
-        let owned = |value: Option<Cow<'_, str>>| value.map(Cow::into_owned);
-        all.into_iter()
-            .filter(|(_, (before, after))| before != after)
-            .map(|(name, (before, after))| Change { name: name.into_owned(), old: owned(before), new: owned(after) })
-            .collect()
+        let mut all: BTreeMap<Cow<'_, str>, [Option<Cow<'_, str>>; 2]> = BTreeMap::new();
+        for (at, doc) in [old, self].into_iter().enumerate() {
+            doc.lines().for_each(|(name, value)| all.entry(name).or_default()[at] = Some(value));
+        }
+        let changed = all.into_iter().filter(|(_, [before, after])| before != after);
+        let change = |(name, values): (Cow<'_, str>, [Option<Cow<'_, str>>; 2])| {
+            let [old, new] = values.map(|value| value.map(Cow::into_owned));
+            Change { name: name.into_owned(), old, new }
+        };
+        changed.map(change).collect()
     }
 }
 

@@ -71,7 +71,7 @@ pub(super) struct Span {
 }
 
 /// A file's name as the user would write it, and its text.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Text {
     pub(super) path: Arc<PathBuf>,
     pub(super) text: Arc<String>,
@@ -93,12 +93,6 @@ pub(super) struct Sink {
 
 /// File, line and column.
 type Order = (u32, u32, u32);
-
-/// A moment to go back to.
-pub(super) struct Moment {
-    errors: usize,
-    incomplete: bool,
-}
 
 impl Sink {
     pub(super) fn span(&self, pos: Pos) -> Span {
@@ -157,15 +151,18 @@ impl Sink {
         self.texts.share(text)
     }
 
-    pub(super) fn moment(&self) -> Moment {
-        Moment { errors: self.errors.len(), incomplete: self.incomplete }
+    /// A sink for a part of the file that is being read.
+    pub(super) fn part(&self) -> Self {
+        Self { files: self.files.clone(), file: self.file, ..Self::default() }
     }
 
-    /// Forgets what was reported since.
-    pub(super) fn go_back(&mut self, moment: Moment) {
-        self.errors.truncate(moment.errors);
-        self.by_place.values_mut().for_each(|here| here.retain(|index| *index < moment.errors));
-        self.incomplete = moment.incomplete;
+    /// Takes in what was reported of a part.
+    pub(super) fn take_in(&mut self, part: Self) {
+        self.incomplete |= part.incomplete;
+        for (order, error) in part.errors {
+            self.by_place.entry(order).or_default().push(self.errors.len());
+            self.errors.push((order, error));
+        }
     }
 
     /// All errors so far in the order of their places, or nothing if there is none.

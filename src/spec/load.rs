@@ -7,11 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
 use super::check::{self, commands};
 use super::error::{Sink, Span, SpecErrors, Text};
 use super::raw::File;
 use super::shape::Shape;
-use super::yaml::{self, Key, Node, Pos, Value};
+use super::yaml::{self, Key, Node, Pos, Rows, Value};
 use super::{Commands, SourceFile, Spec};
 use crate::base::Digest;
 
@@ -21,6 +23,9 @@ pub(super) struct Source {
     pub(super) folder: PathBuf,
     pub(super) commands: Commands,
 }
+
+/// Texts of so many bytes are worth waking other threads for.
+const LARGE: usize = 1 << 20;
 
 #[derive(Default)]
 struct Loader {
@@ -84,16 +89,9 @@ impl Loader {
 
     /// What a text holds: its commands row by row, everything else by way of a tree.
     fn content(&mut self, text: &str, folder: &Path, is_root: bool) -> Option<(File, Commands)> {
-        let mut commands = Commands::default();
-        let moment = self.sink.moment();
-        let mut take = |key: Key, node: Node| commands::row(&key, &node, folder, &mut commands, &mut self.sink);
-        let node = match yaml::fast(text, "commands", &mut take) {
-            Some(node) => node,
-            None => {
-                commands = Commands::default();
-                self.sink.go_back(moment);
-                self.slowly(text, folder, &mut commands)?
-            }
+        let (node, commands) = match self.quickly(text, folder) {
+            Some(read) => read,
+            None => self.slowly(text, folder)?,
         };
         let node = without_extensions(node);
         let start = Pos { line: 1, column: 1, len: 0 };
@@ -112,8 +110,44 @@ impl Loader {
         Some((file, commands))
     }
 
+    /// The usual part of YAML; commands on all cores, if they are many.
+    fn quickly<'t>(&mut self, text: &'t str, folder: &Path) -> Option<(Node<'t>, Commands)> {
+        let sink = &self.sink;
+        let read = |rows: Rows<'t>| {
+            let (mut commands, mut sink) = (Vec::new(), sink.part());
+            let behind = rows.each(|key, node| {
+                commands.push(commands::row(&key, &node, folder, &mut sink));
+                true
+            })?;
+            Some((commands, sink, behind))
+        };
+        let mut parts = Vec::new();
+        let mut take = |rows: Rows<'t>| {
+            let all: Option<Vec<_>> = if text.len() < LARGE {
+                Some(vec![read(rows)?])
+            } else {
+                rows.split(rayon::current_num_threads() * 2).into_par_iter().map(read).collect()
+            };
+            let mut last = None;
+            for (commands, sink, behind) in all? {
+                parts.push((commands, sink));
+                last = Some(behind);
+            }
+            last
+        };
+        let node = yaml::fast(text, "commands", &mut take)?;
+        let mut commands = Commands::with_capacity(parts.iter().map(|(commands, _)| commands.len()).sum());
+        let (rows, sinks): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        for command in rows.into_iter().flatten() {
+            // Two rows of one name are duplicate keys: the full parser tells them.
+            commands.add(command).ok()?;
+        }
+        sinks.into_iter().for_each(|sink| self.sink.take_in(sink));
+        Some((node, commands))
+    }
+
     /// Any YAML, or what is wrong with it.
-    fn slowly<'t>(&mut self, text: &'t str, folder: &Path, commands: &mut Commands) -> Option<Node<'t>> {
+    fn slowly<'t>(&mut self, text: &'t str, folder: &Path) -> Option<(Node<'t>, Commands)> {
         let (node, errors) = yaml::parse(text);
         for error in errors {
             let span = self.sink.span(error.pos);
@@ -126,16 +160,17 @@ impl Loader {
             self.sink.incomplete = true;
             return None;
         };
+        let mut commands = Commands::default();
         if let Value::Map(entries) = &mut node.value
             && let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands")
             && let Value::Map(rows) = &mut section.value
         {
             for (key, row) in rows.drain(..) {
                 // A second row of the same name is a duplicate key, and was reported as such.
-                commands::row(&key, &row, folder, commands, &mut self.sink);
+                let _ = commands.add(commands::row(&key, &row, folder, &mut self.sink));
             }
         }
-        Some(node)
+        Some((node, commands))
     }
 
     fn included(&mut self, path: &Path, content: &File) {

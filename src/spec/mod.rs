@@ -336,6 +336,10 @@ pub struct Commands {
 }
 
 impl Commands {
+    fn with_capacity(count: usize) -> Self {
+        Self { rows: Vec::with_capacity(count), index: Index::with_capacity(count) }
+    }
+
     pub fn iter(&self) -> std::slice::Iter<'_, Command> {
         self.rows.iter()
     }
@@ -353,11 +357,14 @@ impl Commands {
         Some(&self.rows[number as usize])
     }
 
-    /// Adds a command whose name is not there yet.
-    fn add(&mut self, command: Command) {
-        let number = self.rows.len() as u32;
-        self.index.add(&command.name, number);
+    /// Adds a command, unless there is one of its name.
+    fn add(&mut self, command: Command) -> Result<(), Command> {
+        if self.get(&command.name).is_some() {
+            return Err(command);
+        }
+        self.index.add(&command.name, self.rows.len() as u32);
         self.rows.push(command);
+        Ok(())
     }
 
     fn into_rows(self) -> Vec<Command> {

@@ -5,6 +5,7 @@
 
 mod fast;
 mod resolve;
+mod rows;
 mod scalar;
 
 use std::borrow::Cow;
@@ -14,6 +15,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{Options, SnippetMode, Spanned};
+
+pub(super) use rows::{Behind, Rows};
 
 /// A place in one text: both counted from 1, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -87,12 +90,12 @@ fn plain_scalar<'a>(text: &str) -> Option<Value<'a>> {
     }
 }
 
-/// The tree of a text in the usual part of YAML, whose rows of `section` go to `take` one by one; None for any other
-/// text, and when `take` says no.
+/// The tree of a text in the usual part of YAML, whose rows of `section` go to `take`; None for any other text, and
+/// when `take` gives None.
 pub(super) fn fast<'a>(
     text: &'a str,
     section: &str,
-    take: &mut dyn FnMut(Key<'a>, Node<'a>) -> bool,
+    take: &mut dyn FnMut(Rows<'a>) -> Option<Behind<'a>>,
 ) -> Option<Node<'a>> {
     fast::read(text, Some(fast::Stream { section, take }))
 }

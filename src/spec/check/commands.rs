@@ -20,39 +20,27 @@ pub(super) fn all(sources: &mut [Source], sink: &mut Sink) -> Commands {
         sources.iter_mut().map(|source| std::mem::take(&mut source.commands)).filter(|part| !part.is_empty());
     let mut all = parts.next().unwrap_or_default();
     for command in parts.flat_map(Commands::into_rows) {
-        match all.get(&command.name) {
-            Some(before) => {
-                let message = format!("command `{}` is already declared at {}", command.name, before.loc);
-                sink.error(sink.span_of(&command.loc, &command.name), message);
-            }
-            None => all.add(command),
+        if let Err(command) = all.add(command) {
+            let message = format!("command `{}` is already declared at {}", command.name, all[&command.name].loc);
+            sink.error(sink.span_of(&command.loc, &command.name), message);
         }
     }
     all
 }
 
-/// Reads and checks one row. False if the file has a row of this name already.
-pub(in crate::spec) fn row(key: &Key, node: &Node, folder: &Path, commands: &mut Commands, sink: &mut Sink) -> bool {
-    let span = sink.span(key.pos);
+/// Reads and checks one row.
+pub(in crate::spec) fn row(key: &Key, node: &Node, folder: &Path, sink: &mut Sink) -> Command {
     let raw = raw::Command::read(node, key, sink);
-    if commands.get(&key.text).is_some() {
-        return false;
-    }
-    let name = At { value: Arc::from(&*key.text), span };
+    let name = At { value: Arc::from(&*key.text), span: sink.span(key.pos) };
     super::good_name(&name, "command", sink);
     // Even a row that could not be read declares its name.
-    let command = match raw {
+    match raw {
         Some(raw) => command(name, raw, folder, sink),
-        None => Command {
-            name: name.value,
-            loc: sink.loc(span),
-            does: nothing(),
-            inputs: Box::default(),
-            timeout_seconds: 1,
-        },
-    };
-    commands.add(command);
-    true
+        None => {
+            let loc = sink.loc(name.span);
+            Command { name: name.value, loc, does: nothing(), inputs: Box::default(), timeout_seconds: 1 }
+        }
+    }
 }
 
 /// In place of what was reported as wrong; such a spec goes no further.

@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 
+use super::rows::{Behind, Rows};
 use super::scalar::{Place, Scalar, Scanner};
 use super::{Key, Node, Pos, Value};
 
@@ -17,12 +18,12 @@ pub(super) struct Unsure;
 
 pub(super) type Read<T> = Result<T, Unsure>;
 
-/// Rows of one section, handed over one by one, so that a large section never stands in memory as a tree.
+/// The section whose rows are handed over, so that it never stands in memory as a tree, however large it is.
 pub(super) struct Stream<'s, 'a> {
-    /// Key of the section at the top.
+    /// Its key at the top.
     pub(super) section: &'s str,
-    /// Takes a row; false if it is not sure that the row is right.
-    pub(super) take: &'s mut dyn FnMut(Key<'a>, Node<'a>) -> bool,
+    /// Takes the rows and gives the place behind them; None if it is not sure that they are right.
+    pub(super) take: &'s mut dyn FnMut(Rows<'a>) -> Option<Behind<'a>>,
 }
 
 /// Deeper than honest specs, and far less than what the stack holds or the full parser allows.
@@ -30,12 +31,12 @@ const MAX_DEPTH: u32 = 40;
 
 /// The tree of a text, without the rows of the streamed section, whose mapping is then empty.
 pub(super) fn read<'a>(text: &'a str, stream: Option<Stream<'_, 'a>>) -> Option<Node<'a>> {
-    let mut reader = Reader { scan: Scanner::new(text).ok()?, stream, depth: 0, items: vec![], entries: vec![] };
+    let mut reader = Reader { stream, ..Reader::at(Scanner::new(text).ok()?, 0) };
     reader.document().ok()
 }
 
-struct Reader<'s, 'a> {
-    scan: Scanner<'a>,
+pub(super) struct Reader<'s, 'a> {
+    pub(super) scan: Scanner<'a>,
     stream: Option<Stream<'s, 'a>>,
     depth: u32,
     /// What the collections that are being read hold so far, the inner ones behind the outer ones.
@@ -44,6 +45,10 @@ struct Reader<'s, 'a> {
 }
 
 impl<'a> Reader<'_, 'a> {
+    pub(super) fn at(scan: Scanner<'a>, depth: u32) -> Self {
+        Self { scan, stream: None, depth, items: Vec::new(), entries: Vec::new() }
+    }
+
     fn document(&mut self) -> Read<Node<'a>> {
         self.scan.skip()?;
         if self.scan.at_end() || self.scan.column() != 1 {
@@ -94,7 +99,7 @@ impl<'a> Reader<'_, 'a> {
         }
     }
 
-    fn next_key(&mut self, column: u32) -> Read<Key<'a>> {
+    pub(super) fn next_key(&mut self, column: u32) -> Read<Key<'a>> {
         if self.scan.column() != column {
             return Err(Unsure);
         }
@@ -113,31 +118,18 @@ impl<'a> Reader<'_, 'a> {
         if column <= parent || self.scan.is_dash() || matches!(self.scan.peek(), b'{' | b'[') {
             return self.below(parent);
         }
+        let rows = Rows::new(self.scan.clone(), column);
         let scalar = self.scan.scalar(Place::Block)?;
         if !self.scan.is_colon() {
             return self.ended(scalar);
         }
-        let pos = Pos { len: 0, ..scalar.pos };
-        let mut key = scalar.into_key()?;
-        self.depth += 1;
-        loop {
-            self.scan.bump(1);
-            let value = self.value(column)?;
-            let stream = self.stream.as_mut().expect("BUG: streamed without a stream");
-            if !(stream.take)(key, value) {
-                return Err(Unsure);
-            }
-            if self.scan.at_end() || self.scan.column() < column {
-                break;
-            }
-            key = self.next_key(column)?;
-        }
-        self.depth -= 1;
-        Ok(Node { pos, value: Value::Map(Vec::new()) })
+        let stream = self.stream.as_mut().expect("BUG: streamed without a stream");
+        self.scan = (stream.take)(rows).ok_or(Unsure)?.0;
+        Ok(Node { pos: Pos { len: 0, ..scalar.pos }, value: Value::Map(Vec::new()) })
     }
 
     /// What stands after `key:`. Ends at the next content.
-    fn value(&mut self, column: u32) -> Read<Node<'a>> {
+    pub(super) fn value(&mut self, column: u32) -> Read<Node<'a>> {
         self.scan.spaces();
         match self.scan.peek() {
             b'\n' | b'#' => {

@@ -1,5 +1,7 @@
 //! Scalars and blanks of the usual part of YAML. What they are part of is `fast.rs`, and so is why this exists.
 
+mod literal;
+
 use std::borrow::Cow;
 
 use super::fast::{Read, Unsure};
@@ -17,6 +19,7 @@ pub(super) enum Place {
 const MAX_KEY: usize = 500;
 
 /// Walks over the text; the column of a place is counted in characters.
+#[derive(Clone)]
 pub(super) struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -58,6 +61,38 @@ impl<'a> Scanner<'a> {
 
     fn byte(&self, at: usize) -> u8 {
         self.text.as_bytes().get(at).copied().unwrap_or(0)
+    }
+
+    /// What is not read yet.
+    pub(super) fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    /// Bytes of the text before this place.
+    pub(super) fn place(&self) -> usize {
+        self.at
+    }
+
+    /// Goes to the beginning of the next line with content that is no comment, and tells its indentation.
+    pub(super) fn next_line(&mut self) -> Option<u32> {
+        let bytes = self.text.as_bytes();
+        loop {
+            self.at += bytes[self.at..].iter().position(|byte| *byte == b'\n')? + 1;
+            self.line += 1;
+            let indent = bytes[self.at..].iter().take_while(|byte| **byte == b' ').count();
+            match self.byte(self.at + indent) {
+                0 | b'\n' | b'#' => {}
+                _ => return Some(indent as u32),
+            }
+        }
+    }
+
+    /// A scanner at another place of the line at whose beginning this one is.
+    pub(super) fn moved(&self, at: usize) -> Read<Self> {
+        let mut other = self.clone();
+        other.begin_line(self.at)?;
+        other.at = at;
+        Ok(other)
     }
 
     pub(super) fn at_end(&self) -> bool {
@@ -271,67 +306,6 @@ impl<'a> Scanner<'a> {
             None => Cow::Borrowed(&self.text[from..end]),
         };
         Ok((text, end + 1))
-    }
-
-    /// A literal text, `|` or `|-`, whose lines stand to the right of column `parent`. Ends at the next content.
-    pub(super) fn literal(&mut self, parent: u32) -> Read<Node<'a>> {
-        self.at += 1;
-        let keeps_end = self.peek() != b'-';
-        if !keeps_end {
-            self.at += 1;
-        }
-        if self.peek() != b'\n' {
-            return Err(Unsure);
-        }
-        let begin = self.at + 1;
-        let bytes = self.text.as_bytes();
-        let indent = bytes[begin..].iter().take_while(|byte| **byte == b' ').count();
-        // Of texts that begin with an empty line the full parser knows more.
-        if indent < parent as usize || matches!(self.byte(begin + indent), b'\n' | 0) {
-            return Err(Unsure);
-        }
-        let first = begin + indent;
-        let mut pos = Pos { line: self.line + 1, column: indent as u32 + 1, len: 0 };
-        let mut made = String::new();
-        let mut empty = 0;
-        let mut at = begin;
-        loop {
-            self.line += 1;
-            self.begin_line(at)?;
-            let rest = &bytes[at..];
-            let len = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
-            let own = rest[..len].iter().take_while(|byte| **byte == b' ').count();
-            if own == len {
-                // Spaces alone may be text, or too many.
-                if len > 0 {
-                    return Err(Unsure);
-                }
-                empty += 1;
-            } else if own < indent {
-                self.at += own;
-                break;
-            } else {
-                made.extend(std::iter::repeat_n('\n', empty));
-                made.push_str(&self.text[at + indent..at + len]);
-                empty = 1;
-            }
-            at += len + 1;
-            if at >= bytes.len() {
-                // Without a line end behind the last line the full parser adds none.
-                if at > bytes.len() {
-                    return Err(Unsure);
-                }
-                self.line += 1;
-                self.begin_line(at)?;
-                break;
-            }
-        }
-        if keeps_end {
-            made.push('\n');
-        }
-        pos.len = self.text[first..self.at].chars().count() as u32;
-        self.skip()?;
-        Ok(Node { pos, value: Value::Text(Cow::Owned(made)) })
     }
 }
 
