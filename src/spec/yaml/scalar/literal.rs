@@ -8,7 +8,7 @@ use crate::spec::yaml::{Node, Pos, Value};
 
 impl<'a> Scanner<'a> {
     /// A literal text, `|` or `|-`, whose lines stand to the right of column `parent`. Ends at the next content.
-    pub(super) fn literal(&mut self, parent: u32) -> Read<Node<'a>> {
+    pub(in crate::spec::yaml) fn literal(&mut self, parent: u32) -> Read<Node<'a>> {
         self.at += 1;
         let keeps_end = self.peek() != b'-';
         if !keeps_end {
