@@ -3,12 +3,13 @@
 //!     cargo bench --bench plan -- 100000        # so many rows under `commands:`, and a group for every 100 of them
 //!     cargo bench --bench plan -- path/to/spec.yaml
 //!
-//! Prints processor seconds of each part, because they hold on a busy machine too, and the peak memory.
+//! Prints the time of each part, its processor time, which holds on a busy machine too, and the peak memory.
 
 #![allow(clippy::print_stdout, reason = "it is what a benchmark is for")]
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use orch::matrix::Matrix;
 use orch::plan;
@@ -26,15 +27,18 @@ fn main() {
         Err(_) => PathBuf::from(given),
     };
     let megabytes = std::fs::metadata(&path).unwrap().len() as f64 / 1e6;
-    let start = processor_seconds();
+    let mut clock = Clock::start();
     let spec = Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
-    let read = processor_seconds();
-    println!("read and check  {:8.3} s  {:.0} MB/s of {megabytes:.0} MB", read - start, megabytes / (read - start));
+    let (seconds, busy) = clock.lap();
+    println!(
+        "read and check  {seconds:7.3} s, {busy:7.3} s busy: {:.0} MB/s of {megabytes:.0} MB",
+        megabytes / seconds
+    );
     println!("  peak {:.0} MB", peak_megabytes());
     let matrix = Matrix::of(&spec);
     let plan = plan::build(&spec, &matrix).unwrap();
-    let planned = processor_seconds();
-    println!("expand and plan {:8.3} s  {} steps", planned - read, plan.steps.len());
+    let (seconds, busy) = clock.lap();
+    println!("expand and plan {seconds:7.3} s, {busy:7.3} s busy: {} steps", plan.steps.len());
     drop((spec, matrix));
     println!("  peak {:.0} MB, {:.0} bytes a step", peak_megabytes(), peak_megabytes() * 1e6 / plan.steps.len() as f64);
 }
@@ -53,6 +57,20 @@ fn suite(rows: u32) -> String {
         text.push_str("}}\n");
     }
     text
+}
+
+struct Clock(Instant, f64);
+
+impl Clock {
+    fn start() -> Self {
+        Self(Instant::now(), processor_seconds())
+    }
+
+    /// Seconds since the last call, and those of all processors.
+    fn lap(&mut self) -> (f64, f64) {
+        let last = std::mem::replace(self, Self::start());
+        (last.0.elapsed().as_secs_f64(), self.1 - last.1)
+    }
 }
 
 fn usage() -> libc::rusage {

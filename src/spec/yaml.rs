@@ -102,14 +102,22 @@ pub(super) fn fast<'a>(
 
 fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node<'_>, serde_saphyr::Error> {
     // The default budget (250,000 nodes) refuses large but honest suites. What stops an exponential document are the
-    // limits on what aliases repeat: 100,000 events within anchors, and by default 1,000,000 over all aliases.
+    // limits on what aliases repeat: 100,000 events within anchors, and over all aliases as many as the text has bytes
+    // (and a million in any text). Everything else is bounded by those and the length of the text.
+    let repeated = text.len().max(1_000_000);
+    let all = 2 * text.len() + repeated;
     let options: Options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_events: 20_000_000,
-            max_nodes: 10_000_000,
-            max_merge_keys: 100_000,
+            max_events: all,
+            max_nodes: all,
+            max_aliases: text.len(),
+            max_anchors: text.len(),
+            max_merge_keys: text.len(),
+            max_total_scalar_bytes: usize::MAX,
             max_recorded_anchor_events: 100_000,
+            enforce_alias_anchor_ratio: false,
         },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: repeated },
         duplicate_keys: duplicate_keys,
         strict_booleans: true,
         emit_comments: false,
@@ -138,7 +146,10 @@ fn describe(error: &serde_saphyr::Error) -> YamlError {
         serde_saphyr::Error::Budget { .. } | serde_saphyr::Error::AliasReplayLimitExceeded { .. } => YamlError {
             pos,
             message: "this file is too large once its aliases are expanded".to_owned(),
-            hint: Some("aliases may repeat 1,000,000 values in all, and 100,000 within anchors".to_owned()),
+            hint: Some(
+                "aliases may repeat 1,000,000 values in all (more in longer files), and 100,000 within anchors"
+                    .to_owned(),
+            ),
         },
         other => {
             let rendered = other.render_with_options(serde_saphyr::render_options! { snippets: SnippetMode::Off });

@@ -306,3 +306,14 @@ fn the_fast_reader_is_sure_of_the_suites_without_anchors() {
         assert!(agree(&text), "{file}");
     }
 }
+
+/// One anchor that every row refers to is how large suites are written.
+#[test]
+fn many_aliases_of_one_anchor_are_read() {
+    let rows: String = (0..60_000).map(|row| format!("m{row}: {{<<: *usual, b: {row}}}\n")).collect();
+    let text = format!("x-usual: &usual {{a: 1, c: 2}}\n{rows}");
+    let (node, errors) = parse(&text);
+    assert!(errors.is_empty(), "{errors:?}");
+    let Some(Value::Map(entries)) = node.map(|node| node.value) else { panic!() };
+    assert_eq!(entries.len(), 60_001);
+}
