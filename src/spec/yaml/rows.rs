@@ -36,7 +36,8 @@ impl<'a> Rows<'a> {
                 break;
             }
             let at = walk.place() + indent as usize;
-            if indent == part.column - 1 && at - begin >= size {
+            // A list may stand at the column of its row.
+            if indent == part.column - 1 && at - begin >= size && !walk.rest()[indent as usize..].starts_with('-') {
                 let Ok(next) = walk.moved(at) else { break };
                 let next = Self { scan: next, column: part.column, end: None };
                 parts.push(Self { end: Some(at), ..std::mem::replace(&mut part, next) });

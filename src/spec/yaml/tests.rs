@@ -299,6 +299,12 @@ fn the_fast_reader_reads_what_the_full_parser_reads_or_nothing() {
     assert!(sure > count / 20, "of {count} texts, only {sure} were read");
 }
 
+/// A list at the column of its row begins no row, wherever the rows are parted.
+#[test]
+fn rows_with_lists_at_their_column_are_parted() {
+    assert!(agree("a:\n  k:\n  - x\n  - y\n  l:\n  - z\n  m: 1\nb: 2\n"));
+}
+
 #[test]
 fn the_fast_reader_is_sure_of_the_suites_without_anchors() {
     for file in ["specs/models.yaml", "specs/targets.yaml", "specs/pipelines.yaml"] {
