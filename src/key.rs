@@ -31,20 +31,71 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write};
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::base::Digest;
 
 /// Everything that can change a step's output, as sorted `name: value` lines.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyDoc(pub BTreeMap<String, String>);
+///
+/// It is kept as that text, because there may be millions, and the digest is that of the text. A backslash and a line
+/// end inside a line, and a colon inside a name, are written with a backslash: so no two documents have the same text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeyDoc {
+    text: String,
+    /// Where the last line begins.
+    last: usize,
+}
 
 impl KeyDoc {
-    pub fn set(&mut self, name: impl Into<String>, value: impl fmt::Display) {
-        self.0.insert(name.into(), value.to_string());
+    /// An empty document with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { text: String::with_capacity(bytes), last: 0 }
+    }
+
+    /// Adds a line, or puts another value into it. Cheapest in the order of names.
+    pub fn set(&mut self, name: impl AsRef<str>, value: impl fmt::Display) {
+        self.set_parts(&[name.as_ref()], value);
+    }
+
+    /// [`Self::set`], with a name in parts that need not be joined before.
+    pub fn set_parts(&mut self, name: &[&str], value: impl fmt::Display) {
+        let begin = self.text.len();
+        for part in name {
+            let written = Escaped { text: &mut self.text, of_name: true }.write_str(part);
+            written.expect("BUG: text takes text");
+        }
+        let name_end = self.text.len();
+        self.text.push_str(": ");
+        let written = write!(Escaped { text: &mut self.text, of_name: false }, "{value}");
+        written.expect("BUG: a value does not refuse to be shown");
+        self.text.push('\n');
+        let after = begin == 0 || name_of(&self.text[self.last..begin]) < &self.text[begin..name_end];
+        if after {
+            self.last = begin;
+        } else {
+            self.insert(begin, name_end);
+        }
+    }
+
+    /// Takes the line at the end to where it belongs.
+    fn insert(&mut self, begin: usize, name_end: usize) {
+        let line = self.text.split_off(begin);
+        let name = &line[..name_end - begin];
+        let mut at = 0;
+        for other in self.text.split_inclusive('\n') {
+            if name_of(other) >= name {
+                let until = if name_of(other) == name { at + other.len() } else { at };
+                self.text.replace_range(at..until, &line);
+                self.last = self.text[..self.text.len() - 1].rfind('\n').map_or(0, |end| end + 1);
+                return;
+            }
+            at += other.len();
+        }
+        panic!("BUG: a line that comes after all others is not inserted");
     }
 
     /// Adds a JSON value as one line per leaf: `param.config.hidden_size: 64`.
@@ -64,19 +115,99 @@ impl KeyDoc {
     }
 
     pub fn digest(&self) -> Digest {
-        Digest::of(serde_json::to_string(&self.0).expect("BUG: a map of strings serialises").as_bytes())
+        Digest::of(self.text.as_bytes())
+    }
+
+    /// Names and values in the order of names.
+    pub fn lines(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+        self.text.lines().map(|line| {
+            let name = name_of(line);
+            (unescaped(name), unescaped(&line[name.len() + 2..]))
+        })
     }
 
     /// What differs from an older document, in the order of names.
     pub fn changes_since(&self, old: &KeyDoc) -> Vec<Change> {
-        let names: std::collections::BTreeSet<_> = self.0.keys().chain(old.0.keys()).collect();
-        names
-            .into_iter()
-            .filter_map(|name| {
-                let (before, after) = (old.0.get(name), self.0.get(name));
-                (before != after).then(|| Change { name: name.clone(), old: before.cloned(), new: after.cloned() })
-            })
-            .collect()
+        let mut all: BTreeMap<Cow<'_, str>, [Option<Cow<'_, str>>; 2]> = BTreeMap::new();
+        for (at, doc) in [old, self].into_iter().enumerate() {
+            doc.lines().for_each(|(name, value)| all.entry(name).or_default()[at] = Some(value));
+        }
+        let changed = all.into_iter().filter(|(_, [before, after])| before != after);
+        let change = |(name, values): (Cow<'_, str>, [Option<Cow<'_, str>>; 2])| {
+            let [old, new] = values.map(|value| value.map(Cow::into_owned));
+            Change { name: name.into_owned(), old, new }
+        };
+        changed.map(change).collect()
+    }
+}
+
+/// The name of a line, as it is written there.
+fn name_of(line: &str) -> &str {
+    let mut escaped = false;
+    let end = line.bytes().position(|byte| {
+        let ends = byte == b':' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    });
+    &line[..end.expect("BUG: a line of a key has a name")]
+}
+
+struct Escaped<'a> {
+    text: &'a mut String,
+    of_name: bool,
+}
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_special = |byte: u8| byte == b'\\' || byte == b'\n' || (byte == b':' && self.of_name);
+        let mut rest = text;
+        while let Some(at) = rest.bytes().position(is_special) {
+            self.text.push_str(&rest[..at]);
+            self.text.push('\\');
+            self.text.push(if rest.as_bytes()[at] == b'\n' { 'n' } else { rest.as_bytes()[at] as char });
+            rest = &rest[at + 1..];
+        }
+        self.text.push_str(rest);
+        Ok(())
+    }
+}
+
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match (character, character == '\\') {
+            (_, false) => plain.push(character),
+            (_, true) => match characters.next() {
+                Some('n') => plain.push('\n'),
+                other => plain.extend(other),
+            },
+        }
+    }
+    Cow::Owned(plain)
+}
+
+/// As a mapping, because that is what it is to whoever reads a record.
+impl Serialize for KeyDoc {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in self.lines() {
+            map.serialize_entry(&name, &value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyDoc {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut doc = Self::default();
+        for (name, value) in BTreeMap::<String, String>::deserialize(deserializer)? {
+            doc.set(name, value);
+        }
+        Ok(doc)
     }
 }
 
@@ -194,5 +325,49 @@ mod tests {
         assert_eq!(a.digest(), b.digest());
         assert_ne!(a.digest(), c.digest());
         assert_eq!(c.changes_since(&a)[0].to_string(), "param.seed changed (1 => 2)");
+    }
+
+    #[test]
+    fn lines_are_sorted_by_name_whatever_their_order_and_the_last_value_counts() {
+        let doc = |names: &[&str]| {
+            let mut doc = KeyDoc::default();
+            names.iter().for_each(|name| doc.set(name, "x"));
+            doc
+        };
+        let names = ["a", "a.b", "a-b", "ab", "b:c", "b", ""];
+        let mut sorted = names;
+        sorted.sort_unstable();
+        for turn in 0..names.len() {
+            let mut turned = names;
+            turned.rotate_left(turn);
+            assert_eq!(doc(&turned), doc(&sorted), "{turned:?}");
+            turned.reverse();
+            assert_eq!(doc(&turned).digest(), doc(&sorted).digest(), "{turned:?}");
+        }
+        let mut twice = doc(&names);
+        twice.set("a", "y");
+        assert_eq!(twice.lines().map(|(name, value)| format!("{name}={value}")).nth(1).unwrap(), "a=y");
+        assert_eq!(twice.lines().count(), names.len());
+    }
+
+    /// Whatever stands in names and values: another document has another text, and nothing is lost on the way.
+    #[test]
+    fn no_two_documents_have_the_same_digest() {
+        let odd = ["", ":", ": ", "a: b", "a\nb", "a\\nb", "\\", "\\\\", "\n", "a\\: b", "a\nb: c", "n", "\\n"];
+        let mut seen = std::collections::HashMap::new();
+        for name in odd {
+            for value in odd {
+                let mut doc = KeyDoc::default();
+                doc.set(name, value);
+                let lines: Vec<_> = doc.lines().collect();
+                assert_eq!(lines, [(name.into(), value.into())]);
+                assert_eq!(seen.insert(doc.digest(), (name, value)), None, "{name:?} {value:?}");
+                let text = serde_json::to_string(&doc).unwrap();
+                assert_eq!(serde_json::from_str::<KeyDoc>(&text).unwrap(), doc);
+                let mut two = doc.clone();
+                two.set("z", "z");
+                assert_eq!(seen.insert(two.digest(), (name, value)), None, "{name:?} {value:?} and another");
+            }
+        }
     }
 }

@@ -75,7 +75,7 @@ impl fmt::Display for EnvName {
 }
 
 /// A package whose version can change a step's output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tool {
     pub env: EnvName,
     pub package: &'static str,

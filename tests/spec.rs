@@ -185,9 +185,9 @@ commands:
     assert_eq!((inputs_from, expected), (&Some(deep.join("data/in")), &Some(PathBuf::from("/abs/out.npz"))));
     let Source::Transformers { weights, .. } = &spec.models["local"].source else { panic!() };
     assert_eq!(weights, &Weights::Path(deep.join("w")));
-    let copy = &spec.commands["copy"];
-    assert_eq!(copy.inputs["a"], CommandInput::File(deep.join("a.txt")));
-    assert_eq!(copy.inputs["tree"], CommandInput::Step("convert:ready:onnx".to_owned()));
+    let file = CommandInput::File(deep.join("a.txt").into());
+    let step = CommandInput::Step("convert:ready:onnx".into());
+    assert_eq!(*spec.commands["copy"].inputs, [("a".into(), file), ("tree".into(), step)]);
 }
 
 #[test]
@@ -230,4 +230,40 @@ fn words_are_those_of_serde() {
     for (word, priority) in Priority::WORDS {
         assert_eq!(serde_json::to_value(priority).unwrap(), *word);
     }
+}
+
+/// Such a spec is read in parts, on all cores.
+#[test]
+fn a_large_spec_is_read_like_a_small_one() {
+    let long = "long ".repeat(200);
+    let rows = |change: &dyn Fn(usize) -> Option<String>| {
+        let row = |number| {
+            format!("  c{number}: {{argv: [cp, {long}], inputs: {{in: {{file: ä/{number}}}}}, outputs: [out]}}\n")
+        };
+        let rows: String = (0..1_400).map(|number| change(number).unwrap_or_else(|| row(number))).collect();
+        format!("version: 1\ncommands:\n{rows}models: {{}}\n")
+    };
+    let spec = load(&rows(&|_| None));
+    assert_eq!(spec.commands.len(), 1_400);
+    let numbers = spec.commands.iter().map(|command| command.name[1..].parse::<u32>().unwrap());
+    assert!(numbers.eq(0..1_400), "the order of rows is lost");
+    assert_eq!((spec.commands["c1399"].loc.line, spec.commands["c1399"].loc.column), (1_402, 3));
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spec.yaml");
+    let mistakes = |text: String| {
+        fs::write(&path, text).unwrap();
+        let errors = Spec::load(&path).unwrap_err();
+        errors.0.iter().map(|error| (error.loc.as_ref().unwrap().line, error.message.clone())).collect::<Vec<_>>()
+    };
+    let wrong = mistakes(rows(&|number| match number {
+        7 | 1_200 => Some(format!("  c{number}: {{argv: [ä], outputs: [3]}}\n")),
+        _ => None,
+    }));
+    let expected = |line| (line, "`outputs` must be text, found the number 3".to_owned());
+    assert_eq!(wrong, [expected(10), expected(1_203)]);
+    let double = mistakes(rows(&|number| (number == 1_200).then(|| "  c3: {argv: [a], outputs: [b]}\n".to_owned())));
+    assert_eq!(double, [(1_203, "`c3` is given twice".to_owned())]);
+    let broken = mistakes(rows(&|number| (number == 1_200).then(|| "  c1200: {argv: [a\n".to_owned())));
+    assert_eq!(broken.len(), 1, "{broken:?}");
 }

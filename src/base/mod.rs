@@ -5,6 +5,7 @@ pub mod fs;
 pub mod glob;
 pub mod loc;
 pub mod shell;
+pub mod names;
 pub mod suggest;
 
 pub use digest::{Digest, Hasher};

@@ -141,7 +141,7 @@ fn definitions(plan: &Plan, file: &dyn Fn(&Path) -> String) -> Vec<KeyDoc> {
     for step in &plan.steps {
         let mut doc = KeyDoc::default();
         doc.set("kind", step.kind.name());
-        doc.set_json("param", &step.params);
+        step.params.describe(&mut doc);
         for (name, source) in &step.inputs {
             match source {
                 Source::Step(from) => doc.set(format!("step.{name}"), digests[from.0 as usize]),
@@ -168,7 +168,7 @@ fn why(plan: &Plan, id: StepId, new: &KeyDoc, old: &KeyDoc) -> String {
     }
     let label = changes[0].name.trim_start_matches("step.");
     let above = plan.step(id).inputs.iter().find_map(|(name, source)| match source {
-        Source::Step(from) if name == label => Some(plan.step(*from).name.as_str()),
+        Source::Step(from) if **name == *label => Some(plan.step(*from).name.as_str()),
         _ => None,
     });
     above.map_or_else(|| changes[0].to_string(), |above| format!("after {above}"))

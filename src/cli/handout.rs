@@ -29,11 +29,11 @@ pub(super) fn hand_out(
             placed.extend(copy(store, &digest, &out_dir.join("tests"))?);
         }
         // The generated test says under which names it looks for what it loads.
-        let test: TestContext = serde_json::from_value(plan.step(planned.test).params.clone())?;
+        let test: TestContext = plan.step(planned.test).params.parse()?;
         for (label, source) in &plan.step(planned.run).inputs {
             let Source::Step(from) = source else { continue };
             let Some(digest) = output(*from) else { continue };
-            let name = match label.as_str() {
+            let name = match &**label {
                 "artefact" => format!("{}-{}", test.model, test.artefact_variant),
                 "model" => test.model.clone(),
                 _ => continue,

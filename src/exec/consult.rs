@@ -185,15 +185,19 @@ impl Scheduler<'_> {
 
     pub(super) fn consult_dependents(&mut self, id: StepId) {
         let plan = self.context.plan;
-        for dependent in plan.dependents(id) {
-            if !matches!(self.states[dependent.0 as usize], StepState::Unknown) {
-                continue;
-            }
-            self.consult(*dependent);
-            if self.is_ready(*dependent) && self.wanted.contains(dependent) {
-                self.queue(*dependent);
-            } else if self.is_done(*dependent) {
-                self.consult_dependents(*dependent);
+        // No recursion: a chain of steps may be longer than the stack is deep.
+        let mut open = vec![id];
+        while let Some(id) = open.pop() {
+            for dependent in plan.dependents(id) {
+                if !matches!(self.states[dependent.0 as usize], StepState::Unknown) {
+                    continue;
+                }
+                self.consult(*dependent);
+                if self.is_ready(*dependent) && self.wanted.contains(dependent) {
+                    self.queue(*dependent);
+                } else if self.is_done(*dependent) {
+                    open.push(*dependent);
+                }
             }
         }
     }

@@ -1,15 +1,19 @@
 //! The key of a step, once what it reads is known. The table of what it holds is in `key.rs`.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 
 use crate::base::Digest;
 use crate::device::Backend;
+use crate::exec::Context;
 use crate::key::KeyDoc;
 use crate::plan::Plan;
 use crate::provision::Provision;
-use crate::step::{RunParams, Source, StepId};
+use crate::step::{Params, RunParams, Source, StepId};
 use crate::store::{FileDigests, StoreError};
+use crate::toolchain::Tool;
 
 /// What keys and reports say of this machine.
 #[derive(Debug, Clone)]
@@ -76,54 +80,72 @@ fn text(value: &OsStr) -> String {
 }
 
 pub(super) struct Keys<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) provision: &'a Provision,
+    plan: &'a Plan,
+    provision: &'a Provision,
     pub(super) files: FileDigests,
-    pub(super) host: &'a HostFacts,
-    pub(super) inventory: &'a [Backend],
+    host: &'a HostFacts,
+    inventory: &'a [Backend],
+    known: RefCell<Known>,
 }
 
-impl Keys<'_> {
+/// What many steps have in common, and is asked for once.
+#[derive(Default)]
+struct Known {
+    tools: HashMap<Tool, String>,
+    /// None for one that is not set.
+    variables: HashMap<Arc<str>, Option<String>>,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn new(context: &Context<'a>, files: FileDigests) -> Self {
+        let Context { plan, provision, host, inventory, .. } = *context;
+        Self { plan, provision, files, host, inventory, known: RefCell::default() }
+    }
+
     /// The key document. `output` gives the tree of a step that passed.
+    ///
+    /// Its lines are added in the order in which they stand, because that is cheapest.
     pub(super) fn of(&self, id: StepId, output: impl Fn(StepId) -> Option<Digest>) -> Result<KeyDoc, StoreError> {
         let step = self.plan.step(id);
-        let mut doc = KeyDoc::default();
-        doc.set("kind", step.kind.name());
+        let known = &mut *self.known.borrow_mut();
+        let mut doc = KeyDoc::with_capacity(256 + 88 * step.inputs.len());
         doc.set("code", step.kind.code(step).digest().short());
-        doc.set_json("param", &step.params);
-        for (name, source) in &step.inputs {
-            match source {
-                Source::Step(from) => {
-                    let digest =
-                        output(*from).unwrap_or_else(|| panic!("BUG: {} is keyed before its input", step.name));
-                    doc.set(format!("input.{name}"), digest);
+        if let Params::Program(program) = &step.params {
+            for name in &program.env {
+                let variable = known.variables.entry(name.clone());
+                // One that is not set has no line: any text that stood for it could also be a value.
+                if let Some(value) = variable.or_insert_with(|| std::env::var_os(&**name).map(|value| text(&value))) {
+                    doc.set_parts(&["env.", name], value);
                 }
-                Source::File(path) => doc.set(format!("input.{name}"), self.files.digest(path)?),
-                Source::Record(_) => {} // the report's key is made of what it shows
             }
-        }
-        let tools = step.kind.tools(step);
-        for tool in &tools {
-            doc.set(format!("tool.{}", tool.package), self.provision.identity(*tool));
-        }
-        if !tools.is_empty() {
-            self.host.set_variables(ARITHMETIC, &mut doc);
-        }
-        if step.kind.is_native() || step.kind.is_measured() {
-            doc.set("target", &self.host.target);
         }
         if step.kind.is_measured() {
             doc.set("host", &self.host.fingerprint);
             self.host.set_variables(TIMING, &mut doc);
             self.set_device(&RunParams::of(step).backend, &mut doc);
         }
-        if step.kind.name() == "command" {
-            for name in step.params["env"].as_array().into_iter().flatten().filter_map(|name| name.as_str()) {
-                // One that is not set has no line: any text that stood for it could also be a value.
-                if let Some(value) = std::env::var_os(name) {
-                    doc.set(format!("env.{name}"), text(&value));
+        for (name, source) in by_name(&step.inputs) {
+            let digest = match source {
+                Source::Step(from) => {
+                    output(*from).unwrap_or_else(|| panic!("BUG: {} is keyed before its input", step.name))
                 }
-            }
+                Source::File(path) => self.files.digest(path)?,
+                Source::Record(_) => continue, // the report's key is made of what it shows
+            };
+            doc.set_parts(&["input.", name], digest);
+        }
+        doc.set("kind", step.kind.name());
+        step.params.describe(&mut doc);
+        if step.kind.is_native() || step.kind.is_measured() {
+            doc.set("target", &self.host.target);
+        }
+        let tools = step.kind.tools(step);
+        if !tools.is_empty() {
+            self.host.set_variables(ARITHMETIC, &mut doc);
+        }
+        for tool in tools {
+            let identity = known.tools.entry(tool).or_insert_with(|| self.provision.identity(tool));
+            doc.set_parts(&["tool.", tool.package], identity);
         }
         Ok(doc)
     }
@@ -141,4 +163,10 @@ impl Keys<'_> {
             }
         }
     }
+}
+
+fn by_name(inputs: &[(Arc<str>, Source)]) -> Vec<&(Arc<str>, Source)> {
+    let mut inputs: Vec<_> = inputs.iter().collect();
+    inputs.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    inputs
 }

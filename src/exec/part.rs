@@ -34,9 +34,9 @@ pub fn run_part(context: &Context<'_>, part: Part) -> Result<PartEnded, StoreErr
     let Part { known, files, steps } = part;
     let mut scheduler = Scheduler::with(context, files, known);
     scheduler.consult_all();
-    let open: Vec<_> = scheduler.wanted.iter().filter(|id| !scheduler.is_done(**id)).collect();
+    let open: Vec<_> = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id)).collect();
     context.listener.tell(Event::Started { steps, to_run: open.len() as u32 });
-    if open.into_iter().any(|id| context.plan.step(*id).stage != Stage::Report) {
+    if open.into_iter().any(|id| context.plan.step(id).stage != Stage::Report) {
         scheduler.execute_wanted()?;
     }
     scheduler.close();

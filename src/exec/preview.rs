@@ -49,7 +49,7 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
 fn consult_report(scheduler: &mut Scheduler<'_>) {
     let context = scheduler.context;
     let report = context.plan.report;
-    if scheduler.wanted.iter().any(|id| *id != report && !scheduler.is_done(*id)) {
+    if scheduler.wanted.iter().any(|id| id != report && !scheduler.is_done(id)) {
         return;
     }
     let results: Vec<_> =

@@ -1,6 +1,6 @@
 //! The loop that owns all state of a run.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::exec::slots::Slots;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Finished, reporting};
 use crate::record::Outcome;
-use crate::step::{Needs, Requirement, Source, Stage, StepId};
+use crate::step::{Needs, Requirement, Source, Stage, StepId, StepSet};
 use crate::store::{FileDigests, StoreError, stat::Stamp};
 
 /// Performs the plan.
@@ -29,10 +29,10 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         context.listener.tell(Event::Warning { text });
     }
     scheduler.consult_all();
-    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(**id)).count() as u32;
+    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id)).count() as u32;
     context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
     let is_report = |id: &StepId| context.plan.step(*id).stage == Stage::Report;
-    if scheduler.wanted.iter().any(|id| !is_report(id) && !scheduler.is_done(*id)) {
+    if scheduler.wanted.iter().any(|id| !is_report(&id) && !scheduler.is_done(id)) {
         scheduler.execute_wanted()?;
     }
     scheduler.close();
@@ -59,7 +59,7 @@ pub(super) struct Scheduler<'a> {
     /// One of these is not as it was published.
     pub(super) lost: bool,
     /// Steps that something wanted needs.
-    pub(super) wanted: BTreeSet<StepId>,
+    pub(super) wanted: StepSet,
     /// Whether hits are to come with their records, although no report shows them.
     pub(super) whole_records: bool,
     setups: Setups,
@@ -83,16 +83,15 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn with(context: &'a Context<'a>, files: FileDigests, known: BTreeMap<StepId, Digest>) -> Self {
-        let Context { plan, provision, host, inventory, .. } = context;
-        let keys = Keys { plan, provision, files, host, inventory };
-        let states = plan.ids().map(|_| StepState::Unknown).collect();
+        let keys = Keys::new(context, files);
+        let states = context.plan.ids().map(|_| StepState::Unknown).collect();
         Self {
             context,
             keys,
             states,
             known,
             lost: false,
-            wanted: BTreeSet::new(),
+            wanted: StepSet::default(),
             whole_records: false,
             setups: Setups::default(),
             requirements: Vec::new(),
@@ -175,7 +174,7 @@ impl<'a> Scheduler<'a> {
     {
         self.requirements = self.context.plan.ids().map(|id| self.requirements(id)).collect();
         // Installing takes longest and needs no step's result, so all of it begins at once.
-        for id in self.wanted.clone() {
+        for id in self.wanted.iter().collect::<Vec<_>>() {
             if !self.is_done(id) {
                 self.install_missing(id, install);
             }
@@ -352,10 +351,10 @@ impl<'a> Scheduler<'a> {
                     let digest = digest.with_context(|| format!("BUG: its input `{name}` is not there"))?;
                     InputAt::Tree { from: *from, digest }
                 }
-                Source::File(path) => InputAt::File(path.clone(), stamps.next().flatten()),
+                Source::File(path) => InputAt::File(path.to_path_buf(), stamps.next().flatten()),
                 Source::Record(_) => continue,
             };
-            inputs.push((name.clone(), at));
+            inputs.push((name.to_string(), at));
         }
         let StepState::Ready { key, reason } = std::mem::replace(&mut self.states[id.0 as usize], StepState::Running)
         else {

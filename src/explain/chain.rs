@@ -69,7 +69,7 @@ impl<'a> Chain<'a> {
         let Some(input) = change.name.strip_prefix("input.") else { return leaf };
         let step = self.context.plan.step(id);
         let store = self.context.store;
-        match step.inputs.iter().find(|(name, _)| name == input) {
+        match step.inputs.iter().find(|(name, _)| **name == *input) {
             Some((_, Source::File(path))) => {
                 Cause { evidence: Some(Evidence::file(store, path, change.old.as_deref(), last)), ..leaf }
             }
@@ -186,9 +186,12 @@ impl<'a> Chain<'a> {
         let mut now = KeyDoc::default();
         now.set("kind", step.kind.name());
         now.set("code", step.kind.code(step).digest().short());
-        now.set_json("param", &step.params);
-        let mut then = last.key;
-        then.0.retain(|name, _| name == "kind" || name == "code" || name == "param" || name.starts_with("param."));
+        step.params.describe(&mut now);
+        let mut then = KeyDoc::default();
+        let is_own = |name: &str| matches!(name, "kind" | "code" | "param") || name.starts_with("param.");
+        for (name, value) in last.key.lines().filter(|(name, _)| is_own(name)) {
+            then.set(name, value);
+        }
         let leaf = |change: Change| Cause { change: Some(change.clone()), ..self.leaf(id, change.to_string()) };
         now.changes_since(&then).into_iter().map(leaf).collect()
     }

@@ -1,37 +1,40 @@
 //! Matrix → steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
+use crate::base::names::Index;
 use crate::matrix::{Case, Matrix};
-use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, graph::Graph};
+use crate::plan::graph::{self, Dependents};
+use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase};
 use crate::spec::{
-    Artefact, CommandInput, Dim, Fill, Input, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec,
-    Target, Weights,
+    Artefact, Command, CommandInput, Dim, Does, Fill, Input, Measure, Model, Precision, ReadyFormat,
+    Source as ModelSource, Spec, Target, Weights,
 };
-use crate::step::{
-    self, CommandParams, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, WriteParams, ready,
-    test_context,
-};
+use crate::step::{self, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context};
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
 const CONVERT_TIMEOUT: u64 = 3600;
 
 /// Makes the plan. Fails only where the user's own `commands:` refer to each other in a circle or to nothing.
 pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
-    let mut builder = Builder { spec, steps: Vec::new(), by_name: BTreeMap::new() };
+    let least = spec.commands.len() + 1;
+    let mut builder = Builder { spec, steps: Vec::with_capacity(least), index: Index::with_capacity(least) };
     let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     builder.commands()?;
-    let runs =
-        planned.iter().map(|(_, run)| (builder.steps[run.0 as usize].name.clone(), Source::Record(*run))).collect();
+    let runs = planned
+        .iter()
+        .map(|(_, run)| (builder.steps[run.0 as usize].name.as_str().into(), Source::Record(*run)))
+        .collect();
     let report = builder.add("report".into(), Stage::Report, &step::REPORT, json!({}), runs, 60);
     let model_facts =
         spec.models.values().map(|m| (m.name.clone(), ModelFacts { family: m.family.clone(), task: m.task.clone() }));
     let model_facts = model_facts.collect();
-    finish(builder.steps, planned, matrix, report, model_facts)
+    finish(builder, planned, matrix, report, model_facts)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +48,7 @@ pub enum BuildError {
 struct Builder<'a> {
     spec: &'a Spec,
     steps: Vec<Step>,
-    by_name: BTreeMap<String, StepId>,
+    index: Index,
 }
 
 impl Builder<'_> {
@@ -55,17 +58,26 @@ impl Builder<'_> {
         name: String,
         stage: Stage,
         kind: &'static dyn StepKind,
-        params: Value,
-        inputs: Vec<(String, Source)>,
+        params: impl Into<Params>,
+        inputs: Vec<(Arc<str>, Source)>,
         timeout_seconds: u64,
     ) -> StepId {
-        if let Some(id) = self.by_name.get(&name) {
-            return *id;
+        if let Some(id) = self.find(&name) {
+            return id;
         }
-        let id = StepId(self.steps.len() as u32);
-        self.by_name.insert(name.clone(), id);
-        self.steps.push(Step { name, stage, kind, params, inputs, timeout_seconds });
-        id
+        self.add_new(Step { name, stage, kind, params: params.into(), inputs, timeout_seconds })
+    }
+
+    /// Adds a step whose name is known to be new.
+    fn add_new(&mut self, step: Step) -> StepId {
+        let id = self.steps.len() as u32;
+        self.index.add(&step.name, id);
+        self.steps.push(step);
+        StepId(id)
+    }
+
+    fn find(&self, name: &str) -> Option<StepId> {
+        self.index.find(name, |id| &self.steps[id as usize].name).map(StepId)
     }
 
     fn case(&mut self, case: &Case) -> (StepId, StepId) {
@@ -101,7 +113,7 @@ impl Builder<'_> {
             let params = json!({"seed": model.seed, "inputs": recipe});
             self.add(format!("inputs:{instance}"), Stage::Generate, &step::INPUTS, params, vec![], 600)
         });
-        let mut sources: Vec<(String, Source)> =
+        let mut sources: Vec<(Arc<str>, Source)> =
             inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
         let name = format!("generate:{instance}");
         match &model.source {
@@ -114,7 +126,7 @@ impl Builder<'_> {
                         json!({"kind": "hub", "id": hub.id, "revision": hub.revision})
                     }
                     Weights::Path(path) => {
-                        sources.push(("weights".into(), Source::File(path.clone())));
+                        sources.push(("weights".into(), Source::File(path.as_path().into())));
                         json!({"kind": "path"})
                     }
                 };
@@ -131,17 +143,18 @@ impl Builder<'_> {
                 Made { model: made, ready: None, reference: None }
             }
             ModelSource::Ready { format, path, external, inputs_from, expected } => {
-                sources.push(("file".into(), Source::File(path.clone())));
+                sources.push(("file".into(), Source::File(path.as_path().into())));
                 let extra = [("inputs_from", inputs_from), ("expected", expected)];
                 for (label, path) in
                     extra.into_iter().filter_map(|(label, path)| path.as_ref().map(|path| (label, path)))
                 {
-                    sources.push((label.into(), Source::File(path.clone())));
+                    sources.push((label.into(), Source::File(path.as_path().into())));
                 }
                 let folder = path.parent().unwrap_or(Path::new(""));
-                sources.extend(external.iter().map(|name| (ready::external(name), Source::File(folder.join(name)))));
+                let file = |name: &String| (ready::external(name).into(), Source::File(folder.join(name).into()));
+                sources.extend(external.iter().map(file));
                 if *format == ReadyFormat::Openvino {
-                    sources.push(("weights".into(), Source::File(path.with_extension("bin"))));
+                    sources.push(("weights".into(), Source::File(path.with_extension("bin").into())));
                 }
                 // An ONNX file tells its names and their order itself.
                 let params = match format {
@@ -227,43 +240,42 @@ impl Builder<'_> {
     }
 
     fn commands(&mut self) -> Result<(), BuildError> {
+        let first = self.steps.len();
         // Two passes, because a command may read one that is declared below it.
-        for command in self.spec.commands.values() {
-            let (kind, params): (&'static dyn StepKind, _) = if command.write.is_empty() {
-                let sorted = |names: &[String]| BTreeSet::from_iter(names.to_vec()).into_iter().collect();
-                let params = CommandParams {
-                    argv: command.argv.clone(),
-                    // Neither has an order that means something.
-                    outputs: sorted(&command.outputs),
-                    env: sorted(&command.env),
-                };
-                (&step::COMMAND, json!(params))
-            } else {
-                (&step::WRITE, json!(WriteParams { write: command.write.clone() }))
+        for command in self.spec.commands.iter() {
+            let (kind, params): (&'static dyn StepKind, _) = match &command.does {
+                Does::Run(program) => (&step::COMMAND, Params::Program(program.clone())),
+                Does::Write(files) => (&step::WRITE, Params::Files(files.clone())),
             };
-            let name = format!("command:{}", command.name);
-            self.add(name, Stage::Command, kind, params, vec![], command.timeout_seconds);
+            let name = ["command:", &command.name].concat();
+            let (stage, timeout_seconds) = (Stage::Command, command.timeout_seconds);
+            self.add_new(Step { name, stage, kind, params, inputs: vec![], timeout_seconds });
         }
-        for command in self.spec.commands.values() {
-            let mut inputs = Vec::new();
+        for (number, command) in self.spec.commands.iter().enumerate() {
+            let mut inputs = Vec::with_capacity(command.inputs.len());
             for (label, input) in &command.inputs {
                 let source = match input {
                     CommandInput::File(path) => Source::File(path.clone()),
                     CommandInput::Step(name) => {
-                        Source::Step(*self.by_name.get(name).ok_or_else(|| BuildError::NoSuchStep {
-                            loc: command.loc.to_string(),
-                            command: command.name.clone(),
-                            step: name.clone(),
-                            hint: crate::base::suggest::hint(name, self.by_name.keys().map(String::as_str)),
-                        })?)
+                        Source::Step(self.find(name).ok_or_else(|| self.no_such_step(command, name))?)
                     }
                 };
                 inputs.push((label.clone(), source));
             }
-            let id = self.by_name[&format!("command:{}", command.name)];
-            self.steps[id.0 as usize].inputs = inputs;
+            self.steps[first + number].inputs = inputs;
         }
         Ok(())
+    }
+
+    fn no_such_step(&self, command: &Command, name: &str) -> BuildError {
+        let mut known: Vec<&str> = self.steps.iter().map(|step| step.name.as_str()).collect();
+        known.sort_unstable();
+        BuildError::NoSuchStep {
+            loc: command.loc.to_string(),
+            command: command.name.to_string(),
+            step: name.to_owned(),
+            hint: crate::base::suggest::hint(name, known),
+        }
     }
 }
 
@@ -280,54 +292,48 @@ struct Made {
 
 /// Puts the steps into an order in which dependencies come first, and fills in what can be derived.
 fn finish(
-    steps: Vec<Step>,
+    builder: Builder<'_>,
     planned: Vec<(StepId, StepId)>,
     matrix: &Matrix,
     report: StepId,
     model_facts: BTreeMap<String, ModelFacts>,
 ) -> Result<Plan, BuildError> {
-    let edges = steps.iter().enumerate().flat_map(|(to, step)| {
-        step.inputs.iter().filter_map(move |(label, source)| match source {
-            Source::Step(from) | Source::Record(from) => Some((from.0, to as u32, label.clone())),
-            Source::File(_) => None,
-        })
-    });
-    let graph = Graph::new(steps.iter().map(|step| step.name.clone()), edges);
-    let order = graph.order()?;
-    let mut renumbered = vec![StepId(0); steps.len()];
-    for (new, old) in order.iter().enumerate() {
-        renumbered[*old as usize] = StepId(new as u32);
-    }
-    let new_id = |old: StepId| renumbered[old.0 as usize];
-    let mut slots: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
-    let mut steps = Vec::with_capacity(slots.len());
-    for old in order {
-        let mut step = slots[old as usize].take().expect("BUG: an order names each step once");
-        for (_, source) in &mut step.inputs {
-            if let Source::Step(id) | Source::Record(id) = source {
-                *id = new_id(*id);
-            }
-        }
-        steps.push(step);
-    }
-    let by_name = steps.iter().enumerate().map(|(i, step)| (step.name.clone(), StepId(i as u32))).collect();
-    let mut dependents = vec![Vec::new(); steps.len()];
-    let report = new_id(report);
+    let Builder { mut steps, index, .. } = builder;
+    let dependents = Dependents::of(&steps);
+    let mut renumbered: Vec<StepId> = Vec::new();
     let excluded = matrix.excluded.clone();
-    let mut plan = Plan { steps, cases: vec![], excluded, report, model_facts, by_name, dependents: vec![] };
-    for id in plan.ids() {
-        for dependency in plan.dependencies(id) {
-            if dependents[dependency.0 as usize].last() != Some(&id) {
-                dependents[dependency.0 as usize].push(id);
+    let mut plan = match graph::order(&steps, &dependents)? {
+        None => Plan { steps, cases: vec![], excluded, report, model_facts, index, dependents },
+        Some(order) => {
+            drop((index, dependents));
+            renumbered.resize(steps.len(), StepId(0));
+            for (new, old) in order.iter().enumerate() {
+                renumbered[*old as usize] = StepId(new as u32);
             }
+            steps = in_order(steps, order, &renumbered);
+            Plan::new(steps, vec![], excluded, renumbered[report.0 as usize], model_facts)
         }
-    }
-    plan.dependents = dependents;
+    };
+    let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
     for (case, (test, run)) in matrix.cases.iter().zip(planned) {
         let run = new_id(run);
         plan.cases.push(PlannedCase { case: case.clone(), test: new_id(test), run, chain: chain(&plan, run) });
     }
     Ok(plan)
+}
+
+fn in_order(steps: Vec<Step>, order: Vec<u32>, renumbered: &[StepId]) -> Vec<Step> {
+    let mut slots: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
+    let take = |old: u32| {
+        let mut step = slots[old as usize].take().expect("BUG: an order names each step once");
+        for (_, source) in &mut step.inputs {
+            if let Source::Step(id) | Source::Record(id) = source {
+                *id = renumbered[id.0 as usize];
+            }
+        }
+        step
+    };
+    order.into_iter().map(take).collect()
 }
 
 /// A step and all that it depends on, in order.

@@ -11,8 +11,11 @@ mod render;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::base::names::Index;
 use crate::matrix::{Case, ExcludedCase};
 use crate::step::{Source, Step, StepId};
+
+use graph::Dependents;
 
 pub use build::build;
 pub use graph::CycleError;
@@ -26,9 +29,8 @@ pub struct Plan {
     pub report: StepId,
     /// What the report says of each model.
     pub model_facts: BTreeMap<String, ModelFacts>,
-    by_name: BTreeMap<String, StepId>,
-    /// Steps that read this one's output or record, by step.
-    dependents: Vec<Vec<StepId>>,
+    index: Index,
+    dependents: Dependents,
 }
 
 #[derive(Debug, Clone)]
@@ -49,6 +51,22 @@ pub struct PlannedCase {
 }
 
 impl Plan {
+    /// A plan of steps that stand after those they depend on.
+    pub fn new(
+        steps: Vec<Step>,
+        cases: Vec<PlannedCase>,
+        excluded: Vec<ExcludedCase>,
+        report: StepId,
+        model_facts: BTreeMap<String, ModelFacts>,
+    ) -> Self {
+        let mut index = Index::with_capacity(steps.len());
+        for (step, id) in steps.iter().zip(0..) {
+            index.add(&step.name, id);
+        }
+        let dependents = Dependents::of(&steps);
+        Self { steps, cases, excluded, report, model_facts, index, dependents }
+    }
+
     pub fn step(&self, id: StepId) -> &Step {
         &self.steps[id.0 as usize]
     }
@@ -58,31 +76,31 @@ impl Plan {
     }
 
     pub fn find(&self, name: &str) -> Option<StepId> {
-        self.by_name.get(name).copied()
+        self.index.find(name, |id| &self.steps[id as usize].name).map(StepId)
     }
 
+    /// The steps' names in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
-        self.by_name.keys().map(String::as_str)
+        let mut names: Vec<&str> = self.steps.iter().map(|step| step.name.as_str()).collect();
+        names.sort_unstable();
+        names.into_iter()
     }
 
     pub fn dependents(&self, id: StepId) -> &[StepId] {
-        &self.dependents[id.0 as usize]
+        self.dependents.of_step(id)
     }
 
     /// The user's files and folders that steps read; one that several read comes as often.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let sources = self.steps.iter().flat_map(|step| &step.inputs);
         sources.filter_map(|(_, source)| match source {
-            Source::File(path) => Some(path.as_path()),
+            Source::File(path) => Some(&**path),
             Source::Step(_) | Source::Record(_) => None,
         })
     }
 
     /// The steps whose output or record this one reads.
-    pub fn dependencies(&self, id: StepId) -> impl Iterator<Item = StepId> {
-        self.step(id).inputs.iter().filter_map(|(_, source)| match source {
-            Source::Step(id) | Source::Record(id) => Some(*id),
-            Source::File(_) => None,
-        })
+    pub fn dependencies(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
+        self.step(id).dependencies()
     }
 }

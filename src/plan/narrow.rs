@@ -41,19 +41,8 @@ impl Plan {
             run: new_ids[&planned.run],
             chain: planned.chain.iter().map(|id| new_ids[id]).collect(),
         };
-        let mut plan = Plan {
-            by_name: steps.iter().zip((0..).map(StepId)).map(|(step, id)| (step.name.clone(), id)).collect(),
-            dependents: vec![Vec::new(); steps.len()],
-            cases: cases.iter().map(case).collect(),
-            excluded: self.excluded.iter().filter(|e| excluded(&e.case.id())).cloned().collect(),
-            report: new_ids[&self.report],
-            model_facts: self.model_facts.clone(),
-            steps,
-        };
-        for id in plan.ids() {
-            let read: BTreeSet<StepId> = plan.dependencies(id).collect();
-            read.into_iter().for_each(|dependency| plan.dependents[dependency.0 as usize].push(id));
-        }
-        plan
+        let excluded = self.excluded.iter().filter(|e| excluded(&e.case.id())).cloned().collect();
+        let cases = cases.iter().map(case).collect();
+        Plan::new(steps, cases, excluded, new_ids[&self.report], self.model_facts.clone())
     }
 }

@@ -1,11 +1,13 @@
 //! A step as bytes, and back. The one place that knows both forms.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::step::{KINDS, Source, Stage, Step, StepId};
+use crate::spec::{Files, Program};
+use crate::step::{KINDS, Params, Source, Stage, Step, StepId};
 
 #[derive(Serialize, Deserialize)]
 struct Form<'a> {
@@ -13,7 +15,7 @@ struct Form<'a> {
     name: std::borrow::Cow<'a, str>,
     kind: std::borrow::Cow<'a, str>,
     stage: Stage,
-    params: std::borrow::Cow<'a, Value>,
+    params: Value,
     inputs: Vec<(String, Place)>,
     timeout: u64,
 }
@@ -32,15 +34,15 @@ enum Place {
 pub(super) fn encode(step: &Step) -> Option<Vec<u8>> {
     let place = |source: &Source| match source {
         Source::Step(id) => Place::Step(id.0),
-        Source::File(path) => Place::File(path.clone()),
+        Source::File(path) => Place::File(path.to_path_buf()),
         Source::Record(id) => Place::Record(id.0),
     };
     let form = Form {
         name: (&step.name).into(),
         kind: step.kind.name().into(),
         stage: step.stage,
-        params: std::borrow::Cow::Borrowed(&step.params),
-        inputs: step.inputs.iter().map(|(label, source)| (label.clone(), place(source))).collect(),
+        params: params(&step.params),
+        inputs: step.inputs.iter().map(|(label, source)| (label.to_string(), place(source))).collect(),
         timeout: step.timeout_seconds,
     };
     serde_json::to_vec(&form).ok()
@@ -50,50 +52,93 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Step> {
     let form: Form<'_> = serde_json::from_slice(bytes).ok()?;
     let source = |place: Place| match place {
         Place::Step(id) => Source::Step(StepId(id)),
-        Place::File(path) => Source::File(path),
+        Place::File(path) => Source::File(path.into()),
         Place::Record(id) => Source::Record(StepId(id)),
     };
     Some(Step {
         kind: *KINDS.iter().find(|kind| kind.name() == form.kind)?,
         name: form.name.into_owned(),
         stage: form.stage,
-        params: form.params.into_owned(),
-        inputs: form.inputs.into_iter().map(|(label, place)| (label, source(place))).collect(),
+        params: params_of(&form.kind, form.params)?,
+        inputs: form.inputs.into_iter().map(|(label, place)| (label.into(), source(place))).collect(),
         timeout_seconds: form.timeout,
+    })
+}
+
+fn params(params: &Params) -> Value {
+    match params {
+        Params::Json(value) => (**value).clone(),
+        Params::Program(program) => {
+            let texts = |texts: &[Arc<str>]| texts.iter().map(|text| Value::from(&**text)).collect::<Value>();
+            json!([texts(&program.argv), texts(&program.outputs), texts(&program.env)])
+        }
+        Params::Files(files) => files.0.iter().map(|(path, text)| json!([**path, text])).collect(),
+    }
+}
+
+fn params_of(kind: &str, value: Value) -> Option<Params> {
+    Some(match kind {
+        "command" => {
+            let [argv, outputs, env]: [Vec<Arc<str>>; 3] = serde_json::from_value(value).ok()?;
+            let (argv, outputs, env) = (argv.into(), outputs.into(), env.into());
+            Params::Program(Arc::new(Program { argv, outputs, env }))
+        }
+        "write" => {
+            let files: Vec<(Arc<str>, String)> = serde_json::from_value(value).ok()?;
+            Params::Files(Arc::new(Files(files.into())))
+        }
+        _ => value.into(),
     })
 }
 
 /// Environment variables whose values are in the step's key.
 pub(super) fn variables(step: &Step) -> impl Iterator<Item = &str> {
-    let names = (step.kind.name() == "command").then(|| step.params["env"].as_array()).flatten();
-    names.into_iter().flatten().filter_map(Value::as_str)
+    let program = if let Params::Program(program) = &step.params { Some(program) } else { None };
+    program.into_iter().flat_map(|program| program.env.iter().map(|name| &**name))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::step::COMMAND;
-    use serde_json::json;
+    use crate::step::{COMMAND, RENDER, StepKind, WRITE};
+
+    fn step(kind: &'static dyn StepKind, params: Params) -> Step {
+        Step {
+            name: "command:é".into(),
+            stage: Stage::Command,
+            kind,
+            params,
+            inputs: vec![
+                ("one".into(), Source::Step(StepId(7))),
+                ("two".into(), Source::File(Path::new("/a/b").into())),
+                ("three".into(), Source::Record(StepId(8))),
+            ],
+            timeout_seconds: 9,
+        }
+    }
 
     #[test]
     fn a_step_comes_back_as_it_was() {
-        let step = Step {
-            name: "command:a\"b".into(),
-            stage: Stage::Command,
-            kind: &COMMAND,
-            params: json!({"argv": ["x", "é\n"], "outputs": ["o"], "env": ["A", "B"], "z": 0.1, "a": 1e300}),
-            inputs: vec![
-                ("one".into(), Source::Step(StepId(7))),
-                ("two".into(), Source::File("/a/b".into())),
-                ("run".into(), Source::Record(StepId(8))),
-            ],
-            timeout_seconds: 9,
-        };
-        let back = decode(&encode(&step).unwrap()).unwrap();
-        assert_eq!((&back.name, back.stage, back.kind.name()), (&step.name, step.stage, step.kind.name()));
-        assert_eq!((&back.params, &back.inputs, back.timeout_seconds), (&step.params, &step.inputs, 9));
-        assert_eq!(back.params.to_string(), step.params.to_string(), "the order of keys too");
-        assert_eq!(variables(&back).collect::<Vec<_>>(), ["A", "B"]);
-        assert!(decode(b"{}").is_none());
+        let texts = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect();
+        let program = Program { argv: texts(&["x", "é\n"]), outputs: texts(&["o"]), env: texts(&["A", "B"]) };
+        let files = Files([("deep/é".into(), "text\n".to_owned())].into());
+        for step in [
+            step(&COMMAND, Params::Program(Arc::new(program))),
+            step(&WRITE, Params::Files(Arc::new(files))),
+            step(&RENDER, json!({"z": 0.1, "a": [1e300, null]}).into()),
+        ] {
+            let back = decode(&encode(&step).unwrap()).unwrap();
+            assert_eq!(format!("{:?}", back.params), format!("{:?}", step.params));
+            assert_eq!((&back.name, &back.inputs, back.timeout_seconds), (&step.name, &step.inputs, 9));
+            assert_eq!((back.kind.name(), back.stage), (step.kind.name(), step.stage));
+        }
+        let command = step(&COMMAND, Params::Program(Arc::new(Program { env: texts(&["A", "B"]), ..empty() })));
+        assert_eq!(variables(&command).collect::<Vec<_>>(), ["A", "B"]);
+    }
+
+    fn empty() -> Program {
+        Program { argv: Box::default(), outputs: Box::default(), env: Box::default() }
     }
 }

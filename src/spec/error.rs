@@ -2,12 +2,14 @@
 //!
 //! Knows nothing of YAML or of what is checked.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::yaml::Pos;
 use crate::base::Loc;
+use crate::base::names::Texts;
 
 /// One mistake in a spec.
 #[derive(Debug, Clone)]
@@ -64,15 +66,15 @@ impl std::error::Error for SpecErrors {}
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Span {
     /// Index into [`Sink::files`].
-    pub(super) file: usize,
+    pub(super) file: u32,
     pub(super) pos: Pos,
 }
 
 /// A file's name as the user would write it, and its text.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Text {
     pub(super) path: Arc<PathBuf>,
-    pub(super) lines: Vec<String>,
+    pub(super) text: Arc<String>,
 }
 
 /// Collects errors while files are read and checked.
@@ -80,11 +82,17 @@ pub(super) struct Text {
 pub(super) struct Sink {
     pub(super) files: Vec<Text>,
     /// Which of `files` is being read.
-    pub(super) file: usize,
+    pub(super) file: u32,
     /// Some rows could not be read, so a name that is not found may well be declared: that is not reported then.
     pub(super) incomplete: bool,
-    errors: Vec<((usize, u32, u32), SpecError)>,
+    errors: Vec<(Order, SpecError)>,
+    /// The errors of each place, by their positions in `errors`.
+    by_place: HashMap<Order, Vec<usize>>,
+    texts: Texts,
 }
+
+/// File, line and column.
+type Order = (u32, u32, u32);
 
 impl Sink {
     pub(super) fn span(&self, pos: Pos) -> Span {
@@ -92,7 +100,14 @@ impl Sink {
     }
 
     pub(super) fn loc(&self, span: Span) -> Loc {
-        Loc { file: self.files[span.file].path.clone(), line: span.pos.line, column: span.pos.column }
+        Loc { file: self.files[span.file as usize].path.clone(), line: span.pos.line, column: span.pos.column }
+    }
+
+    /// The place of a name that was read before.
+    pub(super) fn span_of(&self, loc: &Loc, name: &str) -> Span {
+        let file = self.files.iter().position(|file| Arc::ptr_eq(&file.path, &loc.file)).unwrap_or_default();
+        let pos = Pos { line: loc.line, column: loc.column, len: name.chars().count() as u32 };
+        Span { file: file as u32, pos }
     }
 
     pub(super) fn error(&mut self, span: Span, message: impl Into<String>) {
@@ -120,17 +135,72 @@ impl Sink {
         let order = (span.file, span.pos.line, span.pos.column);
         // An anchor's content is read once for every alias, and is wrong only once.
         let same = |error: &SpecError| error.message == message || (hint.is_some() && error.hint == hint);
-        if self.errors.iter().any(|(at, error)| *at == order && same(error)) {
+        let here = self.by_place.entry(order).or_default();
+        if here.iter().any(|index| same(&self.errors[*index].1)) {
             return;
         }
-        let line = self.files[span.file].lines.get((span.pos.line as usize).wrapping_sub(1));
-        let excerpt = line.map(|line| (line.clone(), span.pos.len));
-        self.errors.push((order, SpecError { loc: Some(self.loc(span)), message, hint, excerpt }));
+        here.push(self.errors.len());
+        self.errors.push((
+            order,
+            SpecError { loc: Some(self.loc(span)), message, hint, excerpt: Some((String::new(), span.pos.len)) },
+        ));
+    }
+
+    /// The same allocation for equal texts.
+    pub(super) fn share(&mut self, text: &str) -> Arc<str> {
+        self.texts.share(text)
+    }
+
+    /// A sink for a part of the file that is being read.
+    pub(super) fn part(&self) -> Self {
+        Self { files: self.files.clone(), file: self.file, ..Self::default() }
+    }
+
+    /// Takes in what was reported of a part.
+    pub(super) fn take_in(&mut self, part: Self) {
+        self.incomplete |= part.incomplete;
+        for (order, error) in part.errors {
+            self.by_place.entry(order).or_default().push(self.errors.len());
+            self.errors.push((order, error));
+        }
     }
 
     /// All errors so far in the order of their places, or nothing if there is none.
     pub(super) fn finish(mut self) -> Result<(), SpecErrors> {
+        if self.errors.is_empty() {
+            return Ok(());
+        }
         self.errors.sort_by_key(|(order, _)| *order);
-        if self.errors.is_empty() { Ok(()) } else { Err(SpecErrors(self.errors.into_iter().map(|(_, e)| e).collect())) }
+        let mut errors = Vec::with_capacity(self.errors.len());
+        let mut lines = Lines::default();
+        for ((file, line, _), mut error) in self.errors {
+            let text = self.files.get(file as usize).map(|file| file.text.as_str());
+            let line = text.and_then(|text| lines.get(file, text, line));
+            error.excerpt = error.excerpt.and_then(|(_, len)| Some((line?.to_owned(), len)));
+            errors.push(error);
+        }
+        Err(SpecErrors(errors))
+    }
+}
+
+/// Finds lines in ascending order, walking over each text once.
+#[derive(Default)]
+struct Lines {
+    file: u32,
+    /// The line that begins at `at`.
+    line: u32,
+    at: usize,
+}
+
+impl Lines {
+    fn get<'t>(&mut self, file: u32, text: &'t str, line: u32) -> Option<&'t str> {
+        if file != self.file || self.line == 0 {
+            *self = Self { file, line: 1, at: 0 };
+        }
+        while self.line < line {
+            self.at += text[self.at..].find('\n')? + 1;
+            self.line += 1;
+        }
+        text[self.at..].lines().next().filter(|_| line > 0)
     }
 }

@@ -7,18 +7,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
+use super::check::{self, commands};
 use super::error::{Sink, Span, SpecErrors, Text};
 use super::raw::File;
 use super::shape::Shape;
-use super::yaml::{self, Key, Node, Pos, Value};
-use super::{SourceFile, Spec, check};
+use super::yaml::{self, Key, Node, Pos, Rows, Value};
+use super::{Commands, SourceFile, Spec};
 use crate::base::Digest;
 
 /// A file's content with the folder that its relative paths start from.
 pub(super) struct Source {
     pub(super) content: File,
     pub(super) folder: PathBuf,
+    pub(super) commands: Commands,
 }
+
+/// Texts of so many bytes are worth waking other threads for.
+const LARGE: usize = 1 << 20;
 
 #[derive(Default)]
 struct Loader {
@@ -73,38 +80,31 @@ impl Loader {
             Err(_) => return self.unreadable(path, asked, "it is not UTF-8"),
         };
         self.files.push(SourceFile { path: path.to_owned(), digest });
-        let lines = text.lines().map(str::to_owned).collect();
-        let index = self.sink.files.len();
-        self.sink.files.push(Text { path: Arc::new(path.to_owned()), lines });
+        let index = self.sink.files.len() as u32;
+        let text = Arc::new(text);
+        self.sink.files.push(Text { path: Arc::new(path.to_owned()), text: text.clone() });
         self.seen.insert(canonical.clone(), asked.unwrap_or_default());
         self.open.push(canonical);
         self.sink.file = index;
-        if let Some(content) = self.content(&text, asked.is_none()) {
+        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let folder = absolute.parent().unwrap_or(Path::new("")).to_owned();
+        if let Some((content, commands)) = self.content(&text, &folder, asked.is_none()) {
             self.included(path, &content);
             self.sink.file = index;
-            let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            let folder = absolute.parent().unwrap_or(Path::new("")).to_owned();
-            self.sources.push(Source { content, folder });
+            self.sources.push(Source { content, folder, commands });
         }
         self.open.pop();
     }
 
-    fn content(&mut self, text: &str, is_root: bool) -> Option<File> {
-        let (node, errors) = yaml::parse(text);
-        for error in errors {
-            let span = self.sink.span(error.pos);
-            match error.hint {
-                Some(hint) => self.sink.error_hint(span, error.message, hint),
-                None => self.sink.error(span, error.message),
-            }
-        }
-        let Some(node) = node else {
-            self.sink.incomplete = true;
-            return None;
+    /// What a text holds: its commands row by row, everything else by way of a tree.
+    fn content(&mut self, text: &str, folder: &Path, is_root: bool) -> Option<(File, Commands)> {
+        let (node, commands) = match self.quickly(text, folder) {
+            Some(read) => read,
+            None => self.slowly(text, folder)?,
         };
         let node = without_extensions(node);
         let start = Pos { line: 1, column: 1, len: 0 };
-        let file = File::read(&node, &Key { text: "the spec".to_owned(), pos: start }, &mut self.sink)?;
+        let file = File::read(&node, &Key { text: "the spec".into(), pos: start }, &mut self.sink)?;
         let start = self.sink.span(start);
         match file.version.given() {
             Some(version) if version.value != 1 => {
@@ -116,7 +116,70 @@ impl Loader {
             }
             _ => {}
         }
-        Some(file)
+        Some((file, commands))
+    }
+
+    /// The usual part of YAML; commands on all cores, if they are many.
+    fn quickly<'t>(&mut self, text: &'t str, folder: &Path) -> Option<(Node<'t>, Commands)> {
+        let sink = &self.sink;
+        let read = |rows: Rows<'t>| {
+            let (mut commands, mut sink) = (Vec::new(), sink.part());
+            let behind = rows.each(|key, node| {
+                commands.push(commands::row(&key, &node, folder, &mut sink));
+                true
+            })?;
+            Some((commands, sink, behind))
+        };
+        let mut parts = Vec::new();
+        let mut take = |rows: Rows<'t>| {
+            let all: Option<Vec<_>> = if text.len() < LARGE {
+                Some(vec![read(rows)?])
+            } else {
+                rows.split(rayon::current_num_threads() * 2).into_par_iter().map(read).collect()
+            };
+            let mut last = None;
+            for (commands, sink, behind) in all? {
+                parts.push((commands, sink));
+                last = Some(behind);
+            }
+            last
+        };
+        let node = yaml::fast(text, "commands", &mut take)?;
+        let mut commands = Commands::with_capacity(parts.iter().map(|(commands, _)| commands.len()).sum());
+        let (rows, sinks): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        for command in rows.into_iter().flatten() {
+            // Two rows of one name are duplicate keys: the full parser tells them.
+            commands.add(command).ok()?;
+        }
+        sinks.into_iter().for_each(|sink| self.sink.take_in(sink));
+        Some((node, commands))
+    }
+
+    /// Any YAML, or what is wrong with it.
+    fn slowly<'t>(&mut self, text: &'t str, folder: &Path) -> Option<(Node<'t>, Commands)> {
+        let (node, errors) = yaml::parse(text);
+        for error in errors {
+            let span = self.sink.span(error.pos);
+            match error.hint {
+                Some(hint) => self.sink.error_hint(span, error.message, hint),
+                None => self.sink.error(span, error.message),
+            }
+        }
+        let Some(mut node) = node else {
+            self.sink.incomplete = true;
+            return None;
+        };
+        let mut commands = Commands::default();
+        if let Value::Map(entries) = &mut node.value
+            && let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands")
+            && let Value::Map(rows) = &mut section.value
+        {
+            for (key, row) in rows.drain(..) {
+                // A second row of the same name is a duplicate key, and was reported as such.
+                let _ = commands.add(commands::row(&key, &row, folder, &mut self.sink));
+            }
+        }
+        Some((node, commands))
     }
 
     fn included(&mut self, path: &Path, content: &File) {

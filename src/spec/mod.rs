@@ -14,11 +14,13 @@ pub mod recipe;
 pub mod schema;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::base::names::Index;
 use crate::base::{Digest, Loc};
 
 pub use error::{SpecError, SpecErrors};
@@ -43,7 +45,7 @@ pub struct Spec {
     pub tolerances: BTreeMap<Precision, Tolerance>,
     pub measure: Measure,
     pub matrix: MatrixSpec,
-    pub commands: IndexMap<String, Command>,
+    pub commands: Commands,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -296,26 +298,92 @@ pub struct Rule {
     pub reason: String,
 }
 
-/// A user's own step.
+/// A user's own step. There may be millions, so what repeats is shared.
 #[derive(Debug, Clone)]
 pub struct Command {
-    pub name: String,
+    pub name: Arc<str>,
     pub loc: Loc,
-    /// The program and its arguments; empty for a step that writes files of fixed content.
-    pub argv: Vec<String>,
-    /// Files (absolute) or `step:<id>` trees, by the name under which the command sees them in its working directory.
-    pub inputs: IndexMap<String, CommandInput>,
-    /// Files or folders, relative to the working directory, that must exist afterwards.
-    pub outputs: Vec<String>,
-    /// Names of environment variables passed through (their values are in the key).
-    pub env: Vec<String>,
+    pub does: Does,
+    /// By the name under which the program sees them in its working directory.
+    pub inputs: Box<[(Arc<str>, CommandInput)]>,
     pub timeout_seconds: u64,
-    /// Files of fixed content that orch writes itself, text by path. If there are any, there is no `argv` and the rest is empty.
-    pub write: IndexMap<String, String>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Does {
+    Run(Arc<Program>),
+    /// Writes files of fixed content, text by path; it has no inputs.
+    Write(Arc<Files>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    pub argv: Box<[Arc<str>]>,
+    /// Files or folders, relative to the working directory, that must exist afterwards.
+    pub outputs: Box<[Arc<str>]>,
+    /// Names of environment variables passed through (their values are in the key).
+    pub env: Box<[Arc<str>]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files(pub Box<[(Arc<str>, String)]>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandInput {
-    File(PathBuf),
-    Step(String),
+    /// Absolute.
+    File(Arc<Path>),
+    /// A step's id.
+    Step(Arc<str>),
+}
+
+/// The user's own steps in their order, found by name.
+#[derive(Debug, Clone, Default)]
+pub struct Commands {
+    rows: Vec<Command>,
+    index: Index,
+}
+
+impl Commands {
+    fn with_capacity(count: usize) -> Self {
+        Self { rows: Vec::with_capacity(count), index: Index::with_capacity(count) }
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, Command> {
+        self.rows.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Command> {
+        let number = self.index.find(name, |number| &self.rows[number as usize].name)?;
+        Some(&self.rows[number as usize])
+    }
+
+    /// Adds a command, unless there is one of its name.
+    fn add(&mut self, command: Command) -> Result<(), Command> {
+        if self.get(&command.name).is_some() {
+            return Err(command);
+        }
+        self.index.add(&command.name, self.rows.len() as u32);
+        self.rows.push(command);
+        Ok(())
+    }
+
+    fn into_rows(self) -> Vec<Command> {
+        self.rows
+    }
+}
+
+impl std::ops::Index<&str> for Commands {
+    type Output = Command;
+
+    fn index(&self, name: &str) -> &Command {
+        self.get(name).unwrap_or_else(|| panic!("BUG: no command is called `{name}`"))
+    }
 }

@@ -3,6 +3,8 @@
 //!
 //! Says what may stand where; whether names exist and values make sense is for `check`.
 
+use std::sync::Arc;
+
 use super::error::Sink;
 use super::shape::{self, Field, Json, List, Rows, Shape, shape, words};
 use super::values::{Config, Pair, Scalar, Size};
@@ -235,16 +237,16 @@ shape! {
     /// `write` says which.
     Command {
         /// The program and its arguments; no shell.
-        argv: List<String>,
+        argv: List<Arc<str>>,
         /// Files that orch writes itself, without a program: their text by their path. They are the step's outputs, so
         /// nothing else may be given with it.
-        write: Rows<String>,
+        write: Rows<String, Arc<str>>,
         /// What the program reads, by the name under which it finds it in its working directory.
-        inputs: Rows<CommandInput>,
+        inputs: Rows<CommandInput, Arc<str>>,
         /// With `argv`, and required then: files or folders, relative to its working directory, that it makes.
-        outputs: List<String>,
+        outputs: List<Arc<str>>,
         /// Names of environment variables that it sees. All others are hidden from it.
-        env: List<String>,
+        env: List<Arc<str>>,
         /// It is killed after this many seconds. Default: 600.
         timeout_seconds: u64,
     }
@@ -256,7 +258,7 @@ shape! {
         /// A file or folder, relative to this spec file.
         file: String,
         /// A step's id, e.g. `convert:bert:onnx`.
-        step: String,
+        step: Arc<str>,
     }
 }
 

@@ -3,8 +3,10 @@
 //! Not serde's derive: that stops at the first unknown key or wrong type. A struct declared with [`shape!`] has one list
 //! of fields, from which come reading, suggestions for unknown keys, and the schema with its documentation.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use std::borrow::Cow;
+use std::sync::Arc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::error::{Sink, Span};
 use super::yaml::{Key, Node, Value};
@@ -74,9 +76,27 @@ impl<T> Field<List<T>> {
 
 /// A mapping whose keys are the user's names, in their order. A row that is no mapping keeps its name.
 #[derive(Debug)]
-pub(super) struct Rows<T>(pub(super) Vec<(At<String>, Option<At<T>>)>);
+pub(super) struct Rows<T, N = String>(pub(super) Vec<(At<N>, Option<At<T>>)>);
 
-impl<T> Default for Rows<T> {
+/// What a name is kept as.
+pub(super) trait Name {
+    fn named(text: &str, sink: &mut Sink) -> Self;
+}
+
+impl Name for String {
+    fn named(text: &str, _: &mut Sink) -> Self {
+        text.to_owned()
+    }
+}
+
+/// For names of which there are millions, and few different ones.
+impl Name for Arc<str> {
+    fn named(text: &str, sink: &mut Sink) -> Self {
+        sink.share(text)
+    }
+}
+
+impl<T, N> Default for Rows<T, N> {
     fn default() -> Self {
         Self(Vec::new())
     }
@@ -99,7 +119,7 @@ pub(super) fn wrong(node: &Node, key: &Key, expected: &str, sink: &mut Sink) {
     sink.error(span, format!("`{}` must be {expected}, found {}", key.text, node.kind()));
 }
 
-pub(super) fn entries<'a>(node: &'a Node, key: &Key, sink: &mut Sink) -> Option<&'a [(Key, Node)]> {
+pub(super) fn entries<'n, 'a>(node: &'n Node<'a>, key: &Key, sink: &mut Sink) -> Option<&'n [(Key<'a>, Node<'a>)]> {
     match &node.value {
         Value::Map(entries) => Some(entries),
         _ => {
@@ -130,7 +150,7 @@ macro_rules! shape {
             fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
                 let mut shape = Self::default();
                 for (name, value) in shape::entries(node, key, sink)? {
-                    match name.text.as_str() {
+                    match &*name.text {
                         $(stringify!($field) => shape.$field = Field::read(value, name, sink),)*
                         _ => shape::unknown_key(name, key, Self::FIELDS, sink),
                     }
@@ -243,13 +263,23 @@ macro_rules! leaf {
 
 leaf!(bool, "`true` or `false`", Value::Bool(value) => Some(*value));
 leaf!(u32, "a whole number from 0 to 4294967295", Value::Int(value) => u32::try_from(*value).ok());
-leaf!(u64, "a whole number from 0", Value::Int(value) => u64::try_from(*value).ok());
-leaf!(i64, "a whole number", Value::Int(value) => i64::try_from(*value).ok());
+leaf!(i64, "a whole number", Value::Int(value) => Some(*value));
+
+impl Shape for u64 {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        let value = node.whole().and_then(|value| value.try_into().ok());
+        if value.is_none() {
+            wrong(node, key, "a whole number from 0", sink);
+        }
+        value
+    }
+}
 
 impl Shape for f64 {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         match node.value {
             Value::Int(value) => Some(value as f64),
+            Value::Large(value) => Some(value as f64),
             Value::Float(value) => Some(value),
             _ => {
                 wrong(node, key, "a number", sink);
@@ -261,18 +291,28 @@ impl Shape for f64 {
 
 impl Shape for String {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        match &node.value {
-            Value::Text(text) => Some(text.clone()),
-            Value::Int(_) | Value::Float(_) | Value::Bool(_) => {
-                let span = sink.span(node.pos);
-                let message = format!("`{}` must be text, found {}", key.text, node.kind());
-                sink.error_hint(span, message, "put it in quotes");
-                None
-            }
-            _ => {
-                wrong(node, key, "text", sink);
-                None
-            }
+        text(node, key, sink).map(str::to_owned)
+    }
+}
+
+impl Shape for Arc<str> {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        text(node, key, sink).map(|text| sink.share(text))
+    }
+}
+
+fn text<'n>(node: &'n Node, key: &Key, sink: &mut Sink) -> Option<&'n str> {
+    match &node.value {
+        Value::Text(text) => Some(text),
+        Value::Int(_) | Value::Large(_) | Value::Float(_) | Value::Bool(_) => {
+            let span = sink.span(node.pos);
+            let message = format!("`{}` must be text, found {}", key.text, node.kind());
+            sink.error_hint(span, message, "put it in quotes");
+            None
+        }
+        _ => {
+            wrong(node, key, "text", sink);
+            None
         }
     }
 }
@@ -283,23 +323,26 @@ impl<T: Shape> Shape for List<T> {
             wrong(node, key, "a list", sink);
             return None;
         };
-        let read = nodes.iter().filter_map(|item| {
+        let mut items = Vec::with_capacity(nodes.len());
+        for item in nodes {
             // Whatever an item lacks is reported where the item begins.
-            let key = Key { text: key.text.clone(), pos: item.pos };
-            Some(At { value: T::read(item, &key, sink)?, span: sink.span(item.pos) })
-        });
-        let items: Vec<At<T>> = read.collect();
+            let key = Key { text: Cow::Borrowed(&*key.text), pos: item.pos };
+            if let Some(value) = T::read(item, &key, sink) {
+                items.push(At { value, span: sink.span(item.pos) });
+            }
+        }
         Some(Self { whole: items.len() == nodes.len(), items })
     }
 }
 
-impl<T: Shape> Shape for Rows<T> {
+impl<T: Shape, N: Name> Shape for Rows<T, N> {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        let mut rows = Vec::new();
-        for (name, value) in entries(node, key, sink)? {
+        let entries = entries(node, key, sink)?;
+        let mut rows = Vec::with_capacity(entries.len());
+        for (name, value) in entries {
             let read = T::read(value, name, sink);
             let row = read.map(|read| At { value: read, span: sink.span(value.pos) });
-            rows.push((At { value: name.text.clone(), span: sink.span(name.pos) }, row));
+            rows.push((At { value: N::named(&name.text, sink), span: sink.span(name.pos) }, row));
         }
         Some(Self(rows))
     }
@@ -339,7 +382,7 @@ impl<T: JsonSchema> JsonSchema for List<T> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Rows<T> {
+impl<T: JsonSchema, N> JsonSchema for Rows<T, N> {
     fn schema_name() -> Cow<'static, str> {
         format!("Rows_{}", T::schema_name()).into()
     }

@@ -59,8 +59,9 @@ impl<T: JsonSchema> JsonSchema for Pair<T> {
 impl Shape for Size {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         match &node.value {
-            Value::Text(name) => Some(Self::Named(name.clone())),
-            Value::Int(size @ 0..) => u64::try_from(*size).ok().map(Self::Fixed),
+            Value::Text(name) => Some(Self::Named(name.to_string())),
+            Value::Int(size @ 0..) => Some(Self::Fixed(*size as u64)),
+            Value::Large(size) => Some(Self::Fixed(*size)),
             _ => {
                 shape::wrong(node, key, "made of whole numbers from 0 and names from `dims`", sink);
                 None
@@ -90,7 +91,7 @@ impl Shape for Scalar {
             Value::Float(value) => Some(Self(value)),
             // Values are kept as f64, which holds whole numbers exactly up to 2^53 only.
             Value::Int(value) if value.unsigned_abs() <= 1 << 53 => Some(Self(value as f64)),
-            Value::Int(_) => {
+            Value::Int(_) | Value::Large(_) => {
                 shape::wrong(node, key, "a number within ±2^53", sink);
                 None
             }

@@ -3,12 +3,20 @@
 //! A tree, and not typed values at once, because serde stops at the first wrong value and a spec must report every
 //! error of a file in one go; `shape.rs` reads the tree. Knows nothing of what the keys mean.
 
+mod fast;
+mod resolve;
+mod rows;
+mod scalar;
+
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{Options, SnippetMode, Spanned};
+
+pub(super) use rows::{Behind, Rows};
 
 /// A place in one text: both counted from 1, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,27 +27,30 @@ pub(super) struct Pos {
     pub(super) len: u32,
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Node {
+/// Texts are parts of the YAML text where they stand there as they are.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Node<'a> {
     pub(super) pos: Pos,
-    pub(super) value: Value,
+    pub(super) value: Value<'a>,
 }
 
-#[derive(Debug, Clone)]
-pub(super) enum Value {
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value<'a> {
     Null,
     Bool(bool),
-    Int(i128),
+    Int(i64),
+    /// Beyond `Int` only.
+    Large(u64),
     Float(f64),
-    Text(String),
-    List(Vec<Node>),
-    Map(Vec<(Key, Node)>),
+    Text(Cow<'a, str>),
+    List(Vec<Node<'a>>),
+    Map(Vec<(Key<'a>, Node<'a>)>),
 }
 
-#[derive(Debug, Clone)]
-pub(super) struct Key {
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Key<'a> {
     pub(super) pos: Pos,
-    pub(super) text: String,
+    pub(super) text: Cow<'a, str>,
 }
 
 /// Why a text is not a tree.
@@ -52,7 +63,7 @@ pub(super) struct YamlError {
 
 /// The tree as far as there is one, and what is wrong with the text. After a duplicate key the parser can go on, so the
 /// rest of the file is still checked; after a syntax error it cannot.
-pub(super) fn parse(text: &str) -> (Option<Node>, Vec<YamlError>) {
+pub(super) fn parse(text: &str) -> (Option<Node<'_>>, Vec<YamlError>) {
     match read(text, DuplicateKeyPolicy::Error) {
         Ok(node) => (Some(node), Vec::new()),
         Err(error) => {
@@ -68,16 +79,45 @@ pub(super) fn parse(text: &str) -> (Option<Node>, Vec<YamlError>) {
     }
 }
 
-fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node, serde_saphyr::Error> {
+/// A plain scalar by itself.
+fn plain_scalar<'a>(text: &str) -> Option<Value<'a>> {
+    match read(text, DuplicateKeyPolicy::Error).ok()?.value {
+        Value::Text(text) => Some(Value::Text(Cow::Owned(text.into_owned()))),
+        Value::Int(value) => Some(Value::Int(value)),
+        Value::Large(value) => Some(Value::Large(value)),
+        Value::Float(value) => Some(Value::Float(value)),
+        _ => None,
+    }
+}
+
+/// The tree of a text in the usual part of YAML, whose rows of `section` go to `take`; None for any other text, and
+/// when `take` gives None.
+pub(super) fn fast<'a>(
+    text: &'a str,
+    section: &str,
+    take: &mut dyn FnMut(Rows<'a>) -> Option<Behind<'a>>,
+) -> Option<Node<'a>> {
+    fast::read(text, Some(fast::Stream { section, take }))
+}
+
+fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node<'_>, serde_saphyr::Error> {
     // The default budget (250,000 nodes) refuses large but honest suites. What stops an exponential document are the
-    // limits on what aliases repeat: 100,000 events within anchors, and by default 1,000,000 over all aliases.
+    // limits on what aliases repeat: 100,000 events within anchors, and over all aliases as many as the text has bytes
+    // (and a million in any text). Everything else is bounded by those and the length of the text.
+    let repeated = text.len().max(1_000_000);
+    let all = 2 * text.len() + repeated;
     let options: Options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_events: 20_000_000,
-            max_nodes: 10_000_000,
-            max_merge_keys: 100_000,
+            max_events: all,
+            max_nodes: all,
+            max_aliases: text.len(),
+            max_anchors: text.len(),
+            max_merge_keys: text.len(),
+            max_total_scalar_bytes: usize::MAX,
             max_recorded_anchor_events: 100_000,
+            enforce_alias_anchor_ratio: false,
         },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: repeated },
         duplicate_keys: duplicate_keys,
         strict_booleans: true,
         emit_comments: false,
@@ -106,7 +146,10 @@ fn describe(error: &serde_saphyr::Error) -> YamlError {
         serde_saphyr::Error::Budget { .. } | serde_saphyr::Error::AliasReplayLimitExceeded { .. } => YamlError {
             pos,
             message: "this file is too large once its aliases are expanded".to_owned(),
-            hint: Some("aliases may repeat 1,000,000 values in all, and 100,000 within anchors".to_owned()),
+            hint: Some(
+                "aliases may repeat 1,000,000 values in all (more in longer files), and 100,000 within anchors"
+                    .to_owned(),
+            ),
         },
         other => {
             let rendered = other.render_with_options(serde_saphyr::render_options! { snippets: SnippetMode::Off });
@@ -123,13 +166,13 @@ fn duplicate(key: &str, pos: Pos) -> YamlError {
     YamlError { pos, message: format!("`{key}` is given twice"), hint: Some(hint) }
 }
 
-fn duplicates(node: &Node, errors: &mut Vec<YamlError>) {
+fn duplicates(node: &Node<'_>, errors: &mut Vec<YamlError>) {
     match &node.value {
         Value::List(items) => items.iter().for_each(|item| duplicates(item, errors)),
         Value::Map(entries) => {
             let mut seen = HashSet::new();
             for (key, value) in entries {
-                if !seen.insert(key.text.as_str()) && !errors.iter().any(|error| error.pos.is_at(key.pos)) {
+                if !seen.insert(&*key.text) && !errors.iter().any(|error| error.pos.is_at(key.pos)) {
                     errors.push(duplicate(&key.text, key.pos));
                 }
                 duplicates(value, errors);
@@ -145,13 +188,14 @@ impl Pos {
     }
 }
 
-impl Node {
+impl Node<'_> {
     /// What stands here, for messages.
     pub(super) fn kind(&self) -> String {
         match &self.value {
             Value::Null => "nothing".to_owned(),
             Value::Bool(value) => format!("`{value}`"),
             Value::Int(value) => format!("the number {value}"),
+            Value::Large(value) => format!("the number {value}"),
             Value::Float(value) => format!("the number {value}"),
             Value::Text(text) => format!("the text `{text}`"),
             Value::List(_) => "a list".to_owned(),
@@ -159,19 +203,25 @@ impl Node {
         }
     }
 
+    /// A whole number.
+    pub(super) fn whole(&self) -> Option<i128> {
+        match self.value {
+            Value::Int(value) => Some(value.into()),
+            Value::Large(value) => Some(value.into()),
+            _ => None,
+        }
+    }
+
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
             Value::Bool(value) => (*value).into(),
-            // The parser reads whole numbers as i64 or u64, so one of the two always holds them.
-            Value::Int(value) => match i64::try_from(*value) {
-                Ok(value) => value.into(),
-                Err(_) => (*value as u64).into(),
-            },
+            Value::Int(value) => (*value).into(),
+            Value::Large(value) => (*value).into(),
             Value::Float(value) => (*value).into(),
-            Value::Text(text) => text.as_str().into(),
+            Value::Text(text) => (**text).into(),
             Value::List(items) => items.iter().map(Self::to_json).collect(),
-            Value::Map(entries) => entries.iter().map(|(key, node)| (key.text.clone(), node.to_json())).collect(),
+            Value::Map(entries) => entries.iter().map(|(key, node)| (key.text.to_string(), node.to_json())).collect(),
         }
     }
 }
@@ -182,14 +232,14 @@ fn pos<T>(spanned: &Spanned<T>) -> Pos {
     Pos { line: place.line() as u32, column: place.column() as u32, len: place.span().len() as u32 }
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de: 'a, 'a> Deserialize<'de> for Node<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Value>::deserialize(deserializer)?;
+        let spanned = Spanned::<Value<'a>>::deserialize(deserializer)?;
         Ok(Self { pos: pos(&spanned), value: spanned.value })
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
+impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(ValueVisitor)
     }
@@ -198,41 +248,45 @@ impl<'de> Deserialize<'de> for Value {
 struct ValueVisitor;
 
 impl<'de> Visitor<'de> for ValueVisitor {
-    type Value = Value;
+    type Value = Value<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a YAML value")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
+    fn visit_unit<E>(self) -> Result<Value<'de>, E> {
         Ok(Value::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+    fn visit_bool<E>(self, value: bool) -> Result<Value<'de>, E> {
         Ok(Value::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Int(value.into()))
+    fn visit_i64<E>(self, value: i64) -> Result<Value<'de>, E> {
+        Ok(Value::Int(value))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Int(value.into()))
+    fn visit_u64<E>(self, value: u64) -> Result<Value<'de>, E> {
+        Ok(i64::try_from(value).map_or(Value::Large(value), Value::Int))
     }
 
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value<'de>, E> {
         if value.is_finite() { Ok(Value::Float(value)) } else { Err(E::custom("a number must be finite")) }
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
+    fn visit_str<E>(self, text: &str) -> Result<Value<'de>, E> {
+        Ok(Value::Text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
-        Ok(Value::Text(text))
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Value<'de>, E> {
+        Ok(Value::Text(Cow::Borrowed(text)))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+    fn visit_string<E>(self, text: String) -> Result<Value<'de>, E> {
+        Ok(Value::Text(Cow::Owned(text)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value<'de>, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = seq.next_element()? {
             items.push(item);
@@ -240,10 +294,10 @@ impl<'de> Visitor<'de> for ValueVisitor {
         Ok(Value::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut entries: Vec<(Key, Node)> = Vec::new();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value<'de>, A::Error> {
+        let mut entries: Vec<(Key<'de>, Node<'de>)> = Vec::new();
         while let Some(key) = map.next_key::<Spanned<String>>()? {
-            let key = Key { pos: pos(&key), text: key.value };
+            let key = Key { pos: pos(&key), text: Cow::Owned(key.value) };
             let node = map.next_value()?;
             entries.push((key, node));
         }
@@ -252,77 +306,4 @@ impl<'de> Visitor<'de> for ValueVisitor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tree(text: &str) -> serde_json::Value {
-        let (node, errors) = parse(text);
-        assert!(errors.is_empty(), "{errors:?}");
-        node.unwrap().to_json()
-    }
-
-    #[test]
-    fn scalars_are_what_yaml_1_2_says() {
-        assert_eq!(
-            tree("[no, on, y, true, ~, 1, -1, 0x10, 1.0e-3, '1', 18446744073709551615, 1e3]"),
-            serde_json::json!(["no", "on", "y", true, null, 1, -1, 16, 1e-3, "1", u64::MAX, 1000.0])
-        );
-    }
-
-    #[test]
-    fn own_keys_win_over_merged_ones_and_the_first_merge_over_the_next() {
-        assert_eq!(
-            tree("a: &a {x: 1, y: 1}\nb: &b {x: 2, z: 2}\nc: {<<: [*a, *b], y: 3}\nd:\n  <<: *b\n  x: 4\n")["c"],
-            serde_json::json!({"y": 3, "x": 1, "z": 2})
-        );
-    }
-
-    #[test]
-    fn values_know_where_they_stand_also_by_way_of_an_alias() {
-        let (node, _) = parse("ä: &a {key: value}\nb: *a\n");
-        let Value::Map(top) = node.unwrap().value else { panic!() };
-        for (key, node) in &top {
-            let Value::Map(inner) = &node.value else { panic!() };
-            let (inner_key, inner_value) = &inner[0];
-            assert_eq!(inner_key.pos, Pos { line: 1, column: 8, len: 3 }, "by way of {}", key.text);
-            assert_eq!(inner_value.pos, Pos { line: 1, column: 13, len: 5 }, "by way of {}", key.text);
-        }
-        assert_eq!(top[1].0.pos, Pos { line: 2, column: 1, len: 1 });
-    }
-
-    #[test]
-    fn every_duplicate_key_is_found_and_the_rest_still_read() {
-        let (node, errors) = parse("a: {b: 1, b: 2}\nc: &c {d: 1}\na: 3\ne: {<<: *c, d: 2}\n");
-        let places: Vec<_> = errors.iter().map(|error| (error.pos.line, error.pos.column)).collect();
-        assert_eq!(places, [(1, 11), (3, 1)]);
-        assert!(node.is_some());
-    }
-
-    #[test]
-    fn what_is_not_yaml_is_refused_with_its_place() {
-        for (text, line) in [
-            ("a: [1, 2\nb: 3\n", 2),
-            ("a: b: c\n", 1),
-            ("a: *nowhere\n", 1),
-            ("a: &a [*a]\n", 1),
-            ("a: !custom 3\n", 1),
-            ("a: .nan\n", 1),
-            ("a: 1\n---\nb: 2\n", 3),
-        ] {
-            let (node, errors) = parse(text);
-            assert!(node.is_none(), "{text:?} was read as {node:?}");
-            assert_eq!(errors.len(), 1);
-            assert_eq!(errors[0].pos.line, line, "{text:?}: {}", errors[0].message);
-        }
-    }
-
-    /// Honest suites are large; only what aliases multiply is bounded tightly.
-    #[test]
-    fn a_large_document_is_read() {
-        let rows: String = (0..35_000).map(|row| format!("m{row}: {{a: 1, b: [x, y]}}\n")).collect();
-        let (node, errors) = parse(&rows);
-        assert!(errors.is_empty(), "{errors:?}");
-        let Value::Map(entries) = node.unwrap().value else { panic!() };
-        assert_eq!(entries.len(), 35_000);
-    }
-}
+mod tests;

@@ -1,16 +1,6 @@
 //! `command:<name>`: a user's own program, keyed, cached and isolated like every other step.
 
-use serde::{Deserialize, Serialize};
-
-use crate::step::{Code, CommandCall, Part, Places, Step, StepKind, Work};
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct CommandParams {
-    pub argv: Vec<String>,
-    pub outputs: Vec<String>,
-    /// Names of the variables passed through; their values enter the key as `env.…`.
-    pub env: Vec<String>,
-}
+use crate::step::{Code, CommandCall, Params, Part, Places, Step, StepKind, Work};
 
 pub struct Command;
 pub static COMMAND: Command = Command;
@@ -37,12 +27,13 @@ impl StepKind for Command {
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let params: CommandParams = serde_json::from_value(step.params.clone())?;
+        let Params::Program(program) = &step.params else { panic!("BUG: {} has no program", step.name) };
+        let owned = |texts: &[std::sync::Arc<str>]| texts.iter().map(|text| text.to_string()).collect();
         Ok(Work::Command(CommandCall {
-            argv: params.argv,
+            argv: owned(&program.argv),
             inputs: places.inputs.clone(),
-            outputs: params.outputs,
-            env: params.env,
+            outputs: owned(&program.outputs),
+            env: owned(&program.env),
         }))
     }
 }

@@ -56,21 +56,21 @@ impl StepKind for PythonConversion {
     }
 
     fn tools(&self, step: &Step) -> Vec<Tool> {
-        let env = (self.env)(&step.params);
-        (self.packages)(&step.params).iter().map(|package| Tool { env, package }).collect()
+        let env = (self.env)(step.params.json());
+        (self.packages)(step.params.json()).iter().map(|package| Tool { env, package }).collect()
     }
 
     fn requires(&self, step: &Step) -> Vec<Requirement> {
-        vec![Requirement::Env((self.env)(&step.params))]
+        vec![Requirement::Env((self.env)(step.params.json()))]
     }
 
     fn server(&self, step: &Step) -> Option<EnvName> {
-        Some((self.env)(&step.params))
+        Some((self.env)(step.params.json()))
     }
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
-        let worker = Worker::Python((self.env)(&step.params));
-        Ok(Work::Worker(WorkerCall { worker, op: self.op, params: step.params.clone(), libraries: vec![] }))
+        let worker = Worker::Python((self.env)(step.params.json()));
+        Ok(Work::Worker(WorkerCall { worker, op: self.op, params: step.params.json().clone(), libraries: vec![] }))
     }
 }
 
@@ -105,7 +105,7 @@ impl StepKind for Qnn {
         Ok(Work::Worker(WorkerCall {
             worker: Worker::Orch("ort"),
             op: "compile",
-            params: step.params.clone(),
+            params: step.params.json().clone(),
             libraries,
         }))
     }

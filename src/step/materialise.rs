@@ -33,7 +33,7 @@ impl StepKind for Materialise {
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let mut params = step.params.clone();
+        let mut params = step.params.json().clone();
         // A local folder is an input like any other: its content is in the key, its path only here.
         if let Some(folder) = places.inputs.get("weights") {
             params["weights"]["path"] = json!(folder);

@@ -12,19 +12,23 @@ mod recipe;
 mod render;
 mod report;
 mod run;
+mod set;
 mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::key::KeyDoc;
+use crate::spec::{Files, Program};
 use crate::toolchain::{EnvName, Tool};
 
 pub use code::{Code, Part, Sources, TORCH_WORKER};
-pub use command::{COMMAND, CommandParams};
+pub use command::COMMAND;
 pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT};
 pub use generate::{InputSummary, TestContext, TestMeasure};
 pub use materialise::MATERIALISE;
@@ -33,7 +37,8 @@ pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use report::REPORT;
 pub use run::{RUN, RunParams};
-pub use write::{WRITE, WriteParams};
+pub use set::StepSet;
+pub use write::WRITE;
 
 pub static KINDS: &[&dyn StepKind] = &[
     &INPUTS,
@@ -62,12 +67,21 @@ pub struct Step {
     pub name: String,
     pub stage: Stage,
     pub kind: &'static dyn StepKind,
-    /// All that the step is told, besides its inputs. It enters the key whole, so it holds no path.
-    pub params: Value,
+    pub params: Params,
     /// By the name under which the kind knows them.
-    pub inputs: Vec<(String, Source)>,
+    pub inputs: Vec<(Arc<str>, Source)>,
     /// Upper bound of its execution. Not in the key: it cannot change an output.
     pub timeout_seconds: u64,
+}
+
+impl Step {
+    /// The steps whose output or record this one reads.
+    pub fn dependencies(&self) -> impl Iterator<Item = StepId> + '_ {
+        self.inputs.iter().filter_map(|(_, source)| match source {
+            Source::Step(id) | Source::Record(id) => Some(*id),
+            Source::File(_) => None,
+        })
+    }
 }
 
 impl fmt::Debug for Step {
@@ -76,12 +90,76 @@ impl fmt::Debug for Step {
     }
 }
 
+/// All that a step is told, besides its inputs. It enters the key whole, so it holds no path.
+#[derive(Debug, Clone)]
+pub enum Params {
+    /// An object.
+    Json(Box<Value>),
+    /// Of the kinds of which a plan may have millions: what the spec holds.
+    Program(Arc<Program>),
+    Files(Arc<Files>),
+}
+
+impl Params {
+    /// Of a kind whose parameters are JSON.
+    pub fn json(&self) -> &Value {
+        match self {
+            Self::Json(value) => value,
+            Self::Program(_) | Self::Files(_) => panic!("BUG: these parameters are no JSON"),
+        }
+    }
+
+    /// Adds them to a key.
+    pub fn describe(&self, key: &mut KeyDoc) {
+        match self {
+            Self::Json(params) => key.set_json("param", params),
+            Self::Program(program) => {
+                key.set("param.argv", JsonList(&program.argv));
+                key.set("param.env", JsonList(&program.env));
+                key.set("param.outputs", JsonList(&program.outputs));
+            }
+            Self::Files(files) => {
+                for (path, text) in &files.0 {
+                    key.set_parts(&["param.write.", path], Value::from(text.as_str()));
+                }
+            }
+        }
+    }
+
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> serde_json::Result<T> {
+        T::deserialize(self.json())
+    }
+}
+
+/// As [`Value`] would show it, without making one.
+struct JsonList<'a>(&'a [Arc<str>]);
+
+impl fmt::Display for JsonList<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (index, text) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "," })?;
+            match text.bytes().any(|byte| byte < b' ' || byte == b'"' || byte == b'\\') {
+                true => write!(f, "{}", Value::from(&**text))?,
+                false => [r#"""#, text, r#"""#].into_iter().try_for_each(|part| f.write_str(part))?,
+            }
+        }
+        f.write_str("]")
+    }
+}
+
+impl From<Value> for Params {
+    fn from(value: Value) -> Self {
+        Self::Json(Box::new(value))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// The output tree of another step.
     Step(StepId),
     /// A file or folder of the user's.
-    File(PathBuf),
+    File(Arc<Path>),
     /// The record of another step, whatever its outcome (the report's inputs).
     Record(StepId),
 }
@@ -220,6 +298,14 @@ pub trait StepKind: Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_are_shown_as_json_shows_them() {
+        for texts in [vec![], vec!["a"], vec!["a b", "\"q\"", "x\\y", "line\nend", "\u{7f}ä"]] {
+            let shared: Vec<Arc<str>> = texts.iter().copied().map(Arc::from).collect();
+            assert_eq!(JsonList(&shared).to_string(), serde_json::json!(texts).to_string());
+        }
+    }
 
     #[test]
     fn kinds_have_names_of_their_own() {

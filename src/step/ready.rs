@@ -52,7 +52,7 @@ impl StepKind for Ready {
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let params: ReadyParams = serde_json::from_value(step.params.clone())?;
+        let params: ReadyParams = step.params.parse()?;
         let inputs = places.inputs.clone();
         let out = places.out.clone();
         Ok(Work::Pure(Box::new(move || {
@@ -177,7 +177,7 @@ impl StepKind for Reference {
         Ok(Work::Worker(WorkerCall {
             worker: Worker::Orch("ort"),
             op: "reference",
-            params: step.params.clone(),
+            params: step.params.json().clone(),
             libraries,
         }))
     }

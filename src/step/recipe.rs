@@ -2,6 +2,7 @@
 
 use anyhow::anyhow;
 use indexmap::IndexMap;
+use serde::Deserialize;
 
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
 use crate::spec::{Dtype, Input, recipe};
@@ -28,8 +29,8 @@ impl StepKind for Inputs {
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let seed = step.params["seed"].as_u64().ok_or_else(|| anyhow!("BUG: {} has no seed", step.name))?;
-        let inputs: IndexMap<String, Input> = serde_json::from_value(step.params["inputs"].clone())?;
+        let seed = step.params.json()["seed"].as_u64().ok_or_else(|| anyhow!("BUG: {} has no seed", step.name))?;
+        let inputs: IndexMap<String, Input> = IndexMap::deserialize(&step.params.json()["inputs"])?;
         let out = places.out.join("inputs.safetensors");
         Ok(Work::Pure(Box::new(move || {
             // Sizes were resolved when the plan was made, so no names are left to look up.

@@ -31,7 +31,7 @@ impl StepKind for Render {
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let context: TestContext = serde_json::from_value(step.params.clone())?;
+        let context: TestContext = step.params.parse()?;
         let out = places.out.clone();
         Ok(Work::Pure(Box::new(move || {
             let text = render_test(&context)?;

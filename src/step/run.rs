@@ -28,7 +28,7 @@ pub struct RunParams {
 
 impl RunParams {
     pub fn of(step: &Step) -> Self {
-        serde_json::from_value(step.params.clone()).expect("BUG: a run step's parameters are RunParams")
+        step.params.parse().expect("BUG: a run step's parameters are RunParams")
     }
 
     /// What a run asks for, before it could say so itself.
@@ -57,7 +57,7 @@ impl StepKind for Run {
         static TORCH: Code = Code::of(&[RUN, code::WORKER, code::TORCH]);
         static PYTHON: Code = Code::of(&[RUN, &[Part::Python("script")]]);
         static OTHER: Code = Code::of(&[RUN]);
-        match step.params["runtime"].as_str().unwrap_or_default() {
+        match step.params.json()["runtime"].as_str().unwrap_or_default() {
             "ort" => &ORT,
             "openvino" => &OPENVINO,
             "torch" => &TORCH,

@@ -1,15 +1,6 @@
 //! `command:<name>` of files with fixed content: orch writes them itself, without a process.
 
-use indexmap::IndexMap;
-use serde::{Deserialize, Serialize};
-
-use crate::step::{Code, Part, Places, Step, StepKind, Work};
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct WriteParams {
-    /// Text by path, relative to the step's output.
-    pub write: IndexMap<String, String>,
-}
+use crate::step::{Code, Params, Part, Places, Step, StepKind, Work};
 
 pub struct Write;
 pub static WRITE: Write = Write;
@@ -25,11 +16,12 @@ impl StepKind for Write {
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
-        let params: WriteParams = serde_json::from_value(step.params.clone())?;
+        let Params::Files(files) = &step.params else { panic!("BUG: {} has no files", step.name) };
+        let files = files.clone();
         let out = places.out.clone();
         Ok(Work::Pure(Box::new(move || {
-            for (path, text) in params.write {
-                let path = out.join(path);
+            for (path, text) in &files.0 {
+                let path = out.join(&**path);
                 if let Some(folder) = path.parent().filter(|folder| *folder != out) {
                     std::fs::create_dir_all(folder)?;
                 }

@@ -92,7 +92,7 @@ fn files_of_fixed_content_are_written_without_a_program() {
     sandbox
         .run(["explain", "command:made", "--spec", "spec.yaml"])
         .success()
-        .stdout_has("param.write.\"deep/a.txt\" changed (\"first\" => \"second\")");
+        .stdout_has("param.write.deep/a.txt changed (\"first\" => \"second\")");
     sandbox.run(RUN).success().summary([("executed", 2), ("hits", 1)]);
 }
 

@@ -65,7 +65,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         }
         if let Some(key) = key {
             let _ = writeln!(text, "  key {}", key.digest());
-            for (name, value) in &key.0 {
+            for (name, value) in key.lines() {
                 let _ = writeln!(text, "    {DIM}{name}:{DIM:#} {value}");
             }
         }

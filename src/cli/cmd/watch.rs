@@ -94,7 +94,7 @@ fn cycle(
 fn inputs(scoped: &Scoped) -> Vec<PathBuf> {
     let inputs = scoped.project.plan.steps.iter().flat_map(|step| &step.inputs);
     let files =
-        inputs.filter_map(|(_, source)| if let Source::File(path) = source { Some(path.clone()) } else { None });
+        inputs.filter_map(|(_, source)| if let Source::File(path) = source { Some(path.to_path_buf()) } else { None });
     files.collect::<BTreeSet<_>>().into_iter().collect()
 }
 

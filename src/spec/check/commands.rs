@@ -1,74 +1,114 @@
-//! The user's own steps.
+//! The user's own steps: row by row, as they are read, because there may be millions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
-use indexmap::IndexMap;
-
-use super::{Row, Section, absolute, not_empty, texts};
+use super::not_empty;
 use crate::spec::error::{Sink, Span};
+use crate::spec::load::Source;
 use crate::spec::raw;
-use crate::spec::{Command, CommandInput};
+use crate::spec::shape::{At, Field, List, Shape};
+use crate::spec::yaml::{Key, Node};
+use crate::spec::{Command, CommandInput, Commands, Does, Files, Program};
 
 const DEFAULT_TIMEOUT_SECONDS: u64 = 600;
 
-pub(super) fn commands(section: &Section<'_, raw::Command>, sink: &mut Sink) -> IndexMap<String, Command> {
-    section.rows.iter().map(|row| (row.name.value.clone(), command(row, sink))).collect()
+/// The commands of all files.
+pub(super) fn all(sources: &mut [Source], sink: &mut Sink) -> Commands {
+    let mut parts =
+        sources.iter_mut().map(|source| std::mem::take(&mut source.commands)).filter(|part| !part.is_empty());
+    let mut all = parts.next().unwrap_or_default();
+    for command in parts.flat_map(Commands::into_rows) {
+        if let Err(command) = all.add(command) {
+            let message = format!("command `{}` is already declared at {}", command.name, all[&command.name].loc);
+            sink.error(sink.span_of(&command.loc, &command.name), message);
+        }
+    }
+    all
 }
 
-fn command(row: &Row<'_, raw::Command>, sink: &mut Sink) -> Command {
-    let raw = row.value;
-    one_of_two(row, sink);
+/// Reads and checks one row.
+pub(in crate::spec) fn row(key: &Key, node: &Node, folder: &Path, sink: &mut Sink) -> Command {
+    let raw = raw::Command::read(node, key, sink);
+    let name = At { value: Arc::from(&*key.text), span: sink.span(key.pos) };
+    super::good_name(&name, "command", sink);
+    // Even a row that could not be read declares its name.
+    match raw {
+        Some(raw) => command(name, raw, folder, sink),
+        None => {
+            let loc = sink.loc(name.span);
+            Command { name: name.value, loc, does: nothing(), inputs: Box::default(), timeout_seconds: 1 }
+        }
+    }
+}
+
+/// In place of what was reported as wrong; such a spec goes no further.
+fn nothing() -> Does {
+    Does::Write(Arc::new(Files(Box::default())))
+}
+
+fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink) -> Command {
+    one_of_two(&name, &raw, sink);
     not_empty(&raw.argv, "argv", sink);
     not_empty(&raw.outputs, "outputs", sink);
     if let Some(at) = raw.timeout_seconds.given().filter(|at| at.value == 0) {
         sink.error(at.span, "`timeout_seconds` must be at least 1");
     }
-    let mut inputs = IndexMap::new();
-    for (name, value) in raw.inputs.value().into_iter().flat_map(|rows| &rows.0) {
+    let rows = raw.inputs.value().map_or(&[][..], |rows| &rows.0);
+    let mut inputs = Vec::with_capacity(rows.len());
+    for (name, value) in rows {
         inside(&name.value, name.span, sink);
         if let Some(value) = value
-            && let Some(input) = input(&value.value, name.span, &name.value, row.folder, sink)
+            && let Some(input) = input(&value.value, name.span, &name.value, folder, sink)
         {
-            inputs.insert(name.value.clone(), input);
+            inputs.push((name.value.clone(), input));
         }
     }
-    for output in raw.outputs.items() {
-        inside(&output.value, output.span, sink);
-        if inputs.contains_key(&output.value) {
-            sink.error(
-                output.span,
-                format!("`{}` is an input too: a step does not change what it reads", output.value),
-            );
-        }
-    }
+    outputs(&raw, &inputs, sink);
     for name in raw.env.items() {
         if name.value.is_empty() || name.value.contains(['=', '\0']) {
             let message = format!("`{}` is no name of an environment variable", name.value);
             sink.error_hint(name.span, message, "give names only; their values come from the environment");
         }
     }
-    Command {
-        name: row.name.value.clone(),
-        loc: sink.loc(row.name.span),
-        argv: texts(&raw.argv),
-        inputs,
-        outputs: texts(&raw.outputs),
-        env: texts(&raw.env),
-        timeout_seconds: raw.timeout_seconds.value().copied().unwrap_or(DEFAULT_TIMEOUT_SECONDS),
-        write: written(raw, sink),
+    let timeout_seconds = raw.timeout_seconds.value().copied().unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+    let does = if raw.write.is_absent() {
+        // Neither outputs nor variables have an order that means something.
+        let sorted = |mut texts: Box<[Arc<str>]>| {
+            texts.sort_unstable();
+            texts
+        };
+        let (outputs, env) = (sorted(texts(raw.outputs)), sorted(texts(raw.env)));
+        Does::Run(Arc::new(Program { argv: texts(raw.argv), outputs, env }))
+    } else {
+        Does::Write(Arc::new(written(&raw, sink)))
+    };
+    Command { name: name.value, loc: sink.loc(name.span), does, inputs: inputs.into(), timeout_seconds }
+}
+
+fn texts(field: Field<List<Arc<str>>>) -> Box<[Arc<str>]> {
+    match field {
+        Field::Given(at) => at.value.items.into_iter().map(|at| at.value).collect(),
+        Field::Absent | Field::Bad => Box::default(),
+    }
+}
+
+fn outputs(raw: &raw::Command, inputs: &[(Arc<str>, CommandInput)], sink: &mut Sink) {
+    // Looking through the inputs for each of many outputs would take the square of their number.
+    let many = raw.outputs.items().len() > 8 && inputs.len() > 8;
+    let names: HashSet<&str> = if many { inputs.iter().map(|(name, _)| &**name).collect() } else { HashSet::new() };
+    for output in raw.outputs.items() {
+        inside(&output.value, output.span, sink);
+        let name = &*output.value;
+        if if many { names.contains(name) } else { inputs.iter().any(|(input, _)| &**input == name) } {
+            sink.error(output.span, format!("`{name}` is an input too: a step does not change what it reads"));
+        }
     }
 }
 
 /// A program and what it makes, or files of fixed content and nothing else.
-fn one_of_two(row: &Row<'_, raw::Command>, sink: &mut Sink) {
-    let (name, raw) = (row.name, row.value);
-    let also = [
-        ("inputs", raw.inputs.given().map(|at| at.span)),
-        ("outputs", raw.outputs.given().map(|at| at.span)),
-        ("env", raw.env.given().map(|at| at.span)),
-        ("timeout_seconds", raw.timeout_seconds.given().map(|at| at.span)),
-    ];
+fn one_of_two(name: &At<Arc<str>>, raw: &raw::Command, sink: &mut Sink) {
     match (raw.argv.is_absent(), raw.write.is_absent()) {
         (true, true) => sink.error_hint(
             name.span,
@@ -80,6 +120,12 @@ fn one_of_two(row: &Row<'_, raw::Command>, sink: &mut Sink) {
             sink.error_hint(name.span, message, "keep one; another step can read what the first one made");
         }
         (true, false) => {
+            let also = [
+                ("inputs", raw.inputs.given().map(|at| at.span)),
+                ("outputs", raw.outputs.given().map(|at| at.span)),
+                ("env", raw.env.given().map(|at| at.span)),
+                ("timeout_seconds", raw.timeout_seconds.given().map(|at| at.span)),
+            ];
             for (key, span) in also {
                 if let Some(span) = span {
                     let message = format!("`{key}` does not go with `write`");
@@ -95,16 +141,16 @@ fn one_of_two(row: &Row<'_, raw::Command>, sink: &mut Sink) {
 }
 
 /// The files of `write`: inside the step's folder, and none within another.
-fn written(raw: &raw::Command, sink: &mut Sink) -> IndexMap<String, String> {
-    let Some(given) = raw.write.given() else { return IndexMap::new() };
+fn written(raw: &raw::Command, sink: &mut Sink) -> Files {
+    let Some(given) = raw.write.given() else { return Files(Box::default()) };
     if given.value.0.is_empty() {
         sink.error(given.span, "`write` must not be empty");
     }
-    let mut files = IndexMap::new();
+    let mut files = Vec::with_capacity(given.value.0.len());
     let mut places: BTreeMap<PathBuf, &str> = BTreeMap::new();
     for (path, text) in &given.value.0 {
         inside(&path.value, path.span, sink);
-        let place: PathBuf = Path::new(&path.value).components().collect();
+        let place: PathBuf = Path::new(&*path.value).components().collect();
         // Sorted by component, a folder stands right before what is in it.
         let before = places.range(..=place.clone()).next_back().filter(|(before, _)| place.starts_with(before));
         let after = places.range(place.clone()..).next().filter(|(after, _)| after.starts_with(&place));
@@ -113,10 +159,10 @@ fn written(raw: &raw::Command, sink: &mut Sink) -> IndexMap<String, String> {
         }
         places.insert(place, &path.value);
         if let Some(text) = text {
-            files.insert(path.value.clone(), text.value.clone());
+            files.push((path.value.clone(), text.value.clone()));
         }
     }
-    files
+    Files(files.into())
 }
 
 fn input(raw: &raw::CommandInput, span: Span, name: &str, folder: &Path, sink: &mut Sink) -> Option<CommandInput> {
@@ -135,8 +181,23 @@ fn input(raw: &raw::CommandInput, span: Span, name: &str, folder: &Path, sink: &
     }
 }
 
+/// [`super::absolute`], without taking plain paths apart.
+fn absolute(folder: &Path, file: &str) -> Arc<Path> {
+    let is_plain = !file.is_empty() && !file.starts_with(['/', '.']) && !file.contains("/.") && !file.contains("//");
+    match folder.to_str() {
+        Some(folder) if is_plain && cfg!(unix) && !folder.ends_with('/') => {
+            Path::new(&[folder, "/", file].concat()).into()
+        }
+        _ => super::absolute(folder, file).into(),
+    }
+}
+
 /// A command's files live in its working directory.
 fn inside(path: &str, span: Span, sink: &mut Sink) {
+    let is_plain = !path.is_empty() && !path.starts_with(['/', '.']) && !path.contains("..");
+    if is_plain && cfg!(unix) {
+        return;
+    }
     let normal = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if path.is_empty() || !normal {
         sink.error_hint(span, format!("`{path}` leaves the working directory"), "use a relative path without `..`");

@@ -2,7 +2,7 @@
 //!
 //! Reports everything it finds and goes on; what it returns counts only when nothing was reported. Reads no file.
 
-mod commands;
+pub(super) mod commands;
 mod inputs;
 mod matrix;
 mod models;
@@ -35,11 +35,11 @@ struct Section<'a, T> {
     names: Vec<&'a str>,
 }
 
-pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, sources: Vec<Source>, sink: &mut Sink) -> Spec {
+pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Source>, sink: &mut Sink) -> Spec {
+    let commands = commands::all(&mut sources, sink);
     let raw_pipelines = section(&sources, |file| &file.pipelines, "pipeline", sink);
     let raw_targets = section(&sources, |file| &file.targets, "target", sink);
     let raw_models = section(&sources, |file| &file.models, "model", sink);
-    let raw_commands = section(&sources, |file| &file.commands, "command", sink);
 
     let tolerances = targets::tolerances(sources.iter().map(|source| &source.content.tolerances), sink);
     let measure = match once(&sources, |file| &file.measure, "measure", sink) {
@@ -51,7 +51,6 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, sources: Vec<Source>, 
     let models = models::models(&raw_models, &raw_pipelines, &tolerances, sink);
     let matrix = once(&sources, |file| &file.matrix, "matrix", sink);
     let matrix = matrix::matrix(matrix, &matrix::Names::of(&raw_models, &raw_targets), sink);
-    let commands = commands::commands(&raw_commands, sink);
     Spec { root, files, models, pipelines, targets, tolerances, measure, matrix, commands }
 }
 
@@ -101,10 +100,11 @@ fn once<'a, T>(sources: &'a [Source], pick: fn(&File) -> &Field<T>, what: &str, 
 }
 
 /// Names become parts of step ids (`run:bert:cpu-fp32`) and of file names.
-fn good_name(name: &At<String>, what: &str, sink: &mut Sink) {
+fn good_name<N: AsRef<str>>(name: &At<N>, what: &str, sink: &mut Sink) {
+    let text = name.value.as_ref();
     let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if !name.value.starts_with(|c: char| c.is_ascii_alphanumeric()) || !name.value.chars().all(good) {
-        let message = format!("`{}` cannot be the name of a {what}", name.value);
+    if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) || !text.chars().all(good) {
+        let message = format!("`{text}` cannot be the name of a {what}");
         sink.error_hint(name.span, message, "use letters, digits, `.`, `_` and `-`, beginning with a letter or digit");
     }
 }
