@@ -289,9 +289,7 @@ impl<'a> Scheduler<'a> {
     where
         'a: 'env,
     {
-        // What it reads was found damaged since it became ready, and is being made again: its end wakes this step.
-        if self.context.plan.dependencies(id).any(|from| !self.is_done(from)) {
-            self.set(id, StepState::Unknown);
+        if self.lacks_an_input_again(id) {
             return true;
         }
         self.install_missing(id, install);
