@@ -289,7 +289,9 @@ impl<'a> Scheduler<'a> {
     where
         'a: 'env,
     {
-        if self.lacks_an_input_again(id) {
+        // What it reads was found damaged since it became ready, and is being made again: its end wakes this step.
+        if self.context.plan.dependencies(id).any(|from| !self.is_done(from)) {
+            self.set(id, StepState::Unknown);
             return true;
         }
         self.install_missing(id, install);

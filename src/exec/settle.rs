@@ -81,16 +81,6 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Whether something that a ready step reads was found damaged meanwhile. It is being made again, and its end wakes
-    /// the step.
-    pub(super) fn lacks_an_input_again(&mut self, id: StepId) -> bool {
-        let lacks = self.context.plan.dependencies(id).any(|from| !self.is_done(from));
-        if lacks {
-            self.set(id, StepState::Unknown);
-        }
-        lacks
-    }
-
     /// Ends a step that could not even start. It leaves no record: nothing was executed.
     pub(super) fn finish_unstarted(&mut self, id: StepId, judged: Judged) -> StepId {
         let name = self.context.plan.step(id).name.clone();
