@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
+
 use crate::event::{Event, Load, Span};
 use crate::exec::desk::Desks;
 use crate::exec::keys::Keys;
@@ -323,6 +325,19 @@ impl<'a> Scheduler<'a> {
         if let Some(env) = step.kind.server(step) {
             performer.servers.start(env, self.context.provision, performer.provision.dir())?;
         }
+        let mut inputs = Vec::new();
+        for (name, source) in &step.inputs {
+            let at = match source {
+                Source::Step(from) => {
+                    let digest = self.result(*from).and_then(StepResult::output);
+                    let digest = digest.with_context(|| format!("BUG: its input `{name}` is not there"))?;
+                    InputAt::Tree { from: *from, digest }
+                }
+                Source::File(path) => InputAt::File(path.clone()),
+                Source::Record(_) => continue,
+            };
+            inputs.push((name.clone(), at));
+        }
         let StepState::Ready { key, reason } = std::mem::replace(&mut self.states[id.0 as usize], StepState::Running)
         else {
             panic!("BUG: {} is started and not ready", step.name);
@@ -331,15 +346,7 @@ impl<'a> Scheduler<'a> {
             Needs::Shared(slots) => self.shared_running += slots,
             Needs::Exclusive => self.exclusive_running = true,
         }
-        let inputs = step.inputs.iter().filter_map(|(name, source)| {
-            let at = match source {
-                Source::Step(from) => InputAt::Tree { from: *from, digest: self.result(*from)?.output()? },
-                Source::File(path) => InputAt::File(path.clone()),
-                Source::Record(_) => return None,
-            };
-            Some((name.clone(), at))
-        });
-        let task = Task { id, step, key, inputs: inputs.collect(), why: reason.clone() };
+        let task = Task { id, step, key, inputs, why: reason.clone() };
         let (slot, waited) = self.slots.take(id, self.needs(id));
         let load = self.load();
         self.context.listener.tell(Event::StepStarted { step: step.name.clone(), reason, slot, waited, load });
