@@ -3,6 +3,8 @@
 //! Short here, long by environment variables: `ORCH_STRESS_KILLS=200 ORCH_STRESS_FLIPS=300 cargo test --release --test
 //! stress -- --nocapture`. Everything random comes from ORCH_STRESS_SEED, which is printed.
 
+#![allow(clippy::print_stdout, reason = "seeds and skipped tests are told")]
+
 #[cfg(target_os = "linux")]
 mod flips;
 #[cfg(target_os = "linux")]
