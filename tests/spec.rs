@@ -267,3 +267,32 @@ fn a_large_spec_is_read_like_a_small_one() {
     let broken = mistakes(rows(&|number| (number == 1_200).then(|| "  c1200: {argv: [a\n".to_owned())));
     assert_eq!(broken.len(), 1, "{broken:?}");
 }
+
+#[test]
+fn every_style_of_yaml_declares_the_same_commands() {
+    let body = "{argv: [cp, in, out], inputs: {in: {file: x}}, outputs: [out]}";
+    let shown = |text: &str| {
+        let spec = load(text);
+        let rows = spec.commands.iter().map(|command| format!("{} {:?}", command.name, command.does));
+        rows.collect::<Vec<_>>()
+    };
+    let expected = shown(&format!("version: 1\ncommands:\n  one: {body}\n  two: {body}\n"));
+    assert_eq!(expected.len(), 2);
+    for text in [
+        format!("version: 1\ncommands: {{one: {body}, two: {body}}}\n"),
+        format!("{{version: 1, commands: {{one: {body}, two: {body}}}}}\n"),
+        format!("version: 1\ncommands:\n  {{one: {body}, two: {body}}}\n"),
+        format!("version: 1\ncommands: {{\n  one: {body},\n  two: {body}\n  }}\n"),
+        format!("\"version\": 1\n'commands':\n    one: {body}\n    \"two\": {body}\n"),
+        format!("version: 1\ncommands:\n  one: &body {body}\n  two: *body\n"),
+        format!("version: 1\ncommands: # all\n  # first\n  one: {body} # here\n\n  two:\n    {body}\n"),
+        format!("commands:\n  one: {body}\n  two: {body}\nversion: 1\n"),
+        "{\"version\": 1, \"commands\": {\"one\": {\"argv\": [\"cp\", \"in\", \"out\"], \"inputs\": {\"in\": {\"file\": \"x\"}}, \
+         \"outputs\": [\"out\"]}, \"two\": {\"argv\": [\"cp\", \"in\", \"out\"], \"inputs\": {\"in\": {\"file\": \"x\"}}, \"outputs\": \
+         [\"out\"]}}}"
+            .to_owned(),
+        format!("--- \nversion: 1\ncommands:\n  ? one\n  : {body}\n  ? two\n  : {body}\n...\n"),
+    ] {
+        assert_eq!(shown(&text), expected, "{text}");
+    }
+}

@@ -144,7 +144,7 @@ impl Loader {
             }
             last
         };
-        let node = yaml::fast(text, "commands", &mut take)?;
+        let mut node = yaml::fast(text, "commands", &mut take)?;
         let mut commands = Commands::with_capacity(parts.iter().map(|(commands, _)| commands.len()).sum());
         let (rows, sinks): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         for command in rows.into_iter().flatten() {
@@ -152,6 +152,8 @@ impl Loader {
             commands.add(command).ok()?;
         }
         sinks.into_iter().for_each(|sink| self.sink.take_in(sink));
+        // A section on one line, in braces, was not handed over row by row.
+        self.take_rows(&mut node, folder, &mut commands);
         Some((node, commands))
     }
 
@@ -170,16 +172,19 @@ impl Loader {
             return None;
         };
         let mut commands = Commands::default();
-        if let Value::Map(entries) = &mut node.value
-            && let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands")
-            && let Value::Map(rows) = &mut section.value
-        {
-            for (key, row) in rows.drain(..) {
-                // A second row of the same name is a duplicate key, and was reported as such.
-                let _ = commands.add(commands::row(&key, &row, folder, &mut self.sink));
-            }
-        }
+        self.take_rows(&mut node, folder, &mut commands);
         Some((node, commands))
+    }
+
+    /// Moves the rows of the section from the tree to the commands.
+    fn take_rows(&mut self, node: &mut Node<'_>, folder: &Path, commands: &mut Commands) {
+        let Value::Map(entries) = &mut node.value else { return };
+        let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands") else { return };
+        let Value::Map(rows) = &mut section.value else { return };
+        for (key, row) in rows.drain(..) {
+            // A second row of the same name is a duplicate key, and was reported as such.
+            let _ = commands.add(commands::row(&key, &row, folder, &mut self.sink));
+        }
     }
 
     fn included(&mut self, path: &Path, content: &File) {

@@ -75,9 +75,11 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
     let timeout_seconds = raw.timeout_seconds.value().copied().unwrap_or(DEFAULT_TIMEOUT_SECONDS);
     let does = if raw.write.is_absent() {
         // Neither outputs nor variables have an order that means something.
-        let sorted = |mut texts: Box<[Arc<str>]>| {
+        let sorted = |texts: Box<[Arc<str>]>| {
+            let mut texts = texts.into_vec();
             texts.sort_unstable();
-            texts
+            texts.dedup();
+            texts.into_boxed_slice()
         };
         let (outputs, env) = (sorted(texts(raw.outputs)), sorted(texts(raw.env)));
         Does::Run(Arc::new(Program { argv: texts(raw.argv), outputs, env }))
