@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context as _;
 
@@ -83,7 +84,7 @@ impl Project {
 
 /// The store, the host, and what can be installed.
 pub(super) struct Workplace {
-    pub(super) store: DiskStore,
+    pub(super) store: Arc<DiskStore>,
     pub(super) provision: Provision,
     pub(super) inventory: Vec<Backend>,
     pub(super) host: HostFacts,
@@ -97,7 +98,7 @@ impl Workplace {
 
     pub(super) fn open_with(args: &Args, cancel: Cancel) -> anyhow::Result<Self> {
         let cache = absolute(&args.cache_dir)?;
-        let store = DiskStore::open(&cache).context("failed to open the store")?;
+        let store = Arc::new(DiskStore::open(&cache).context("failed to open the store")?);
         let provision = provision(args, cancel.clone())?;
         let host = Host::real();
         let inventory = device::inventory_cheap(&host);
@@ -119,6 +120,7 @@ impl Workplace {
             host: &self.host,
             options,
             cancel: &self.cancel,
+            remote: None,
         }
     }
 }

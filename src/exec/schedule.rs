@@ -11,10 +11,11 @@ use crate::exec::outcome::Judged;
 use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text};
 use crate::exec::pool::Pool;
 use crate::exec::setup::{self, Readiness, Servers, Setups};
+use crate::exec::shared::Questions;
 use crate::exec::slots::Slots;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Finished, reporting};
-use crate::record::Outcome;
+use crate::record::{Outcome, Record};
 use crate::step::{Needs, Requirement, Source, Stage, StepId};
 use crate::store::StoreError;
 
@@ -41,8 +42,10 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     reporting::finish(context, scheduler.states.into_iter().map(StepState::into_result).collect(), clock)
 }
 
-enum Message {
+pub(super) enum Message {
     Performed(StepId, Performed, Span),
+    /// What a remote said about a step.
+    Answered(StepId, Option<Box<Record>>),
     Installed(Requirement, Result<(), String>),
 }
 
@@ -64,6 +67,8 @@ pub(super) struct Scheduler<'a> {
     shared_running: u32,
     exclusive_running: bool,
     slots: Slots,
+    /// None unless results are shared and steps execute.
+    pub(super) questions: Option<Questions<'a>>,
     pub(super) failed: bool,
 }
 
@@ -94,6 +99,7 @@ impl<'a> Scheduler<'a> {
             shared_running: 0,
             exclusive_running: false,
             slots: Slots::new(context.options.jobs),
+            questions: None,
             failed: false,
         })
     }
@@ -138,8 +144,10 @@ impl<'a> Scheduler<'a> {
             cancel: context.cancel,
             host: &context.host.report.name,
             again: &again,
+            remote: context.remote,
         };
         let (sender, receiver) = channel();
+        self.questions = Questions::new(context.remote, &sender);
         std::thread::scope(|scope| {
             let pool = Pool::start(scope, context.options.jobs);
             let install = |requirement| {
@@ -166,9 +174,11 @@ impl<'a> Scheduler<'a> {
         'a: 'env,
     {
         self.requirements = self.context.plan.ids().map(|id| self.requirements(id)).collect();
-        // Installing takes longest and needs no step's result, so all of it begins at once.
+        // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
+        // nothing may have to be installed.
+        let mut anticipates = self.questions.is_none();
         for id in self.wanted.clone() {
-            if !self.is_done(id) {
+            if !self.is_done(id) && anticipates {
                 self.install_missing(id, install);
             }
             if self.is_ready(id) {
@@ -185,7 +195,8 @@ impl<'a> Scheduler<'a> {
                 self.dispatch(performer, pool, sender, install);
             }
             let idle = self.shared_running == 0 && !self.exclusive_running;
-            if idle && !self.setups.is_busy() && (stopping || self.nothing_queued()) {
+            let settled = self.nothing_queued() && !self.has_questions();
+            if idle && !self.setups.is_busy() && (stopping || settled) {
                 return;
             }
             match receiver.recv_timeout(Duration::from_millis(100)) {
@@ -194,6 +205,18 @@ impl<'a> Scheduler<'a> {
                     let settled = self.settle(id, performed, span);
                     self.wake(settled);
                 }
+                Ok(Message::Answered(id, record)) => match self.answered(id, record) {
+                    Some(done) => self.consult_dependents(done),
+                    // One that must execute here is seldom the only one.
+                    None if !std::mem::replace(&mut anticipates, true) => {
+                        for id in self.wanted.clone() {
+                            if !self.is_done(id) {
+                                self.install_missing(id, install);
+                            }
+                        }
+                    }
+                    None => {}
+                },
                 Ok(Message::Installed(requirement, result)) => self.setups.finished(requirement, result),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -220,8 +243,14 @@ impl<'a> Scheduler<'a> {
         self.setups.missing(wanted, self.context.provision).into_iter().for_each(install);
     }
 
-    /// Puts a ready step where `dispatch` finds it.
+    /// A ready step goes where `dispatch` finds it, or waits for what a remote says first.
     pub(super) fn queue(&mut self, id: StepId) {
+        if !self.asks(id) {
+            self.wait_for_turn(id);
+        }
+    }
+
+    pub(super) fn wait_for_turn(&mut self, id: StepId) {
         self.slots.ready(id);
         match self.needs(id) {
             Needs::Shared(_) => self.ready_shared.push_back(id),

@@ -13,6 +13,7 @@ mod scratch;
 mod stat;
 mod disk;
 mod verify;
+pub mod remote;
 
 pub use disk::{DiskStore, Hit};
 pub use locks::KeyLock;

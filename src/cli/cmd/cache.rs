@@ -1,6 +1,7 @@
 //! `orch cache`
 
 use crate::cli::args::{Args, CacheCommand};
+use crate::cli::cmd::remote;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::project::absolute;
@@ -13,9 +14,16 @@ pub(super) fn cache(args: &Args, command: &CacheCommand, printer: &Printer) -> a
         printer.out(&dir.display().to_string());
         return Ok(Exit::Success);
     }
+    match command {
+        CacheCommand::Remote { json } => return remote::remote(&dir, *json, printer),
+        CacheCommand::Push { all } => return remote::push(&dir, *all, printer),
+        _ => {}
+    }
     let store = DiskStore::open(&dir)?;
     match command {
-        CacheCommand::Path => unreachable!("BUG: answered above"),
+        CacheCommand::Path | CacheCommand::Remote { .. } | CacheCommand::Push { .. } => {
+            unreachable!("BUG: answered above")
+        }
         CacheCommand::Stats { json } => {
             let stats = store.stats()?;
             if *json {

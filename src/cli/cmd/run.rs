@@ -12,9 +12,10 @@ use crate::cli::console::Console;
 use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
 use crate::cli::handout;
-use crate::cli::printer::Printer;
+use crate::cli::printer::{Printer, WARN};
 use crate::cli::project::{Workplace, absolute};
 use crate::cli::scope::{Asked, Scoped};
+use crate::cli::sharing::Sharing;
 use crate::exec::{self, Finished, How, Options};
 use crate::record::Outcome;
 use crate::report::{self, text::Styles};
@@ -73,7 +74,10 @@ pub(super) fn perform(
     let start = Instant::now();
     let console = Console::new();
     let diary = Diary::new(start, &console, workplace, &options, run.trace.trace.as_deref());
-    let finished = exec::run(&workplace.context(&project, &options, &diary));
+    let sharing = Sharing::open(run.no_remote, &workplace.store, &diary)?;
+    let context = workplace.context(&project, &options, &diary);
+    let finished = exec::run(&exec::Context { remote: sharing.remote(), ..context });
+    let shared = sharing.finish(&workplace.cancel, |left| console.uploads(left));
     console.close();
     let written = diary.finish(&project.plan, finished.as_ref().ok());
     let finished = finished?;
@@ -86,6 +90,10 @@ pub(super) fn perform(
         if finished.report.is_some() {
             printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
         }
+    }
+    if let Some(told) = shared {
+        let lead = if told.is_warning { format!("{WARN}warning{WARN:#} ") } else { String::new() };
+        printer.note(&format!("{lead}{}", told.text));
     }
     if let Some(why) = &nothing {
         printer.note(why);
