@@ -31,6 +31,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("notify", &["cli/watched.rs"]),
     ("toml", &["config.rs"]),
     ("opendal", &["store/remote/service.rs"]),
+    ("opendal_http_transport_reqwest", &["store/remote/service.rs"]),
+    ("reqwest", &["store/remote/service.rs"]),
     ("rustls", &["store/remote/service.rs"]),
     ("tokio", &["store/remote/"]),
     ("futures_util", &["store/remote/"]),

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt as _;
 use opendal::layers::{RetryLayer, TimeoutLayer};
-use opendal::{Error, ErrorKind, Operator, services};
+use opendal::{Error, ErrorKind, HttpTransporter, Operator, services};
+use opendal_http_transport_reqwest::ReqwestTransport;
 use serde::Serialize;
 
 use crate::base::{Digest, Hasher};
@@ -46,9 +47,10 @@ pub(super) fn settings(scheme: &str) -> Vec<String> {
 impl Service {
     /// Opens no connection yet; a setting that is no good is found here.
     pub(super) fn open(address: &Address, config: &RemoteConfig) -> Result<Self, String> {
-        // The second caller in a process finds it installed.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        opendal::install_default();
+        if address.scheme != "fs" {
+            speak_http(config.timeout).map_err(|e| format!("the remote {} is not used: {e}", address.shown))?;
+        }
+        opendal::init_default_registry();
         let operator = Operator::via_iter(address.scheme, address.settings.clone())
             .map_err(|e| format!("the remote {} cannot be opened: {}", address.shown, told(&e)))?;
         let patience = TimeoutLayer::new().with_timeout(config.timeout).with_io_timeout(config.timeout);
@@ -166,6 +168,17 @@ impl Service {
         };
         self.within(size, parts).await
     }
+}
+
+/// The first caller in a process decides for all.
+fn speak_http(timeout: Duration) -> Result<(), String> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().connect_timeout(timeout).build().map_err(|e| {
+        let cause = std::error::Error::source(&e).map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{e}{cause}\n  hint: HTTPS needs the certificates of authorities (Debian: apt install ca-certificates)")
+    })?;
+    HttpTransporter::install_default(ReqwestTransport::new(client));
+    Ok(())
 }
 
 fn trouble(error: Error) -> Trouble {
