@@ -23,8 +23,15 @@ pub(crate) struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // Asked, it ends its own processes too.
+        crate::support::signal(&self.child, libc::SIGTERM);
+        let start = Instant::now();
+        while self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            if start.elapsed() > Duration::from_secs(10) {
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -34,6 +41,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// Whether servers are to be done without here; said on stderr, so that nobody takes it for a test that passed.
+#[allow(clippy::print_stderr, reason = "what is not tested is said")]
 pub(crate) fn is_done_without(what: &str) -> bool {
     let off = std::env::var_os("ORCH_TEST_NO_SERVERS").is_some();
     if off {
@@ -218,7 +226,7 @@ fn serve(mut stream: TcpStream, dir: &Path, manner: Manner) -> std::io::Result<(
                 return Ok(());
             }
             (Manner::Endless, Some(_)) if is_blob => {
-                stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
+                stream.write_all(begin("200 OK", 1 << 40).as_bytes())?;
                 loop {
                     stream.write_all(&[7; 1 << 16])?;
                 }

@@ -38,7 +38,13 @@ pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Tro
         .buffer_unordered(FILES)
         .try_collect()
         .await
-        .inspect_err(|_| drop(bfs::remove_dir(&dir)))?;
+        .inspect_err(|trouble| {
+            let _ = bfs::remove_dir(&dir);
+            // What else it names was not looked at to the end, and is sent anew with what is wrong.
+            if let Trouble::Refused(_) = trouble {
+                manifest.iter().flat_map(|manifest| &manifest.files).for_each(|file| inner.is_wrong(file));
+            }
+        })?;
     record.step = ask.step;
     record.repro = Some(ask.repro);
     let keep = || {
@@ -62,11 +68,8 @@ async fn bring(inner: &Inner, file: ManifestFile, dir: &Path) -> Result<(PathBuf
         }
         _ => inner.download(&blob_path(&file), size, digest, &to).await,
     };
-    match done {
-        Ok(()) => inner.is_there(&file),
-        // It is to be replaced as soon as the true content is known.
-        Err(Trouble::Refused(_)) => inner.is_wrong(&file),
-        Err(_) => {}
+    if done.is_ok() {
+        inner.is_there(&file);
     }
     done.map(|()| (to, file))
 }

@@ -325,9 +325,10 @@ impl Engine {
 
 impl Drop for Hub {
     fn drop(&mut self) {
-        // What still runs is not waited for: it stands in the list of what is pending, or was not needed.
+        // What still runs is not awaited: it stands in the list of what is pending, or was not needed. The moment is for
+        // the tasks to let go of the working folder.
         if let Some(Ok(engine)) = self.engine.take() {
-            engine.runtime.shutdown_background();
+            engine.runtime.shutdown_timeout(Duration::from_millis(500));
         }
     }
 }
