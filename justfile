@@ -16,6 +16,10 @@ run *ARGS:
 test:
     cargo test
 
+# Test remote stores against real servers (Debian: apt install apache2-bin)
+test-remote:
+    cargo test --features remote --test remote
+
 # What CI runs
 ci:
     .ci/run
