@@ -176,14 +176,14 @@ impl<'a> Scheduler<'a> {
         self.requirements = self.context.plan.ids().map(|id| self.requirements(id)).collect();
         // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
         // nothing may have to be installed.
-        let mut anticipates = self.questions.is_none();
         for id in self.wanted.clone() {
-            if !self.is_done(id) && anticipates {
-                self.install_missing(id, install);
-            }
             if self.is_ready(id) {
                 self.queue(id);
             }
+        }
+        let mut waits = self.has_questions();
+        if !waits {
+            self.install_wanted(install);
         }
         let mut told = false;
         loop {
@@ -208,13 +208,7 @@ impl<'a> Scheduler<'a> {
                 Ok(Message::Answered(id, record)) => match self.answered(id, record) {
                     Some(done) => self.consult_dependents(done),
                     // One that must execute here is seldom the only one.
-                    None if !std::mem::replace(&mut anticipates, true) => {
-                        for id in self.wanted.clone() {
-                            if !self.is_done(id) {
-                                self.install_missing(id, install);
-                            }
-                        }
-                    }
+                    None if std::mem::replace(&mut waits, false) => self.install_wanted(install),
                     None => {}
                 },
                 Ok(Message::Installed(requirement, result)) => self.setups.finished(requirement, result),
@@ -241,6 +235,14 @@ impl<'a> Scheduler<'a> {
     fn install_missing(&mut self, id: StepId, install: &dyn Fn(Requirement)) {
         let wanted = &self.requirements[id.0 as usize];
         self.setups.missing(wanted, self.context.provision).into_iter().for_each(install);
+    }
+
+    fn install_wanted(&mut self, install: &dyn Fn(Requirement)) {
+        for id in self.wanted.clone() {
+            if !self.is_done(id) {
+                self.install_missing(id, install);
+            }
+        }
     }
 
     /// A ready step goes where `dispatch` finds it, or waits for what a remote says first.

@@ -68,7 +68,7 @@ impl Scheduler<'_> {
         };
         let (made, host) = (record.started.clone(), record.host.clone());
         self.context.listener.tell(Event::Fetched { step: record.step.clone(), made, host });
-        self.set(id, StepState::Done(StepResult::hit(*record)));
+        self.set(id, StepState::Done(StepResult { fetched: true, ..StepResult::hit(*record) }));
         Some(id)
     }
 

@@ -43,6 +43,8 @@ pub struct StepResult {
     pub blamed: Option<StepId>,
     /// The tree that it made.
     pub(super) output: Option<Digest>,
+    /// Another machine made it, and this run fetched it.
+    pub(super) fetched: bool,
     /// Left out for hits of steps that no report shows.
     pub record: Option<Box<Record>>,
 }
@@ -55,6 +57,7 @@ impl StepResult {
             reason: record.reason.clone(),
             blamed: None,
             output: record.output,
+            fetched: false,
             record: Some(Box::new(record)),
         }
     }
@@ -74,7 +77,7 @@ impl StepResult {
 
     pub(super) fn not_needed() -> Self {
         let (how, outcome) = (How::NotNeeded, Outcome::Incomplete);
-        Self { how, outcome, reason: None, blamed: None, output: None, record: None }
+        Self { how, outcome, reason: None, blamed: None, output: None, fetched: false, record: None }
     }
 
     /// The tree that it made.

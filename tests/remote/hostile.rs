@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::servers::{Liar, Manner};
-use crate::support::{Sandbox, flip_byte};
+use crate::support::{Sandbox, eventually, flip_byte, signal};
 use crate::{RUN, SPEC, checkout, files, timed};
 
 /// A folder that holds the results of [`SPEC`].
@@ -121,4 +121,16 @@ fn with_a_key_only_signed_results_are_believed() {
     let again = ["run", "spec.yaml", "--json", "--step", "command:*", "--rerun", "command:*"];
     forged.run(again).success().stderr_has("2 uploads");
     with("ours").run(RUN).success().summary([("executed", 2)]).stderr_has("2 results refused (not signed)");
+}
+
+#[test]
+fn an_interrupt_waits_for_no_remote() {
+    let liar = Liar::new(Path::new("/nowhere"), Manner::Hang);
+    let sandbox = checkout(&liar.url()).file("orch.toml", patience(300.0));
+    let child = sandbox.spawn(RUN);
+    eventually("it asks", || liar.asked() > 0);
+    signal(&child, libc::SIGINT);
+    let (ended, took) = timed(|| sandbox.wait(child));
+    ended.code(130);
+    assert!(took < Duration::from_secs(5), "{took:?}");
 }

@@ -45,7 +45,7 @@ fn is_shared(new: impl Fn() -> Sandbox) {
     assert_eq!(first.run(["cache", "remote", "--json"]).success().json()["pending"], 0);
 
     let second = new();
-    let ended = second.run(RUN).success().summary([("steps", 2), ("executed", 0), ("hits", 2)]);
+    let ended = second.run(RUN).success().summary([("steps", 2), ("executed", 0), ("hits", 2), ("fetched", 2)]);
     ended.stderr_has("remote: 2 hits").stderr_has("got   command:second made 20").stderr_lacks("warning");
     assert_eq!(second.output("command:second", "twice"), "content\ncontent\n");
     assert_eq!(second.output("command:first", "empty"), "");

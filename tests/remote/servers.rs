@@ -8,7 +8,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::support::env_dir;
@@ -173,19 +174,28 @@ pub(crate) enum Manner {
 /// A small HTTP server that serves a folder, more or less.
 pub(crate) struct Liar {
     listener: TcpListener,
+    asked: Arc<AtomicUsize>,
 }
 
 impl Liar {
     pub(crate) fn new(dir: &Path, manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (accepting, dir) = (listener.try_clone().unwrap(), dir.to_owned());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
         std::thread::spawn(move || {
             for stream in accepting.incoming().flatten() {
+                count.fetch_add(1, Ordering::Relaxed);
                 let dir = dir.clone();
                 std::thread::spawn(move || drop(serve(stream, &dir, manner)));
             }
         });
-        Self { listener }
+        Self { listener, asked }
+    }
+
+    /// How many connections were made.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
     }
 
     pub(crate) fn url(&self) -> String {
