@@ -134,3 +134,25 @@ fn an_interrupt_waits_for_no_remote() {
     ended.code(130);
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
+
+#[test]
+fn what_an_interrupt_or_a_kill_left_unsent_is_still_known() {
+    for (number, code) in [(libc::SIGINT, Some(0)), (libc::SIGKILL, None)] {
+        let liar = Liar::new(Path::new("/nowhere"), Manner::HangOnWrite);
+        let url = liar.url().replace("http://", "webdav+http://");
+        let sandbox = checkout(&url).file("orch.toml", patience(300.0));
+        let child = sandbox.spawn(RUN);
+        let pending = || files(&sandbox.store("remote")).first().map(std::fs::read_to_string);
+        eventually("two are to be sent", || matches!(pending(), Some(Ok(text)) if text.lines().count() == 2));
+        // By now it has nothing to do but to wait for them.
+        std::thread::sleep(Duration::from_millis(500));
+        signal(&child, number);
+        let (ended, took) = timed(|| sandbox.wait(child));
+        assert_eq!(ended.code, code);
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        if code.is_some() {
+            ended.summary([("executed", 2)]).stderr_has("2 not uploaded yet");
+        }
+        assert_eq!(sandbox.run(["cache", "remote", "--json"]).success().json()["pending"], 2);
+    }
+}

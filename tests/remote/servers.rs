@@ -158,6 +158,8 @@ pub(crate) enum Manner {
     Honest,
     /// Never answers.
     Hang,
+    /// Says what is not there, and takes nothing: whoever writes waits for ever.
+    HangOnWrite,
     Error500,
     /// Says 200 to everything, with a page for people.
     Page,
@@ -219,6 +221,7 @@ fn serve(mut stream: TcpStream, dir: &Path, manner: Manner) -> std::io::Result<(
         let content = fs::read(dir.join(&path)).ok();
         let begin = |status: &str, length: usize| format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
         match (manner, content) {
+            (Manner::HangOnWrite, _) if !head.starts_with("GET ") => std::thread::sleep(Duration::from_secs(600)),
             (Manner::Hang, _) => std::thread::sleep(Duration::from_secs(600)),
             (Manner::Error500, _) => stream.write_all((begin("500 Oops", 4) + "oops").as_bytes())?,
             (Manner::Page, _) => stream.write_all((begin("200 OK", 13) + "<html></html>").as_bytes())?,
