@@ -46,7 +46,7 @@ impl Hasher {
         self.0.update(bytes);
     }
 
-    pub fn finish(&self) -> Digest {
+    pub fn digest(&self) -> Digest {
         Digest(*self.0.finalize().as_bytes())
     }
 }
@@ -131,6 +131,6 @@ mod tests {
         let mut hasher = Hasher::default();
         hasher.update(b"by");
         hasher.update(b"tes");
-        assert_eq!(hasher.finish(), Digest::of(b"bytes"));
+        assert_eq!(hasher.digest(), Digest::of(b"bytes"));
     }
 }

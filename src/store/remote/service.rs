@@ -102,7 +102,7 @@ impl Service {
         if !found.await? {
             return Err(Refusal::Incomplete.into());
         }
-        if hasher.finish() == *digest { Ok(()) } else { Err(Refusal::WrongContent.into()) }
+        if hasher.digest() == *digest { Ok(()) } else { Err(Refusal::WrongContent.into()) }
     }
 
     /// Hands an object over piece by piece; false if there is none.
