@@ -7,5 +7,5 @@ pub mod loc;
 pub mod shell;
 pub mod suggest;
 
-pub use digest::{Digest, Hasher};
+pub use digest::{Digest, Hasher, Secret};
 pub use loc::Loc;
