@@ -20,6 +20,10 @@ test:
 stress:
     ORCH_STRESS_KILLS=200 ORCH_STRESS_FLIPS=300 ORCH_STRESS_FAILURES=60 cargo test --release --test stress -- --nocapture
 
+# Test remote stores against real servers (Debian: apt install apache2-bin)
+test-remote:
+    cargo test --features remote --test remote
+
 # What CI runs
 ci:
     .ci/run

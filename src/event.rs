@@ -60,6 +60,13 @@ pub enum Event {
         span: Span,
         load: Load,
     },
+    /// Another machine had made it, and the remote store gave its result.
+    Fetched {
+        step: String,
+        /// When that machine began it, RFC 3339.
+        made: String,
+        host: String,
+    },
     /// The output came out as it was before, so nothing below it runs for its sake.
     Unchanged {
         step: String,

@@ -31,6 +31,13 @@ const HOMES: &[(&str, &[&str])] = &[
     ("indicatif", &["cli/console.rs"]),
     ("ctrlc", &["cli/"]),
     ("notify", &["cli/watched.rs"]),
+    ("toml", &["config.rs"]),
+    ("opendal", &["store/remote/service.rs"]),
+    ("opendal_http_transport_reqwest", &["store/remote/service.rs"]),
+    ("reqwest", &["store/remote/service.rs"]),
+    ("rustls", &["store/remote/service.rs"]),
+    ("tokio", &["store/remote/"]),
+    ("futures_util", &["store/remote/"]),
 ];
 
 fn sources() -> Sources {

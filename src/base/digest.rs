@@ -58,6 +58,33 @@ impl Hasher {
     }
 }
 
+/// A key that makes and checks codes of authenticity; never shown.
+#[derive(Clone)]
+pub struct Secret([u8; 32]);
+
+impl Secret {
+    /// From what people share, for one purpose: the same words make another key for another `purpose`.
+    pub fn of(purpose: &'static str, words: &str) -> Self {
+        Self(blake3::derive_key(purpose, words.as_bytes()))
+    }
+
+    /// Whoever lacks the key cannot make this for bytes of his own.
+    pub fn code(&self, bytes: &[u8]) -> Digest {
+        Digest(*blake3::keyed_hash(&self.0, bytes).as_bytes())
+    }
+
+    /// Compares in a time that tells nothing about where codes differ.
+    pub fn is_code(&self, bytes: &[u8], code: &Digest) -> bool {
+        blake3::keyed_hash(&self.0, bytes) == blake3::Hash::from(code.0)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(blake3::Hash::from(self.0).to_hex().as_str())
@@ -87,5 +114,30 @@ impl Serialize for Digest {
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_of_its_bytes_its_words_and_its_purpose() {
+        let secret = Secret::of("purpose", "words");
+        let code = secret.code(b"bytes");
+        assert!(secret.is_code(b"bytes", &code));
+        assert!(!secret.is_code(b"Bytes", &code));
+        assert!(!Secret::of("purpose", "other").is_code(b"bytes", &code));
+        assert!(!Secret::of("other", "words").is_code(b"bytes", &code));
+        assert!(!secret.is_code(b"bytes", &Digest::of(b"bytes")), "a plain digest is no code");
+        assert_eq!(format!("{secret:?}"), "Secret(…)");
+    }
+
+    #[test]
+    fn pieces_have_the_digest_of_the_whole() {
+        let mut hasher = Hasher::default();
+        hasher.update(b"by");
+        hasher.update(b"tes");
+        assert_eq!(hasher.digest(), Digest::of(b"bytes"));
     }
 }

@@ -8,5 +8,5 @@ pub mod shell;
 pub mod names;
 pub mod suggest;
 
-pub use digest::{Digest, Hasher};
+pub use digest::{Digest, Hasher, Secret};
 pub use loc::Loc;

@@ -165,6 +165,9 @@ pub(super) struct RunArgs {
     /// Run, then wait for changes of the spec or of a file that it reads, and run again, until interrupted
     #[arg(long, conflicts_with = "json")]
     pub(super) watch: bool,
+    /// Ask no remote store for results, and send it none
+    #[arg(long)]
+    pub(super) no_remote: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
     pub(super) json: bool,
@@ -285,6 +288,17 @@ pub(super) enum CacheCommand {
     },
     /// Print where the store is
     Path,
+    /// Say whether the remote store is reachable, what may be done with it, and what is still to be sent
+    Remote {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Send the results that are not on the remote store yet
+    Push {
+        /// Also those that were made before there was a remote
+        #[arg(long)]
+        all: bool,
+    },
 }
 
 #[derive(Debug, ClapArgs)]

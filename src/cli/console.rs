@@ -78,6 +78,18 @@ impl Console {
     }
 }
 
+impl Console {
+    /// How many results are still on their way to the remote store.
+    pub(super) fn uploads(&self, left: usize) {
+        const NAME: &str = "remote store";
+        let is_new = !self.lock().running.contains_key(NAME);
+        if is_new {
+            self.begin(NAME, "");
+        }
+        self.progress(NAME, &format!("sending results: {left} left (interrupt: the next run goes on)"));
+    }
+}
+
 impl Listener for Console {
     fn tell(&self, event: Event) {
         match event {
@@ -103,6 +115,10 @@ impl Listener for Console {
             }
             Event::StepStarted { step, reason, .. } => self.begin(&step, &reason.to_string()),
             Event::StepReturned { step, .. } => self.end(&step, false),
+            Event::Fetched { step, made, host } => {
+                self.end(&step, true);
+                self.line(&format!("{GOOD}got{GOOD:#}   {step} {DIM}made {made} on {host}{DIM:#}"));
+            }
             Event::StepProgress { step, text } => self.progress(&step, &text),
             Event::StepFinished { step, outcome, reason, seconds, log, repro, .. } => {
                 self.end(&step, true);

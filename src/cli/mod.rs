@@ -11,6 +11,7 @@ mod handout;
 mod printer;
 mod project;
 mod scope;
+mod sharing;
 mod watched;
 mod units;
 

@@ -4,6 +4,8 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 
+use crate::cli::sharing::Told;
+
 /// Colours are taken away by `anstream` where the stream is no terminal, or `NO_COLOR` is set.
 pub(super) struct Printer;
 
@@ -48,6 +50,14 @@ impl Printer {
     pub(super) fn passing(&self, text: &str) {
         if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
             let _ = write!(anstream::stderr(), "\r\x1b[K{text}");
+        }
+    }
+
+    /// What a remote store did, where it did something.
+    pub(super) fn told(&self, told: Option<Told>) {
+        if let Some(Told { text, is_warning }) = told {
+            let lead = if is_warning { format!("{WARN}warning{WARN:#} ") } else { String::new() };
+            self.note(&format!("{lead}{text}"));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 
@@ -83,7 +83,7 @@ impl Project {
 
 /// The store, the host, and what can be installed.
 pub(super) struct Workplace {
-    pub(super) store: DiskStore,
+    pub(super) store: Arc<DiskStore>,
     pub(super) provision: Provision,
     inventory: OnceLock<Vec<Backend>>,
     pub(super) host: HostFacts,
@@ -97,7 +97,7 @@ impl Workplace {
 
     pub(super) fn open_with(args: &Args, cancel: Cancel) -> anyhow::Result<Self> {
         let cache = absolute(&args.cache_dir)?;
-        let store = DiskStore::open(&cache).context("failed to open the store")?;
+        let store = Arc::new(DiskStore::open(&cache).context("failed to open the store")?);
         let provision = provision(args, cancel.clone())?;
         let host = host_facts(&Host::real());
         Ok(Self { store, provision, inventory: OnceLock::new(), host, cancel })
@@ -128,6 +128,7 @@ impl Workplace {
             host: &self.host,
             options,
             cancel: &self.cancel,
+            remote: None,
         }
     }
 }

@@ -15,6 +15,7 @@ mod preview;
 mod reporting;
 mod schedule;
 mod settle;
+mod shared;
 mod setup;
 mod slots;
 mod state;
@@ -54,6 +55,8 @@ pub struct Context<'a> {
     pub host: &'a HostFacts,
     pub options: &'a Options,
     pub cancel: &'a Cancel,
+    /// Where results are shared with other machines.
+    pub remote: Option<&'a dyn crate::store::remote::Remote>,
 }
 
 impl Context<'_> {

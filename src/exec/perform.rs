@@ -35,6 +35,8 @@ pub(super) struct Performer<'a> {
     pub(super) host: &'a str,
     /// The beginning of every reproducer.
     pub(super) again: &'a str,
+    /// Who else is told of results.
+    pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
 }
 
 /// One step with its key and the digests or paths of what it reads.
@@ -276,6 +278,11 @@ impl Performer<'_> {
             && let Err(e) = self.store.keep(&record, made.as_ref())
         {
             return self.not_kept(record, e);
+        }
+        if let Some(remote) = self.remote
+            && matches!(record.outcome, Outcome::Pass | Outcome::SkipUnsupported)
+        {
+            remote.offer(&record.key.digest());
         }
         Performed::Executed { record: Box::new(record), unchanged }
     }

@@ -211,6 +211,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         steps: results.len() as u32 - how(How::NotNeeded),
         executed: how(How::Executed),
         hits: how(How::Hit),
+        fetched: results.iter().filter(|result| result.fetched).count() as u32,
         cases: cases.len() as u32,
         passed: count(&|o| o == Outcome::Pass),
         failed: count(&Outcome::is_failure),

@@ -14,10 +14,11 @@ use crate::exec::outcome::Judged;
 use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text};
 use crate::exec::pool::Pool;
 use crate::exec::setup::{self, Readiness, Servers, Setups};
+use crate::exec::shared::Questions;
 use crate::exec::slots::Slots;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Finished, reporting};
-use crate::record::Outcome;
+use crate::record::{Outcome, Record};
 use crate::step::{Needs, Requirement, Source, Stage, StepId, StepSet};
 use crate::store::{FileDigests, StoreError, stat::Stamp};
 
@@ -45,8 +46,10 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     reporting::finish(context, results, scheduler.keys.files, clock)
 }
 
-enum Message {
+pub(super) enum Message {
     Performed(StepId, Performed, Span),
+    /// What a remote said about a step.
+    Answered(StepId, Option<Box<Record>>),
     Installed(Requirement, Result<(), String>),
 }
 
@@ -62,9 +65,9 @@ pub(super) struct Scheduler<'a> {
     pub(super) wanted: StepSet,
     /// Whether hits are to come with their records, although no report shows them.
     pub(super) whole_records: bool,
-    setups: Setups,
+    pub(super) setups: Setups,
     /// What each step requires, by its number; filled when steps are about to execute.
-    requirements: Vec<Vec<Requirement>>,
+    pub(super) requirements: Vec<Vec<Requirement>>,
     /// Steps in state `Ready`, by what they occupy.
     ready_shared: VecDeque<StepId>,
     ready_exclusive: VecDeque<StepId>,
@@ -72,6 +75,8 @@ pub(super) struct Scheduler<'a> {
     shared_running: u32,
     exclusive_running: bool,
     slots: Slots,
+    /// None unless results are shared and steps execute.
+    pub(super) questions: Option<Questions<'a>>,
     pub(super) failed: bool,
 }
 
@@ -100,6 +105,7 @@ impl<'a> Scheduler<'a> {
             shared_running: 0,
             exclusive_running: false,
             slots: Slots::new(context.options.jobs),
+            questions: None,
             failed: false,
         }
     }
@@ -145,8 +151,10 @@ impl<'a> Scheduler<'a> {
             cancel: context.cancel,
             host: &context.host.report.name,
             again: &again,
+            remote: context.remote,
         };
         let (sender, receiver) = channel();
+        self.questions = Questions::new(context.remote, &sender);
         std::thread::scope(|scope| {
             let pool = Pool::start(scope, context.options.jobs);
             let install = |requirement| {
@@ -173,15 +181,15 @@ impl<'a> Scheduler<'a> {
         'a: 'env,
     {
         self.requirements = self.context.plan.ids().map(|id| self.requirements(id)).collect();
-        // Installing takes longest and needs no step's result, so all of it begins at once.
+        // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
+        // nothing may have to be installed.
         for id in self.wanted.iter().collect::<Vec<_>>() {
-            if !self.is_done(id) {
-                self.install_missing(id, install);
-            }
             if self.is_ready(id) {
                 self.queue(id);
             }
         }
+        let mut waits = self.has_questions();
+        (!waits).then(|| self.install_wanted(install));
         let mut told = false;
         loop {
             if self.context.cancel.is_cancelled() && !std::mem::replace(&mut told, true) {
@@ -193,7 +201,8 @@ impl<'a> Scheduler<'a> {
                 self.dispatch(performer, pool, sender, install);
             }
             let idle = self.shared_running == 0 && !self.exclusive_running;
-            if idle && !self.setups.is_busy() && (stopping || self.nothing_queued()) {
+            let settled = self.nothing_queued() && !self.has_questions();
+            if idle && !self.setups.is_busy() && (stopping || settled) {
                 return;
             }
             match receiver.recv_timeout(Duration::from_millis(100)) {
@@ -202,16 +211,17 @@ impl<'a> Scheduler<'a> {
                     let settled = self.settle(id, performed, span);
                     self.wake(settled);
                 }
+                Ok(Message::Answered(id, record)) => match self.answered(id, record) {
+                    Some(done) => self.consult_dependents(done),
+                    // One that must execute here is seldom the only one.
+                    None if std::mem::replace(&mut waits, false) => self.install_wanted(install),
+                    None => {}
+                },
                 Ok(Message::Installed(requirement, result)) => self.setups.finished(requirement, result),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
-    }
-
-    fn requirements(&self, id: StepId) -> Vec<Requirement> {
-        let step = self.context.plan.step(id);
-        step.kind.requires(step)
     }
 
     pub(super) fn is_ready(&self, id: StepId) -> bool {
@@ -223,13 +233,14 @@ impl<'a> Scheduler<'a> {
         step.kind.needs(step)
     }
 
-    fn install_missing(&mut self, id: StepId, install: &dyn Fn(Requirement)) {
-        let wanted = &self.requirements[id.0 as usize];
-        self.setups.missing(wanted, self.context.provision).into_iter().for_each(install);
+    /// A ready step goes where `dispatch` finds it, or waits for what a remote says first.
+    pub(super) fn queue(&mut self, id: StepId) {
+        if !self.asks(id) {
+            self.wait_for_turn(id);
+        }
     }
 
-    /// Puts a ready step where `dispatch` finds it.
-    pub(super) fn queue(&mut self, id: StepId) {
+    pub(super) fn wait_for_turn(&mut self, id: StepId) {
         self.slots.ready(id);
         match self.needs(id) {
             Needs::Shared(_) => self.ready_shared.push_back(id),

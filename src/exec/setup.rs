@@ -8,8 +8,9 @@ use std::time::Instant;
 use anyhow::Context as _;
 
 use crate::event::{Event, Listener};
+use crate::exec::schedule::Scheduler;
 use crate::provision::{Provision, title};
-use crate::step::Requirement;
+use crate::step::{Requirement, StepId};
 use crate::toolchain::EnvName;
 use crate::worker::Server;
 
@@ -123,5 +124,25 @@ impl Servers {
             .get(&env)
             .cloned()
             .with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))
+    }
+}
+
+impl Scheduler<'_> {
+    pub(super) fn requirements(&self, id: StepId) -> Vec<Requirement> {
+        let step = self.context.plan.step(id);
+        step.kind.requires(step)
+    }
+
+    pub(super) fn install_missing(&mut self, id: StepId, install: &dyn Fn(Requirement)) {
+        let wanted = &self.requirements[id.0 as usize];
+        self.setups.missing(wanted, self.context.provision).into_iter().for_each(install);
+    }
+
+    pub(super) fn install_wanted(&mut self, install: &dyn Fn(Requirement)) {
+        for id in self.wanted.iter().collect::<Vec<_>>() {
+            if !self.is_done(id) {
+                self.install_missing(id, install);
+            }
+        }
     }
 }

@@ -52,6 +52,8 @@ pub struct StepResult {
     pub blamed: Option<StepId>,
     /// The tree that it made.
     pub(super) output: Option<Digest>,
+    /// Another machine made it, and this run fetched it.
+    pub fetched: bool,
     /// Left out for hits of steps that no report shows.
     pub record: Option<Box<Record>>,
 }
@@ -64,6 +66,7 @@ impl StepResult {
             reason: record.reason.clone(),
             blamed: None,
             output: record.output,
+            fetched: false,
             record: Some(Box::new(record)),
         }
     }
@@ -88,7 +91,7 @@ impl StepResult {
 
     pub(super) fn not_needed() -> Self {
         let (how, outcome) = (How::NotNeeded, Outcome::Incomplete);
-        Self { how, outcome, reason: None, blamed: None, output: None, record: None }
+        Self { how, outcome, reason: None, blamed: None, output: None, fetched: false, record: None }
     }
 
     /// The tree that it made.

@@ -49,6 +49,9 @@ pub struct Summary {
     pub steps: u32,
     pub executed: u32,
     pub hits: u32,
+    /// Those of the hits that this run fetched from a remote store.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fetched: u32,
     pub cases: u32,
     pub passed: u32,
     pub failed: u32,
@@ -73,6 +76,10 @@ pub enum RunPath {
     Settled,
     /// Only what lies below changed sources was looked up.
     Cone,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Summary {

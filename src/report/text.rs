@@ -90,8 +90,9 @@ pub fn summary_line(doc: &ReportDoc, styles: &Styles) -> String {
     count(s.excluded, "excluded", styles.skip, false);
     // A run of chosen steps or of commands has no cases to count.
     let counts = if doc.cases.is_empty() { String::new() } else { counts.join(" · ") + "   " };
+    let fetched = if s.fetched > 0 { format!(" ({} from the remote)", s.fetched) } else { String::new() };
     format!(
-        "{counts}{}: {} executed, {} up to date   {}",
+        "{counts}{}: {} executed, {} up to date{fetched}   {}",
         counted(s.steps as usize, "step"),
         s.executed,
         s.hits,

@@ -90,6 +90,7 @@ impl Cone {
         let mut doc = self.settled.doc.clone();
         doc.summary.path = RunPath::Cone;
         doc.summary.executed = executed.len() as u32;
+        doc.summary.fetched = own().filter(|id| result(*id).fetched).count() as u32;
         doc.summary.hits = doc.summary.hits - own().count() as u32 + hits;
         let failed = own().any(|id| result(id).how != How::NotNeeded && result(id).outcome.is_failure());
         let is_settled = !ended.lost

@@ -52,6 +52,7 @@ impl Place {
             let head = serde_json::from_slice(&plan.section(plan_file::HEAD)?)?;
             let mut doc: ReportDoc = serde_json::from_slice(&plan.section(plan_file::DOC)?)?;
             doc.summary.path = RunPath::Settled;
+            doc.summary.fetched = 0;
             let inputs = Table::read(&plan, plan_file::INPUTS)?;
             Ok(Settled { plan, head, state, doc, inputs })
         };

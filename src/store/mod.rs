@@ -20,6 +20,7 @@ mod gc;
 mod pack;
 mod count;
 mod verify;
+pub mod remote;
 
 pub use amount::Amount;
 pub use count::{OfSteps, Stats};

@@ -10,6 +10,8 @@ mod damage;
 mod errors;
 mod explained;
 mod max_age;
+#[cfg(not(feature = "remote"))]
+mod not_shared;
 mod pages;
 mod partition;
 mod ready_onnx;

@@ -83,6 +83,7 @@ fn templates() {
 const NO_OUTPUT: &[&str] = &[
     "src/base/",
     "src/cli/",
+    "src/config.rs",
     "src/device/",
     "src/exec/",
     "src/explain/",

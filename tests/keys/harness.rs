@@ -189,6 +189,7 @@ impl World {
             host: &self.host,
             options: &self.options,
             cancel: &Cancel::default(),
+            remote: None,
         };
         let mut reran = Reran::new();
         loop {

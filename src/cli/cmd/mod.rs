@@ -8,6 +8,7 @@ mod init;
 mod log;
 mod output;
 mod plan;
+mod remote;
 mod report;
 mod run;
 mod settled;

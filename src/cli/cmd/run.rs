@@ -15,10 +15,11 @@ use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
 use crate::cli::handout;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Project, Workplace, absolute};
+use crate::cli::project::{Workplace, absolute};
 use crate::cli::scope::{Asked, Scoped};
+use crate::cli::sharing::{self, Sharing};
 use crate::event::{Event, Listener};
-use crate::exec::{self, Finished, How, Options};
+use crate::exec::{self, Context, Finished, How, Options};
 use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::report::{self, ReportDoc, text::Styles};
@@ -31,6 +32,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
     }
     let mut executed_before = Vec::new();
     if run.is_plain()
+        && !sharing::owes(args, run.no_remote)
         && let Some(place) = settled::place(args, run)
     {
         match settled::short(&place, args, run, printer)? {
@@ -100,7 +102,10 @@ pub(super) fn perform(
     let console = Console::new();
     let diary = Diary::new(Instant::now(), &console, workplace, &options, run.trace.trace.as_deref());
     let before = Custody::of(&workplace.store);
-    let ended = execute(&project, workplace, &options, &diary);
+    let sharing = Sharing::open(run.no_remote, &workplace.store, &diary)?;
+    let context = Context { remote: sharing.remote(), ..workplace.context(&project, &options, &diary) };
+    let ended = execute(&context, &diary);
+    let shared = sharing.finish(&workplace.cancel, |left| console.uploads(left));
     console.close();
     let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
     let counted = ended.as_ref().ok().map(|(finished, _)| (finished.interrupted, hits(finished)));
@@ -109,6 +114,7 @@ pub(super) fn perform(
     let plan = &project.plan;
     count_again(plan, &mut finished, executed_before);
     show(&finished.doc, finished.report.is_some(), run, printer);
+    printer.told(shared);
     if let Some(why) = &nothing {
         printer.note(why);
     }
@@ -120,29 +126,23 @@ pub(super) fn perform(
     if run.is_whole()
         && let Some(place) = settled::place(args, run)
     {
-        let context = workplace.context(&project, &options, &diary);
         settled::settle(&place, workplace, &project, args, &context, (finished, &out, before), printer);
     }
     Ok((exit, executed))
 }
 
 /// Performs the plan and hands out what it made; once more, if that was lost in between. Gives what was handed out.
-fn execute(
-    project: &Project,
-    workplace: &Workplace,
-    options: &Options,
-    diary: &Diary<'_>,
-) -> anyhow::Result<(Finished, Vec<PathBuf>)> {
+fn execute(context: &Context<'_>, diary: &Diary<'_>) -> anyhow::Result<(Finished, Vec<PathBuf>)> {
     let hand_out = |finished: &Finished| -> anyhow::Result<_> {
-        handout::hand_out(&project.plan, finished, &workplace.store, &absolute(&options.out_dir)?)
+        handout::hand_out(context.plan, finished, context.store, &absolute(&context.options.out_dir)?)
     };
-    let finished = exec::run(&workplace.context(project, options, diary))?;
+    let finished = exec::run(context)?;
     match hand_out(&finished) {
         Ok(out) => Ok((finished, out)),
         Err(e) if handout::is_lost(&e) && !finished.interrupted => {
             diary.tell(Event::Warning { text: format!("{e:#}; what was lost is made again") });
-            let again = Options { rerun: Default::default(), ..options.clone() };
-            let finished = exec::run(&workplace.context(project, &again, diary))?;
+            let again = Options { rerun: Default::default(), ..context.options.clone() };
+            let finished = exec::run(&Context { options: &again, ..*context })?;
             let out = hand_out(&finished)?;
             Ok((finished, out))
         }

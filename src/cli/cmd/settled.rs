@@ -11,6 +11,7 @@ use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace, absolute, host_facts, provision};
+use crate::cli::sharing::Sharing;
 use crate::device::{self, Host};
 use crate::exec::{Context, Finished};
 use crate::settled::{Cone, ConeEnded, Custody, Here, Look, Place, Settled, Settling};
@@ -96,11 +97,15 @@ fn changed(
     let console = Console::new();
     let diary = Diary::new(clock, &console, &workplace, &options, None);
     on_interrupt(&workplace.cancel, || {})?;
-    let ended = cone.run(place, &workplace.context(project, &options, &diary));
+    let sharing = Sharing::open(run.no_remote, &workplace.store, &diary)?;
+    let context = Context { remote: sharing.remote(), ..workplace.context(project, &options, &diary) };
+    let ended = cone.run(place, &context);
+    let shared = sharing.finish(&workplace.cancel, |left| console.uploads(left));
     console.close();
     diary.finish(&project.plan, ended.as_ref().ok().map(|ended| (ended.interrupted, ended.doc.summary.hits)))?;
     let ended = ended?;
     let ConeEnded { mut doc, has_report, interrupted, failed, lost, executed } = ended;
+    printer.told(shared);
     if lost {
         return Ok(Short::Not { executed });
     }

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::cli::args::{Args, CacheCommand};
+use crate::cli::cmd::remote;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::project::absolute;
@@ -23,6 +24,8 @@ pub(super) fn cache(args: &Args, command: &CacheCommand, printer: &Printer) -> a
             printer.out(&dir.display().to_string());
             Ok(Exit::Success)
         }
+        CacheCommand::Remote { json } => remote::remote(&dir, *json, printer),
+        CacheCommand::Push { all } => remote::push(&dir, *all, printer),
         CacheCommand::Stats { envs, json } => stats::stats(args, &open()?, *envs, *json, printer),
         CacheCommand::Verify { heal, json } => verify(&open()?, *heal, *json, printer),
         CacheCommand::Gc(gc) => gc::gc(args, gc, printer),

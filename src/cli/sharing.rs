@@ -1,0 +1,119 @@
+//! The remote store of a command, if one is configured and this orch can speak to it.
+
+use std::sync::Arc;
+
+use crate::cli::args::Args;
+use crate::cli::exit::UsageError;
+use crate::config::{self, RemoteConfig};
+#[cfg(not(feature = "remote"))]
+use crate::event::Event;
+use crate::event::Listener;
+use crate::store::DiskStore;
+use crate::store::remote::Remote;
+use crate::worker::Cancel;
+
+#[cfg(feature = "remote")]
+use crate::device::render::bytes;
+#[cfg(feature = "remote")]
+use crate::store::remote::Hub;
+
+/// What the configuration of the current folder says.
+pub(super) fn configured() -> anyhow::Result<Option<RemoteConfig>> {
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        Some((name, value.into_string().ok()?))
+    });
+    let here = std::env::current_dir()?;
+    Ok(config::remote(&here, variables).map_err(UsageError)?)
+}
+
+#[cfg(not(feature = "remote"))]
+pub(super) const NOT_BUILT: &str = "this orch was built without remote stores\n  hint: cargo build --features remote";
+
+/// Whether a run has something to do or to say about a remote even if no step has: results of earlier runs are still to be
+/// sent, or the configuration cannot be read.
+pub(super) fn owes(args: &Args, off: bool) -> bool {
+    match configured() {
+        _ if off => false,
+        Err(_) => true,
+        Ok(config) => config.is_some_and(|config| has_pending(args, &config)),
+    }
+}
+
+#[cfg(feature = "remote")]
+fn has_pending(args: &Args, config: &RemoteConfig) -> bool {
+    let dir = crate::cli::project::absolute(&args.cache_dir);
+    dir.is_ok_and(|dir| Hub::owes(config, &DiskStore::root_below(&dir)))
+}
+
+#[cfg(not(feature = "remote"))]
+fn has_pending(_: &Args, _: &RemoteConfig) -> bool {
+    false
+}
+
+pub(super) struct Sharing {
+    #[cfg(feature = "remote")]
+    hub: Option<Hub>,
+}
+
+#[cfg(feature = "remote")]
+impl Sharing {
+    pub(super) fn open(off: bool, store: &Arc<DiskStore>, _: &dyn Listener) -> anyhow::Result<Self> {
+        let config = if off { None } else { configured()? };
+        let hub = config.map(|config| Hub::open(config, store.clone())).transpose().map_err(UsageError)?;
+        if let Some(hub) = &hub {
+            hub.resume();
+        }
+        Ok(Self { hub })
+    }
+
+    pub(super) fn remote(&self) -> Option<&dyn Remote> {
+        self.hub.as_ref().map(|hub| hub as &dyn Remote)
+    }
+
+    /// Waits for uploads, telling how many are left, and says what is to be said; true if something was wrong.
+    pub(super) fn finish(&self, cancel: &Cancel, waits: impl FnMut(usize)) -> Option<Told> {
+        finish(self.hub.as_ref()?, cancel, waits)
+    }
+}
+
+/// What a remote did, and whether something about it was wrong.
+pub(super) struct Told {
+    pub(super) text: String,
+    pub(super) is_warning: bool,
+}
+
+#[cfg(feature = "remote")]
+pub(super) fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Option<Told> {
+    let left = hub.finish(|left| {
+        waits(left);
+        !cancel.is_cancelled()
+    });
+    let (mut text, mut is_warning) = hub.summary(bytes).unwrap_or_default();
+    if left > 0 {
+        let lead = if text.is_empty() { "remote: " } else { "; " };
+        text.push_str(&format!("{lead}{left} not uploaded yet: the next run or `orch cache push` goes on"));
+        is_warning = true;
+    }
+    (!text.is_empty()).then_some(Told { text, is_warning })
+}
+
+#[cfg(not(feature = "remote"))]
+impl Sharing {
+    /// Says once that results are not shared, although they are meant to be.
+    pub(super) fn open(off: bool, _: &Arc<DiskStore>, listener: &dyn Listener) -> anyhow::Result<Self> {
+        if !off && configured()?.is_some() {
+            let text = format!("a remote store is configured and not used: {NOT_BUILT}, or --no-remote");
+            listener.tell(Event::Warning { text });
+        }
+        Ok(Self {})
+    }
+
+    pub(super) fn remote(&self) -> Option<&dyn Remote> {
+        None
+    }
+
+    pub(super) fn finish(&self, _: &Cancel, _: impl FnMut(usize)) -> Option<Told> {
+        None
+    }
+}

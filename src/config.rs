@@ -1,0 +1,184 @@
+//! `orch.toml` and the variables that overrule it: what belongs to a checkout or a machine and not to a spec. The only
+//! home of TOML; knows nothing of what its values are used for.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::base::Secret;
+
+pub const FILE: &str = "orch.toml";
+const OPTION: &str = "ORCH_REMOTE_OPTION_";
+
+/// `[remote]`: where results are shared, and how patiently.
+#[derive(Debug, Clone)]
+pub struct RemoteConfig {
+    /// `s3://bucket/prefix`, `file:///path`, …
+    pub url: String,
+    /// None means what the kind of remote allows.
+    pub mode: Option<Mode>,
+    /// Settings of the service, by the names that opendal gives them.
+    pub options: BTreeMap<String, String>,
+    /// Within this an answer must begin, retries included.
+    pub timeout: Duration,
+    /// How often a request is repeated after an error that may pass.
+    pub retries: u32,
+    /// Requests at a time.
+    pub concurrency: usize,
+    /// How long the end of a run waits for uploads.
+    pub wait: Duration,
+    /// With it, results are signed, and those of others are believed only if they are.
+    pub key: Option<Secret>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    ReadWrite,
+    ReadOnly,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    remote: Option<Section>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Section {
+    url: Option<String>,
+    mode: Option<Mode>,
+    #[serde(default)]
+    options: BTreeMap<String, toml::Value>,
+    timeout: Option<f64>,
+    retries: Option<u32>,
+    concurrency: Option<usize>,
+    wait: Option<f64>,
+}
+
+/// The remote that `orch.toml` in `dir` and the variables name, if they name one.
+pub fn remote(dir: &Path, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
+    let path = dir.join(FILE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(e) => return Err(format!("failed to read {FILE}: {e}")),
+    };
+    parse(&text, variables)
+}
+
+fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
+    let file: File =
+        toml::from_str(text).map_err(|e| format!("{FILE} cannot be read\n{}", e.to_string().trim_end()))?;
+    let section = file.remote;
+    let named = section.is_some();
+    let mut section = section.unwrap_or(Section {
+        url: None,
+        mode: None,
+        options: BTreeMap::new(),
+        timeout: None,
+        retries: None,
+        concurrency: None,
+        wait: None,
+    });
+    let mut options = BTreeMap::new();
+    for (name, value) in std::mem::take(&mut section.options) {
+        let value = match value {
+            toml::Value::String(text) => text,
+            toml::Value::Integer(_) | toml::Value::Boolean(_) | toml::Value::Float(_) => value.to_string(),
+            _ => return Err(format!("{FILE}: option `{name}` of the remote is no text, number or truth value")),
+        };
+        options.insert(name, value);
+    }
+    let (mut url, mut mode, mut key) = (section.url, section.mode, None);
+    for (name, value) in variables {
+        match name.as_str() {
+            "ORCH_REMOTE" => url = Some(value),
+            "ORCH_REMOTE_MODE" => {
+                mode = Some(match value.as_str() {
+                    "read-write" => Mode::ReadWrite,
+                    "read-only" => Mode::ReadOnly,
+                    _ => {
+                        return Err(format!("ORCH_REMOTE_MODE is `{value}`\n  hint: say `read-write` or `read-only`"));
+                    }
+                });
+            }
+            "ORCH_REMOTE_KEY" if !value.is_empty() => {
+                key = Some(Secret::of("orch 2 results of a remote store", &value))
+            }
+            _ => {
+                if let Some(option) = name.strip_prefix(OPTION) {
+                    options.insert(option.to_lowercase(), value);
+                }
+            }
+        }
+    }
+    let Some(url) = url else {
+        return if named { Err(format!("{FILE}: [remote] has no `url`")) } else { Ok(None) };
+    };
+    // An empty variable switches off what the file names.
+    if url.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(RemoteConfig {
+        url,
+        mode,
+        options,
+        timeout: seconds("timeout", section.timeout.unwrap_or(10.0))?,
+        retries: section.retries.unwrap_or(2),
+        concurrency: match section.concurrency.unwrap_or(16) {
+            count @ 1..=256 => count,
+            count => return Err(format!("{FILE}: `concurrency` is {count}\n  hint: between 1 and 256")),
+        },
+        wait: seconds("wait", section.wait.unwrap_or(300.0))?,
+        key,
+    }))
+}
+
+fn seconds(name: &str, value: f64) -> Result<Duration, String> {
+    let allowed = 0.001..=86_400.0;
+    let bad = || format!("{FILE}: `{name}` is {value}\n  hint: seconds, at most a day");
+    if allowed.contains(&value) { Ok(Duration::from_secs_f64(value)) } else { Err(bad()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &str, variables: &[(&str, &str)]) -> Result<Option<RemoteConfig>, String> {
+        parse(text, variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+    }
+
+    #[test]
+    fn the_file_names_a_remote_and_variables_overrule_it() {
+        assert!(with("", &[]).unwrap().is_none());
+        let text = "[remote]\nurl = 's3://b/p'\nmode = 'read-only'\noptions = {region = 'x', port = 9, on = true}";
+        let remote = with(text, &[("ORCH_REMOTE_OPTION_REGION", "y"), ("ORCH_REMOTE_KEY", "s")]).unwrap().unwrap();
+        assert_eq!((remote.url.as_str(), remote.mode), ("s3://b/p", Some(Mode::ReadOnly)));
+        assert_eq!(remote.options["region"], "y");
+        assert_eq!((remote.options["port"].as_str(), remote.options["on"].as_str()), ("9", "true"));
+        assert!(remote.key.is_some());
+        let other = with(text, &[("ORCH_REMOTE", "file:///x"), ("ORCH_REMOTE_MODE", "read-write")]).unwrap().unwrap();
+        assert_eq!((other.url.as_str(), other.mode), ("file:///x", Some(Mode::ReadWrite)));
+        assert!(with(text, &[("ORCH_REMOTE", "")]).unwrap().is_none());
+        assert!(with("", &[("ORCH_REMOTE", "file:///x")]).unwrap().is_some());
+    }
+
+    #[test]
+    fn an_error_names_its_place_and_what_is_known() {
+        let bad = |text: &str| with(text, &[]).unwrap_err();
+        let typo = bad("[remote]\nurl = 'x'\nmodus = 'read-only'");
+        assert!(typo.contains("line 3") && typo.contains("`modus`") && typo.contains("`mode`"), "{typo}");
+        let value = bad("[remote]\nurl = 'x'\nmode = 'sometimes'");
+        assert!(value.contains("line 3, column 8") && value.contains("`read-only`"), "{value}");
+        assert!(bad("[remot]\n").contains("`remote`"));
+        assert!(bad("[remote]\nmode = 'read-only'").contains("no `url`"));
+        assert!(bad("[remote]\nurl = 'x'\ntimeout = 0").contains("seconds"));
+        assert!(bad("[remote]\nurl = 'x'\nconcurrency = 0").contains("between 1 and 256"));
+        assert!(bad("[remote]\nurl = 'x'\noptions = {a = []}").contains("`a`"));
+        assert!(with("", &[("ORCH_REMOTE_MODE", "rw")]).unwrap_err().contains("read-write"));
+    }
+}

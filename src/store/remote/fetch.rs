@@ -1,0 +1,99 @@
+//! A result from a remote into the store: verified first, with all its content, then kept.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+
+use crate::base::fs as bfs;
+use crate::record::Record;
+use crate::store::remote::hub::{Inner, blob_path, result_path};
+use crate::store::remote::trouble::{Refusal, Trouble};
+use crate::store::remote::{Ask, sealed};
+use crate::store::{ManifestFile, StoreError};
+
+/// Files of one result that are fetched at a time.
+const FILES: usize = 8;
+
+/// None if the remote does not have it.
+pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Trouble> {
+    let Some(bytes) = inner.get(&result_path(&ask.key)).await? else { return Ok(None) };
+    let (mut record, manifest) = sealed::open(&bytes, &ask.key, inner.secret.as_ref())?;
+    if !(ask.takes)(&record) {
+        return Ok(None);
+    }
+    let mut known = HashSet::new();
+    let files = manifest.iter().flat_map(|manifest| &manifest.files);
+    let distinct = files.filter(|file| known.insert((file.digest, file.executable)));
+    // What the store has, verified, need not come.
+    let is_held = |file: &ManifestFile| inner.store.blobs.has(file) && inner.store.blobs.check(file).is_ok();
+    let needed: Vec<ManifestFile> = distinct.filter(|file| !is_held(file)).cloned().collect();
+    let size: u64 = needed.iter().map(|file| file.size).sum();
+    let dir = inner.arrivals()?;
+    if room(&dir).is_some_and(|room| size > room / 2) {
+        return Err(Refusal::TooLarge.into());
+    }
+    let arrived: Vec<(PathBuf, ManifestFile)> = futures_util::stream::iter(needed)
+        .map(|file| bring(inner, file, &dir))
+        .buffer_unordered(FILES)
+        .try_collect()
+        .await
+        .inspect_err(|trouble| {
+            let _ = bfs::remove_dir(&dir);
+            // What else it names was not looked at to the end, and is sent anew with what is wrong.
+            if let Trouble::Refused(_) = trouble {
+                manifest.iter().flat_map(|manifest| &manifest.files).for_each(|file| inner.is_wrong(file));
+            }
+        })?;
+    record.step = ask.step;
+    record.repro = Some(ask.repro);
+    let keep = || {
+        arrived.iter().try_for_each(|(path, file)| inner.store.blobs.take(path, file))?;
+        inner.store.keep(&record, manifest.as_ref())
+    };
+    let kept = keep().map_err(local);
+    let _ = bfs::remove_dir(&dir);
+    kept?;
+    inner.tally.hit(bytes.len() as u64 + size);
+    Ok(Some(record))
+}
+
+async fn bring(inner: &Inner, file: ManifestFile, dir: &Path) -> Result<(PathBuf, ManifestFile), Trouble> {
+    let to = dir.join(bfs::Nonce::next().to_string());
+    let (size, digest) = (file.size, &file.digest);
+    // Some servers refuse to send a part of nothing.
+    let done = match size {
+        0 if *digest == crate::base::Digest::of(b"") => {
+            std::fs::write(&to, b"").map_err(|e| Trouble::Local(format!("failed to write {}: {e}", to.display())))
+        }
+        _ => inner.download(&blob_path(&file), size, digest, &to).await,
+    };
+    if done.is_ok() {
+        inner.is_there(&file);
+    }
+    done.map(|()| (to, file))
+}
+
+fn local(error: StoreError) -> Trouble {
+    Trouble::Local(format!("{:#}", anyhow::Error::from(error)))
+}
+
+/// Bytes that are free where `path` lies, if the system says.
+fn room(path: &Path) -> Option<u64> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt as _;
+        let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+        // SAFETY: all zeros is a valid value of this plain structure.
+        let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+        // SAFETY: the path ends in a zero byte and the structure outlives the call.
+        let code = unsafe { libc::statvfs(path.as_ptr(), &raw mut found) };
+        #[allow(clippy::unnecessary_cast, reason = "the fields' widths differ between systems")]
+        (code == 0).then(|| (found.f_bavail as u64).saturating_mul(found.f_frsize as u64))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
+}

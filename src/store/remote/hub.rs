@@ -1,0 +1,378 @@
+//! One remote during one run: a few threads of its own, two queues, and what is known of the other side.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::base::{Digest, Secret};
+use crate::config::RemoteConfig;
+use crate::store::entry::{Held, Kind};
+use crate::store::remote::address::Address;
+use crate::store::remote::pending::Pending;
+use crate::store::remote::service::{Service, settings};
+use crate::store::remote::tally::Tally;
+use crate::store::remote::trouble::Trouble;
+use crate::store::remote::{Ask, Done, Remote, fetch, push, sealed};
+use crate::store::{DiskStore, ManifestFile, Scratch, StoreError};
+
+pub(super) fn result_path(key: &Digest) -> String {
+    let name = key.to_string();
+    format!("v2/results/{}/{name}", &name[..2])
+}
+
+pub(super) fn blob_path(file: &ManifestFile) -> String {
+    let name = file.digest.to_string();
+    format!("v2/blobs/{}/{name}{}", &name[..2], if file.executable { ".x" } else { "" })
+}
+
+type Blob = (Digest, bool);
+
+/// What the tasks share.
+pub(super) struct Inner {
+    pub(super) store: Arc<DiskStore>,
+    pub(super) secret: Option<Secret>,
+    pub(super) tally: Tally,
+    service: Service,
+    scratch: OnceLock<Scratch>,
+    /// Requests at a time; sending does not stand in the way of what a step waits for.
+    reads: Semaphore,
+    writes: Semaphore,
+    /// Contents that are known to be there (true) or to be wrong there (false).
+    seen: Mutex<HashMap<Blob, bool>>,
+    /// Keys of which nothing more is to be sent.
+    sent: Mutex<BTreeSet<Digest>>,
+    /// Uploads that were begun or wait.
+    left: AtomicUsize,
+}
+
+impl Inner {
+    pub(super) async fn get(&self, path: &str) -> Result<Option<Vec<u8>>, Trouble> {
+        let _permit = permit(&self.reads).await;
+        self.service.get(path, sealed::MOST).await
+    }
+
+    pub(super) async fn download(&self, path: &str, size: u64, digest: &Digest, to: &Path) -> Result<(), Trouble> {
+        let _permit = permit(&self.reads).await;
+        self.service.download(path, size, digest, to).await
+    }
+
+    pub(super) async fn size(&self, path: &str) -> Result<Option<u64>, Trouble> {
+        let _permit = permit(&self.writes).await;
+        self.service.size(path).await
+    }
+
+    pub(super) async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), Trouble> {
+        let _permit = permit(&self.writes).await;
+        self.service.put(path, bytes).await
+    }
+
+    pub(super) async fn upload(&self, path: &str, file: &Path, size: u64) -> Result<(), Trouble> {
+        let _permit = permit(&self.writes).await;
+        self.service.upload(path, file, size).await
+    }
+
+    /// A folder for what arrives; on the store's file system, and gone with this process.
+    pub(super) fn arrivals(&self) -> Result<PathBuf, Trouble> {
+        let local = |e: crate::store::StoreError| Trouble::Local(format!("{:#}", anyhow::Error::from(e)));
+        if self.scratch.get().is_none() {
+            // Another thread's may have come first; this one's then goes again.
+            let _ = self.scratch.set(self.store.scratch().map_err(local)?);
+        }
+        self.scratch.get().expect("BUG: it was just made").dir("remote").map_err(local)
+    }
+
+    fn seen(&self, file: &ManifestFile) -> Option<bool> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&(file.digest, file.executable)).copied()
+    }
+
+    fn see(&self, file: &ManifestFile, is_right: bool) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert((file.digest, file.executable), is_right);
+    }
+
+    pub(super) fn is_there(&self, file: &ManifestFile) {
+        self.see(file, true);
+    }
+
+    pub(super) fn is_wrong(&self, file: &ManifestFile) {
+        self.see(file, false);
+    }
+
+    pub(super) fn knows(&self, file: &ManifestFile) -> bool {
+        self.seen(file) == Some(true)
+    }
+
+    pub(super) fn is_known_wrong(&self, file: &ManifestFile) -> bool {
+        self.seen(file) == Some(false)
+    }
+}
+
+async fn permit(permits: &Semaphore) -> SemaphorePermit<'_> {
+    permits.acquire().await.expect("BUG: nobody closes it")
+}
+
+/// What runs once something is asked of a remote.
+struct Engine {
+    inner: Arc<Inner>,
+    asks: UnboundedSender<(Ask, Done)>,
+    offers: UnboundedSender<Digest>,
+    runtime: Runtime,
+}
+
+/// A remote that a run uses.
+pub struct Hub {
+    config: RemoteConfig,
+    address: Address,
+    store: Arc<DiskStore>,
+    pending: Pending,
+    /// Started by the first question: a run in which nothing changed asks none.
+    engine: OnceLock<Result<Engine, String>>,
+    told: Mutex<bool>,
+}
+
+/// What a remote says to a first question.
+pub struct Reached {
+    pub remote: String,
+    pub writes: bool,
+    pub signed: bool,
+    /// Results that are still to be uploaded.
+    pub pending: usize,
+    /// Why it cannot be used.
+    pub error: Option<String>,
+    pub seconds: f64,
+}
+
+impl Hub {
+    /// Connects to nothing yet.
+    pub fn open(config: RemoteConfig, store: Arc<DiskStore>) -> Result<Self, String> {
+        let address = Address::of(&config, settings)?;
+        let pending = Pending::of(store.root(), &address.shown);
+        Ok(Self { config, address, store, pending, engine: OnceLock::new(), told: Mutex::default() })
+    }
+
+    /// Whether a remote lacks what earlier runs of the store at `root` have made.
+    pub fn owes(config: &RemoteConfig, root: &Path) -> bool {
+        let address = Address::of(config, settings).ok().filter(|address| address.writes);
+        address.is_some_and(|address| Pending::of(root, &address.shown).list().is_ok_and(|left| !left.is_empty()))
+    }
+
+    /// As it may be shown.
+    pub fn name(&self) -> &str {
+        &self.address.shown
+    }
+
+    pub fn writes(&self) -> bool {
+        self.address.writes
+    }
+
+    /// Queues the uploads that earlier runs have left; how many those are.
+    pub fn resume(&self) -> usize {
+        if !self.writes() {
+            return 0;
+        }
+        let left = self.pending.list().unwrap_or_default();
+        let Some(engine) = (!left.is_empty()).then(|| self.engine()).flatten() else { return left.len() };
+        left.iter().for_each(|key| engine.offer(*key));
+        left.len()
+    }
+
+    /// Queues every result that the store holds.
+    pub fn offer_all(&self) -> Result<(), StoreError> {
+        let mut keys = BTreeSet::new();
+        self.store.log.each(|_, entry| {
+            if let Ok(entry) = entry
+                && entry.header.kind == Kind::Record
+                && entry.header.held != Held::No
+            {
+                keys.insert(entry.header.id);
+            }
+        })?;
+        keys.extend(self.pending.list().unwrap_or_default());
+        keys.iter().for_each(|key| self.offer(key));
+        Ok(())
+    }
+
+    fn engine(&self) -> Option<&Engine> {
+        self.engine.get_or_init(|| Engine::start(&self.config, &self.address, &self.store)).as_ref().ok()
+    }
+
+    /// Asks for something that cannot be there.
+    pub fn reach(&self) -> Reached {
+        let start = Instant::now();
+        let error = match self.engine() {
+            None => self.engine.get().and_then(|engine| engine.as_ref().err().cloned()),
+            Some(engine) => {
+                let question = engine.inner.get("v2/results/00/is-anybody-there");
+                engine.runtime.block_on(question).err().map(|trouble| trouble.to_string())
+            }
+        };
+        Reached {
+            remote: self.address.shown.clone(),
+            writes: self.writes(),
+            signed: self.config.key.is_some(),
+            pending: self.pending.list().map_or(0, |keys| keys.len()),
+            error,
+            seconds: start.elapsed().as_secs_f64(),
+        }
+    }
+
+    /// Waits for the uploads, as long as `go_on`, told how many are left, says so, and within the bound that is
+    /// configured; gives how many remain for the next run.
+    pub fn finish(&self, mut go_on: impl FnMut(usize) -> bool) -> usize {
+        let Some(Ok(engine)) = self.engine.get() else {
+            return if self.writes() { self.pending.list().map_or(0, |keys| keys.len()) } else { 0 };
+        };
+        let inner = &engine.inner;
+        let start = Instant::now();
+        let left = || inner.left.load(Ordering::Acquire);
+        while left() > 0 && !inner.tally.is_broken() && start.elapsed() < self.config.wait && go_on(left()) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let sent = std::mem::take(&mut *inner.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Err(e) = self.pending.remove(&sent) {
+            inner.tally.trouble(&Trouble::Local(format!("the list of pending uploads was not kept: {e}")));
+        }
+        if self.writes() { self.pending.list().map_or(0, |keys| keys.len()) } else { 0 }
+    }
+
+    /// Everything that was fetched, sent and wrong, on one line, and whether something was wrong.
+    pub fn summary(&self, bytes: impl Fn(u64) -> String) -> Option<(String, bool)> {
+        match self.engine.get()? {
+            Ok(engine) => {
+                let counts = engine.inner.tally.now();
+                Some((format!("remote: {}", counts.told(bytes)?), counts.is_troubled()))
+            }
+            Err(e) => Some((e.clone(), true)),
+        }
+    }
+}
+
+impl Remote for Hub {
+    fn fetch(&self, ask: Ask, done: Done) {
+        match self.engine() {
+            Some(engine) if !engine.inner.tally.is_broken() => {
+                // The receivers live as long as the engine.
+                let _ = engine.asks.send((ask, done));
+            }
+            _ => done(None),
+        }
+    }
+
+    fn offer(&self, key: &Digest) {
+        if !self.writes() {
+            return;
+        }
+        let added = self.pending.add(key);
+        if let Some(engine) = self.engine() {
+            if let Err(e) = added {
+                engine.inner.tally.trouble(&Trouble::Local(format!("the list of pending uploads was not kept: {e}")));
+            }
+            engine.offer(*key);
+        }
+    }
+
+    fn news(&self) -> Option<String> {
+        let news = match self.engine.get()? {
+            Ok(engine) => engine.inner.tally.take_news()?,
+            Err(e) => {
+                let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                return (!std::mem::replace(&mut *told, true)).then(|| e.clone());
+            }
+        };
+        Some(format!("the remote {}: {news}", self.address.shown))
+    }
+}
+
+impl Engine {
+    fn start(config: &RemoteConfig, address: &Address, store: &Arc<DiskStore>) -> Result<Self, String> {
+        // Two: one may be hashing what arrives while the other keeps the rest going.
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("orch-remote")
+            .enable_all()
+            .build()
+            .map_err(|e| format!("the remote {} is not used: no thread could be started: {e}", address.shown))?;
+        let service = {
+            let _inside = runtime.enter();
+            Service::open(address, config)?
+        };
+        let inner = Arc::new(Inner {
+            store: store.clone(),
+            secret: config.key.clone(),
+            tally: Tally::default(),
+            service,
+            scratch: OnceLock::new(),
+            reads: Semaphore::new(config.concurrency),
+            writes: Semaphore::new(config.concurrency),
+            seen: Mutex::default(),
+            sent: Mutex::default(),
+            left: AtomicUsize::new(0),
+        });
+        let (asks, asked) = unbounded_channel();
+        let (offers, offered) = unbounded_channel();
+        let (asked, offered) = (shared(asked), shared(offered));
+        for _ in 0..config.concurrency {
+            runtime.spawn(answer(inner.clone(), asked.clone()));
+            runtime.spawn(deliver(inner.clone(), offered.clone()));
+        }
+        Ok(Self { inner, asks, offers, runtime })
+    }
+
+    fn offer(&self, key: Digest) {
+        self.inner.left.fetch_add(1, Ordering::AcqRel);
+        let _ = self.offers.send(key);
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // What still runs is not awaited: it stands in the list of what is pending, or was not needed. The moment is for
+        // the tasks to let go of the working folder.
+        if let Some(Ok(engine)) = self.engine.take() {
+            engine.runtime.shutdown_timeout(Duration::from_millis(500));
+        }
+    }
+}
+
+type Queue<T> = Arc<tokio::sync::Mutex<UnboundedReceiver<T>>>;
+
+fn shared<T>(receiver: UnboundedReceiver<T>) -> Queue<T> {
+    Arc::new(tokio::sync::Mutex::new(receiver))
+}
+
+async fn next<T>(queue: &Queue<T>) -> Option<T> {
+    queue.lock().await.recv().await
+}
+
+async fn answer(inner: Arc<Inner>, queue: Queue<(Ask, Done)>) {
+    while let Some((ask, done)) = next(&queue).await {
+        if inner.tally.is_broken() {
+            done(None);
+            continue;
+        }
+        let found = fetch::fetch(&inner, ask).await;
+        match &found {
+            Ok(Some(_)) => {}
+            Ok(None) => inner.tally.miss(),
+            Err(trouble) => inner.tally.trouble(trouble),
+        }
+        done(found.ok().flatten().map(Box::new));
+    }
+}
+
+async fn deliver(inner: Arc<Inner>, queue: Queue<Digest>) {
+    while let Some(key) = next(&queue).await {
+        if !inner.tally.is_broken() {
+            match push::push(&inner, &key).await {
+                Ok(()) => drop(inner.sent.lock().unwrap_or_else(PoisonError::into_inner).insert(key)),
+                Err(trouble) => inner.tally.trouble(&trouble),
+            }
+        }
+        inner.left.fetch_sub(1, Ordering::AcqRel);
+    }
+}

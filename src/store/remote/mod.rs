@@ -1,0 +1,55 @@
+//! Results shared with other machines: what the store asks of a remote and what became of it. What is below `hub` is
+//! built with the feature `remote` only.
+//!
+//! A remote costs speed and never truth: whatever it answers is verified before it is kept, and everything that is wrong
+//! with it is a miss, counted and said. Layout: `v2/results/ab/<key>`, one sealed result; `v2/blobs/ab/<digest>[.x]`, one
+//! content. Use and trust: docs/remote.md.
+
+#[cfg(feature = "remote")]
+mod address;
+#[cfg(feature = "remote")]
+mod fetch;
+#[cfg(feature = "remote")]
+mod hub;
+#[cfg(feature = "remote")]
+mod pending;
+#[cfg(feature = "remote")]
+mod push;
+#[cfg(feature = "remote")]
+mod sealed;
+#[cfg(feature = "remote")]
+mod service;
+#[cfg(feature = "remote")]
+mod tally;
+#[cfg(feature = "remote")]
+mod trouble;
+
+#[cfg(feature = "remote")]
+pub use hub::{Hub, Reached};
+
+use crate::base::Digest;
+use crate::record::Record;
+
+/// Where results of other machines come from and own ones go. Nothing here waits for the network.
+pub trait Remote: Send + Sync {
+    /// Asks for a result; `done` is told once all of it lies verified in the store, or that there is none.
+    fn fetch(&self, ask: Ask, done: Done);
+
+    /// The store holds a new result of this key.
+    fn offer(&self, key: &Digest);
+
+    /// What the user should know now, once.
+    fn news(&self) -> Option<String>;
+}
+
+pub type Done = Box<dyn FnOnce(Option<Box<Record>>) + Send>;
+
+/// What is asked for.
+pub struct Ask {
+    pub key: Digest,
+    /// What the asker calls the step, and how it is done again here: records of others may say otherwise.
+    pub step: String,
+    pub repro: String,
+    /// A result that this does not take is a miss.
+    pub takes: Box<dyn Fn(&Record) -> bool + Send>,
+}

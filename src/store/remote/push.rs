@@ -1,0 +1,60 @@
+//! A result of the store onto a remote: all content first, then the result that names it, so that no reader ever finds a
+//! result whose content is still to come.
+
+use std::collections::HashSet;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+
+use crate::base::Digest;
+use crate::store::ManifestFile;
+use crate::store::remote::hub::{Inner, blob_path, result_path};
+use crate::store::remote::sealed;
+use crate::store::remote::trouble::Trouble;
+
+/// Files of one result that are sent at a time.
+const FILES: usize = 8;
+
+/// Ok also if the store does not hold the key any more: there is nothing to send.
+pub(super) async fn push(inner: &Inner, key: &Digest) -> Result<(), Trouble> {
+    let Ok(Some(record)) = inner.store.lookup(key) else { return Ok(()) };
+    let manifest = match record.output.map(|digest| inner.store.manifest(&digest)) {
+        Some(Ok(manifest)) => Some(manifest),
+        Some(Err(_)) => return Ok(()),
+        None => None,
+    };
+    let mut known = HashSet::new();
+    let files = manifest.iter().flat_map(|manifest| &manifest.files).filter(|file| file.size > 0);
+    let distinct = files.filter(|file| known.insert((file.digest, file.executable)));
+    let files: Vec<ManifestFile> = distinct.cloned().collect();
+    // A damaged or lost content is not spread; its step will run again.
+    if files.iter().any(|file| inner.store.blobs.check(file).is_err()) {
+        return Ok(());
+    }
+    let sent: Vec<u64> =
+        futures_util::stream::iter(files).map(|file| send(inner, file)).buffer_unordered(FILES).try_collect().await?;
+    let bytes = sealed::seal(&record, manifest.as_ref(), inner.secret.as_ref());
+    let size = bytes.len() as u64;
+    if size > sealed::MOST {
+        return Ok(());
+    }
+    inner.put(&result_path(key), bytes).await?;
+    inner.tally.uploaded(size + sent.iter().sum::<u64>());
+    Ok(())
+}
+
+/// How many bytes went out.
+async fn send(inner: &Inner, file: ManifestFile) -> Result<u64, Trouble> {
+    let file = &file;
+    let path = blob_path(file);
+    if inner.knows(file) {
+        return Ok(0);
+    }
+    // One that was found wrong is replaced; one of another size is the rest of an upload that broke off.
+    if !inner.is_known_wrong(file) && inner.size(&path).await? == Some(file.size) {
+        inner.is_there(file);
+        return Ok(0);
+    }
+    inner.upload(&path, &inner.store.blobs.path(&file.digest, file.executable), file.size).await?;
+    inner.is_there(file);
+    Ok(file.size)
+}

@@ -1,0 +1,224 @@
+//! A result as it travels: a line that says what it is and signs it, then the record and its tree's manifest. Knows
+//! nothing of where it comes from and believes none of it.
+
+use std::collections::HashSet;
+use std::path::{Component, Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Digest, Secret};
+use crate::record::{Outcome, Record};
+use crate::store::Manifest;
+use crate::store::entry::Held;
+use crate::store::remote::trouble::Refusal;
+
+/// The beginning of every result. Then a space, the digest of the body, a space, the signature or `-`, a line's end.
+const WORD: &[u8] = b"orch-result-2";
+const HEAD: usize = 13 + 1 + 64 + 1 + 64 + 1;
+/// More than this no result has: a manifest of 100,000 files is 15 MB.
+pub(super) const MOST: u64 = 64 << 20;
+/// A claim above this is not believed, whatever room there is.
+const MOST_TREE: u64 = 1 << 40;
+const MOST_FILES: usize = 1 << 20;
+
+#[derive(Serialize)]
+struct Sent<'a> {
+    record: &'a Record,
+    manifest: Option<&'a Manifest>,
+}
+
+#[derive(Deserialize)]
+struct Body {
+    record: Record,
+    manifest: Option<Manifest>,
+}
+
+pub(super) fn seal(record: &Record, manifest: Option<&Manifest>, secret: Option<&Secret>) -> Vec<u8> {
+    let body = serde_json::to_vec(&Sent { record, manifest }).expect("BUG: a record serialises");
+    let code = secret.map_or_else(|| "-".repeat(64), |secret| secret.code(&body).to_string());
+    let word = str::from_utf8(WORD).expect("BUG: the word is ASCII");
+    let mut bytes = format!("{word} {} {code}\n", Digest::of(&body)).into_bytes();
+    bytes.extend(body);
+    bytes
+}
+
+/// The record and the tree of a result, after everything about them was verified that can be without the content.
+pub(super) fn open(bytes: &[u8], key: &Digest, secret: Option<&Secret>) -> Result<(Record, Option<Manifest>), Refusal> {
+    let (head, body) = bytes.split_at_checked(HEAD).ok_or(Refusal::Unreadable)?;
+    let head = head.strip_suffix(b"\n").ok_or(Refusal::Unreadable)?;
+    let mut words = head.split(|byte| *byte == b' ');
+    let mut word = || words.next().and_then(|word| str::from_utf8(word).ok()).ok_or(Refusal::Unreadable);
+    if word()?.as_bytes() != WORD || word()?.parse::<Digest>() != Ok(Digest::of(body)) {
+        return Err(Refusal::Unreadable);
+    }
+    let code = word()?;
+    if let Some(secret) = secret {
+        let code = code.parse::<Digest>().map_err(|_| Refusal::Unsigned)?;
+        if !secret.is_code(body, &code) {
+            return Err(Refusal::WrongSignature);
+        }
+    }
+    let Body { record, manifest } = serde_json::from_slice(body).map_err(|_| Refusal::Unreadable)?;
+    if record.key.digest() != *key {
+        return Err(Refusal::OtherKey);
+    }
+    if Held::of(record.outcome) == Held::No {
+        return Err(Refusal::NoSuccess);
+    }
+    // What passed has made a tree, if an empty one; what was refused has made none.
+    if record.output != manifest.as_ref().map(Manifest::digest)
+        || record.output.is_some() != (record.outcome == Outcome::Pass)
+    {
+        return Err(Refusal::OtherTree);
+    }
+    if let Some(manifest) = &manifest {
+        is_sound(manifest)?;
+    }
+    Ok((record, manifest))
+}
+
+/// Its files can be laid out below a folder, and nowhere else.
+fn is_sound(manifest: &Manifest) -> Result<(), Refusal> {
+    let size = manifest.files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.size));
+    if manifest.files.len() > MOST_FILES || size.is_none_or(|size| size > MOST_TREE) {
+        return Err(Refusal::TooLarge);
+    }
+    let mut names = HashSet::new();
+    for file in &manifest.files {
+        let path = file.path.as_str();
+        let parts = Path::new(path).components().map(|part| match part {
+            Component::Normal(part) => part.to_str(),
+            _ => None,
+        });
+        let parts: Option<Vec<_>> = parts.collect();
+        // Spelt in the one way that a store spells it: no `./`, no `//`, no `/` at an end.
+        let is_plain = parts.is_some_and(|parts| !parts.is_empty() && parts.join("/") == path);
+        if !is_plain || path.contains(['\0', '\\']) || !names.insert(path) {
+            return Err(Refusal::BadPath);
+        }
+    }
+    let is_folder_too = |path: &str| path.match_indices('/').any(|(at, _)| names.contains(&path[..at]));
+    if names.iter().any(|path| is_folder_too(path)) { Err(Refusal::BadPath) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::KeyDoc;
+    use crate::store::ManifestFile;
+    use serde_json::Value;
+
+    fn file(path: &str, content: &[u8]) -> ManifestFile {
+        let (size, digest) = (content.len() as u64, Digest::of(content));
+        ManifestFile { path: path.into(), size, digest, executable: false }
+    }
+
+    fn result(files: Vec<ManifestFile>) -> (Record, Manifest) {
+        let manifest = Manifest { files };
+        let mut key = KeyDoc::default();
+        key.set("param", "x");
+        let record = Record {
+            step: "command:x".into(),
+            key,
+            outcome: Outcome::Pass,
+            reason: None,
+            output: Some(manifest.digest()),
+            started: "2026-01-02T03:04:05Z".into(),
+            seconds: 1.5,
+            host: "there".into(),
+            facts: Value::Null,
+            measure: None,
+            numerics: None,
+            repro: None,
+            why: None,
+        };
+        (record, manifest)
+    }
+
+    #[track_caller]
+    fn refused(record: &Record, manifest: Option<&Manifest>, why: Refusal) {
+        let key = result(Vec::new()).0.key.digest();
+        assert_eq!(open(&seal(record, manifest, None), &key, None).map(drop), Err(why));
+    }
+
+    #[test]
+    fn a_sound_result_arrives_whole_and_every_changed_byte_is_found() {
+        let (record, manifest) = result(vec![file("a/b", b"1"), file("c", b"2")]);
+        let key = record.key.digest();
+        let secret = Secret::of("test", "words");
+        for secret in [None, Some(&secret)] {
+            let bytes = seal(&record, Some(&manifest), secret);
+            let (got, tree) = open(&bytes, &key, secret).unwrap();
+            assert_eq!((got.host.as_str(), got.output, tree.as_ref()), ("there", record.output, Some(&manifest)));
+            // Without a secret the signature is not looked at.
+            let signature = HEAD - 65..HEAD - 1;
+            for at in (0..bytes.len()).filter(|at| secret.is_some() || !signature.contains(at)) {
+                let mut bad = bytes.clone();
+                bad[at] ^= 1;
+                assert!(open(&bad, &key, secret).is_err(), "byte {at}");
+            }
+            for end in 0..bytes.len() {
+                assert!(open(&bytes[..end], &key, secret).is_err(), "cut at {end}");
+            }
+        }
+        assert!(open(&seal(&record, Some(&manifest), Some(&secret)), &key, None).is_ok(), "signed, and nobody asks");
+    }
+
+    #[test]
+    fn with_a_secret_only_those_who_share_it_are_believed() {
+        let (record, manifest) = result(Vec::new());
+        let key = record.key.digest();
+        let (ours, theirs) = (Secret::of("test", "ours"), Secret::of("test", "theirs"));
+        let open_as = |made: Option<&Secret>| open(&seal(&record, Some(&manifest), made), &key, Some(&ours)).map(drop);
+        assert_eq!(open_as(Some(&ours)), Ok(()));
+        assert_eq!(open_as(Some(&theirs)), Err(Refusal::WrongSignature));
+        assert_eq!(open_as(None), Err(Refusal::Unsigned));
+    }
+
+    #[test]
+    fn a_result_of_something_else_is_refused() {
+        let (record, manifest) = result(vec![file("a", b"1")]);
+        let mut other = record.clone();
+        other.key.set("param", "y");
+        refused(&other, Some(&manifest), Refusal::OtherKey);
+        refused(&Record { outcome: Outcome::Fail, ..record.clone() }, Some(&manifest), Refusal::NoSuccess);
+        refused(&Record { outcome: Outcome::SkipUnsupported, ..record.clone() }, Some(&manifest), Refusal::OtherTree);
+        refused(&Record { output: Some(Digest::of(b"x")), ..record.clone() }, Some(&manifest), Refusal::OtherTree);
+        refused(&record, None, Refusal::OtherTree);
+        refused(&Record { output: None, ..record }, None, Refusal::OtherTree);
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_tree_and_no_claim_is_boundless() {
+        let bad = ["", "/etc/passwd", "..", "../x", "a/../../x", "./a", "a//b", "a/", "a\0b", "a\\..\\b", "/"];
+        for path in bad {
+            let (record, manifest) = result(vec![file(path, b"1")]);
+            refused(&record, Some(&manifest), Refusal::BadPath);
+        }
+        for pair in [["a", "a"], ["a", "a/b"], ["a/b/c", "a/b"]] {
+            let (record, manifest) = result(pair.map(|path| file(path, b"1")).to_vec());
+            refused(&record, Some(&manifest), Refusal::BadPath);
+        }
+        let (record, manifest) = result(vec![file("a-b", b"1"), file("a/b", b"2"), file("é ü", b"3")]);
+        assert!(open(&seal(&record, Some(&manifest), None), &record.key.digest(), None).is_ok());
+        for sizes in [[MOST_TREE, 1], [u64::MAX, u64::MAX]] {
+            let files = sizes.map(|size| ManifestFile { size, ..file("", b"") });
+            let [a, b] = files;
+            let files = vec![ManifestFile { path: "a".into(), ..a }, ManifestFile { path: "b".into(), ..b }];
+            let (record, manifest) = result(files);
+            refused(&record, Some(&manifest), Refusal::TooLarge);
+        }
+    }
+
+    #[test]
+    fn garbage_is_no_result() {
+        let key = Digest::of(b"key");
+        let deep = "[".repeat(1 << 20);
+        for body in ["", "{}", "null", "{\"record\":1}", deep.as_str()] {
+            let bytes = format!("orch-result-2 {} {}\n{body}", Digest::of(body.as_bytes()), "-".repeat(64));
+            assert_eq!(open(bytes.as_bytes(), &key, None).map(drop), Err(Refusal::Unreadable));
+        }
+        assert_eq!(open(b"<html>not found</html>", &key, None).map(drop), Err(Refusal::Unreadable));
+        assert_eq!(open(&[0xff; 500], &key, None).map(drop), Err(Refusal::Unreadable));
+    }
+}

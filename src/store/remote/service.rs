@@ -1,0 +1,203 @@
+//! The only home of opendal: objects by path, with bounds on time and size. Knows nothing of what they mean.
+
+use std::future::Future;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use opendal::layers::{RetryLayer, TimeoutLayer};
+use opendal::{Error, ErrorKind, HttpTransporter, Operator, services};
+use opendal_http_transport_reqwest::ReqwestTransport;
+use serde::Serialize;
+
+use crate::base::{Digest, Hasher};
+use crate::config::RemoteConfig;
+use crate::store::remote::address::Address;
+use crate::store::remote::trouble::{Refusal, Trouble};
+
+/// Slower than this no transfer is waited for, beyond the time that any answer has.
+const SLOWEST: u64 = 128 << 10;
+/// What is longer is sent in parts, where the service takes parts.
+const PART: u64 = 8 << 20;
+
+pub(super) struct Service {
+    operator: Operator,
+    timeout: Duration,
+    /// Where a service takes no parts, a large object is in memory while it is sent: one at a time.
+    large: tokio::sync::Mutex<()>,
+}
+
+/// The names of a service's settings, read off its own defaults.
+pub(super) fn settings(scheme: &str) -> Vec<String> {
+    fn names(config: impl Serialize) -> Vec<String> {
+        let value = serde_json::to_value(config).unwrap_or_default();
+        value.as_object().map(|object| object.keys().cloned().collect()).unwrap_or_default()
+    }
+    match scheme {
+        "s3" => names(services::S3Config::default()),
+        "gcs" => names(services::GcsConfig::default()),
+        "azblob" => names(services::AzblobConfig::default()),
+        "webdav" => names(services::WebdavConfig::default()),
+        "http" => names(services::HttpConfig::default()),
+        _ => names(services::FsConfig::default()),
+    }
+}
+
+impl Service {
+    /// Opens no connection yet; a setting that is no good is found here.
+    pub(super) fn open(address: &Address, config: &RemoteConfig) -> Result<Self, String> {
+        if address.scheme != "fs" {
+            speak_http(config.timeout).map_err(|e| format!("the remote {} is not used: {e}", address.shown))?;
+        }
+        opendal::init_default_registry();
+        let operator = Operator::via_iter(address.scheme, address.settings.clone())
+            .map_err(|e| format!("the remote {} cannot be opened: {}", address.shown, told(&e)))?;
+        let patience = TimeoutLayer::new().with_timeout(config.timeout).with_io_timeout(config.timeout);
+        let retry = RetryLayer::new()
+            .with_max_times(config.retries as usize)
+            .with_min_delay(Duration::from_millis(100))
+            .with_max_delay(Duration::from_secs(2))
+            .with_jitter();
+        let operator = operator.layer(patience).layer(retry);
+        Ok(Self { operator, timeout: config.timeout, large: tokio::sync::Mutex::default() })
+    }
+
+    /// Bounds everything about one object, retries included.
+    async fn within<T>(&self, size: u64, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+        let limit = self.timeout + Duration::from_secs(size / SLOWEST);
+        tokio::time::timeout(limit, work).await.unwrap_or(Err(Trouble::Timeout))
+    }
+
+    /// A small object, or None if there is none; more than `most` bytes are not read.
+    pub(super) async fn get(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>, Trouble> {
+        let mut bytes = Vec::new();
+        let found = self.within(
+            0,
+            self.read(path, |piece| {
+                bytes.extend_from_slice(piece);
+                if bytes.len() as u64 > most { Err(Refusal::TooLarge.into()) } else { Ok(()) }
+            }),
+        );
+        let found = found.await?;
+        Ok(found.then_some(bytes))
+    }
+
+    /// Writes an object of known content to the file `to`. Nothing else than that content is ever completed there.
+    pub(super) async fn download(&self, path: &str, size: u64, digest: &Digest, to: &Path) -> Result<(), Trouble> {
+        let local = |e: std::io::Error| Trouble::Local(format!("failed to write {}: {e}", to.display()));
+        let mut file = std::fs::File::create(to).map_err(local)?;
+        let (mut hasher, mut got) = (Hasher::default(), 0);
+        let found = self.within(
+            size,
+            self.read(path, |piece| {
+                got += piece.len() as u64;
+                if got > size {
+                    return Err(Refusal::WrongContent.into());
+                }
+                hasher.update(piece);
+                file.write_all(piece).map_err(local)
+            }),
+        );
+        if !found.await? {
+            return Err(Refusal::Incomplete.into());
+        }
+        if hasher.digest() == *digest { Ok(()) } else { Err(Refusal::WrongContent.into()) }
+    }
+
+    /// Hands an object over piece by piece; false if there is none.
+    async fn read(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<bool, Trouble> {
+        let stream = async { self.operator.reader(path).await?.into_stream(..).await };
+        let mut stream = match stream.await {
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+            other => other.map_err(trouble)?,
+        };
+        loop {
+            match stream.try_next().await {
+                Ok(Some(buffer)) => {
+                    for piece in buffer {
+                        take(&piece)?;
+                    }
+                }
+                Ok(None) => return Ok(true),
+                // The request is made with the first piece.
+                Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+                Err(e) => return Err(trouble(e)),
+            }
+        }
+    }
+
+    /// The size of an object, if it is there.
+    pub(super) async fn size(&self, path: &str) -> Result<Option<u64>, Trouble> {
+        let stat = async {
+            match self.operator.stat(path).await {
+                Ok(meta) => Ok(Some(meta.content_length())),
+                Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+                Err(e) => Err(trouble(e)),
+            }
+        };
+        self.within(0, stat).await
+    }
+
+    pub(super) async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), Trouble> {
+        let size = bytes.len() as u64;
+        self.within(size, async { self.operator.write(path, bytes).await.map(drop).map_err(trouble) }).await
+    }
+
+    pub(super) async fn upload(&self, path: &str, file: &Path, size: u64) -> Result<(), Trouble> {
+        let local = |e: std::io::Error| Trouble::Local(format!("failed to read {}: {e}", file.display()));
+        if size <= PART {
+            return self.put(path, std::fs::read(file).map_err(local)?).await;
+        }
+        if !self.operator.info().capability().write_can_multi {
+            let _turn = self.large.lock().await;
+            return self.put(path, std::fs::read(file).map_err(local)?).await;
+        }
+        let parts = async {
+            let mut from = std::fs::File::open(file).map_err(local)?;
+            let mut writer =
+                self.operator.writer_with(path).chunk(PART as usize).concurrent(4).await.map_err(trouble)?;
+            loop {
+                let mut part = Vec::with_capacity(PART as usize);
+                std::io::Read::read_to_end(&mut std::io::Read::take(&mut from, PART), &mut part).map_err(local)?;
+                if part.is_empty() {
+                    return writer.close().await.map(drop).map_err(trouble);
+                }
+                writer.write(part).await.map_err(trouble)?;
+            }
+        };
+        self.within(size, parts).await
+    }
+}
+
+/// The first caller in a process decides for all.
+fn speak_http(timeout: Duration) -> Result<(), String> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().connect_timeout(timeout).build().map_err(|e| {
+        let cause = std::error::Error::source(&e).map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{e}{cause}\n  hint: HTTPS needs the certificates of authorities (Debian: apt install ca-certificates)")
+    })?;
+    HttpTransporter::install_default(ReqwestTransport::new(client));
+    Ok(())
+}
+
+fn trouble(error: Error) -> Trouble {
+    // The layer that ends what takes too long has no kind of its own for that.
+    let is_timeout = error.kind() == ErrorKind::Unexpected && error.message().contains("timeout reached");
+    if is_timeout { Trouble::Timeout } else { Trouble::Failed(told(&error)) }
+}
+
+/// One line: opendal's own form lists all of a request.
+fn told(error: &Error) -> String {
+    let mut text = error.message().lines().next().unwrap_or_default().chars().take(200).collect::<String>();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(cause_text.lines().next().unwrap_or_default());
+        }
+        source = cause.source();
+    }
+    format!("{text} ({})", error.kind())
+}

@@ -1,0 +1,258 @@
+//! Real servers on this machine, each on a port of its own and gone with the test. Knows nothing of orch.
+//!
+//! A server that cannot be had fails the test, unless ORCH_TEST_NO_SERVERS is set: then the test says that it checked
+//! nothing.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::support::env_dir;
+
+/// The S3 server, with everything it computes with.
+const MOTO: [&str; 3] = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"];
+
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Asked, it ends its own processes too.
+        crate::support::signal(&self.child, libc::SIGTERM);
+        let start = Instant::now();
+        while self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            if start.elapsed() > Duration::from_secs(10) {
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Whether servers are to be done without here; said on stderr, so that nobody takes it for a test that passed.
+#[allow(clippy::print_stderr, reason = "what is not tested is said")]
+pub(crate) fn is_done_without(what: &str) -> bool {
+    let off = std::env::var_os("ORCH_TEST_NO_SERVERS").is_some();
+    if off {
+        eprintln!("NOT TESTED: {what}: ORCH_TEST_NO_SERVERS is set");
+    }
+    off
+}
+
+fn start(mut command: Command, port: u16) -> Server {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut child = child.unwrap_or_else(|e| panic!("{command:?} did not start: {e}"));
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("{command:?} ended before it answered: {status}");
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{command:?} does not answer");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Server { child, port }
+}
+
+/// An S3 server (moto) with one bucket.
+pub(crate) fn s3(bucket: &str) -> Server {
+    let python = moto();
+    let port = free_port();
+    let mut command = Command::new(python);
+    command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
+    let server = start(command, port);
+    let answer = request(port, &format!("PUT /{bucket} HTTP/1.1\r\nContent-Length: 0"));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    server
+}
+
+/// The Python that has moto; installed once into the folder of the tests' environments.
+fn moto() -> PathBuf {
+    static ONCE: Mutex<()> = Mutex::new(());
+    let _one = ONCE.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = env_dir().join("moto-5.2.5");
+    let (python, done) = (dir.join("bin/python"), dir.join("done"));
+    if !done.exists() {
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(env_dir()).unwrap();
+        let has_uv = Command::new("uv").arg("--version").output().is_ok_and(|output| output.status.success());
+        let steps: [Vec<&str>; 2] = if has_uv {
+            [vec!["uv", "venv", "--quiet"], vec!["uv", "pip", "install", "--quiet", "--python"]]
+        } else {
+            [vec!["python3", "-m", "venv"], vec!["-m", "pip", "install", "--quiet"]]
+        };
+        let [venv, install] = steps;
+        ran(Command::new(venv[0]).args(&venv[1..]).arg(&dir));
+        if has_uv {
+            ran(Command::new(install[0]).args(&install[1..]).arg(&python).args(MOTO));
+        } else {
+            ran(Command::new(&python).args(&install).args(MOTO));
+        }
+        fs::write(done, "").unwrap();
+    }
+    python
+}
+
+#[track_caller]
+fn ran(command: &mut Command) {
+    let hint = "install Python 3 with venv, or set ORCH_TEST_NO_SERVERS=1 to go without";
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}\n{hint}"));
+    assert!(output.status.success(), "{command:?}\n{}\n{hint}", String::from_utf8_lossy(&output.stderr));
+}
+
+const APACHE: &str = "/usr/sbin/apache2";
+
+/// A WebDAV server (Apache's mod_dav) that serves `dir` to the user `me` with the password `word`.
+pub(crate) fn webdav(dir: &Path, port: u16) -> Server {
+    let hint =
+        "Debian: apt-get install --no-install-recommends apache2-bin; or set ORCH_TEST_NO_SERVERS=1 to go without";
+    assert!(Path::new(APACHE).exists(), "{APACHE} is not installed\n{hint}");
+    let data = dir.join("data");
+    fs::create_dir_all(&data).unwrap();
+    // Started by root it works as another user.
+    for path in [dir, &data] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    // {SHA} of `word`.
+    fs::write(dir.join("users"), "me:{SHA}PLzZCtxLGSqHpiWFC38jHK3fDrM=\n").unwrap();
+    let modules = ["mpm_event", "authn_core", "authn_file", "authz_core", "authz_user", "auth_basic", "dav", "dav_fs"];
+    let load = |name: &&str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let mut text: String = modules.iter().map(load).collect();
+    let root = dir.display();
+    text.push_str(&format!(
+        "ServerRoot {root}\nServerName localhost\nListen 127.0.0.1:{port}\nPidFile {root}/pid\nErrorLog {root}/error.log\n\
+         User nobody\nGroup nogroup\nDocumentRoot {root}/data\nDavLockDB {root}/data/.lock\n<Directory {root}/data>\nDav On\n\
+         AuthType Basic\nAuthName x\nAuthUserFile {root}/users\nRequire valid-user\n</Directory>\n"
+    ));
+    fs::write(dir.join("conf"), text).unwrap();
+    let mut command = Command::new(APACHE);
+    command.arg("-f").arg(dir.join("conf")).arg("-DFOREGROUND");
+    start(command, port)
+}
+
+/// One request, and all that is answered.
+fn request(port: u16, head: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(stream, "{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// What a [`Liar`] does with a request for a file.
+#[derive(Clone, Copy)]
+pub(crate) enum Manner {
+    /// Serves the file, if it is there.
+    Honest,
+    /// Never answers.
+    Hang,
+    /// Says what is not there, and takes nothing: whoever writes waits for ever.
+    HangOnWrite,
+    Error500,
+    /// Says 200 to everything, with a page for people.
+    Page,
+    /// Begins an answer that comes a byte at a time, for ever.
+    Drip,
+    /// Serves results as they are and blobs without their last byte, claiming them whole.
+    Torn,
+    /// Serves results as they are and blobs of the right size with other content.
+    Changed,
+    /// Serves results as they are and for blobs more and more.
+    Endless,
+}
+
+/// A small HTTP server that serves a folder, more or less.
+pub(crate) struct Liar {
+    listener: TcpListener,
+    asked: Arc<AtomicUsize>,
+}
+
+impl Liar {
+    pub(crate) fn new(dir: &Path, manner: Manner) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (accepting, dir) = (listener.try_clone().unwrap(), dir.to_owned());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        std::thread::spawn(move || {
+            for stream in accepting.incoming().flatten() {
+                count.fetch_add(1, Ordering::Relaxed);
+                let dir = dir.clone();
+                std::thread::spawn(move || drop(serve(stream, &dir, manner)));
+            }
+        });
+        Self { listener, asked }
+    }
+
+    /// How many connections were made.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.listener.local_addr().unwrap().port())
+    }
+}
+
+fn serve(mut stream: TcpStream, dir: &Path, manner: Manner) -> std::io::Result<()> {
+    loop {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") {
+            if stream.read(&mut byte)? == 0 {
+                return Ok(());
+            }
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8_lossy(&head).into_owned();
+        let path = head.split(' ').nth(1).unwrap_or("/").trim_start_matches('/').to_owned();
+        let is_blob = path.contains("blobs/");
+        let content = fs::read(dir.join(&path)).ok();
+        let begin = |status: &str, length: usize| format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+        match (manner, content) {
+            (Manner::HangOnWrite, _) if !head.starts_with("GET ") => std::thread::sleep(Duration::from_secs(600)),
+            (Manner::Hang, _) => std::thread::sleep(Duration::from_secs(600)),
+            (Manner::Error500, _) => stream.write_all((begin("500 Oops", 4) + "oops").as_bytes())?,
+            (Manner::Page, _) => stream.write_all((begin("200 OK", 13) + "<html></html>").as_bytes())?,
+            (Manner::Drip, _) => {
+                stream.write_all(begin("200 OK", 1 << 30).as_bytes())?;
+                loop {
+                    stream.write_all(b"o")?;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+            (_, None) => stream.write_all(begin("404 Not Found", 0).as_bytes())?,
+            (Manner::Torn, Some(content)) if is_blob => {
+                stream.write_all(begin("200 OK", content.len()).as_bytes())?;
+                stream.write_all(&content[..content.len() - 1])?;
+                return Ok(());
+            }
+            (Manner::Endless, Some(_)) if is_blob => {
+                stream.write_all(begin("200 OK", 1 << 40).as_bytes())?;
+                loop {
+                    stream.write_all(&[7; 1 << 16])?;
+                }
+            }
+            (Manner::Changed, Some(mut content)) if is_blob => {
+                content[0] ^= 1;
+                stream.write_all(begin("200 OK", content.len()).as_bytes())?;
+                stream.write_all(&content)?;
+            }
+            (_, Some(content)) => {
+                stream.write_all(begin("200 OK", content.len()).as_bytes())?;
+                stream.write_all(&content)?;
+            }
+        }
+    }
+}
