@@ -46,6 +46,11 @@ impl<'a> Desks<'a> {
         Ok(())
     }
 
+    /// Whoever reads a tree next gets it laid out, and verified, anew.
+    pub(super) fn forget(&self, digest: &Digest) {
+        self.trees.lock().unwrap_or_else(PoisonError::into_inner).remove(digest);
+    }
+
     /// The folder in which a tree's files lie, verified. Collecting garbage does not touch it.
     pub(super) fn tree(&self, store: &DiskStore, digest: &Digest) -> Result<PathBuf, StoreError> {
         let known = || self.trees.lock().unwrap_or_else(PoisonError::into_inner).get(digest).cloned();

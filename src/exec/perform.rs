@@ -165,6 +165,9 @@ impl Performer<'_> {
             Work::Command(call) => {
                 let ended = worker::run_command(&call, self.ground, &places.out, &limits);
                 let judged = judge(ended, task.step.timeout_seconds);
+                if judged.facts.get("wrote_to_input").is_some() {
+                    self.doubt_inputs(task);
+                }
                 for text in worker::warnings(name, &judged.facts) {
                     self.listener.tell(Event::Warning { text });
                 }
@@ -182,6 +185,16 @@ impl Performer<'_> {
             done.made = Some(made);
         }
         Ok(done)
+    }
+
+    /// What was found right before may have been written to since: whoever reads it next looks again.
+    fn doubt_inputs(&self, task: &Task<'_>) {
+        for (_, at) in &task.inputs {
+            if let InputAt::Tree { digest, .. } = at {
+                self.desks.forget(digest);
+                self.store.doubt(digest);
+            }
+        }
     }
 
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {

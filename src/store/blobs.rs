@@ -82,6 +82,11 @@ impl Blobs {
         }
     }
 
+    /// Takes back that a blob was found right.
+    pub(super) fn doubt(&self, file: &ManifestFile) {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path_of(file));
+    }
+
     fn mark_verified(&self, path: PathBuf) {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner).insert(path);
     }

@@ -159,6 +159,13 @@ impl DiskStore {
         Ok(manifest)
     }
 
+    /// Takes back that a tree's content was found right, so that it is hashed again.
+    pub fn doubt(&self, digest: &Digest) {
+        for file in self.manifest(digest).into_iter().flat_map(|manifest| manifest.files) {
+            self.blobs.doubt(&file);
+        }
+    }
+
     /// Makes the folder `at` with the verified files of a tree, as links to the store's own: not to be written to.
     pub fn lay_out(&self, digest: &Digest, at: &Path) -> Result<(), StoreError> {
         let manifest = self.check_tree(digest)?;

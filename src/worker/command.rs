@@ -72,6 +72,7 @@ pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Lim
         },
     };
     if let Some(complaint) = linked.complaint() {
+        facts["wrote_to_input"] = json!(true);
         result = Ended::Answered(JobOutput::failed(JobStatus::Error, complaint));
     }
     if let Ended::Answered(output) = &mut result {
