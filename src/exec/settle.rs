@@ -33,7 +33,7 @@ impl Scheduler<'_> {
                 Settled::Done(id)
             }
             Performed::Hit(record) => {
-                self.returned(name, "another orch made it meanwhile".into(), span);
+                self.returned(name, "an equal step, here or of another orch, made it meanwhile".into(), span);
                 self.set(id, StepState::Done(StepResult::hit(*record)));
                 Settled::Done(id)
             }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::journal::{End, Head, Installed, Line, Ran};
+use crate::record::Outcome;
 
 /// A run as its journal tells it.
 pub struct Run {
@@ -49,7 +50,10 @@ pub fn read(path: &Path) -> io::Result<Option<Run>> {
             Ok(Line::Began(step)) => drop(open.insert(step)),
             Ok(Line::Step(ran)) => {
                 open.remove(&ran.step);
-                run.steps.push(ran);
+                // One that gave its slot back executed nothing: an equal step had its result, or an input was lost.
+                if ran.key.is_some() || ran.outcome != Outcome::Incomplete {
+                    run.steps.push(ran);
+                }
             }
             Ok(Line::Setup(installed)) => run.setups.push(installed),
             Ok(Line::End(end)) => run.end = Some(end),
