@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-use crate::cli::units::{Age, Size};
+use crate::cli::units::Size;
 use crate::exec::MaxAge;
 use crate::matrix::Partition;
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
@@ -313,7 +313,7 @@ pub(super) struct GcArgs {
     pub(super) max_size: Option<Size>,
     /// What was not used for longer, e.g. 12h, 30d, 2w
     #[arg(long, value_name = "AGE")]
-    pub(super) max_age: Option<Age>,
+    pub(super) max_age: Option<MaxAge>,
     /// All but the newest N results of each step
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) keep_last: Option<u32>,

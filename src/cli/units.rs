@@ -1,7 +1,6 @@
-//! Sizes and ages as people write them: `500M`, `10GiB`, `12h`, `2w`.
+//! Sizes as people write them: `500M`, `10GiB`.
 
 use std::str::FromStr;
-use std::time::Duration;
 
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,26 +36,6 @@ impl FromStr for Size {
     }
 }
 
-/// A span of time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Age(pub(super) Duration);
-
-impl FromStr for Age {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad =
-            || format!("`{text}` is no age\n  hint: give minutes, hours, days or weeks: `30m`, `12h`, `7d`, `2w`");
-        let span: jiff::Span = text.trim().parse().map_err(|_| bad())?;
-        // Months and years have no length of their own.
-        if span.get_months() != 0 || span.get_years() != 0 {
-            return Err(bad());
-        }
-        let length = span.to_duration(jiff::SpanRelativeTo::days_are_24_hours()).map_err(|_| bad())?;
-        Duration::try_from(length).map(Self).map_err(|_| bad())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,19 +60,6 @@ mod tests {
         }
         for bad in ["", "G", "-1G", "1X", "1GG", "1GiBs", "1 2", "1bb", "99999999P", "1.2.3G", "1e3"] {
             assert_eq!(size(bad), Err(()), "{bad}");
-        }
-    }
-
-    #[test]
-    fn ages_as_people_write_them() {
-        let age = |text: &str| text.parse::<Age>().map(|age| age.0.as_secs()).map_err(drop);
-        for (text, seconds) in
-            [("30m", 1800), ("12h", 43_200), ("7d", 604_800), ("2w", 1_209_600), ("1d 2h", 93_600), ("0s", 0)]
-        {
-            assert_eq!(age(text), Ok(seconds), "{text}");
-        }
-        for bad in ["", "7", "1mo", "1y", "-1d", "soon"] {
-            assert_eq!(age(bad), Err(()), "{bad}");
         }
     }
 }

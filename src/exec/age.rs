@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 
@@ -13,6 +14,10 @@ pub struct MaxAge {
 }
 
 impl MaxAge {
+    pub fn length(&self) -> Duration {
+        self.limit.unsigned_abs()
+    }
+
     /// Whether what began then (RFC 3339) is too old now. A date that cannot be read proves no age, so it is too old.
     pub fn is_exceeded(&self, started: &str) -> bool {
         self.is_exceeded_at(started, Timestamp::now())

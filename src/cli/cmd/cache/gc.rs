@@ -12,6 +12,7 @@ use crate::cli::cmd::plan::idle_options;
 use crate::cli::exit::{Exit, UsageError};
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace, absolute};
+use crate::exec::MaxAge;
 use crate::exec::{self, Verdict};
 use crate::store::{Amount, Collected, DiskStore, Limits};
 
@@ -27,7 +28,7 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
     }
     let mut limits = Limits {
         max_bytes: gc.max_size.map(|size| size.0),
-        max_age: gc.max_age.map(|age| age.0),
+        max_age: gc.max_age.as_ref().map(MaxAge::length),
         keep_last: gc.keep_last,
         keep: HashSet::new(),
     };
