@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{Sandbox, find, flip_at, flip_byte};
+use crate::support::{Sandbox, WITHOUT_DEVICE, find, flip_at, flip_byte};
 
 const RUN: [&str; 3] = ["run", "spec.yaml", "--json"];
 
@@ -214,16 +214,7 @@ fn a_damaged_report_is_made_again() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_damaged_generated_test_is_not_handed_out() {
-    let spec = "version: 1
-pipelines:
-  text: {description: 'ids to logits', tasks: [fill-mask]}
-targets:
-  mps: {runtime: torch, backend: mps, artefact: torchscript, precisions: [fp32]}
-models:
-  bert: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
-    inputs: {input_ids: {dtype: int64, shape: [batch, seq], value: 1}}}
-";
-    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    let sandbox = Sandbox::new().file("spec.yaml", WITHOUT_DEVICE);
     sandbox.run(RUN).code(3);
     let name = "orch-out/tests/test_bert_mps-fp32.py";
     let whole = sandbox.read(name);

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::support::{Ended, Sandbox, flip_byte};
+use crate::support::{Ended, Sandbox, WITHOUT_DEVICE, flip_byte};
 
 const RUN: [&str; 3] = ["run", "all.yaml", "--json"];
 
@@ -282,13 +282,13 @@ commands:
 ";
     let sandbox = Sandbox::new().file("all.yaml", spec).file("a.txt", "a\n").file("b.txt", "of b\n");
     sandbox.run(RUN).success().summary([("executed", 4)]);
-    let of_b = [sandbox.blob("of b\n")];
+    let of_b = sandbox.blob("of b\n");
     // In place, so that no folder of the store shows it.
-    let mut permissions = fs::metadata(&of_b[0]).unwrap().permissions();
+    let mut permissions = fs::metadata(&of_b).unwrap().permissions();
     #[allow(clippy::permissions_set_readonly_false, reason = "the test's own file")]
     permissions.set_readonly(false);
-    fs::set_permissions(&of_b[0], permissions).unwrap();
-    fs::write(&of_b[0], "OF B\n").unwrap();
+    fs::set_permissions(&of_b, permissions).unwrap();
+    fs::write(&of_b, "OF B\n").unwrap();
     sandbox.write("a.txt", "other\n");
     let ended = path(sandbox.run(RUN).success(), "full").stderr_has("the output of command:b is damaged");
     ended.summary([("steps", 4), ("executed", 3), ("hits", 1)]);
@@ -329,17 +329,10 @@ fn a_failure_in_the_cone_stays_one_until_it_is_mended() {
 
 #[test]
 fn a_plan_with_cases_settles_too_and_its_tests_are_watched() {
-    let spec = "version: 1
-pipelines:
-  text: {description: 'ids to logits', tasks: [fill-mask]}
-targets:
-  mps: {runtime: torch, backend: mps, artefact: torchscript, precisions: [fp32]}
-models:
-  bert: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
-    inputs: {input_ids: {dtype: int64, shape: [batch, seq], value: 1}}}
-commands:
+    let command = "commands:
   c: {argv: [cp, in, out], inputs: {in: {file: in}}, outputs: [out]}
 ";
+    let spec = format!("{WITHOUT_DEVICE}{command}");
     let sandbox = Sandbox::new().file("all.yaml", spec).file("in", "1\n");
     let first = sandbox.run(RUN).code(3).json();
     let again = path(sandbox.run(RUN).code(3), "settled").json();

@@ -280,6 +280,17 @@ pub fn signal(child: &Child, signal: i32) {
 }
 
 /// Changes one byte of a file, whatever its permissions.
+/// A model for a device that no Linux machine has: a generated test, and a run that is unavailable.
+pub const WITHOUT_DEVICE: &str = "version: 1
+pipelines:
+  text: {description: 'ids to logits', tasks: [fill-mask]}
+targets:
+  mps: {runtime: torch, backend: mps, artefact: torchscript, precisions: [fp32]}
+models:
+  bert: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
+    inputs: {input_ids: {dtype: int64, shape: [batch, seq], value: 1}}}
+";
+
 /// Where `text` stands in a file.
 pub fn find(path: &Path, text: &str) -> usize {
     let bytes = fs::read(path).unwrap();
