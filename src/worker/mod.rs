@@ -6,6 +6,7 @@
 mod command;
 mod goods;
 mod guard;
+mod leftovers;
 mod oneshot;
 mod process;
 mod reads;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use crate::runtime::JobOutput;
 
 pub use command::{Ground, run_command, run_logged};
+pub use goods::Gone;
 pub use guard::kill_all;
 pub use oneshot::run_oneshot;
 pub use process::tail;
