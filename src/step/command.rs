@@ -15,6 +15,7 @@ impl StepKind for Command {
             Part::Rust("step/command.rs"),
             Part::Rust("worker/command.rs"),
             Part::Rust("worker/goods.rs"),
+            Part::Rust("worker/attic.rs"),
             Part::Rust("worker/leftovers.rs"),
             Part::Rust("worker/sandbox.rs"),
             Part::Rust("worker/spawn"),

@@ -104,6 +104,11 @@ impl DiskStore {
         bfs::write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", path))
     }
 
+    /// Where working folders of programs wait for the next run. Who takes one renames it away first.
+    pub fn attic(&self) -> PathBuf {
+        self.root.join("attic")
+    }
+
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
         Scratch::create(&self.root.join("tmp"))
     }

@@ -25,8 +25,10 @@ impl Place {
             fs::create_dir_all(at(name)).unwrap();
         }
         let store = at("project/store");
-        let ground =
-            Ground { sandboxes: Sandboxes::new(store.join("tmp")), project: Project::new(&at("project"), &[&store]) };
+        let ground = Ground {
+            sandboxes: Sandboxes::new(store.join("tmp"), store.join("attic")),
+            project: Project::new(&at("project"), &[&store]),
+        };
         Self { dir, ground, trees: BTreeMap::new(), cancel: Cancel::default() }
     }
 

@@ -345,7 +345,7 @@ mod tests {
             outputs: Vec::new(),
             env: Vec::new(),
         };
-        let mut sandbox = Sandboxes::new(place.at("boxes")).lend(4).unwrap();
+        let mut sandbox = Sandboxes::new(place.at("boxes"), place.at("attic")).lend(4).unwrap();
         let Ok(linked) = lay_in(&call, &mut sandbox) else { panic!("it was not laid in") };
         let cwd = &sandbox.cwd;
         let is_link = |name: &str, from: &str| inode(&cwd.join(name)) == inode(&place.at(from));

@@ -71,9 +71,13 @@ impl Leftovers {
         self.folders.pop_first()
     }
 
+    pub(super) fn entries(&self) -> usize {
+        self.files.len() + self.folders.len()
+    }
+
     /// How many more entries there are than `wanted`, or fewer.
     pub(super) fn distance(&self, wanted: usize) -> usize {
-        (self.files.len() + self.folders.len()).abs_diff(wanted)
+        self.entries().abs_diff(wanted)
     }
 
     /// Removes all that is still listed.

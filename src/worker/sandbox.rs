@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::base::fs as bfs;
+use crate::worker::attic::Attic;
 use crate::worker::leftovers::{Leftovers, remove_all};
 
 /// So many wait before one is made to suit that does not.
@@ -24,6 +25,7 @@ const CWD: usize = 1;
 pub struct Sandboxes {
     root: PathBuf,
     free: Mutex<Vec<Sandbox>>,
+    attic: Attic,
 }
 
 /// A working folder, a home and a place for temporary files. All are empty, but for what is `left` in the first.
@@ -48,8 +50,9 @@ struct Stamp {
 }
 
 impl Sandboxes {
-    pub fn new(root: PathBuf) -> Self {
-        Self { root, free: Mutex::default() }
+    /// `attic` is where sandboxes wait for the next run.
+    pub fn new(root: PathBuf, attic: PathBuf) -> Self {
+        Self { root, free: Mutex::default(), attic: Attic::new(attic) }
     }
 
     /// The one whose leftovers suit best a program with so many inputs.
@@ -57,10 +60,11 @@ impl Sandboxes {
         let mut free = self.free();
         let best = (0..free.len()).min_by_key(|at| free[*at].left.distance(inputs));
         match best {
-            Some(at) if free[at].left.distance(inputs) <= inputs || free.len() >= MOST => Ok(free.swap_remove(at)),
+            Some(at) if free[at].left.distance(inputs) <= inputs / 2 || free.len() >= MOST => Ok(free.swap_remove(at)),
             _ => {
                 drop(free);
-                Sandbox::make(self.root.join(bfs::Nonce::next().to_string()))
+                let root = self.root.join(bfs::Nonce::next().to_string());
+                self.attic.take(inputs, &root).map_or_else(|| Sandbox::make(root), Ok)
             }
         }
     }
@@ -79,15 +83,41 @@ impl Sandboxes {
     }
 }
 
+impl Drop for Sandboxes {
+    fn drop(&mut self) {
+        self.attic.keep(self.free().drain(..).map(|sandbox| (sandbox.root, sandbox.left)));
+    }
+}
+
 impl Sandbox {
-    fn make(root: PathBuf) -> io::Result<Self> {
+    fn at(root: PathBuf) -> Self {
         let [cwd, home, tmp] = ["cwd", "home", "tmp"].map(|name| root.join(name));
-        let mut sandbox = Self { root, cwd, home, tmp, left: Leftovers::default(), made: [None; 4] };
+        Self { root, cwd, home, tmp, left: Leftovers::default(), made: [None; 4] }
+    }
+
+    fn make(root: PathBuf) -> io::Result<Self> {
+        let mut sandbox = Self::at(root);
         for folder in sandbox.folders() {
             fs::create_dir_all(folder)?;
         }
         sandbox.made = sandbox.stamps();
         Ok(sandbox)
+    }
+
+    /// One that lies at `root` already. None if it is not as it would be made here and now.
+    pub(super) fn again(root: PathBuf) -> io::Result<Option<Self>> {
+        let like = fs::symlink_metadata(root.parent().unwrap_or(Path::new("/")))?;
+        let mut sandbox = Self::at(root);
+        sandbox.made = sandbox.stamps();
+        for folder in sandbox.folders() {
+            let meta = fs::symlink_metadata(folder)?;
+            if (meta.mode(), meta.uid(), meta.gid()) != (like.mode(), like.uid(), like.gid()) {
+                return Ok(None);
+            }
+        }
+        // Whatever happened to it meanwhile, each of its folders is looked into.
+        sandbox.made.iter_mut().flatten().for_each(|stamp| stamp.changed = (0, 0));
+        Ok(sandbox.empty()?.then_some(sandbox))
     }
 
     /// In the order of [`ROOT`] and [`CWD`].
@@ -154,12 +184,13 @@ mod tests {
 
     fn after(left: impl Fn(&Sandbox), is_over: bool) -> (PathBuf, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
-        let sandboxes = Sandboxes::new(dir.path().join("boxes"));
+        let sandboxes = Sandboxes::new(dir.path().join("boxes"), dir.path().join("attic"));
         let first = sandboxes.lend(0).unwrap();
         let root = first.root.clone();
         left(&first);
         sandboxes.take_back(first, is_over).unwrap();
-        let mut second = sandboxes.lend(1000).unwrap();
+        let entries = sandboxes.free().first().map_or(0, |free| free.left.entries());
+        let mut second = sandboxes.lend(entries).unwrap();
         std::mem::take(&mut second.left).remove(&second.cwd).unwrap();
         for folder in &second.folders()[1..] {
             assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "{}", folder.display());
