@@ -9,10 +9,12 @@ use anyhow::Context as _;
 use crate::base::Digest;
 use crate::event::{Event, Load, Span};
 use crate::exec::desk::Desks;
+use crate::exec::fallback::calls_for_another;
 use crate::exec::keys::Keys;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text};
 use crate::exec::pool::Pool;
+use crate::exec::retry::Retries;
 use crate::exec::setup::{self, Readiness, Servers, Setups};
 use crate::exec::shared::Questions;
 use crate::exec::slots::Slots;
@@ -78,6 +80,10 @@ pub(super) struct Scheduler<'a> {
     /// None unless results are shared and steps execute.
     pub(super) questions: Option<Questions<'a>>,
     pub(super) failed: bool,
+    /// A step ended in a way for which another target may answer, since that was last looked at.
+    pub(super) has_fallen: bool,
+    /// Steps that are tried again.
+    pub(super) retries: Retries,
 }
 
 impl<'a> Scheduler<'a> {
@@ -107,6 +113,8 @@ impl<'a> Scheduler<'a> {
             slots: Slots::new(context.options.jobs),
             questions: None,
             failed: false,
+            has_fallen: false,
+            retries: Retries::default(),
         }
     }
 
@@ -124,7 +132,12 @@ impl<'a> Scheduler<'a> {
     /// Makes every transition.
     pub(super) fn set(&mut self, id: StepId, state: StepState) {
         if let StepState::Done(result) = &state {
-            self.failed |= result.how != How::Hit && result.outcome.is_failure();
+            let outcome = result.outcome;
+            self.has_fallen |= calls_for_another(outcome);
+            self.failed |= result.how != How::Hit
+                && outcome.is_failure()
+                && !self.is_expected(id, outcome)
+                && !self.may_be_answered(id, outcome);
         }
         self.states[id.0 as usize] = state;
     }
@@ -197,11 +210,13 @@ impl<'a> Scheduler<'a> {
             }
             let fails_fast = self.context.options.fail_fast && self.failed;
             let stopping = self.context.cancel.is_cancelled() || fails_fast || self.lost;
+            self.end_waits(stopping);
             if !stopping {
+                self.want_fallbacks();
                 self.dispatch(performer, pool, sender, install);
             }
             let idle = self.shared_running == 0 && !self.exclusive_running;
-            let settled = self.nothing_queued() && !self.has_questions();
+            let settled = self.nothing_queued() && !self.has_questions() && self.retries.is_idle();
             if idle && !self.setups.is_busy() && (stopping || settled) {
                 return;
             }
@@ -375,7 +390,7 @@ impl<'a> Scheduler<'a> {
             Needs::Shared(slots) => self.shared_running += slots,
             Needs::Exclusive => self.exclusive_running = true,
         }
-        let task = Task { id, step, key, inputs, why: reason.clone() };
+        let task = Task { id, step, key, inputs, why: reason.clone(), attempts: self.retries.before(id) };
         let (slot, waited) = self.slots.take(id, self.needs(id));
         let load = self.load();
         self.context.listener.tell(Event::StepStarted { step: step.name.clone(), reason, slot, waited, load });

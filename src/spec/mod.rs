@@ -10,6 +10,8 @@ mod values;
 mod raw;
 mod load;
 mod check;
+pub mod edit;
+mod expect;
 pub mod recipe;
 pub mod schema;
 
@@ -24,11 +26,17 @@ use crate::base::names::Index;
 use crate::base::{Digest, Loc};
 
 pub use error::{SpecError, SpecErrors};
+pub use expect::{Expect, ExpectedStage, ExpectedStatus};
 
 /// YAML as plain data, for readers who do not care for places. None if it is not YAML.
 pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
     let (node, errors) = yaml::parse(text);
     node.filter(|_| errors.is_empty()).map(|node| node.to_json())
+}
+
+/// The names of all backends that a target can have.
+pub fn backends() -> Vec<&'static str> {
+    raw::Backend::WORDS.iter().map(|(word, _)| *word).collect()
 }
 
 /// The checked content of a spec file and all that it includes.
@@ -228,6 +236,10 @@ pub struct Target {
     pub tolerances: BTreeMap<Precision, Tolerance>,
     pub measure: Option<Measure>,
     pub tags: Vec<String>,
+    /// How often a run is tried again after a transient failure; None leaves it to the command line.
+    pub retries: Option<u32>,
+    /// Names of targets that are tried in its place; None leaves it to the command line.
+    pub fallback: Option<Vec<String>>,
 }
 
 /// What a target loads.
@@ -284,10 +296,12 @@ pub struct MatrixSpec {
     pub exclude: Vec<Rule>,
     /// Cases besides the product of models and targets; they also bring back what `exclude` took out.
     pub include: Vec<Rule>,
+    /// The first one that matches a case counts.
+    pub expect: Vec<Arc<Expect>>,
 }
 
 /// Matches cases: every given field must match (globs).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     pub loc: Loc,
     pub model: Option<String>,
@@ -307,6 +321,8 @@ pub struct Command {
     /// By the name under which the program sees them in its working directory.
     pub inputs: Box<[(Arc<str>, CommandInput)]>,
     pub timeout_seconds: u64,
+    /// How often it is tried again after a transient failure; None leaves it to the command line.
+    pub retries: Option<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -323,6 +339,8 @@ pub struct Program {
     pub outputs: Box<[Arc<str>]>,
     /// Names of environment variables passed through (their values are in the key).
     pub env: Box<[Arc<str>]>,
+    /// Exit codes that call for another attempt. Not in the key: they change no output.
+    pub transient: Box<[u32]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

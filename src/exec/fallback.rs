@@ -1,0 +1,102 @@
+//! What is tried when a case's own run did not do it, and which failures nobody is surprised by.
+//!
+//! The runs of other targets are steps like all others, with keys of their own: nothing is done twice, and nothing of
+//! theirs is kept as a result of the target that was asked for.
+
+use crate::exec::schedule::Scheduler;
+use crate::exec::state::StepState;
+use crate::matrix::Case;
+use crate::plan::{Plan, PlannedCase};
+use crate::record::Outcome;
+use crate::spec::{ExpectedStage, ExpectedStatus};
+use crate::step::{Stage, StepId};
+
+/// Whether another device may answer for this end. A wrong result is a finding about the device that made it, and
+/// whatever was not tried may yet pass.
+pub(super) fn calls_for_another(outcome: Outcome) -> bool {
+    outcome.is_failure() && outcome != Outcome::Numerics
+        || matches!(outcome, Outcome::SkipUnavailable | Outcome::SkipUnsupported)
+}
+
+/// Whether the spec expects the case to end so.
+pub(super) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> bool {
+    let Some(expect) = &case.expect else { return false };
+    let is_status = outcome
+        == match expect.status {
+            ExpectedStatus::Fail => Outcome::Fail,
+            ExpectedStatus::Numerics => Outcome::Numerics,
+            ExpectedStatus::Oom => Outcome::Oom,
+            ExpectedStatus::Timeout => Outcome::Timeout,
+            ExpectedStatus::Crash => Outcome::Crash,
+            ExpectedStatus::Unsupported => Outcome::SkipUnsupported,
+        };
+    let is_stage = match expect.stage {
+        None => true,
+        Some(ExpectedStage::Generate) => stage == Stage::Generate,
+        Some(ExpectedStage::Convert) => stage == Stage::Convert,
+        Some(ExpectedStage::Run) => stage == Stage::Run,
+    };
+    is_status && is_stage
+}
+
+/// The cases that end with this step if it fails.
+fn resting_on(plan: &Plan, id: StepId) -> impl Iterator<Item = &PlannedCase> {
+    plan.cases.iter().filter(move |planned| planned.chain.binary_search(&id).is_ok())
+}
+
+impl Scheduler<'_> {
+    /// Whether every case that rests on this step is expected to end so.
+    pub(super) fn is_expected(&self, id: StepId, outcome: Outcome) -> bool {
+        let plan = self.context.plan;
+        let stage = plan.step(id).stage;
+        let mut cases = resting_on(plan, id).peekable();
+        cases.peek().is_some() && cases.all(|planned| is_as_expected(&planned.case, stage, outcome))
+    }
+
+    /// Whether another run may yet answer for each case that ends with this step.
+    pub(super) fn may_be_answered(&self, id: StepId, outcome: Outcome) -> bool {
+        let mut cases = resting_on(self.context.plan, id).peekable();
+        let has_others = |planned: &PlannedCase| !planned.fallbacks.is_empty();
+        calls_for_another(outcome) && cases.peek().is_some() && cases.all(has_others)
+    }
+
+    /// Wants the next run of each case whose runs so far did not do it.
+    pub(super) fn want_fallbacks(&mut self) {
+        if !std::mem::take(&mut self.has_fallen) {
+            return;
+        }
+        let plan = self.context.plan;
+        for planned in plan.cases.iter().filter(|planned| !planned.fallbacks.is_empty()) {
+            if !self.wanted.contains(&planned.run) {
+                continue;
+            }
+            let mut before = planned.run;
+            for fallback in &planned.fallbacks {
+                if !self.result(before).is_some_and(|result| calls_for_another(result.outcome)) {
+                    break;
+                }
+                self.want(fallback.run);
+                before = fallback.run;
+            }
+        }
+    }
+
+    /// Adds a step to what is wanted, with what it needs.
+    fn want(&mut self, id: StepId) {
+        let plan = self.context.plan;
+        let mut open = vec![id];
+        while let Some(id) = open.pop() {
+            if !self.wanted.insert(id) || self.is_done(id) {
+                continue;
+            }
+            if matches!(self.states[id.0 as usize], StepState::Unknown) {
+                self.consult(id);
+            }
+            // Before anything executes, what is ready is queued all at once.
+            if self.is_ready(id) && !self.requirements.is_empty() {
+                self.queue(id);
+            }
+            open.extend(plan.dependencies(id));
+        }
+    }
+}
