@@ -184,7 +184,7 @@ pub(super) fn has_failed(plan: &Plan, results: &[StepResult], cases: &[CaseResul
 }
 
 /// Steps of the user's own that passed after failures, in this run or in the one whose result is used.
-pub(super) fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<FlakyStep> {
+pub fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<FlakyStep> {
     let is_own = |id: &StepId| {
         results[id.0 as usize].outcome == Outcome::Flaky && context.plan.step(*id).stage == Stage::Command
     };

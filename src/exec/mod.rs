@@ -39,6 +39,7 @@ use crate::store::{DiskStore, FileDigests};
 use crate::worker::{Cancel, Ground, Project, Sandboxes};
 
 pub use age::MaxAge;
+pub use case::flaky_steps;
 pub use consult::usually_wanted;
 pub use keys::HostFacts;
 pub use part::{Part, PartEnded, run_part};

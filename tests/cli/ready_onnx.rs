@@ -121,13 +121,13 @@ fn linear() -> Vec<u8> {
 }
 
 /// x = (1, 10) by a recipe, so y = (41.5, 51.5, 63).
-fn expected(values: [f32; 3]) -> Vec<u8> {
+pub(super) fn expected(values: [f32; 3]) -> Vec<u8> {
     tensor("y", &[1, 3], &values).encode_to_vec()
 }
 
 pub(super) const RIGHT: [f32; 3] = [41.5, 51.5, 63.];
 
-const SPEC: &str = "version: 1
+pub(super) const SPEC: &str = "version: 1
 pipelines:
   tabular: {description: numbers to numbers, tasks: [regression], template: text}
 targets:

@@ -82,7 +82,7 @@ fn without_its_rows_a_list_is_empty_and_takes_new_ones() {
 fn rows_in_brackets() {
     let text = "matrix: {expect: [{model: a, status: FAIL, reason: '}'}, {model: b, status: OOM, reason: x}]}\n";
     let first = Change::Replace(1, 19, vec![]);
-    let second = Change::Replace(1, 57, vec![]);
+    let second = Change::Replace(1, 58, vec![]);
     let one = |changes: &[Change]| expectations(text, changes).unwrap();
     assert_eq!(one(std::slice::from_ref(&first)), "matrix: {expect: [{model: b, status: OOM, reason: x}]}\n");
     assert_eq!(one(std::slice::from_ref(&second)), "matrix: {expect: [{model: a, status: FAIL, reason: '}'}]}\n");
