@@ -41,6 +41,12 @@ impl Scheduler<'_> {
         self.want_fallbacks();
     }
 
+    /// The steps of which the run is: those that are wanted, and hits besides.
+    pub(super) fn counted(&self) -> u32 {
+        let hits = self.context.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
+        (self.wanted.len() + hits) as u32
+    }
+
     /// Decides a step whose dependencies are done: a hit, ready to execute, or not to be executed at all.
     pub(super) fn consult(&mut self, id: StepId) {
         let step = self.context.plan.step(id);

@@ -4,7 +4,7 @@
 //! theirs is kept as a result of the target that was asked for.
 
 use crate::exec::schedule::Scheduler;
-use crate::exec::state::StepState;
+use crate::exec::state::{How, StepState};
 use crate::matrix::Case;
 use crate::plan::{Plan, PlannedCase};
 use crate::record::Outcome;
@@ -53,6 +53,15 @@ impl Scheduler<'_> {
         cases.peek().is_some() && cases.all(|planned| is_as_expected(&planned.case, stage, outcome))
     }
 
+    /// Takes note of how a step ended. A failure that is expected, or that another run may answer for, ends no run.
+    pub(super) fn note_end(&mut self, id: StepId, how: How, outcome: Outcome) {
+        self.retries.has_fallen |= calls_for_another(outcome);
+        self.failed |= how != How::Hit
+            && outcome.is_failure()
+            && !self.is_expected(id, outcome)
+            && !self.may_be_answered(id, outcome);
+    }
+
     /// Whether another run may yet answer for each case that ends with this step.
     pub(super) fn may_be_answered(&self, id: StepId, outcome: Outcome) -> bool {
         let mut cases = resting_on(self.context.plan, id).peekable();
@@ -62,7 +71,7 @@ impl Scheduler<'_> {
 
     /// Wants the next run of each case whose runs so far did not do it.
     pub(super) fn want_fallbacks(&mut self) {
-        if !std::mem::take(&mut self.has_fallen) {
+        if !std::mem::take(&mut self.retries.has_fallen) {
             return;
         }
         let plan = self.context.plan;

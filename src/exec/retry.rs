@@ -47,6 +47,8 @@ impl Backoff {
 pub(super) struct Retries {
     before: HashMap<StepId, Vec<Attempt>>,
     waiting: Vec<Waiting>,
+    /// A step ended in a way for which another target may answer, since that was last looked at.
+    pub(super) has_fallen: bool,
 }
 
 struct Waiting {

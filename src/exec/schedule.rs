@@ -9,7 +9,6 @@ use anyhow::Context as _;
 use crate::base::Digest;
 use crate::event::{Event, Load, Span};
 use crate::exec::desk::Desks;
-use crate::exec::fallback::calls_for_another;
 use crate::exec::keys::Keys;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text};
@@ -18,7 +17,7 @@ use crate::exec::retry::Retries;
 use crate::exec::setup::{self, Readiness, Servers, Setups};
 use crate::exec::shared::Questions;
 use crate::exec::slots::Slots;
-use crate::exec::state::{How, StepResult, StepState};
+use crate::exec::state::{StepResult, StepState};
 use crate::exec::{Context, Finished, reporting};
 use crate::record::{Outcome, Record};
 use crate::step::{Needs, Requirement, Source, Stage, StepId, StepSet};
@@ -80,9 +79,7 @@ pub(super) struct Scheduler<'a> {
     /// None unless results are shared and steps execute.
     pub(super) questions: Option<Questions<'a>>,
     pub(super) failed: bool,
-    /// A step ended in a way for which another target may answer, since that was last looked at.
-    pub(super) has_fallen: bool,
-    /// Steps that are tried again.
+    /// What is tried again, and elsewhere.
     pub(super) retries: Retries,
 }
 
@@ -113,7 +110,6 @@ impl<'a> Scheduler<'a> {
             slots: Slots::new(context.options.jobs),
             questions: None,
             failed: false,
-            has_fallen: false,
             retries: Retries::default(),
         }
     }
@@ -132,19 +128,9 @@ impl<'a> Scheduler<'a> {
     /// Makes every transition.
     pub(super) fn set(&mut self, id: StepId, state: StepState) {
         if let StepState::Done(result) = &state {
-            let outcome = result.outcome;
-            self.has_fallen |= calls_for_another(outcome);
-            self.failed |= result.how != How::Hit
-                && outcome.is_failure()
-                && !self.is_expected(id, outcome)
-                && !self.may_be_answered(id, outcome);
+            self.note_end(id, result.how, result.outcome);
         }
         self.states[id.0 as usize] = state;
-    }
-
-    fn counted(&self) -> u32 {
-        let hits = self.context.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
-        (self.wanted.len() + hits) as u32
     }
 
     pub(super) fn execute_wanted(&mut self) -> Result<(), StoreError> {

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
 use crate::base::names::Index;
 use crate::matrix::{Case, Fallback, Matrix};
 use crate::plan::graph::{self, Dependents};
+use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{
-    Artefact, Command, CommandInput, Dim, Does, Fill, Input, Measure, Model, Precision, ReadyFormat,
-    Source as ModelSource, Spec, Target, Weights,
+    Artefact, Command, CommandInput, Does, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec,
+    Target, Weights,
 };
 use crate::step::{self, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context};
 
@@ -373,37 +374,4 @@ fn chain(plan: &Plan, last: StepId) -> Vec<StepId> {
         open.extend(plan.dependencies(id).filter(|dependency| found.insert(*dependency)));
     }
     found.into_iter().collect()
-}
-
-/// The model at the case's sizes: `bert`, or `bert-b4` where batch is not the model's own.
-fn instance(case: &Case) -> String {
-    let plain = format!("{}-{}", case.target, case.precision.word());
-    format!("{}{}", case.model, case.name.strip_prefix(&plain).unwrap_or_default())
-}
-
-/// A model's inputs with every named size replaced by the case's.
-fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
-    let size = |dim: &Dim| match dim {
-        Dim::Fixed(n) => *n,
-        Dim::Named(name) => case.dims[name],
-    };
-    let resolve =
-        |input: &Input| Input { shape: input.shape.iter().map(|dim| Dim::Fixed(size(dim))).collect(), ..input.clone() };
-    model.inputs.iter().map(|(name, input)| (name.clone(), resolve(input))).collect()
-}
-
-fn sizes(input: &Input) -> Vec<u64> {
-    input.shape.iter().filter_map(|dim| if let Dim::Fixed(n) = dim { Some(*n) } else { None }).collect()
-}
-
-/// With the model's instance this names an artefact, in step ids and in the folders that generated tests look in.
-fn artefact_label(target: &Target, case: &Case) -> String {
-    match target.artefact {
-        Artefact::Model => "model".into(),
-        Artefact::Onnx => "onnx".into(),
-        Artefact::Torchscript => "torchscript".into(),
-        Artefact::Openvino => format!("openvino-{}", case.precision.word()),
-        // Another SoC makes another binary, so two targets that differ in options have artefacts of their own.
-        Artefact::Qnn => format!("{}-{}", target.name, case.precision.word()),
-    }
 }

@@ -7,6 +7,7 @@ mod graph;
 mod narrow;
 mod part;
 mod render;
+mod sizes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
