@@ -26,7 +26,7 @@ impl Judged {
     }
 
     /// A failure of the machinery around the work, or one that the work itself calls passing. A full disk stays full.
-    fn transient(self) -> Self {
+    pub(super) fn transient(self) -> Self {
         let is_full = self.reason.as_ref().is_some_and(|reason| reason.contains("No space left on device"));
         Self { transient: !is_full, ..self }
     }

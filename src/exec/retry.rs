@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::Digest;
 use crate::event::{Event, Execution, Span};
+use crate::exec::outcome::Judged;
 use crate::exec::perform::log_if_any;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{StepResult, StepState};
@@ -54,14 +55,22 @@ pub(super) struct Retries {
 struct Waiting {
     id: StepId,
     until: Instant,
-    /// The last attempt, which counts if there is no other.
-    record: Box<Record>,
-    span: Span,
+    last: Last,
+}
+
+/// The last attempt, which counts if there is no other.
+enum Last {
+    Executed(Box<Record>, Span),
+    Unstarted(String),
 }
 
 impl Retries {
     pub(super) fn before(&self, id: StepId) -> Vec<Attempt> {
         self.before.get(&id).cloned().unwrap_or_default()
+    }
+
+    fn failed(&self, id: StepId) -> u32 {
+        self.before.get(&id).map_or(0, |attempts| attempts.len() as u32)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -72,41 +81,72 @@ impl Retries {
 impl Scheduler<'_> {
     /// Whether a failed step gets another attempt; it waits for it from then on.
     pub(super) fn is_tried_again(&mut self, id: StepId, record: &Record, span: Span) -> bool {
-        let context = self.context;
-        let step = context.plan.step(id);
-        let allowed = context.options.retries.or(step.retries).unwrap_or(0);
-        let failed = record.attempts.len() as u32 + 1;
-        let is_over = context.cancel.is_cancelled() || (context.options.fail_fast && self.failed);
-        if failed > allowed || is_over || self.is_expected(id, record.outcome) {
+        if !self.may_try_again(id, record.outcome) {
             return false;
         }
-        let pause = context.options.backoff.pause(&step.name, failed);
-        let log = attempt_log(&context.store.log_path(&step.name), failed);
-        let kept = std::fs::rename(context.store.log_path(&step.name), &log).is_ok() && log_if_any(&log).is_some();
+        let log_path = self.context.store.log_path(&record.step);
+        let log = attempt_log(&log_path, self.retries.failed(id) + 1);
+        let kept = std::fs::rename(&log_path, &log).is_ok() && log_if_any(&log).is_some();
         let attempt = Attempt {
             outcome: record.outcome,
             reason: record.reason.clone(),
             started: record.started.clone(),
             seconds: record.seconds,
             log: log.file_name().filter(|_| kept).map(|name| name.to_string_lossy().into_owned()),
-            waited_seconds: pause.as_secs_f64(),
+            waited_seconds: 0.0,
         };
-        let why = format!(
-            "{}: {}; attempt {} of {} in {:.1} s",
-            record.outcome.label(),
-            record.reason.as_deref().unwrap_or("no reason was given"),
-            failed + 1,
-            allowed + 1,
-            pause.as_secs_f64()
-        );
-        context.listener.tell(Event::Warning { text: format!("{}: {why}", step.name) });
-        context.listener.tell(Event::StepReturned { step: step.name.clone(), why, span, load: self.load() });
-        self.retries.before.entry(id).or_default().push(attempt);
+        let why = self.wait_for_another(id, attempt, Last::Executed(Box::new(record.clone()), span));
+        self.context.listener.tell(Event::StepReturned { step: record.step.clone(), why, span, load: self.load() });
         let reason = record.why.clone().expect("BUG: a record says why its step was executed");
         self.set(id, StepState::Ready { key: record.key.clone(), reason });
-        let until = Instant::now() + pause;
-        self.retries.waiting.push(Waiting { id, until, record: Box::new(record.clone()), span });
         true
+    }
+
+    /// The same for a step that could not even start.
+    pub(super) fn is_started_again(&mut self, id: StepId, judged: &Judged) -> bool {
+        if !self.is_ready(id) || !self.may_try_again(id, judged.outcome) {
+            return false;
+        }
+        let attempt = Attempt {
+            outcome: judged.outcome,
+            reason: judged.reason.clone(),
+            started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            seconds: 0.0,
+            log: None,
+            waited_seconds: 0.0,
+        };
+        self.wait_for_another(id, attempt, Last::Unstarted(judged.reason.clone().unwrap_or_default()));
+        true
+    }
+
+    fn may_try_again(&self, id: StepId, outcome: Outcome) -> bool {
+        let options = self.context.options;
+        let is_over = self.context.cancel.is_cancelled() || (options.fail_fast && self.failed);
+        self.retries.failed(id) < self.allowed(id) && !is_over && !self.is_expected(id, outcome)
+    }
+
+    fn allowed(&self, id: StepId) -> u32 {
+        self.context.options.retries.or(self.context.plan.step(id).retries).unwrap_or(0)
+    }
+
+    /// Puts a step aside for its pause, and says why.
+    fn wait_for_another(&mut self, id: StepId, attempt: Attempt, last: Last) -> String {
+        let context = self.context;
+        let (step, failed) = (&context.plan.step(id).name, self.retries.failed(id) + 1);
+        let pause = context.options.backoff.pause(step, failed);
+        let why = format!(
+            "{}: {}; attempt {} of {} in {:.1} s",
+            attempt.outcome.label(),
+            attempt.reason.as_deref().unwrap_or("no reason was given"),
+            failed + 1,
+            self.allowed(id) + 1,
+            pause.as_secs_f64()
+        );
+        context.listener.tell(Event::Warning { text: format!("{step}: {why}") });
+        let attempt = Attempt { waited_seconds: pause.as_secs_f64(), ..attempt };
+        self.retries.before.entry(id).or_default().push(attempt);
+        self.retries.waiting.push(Waiting { id, until: Instant::now() + pause, last });
+        why
     }
 
     /// Lets those go on whose pause is over; if nothing new may begin, their last attempt was the last.
@@ -115,23 +155,28 @@ impl Scheduler<'_> {
         let waiting = std::mem::take(&mut self.retries.waiting);
         let (due, still) = waiting.into_iter().partition(|waiting| stopping || waiting.until <= now);
         self.retries.waiting = still;
-        for Waiting { id, record, span, .. } in due {
-            if !stopping {
-                self.wait_for_turn(id);
-                continue;
+        for Waiting { id, last, .. } in due {
+            match last {
+                _ if !stopping => self.wait_for_turn(id),
+                Last::Executed(record, span) => {
+                    self.context.listener.tell(Event::StepFinished {
+                        step: record.step.clone(),
+                        outcome: record.outcome,
+                        reason: record.reason.clone(),
+                        seconds: record.seconds,
+                        log: None,
+                        repro: record.repro.clone(),
+                        execution: Some(Execution { key: record.key.digest(), span }),
+                        load: self.load(),
+                    });
+                    self.set(id, StepState::Done(StepResult::executed(*record)));
+                    self.consult_dependents(id);
+                }
+                Last::Unstarted(why) => {
+                    self.finish_unstarted(id, Judged::failed(Outcome::Fail, why));
+                    self.consult_dependents(id);
+                }
             }
-            self.context.listener.tell(Event::StepFinished {
-                step: record.step.clone(),
-                outcome: record.outcome,
-                reason: record.reason.clone(),
-                seconds: record.seconds,
-                log: None,
-                repro: record.repro.clone(),
-                execution: Some(Execution { key: record.key.digest(), span }),
-                load: self.load(),
-            });
-            self.set(id, StepState::Done(StepResult::executed(*record)));
-            self.consult_dependents(id);
         }
     }
 }

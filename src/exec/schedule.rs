@@ -14,6 +14,7 @@ use crate::exec::outcome::Judged;
 use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text};
 use crate::exec::pool::Pool;
 use crate::exec::retry::Retries;
+use crate::exec::settle::unstarted;
 use crate::exec::setup::{self, Readiness, Servers, Setups};
 use crate::exec::shared::Questions;
 use crate::exec::slots::Slots;
@@ -329,11 +330,11 @@ impl<'a> Scheduler<'a> {
         let problem = match self.setups.readiness(&self.requirements[id.0 as usize]) {
             Readiness::Waiting => return false,
             Readiness::Ready if !self.fits(id) => return false,
-            Readiness::Ready => self.start(id, stamps, performer, pool, sender).err().map(|e| error_text(&e)),
-            Readiness::Failed(why) => Some(why),
+            Readiness::Ready => self.start(id, stamps, performer, pool, sender).err().map(|e| unstarted(&e)),
+            Readiness::Failed(why) => Some(Judged::failed(Outcome::Fail, why)),
         };
-        if let Some(why) = problem {
-            let ended = self.finish_unstarted(id, Judged::failed(Outcome::Fail, why));
+        if let Some(judged) = problem {
+            let ended = self.finish_unstarted(id, judged);
             self.consult_dependents(ended);
         }
         true

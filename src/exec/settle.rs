@@ -93,6 +93,9 @@ impl Scheduler<'_> {
 
     /// Ends a step that could not even start. It leaves no record: nothing was executed.
     pub(super) fn finish_unstarted(&mut self, id: StepId, judged: Judged) -> StepId {
+        if judged.transient && self.is_started_again(id, &judged) {
+            return id;
+        }
         let name = self.context.plan.step(id).name.clone();
         self.context.listener.tell(Event::StepFinished {
             step: name,
@@ -123,4 +126,9 @@ pub(super) enum Settled {
         producer: StepId,
         consumer: StepId,
     },
+}
+
+/// A step whose server did not start; another attempt may find it well.
+pub(super) fn unstarted(error: &anyhow::Error) -> Judged {
+    Judged::failed(Outcome::Fail, error_text(error)).transient()
 }
