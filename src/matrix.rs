@@ -16,7 +16,7 @@ use crate::base::{Loc, glob};
 use crate::spec::{Artefact, Dim, Expect, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
 
 pub use expect::IdleExpectation;
-pub use fallback::Fallback;
+pub use fallback::{Batch, Fallback, Instead};
 pub use partition::Partition;
 pub use select::{NothingSelected, Selection};
 

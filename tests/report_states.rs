@@ -40,6 +40,7 @@ fn doc() -> ReportDoc {
                 let tried = |name: &str, status| Tried { name: name.into(), status, reason: Some("no driver".into()) };
                 case.fallback = Some(FallbackResult {
                     name: "cpu-fp32".into(),
+                    batch: None,
                     step: "run:m1:cpu-fp32".into(),
                     tried: vec![tried("cuda-fp32", Outcome::SkipUnavailable), tried("openvino-fp32", Outcome::Crash)],
                     slowdown: Some(3.1),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::exec::fallback::{calls_for_another, is_as_expected};
+use crate::exec::fallback::{Course, course, is_as_expected};
 use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, reproducer};
 use crate::plan::{Plan, PlannedCase, PlannedFallback};
@@ -22,7 +22,11 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     let model = &plan.model_facts[&case.model];
     let at = own.blamed.unwrap_or(planned.run);
     let expected = case.expect.as_ref().map(|expect| expected(expect));
-    let answered = answer(results, planned).filter(|_| !is_as_expected(case, plan.step(at).stage, own.outcome));
+    let course = course(planned, |id| Some(results[id.0 as usize].outcome));
+    let (answered, after) = match course {
+        Course::Answered { by, after } if !is_as_expected(case, plan.step(at).stage, own.outcome) => (Some(by), after),
+        _ => (None, Vec::new()),
+    };
     let (status, reason) = judged(plan, results, planned, answered);
     // What is shown is what ran, wherever it ran.
     let shown = answered.map_or(own, |fallback| &results[fallback.run.0 as usize]);
@@ -51,24 +55,9 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         repro: repro(context, results, planned, at),
         steps: planned.chain.iter().map(|id| plan.step(*id).name.clone()).collect(),
         expected,
-        fallback: answered.map(|fallback| fallback_result(context, results, planned, fallback)),
+        fallback: answered.map(|fallback| fallback_result(context, results, planned, fallback, &after)),
         attempts: own.record.as_deref().map(|record| record.attempts.clone()).unwrap_or_default(),
     }
-}
-
-/// The run of another target that passed in the case's place.
-fn answer<'a>(results: &[StepResult], planned: &'a PlannedCase) -> Option<&'a PlannedFallback> {
-    let mut before = planned.run;
-    for fallback in &planned.fallbacks {
-        if !calls_for_another(results[before.0 as usize].outcome) {
-            return None;
-        }
-        if results[fallback.run.0 as usize].outcome.is_made() {
-            return Some(fallback);
-        }
-        before = fallback.run;
-    }
-    None
 }
 
 /// The state of a case, and why.
@@ -136,20 +125,25 @@ fn fallback_result(
     results: &[StepResult],
     planned: &PlannedCase,
     fallback: &PlannedFallback,
+    after: &[&PlannedFallback],
 ) -> FallbackResult {
     let plan = context.plan;
     let tried = |id: StepId, name: &str| {
         let result = &results[id.0 as usize];
         Tried { name: name.to_owned(), status: result.outcome, reason: result.reason.clone() }
     };
-    let before = planned.fallbacks.iter().take_while(|other| other.run != fallback.run);
     let mut all = vec![tried(planned.run, &planned.case.name)];
-    all.extend(before.map(|other| tried(other.run, &other.case.name)));
-    let known = known_median(context, &plan.step(planned.run).name);
+    all.extend(after.iter().map(|other| tried(other.run, &other.case.name)));
+    // A smaller batch takes less time, which says nothing of its cost.
+    let known = match fallback.batch {
+        Some(_) => None,
+        None => known_median(context, &plan.step(planned.run).name),
+    };
     let measure = results[fallback.run.0 as usize].record.as_deref().and_then(|record| record.measure.as_ref());
     let median = measure.and_then(report::stats::metrics).map(|metrics| metrics.median_ms);
     FallbackResult {
         name: fallback.case.name.clone(),
+        batch: fallback.batch,
         step: plan.step(fallback.run).name.clone(),
         tried: all,
         slowdown: median.zip(known.as_ref()).map(|(own, (real, _))| own / real),

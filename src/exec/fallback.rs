@@ -6,16 +6,51 @@
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepState};
 use crate::matrix::Case;
-use crate::plan::{Plan, PlannedCase};
+use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::record::Outcome;
 use crate::spec::{ExpectedStage, ExpectedStatus};
 use crate::step::{Stage, StepId};
 
 /// Whether another device may answer for this end. A wrong result is a finding about the device that made it, and
 /// whatever was not tried may yet pass.
-pub(super) fn calls_for_another(outcome: Outcome) -> bool {
+fn calls_for_another(outcome: Outcome) -> bool {
     outcome.is_failure() && outcome != Outcome::Numerics
         || matches!(outcome, Outcome::SkipUnavailable | Outcome::SkipUnsupported)
+}
+
+/// How far a case has come through what is tried in its place.
+pub(super) enum Course<'p> {
+    /// Its own run stands, whatever it came to.
+    Own,
+    /// This one is to be run next.
+    Next(&'p PlannedFallback),
+    Answered {
+        by: &'p PlannedFallback,
+        /// What was tried before it in vain, besides the case's own run.
+        after: Vec<&'p PlannedFallback>,
+    },
+}
+
+/// `outcome`: of a run that is done.
+pub(super) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<Outcome>) -> Course<'_> {
+    let Some(mut last) = outcome(planned.run) else { return Course::Own };
+    let mut after = Vec::new();
+    for fallback in &planned.fallbacks {
+        let applies = match fallback.batch {
+            Some(_) => last == Outcome::Oom,
+            None => calls_for_another(last),
+        };
+        if !applies {
+            continue;
+        }
+        match outcome(fallback.run) {
+            None => return Course::Next(fallback),
+            Some(end) if end.is_made() => return Course::Answered { by: fallback, after },
+            Some(end) => last = end,
+        }
+        after.push(fallback);
+    }
+    Course::Own
 }
 
 /// Whether the spec expects the case to end so.
@@ -76,16 +111,12 @@ impl Scheduler<'_> {
         }
         let plan = self.context.plan;
         for planned in plan.cases.iter().filter(|planned| !planned.fallbacks.is_empty()) {
-            if !self.wanted.contains(&planned.run) {
-                continue;
-            }
-            let mut before = planned.run;
-            for fallback in &planned.fallbacks {
-                if !self.result(before).is_some_and(|result| calls_for_another(result.outcome)) {
-                    break;
-                }
-                self.want(fallback.run);
-                before = fallback.run;
+            // One that is wanted may be done already, and call for the one after it.
+            while self.wanted.contains(&planned.run)
+                && let Course::Next(next) = course(planned, |id| self.result(id).map(|result| result.outcome))
+                && !self.wanted.contains(&next.run)
+            {
+                self.want(next.run);
             }
         }
     }

@@ -8,7 +8,7 @@ use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
 use crate::base::names::Index;
-use crate::matrix::{Case, Fallback, Matrix};
+use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::graph::{self, Dependents};
 use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
@@ -36,7 +36,7 @@ pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback) -> Result<Pl
     let spare: Vec<Vec<_>> = matrix
         .cases
         .iter()
-        .map(|case| spare(case).into_iter().map(|case| (builder.case(&case), case)).collect())
+        .map(|case| spare(case).into_iter().map(|instead| (builder.case(&instead.case), instead)).collect())
         .collect();
     builder.commands()?;
     // Each once, in the order of the cases: the report reads what became of all of them.
@@ -64,7 +64,7 @@ pub enum BuildError {
 struct Planned {
     test: StepId,
     run: StepId,
-    spare: Vec<((StepId, StepId), Case)>,
+    spare: Vec<((StepId, StepId), Instead)>,
 }
 
 struct Builder<'a> {
@@ -343,8 +343,13 @@ fn finish(
     let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
     for (case, Planned { test, run, spare }) in matrix.cases.iter().zip(planned) {
         let run = new_id(run);
-        let spare = spare.into_iter().map(|((test, run), case)| (new_id(test), new_id(run), case));
-        let fallbacks = spare.map(|(test, run, case)| PlannedFallback { case, test, run }).collect();
+        let spare = spare.into_iter().map(|((test, run), Instead { case, batch })| PlannedFallback {
+            case,
+            batch,
+            test: new_id(test),
+            run: new_id(run),
+        });
+        let fallbacks = spare.collect();
         let chain = chain(&plan, run);
         plan.cases.push(PlannedCase { case: case.clone(), test: new_id(test), run, chain, fallbacks });
     }

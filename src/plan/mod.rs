@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::base::names::Index;
-use crate::matrix::{Case, ExcludedCase};
+use crate::matrix::{Batch, Case, ExcludedCase};
 use crate::step::{Source, Step, StepId};
 
 use graph::Dependents;
@@ -55,10 +55,12 @@ pub struct PlannedCase {
     pub fallbacks: Vec<PlannedFallback>,
 }
 
-/// The same case on another target.
+/// The same case on another target, or smaller on its own.
 #[derive(Debug, Clone)]
 pub struct PlannedFallback {
     pub case: Case,
+    /// It is smaller.
+    pub batch: Option<Batch>,
     pub test: StepId,
     pub run: StepId,
 }

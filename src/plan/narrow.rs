@@ -40,6 +40,7 @@ impl Plan {
         let steps: Vec<Step> = kept.iter().map(|id| moved(self.step(*id))).collect();
         let fallback = |fallback: &PlannedFallback| PlannedFallback {
             case: fallback.case.clone(),
+            batch: fallback.batch,
             test: new_ids[&fallback.test],
             run: new_ids[&fallback.run],
         };

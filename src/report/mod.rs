@@ -16,6 +16,7 @@ pub(crate) mod view;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::matrix::Batch;
 use crate::record::{Attempt, Numerics, Outcome};
 
 /// All that a report shows. Its JSON form is `orch run --json` and `matrix.json`.
@@ -228,6 +229,9 @@ impl Expected {
 pub struct FallbackResult {
     /// `cpu-fp32`
     pub name: String,
+    /// It is the case itself at a smaller batch size, because memory did not suffice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<Batch>,
     pub step: String,
     /// What was tried before it, the requested target first.
     pub tried: Vec<Tried>,
@@ -249,6 +253,9 @@ pub struct Tried {
 impl FallbackResult {
     /// `on cpu-fp32, 3.1 times slower than cuda-fp32 on 2026-01-31`
     pub fn told(&self) -> String {
+        if let Some(Batch { asked, ran }) = self.batch {
+            return format!("ran at batch size {ran}: for {asked} there was not enough memory");
+        }
         let requested = self.tried.first().map(|tried| tried.name.as_str()).unwrap_or_default();
         let cost = match (self.slowdown, &self.against) {
             (Some(times), Some(date)) if times >= 1.0 => {

@@ -241,6 +241,8 @@ pub struct Target {
     pub retries: Option<u32>,
     /// Names of targets that are tried in its place; None leaves it to the command line.
     pub fallback: Option<Vec<String>>,
+    /// Whether smaller batches are tried when memory does not suffice; None leaves it to the command line.
+    pub halve_batch: Option<bool>,
 }
 
 /// What a target loads.

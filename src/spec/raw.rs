@@ -173,6 +173,9 @@ shape! {
         /// Targets on which a case is run instead, in this order, when this one is not there or its run fails. The case is
         /// PASS_FALLBACK then, never PASS. `[]`: none, also under `orch run --fallback`.
         fallback: List<String>,
+        /// Whether a case whose memory does not suffice is run at half its batch size, and half of that, down to 1. It is
+        /// PASS_FALLBACK then. Default: only under `orch run --fallback`.
+        halve_batch: bool,
     }
 }
 

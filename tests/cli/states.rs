@@ -274,3 +274,27 @@ fn a_mocked_device_makes_everything_and_measures_nothing() {
     let sandbox = sandbox.env("ORCH_MOCK_DEVICES", "coda");
     sandbox.run(["run", "specs/all.yaml"]).code(2).stderr_has("no backend is called `coda`").stderr_has("cuda");
 }
+
+#[test]
+fn a_batch_for_which_memory_does_not_suffice_is_halved_and_says_so() {
+    let sandbox = sandbox(RIGHT);
+    let spec = sandbox.read("specs/all.yaml");
+    let spec = spec
+        .replace("    expected: ../models/expected\n", "")
+        .replace("device: cpu,", "device: cpu, halve_batch: true,");
+    let spec = spec.replace("shape: [1, 2], data: [1, 10]", "shape: [batch, 2], uniform: [0, 1]");
+    sandbox.write("specs/all.yaml", spec + "matrix: {targets: [cpu], batch: [8]}\n");
+    sandbox.write("models/linear.onnx", crate::ready_onnx::hungry());
+    let document = sandbox.run(RUN).success().summary([("fallbacks", 1), ("failed", 0)]).json();
+    let case = case(&document, "cpu");
+    assert_eq!(case["status"], "PASS_FALLBACK", "{case:#}");
+    assert_eq!(case["fallback"]["batch"], serde_json::json!({"asked": 8, "ran": 4}));
+    assert_eq!(case["fallback"]["tried"][0]["status"], "OOM");
+    sandbox.run(["log", "run:linear:cpu-fp32-b4", "--history"]).success().stdout_has("PASS");
+    let text = sandbox.run(["report", "specs/all.yaml"]).success();
+    text.stdout_has("ran at batch size 4: for 8 there was not enough memory");
+    // Unasked, memory that does not suffice is a failure.
+    let spec = sandbox.read("specs/all.yaml").replace(" halve_batch: true,", "");
+    sandbox.write("specs/all.yaml", spec);
+    sandbox.run(RUN).code(1).summary([("passed", 0), ("failed", 1)]);
+}

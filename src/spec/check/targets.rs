@@ -165,6 +165,7 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
         measure: own_measure,
         tags: texts(&raw.tags),
         retries: raw.retries.value().copied(),
+        halve_batch: raw.halve_batch.value().copied(),
         fallback: raw.fallback.given().map(|_| texts(&raw.fallback)),
     })
 }
