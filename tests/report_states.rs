@@ -1,4 +1,4 @@
-//! Every state on every page.
+//! Every state on every page. With `ORCH_REPORT_HTML=page.html` the page is written there to be looked at.
 
 use orch::record::{Attempt, Outcome};
 use orch::report::{
@@ -121,6 +121,9 @@ fn junit_fails_what_the_run_fails_and_skips_what_is_expected() {
 #[test]
 fn the_pages_name_every_state_too() {
     let (markdown, html) = (markdown::render(&doc()), html::render(&doc()).unwrap());
+    if let Some(path) = std::env::var_os("ORCH_REPORT_HTML") {
+        std::fs::write(path, &html).unwrap();
+    }
     assert!(markdown.contains("| ↪ PASS\\_FALLBACK | ran on cpu-fp32; 3.10 times slower"), "{markdown}");
     assert!(markdown.contains("≈ FLAKY") && markdown.contains("⊖ XFAIL") && markdown.contains("∅ MOCK"), "{markdown}");
     assert_eq!(markdown.matches("⊕ XPASS |").count(), 2, "{markdown}");

@@ -51,7 +51,7 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         metrics: measure.and_then(report::stats::metrics),
         numerics: record.and_then(|record| record.numerics.clone()),
         placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
-        facts: facts(context, results, planned),
+        facts: facts(context, results, planned, answered.map(|fallback| fallback.run)),
         repro: repro(context, results, planned, at),
         steps: planned.chain.iter().map(|id| plan.step(*id).name.clone()).collect(),
         expected,
@@ -195,11 +195,11 @@ pub fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<FlakySt
     context.plan.ids().filter(is_own).map(told).collect()
 }
 
-/// Facts of the run and of the steps above it, by step; and the versions that they name, together.
-fn facts(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> Value {
+/// Facts of the run, of the steps above it and of the run in its place, by step; and the versions that they name, together.
+fn facts(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, instead: Option<StepId>) -> Value {
     let mut by_step = serde_json::Map::new();
     let mut versions = serde_json::Map::new();
-    for id in &planned.chain {
+    for id in planned.chain.iter().chain(&instead) {
         let Some(record) = &results[id.0 as usize].record else { continue };
         if record.facts.is_null() {
             continue;

@@ -37,6 +37,11 @@ fn kind(status: Outcome) -> &'static str {
     }
 }
 
+/// The same of a case: an unexpected success that fails no run is no failure.
+fn kind_of(case: &CaseResult) -> &'static str {
+    if case.status == Outcome::Xpass && !case.is_failure() { "flaky" } else { kind(case.status) }
+}
+
 impl<'a> Page<'a> {
     fn of(view: &View<'a>) -> Self {
         let doc = view.doc;
@@ -160,7 +165,7 @@ fn square<'a>(view: &View<'a>, model: &str, target: &'a str, cell: Cell<'a>, nar
             let passed = case.metrics.as_ref().filter(|_| has_figure(case.status));
             let reason = case.reason.as_deref().map(|reason| format!(": {}", one_line(reason))).unwrap_or_default();
             Square {
-                kind: kind(case.status),
+                kind: kind_of(case),
                 glyph: glyph(case.status),
                 text: passed.map_or_else(|| word(case.status).to_owned(), |metrics| ms(metrics.median_ms)),
                 label: view.stand_in(case).or_else(|| remark(case.status)).filter(|_| passed.is_some()),
@@ -246,7 +251,7 @@ fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
     Detail {
         name: case_name(case),
         model: &case.model,
-        kind: kind(case.status),
+        kind: kind_of(case),
         glyph: glyph(case.status),
         status: word(case.status),
         stage: case.stage.as_deref().filter(|_| case.status != Outcome::Pass),
