@@ -168,6 +168,10 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     for backend in &doc.backends {
         key.set(format!("backend.{}", backend.name), Digest::of(stable_backend(backend).to_string().as_bytes()));
     }
+    if !doc.flaky_steps.is_empty() {
+        let stable: Vec<_> = doc.flaky_steps.iter().map(|step| (&step.step, &step.reason, &step.executed)).collect();
+        key.set("flaky", Digest::of(json!(stable).to_string().as_bytes()));
+    }
     // The page has the order of the spec.
     let order: Vec<_> = doc.cases.iter().filter_map(|case| case.steps.last()).collect();
     key.set("order", Digest::of(json!(order).to_string().as_bytes()));

@@ -50,7 +50,12 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     let after = edit::expectations(&before, &wanted.changes).map_err(by_hand)?;
     wanted.is_read_back(path, &file, &before, &after).map_err(by_hand)?;
     if !accept.dry_run {
+        let mode = std::fs::metadata(&file).map(|meta| meta.permissions());
         bfs::write_atomic(&file, after.as_bytes()).with_context(|| format!("failed to write {}", file.display()))?;
+        if let Ok(mode) = mode {
+            std::fs::set_permissions(&file, mode)
+                .with_context(|| format!("failed to keep the permissions of {}", file.display()))?;
+        }
     }
     if accept.json {
         let shown = file.display().to_string();
@@ -127,7 +132,7 @@ struct Wanted {
 impl Wanted {
     fn of(spec: &Spec, seen: &BTreeMap<String, End>, reason: Option<&str>) -> Self {
         let matrix = Matrix::of(spec);
-        let today = jiff::Zoned::now().date().to_string();
+        let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
         let mut wanted = Self { changes: Vec::new(), told: Vec::new(), meant: BTreeMap::new() };
         let end = |case: &Case| seen.get(&case.id()).cloned().unwrap_or(End::Unknown);
         for expect in &spec.matrix.expect {
