@@ -2,16 +2,21 @@
 //!
 //! Pure, and the same on every host: whether a device is there is asked later, by exec.
 
+mod expect;
+mod fallback;
 mod partition;
 mod select;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use crate::base::{Loc, glob};
-use crate::spec::{Artefact, Dim, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
+use crate::spec::{Artefact, Dim, Expect, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
 
+pub use expect::IdleExpectation;
+pub use fallback::{Batch, Fallback, Instead};
 pub use partition::Partition;
 pub use select::{NothingSelected, Selection};
 
@@ -36,6 +41,8 @@ pub struct Case {
     pub dims: BTreeMap<String, u64>,
     /// The variant's label: `cpu-fp32`, and `cpu-fp32-b4-s128` where batch and seq are not the model's own.
     pub name: String,
+    /// How the spec expects it to end, if it expects it not to pass.
+    pub expect: Option<Arc<Expect>>,
 }
 
 /// A part of the product that is not tested, and why.
@@ -48,6 +55,20 @@ pub struct ExcludedCase {
 }
 
 impl Case {
+    fn new(spec: &Spec, model: &Model, target: &Target, precision: Precision, dims: BTreeMap<String, u64>) -> Self {
+        let mut case = Self {
+            model: model.name.clone(),
+            pipeline: model.pipeline.clone(),
+            target: target.name.clone(),
+            precision,
+            name: label(model, target, precision, &dims),
+            dims,
+            expect: None,
+        };
+        case.expect = expect::of(spec, model, target, &case);
+        case
+    }
+
     /// `bert:cpu-fp32`
     pub fn id(&self) -> String {
         format!("{}:{}", self.model, self.name)
@@ -78,24 +99,29 @@ impl Matrix {
         dims: BTreeMap<String, u64>,
         in_product: bool,
     ) {
-        let name = label(model, target, precision, &dims);
-        let case = Case {
-            model: model.name.clone(),
-            pipeline: model.pipeline.clone(),
-            target: target.name.clone(),
-            precision,
-            dims,
-            name,
-        };
-        let included = spec.matrix.include.iter().any(|rule| meets(rule, model, target, precision));
-        let rule = spec.matrix.exclude.iter().find(|rule| meets(rule, model, target, precision));
-        let (reason, loc) = match (impossible(model, target, precision, &case.dims), rule) {
-            (Some(reason), _) => (reason, None),
-            (None, Some(rule)) if in_product && !included => (rule.reason.clone(), Some(rule.loc.clone())),
-            _ => return self.cases.push(case),
-        };
-        self.excluded.push(ExcludedCase { case, reason, loc });
+        let case = Case::new(spec, model, target, precision, dims);
+        match excluded(spec, model, target, &case, in_product) {
+            None => self.cases.push(case),
+            Some((reason, loc)) => self.excluded.push(ExcludedCase { case, reason, loc }),
+        }
     }
+}
+
+/// Why a case is none: because its source rules it out, or because a rule does.
+fn excluded(
+    spec: &Spec,
+    model: &Model,
+    target: &Target,
+    case: &Case,
+    in_product: bool,
+) -> Option<(String, Option<Loc>)> {
+    if let Some(reason) = impossible(model, target, case.precision, &case.dims) {
+        return Some((reason, None));
+    }
+    let meets = |rule: &&Rule| meets(rule, model, target, case.precision);
+    let rule = spec.matrix.exclude.iter().find(meets).filter(|_| in_product)?;
+    let included = spec.matrix.include.iter().any(|rule| meets(&rule));
+    (!included).then(|| (rule.reason.clone(), Some(rule.loc.clone())))
 }
 
 /// The precisions at which model and target are candidates, and whether the product (and not only `include`) says so.

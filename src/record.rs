@@ -14,6 +14,14 @@ pub use crate::runtime::compare::{Numerics, TensorNumerics};
 pub enum Outcome {
     /// It ran where it was asked to, and its outputs are right.
     Pass,
+    /// It passed at a later attempt, after failures that were taken for transient.
+    Flaky,
+    /// The device that was asked for did not do it, and another one did. Of cases only.
+    PassFallback,
+    /// It failed, as the spec expects. Of cases only.
+    Xfail,
+    /// It passed, although the spec expects it to fail. Of cases only.
+    Xpass,
     /// The device, driver or library is not there.
     SkipUnavailable,
     /// The vendor's tool refuses this model, by its own word.
@@ -26,19 +34,54 @@ pub enum Outcome {
     Timeout,
     /// The process died by a signal or without a result.
     Crash,
+    /// The environment pretends that the device is there: all was made for it, and nothing ran.
+    Mock,
     /// Interrupted, or not reached.
     Incomplete,
 }
 
 impl Outcome {
-    /// A failure in the sense of the exit code.
+    /// Every state, in the order in which reports count them.
+    pub const ALL: [Self; 14] = [
+        Self::Pass,
+        Self::PassFallback,
+        Self::Flaky,
+        Self::Xfail,
+        Self::Xpass,
+        Self::Fail,
+        Self::Numerics,
+        Self::Oom,
+        Self::Timeout,
+        Self::Crash,
+        Self::Incomplete,
+        Self::Mock,
+        Self::SkipUnavailable,
+        Self::SkipUnsupported,
+    ];
+
+    /// Something is wrong that the exit code tells. An unexpected success is a failure only where its expectation is
+    /// strict, which is for the report to know.
     pub fn is_failure(self) -> bool {
         matches!(self, Self::Fail | Self::Numerics | Self::Oom | Self::Timeout | Self::Crash)
+    }
+
+    /// The step made what it is there for, so what reads it may go on.
+    pub fn is_made(self) -> bool {
+        matches!(self, Self::Pass | Self::Flaky)
+    }
+
+    /// Something ran, and came out as it should.
+    pub fn is_well(self) -> bool {
+        matches!(self, Self::Pass | Self::Flaky | Self::PassFallback | Self::Xfail)
     }
 
     pub fn label(self) -> &'static str {
         match self {
             Self::Pass => "PASS",
+            Self::Flaky => "FLAKY",
+            Self::PassFallback => "PASS_FALLBACK",
+            Self::Xfail => "XFAIL",
+            Self::Xpass => "XPASS",
             Self::SkipUnavailable => "SKIP_UNAVAILABLE",
             Self::SkipUnsupported => "SKIP_UNSUPPORTED",
             Self::Fail => "FAIL",
@@ -46,6 +89,7 @@ impl Outcome {
             Self::Oom => "OOM",
             Self::Timeout => "TIMEOUT",
             Self::Crash => "CRASH",
+            Self::Mock => "MOCK",
             Self::Incomplete => "INCOMPLETE",
         }
     }
@@ -74,4 +118,21 @@ pub struct Record {
     /// Why it was executed. Records of earlier versions do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<MissReason>,
+    /// The executions before this one that failed and were tried again, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
+}
+
+/// An execution whose failure was taken for transient.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    pub outcome: Outcome,
+    pub reason: Option<String>,
+    /// RFC 3339, UTC.
+    pub started: String,
+    pub seconds: f64,
+    /// File name of its log, in the store's `logs`; None if it said nothing.
+    pub log: Option<String>,
+    /// Pause before the next attempt.
+    pub waited_seconds: f64,
 }

@@ -31,6 +31,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("indicatif", &["cli/console.rs"]),
     ("ctrlc", &["cli/"]),
     ("notify", &["cli/watched.rs"]),
+    ("similar", &["cli/cmd/accept.rs"]),
     ("toml", &["config.rs"]),
     ("opendal", &["store/remote/service.rs"]),
     ("opendal_http_transport_reqwest", &["store/remote/service.rs"]),

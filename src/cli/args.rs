@@ -1,6 +1,7 @@
 //! The arguments. The only home of clap.
 
 mod explained;
+mod states;
 
 use std::path::PathBuf;
 
@@ -8,8 +9,9 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::cli::units::Size;
 use crate::exec::MaxAge;
-use crate::matrix::Partition;
+use crate::matrix::{Fallback, Partition};
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
+pub(super) use states::{AcceptArgs, RetryArgs};
 
 /// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.
 #[derive(Debug, Parser)]
@@ -70,6 +72,8 @@ pub(super) enum Command {
     Doctor(JsonArgs),
     /// Print the report of what the store already holds, running nothing
     Report(ReportArgs),
+    /// Bring the spec's expectations up to date with the last results
+    Accept(AcceptArgs),
     /// List, print or copy what a step made when it was last executed
     Output(OutputArgs),
     /// Look after the store
@@ -93,8 +97,18 @@ pub(super) struct SpecArgs {
     /// The spec
     #[arg(default_value = "specs/all.yaml")]
     pub(super) spec: PathBuf,
+    /// Run a case on other hardware when its own is not there or fails, and say so: CUDA, ROCm and MPS on OpenVINO, then
+    /// on the CPU; WebGPU on WebNN, then on the CPU (a target's `fallback` says otherwise)
+    #[arg(long)]
+    pub(super) fallback: bool,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,
+}
+
+impl SpecArgs {
+    pub(super) fn fallback(&self) -> Fallback {
+        if self.fallback { Fallback::Usual } else { Fallback::AsDeclared }
+    }
 }
 
 #[derive(Debug, Default, ClapArgs)]
@@ -153,12 +167,15 @@ pub(super) struct RunArgs {
     /// Only these steps and what they need, e.g. 'convert:bert:*'
     #[arg(long = "step", value_name = "GLOB")]
     pub(super) steps: Vec<String>,
-    /// Execute again although nothing changed: steps, or 'run' for all measurements, 'case:bert:*', or 'failed'
+    /// Execute again although nothing changed: steps, or 'run' for all measurements, 'case:bert:*', 'failed' or
+    /// 'flaky'
     #[arg(long, value_name = "GLOB")]
     pub(super) rerun: Vec<String>,
     /// How many steps may execute at a time [default: the number of cores]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) jobs: Option<u32>,
+    #[command(flatten)]
+    pub(super) retry: RetryArgs,
     /// Start nothing new after a first failure
     #[arg(long)]
     pub(super) fail_fast: bool,

@@ -129,6 +129,7 @@ impl Listener for Console {
                 self.end(&step, true);
                 let (style, word) = match outcome {
                     Outcome::Pass => (GOOD, "ok"),
+                    Outcome::Flaky => (WARN, "flaky"),
                     Outcome::SkipUnavailable | Outcome::SkipUnsupported | Outcome::Incomplete => (WARN, "skip"),
                     _ => (BAD, "FAIL"),
                 };

@@ -7,14 +7,14 @@ use std::sync::{Arc, OnceLock};
 use anyhow::Context as _;
 
 use crate::base::glob;
-use crate::cli::args::{Args, SelectionArgs};
+use crate::cli::args::{Args, SelectionArgs, SpecArgs};
 use crate::cli::exit::UsageError;
 use crate::device::{self, Backend, Host};
 use crate::exec::{self, HostFacts, Options};
-use crate::matrix::{Matrix, Selection};
+use crate::matrix::{Fallback, Matrix, Selection};
 use crate::plan::{self, Plan};
 use crate::provision::Provision;
-use crate::spec::{SourceFile, Spec};
+use crate::spec::{SourceFile, Spec, SpecErrors};
 use crate::step::{Stage, StepId};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
@@ -28,12 +28,17 @@ pub(super) struct Project {
 
 impl Project {
     pub(super) fn load(path: &Path, selection: &SelectionArgs) -> anyhow::Result<Self> {
-        let spec = Spec::load(path).map_err(|e| {
-            let count = e.0.len();
-            let noun = if count == 1 { "error" } else { "errors" };
-            UsageError(format!("{} has {count} {noun}\n\n{e}\n", path.display()))
-        })?;
-        let matrix = Matrix::of(&spec);
+        Self::of(&spec(path)?, path, selection, Fallback::AsDeclared)
+    }
+
+    pub(super) fn load_as(args: &SpecArgs) -> anyhow::Result<Self> {
+        Self::of(&spec(&args.spec)?, &args.spec, &args.selection, args.fallback())
+    }
+
+    /// The plan of a spec that was read from `path`.
+    pub(super) fn of(spec: &Spec, path: &Path, selection: &SelectionArgs, fallback: Fallback) -> anyhow::Result<Self> {
+        let matrix = Matrix::of(spec);
+        matrix.each_expectation_counts(spec).map_err(|e| UsageError(e.to_string()))?;
         let selection = Selection {
             models: selection.models.clone(),
             targets: selection.targets.clone(),
@@ -43,9 +48,9 @@ impl Project {
             tags: selection.tags.clone(),
             cases: selection.cases.clone(),
         };
-        let matrix = matrix.select(&spec, &selection).map_err(|e| UsageError(e.to_string()))?;
-        let plan = plan::build(&spec, &matrix).map_err(|e| UsageError(e.to_string()))?;
-        Ok(Self { plan, name: path.display().to_string(), files: spec.files })
+        let matrix = matrix.select(spec, &selection).map_err(|e| UsageError(e.to_string()))?;
+        let plan = plan::build_with(spec, &matrix, fallback).map_err(|e| UsageError(e.to_string()))?;
+        Ok(Self { plan, name: path.display().to_string(), files: spec.files.clone() })
     }
 
     /// Steps by glob; one that names nothing is an error, with the nearest name.
@@ -81,6 +86,33 @@ impl Project {
     }
 }
 
+pub(super) fn spec(path: &Path) -> anyhow::Result<Spec> {
+    let told = |e: SpecErrors| {
+        let count = e.0.len();
+        let noun = if count == 1 { "error" } else { "errors" };
+        UsageError(format!("{} has {count} {noun}\n\n{e}\n", path.display()))
+    };
+    Ok(Spec::load(path).map_err(told)?)
+}
+
+/// Backends, separated by commas, that runs are to pretend to have: what can be made for them is made, and nothing runs.
+pub(super) const MOCKED: &str = "ORCH_MOCK_DEVICES";
+
+fn mocked() -> anyhow::Result<BTreeSet<String>> {
+    let value = std::env::var(MOCKED).unwrap_or_default();
+    let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let known = crate::spec::backends();
+    names
+        .map(|name| match known.contains(&name) {
+            true => Ok(name.to_owned()),
+            false => {
+                let hint = crate::base::suggest::hint(name, known.iter().copied());
+                Err(UsageError(format!("{MOCKED}: no backend is called `{name}`\n  hint: {hint}")).into())
+            }
+        })
+        .collect()
+}
+
 /// The store, the host, and what can be installed.
 pub(super) struct Workplace {
     pub(super) store: Arc<DiskStore>,
@@ -88,6 +120,8 @@ pub(super) struct Workplace {
     inventory: OnceLock<Vec<Backend>>,
     pub(super) host: HostFacts,
     pub(super) cancel: Cancel,
+    /// Backends that the environment pretends to have.
+    pub(super) mocked: BTreeSet<String>,
 }
 
 impl Workplace {
@@ -100,7 +134,7 @@ impl Workplace {
         let store = Arc::new(DiskStore::open(&cache).context("failed to open the store")?);
         let provision = provision(args, cancel.clone())?;
         let host = host_facts(&Host::real());
-        Ok(Self { store, provision, inventory: OnceLock::new(), host, cancel })
+        Ok(Self { store, provision, inventory: OnceLock::new(), host, cancel, mocked: mocked()? })
     }
 
     /// What the probers say, asked when it is first needed.

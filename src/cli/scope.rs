@@ -11,6 +11,7 @@ use crate::cli::project::{Project, Workplace};
 use crate::exec;
 use crate::matrix::Partition;
 use crate::plan::Plan;
+use crate::record::Outcome;
 use crate::step::StepId;
 
 /// How many affected steps are told with their reasons.
@@ -44,12 +45,15 @@ impl ScopeArgs {
 impl Asked<'_> {
     /// Loads the spec and takes the part of it that is asked for.
     pub(super) fn load(&self, workplace: &Workplace, printer: &Printer) -> anyhow::Result<Scoped> {
-        let project = Project::load(&self.spec.spec, &self.spec.selection)?;
+        let project = Project::load_as(self.spec)?;
         let rerun = chosen(&project, workplace, self.rerun)?;
         let steps = if self.steps.is_empty() { None } else { Some(chosen(&project, workplace, self.steps)?) };
         let mut scoped = Scoped { project, wanted: steps, rerun, label: None, nothing: None };
         if scoped.wanted.as_ref().is_some_and(BTreeSet::is_empty) {
-            scoped.nothing = Some("no step failed last time: nothing to run".into());
+            scoped.nothing = {
+                let word = if self.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
+                Some(format!("no step {word} last time: nothing to run"))
+            };
         }
         if self.scope.is_whole() || scoped.nothing.is_some() {
             return Ok(scoped);
@@ -100,15 +104,18 @@ impl Asked<'_> {
     }
 }
 
-/// Steps by glob, and `failed`: those whose last execution did not pass.
+/// Steps by glob, and `failed` and `flaky`: those whose last execution did not pass, or only at a later attempt.
 fn chosen(project: &Project, workplace: &Workplace, globs: &[String]) -> anyhow::Result<BTreeSet<StepId>> {
-    let (failed, globs): (Vec<_>, Vec<_>) = globs.iter().cloned().partition(|glob| glob == "failed");
+    let (ended, globs): (Vec<_>, Vec<_>) =
+        globs.iter().cloned().partition(|glob| matches!(glob.as_str(), "failed" | "flaky"));
     let mut found = project.steps(&globs)?;
-    if !failed.is_empty() {
+    if !ended.is_empty() {
+        let (failed, flaky) = (ended.iter().any(|word| word == "failed"), ended.iter().any(|word| word == "flaky"));
+        let is_meant = |outcome: Outcome| (failed && outcome.is_failure()) || (flaky && outcome == Outcome::Flaky);
         let plan = &project.plan;
         for id in plan.ids() {
             let last = workplace.store.latest(&plan.step(id).name)?;
-            if last.is_some_and(|record| record.outcome.is_failure()) {
+            if last.is_some_and(|record| is_meant(record.outcome)) {
                 found.insert(id);
             }
         }

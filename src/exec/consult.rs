@@ -14,7 +14,9 @@ use crate::step::{RunParams, Source, Stage, StepId};
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
     plan.ids().filter(|id| {
         let step = plan.step(*id);
-        matches!(step.stage, Stage::Run | Stage::Command | Stage::Report) || step.kind.name() == "render"
+        let is_shown =
+            matches!(step.stage, Stage::Run | Stage::Command | Stage::Report) || step.kind.name() == "render";
+        is_shown && !plan.standby.contains(id)
     })
 }
 use crate::store::{DiskStore, StoreError, stat::Stamp};
@@ -36,6 +38,13 @@ impl Scheduler<'_> {
             }
             open.extend(plan.dependencies(id));
         }
+        self.want_fallbacks();
+    }
+
+    /// The steps of which the run is: those that are wanted, and hits besides.
+    pub(super) fn counted(&self) -> u32 {
+        let hits = self.context.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
+        (self.wanted.len() + hits) as u32
     }
 
     /// Decides a step whose dependencies are done: a hit, ready to execute, or not to be executed at all.
@@ -53,13 +62,21 @@ impl Scheduler<'_> {
         for dependency in self.context.plan.dependencies(id) {
             match self.result(dependency) {
                 None => return,
-                Some(result) if result.outcome != Outcome::Pass => {
+                Some(result) if !result.outcome.is_made() => {
                     let blamed = Some(result.blamed.unwrap_or(dependency));
                     let result = StepResult { how: How::Skipped, record: None, output: None, blamed, ..result.clone() };
                     return self.set(id, StepState::Done(result));
                 }
                 Some(_) => {}
             }
+        }
+        if self.is_mocked(id) {
+            let backend = RunParams::of(step).backend;
+            let why = format!(
+                "the environment pretends that `{backend}` is here (ORCH_MOCK_DEVICES): all was made for this run, and \
+                 nothing ran"
+            );
+            return self.set(id, StepState::Done(StepResult::skipped(Outcome::Mock, why)));
         }
         let key = match self.keys.of(id, |from| self.result(from).and_then(StepResult::output)) {
             Ok(key) => key,
@@ -93,7 +110,9 @@ impl Scheduler<'_> {
         if let Some(digest) = &hit.output {
             self.is_held(id, digest).map_err(|what| MissReason::OutputLost { what })?;
         }
-        let is_shown = self.whole_records || self.context.plan.step(id).stage != Stage::Command;
+        // What happened before a success is told each time.
+        let is_told = self.whole_records || hit.outcome == Outcome::Flaky;
+        let is_shown = is_told || self.context.plan.step(id).stage != Stage::Command;
         if !is_shown {
             return Ok(StepResult::held(&hit));
         }
@@ -127,10 +146,16 @@ impl Scheduler<'_> {
         Ok(())
     }
 
+    /// Whether the environment pretends that a run's device is there.
+    fn is_mocked(&self, id: StepId) -> bool {
+        let (step, mocked) = (self.context.plan.step(id), &self.context.options.mocked);
+        !mocked.is_empty() && step.stage == Stage::Run && mocked.contains(&RunParams::of(step).backend)
+    }
+
     /// Why a run's device is not there, as its prober says.
     fn unavailable(&self, id: StepId) -> Option<String> {
         let step = self.context.plan.step(id);
-        if step.stage != Stage::Run {
+        if step.stage != Stage::Run || self.is_mocked(id) {
             return None;
         }
         let backend = RunParams::of(step).backend;
@@ -223,7 +248,7 @@ pub(super) fn why_missed(store: &DiskStore, step: &str, key: &KeyDoc) -> MissRea
     match store.latest(step) {
         Ok(Some(last)) => {
             let changes = key.changes_since(&last.key);
-            if changes.is_empty() && last.outcome == Outcome::Pass {
+            if changes.is_empty() && last.outcome.is_made() {
                 MissReason::OutputLost { what: "the record of its success is gone".into() }
             } else if changes.is_empty() {
                 MissReason::DidNotPass { outcome: last.outcome.label().into() }

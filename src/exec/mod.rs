@@ -4,8 +4,10 @@
 //! shown to the user is the listener's concern, what a step does its kind's.
 
 mod age;
+mod case;
 mod consult;
 mod desk;
+mod fallback;
 mod keys;
 mod outcome;
 mod part;
@@ -13,6 +15,7 @@ mod perform;
 mod pool;
 mod preview;
 mod reporting;
+mod retry;
 mod schedule;
 mod settle;
 mod shared;
@@ -36,11 +39,13 @@ use crate::store::{DiskStore, FileDigests};
 use crate::worker::{Cancel, Ground, Project, Sandboxes};
 
 pub use age::MaxAge;
+pub use case::flaky_steps;
 pub use consult::usually_wanted;
 pub use keys::HostFacts;
 pub use part::{Part, PartEnded, run_part};
 pub use preview::{held, preview};
 pub use reporting::{Pages, report_doc, stable_backend};
+pub use retry::Backoff;
 pub use schedule::run;
 pub use state::{How, StepResult};
 
@@ -83,6 +88,11 @@ pub struct Options {
     pub rerun: BTreeSet<StepId>,
     /// What is to be done; None means everything.
     pub wanted: Option<BTreeSet<StepId>>,
+    /// How often a step is tried again after a transient failure; None leaves it to the spec.
+    pub retries: Option<u32>,
+    pub backoff: Backoff,
+    /// Backends that the environment pretends to have. Nothing runs on them.
+    pub mocked: BTreeSet<String>,
     /// Measurements older than this are made again.
     pub max_age: Option<MaxAge>,
     /// What part of the spec the plan is, for pages; None for all of it.
@@ -115,6 +125,8 @@ pub struct Finished {
     /// By step.
     pub results: Vec<StepResult>,
     pub interrupted: bool,
+    /// Something failed that neither the spec expects nor another device answers for.
+    pub failed: bool,
     pub seconds: f64,
     /// None when interrupted before the report.
     pub report: Option<Digest>,

@@ -12,22 +12,34 @@ pub(super) struct Judged {
     pub(super) reason: Option<String>,
     pub(super) facts: Value,
     pub(super) measure: Option<RawMeasure>,
+    /// Another attempt may well end otherwise.
+    pub(super) transient: bool,
 }
 
 impl Judged {
     pub(super) fn pass() -> Self {
-        Self { outcome: Outcome::Pass, reason: None, facts: Value::Null, measure: None }
+        Self { outcome: Outcome::Pass, reason: None, facts: Value::Null, measure: None, transient: false }
     }
 
     pub(super) fn failed(outcome: Outcome, reason: impl Into<String>) -> Self {
-        Self { outcome, reason: Some(reason.into()), facts: Value::Null, measure: None }
+        Self { outcome, reason: Some(reason.into()), facts: Value::Null, measure: None, transient: false }
+    }
+
+    /// A failure of the machinery around the work, or one that the work itself calls passing. A full disk stays full.
+    pub(super) fn transient(self) -> Self {
+        let is_full = self.reason.as_ref().is_some_and(|reason| reason.contains("No space left on device"));
+        Self { transient: !is_full, ..self }
     }
 }
 
-pub(super) fn judge(ended: Ended, timeout_seconds: u64) -> Judged {
+/// `transient`: exit codes by which a program asks for another attempt.
+pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Judged {
     match ended {
         Ended::Answered(JobOutput { status, reason, facts, measure }) => {
+            let signal = facts["signal"].as_i64();
             let outcome = match status {
+                // A program of the user's has no other way to say so.
+                JobStatus::Error if signal.is_some() => Outcome::Crash,
                 JobStatus::Ok => Outcome::Pass,
                 JobStatus::Unsupported => Outcome::SkipUnsupported,
                 JobStatus::Unavailable => Outcome::SkipUnavailable,
@@ -36,18 +48,23 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64) -> Judged {
                 JobStatus::Oom => Outcome::Oom,
             };
             let reason = reason.or_else(|| (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned()));
-            Judged { outcome, reason, facts, measure }
+            let asks = facts["exit_code"].as_u64().is_some_and(|code| transient.iter().any(|c| u64::from(*c) == code));
+            let judged = Judged { outcome, reason, facts, measure, transient: false };
+            if signal.is_some() || (asks && outcome == Outcome::Fail) { judged.transient() } else { judged }
         }
         Ended::Died { signal: Some(signal), .. } => {
-            Judged::failed(Outcome::Crash, format!("the process was ended by {}", signal_name(signal)))
+            Judged::failed(Outcome::Crash, format!("the process was ended by {}", signal_name(signal))).transient()
         }
         Ended::Died { code, .. } => {
             let code = code.map_or("an unknown code".into(), |code| format!("code {code}"));
             Judged::failed(Outcome::Crash, format!("the process exited with {code} and gave no result"))
         }
-        Ended::TimedOut => Judged::failed(Outcome::Timeout, format!("it did not end within {timeout_seconds} s")),
+        Ended::TimedOut => {
+            Judged::failed(Outcome::Timeout, format!("it did not end within {timeout_seconds} s")).transient()
+        }
         Ended::Interrupted => Judged::failed(Outcome::Incomplete, "interrupted"),
-        Ended::Broken(what) => Judged::failed(Outcome::Fail, what),
+        // The worker or its server could not be started, or went away.
+        Ended::Broken(what) => Judged::failed(Outcome::Fail, what).transient(),
     }
 }
 
@@ -67,6 +84,8 @@ fn signal_name(signal: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -79,9 +98,33 @@ mod tests {
             Ended::Broken("x".into()),
             Ended::Answered(JobOutput::failed(JobStatus::Error, "x")),
         ]
-        .map(|ended| judge(ended, 1).outcome);
+        .map(|ended| judge(ended, 1, &[]).outcome);
         use Outcome::{Crash, Fail, Incomplete, Timeout};
         assert_eq!(outcomes, [Crash, Crash, Timeout, Incomplete, Fail, Fail]);
-        assert_eq!(judge(Ended::Answered(JobOutput::ok(Value::Null, None)), 1).outcome, Outcome::Pass);
+        assert_eq!(judge(Ended::Answered(JobOutput::ok(Value::Null, None)), 1, &[]).outcome, Outcome::Pass);
+    }
+
+    #[test]
+    fn only_what_may_pass_next_time_is_transient() {
+        let exited = |facts: Value| {
+            Ended::Answered(JobOutput { facts, ..JobOutput::failed(JobStatus::Error, "ended with exit status: 75") })
+        };
+        let cases = [
+            (Ended::Died { signal: Some(11), code: None }, true),
+            (Ended::Died { signal: None, code: Some(1) }, false),
+            (Ended::TimedOut, true),
+            (Ended::Broken("the Python server ended".into()), true),
+            (Ended::Broken("failed to write the log: No space left on device (os error 28)".into()), false),
+            (Ended::Interrupted, false),
+            (exited(json!({"exit_code": 75})), true),
+            (exited(json!({"exit_code": 1})), false),
+            (exited(json!({"signal": 9})), true),
+            (Ended::Answered(JobOutput::failed(JobStatus::Oom, "x")), false),
+        ];
+        for (ended, transient) in cases {
+            let shown = format!("{ended:?}");
+            assert_eq!(judge(ended, 1, &[75]).transient, transient, "{shown}");
+        }
+        assert_eq!(judge(exited(json!({"signal": 9})), 1, &[]).outcome, Outcome::Crash);
     }
 }

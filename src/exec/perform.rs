@@ -12,11 +12,11 @@ use crate::base::{Digest, fs as bfs};
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
-use crate::exec::reproducer;
 use crate::exec::setup::Servers;
+use crate::exec::{reproducer, retry};
 use crate::key::{KeyDoc, MissReason};
 use crate::provision::Provision;
-use crate::record::{Numerics, Outcome, Record};
+use crate::record::{Attempt, Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
 use crate::step::{CommandCall, Places, RunParams, Step, StepId, Stored, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, StoreError, stat::Stamp};
@@ -46,6 +46,8 @@ pub(super) struct Task<'a> {
     pub(super) key: KeyDoc,
     pub(super) inputs: Vec<(String, InputAt)>,
     pub(super) why: MissReason,
+    /// Those before this one.
+    pub(super) attempts: Vec<Attempt>,
 }
 
 impl Task<'_> {
@@ -91,6 +93,8 @@ pub(super) enum Performed {
         record: Box<Record>,
         /// It came out as it was before, although something that it depends on changed.
         unchanged: bool,
+        /// It failed, and another attempt may well end otherwise.
+        transient: bool,
     },
     /// Another orch process executed it while this one waited for its lock.
     Hit(Box<Record>),
@@ -183,7 +187,7 @@ impl Performer<'_> {
         let work = task.step.kind.lower(task.step, places)?;
         let is_pure = matches!(work, Work::Pure(_));
         if !is_pure {
-            let _ = std::fs::remove_file(&log);
+            retry::clear_logs(&log, &task.attempts);
         }
         let judged = match work {
             Work::Pure(work) => work().map(|()| Judged::pass())?,
@@ -191,7 +195,7 @@ impl Performer<'_> {
                 std::fs::create_dir_all(&places.scratch)?;
                 let ended = self.call(task, call, places, &limits);
                 bfs::remove_dir(&places.scratch)?;
-                judge(ended?, task.step.timeout_seconds)
+                judge(ended?, task.step.timeout_seconds, &[])
             }
             Work::Command(call) => return self.command(task, &call, places, &limits),
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
@@ -217,7 +221,7 @@ impl Performer<'_> {
     ) -> anyhow::Result<Done> {
         let mut ran = worker::run_command(call, self.ground, &places.out, limits)?;
         let ended = std::mem::replace(&mut ran.ended, Ended::Interrupted);
-        let judged = judge(ended, task.step.timeout_seconds);
+        let judged = judge(ended, task.step.timeout_seconds, task.step.transient_codes());
         if judged.facts.get("wrote_to_input").is_some() {
             self.doubt_inputs(task);
         }
@@ -312,11 +316,13 @@ impl Performer<'_> {
             made: None,
             is_flat: false,
         });
+        let transient = judged.transient;
+        let (outcome, reason) = retry::told(judged.outcome, judged.reason, &task.attempts);
         let record = Record {
             step: task.step.name.clone(),
             key: task.key.clone(),
-            outcome: judged.outcome,
-            reason: judged.reason.map(|reason| self.with_remedy(reason)),
+            outcome,
+            reason: reason.map(|reason| self.with_remedy(reason)),
             output: made.as_ref().map(Manifest::digest),
             started: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             seconds: clock.elapsed().as_secs_f64(),
@@ -326,6 +332,7 @@ impl Performer<'_> {
             numerics,
             repro: Some(reproducer(self.again, &task.step.name)),
             why: Some(task.why.clone()),
+            attempts: task.attempts.clone(),
         };
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
@@ -340,7 +347,7 @@ impl Performer<'_> {
         {
             remote.offer(&record.key.digest());
         }
-        Performed::Executed { record: Box::new(record), unchanged }
+        Performed::Executed { record: Box::new(record), unchanged, transient }
     }
 
     /// Whoever meets a full disk says so in words of its own, the user's program as well; where it is full, and what to do
@@ -356,7 +363,7 @@ impl Performer<'_> {
     fn not_kept(&self, record: Record, error: StoreError) -> Performed {
         let why = error_text(&error.into());
         let record = match record.outcome {
-            Outcome::Pass => {
+            Outcome::Pass | Outcome::Flaky => {
                 let reason = Some(format!("it passed, but that could not be kept: {why}"));
                 Record { outcome: Outcome::Fail, reason, output: None, ..record }
             }
@@ -366,7 +373,7 @@ impl Performer<'_> {
                 record
             }
         };
-        Performed::Executed { record: Box::new(record), unchanged: false }
+        Performed::Executed { record: Box::new(record), unchanged: false, transient: false }
     }
 }
 

@@ -4,7 +4,6 @@ use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Preview, Verdict, reporting};
 use crate::key::MissReason;
-use crate::record::Outcome;
 use crate::report::ReportDoc;
 use crate::step::StepId;
 use crate::store::StoreError;
@@ -69,7 +68,7 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
         scheduler.consult(id);
         let StepState::Ready { key, .. } = &scheduler.states[id.0 as usize] else { continue };
         let last = context.store.latest(&context.plan.step(id).name).ok().flatten();
-        if let Some(last) = last.filter(|last| last.key == *key && last.outcome != Outcome::Pass) {
+        if let Some(last) = last.filter(|last| last.key == *key && !last.outcome.is_made()) {
             scheduler.set(id, StepState::Done(StepResult::hit(last)));
         }
     }

@@ -11,12 +11,11 @@ use crate::event::{Event, Execution, Load, Slot, Span};
 use crate::exec::consult::why_missed;
 use crate::exec::perform::error_text;
 use crate::exec::state::{How, StepResult};
-use crate::exec::{Context, Finished, reproducer};
+use crate::exec::{Context, Finished, case};
 use crate::key::{KeyDoc, MissReason};
-use crate::plan::PlannedCase;
 use crate::record::{Outcome, Record};
 use crate::report::{self, CaseResult, Excluded, ReportDoc, Summary};
-use crate::step::{RunParams, StepId};
+use crate::step::StepId;
 use crate::store::{FileDigests, StoreError};
 
 /// The version of the document's shape.
@@ -77,7 +76,8 @@ pub(super) fn finish(
     }
     let seconds = clock.elapsed().as_secs_f64();
     let doc = report_doc(context, &results, seconds);
-    Ok(Finished { results, interrupted, seconds, report, doc, files })
+    let failed = case::has_failed(context.plan, &results, &doc.cases);
+    Ok(Finished { results, interrupted, failed, seconds, report, doc, files })
 }
 
 /// Whether a report's tree is as it was published. A damaged one is taken away.
@@ -136,6 +136,7 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
         numerics: None,
         repro: None,
         why: Some(why),
+        attempts: Vec::new(),
     };
     context.store.remember(&record)?;
     context.listener.tell(Event::StepFinished {
@@ -167,6 +168,10 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     for backend in &doc.backends {
         key.set(format!("backend.{}", backend.name), Digest::of(stable_backend(backend).to_string().as_bytes()));
     }
+    if !doc.flaky_steps.is_empty() {
+        let stable: Vec<_> = doc.flaky_steps.iter().map(|step| (&step.step, &step.reason, &step.executed)).collect();
+        key.set("flaky", Digest::of(json!(stable).to_string().as_bytes()));
+    }
     // The page has the order of the spec.
     let order: Vec<_> = doc.cases.iter().filter_map(|case| case.steps.last()).collect();
     key.set("order", Digest::of(json!(order).to_string().as_bytes()));
@@ -192,7 +197,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         .cases
         .iter()
         .filter(|planned| results[planned.run.0 as usize].how != How::NotNeeded)
-        .map(|planned| case_result(context, results, planned))
+        .map(|planned| case::result(context, results, planned))
         .collect();
     let excluded: Vec<_> = context
         .plan
@@ -206,21 +211,13 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         })
         .collect();
     let how = |how: How| results.iter().filter(|result| result.how == how).count() as u32;
-    let count = |test: &dyn Fn(Outcome) -> bool| cases.iter().filter(|case| test(case.status)).count() as u32;
     let summary = Summary {
         steps: results.len() as u32 - how(How::NotNeeded),
         executed: how(How::Executed),
         hits: how(How::Hit),
         fetched: results.iter().filter(|result| result.fetched).count() as u32,
-        cases: cases.len() as u32,
-        passed: count(&|o| o == Outcome::Pass),
-        failed: count(&Outcome::is_failure),
-        unavailable: count(&|o| o == Outcome::SkipUnavailable),
-        unsupported: count(&|o| o == Outcome::SkipUnsupported),
-        incomplete: count(&|o| o == Outcome::Incomplete),
-        excluded: excluded.len() as u32,
         seconds,
-        path: report::RunPath::Full,
+        ..Summary::of(&cases, &excluded)
     };
     ReportDoc {
         version: DOC_VERSION,
@@ -230,87 +227,8 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         host: context.host.report.clone(),
         summary,
         cases,
+        flaky_steps: case::flaky_steps(context, results),
         excluded,
         backends: context.inventory.to_vec(),
     }
-}
-
-fn case_result(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> CaseResult {
-    let plan = context.plan;
-    let case = &planned.case;
-    let result = &results[planned.run.0 as usize];
-    let step = plan.step(planned.run);
-    let params = RunParams::of(step);
-    let model = &plan.model_facts[&case.model];
-    let record = result.record.as_deref();
-    let measure = record.and_then(|record| record.measure.as_ref());
-    let at = result.blamed.unwrap_or(planned.run);
-    CaseResult {
-        model: case.model.clone(),
-        family: model.family.clone(),
-        task: model.task.clone(),
-        pipeline: case.pipeline.clone(),
-        target: case.target.clone(),
-        precision: case.precision.word().into(),
-        backend: params.backend.clone(),
-        status: result.outcome,
-        stage: (result.outcome != Outcome::Pass).then(|| plan.step(at).stage.name().to_owned()),
-        reason: result.reason.clone(),
-        requested_device: measure.map_or_else(|| params.requested_device(), |measure| measure.requested_device.clone()),
-        actual_device: measure.map(|measure| measure.actual_device.clone()),
-        cached: result.how == How::Hit,
-        measured: record.map(|record| record.started.clone()),
-        metrics: measure.and_then(report::stats::metrics),
-        numerics: record.and_then(|record| record.numerics.clone()),
-        placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
-        facts: facts(context, results, planned),
-        repro: repro(context, results, planned, at),
-        steps: planned.chain.iter().map(|id| plan.step(*id).name.clone()).collect(),
-    }
-}
-
-/// Facts of the run and of the steps above it, by step; and the versions that they name, together.
-fn facts(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> Value {
-    let mut by_step = serde_json::Map::new();
-    let mut versions = serde_json::Map::new();
-    for id in &planned.chain {
-        let Some(record) = &results[id.0 as usize].record else { continue };
-        if record.facts.is_null() {
-            continue;
-        }
-        versions.extend(record.facts["versions"].as_object().cloned().unwrap_or_default());
-        // Native runtimes name their library's version beside what else they say.
-        for name in ["onnxruntime", "openvino", "torch", "qnn_sdk"] {
-            if let Some(version) = record.facts.get(name).filter(|value| value.is_string()) {
-                versions.insert(name.to_owned(), version.clone());
-            }
-        }
-        by_step.insert(context.plan.step(*id).name.clone(), record.facts.clone());
-    }
-    by_step.insert("versions".into(), Value::Object(versions));
-    Value::Object(by_step)
-}
-
-/// The generated test is the reproducer of its cell, as soon as there is something for it to load; before that it is
-/// the step at which the cell ended.
-fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, at: StepId) -> Option<String> {
-    let run = &results[planned.run.0 as usize];
-    if run.outcome == Outcome::SkipUnavailable {
-        return None;
-    }
-    if at != planned.run {
-        let name = &context.plan.step(at).name;
-        return Some(reproducer(&context.options.again(), name));
-    }
-    let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
-    let env = crate::step::test_env(&RunParams::of(context.plan.step(planned.run)));
-    let python = context.provision.env(env).ok()?.python;
-    let python = shown(&python);
-    Some(format!("{python} {}/tests/{file}", context.options.out_dir.display()))
-}
-
-/// A path relative to where the user stands, if it lies there.
-fn shown(path: &std::path::Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }

@@ -13,10 +13,12 @@ use crate::exec::keys::Keys;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{InputAt, Performed, Performer, Task, error_text};
 use crate::exec::pool::Pool;
+use crate::exec::retry::Retries;
+use crate::exec::settle::unstarted;
 use crate::exec::setup::{self, Readiness, Servers, Setups};
 use crate::exec::shared::Questions;
 use crate::exec::slots::Slots;
-use crate::exec::state::{How, StepResult, StepState};
+use crate::exec::state::{StepResult, StepState};
 use crate::exec::{Context, Finished, reporting};
 use crate::record::{Outcome, Record};
 use crate::step::{Needs, Requirement, Source, Stage, StepId, StepSet};
@@ -78,6 +80,8 @@ pub(super) struct Scheduler<'a> {
     /// None unless results are shared and steps execute.
     pub(super) questions: Option<Questions<'a>>,
     pub(super) failed: bool,
+    /// What is tried again, and elsewhere.
+    pub(super) retries: Retries,
 }
 
 impl<'a> Scheduler<'a> {
@@ -107,6 +111,7 @@ impl<'a> Scheduler<'a> {
             slots: Slots::new(context.options.jobs),
             questions: None,
             failed: false,
+            retries: Retries::default(),
         }
     }
 
@@ -124,14 +129,9 @@ impl<'a> Scheduler<'a> {
     /// Makes every transition.
     pub(super) fn set(&mut self, id: StepId, state: StepState) {
         if let StepState::Done(result) = &state {
-            self.failed |= result.how != How::Hit && result.outcome.is_failure();
+            self.note_end(id, result.how, result.outcome);
         }
         self.states[id.0 as usize] = state;
-    }
-
-    fn counted(&self) -> u32 {
-        let hits = self.context.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
-        (self.wanted.len() + hits) as u32
     }
 
     pub(super) fn execute_wanted(&mut self) -> Result<(), StoreError> {
@@ -197,11 +197,13 @@ impl<'a> Scheduler<'a> {
             }
             let fails_fast = self.context.options.fail_fast && self.failed;
             let stopping = self.context.cancel.is_cancelled() || fails_fast || self.lost;
+            self.end_waits(stopping);
             if !stopping {
+                self.want_fallbacks();
                 self.dispatch(performer, pool, sender, install);
             }
             let idle = self.shared_running == 0 && !self.exclusive_running;
-            let settled = self.nothing_queued() && !self.has_questions();
+            let settled = self.nothing_queued() && !self.has_questions() && self.retries.is_idle();
             if idle && !self.setups.is_busy() && (stopping || settled) {
                 return;
             }
@@ -328,11 +330,11 @@ impl<'a> Scheduler<'a> {
         let problem = match self.setups.readiness(&self.requirements[id.0 as usize]) {
             Readiness::Waiting => return false,
             Readiness::Ready if !self.fits(id) => return false,
-            Readiness::Ready => self.start(id, stamps, performer, pool, sender).err().map(|e| error_text(&e)),
-            Readiness::Failed(why) => Some(why),
+            Readiness::Ready => self.start(id, stamps, performer, pool, sender).err().map(|e| unstarted(&e)),
+            Readiness::Failed(why) => Some(Judged::failed(Outcome::Fail, why)),
         };
-        if let Some(why) = problem {
-            let ended = self.finish_unstarted(id, Judged::failed(Outcome::Fail, why));
+        if let Some(judged) = problem {
+            let ended = self.finish_unstarted(id, judged);
             self.consult_dependents(ended);
         }
         true
@@ -375,7 +377,7 @@ impl<'a> Scheduler<'a> {
             Needs::Shared(slots) => self.shared_running += slots,
             Needs::Exclusive => self.exclusive_running = true,
         }
-        let task = Task { id, step, key, inputs, why: reason.clone() };
+        let task = Task { id, step, key, inputs, why: reason.clone(), attempts: self.retries.before(id) };
         let (slot, waited) = self.slots.take(id, self.needs(id));
         let load = self.load();
         self.context.listener.tell(Event::StepStarted { step: step.name.clone(), reason, slot, waited, load });

@@ -13,8 +13,11 @@ impl Scheduler<'_> {
     pub(super) fn settle(&mut self, id: StepId, performed: Performed, span: Span) -> Settled {
         let name = self.context.plan.step(id).name.clone();
         match performed {
-            Performed::Executed { record, unchanged } => {
-                let passed = record.outcome == Outcome::Pass;
+            Performed::Executed { record, transient, .. } if transient && self.is_tried_again(id, &record, span) => {
+                Settled::Waits
+            }
+            Performed::Executed { record, unchanged, .. } => {
+                let passed = record.outcome.is_made();
                 self.context.listener.tell(Event::StepFinished {
                     step: name.clone(),
                     outcome: record.outcome,
@@ -70,6 +73,7 @@ impl Scheduler<'_> {
     pub(super) fn wake(&mut self, settled: Settled) {
         match settled {
             Settled::Done(id) => self.consult_dependents(id),
+            Settled::Waits => {}
             Settled::Lost { producer, consumer } => {
                 self.set(consumer, StepState::Unknown);
                 match self.states[producer.0 as usize] {
@@ -89,6 +93,9 @@ impl Scheduler<'_> {
 
     /// Ends a step that could not even start. It leaves no record: nothing was executed.
     pub(super) fn finish_unstarted(&mut self, id: StepId, judged: Judged) -> StepId {
+        if judged.transient && self.is_started_again(id, &judged) {
+            return id;
+        }
         let name = self.context.plan.step(id).name.clone();
         self.context.listener.tell(Event::StepFinished {
             step: name,
@@ -113,5 +120,15 @@ impl Scheduler<'_> {
 
 pub(super) enum Settled {
     Done(StepId),
-    Lost { producer: StepId, consumer: StepId },
+    /// It is tried again later.
+    Waits,
+    Lost {
+        producer: StepId,
+        consumer: StepId,
+    },
+}
+
+/// A step whose server did not start; another attempt may find it well.
+pub(super) fn unstarted(error: &anyhow::Error) -> Judged {
+    Judged::failed(Outcome::Fail, error_text(error)).transient()
 }

@@ -96,7 +96,8 @@ impl Servers {
     /// together with the thread that started it.
     pub(super) fn start(&self, env: EnvName, provision: &Provision, log_dir: &std::path::Path) -> anyhow::Result<()> {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        if started.contains_key(&env) {
+        // One that died is replaced, for those who are tried again.
+        if started.get(&env).is_some_and(|server| !server.has_ended()) {
             return Ok(());
         }
         let python = provision.env(env)?;

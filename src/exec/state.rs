@@ -96,6 +96,6 @@ impl StepResult {
 
     /// The tree that it made.
     pub fn output(&self) -> Option<Digest> {
-        self.output.filter(|_| self.outcome == Outcome::Pass)
+        self.output.filter(|_| self.outcome.is_made())
     }
 }

@@ -164,3 +164,62 @@ fn the_same_spec_expands_the_same_way() {
     let spec = spec("matrix: {batch: [1, 2]}");
     assert_eq!(Matrix::of(&spec), Matrix::of(&spec));
 }
+
+/// `target: chain`, for each target of a spec with one model.
+fn chains(targets: &str, fallback: Fallback) -> Vec<String> {
+    let text = format!(
+        "version: 1
+pipelines: {{text: {{description: x, tasks: [fill-mask]}}}}
+targets:
+{targets}
+models:
+  bert: {{class: Bert, family: encoder, task: fill-mask, pipeline: text, dims: {{batch: 4}},
+    inputs: {{ids: {{dtype: int64, shape: [batch, seq], randint: [0, 9]}}}}}}
+"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spec.yaml");
+    std::fs::write(&path, text).unwrap();
+    let spec = Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+    let told = |case: &Case| {
+        let chain: Vec<_> = case.fallbacks(&spec, fallback).into_iter().map(|instead| instead.case.name).collect();
+        format!("{}: {}", case.name, chain.join(" "))
+    };
+    Matrix::of(&spec).cases.iter().map(told).collect()
+}
+
+#[test]
+fn the_usual_chains_are_those_of_the_hardware_at_the_same_precision() {
+    let targets = "  cuda: {runtime: ort, backend: cuda, artefact: onnx, precisions: [fp32], halve_batch: false}
+  eager: {runtime: python, backend: cuda, artefact: model, precisions: [fp16], halve_batch: false}
+  mps: {runtime: python, backend: mps, artefact: model, precisions: [fp32], halve_batch: false}
+  webgpu: {runtime: browser, backend: webgpu, artefact: onnx, precisions: [fp32]}
+  webnn: {runtime: browser, backend: webnn, artefact: onnx, precisions: [fp32], fallback: []}
+  qnn: {runtime: ort, backend: qnn, artefact: qnn, precisions: [fp16], halve_batch: false}
+  ov: {runtime: openvino, backend: openvino, artefact: openvino, precisions: [fp16, fp32], halve_batch: false}
+  cpu: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], halve_batch: false}";
+    let usual = [
+        "cuda-fp32: ov-fp32 cpu-fp32",
+        // The CPU's target has no fp16, and another precision would be another case.
+        "eager-fp16: ov-fp16",
+        "mps-fp32: ov-fp32 cpu-fp32",
+        "webgpu-fp32: webgpu-fp32-b2 webgpu-fp32-b1 webnn-fp32 cpu-fp32",
+        "webnn-fp32: webnn-fp32-b2 webnn-fp32-b1",
+        "qnn-fp16: ",
+        "ov-fp16: ",
+        "ov-fp32: cpu-fp32",
+        "cpu-fp32: ",
+    ];
+    assert_eq!(chains(targets, Fallback::Usual), usual);
+    assert!(chains(targets, Fallback::AsDeclared).iter().all(|told| told.ends_with(": ")), "off unless asked");
+}
+
+#[test]
+fn a_declared_chain_leaves_out_what_has_no_such_case() {
+    let targets = "  a: {runtime: ort, backend: cuda, artefact: onnx, precisions: [fp32], fallback: [c, b, d]}
+  b: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32]}
+  c: {runtime: openvino, backend: openvino, artefact: openvino, precisions: [fp16]}
+  d: {runtime: torch, backend: cpu, artefact: torchscript, precisions: [fp32]}
+matrix: {exclude: [{target: d, reason: none}]}";
+    assert_eq!(chains(targets, Fallback::AsDeclared), ["a-fp32: b-fp32", "b-fp32: ", "c-fp16: "]);
+}

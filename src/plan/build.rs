@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
+use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
 use crate::base::names::Index;
-use crate::matrix::{Case, Matrix};
+use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::graph::{self, Dependents};
-use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase};
+use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes};
+use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{
-    Artefact, Command, CommandInput, Dim, Does, Fill, Input, Measure, Model, Precision, ReadyFormat,
-    Source as ModelSource, Spec, Target, Weights,
+    Artefact, Command, CommandInput, Does, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec,
+    Target, Weights,
 };
 use crate::step::{self, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context};
 
@@ -22,14 +23,28 @@ const CONVERT_TIMEOUT: u64 = 3600;
 
 /// Makes the plan. Fails only where the user's own `commands:` refer to each other in a circle or to nothing.
 pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
+    build_with(spec, matrix, Fallback::default())
+}
+
+/// The same, saying which cases have others to fall back on.
+pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback) -> Result<Plan, BuildError> {
     let least = spec.commands.len() + 1;
     let mut builder = Builder { spec, steps: Vec::with_capacity(least), index: Index::with_capacity(least) };
     let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
-    builder.commands()?;
-    let runs = planned
+    // After all cases, so that a spec without fallbacks numbers its steps as it always did.
+    let spare = |case: &Case| case.fallbacks(spec, fallback);
+    let spare: Vec<Vec<_>> = matrix
+        .cases
         .iter()
-        .map(|(_, run)| (builder.steps[run.0 as usize].name.as_str().into(), Source::Record(*run)))
+        .map(|case| spare(case).into_iter().map(|instead| (builder.case(&instead.case), instead)).collect())
         .collect();
+    builder.commands()?;
+    // Each once, in the order of the cases: the report reads what became of all of them.
+    let runs: IndexSet<StepId> =
+        planned.iter().map(|(_, run)| *run).chain(spare.iter().flatten().map(|((_, run), _)| *run)).collect();
+    let named = |run: StepId| (builder.steps[run.0 as usize].name.as_str().into(), Source::Record(run));
+    let runs = runs.into_iter().map(named).collect();
+    let planned = planned.into_iter().zip(spare).map(|((test, run), spare)| Planned { test, run, spare }).collect();
     let report = builder.add("report".into(), Stage::Report, &step::REPORT, json!({}), runs, 60);
     let model_facts =
         spec.models.values().map(|m| (m.name.clone(), ModelFacts { family: m.family.clone(), task: m.task.clone() }));
@@ -43,6 +58,13 @@ pub enum BuildError {
     Cycle(#[from] CycleError),
     #[error("{loc}: command `{command}` reads step `{step}`, which is not in this plan\nhint: {hint}")]
     NoSuchStep { loc: String, command: String, step: String, hint: String },
+}
+
+/// The steps of a case, and those of the cases that it falls back on.
+struct Planned {
+    test: StepId,
+    run: StepId,
+    spare: Vec<((StepId, StepId), Instead)>,
 }
 
 struct Builder<'a> {
@@ -65,7 +87,7 @@ impl Builder<'_> {
         if let Some(id) = self.find(&name) {
             return id;
         }
-        self.add_new(Step { name, stage, kind, params: params.into(), inputs, timeout_seconds })
+        self.add_new(Step { name, stage, kind, params: params.into(), inputs, timeout_seconds, retries: None })
     }
 
     /// Adds a step whose name is known to be new.
@@ -97,6 +119,7 @@ impl Builder<'_> {
         let timeout = measure(self.spec, target).timeout_seconds;
         let name = format!("run:{}:{}", case.model, case.name);
         let run = self.add(name, Stage::Run, &step::RUN, json!(params), inputs, timeout);
+        self.steps[run.0 as usize].retries = target.retries;
         (test, run)
     }
 
@@ -249,7 +272,7 @@ impl Builder<'_> {
             };
             let name = ["command:", &command.name].concat();
             let (stage, timeout_seconds) = (Stage::Command, command.timeout_seconds);
-            self.add_new(Step { name, stage, kind, params, inputs: vec![], timeout_seconds });
+            self.add_new(Step { name, stage, kind, params, inputs: vec![], timeout_seconds, retries: command.retries });
         }
         for (number, command) in self.spec.commands.iter().enumerate() {
             let mut inputs = Vec::with_capacity(command.inputs.len());
@@ -293,7 +316,7 @@ struct Made {
 /// Puts the steps into an order in which dependencies come first, and fills in what can be derived.
 fn finish(
     builder: Builder<'_>,
-    planned: Vec<(StepId, StepId)>,
+    planned: Vec<Planned>,
     matrix: &Matrix,
     report: StepId,
     model_facts: BTreeMap<String, ModelFacts>,
@@ -303,7 +326,10 @@ fn finish(
     let mut renumbered: Vec<StepId> = Vec::new();
     let excluded = matrix.excluded.clone();
     let mut plan = match graph::order(&steps, &dependents)? {
-        None => Plan { steps, cases: vec![], excluded, report, model_facts, index, dependents },
+        None => {
+            let standby = Default::default();
+            Plan { steps, cases: vec![], excluded, report, model_facts, standby, index, dependents }
+        }
         Some(order) => {
             drop((index, dependents));
             renumbered.resize(steps.len(), StepId(0));
@@ -315,10 +341,19 @@ fn finish(
         }
     };
     let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
-    for (case, (test, run)) in matrix.cases.iter().zip(planned) {
+    for (case, Planned { test, run, spare }) in matrix.cases.iter().zip(planned) {
         let run = new_id(run);
-        plan.cases.push(PlannedCase { case: case.clone(), test: new_id(test), run, chain: chain(&plan, run) });
+        let spare = spare.into_iter().map(|((test, run), Instead { case, batch })| PlannedFallback {
+            case,
+            batch,
+            test: new_id(test),
+            run: new_id(run),
+        });
+        let fallbacks = spare.collect();
+        let chain = chain(&plan, run);
+        plan.cases.push(PlannedCase { case: case.clone(), test: new_id(test), run, chain, fallbacks });
     }
+    plan.note_standby();
     Ok(plan)
 }
 
@@ -344,37 +379,4 @@ fn chain(plan: &Plan, last: StepId) -> Vec<StepId> {
         open.extend(plan.dependencies(id).filter(|dependency| found.insert(*dependency)));
     }
     found.into_iter().collect()
-}
-
-/// The model at the case's sizes: `bert`, or `bert-b4` where batch is not the model's own.
-fn instance(case: &Case) -> String {
-    let plain = format!("{}-{}", case.target, case.precision.word());
-    format!("{}{}", case.model, case.name.strip_prefix(&plain).unwrap_or_default())
-}
-
-/// A model's inputs with every named size replaced by the case's.
-fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
-    let size = |dim: &Dim| match dim {
-        Dim::Fixed(n) => *n,
-        Dim::Named(name) => case.dims[name],
-    };
-    let resolve =
-        |input: &Input| Input { shape: input.shape.iter().map(|dim| Dim::Fixed(size(dim))).collect(), ..input.clone() };
-    model.inputs.iter().map(|(name, input)| (name.clone(), resolve(input))).collect()
-}
-
-fn sizes(input: &Input) -> Vec<u64> {
-    input.shape.iter().filter_map(|dim| if let Dim::Fixed(n) = dim { Some(*n) } else { None }).collect()
-}
-
-/// With the model's instance this names an artefact, in step ids and in the folders that generated tests look in.
-fn artefact_label(target: &Target, case: &Case) -> String {
-    match target.artefact {
-        Artefact::Model => "model".into(),
-        Artefact::Onnx => "onnx".into(),
-        Artefact::Torchscript => "torchscript".into(),
-        Artefact::Openvino => format!("openvino-{}", case.precision.word()),
-        // Another SoC makes another binary, so two targets that differ in options have artefacts of their own.
-        Artefact::Qnn => format!("{}-{}", target.name, case.precision.word()),
-    }
 }

@@ -7,17 +7,18 @@ mod graph;
 mod narrow;
 mod part;
 mod render;
+mod sizes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::base::names::Index;
-use crate::matrix::{Case, ExcludedCase};
+use crate::matrix::{Batch, Case, ExcludedCase};
 use crate::step::{Source, Step, StepId};
 
 use graph::Dependents;
 
-pub use build::build;
+pub use build::{build, build_with};
 pub use graph::CycleError;
 pub use render::{Look, around, dot, edges, mermaid};
 
@@ -29,6 +30,8 @@ pub struct Plan {
     pub report: StepId,
     /// What the report says of each model.
     pub model_facts: BTreeMap<String, ModelFacts>,
+    /// Runs, and their tests, that stand by: they are of no case, and wanted only when the run of one did not pass.
+    pub standby: BTreeSet<StepId>,
     index: Index,
     dependents: Dependents,
 }
@@ -48,6 +51,18 @@ pub struct PlannedCase {
     pub run: StepId,
     /// Everything that the run depends on, and the run, in order of execution.
     pub chain: Vec<StepId>,
+    /// What is tried in its place, in this order.
+    pub fallbacks: Vec<PlannedFallback>,
+}
+
+/// The same case on another target, or smaller on its own.
+#[derive(Debug, Clone)]
+pub struct PlannedFallback {
+    pub case: Case,
+    /// It is smaller.
+    pub batch: Option<Batch>,
+    pub test: StepId,
+    pub run: StepId,
 }
 
 impl Plan {
@@ -64,7 +79,19 @@ impl Plan {
             index.add(&step.name, id);
         }
         let dependents = Dependents::of(&steps);
-        Self { steps, cases, excluded, report, model_facts, index, dependents }
+        let mut plan =
+            Self { steps, cases, excluded, report, model_facts, standby: BTreeSet::new(), index, dependents };
+        plan.note_standby();
+        plan
+    }
+
+    fn note_standby(&mut self) {
+        let spare = self.cases.iter().flat_map(|planned| &planned.fallbacks);
+        let spare: BTreeSet<_> = spare.flat_map(|fallback| [fallback.run, fallback.test]).collect();
+        if !spare.is_empty() {
+            let own = self.cases.iter().flat_map(|planned| [planned.run, planned.test]).collect();
+            self.standby = &spare - &own;
+        }
     }
 
     pub fn step(&self, id: StepId) -> &Step {

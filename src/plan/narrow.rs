@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::plan::{Plan, PlannedCase};
+use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::step::{Source, Step, StepId};
 
 impl Plan {
@@ -14,13 +14,16 @@ impl Plan {
         let cases: Vec<_> = self.cases.iter().filter(|planned| chosen.contains(&planned.run)).collect();
         let mut kept: BTreeSet<StepId> = chosen.iter().copied().filter(|id| *id != self.report).collect();
         kept.extend(cases.iter().map(|planned| planned.test));
+        let spare = cases.iter().flat_map(|planned| &planned.fallbacks);
+        kept.extend(spare.flat_map(|fallback| [fallback.test, fallback.run]));
         let mut open: Vec<StepId> = kept.iter().copied().collect();
         while let Some(id) = open.pop() {
             open.extend(self.dependencies(id).filter(|dependency| kept.insert(*dependency)));
         }
         // The report reads the records of its own cases only.
         kept.insert(self.report);
-        let runs: BTreeSet<StepId> = cases.iter().map(|planned| planned.run).collect();
+        let own_runs = |planned: &&PlannedCase| planned.fallbacks.iter().map(|f| f.run).chain([planned.run]).collect();
+        let runs: BTreeSet<StepId> = cases.iter().flat_map(own_runs as fn(&&PlannedCase) -> Vec<StepId>).collect();
         let new_ids: BTreeMap<StepId, StepId> = kept.iter().copied().zip((0..).map(StepId)).collect();
         let moved = |step: &Step| {
             let inputs = step.inputs.iter().filter_map(|(name, source)| {
@@ -35,11 +38,18 @@ impl Plan {
             Step { inputs: inputs.collect(), ..step.clone() }
         };
         let steps: Vec<Step> = kept.iter().map(|id| moved(self.step(*id))).collect();
+        let fallback = |fallback: &PlannedFallback| PlannedFallback {
+            case: fallback.case.clone(),
+            batch: fallback.batch,
+            test: new_ids[&fallback.test],
+            run: new_ids[&fallback.run],
+        };
         let case = |planned: &&PlannedCase| PlannedCase {
             case: planned.case.clone(),
             test: new_ids[&planned.test],
             run: new_ids[&planned.run],
             chain: planned.chain.iter().map(|id| new_ids[id]).collect(),
+            fallbacks: planned.fallbacks.iter().map(fallback).collect(),
         };
         let excluded = self.excluded.iter().filter(|e| excluded(&e.case.id())).cloned().collect();
         let cases = cases.iter().map(case).collect();

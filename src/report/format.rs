@@ -69,6 +69,11 @@ pub fn counted(count: usize, noun: &str) -> String {
 pub fn glyph(status: Outcome) -> &'static str {
     match status {
         Outcome::Pass => "✓",
+        Outcome::PassFallback => "↪",
+        Outcome::Flaky => "≈",
+        Outcome::Xfail => "⊖",
+        Outcome::Xpass => "⊕",
+        Outcome::Mock => "∅",
         Outcome::SkipUnavailable => "—",
         Outcome::SkipUnsupported => "⊘",
         Outcome::Incomplete => "…",
@@ -80,10 +85,29 @@ pub fn glyph(status: Outcome) -> &'static str {
 pub fn word(status: Outcome) -> &'static str {
     match status {
         Outcome::Pass => "passed",
+        Outcome::PassFallback => "fallback",
+        Outcome::Flaky => "flaky",
+        Outcome::Xfail => "xfail",
+        Outcome::Mock => "mock",
         Outcome::SkipUnavailable => "unavailable",
         Outcome::SkipUnsupported => "unsupported",
         Outcome::Incomplete => "incomplete",
         failure => failure.label(),
+    }
+}
+
+/// Whether a case in this state has figures to show: of a right result, wherever and whenever it came.
+pub fn has_figure(status: Outcome) -> bool {
+    matches!(status, Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Xpass)
+}
+
+/// What is said beside a figure that is no plain one.
+pub fn remark(status: Outcome) -> Option<&'static str> {
+    match status {
+        Outcome::PassFallback => Some("fallback"),
+        Outcome::Flaky => Some("flaky"),
+        Outcome::Xpass => Some("XPASS"),
+        _ => None,
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use page::*;
 
 use super::chart::{charts, sparkline};
-use super::format::{bytes, cosine, counted, day, error, glyph, ms, one_line, seconds, word};
+use super::format::{bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, seconds, word};
 use super::view::{Cell, View, case_name, case_versions};
 use super::{CaseResult, Metrics, ReportDoc};
 use crate::device::DeviceKind;
@@ -26,11 +26,20 @@ pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
 fn kind(status: Outcome) -> &'static str {
     match status {
         Outcome::Pass => "pass",
+        Outcome::PassFallback => "fallback",
+        Outcome::Flaky => "flaky",
+        Outcome::Xfail => "xfail",
+        Outcome::Mock => "mock",
         Outcome::SkipUnavailable => "unavailable",
         Outcome::SkipUnsupported => "unsupported",
         Outcome::Incomplete => "incomplete",
         _ => "fail",
     }
+}
+
+/// The same of a case: an unexpected success that fails no run is no failure.
+fn kind_of(case: &CaseResult) -> &'static str {
+    if case.status == Outcome::Xpass && !case.is_failure() { "flaky" } else { kind(case.status) }
 }
 
 impl<'a> Page<'a> {
@@ -65,7 +74,9 @@ impl<'a> Page<'a> {
                 .collect(),
             rows: rows(view, &unavailable),
             stand_ins: doc.cases.iter().any(|case| view.stand_in(case).is_some()),
-            failures: at(Outcome::is_failure),
+            failures: view.cases(CaseResult::is_failure).into_iter().map(|(at, _)| at).collect(),
+            notable: view.cases(|case| case.note().is_some()).into_iter().map(|(at, _)| at).collect(),
+            flaky_steps: flaky_steps(doc),
             incomplete: at(|status| status == Outcome::Incomplete),
             unsupported: at(|status| status == Outcome::SkipUnsupported),
             unavailable: view.unavailable().into_iter().map(Group::unavailable).collect(),
@@ -96,13 +107,22 @@ fn chips(doc: &ReportDoc) -> Vec<Chip> {
     let chip = |status: Outcome, word, count| Chip { kind: kind(status), glyph: glyph(status), word, count };
     let chips = vec![
         chip(Outcome::Pass, "passed", s.passed),
+        chip(Outcome::PassFallback, "on a fallback", s.fallbacks),
+        chip(Outcome::Flaky, "flaky", s.flaky),
+        chip(Outcome::Xfail, "failed as expected", s.xfailed),
         chip(Outcome::Fail, "failed", s.failed),
+        chip(Outcome::Mock, "mocked", s.mocked),
         chip(Outcome::Incomplete, "incomplete", s.incomplete),
         chip(Outcome::SkipUnavailable, "unavailable", s.unavailable),
         chip(Outcome::SkipUnsupported, "unsupported", s.unsupported),
         Chip { kind: "excluded", glyph: "·", word: "excluded", count: s.excluded },
     ];
     chips.into_iter().filter(|chip| chip.count > 0 || matches!(chip.kind, "pass" | "fail")).collect()
+}
+
+fn flaky_steps(doc: &ReportDoc) -> Vec<(&str, String)> {
+    let told = |flaky: &'_ super::FlakyStep| one_line(flaky.reason.as_deref().unwrap_or_default());
+    doc.flaky_steps.iter().map(|flaky| (flaky.step.as_str(), told(flaky))).collect()
 }
 
 fn rows<'a>(view: &View<'a>, unavailable: &[bool]) -> Vec<Row<'a>> {
@@ -142,13 +162,13 @@ fn square<'a>(view: &View<'a>, model: &str, target: &'a str, cell: Cell<'a>, nar
             ..empty
         },
         Cell::Case(at, case) => {
-            let passed = case.metrics.as_ref().filter(|_| case.status == Outcome::Pass);
+            let passed = case.metrics.as_ref().filter(|_| has_figure(case.status));
             let reason = case.reason.as_deref().map(|reason| format!(": {}", one_line(reason))).unwrap_or_default();
             Square {
-                kind: kind(case.status),
+                kind: kind_of(case),
                 glyph: glyph(case.status),
                 text: passed.map_or_else(|| word(case.status).to_owned(), |metrics| ms(metrics.median_ms)),
-                label: view.stand_in(case).filter(|_| passed.is_some()),
+                label: view.stand_in(case).or_else(|| remark(case.status)).filter(|_| passed.is_some()),
                 title: format!("{}: {}{reason}", case_name(case), word(case.status)),
                 case: Some(at),
                 ..empty
@@ -204,7 +224,7 @@ fn performance(view: &View<'_>) -> Vec<Performance> {
         let cases: Vec<(usize, &CaseResult)> = view
             .column(column)
             .filter_map(|cell| if let Cell::Case(at, case) = cell { Some((at, case)) } else { None })
-            .filter(|(_, case)| case.status == Outcome::Pass && case.metrics.is_some())
+            .filter(|(_, case)| matches!(case.status, Outcome::Pass | Outcome::Flaky) && case.metrics.is_some())
             .collect();
         if let Some((_, first)) = cases.first() {
             let label = view.stand_in(first);
@@ -231,11 +251,11 @@ fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
     Detail {
         name: case_name(case),
         model: &case.model,
-        kind: kind(case.status),
+        kind: kind_of(case),
         glyph: glyph(case.status),
         status: word(case.status),
         stage: case.stage.as_deref().filter(|_| case.status != Outcome::Pass),
-        reason: case.reason.as_deref().map(str::to_owned),
+        reason: case.note().or_else(|| case.reason.clone()),
         repro: case.repro.as_deref(),
         about: format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
         requested: &case.requested_device,

@@ -1,7 +1,8 @@
 //! `junit.xml`: a test suite per target and precision, a test case per model.
 //!
-//! Unavailable, unsupported and excluded cases are skipped tests with their reason; what was interrupted is an error, so
-//! that no reader takes an unfinished run for a green one.
+//! Unavailable, unsupported, excluded and mocked cases, and those that fail as expected, are skipped tests with their
+//! reason; a case that passes unexpectedly is a failure; a flaky one and one that ran on a fallback passed, and their
+//! properties say how. What was interrupted is an error, so that no reader takes an unfinished run for a green one.
 
 use std::fmt::Write as _;
 
@@ -86,8 +87,15 @@ fn test(out: &mut String, counts: &mut Counts, view: &View<'_>, case: &CaseResul
     properties(out, view, case);
     let reason = case.reason.as_deref().unwrap_or("no reason was recorded");
     match case.status {
-        Outcome::Pass => {}
-        Outcome::SkipUnavailable | Outcome::SkipUnsupported => {
+        Outcome::Pass | Outcome::Flaky | Outcome::PassFallback => {}
+        _ if case.is_failure() => {
+            counts.failures += 1;
+            problem(out, "failure", case, reason);
+        }
+        Outcome::Xpass => {}
+        Outcome::SkipUnavailable | Outcome::SkipUnsupported | Outcome::Xfail | Outcome::Mock => {
+            let note = case.note();
+            let reason = note.as_deref().unwrap_or(reason);
             counts.skipped += 1;
             let message = attribute(&format!("{}: {reason}", case.status.label()));
             let _ = writeln!(out, "      <skipped message=\"{message}\"/>");
@@ -114,6 +122,10 @@ fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
     }
     if let Some(metrics) = &case.metrics {
         rows.push(("median_ms", metrics.median_ms.to_string()));
+    }
+    if let Some(note) = case.note().filter(|_| case.status.is_well()) {
+        rows.push(("status", case.status.label().to_owned()));
+        rows.push(("note", note));
     }
     if let (true, Some(time)) = (case.cached, &case.measured) {
         rows.push(("measured", time.clone()));

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use super::format::{bytes, cosine, counted, day, error, glyph, ms, one_line, word};
+use super::format::{bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, word};
 use super::text::{Styles, summary_line};
 use super::view::{Cell, View, case_name};
 use super::{CaseResult, Excluded, ReportDoc};
@@ -16,6 +16,7 @@ pub fn render(doc: &ReportDoc) -> String {
     let mut notes = Notes::default();
     let mut below = String::new();
     failures(&mut below, &view, &mut notes);
+    notable(&mut below, &view, &mut notes);
     skipped(&mut below, &view, &mut notes);
     exclusions(&mut below, &view, &mut notes);
     performance(&mut below, &view);
@@ -87,7 +88,10 @@ fn cell_text(view: &View<'_>, cell: Cell<'_>, notes: &Notes<'_>) -> String {
         Cell::Excluded(excluded) => format!("· excluded{}", sup(notes.excluded.get(excluded.reason.as_str()))),
         Cell::Case(at, case) => {
             let what = match (&case.metrics, case.status) {
-                (Some(metrics), Outcome::Pass) => format!("{}{}", ms(metrics.median_ms), label(view, case)),
+                (Some(metrics), status) if has_figure(status) => {
+                    let remark = remark(status).map(|remark| format!(" *{remark}*")).unwrap_or_default();
+                    format!("{}{}{remark}", ms(metrics.median_ms), label(view, case))
+                }
                 (_, status) => word(status).to_owned(),
             };
             format!("{} {what}{}", glyph(case.status), sup(notes.cases.get(&at)))
@@ -100,7 +104,7 @@ fn label(view: &View<'_>, case: &CaseResult) -> String {
 }
 
 fn failures<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
-    let failed = view.cases(|case| case.status.is_failure());
+    let failed = view.cases(CaseResult::is_failure);
     if failed.is_empty() {
         return;
     }
@@ -112,13 +116,32 @@ fn failures<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
         notes.cases.insert(at, number);
         let _ = writeln!(
             out,
-            "| {number} | {} | ✗ {} | {} | {} | {} |",
+            "| {number} | {} | {} {} | {} | {} | {} |",
             text(&case_name(case)),
-            case.status.label(),
+            glyph(case.status),
+            text(case.status.label()),
             text(case.stage.as_deref().unwrap_or_default()),
             text(case.reason.as_deref().unwrap_or("no reason was recorded")),
             case.repro.as_deref().map(code).unwrap_or_default()
         );
+    }
+}
+
+fn notable<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
+    let cases = view.cases(|case| case.note().is_some());
+    if !cases.is_empty() || !view.doc.flaky_steps.is_empty() {
+        out.push_str("\n## Neither passed nor failed\n\n| # | case | status | why |\n|---|---|---|---|\n");
+    }
+    for (at, case) in cases {
+        let number = notes.next();
+        notes.cases.insert(at, number);
+        let (name, sign, label) = (text(&case_name(case)), glyph(case.status), text(case.status.label()));
+        let why = text(&case.note().unwrap_or_default());
+        let _ = writeln!(out, "| {number} | {name} | {sign} {label} | {why} |");
+    }
+    for flaky in &view.doc.flaky_steps {
+        let (step, why) = (text(&flaky.step), text(flaky.reason.as_deref().unwrap_or_default()));
+        let _ = writeln!(out, "| | {step} | {} FLAKY | {why} |", glyph(Outcome::Flaky));
     }
 }
 
@@ -181,7 +204,8 @@ fn performance(out: &mut String, view: &View<'_>) {
         let mut rows = String::new();
         for cell in view.column(at) {
             let Cell::Case(_, case) = cell else { continue };
-            if case.status == Outcome::Pass {
+            // A fallback's figures are in the column of the target that ran it, or of no target that was asked for.
+            if matches!(case.status, Outcome::Pass | Outcome::Flaky) {
                 performance_row(&mut rows, view, case);
             }
         }

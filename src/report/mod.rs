@@ -16,7 +16,8 @@ pub(crate) mod view;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::record::{Numerics, Outcome};
+use crate::matrix::Batch;
+use crate::record::{Attempt, Numerics, Outcome};
 
 /// All that a report shows. Its JSON form is `orch run --json` and `matrix.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct ReportDoc {
     pub host: Host,
     pub summary: Summary,
     pub cases: Vec<CaseResult>,
+    /// Steps of the user's own that passed only at a later attempt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flaky_steps: Vec<FlakyStep>,
     pub excluded: Vec<Excluded>,
     /// What the probers said, one per backend.
     pub backends: Vec<crate::device::Backend>,
@@ -54,10 +58,25 @@ pub struct Summary {
     pub fetched: u32,
     pub cases: u32,
     pub passed: u32,
+    /// Cases that another target ran in place of their own.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub fallbacks: u32,
+    /// Cases that passed at a later attempt.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub flaky: u32,
+    /// Cases that failed as the spec expects.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub xfailed: u32,
+    /// Cases that passed although the spec expects otherwise; those of them that are to fail the run count as failed too.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub xpassed: u32,
     pub failed: u32,
     pub unavailable: u32,
     pub unsupported: u32,
     pub incomplete: u32,
+    /// Cases of devices that the environment pretends to have.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub mocked: u32,
     pub excluded: u32,
     pub seconds: f64,
     /// How it was found out what is up to date.
@@ -85,16 +104,60 @@ fn is_zero(count: &u32) -> bool {
 impl Summary {
     /// Counts the outcomes; steps and seconds are the caller's.
     pub fn of(cases: &[CaseResult], excluded: &[Excluded]) -> Self {
-        let count = |hit: fn(Outcome) -> bool| cases.iter().filter(|case| hit(case.status)).count() as u32;
+        let count = |status: Outcome| cases.iter().filter(|case| case.status == status).count() as u32;
         Self {
             cases: cases.len() as u32,
-            passed: count(|status| status == Outcome::Pass),
-            failed: count(Outcome::is_failure),
-            unavailable: count(|status| status == Outcome::SkipUnavailable),
-            unsupported: count(|status| status == Outcome::SkipUnsupported),
-            incomplete: count(|status| status == Outcome::Incomplete),
+            passed: count(Outcome::Pass),
+            fallbacks: count(Outcome::PassFallback),
+            flaky: count(Outcome::Flaky),
+            xfailed: count(Outcome::Xfail),
+            xpassed: count(Outcome::Xpass),
+            failed: cases.iter().filter(|case| case.is_failure()).count() as u32,
+            unavailable: count(Outcome::SkipUnavailable),
+            unsupported: count(Outcome::SkipUnsupported),
+            incomplete: count(Outcome::Incomplete),
+            mocked: count(Outcome::Mock),
             excluded: excluded.len() as u32,
             ..Self::default()
+        }
+    }
+
+    /// Whether anything ran and came out as it should.
+    pub fn is_well(&self) -> bool {
+        self.passed + self.fallbacks + self.flaky + self.xfailed + self.xpassed > 0
+    }
+}
+
+impl CaseResult {
+    /// A failure of the run.
+    pub fn is_failure(&self) -> bool {
+        let is_strict = self.expected.as_ref().is_none_or(|expected| expected.strict);
+        self.status.is_failure() || (self.status == Outcome::Xpass && is_strict)
+    }
+
+    /// What is to be said of a case that is no failure and no plain success, nor missing.
+    pub fn note(&self) -> Option<String> {
+        let reason = self.reason.as_deref().unwrap_or("no reason was recorded");
+        let stage = self.stage.as_ref().map(|stage| format!(" at {stage}")).unwrap_or_default();
+        match self.status {
+            Outcome::PassFallback => {
+                let tried = |tried: &Tried| {
+                    let reason = tried.reason.as_deref().unwrap_or("no reason was recorded");
+                    format!("{}: {}: {reason}", tried.name, tried.status.label())
+                };
+                let fallback = self.fallback.as_ref()?;
+                let tried: Vec<_> = fallback.tried.iter().map(tried).collect();
+                Some(format!("{}; {}", fallback.told(), tried.join("; ")))
+            }
+            Outcome::Flaky => {
+                let date = self.measured.as_deref().filter(|_| self.cached).map(format::day);
+                let date = date.map(|day| format!(" (executed {day})")).unwrap_or_default();
+                Some(format!("{reason}{stage}{date}"))
+            }
+            Outcome::Xfail => Some(format!("expected {}; it ended{stage}: {reason}", self.expected.as_ref()?.told())),
+            Outcome::Xpass if !self.is_failure() => Some(reason.to_owned()),
+            Outcome::Mock => Some(reason.to_owned()),
+            _ => None,
         }
     }
 }
@@ -128,6 +191,94 @@ pub struct CaseResult {
     pub facts: Value,
     pub repro: Option<String>,
     pub steps: Vec<String>,
+    /// How the spec expects it to end, if it expects it not to pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<Expected>,
+    /// What ran in its place. The figures are those of that run, and so is the actual device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FallbackResult>,
+    /// Executions of its run that failed before the one whose result this is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attempts: Vec<Attempt>,
+}
+
+/// An expectation of the spec.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    pub status: Outcome,
+    /// None: at any.
+    pub stage: Option<String>,
+    pub reason: String,
+    /// `YYYY-MM-DD`
+    pub since: Option<String>,
+    /// Whether a success fails the run.
+    pub strict: bool,
+}
+
+impl Expected {
+    /// `FAIL@convert: no such operator (since 2026-01-31)`
+    pub fn told(&self) -> String {
+        let stage = self.stage.as_ref().map(|stage| format!("@{stage}")).unwrap_or_default();
+        let since = self.since.as_ref().map(|since| format!(" (since {since})")).unwrap_or_default();
+        format!("{}{stage}: {}{since}", self.status.label(), self.reason)
+    }
+}
+
+/// Another target's run that answers for a case.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FallbackResult {
+    /// `cpu-fp32`
+    pub name: String,
+    /// It is the case itself at a smaller batch size, because memory did not suffice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<Batch>,
+    pub step: String,
+    /// What was tried before it, the requested target first.
+    pub tried: Vec<Tried>,
+    /// Its median over that of the requested target; None where this machine knows no real figure of that target.
+    pub slowdown: Option<f64>,
+    /// When that figure was measured, RFC 3339 UTC.
+    pub against: Option<String>,
+}
+
+/// A run that did not do it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Tried {
+    /// `cuda-fp32`
+    pub name: String,
+    pub status: Outcome,
+    pub reason: Option<String>,
+}
+
+impl FallbackResult {
+    /// `on cpu-fp32, 3.1 times slower than cuda-fp32 on 2026-01-31`
+    pub fn told(&self) -> String {
+        if let Some(Batch { asked, ran }) = self.batch {
+            return format!("ran at batch size {ran}: for {asked} there was not enough memory");
+        }
+        let requested = self.tried.first().map(|tried| tried.name.as_str()).unwrap_or_default();
+        let cost = match (self.slowdown, &self.against) {
+            (Some(times), Some(date)) if times >= 1.0 => {
+                format!("{times:.2} times slower than {requested} on {}", format::day(date))
+            }
+            (Some(times), Some(date)) => {
+                format!("{:.2} times faster than {requested} on {}", 1.0 / times, format::day(date))
+            }
+            _ => format!("its cost is unknown: {requested} was never measured here"),
+        };
+        format!("ran on {}; {cost}", self.name)
+    }
+}
+
+/// A step that passed after failures.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FlakyStep {
+    pub step: String,
+    pub reason: Option<String>,
+    /// RFC 3339, UTC.
+    pub executed: Option<String>,
+    pub cached: bool,
+    pub attempts: Vec<Attempt>,
 }
 
 /// Statistics of one run's samples; milliseconds.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-use super::format::{counted, glyph, ms, one_line, seconds, word};
+use super::format::{counted, glyph, has_figure, ms, one_line, remark, seconds, word};
 use super::view::{Cell, View, case_name};
 use super::{CaseResult, ReportDoc};
 use crate::record::Outcome;
@@ -43,8 +43,8 @@ impl Styles {
     fn of(&self, status: Outcome) -> Style {
         match status {
             Outcome::Pass => self.pass,
-            Outcome::Incomplete => self.incomplete,
-            status if status.is_failure() => self.fail,
+            Outcome::Incomplete | Outcome::Flaky | Outcome::PassFallback | Outcome::Mock => self.incomplete,
+            status if status.is_failure() || status == Outcome::Xpass => self.fail,
             _ => self.skip,
         }
     }
@@ -60,6 +60,7 @@ pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
         let _ = writeln!(out, "\n{dim}{earlier}{dim:#}");
     }
     failures(&mut out, &view, styles);
+    notable(&mut out, &view, styles);
     skipped(&mut out, &view, styles);
     if !out.is_empty() {
         out.push('\n');
@@ -83,8 +84,13 @@ pub fn summary_line(doc: &ReportDoc, styles: &Styles) -> String {
         }
     };
     count(s.passed, "passed", styles.pass, true);
+    count(s.fallbacks, "on a fallback", styles.incomplete, false);
+    count(s.flaky, "flaky", styles.incomplete, false);
+    count(s.xfailed, "failed as expected", styles.skip, false);
+    count(s.xpassed, "passed unexpectedly", styles.fail, false);
     count(s.failed, "failed", styles.fail, true);
     count(s.incomplete, "incomplete", styles.incomplete, false);
+    count(s.mocked, "mocked", styles.incomplete, false);
     count(s.unavailable, "unavailable", styles.skip, false);
     count(s.unsupported, "unsupported", styles.skip, false);
     count(s.excluded, "excluded", styles.skip, false);
@@ -114,13 +120,14 @@ fn cell_text(view: &View<'_>, cell: Cell<'_>, styles: &Styles) -> (String, Style
 
 fn figure(view: &View<'_>, case: &CaseResult) -> String {
     match &case.metrics {
-        Some(metrics) if case.status == Outcome::Pass => {
+        Some(metrics) if has_figure(case.status) => {
             let label = match view.stand_in(case) {
                 Some("emulated") => " emul.",
                 Some(_) => " softw.",
                 None => "",
             };
-            format!("{}{label}", ms(metrics.median_ms))
+            let remark = remark(case.status).map(|remark| format!(" {remark}")).unwrap_or_default();
+            format!("{}{label}{remark}", ms(metrics.median_ms))
         }
         _ => word(case.status).to_owned(),
     }
@@ -180,7 +187,7 @@ fn line<'t>(out: &mut String, (name, first): (&str, usize), cells: impl Iterator
 }
 
 fn failures(out: &mut String, view: &View<'_>, styles: &Styles) {
-    for (_, case) in view.cases(|case| case.status.is_failure() || case.status == Outcome::Incomplete) {
+    for (_, case) in view.cases(|case| case.is_failure() || case.status == Outcome::Incomplete) {
         let style = styles.of(case.status);
         let stage = case.stage.as_deref().map(|stage| format!(" at {stage}")).unwrap_or_default();
         let sign = glyph(case.status);
@@ -188,10 +195,35 @@ fn failures(out: &mut String, view: &View<'_>, styles: &Styles) {
         if let Some(reason) = &case.reason {
             wrapped(out, "  ", &one_line(reason));
         }
+        if !case.attempts.is_empty() {
+            wrapped(out, "  ", &format!("after {} before it", counted(case.attempts.len(), "failed attempt")));
+        }
         // Never wrapped: it is there to be copied.
         if let Some(repro) = &case.repro {
             let _ = writeln!(out, "  repro: {repro}");
         }
+    }
+}
+
+/// What is no failure and no plain success either.
+fn notable(out: &mut String, view: &View<'_>, styles: &Styles) {
+    for (at, (_, case)) in view.cases(|case| case.note().is_some()).into_iter().enumerate() {
+        if at == 0 {
+            out.push('\n');
+        }
+        let (style, sign) = (styles.of(case.status), glyph(case.status));
+        let _ = writeln!(out, "{style}{sign} {}{style:#} {}", case.status.label(), case_name(case));
+        wrapped(out, "  ", &one_line(&case.note().unwrap_or_default()));
+    }
+    for (at, flaky) in view.doc.flaky_steps.iter().enumerate() {
+        if at == 0 {
+            out.push('\n');
+        }
+        let (style, sign) = (styles.of(Outcome::Flaky), glyph(Outcome::Flaky));
+        let _ = writeln!(out, "{style}{sign} FLAKY{style:#} {}", flaky.step);
+        let date = flaky.executed.as_deref().filter(|_| flaky.cached);
+        let date = date.map(|time| format!(" (executed {})", super::format::day(time))).unwrap_or_default();
+        wrapped(out, "  ", &format!("{}{date}", one_line(flaky.reason.as_deref().unwrap_or_default())));
     }
 }
 

@@ -91,6 +91,9 @@ impl Cone {
         doc.summary.path = RunPath::Cone;
         doc.summary.executed = executed.len() as u32;
         doc.summary.fetched = own().filter(|id| result(*id).fetched).count() as u32;
+        // What is said of the others holds on.
+        doc.flaky_steps.retain(|flaky| !own().any(|id| plan.step(id).name == flaky.step));
+        doc.flaky_steps.extend(exec::flaky_steps(context, &ended.results));
         doc.summary.hits = doc.summary.hits - own().count() as u32 + hits;
         let failed = own().any(|id| result(id).how != How::NotNeeded && result(id).outcome.is_failure());
         let is_settled = !ended.lost
@@ -183,5 +186,5 @@ fn reads(step: &Step) -> impl Iterator<Item = u32> {
 }
 
 fn stand_in(name: String, stage: Stage, kind: &'static dyn step::StepKind) -> Step {
-    Step { name, stage, kind, params: serde_json::json!({}).into(), inputs: vec![], timeout_seconds: 60 }
+    Step { name, stage, kind, params: serde_json::json!({}).into(), inputs: vec![], timeout_seconds: 60, retries: None }
 }

@@ -20,7 +20,7 @@ pub enum Look {
     Unchanged(Box<Settled>),
     /// Sources changed that only commands read. With what must be looked up: these commands, the steps that they read, and
     /// a stand-in for the report.
-    Changed(Box<Cone>, Plan),
+    Changed(Box<Cone>, Box<Plan>),
 }
 
 /// A settlement, read and not yet compared with anything.
@@ -83,7 +83,7 @@ impl Settled {
             if changes.inputs.is_empty() {
                 return Some(Look::Unchanged(Box::new(self)));
             }
-            Cone::new(self, changes).ok().flatten().map(|(cone, plan)| Look::Changed(Box::new(cone), plan))
+            Cone::new(self, changes).ok().flatten().map(|(cone, plan)| Look::Changed(Box::new(cone), Box::new(plan)))
         })
     }
 

@@ -18,6 +18,8 @@ struct Form<'a> {
     params: Value,
     inputs: Vec<(String, Place)>,
     timeout: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retries: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,6 +46,7 @@ pub(super) fn encode(step: &Step) -> Option<Vec<u8>> {
         params: params(&step.params),
         inputs: step.inputs.iter().map(|(label, source)| (label.to_string(), place(source))).collect(),
         timeout: step.timeout_seconds,
+        retries: step.retries,
     };
     serde_json::to_vec(&form).ok()
 }
@@ -62,6 +65,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Step> {
         params: params_of(&form.kind, form.params)?,
         inputs: form.inputs.into_iter().map(|(label, place)| (label.into(), source(place))).collect(),
         timeout_seconds: form.timeout,
+        retries: form.retries,
     })
 }
 
@@ -70,7 +74,7 @@ fn params(params: &Params) -> Value {
         Params::Json(value) => (**value).clone(),
         Params::Program(program) => {
             let texts = |texts: &[Arc<str>]| texts.iter().map(|text| Value::from(&**text)).collect::<Value>();
-            json!([texts(&program.argv), texts(&program.outputs), texts(&program.env)])
+            json!([texts(&program.argv), texts(&program.outputs), texts(&program.env), program.transient])
         }
         Params::Files(files) => files.0.iter().map(|(path, text)| json!([**path, text])).collect(),
     }
@@ -79,9 +83,10 @@ fn params(params: &Params) -> Value {
 fn params_of(kind: &str, value: Value) -> Option<Params> {
     Some(match kind {
         "command" => {
-            let [argv, outputs, env]: [Vec<Arc<str>>; 3] = serde_json::from_value(value).ok()?;
+            type Form = (Vec<Arc<str>>, Vec<Arc<str>>, Vec<Arc<str>>, Vec<u32>);
+            let (argv, outputs, env, transient): Form = serde_json::from_value(value).ok()?;
             let (argv, outputs, env) = (argv.into(), outputs.into(), env.into());
-            Params::Program(Arc::new(Program { argv, outputs, env }))
+            Params::Program(Arc::new(Program { argv, outputs, env, transient: transient.into() }))
         }
         "write" => {
             let files: Vec<(Arc<str>, String)> = serde_json::from_value(value).ok()?;
@@ -116,13 +121,19 @@ mod tests {
                 ("three".into(), Source::Record(StepId(8))),
             ],
             timeout_seconds: 9,
+            retries: Some(2),
         }
     }
 
     #[test]
     fn a_step_comes_back_as_it_was() {
         let texts = |texts: &[&str]| texts.iter().map(|text| Arc::from(*text)).collect();
-        let program = Program { argv: texts(&["x", "é\n"]), outputs: texts(&["o"]), env: texts(&["A", "B"]) };
+        let program = Program {
+            argv: texts(&["x", "é\n"]),
+            outputs: texts(&["o"]),
+            env: texts(&["A", "B"]),
+            transient: [75].into(),
+        };
         let files = Files([("deep/é".into(), "text\n".to_owned())].into());
         for step in [
             step(&COMMAND, Params::Program(Arc::new(program))),
@@ -132,6 +143,7 @@ mod tests {
             let back = decode(&encode(&step).unwrap()).unwrap();
             assert_eq!(format!("{:?}", back.params), format!("{:?}", step.params));
             assert_eq!((&back.name, &back.inputs, back.timeout_seconds), (&step.name, &step.inputs, 9));
+            assert_eq!(back.retries, Some(2));
             assert_eq!((back.kind.name(), back.stage), (step.kind.name(), step.stage));
         }
         let command = step(&COMMAND, Params::Program(Arc::new(Program { env: texts(&["A", "B"]), ..empty() })));
@@ -139,6 +151,6 @@ mod tests {
     }
 
     fn empty() -> Program {
-        Program { argv: Box::default(), outputs: Box::default(), env: Box::default() }
+        Program { argv: Box::default(), outputs: Box::default(), env: Box::default(), transient: Box::default() }
     }
 }

@@ -40,6 +40,8 @@ struct Loader {
     asked: Vec<PathBuf>,
     /// The files being read, from the root to the current one.
     open: Vec<PathBuf>,
+    /// A file that is taken for one of another text.
+    instead: Option<(PathBuf, String)>,
 }
 
 impl Spec {
@@ -50,7 +52,15 @@ impl Spec {
 
     /// The same, and which files it depends on, also when it fails.
     pub fn load_noting(path: &Path, asked_for: &mut Vec<PathBuf>) -> Result<Self, SpecErrors> {
-        let mut loader = Loader::default();
+        Self::load_by(Loader::default(), path, asked_for)
+    }
+
+    /// As if the file of this canonical path had another text.
+    pub fn load_as_if(path: &Path, file: PathBuf, text: String) -> Result<Self, SpecErrors> {
+        Self::load_by(Loader { instead: Some((file, text)), ..Loader::default() }, path, &mut Vec::new())
+    }
+
+    fn load_by(mut loader: Loader, path: &Path, asked_for: &mut Vec<PathBuf>) -> Result<Self, SpecErrors> {
         loader.file(path, None);
         let Loader { mut sink, files, sources, asked, .. } = loader;
         *asked_for = asked;
@@ -66,7 +76,10 @@ impl Loader {
     /// Reads one file; `asked` is the `include` entry that names it.
     fn file(&mut self, path: &Path, asked: Option<Span>) {
         self.asked.push(path.to_owned());
-        let read = fs::canonicalize(path).and_then(|canonical| Ok((canonical, fs::read(path)?)));
+        let read = fs::canonicalize(path).and_then(|canonical| match &self.instead {
+            Some((file, text)) if *file == canonical => Ok((canonical, text.clone().into_bytes())),
+            _ => Ok((canonical, fs::read(path)?)),
+        });
         let (canonical, bytes) = match read {
             Ok(read) => read,
             Err(error) => return self.unreadable(path, asked, &error.to_string()),

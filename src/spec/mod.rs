@@ -10,6 +10,9 @@ mod values;
 mod raw;
 mod load;
 mod check;
+mod commands;
+pub mod edit;
+mod expect;
 pub mod recipe;
 pub mod schema;
 
@@ -20,15 +23,21 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::names::Index;
 use crate::base::{Digest, Loc};
 
+pub use commands::Commands;
 pub use error::{SpecError, SpecErrors};
+pub use expect::{Expect, ExpectedStage, ExpectedStatus};
 
 /// YAML as plain data, for readers who do not care for places. None if it is not YAML.
 pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
     let (node, errors) = yaml::parse(text);
     node.filter(|_| errors.is_empty()).map(|node| node.to_json())
+}
+
+/// The names of all backends that a target can have.
+pub fn backends() -> Vec<&'static str> {
+    raw::Backend::WORDS.iter().map(|(word, _)| *word).collect()
 }
 
 /// The checked content of a spec file and all that it includes.
@@ -228,6 +237,12 @@ pub struct Target {
     pub tolerances: BTreeMap<Precision, Tolerance>,
     pub measure: Option<Measure>,
     pub tags: Vec<String>,
+    /// How often a run is tried again after a transient failure; None leaves it to the command line.
+    pub retries: Option<u32>,
+    /// Names of targets that are tried in its place; None leaves it to the command line.
+    pub fallback: Option<Vec<String>>,
+    /// Whether smaller batches are tried when memory does not suffice; None leaves it to the command line.
+    pub halve_batch: Option<bool>,
 }
 
 /// What a target loads.
@@ -284,10 +299,12 @@ pub struct MatrixSpec {
     pub exclude: Vec<Rule>,
     /// Cases besides the product of models and targets; they also bring back what `exclude` took out.
     pub include: Vec<Rule>,
+    /// The first one that matches a case counts.
+    pub expect: Vec<Arc<Expect>>,
 }
 
 /// Matches cases: every given field must match (globs).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     pub loc: Loc,
     pub model: Option<String>,
@@ -307,6 +324,8 @@ pub struct Command {
     /// By the name under which the program sees them in its working directory.
     pub inputs: Box<[(Arc<str>, CommandInput)]>,
     pub timeout_seconds: u64,
+    /// How often it is tried again after a transient failure; None leaves it to the command line.
+    pub retries: Option<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -323,6 +342,8 @@ pub struct Program {
     pub outputs: Box<[Arc<str>]>,
     /// Names of environment variables passed through (their values are in the key).
     pub env: Box<[Arc<str>]>,
+    /// Exit codes that call for another attempt. Not in the key: they change no output.
+    pub transient: Box<[u32]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -334,56 +355,4 @@ pub enum CommandInput {
     File(Arc<Path>),
     /// A step's id.
     Step(Arc<str>),
-}
-
-/// The user's own steps in their order, found by name.
-#[derive(Debug, Clone, Default)]
-pub struct Commands {
-    rows: Vec<Command>,
-    index: Index,
-}
-
-impl Commands {
-    fn with_capacity(count: usize) -> Self {
-        Self { rows: Vec::with_capacity(count), index: Index::with_capacity(count) }
-    }
-
-    pub fn iter(&self) -> std::slice::Iter<'_, Command> {
-        self.rows.iter()
-    }
-
-    pub fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    pub fn get(&self, name: &str) -> Option<&Command> {
-        let number = self.index.find(name, |number| &self.rows[number as usize].name)?;
-        Some(&self.rows[number as usize])
-    }
-
-    /// Adds a command, unless there is one of its name.
-    fn add(&mut self, command: Command) -> Result<(), Command> {
-        if self.get(&command.name).is_some() {
-            return Err(command);
-        }
-        self.index.add(&command.name, self.rows.len() as u32);
-        self.rows.push(command);
-        Ok(())
-    }
-
-    fn into_rows(self) -> Vec<Command> {
-        self.rows
-    }
-}
-
-impl std::ops::Index<&str> for Commands {
-    type Output = Command;
-
-    fn index(&self, name: &str) -> &Command {
-        self.get(name).unwrap_or_else(|| panic!("BUG: no command is called `{name}`"))
-    }
 }

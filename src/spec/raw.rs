@@ -9,7 +9,7 @@ use super::error::Sink;
 use super::shape::{self, Field, Json, List, Rows, Shape, shape, words};
 use super::values::{Config, Pair, Scalar, Size};
 use super::yaml::{Key, Node};
-use super::{Artefact, Dtype, Precision, Priority, Route};
+use super::{Artefact, Dtype, ExpectedStage, ExpectedStatus, Precision, Priority, Route};
 
 shape! {
     /// A spec file. Top-level keys that begin with `x-` are ignored: a place for anchors.
@@ -168,6 +168,14 @@ shape! {
         measure: Measure,
         /// Words for selection.
         tags: List<String>,
+        /// How often a run that failed for a transient reason is tried again. `orch run --retries` overrules it. Default: 0.
+        retries: u32,
+        /// Targets on which a case is run instead, in this order, when this one is not there or its run fails. The case is
+        /// PASS_FALLBACK then, never PASS. `[]`: none, also under `orch run --fallback`.
+        fallback: List<String>,
+        /// Whether a case whose memory does not suffice is run at half its batch size, and half of that, down to 1. It is
+        /// PASS_FALLBACK then. Default: only under `orch run --fallback`.
+        halve_batch: bool,
     }
 }
 
@@ -213,6 +221,35 @@ shape! {
         /// Cases besides the product, also of models, targets and precisions that it does not name. A case that
         /// `exclude` took out comes back.
         include: List<Rule>,
+        /// Cases that are known not to pass, each with its reason. The first rule that matches a case counts.
+        expect: List<Expect>,
+    }
+}
+
+shape! {
+    /// Cases that do not pass as long as something is as it is. One that ends so is XFAIL, which is no failure of the run;
+    /// one that passes is XPASS, which is one. `orch accept` brings these rules up to date.
+    Expect {
+        /// Glob over whole cases, e.g. `bert:cpu-fp32` or `*:openvino-*`.
+        case: String,
+        /// Glob over model names.
+        model: String,
+        /// Glob over families.
+        family: String,
+        /// Glob over target names.
+        target: String,
+        /// A precision.
+        precision: Precision,
+        /// How the cases end.
+        status @required: ExpectedStatus,
+        /// At which stage they end so. Default: at any.
+        stage: ExpectedStage,
+        /// Why, in one sentence, e.g. with the address of an issue.
+        reason @required: String,
+        /// Since when, as `YYYY-MM-DD`: for people and for the report.
+        since: String,
+        /// Whether a case that passes all the same fails the run. Default: true.
+        strict: bool,
     }
 }
 
@@ -249,6 +286,10 @@ shape! {
         env: List<Arc<str>>,
         /// It is killed after this many seconds. Default: 600.
         timeout_seconds: u64,
+        /// With `argv`: how often it is tried again after a transient failure. `orch run --retries` overrules it. Default: 0.
+        retries: u32,
+        /// With `argv`: exit codes by which the program says that another attempt may succeed, e.g. 75.
+        transient: List<u32>,
     }
 }
 
@@ -310,4 +351,9 @@ words!(pub Route as "export route" { "legacy" => Legacy, "dynamo" => Dynamo, "tr
 words!(pub Artefact as "artefact" {
     "onnx" => Onnx, "openvino" => Openvino, "qnn" => Qnn, "torchscript" => Torchscript, "model" => Model,
 });
+words!(pub ExpectedStatus as "status of an expectation" {
+    "FAIL" => Fail, "NUMERICS" => Numerics, "OOM" => Oom, "TIMEOUT" => Timeout, "CRASH" => Crash,
+    "SKIP_UNSUPPORTED" => Unsupported,
+});
+words!(pub ExpectedStage as "stage" { "generate" => Generate, "convert" => Convert, "run" => Run });
 words!(pub Precision as "precision" { "fp32" => Fp32, "fp16" => Fp16, "bf16" => Bf16, "int8" => Int8 });

@@ -72,9 +72,16 @@ pub struct Step {
     pub inputs: Vec<(Arc<str>, Source)>,
     /// Upper bound of its execution. Not in the key: it cannot change an output.
     pub timeout_seconds: u64,
+    /// How often it is tried again after a transient failure, if the command line does not say. Not in the key either.
+    pub retries: Option<u32>,
 }
 
 impl Step {
+    /// Exit codes by which a program says that another attempt may succeed.
+    pub fn transient_codes(&self) -> &[u32] {
+        if let Params::Program(program) = &self.params { &program.transient } else { &[] }
+    }
+
     /// The steps whose output or record this one reads.
     pub fn dependencies(&self) -> impl Iterator<Item = StepId> + '_ {
         self.inputs.iter().filter_map(|(_, source)| match source {

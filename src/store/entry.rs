@@ -37,12 +37,15 @@ pub(super) enum Held {
     Passed = 1,
     /// The vendor's tool refused, and would again: an answer too, though no success.
     Refused = 2,
+    /// It succeeded at a later attempt: its tree is as good as any, and its record says what happened before.
+    Flaky = 3,
 }
 
 impl Held {
     pub(super) fn of(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Pass => Self::Passed,
+            Outcome::Flaky => Self::Flaky,
             Outcome::SkipUnsupported => Self::Refused,
             _ => Self::No,
         }
@@ -53,6 +56,7 @@ impl Held {
             Self::No => None,
             Self::Passed => Some(Outcome::Pass),
             Self::Refused => Some(Outcome::SkipUnsupported),
+            Self::Flaky => Some(Outcome::Flaky),
         }
     }
 }
@@ -142,6 +146,7 @@ impl Header {
                 0 => Held::No,
                 1 => Held::Passed,
                 2 => Held::Refused,
+                3 => Held::Flaky,
                 _ => return None,
             },
             aside: bytes[10] == 1,

@@ -96,7 +96,7 @@ impl Trace {
         });
         // Names of Chrome's fixed palette; Perfetto chooses its own colours.
         let colour = match ran.outcome {
-            Outcome::Pass if critical => Some("yellow"),
+            Outcome::Pass | Outcome::Flaky if critical => Some("yellow"),
             Outcome::Pass => None,
             outcome if outcome.is_failure() => Some("terrible"),
             _ => Some("grey"),

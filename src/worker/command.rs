@@ -1,6 +1,7 @@
 //! A user's program in a working folder of its own, with an environment by allow-list.
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -98,6 +99,8 @@ pub fn run_command<'a>(
     let ended = running.wait(limits, &mut reads);
     let End { watched, is_over, is_quiet, outlived, log } = running.finish(&mut reads);
     ran.is_over = is_over;
+    let mut facts = json!({"argv": call.argv});
+    reads::tell(&mut facts, &watched, &reads, outlived);
     match ended {
         Err(ended) => ran.ended = *ended,
         Ok(_) if log.is_err() => {
@@ -106,6 +109,11 @@ pub fn run_command<'a>(
         Ok(status) if !status.success() => {
             let last = tail(limits.log, 1);
             let said = if last.is_empty() { String::new() } else { format!(": {last}") };
+            // How it ended, for whoever must tell one failure from another.
+            match (status.code(), status.signal()) {
+                (Some(code), _) => facts["exit_code"] = json!(code),
+                (None, signal) => facts["signal"] = json!(signal),
+            }
             ran.failed(format!("`{}` ended with {status}{said}", call.argv[0]));
         }
         Ok(_) => match take_all(&call.outputs, &cwd, out, is_quiet) {
@@ -114,8 +122,6 @@ pub fn run_command<'a>(
             Err(Refused::Io(why)) => ran.broken(why),
         },
     }
-    let mut facts = json!({"argv": call.argv});
-    reads::tell(&mut facts, &watched, &reads, outlived);
     if let Some(complaint) = linked.complaint() {
         facts["wrote_to_input"] = json!(true);
         ran.failed(complaint);

@@ -44,6 +44,10 @@ impl Server {
         Ok(Self { shared })
     }
 
+    pub fn has_ended(&self) -> bool {
+        self.shared.why_ended().is_some()
+    }
+
     /// Sends a job and waits until it ended.
     pub fn run(&self, job: &Job, limits: &Limits<'_>) -> Ended {
         let start = Instant::now();

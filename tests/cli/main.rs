@@ -17,6 +17,7 @@ mod partition;
 mod ready_onnx;
 mod rerun;
 mod settled;
+mod states;
 mod watched;
 #[path = "../support/mod.rs"]
 mod support;

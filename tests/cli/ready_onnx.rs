@@ -53,6 +53,8 @@ struct TensorProto {
     data_type: i32,
     #[prost(float, repeated, tag = "4")]
     float_data: Vec<f32>,
+    #[prost(int64, repeated, tag = "7")]
+    int64_data: Vec<i64>,
     #[prost(string, tag = "8")]
     name: String,
 }
@@ -87,23 +89,44 @@ struct ShapeProto {
 
 #[derive(Clone, PartialEq, Message)]
 struct DimProto {
+    #[prost(oneof = "Dim", tags = "1, 2")]
+    value: Option<Dim>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum Dim {
     #[prost(int64, tag = "1")]
-    dim_value: i64,
+    Value(i64),
+    #[prost(string, tag = "2")]
+    Param(String),
 }
 
 const FLOAT: i32 = 1;
+const INT64: i32 = 7;
 
 fn tensor(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
-    TensorProto { dims: dims.into(), data_type: FLOAT, float_data: values.into(), name: name.into() }
+    TensorProto {
+        dims: dims.into(),
+        data_type: FLOAT,
+        float_data: values.into(),
+        int64_data: vec![],
+        name: name.into(),
+    }
 }
 
+fn number(name: &str, value: i64) -> TensorProto {
+    TensorProto { dims: vec![1], data_type: INT64, float_data: vec![], int64_data: vec![value], name: name.into() }
+}
+
+/// A size below 0 is that of the batch.
 fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
-    let shape = ShapeProto { dim: dims.iter().map(|size| DimProto { dim_value: *size }).collect() };
+    let dim = |size: &i64| if *size < 0 { Dim::Param("batch".into()) } else { Dim::Value(*size) };
+    let shape = ShapeProto { dim: dims.iter().map(|size| DimProto { value: Some(dim(size)) }).collect() };
     let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(shape) });
     ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }) }
 }
 
-fn node(op_type: &str, input: [&str; 2], output: &str) -> NodeProto {
+fn node<const N: usize>(op_type: &str, input: [&str; N], output: &str) -> NodeProto {
     NodeProto { input: input.map(String::from).into(), output: vec![output.into()], op_type: op_type.into() }
 }
 
@@ -120,14 +143,42 @@ fn linear() -> Vec<u8> {
     ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
 }
 
+/// y = x · w, plus the sum of (batch - 3)²⁰ zeros: next to nothing for a batch of 4, and for one of 8 more memory than any
+/// machine can name.
+pub(super) fn hungry() -> Vec<u8> {
+    let graph = GraphProto {
+        node: vec![
+            node("Shape", ["x"], "shape"),
+            node("Gather", ["shape", "first"], "batch"),
+            node("Sub", ["batch", "three"], "base"),
+            node("Pow", ["base", "twenty"], "many"),
+            node("ConstantOfShape", ["many"], "zeros"),
+            node("ReduceSum", ["zeros"], "nothing"),
+            node("MatMul", ["x", "w"], "xw"),
+            node("Add", ["xw", "nothing"], "y"),
+        ],
+        name: "hungry".into(),
+        initializer: vec![
+            tensor("w", &[2, 3], &[1., 2., 3., 4., 5., 6.]),
+            number("first", 0),
+            number("three", 3),
+            number("twenty", 20),
+        ],
+        input: vec![value("x", &[-1, 2])],
+        output: vec![value("y", &[-1, 3])],
+    };
+    let opset_import = vec![OperatorSetIdProto { version: 17 }];
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+}
+
 /// x = (1, 10) by a recipe, so y = (41.5, 51.5, 63).
-fn expected(values: [f32; 3]) -> Vec<u8> {
+pub(super) fn expected(values: [f32; 3]) -> Vec<u8> {
     tensor("y", &[1, 3], &values).encode_to_vec()
 }
 
 pub(super) const RIGHT: [f32; 3] = [41.5, 51.5, 63.];
 
-const SPEC: &str = "version: 1
+pub(super) const SPEC: &str = "version: 1
 pipelines:
   tabular: {description: numbers to numbers, tasks: [regression], template: text}
 targets:

@@ -94,6 +94,9 @@ impl World {
         };
         let host = HostFacts { target: "x86_64-linux".into(), ..HostFacts::new("f".repeat(64), report, |_| None) };
         let options = Options {
+            retries: None,
+            backoff: Default::default(),
+            mocked: Default::default(),
             jobs: 1,
             fail_fast: false,
             rerun: BTreeSet::new(),
@@ -241,6 +244,7 @@ fn execute(store: &DiskStore, step: &str, key: &KeyDoc, outputs: Outputs, number
         numerics: None,
         repro: None,
         why: None,
+        attempts: vec![],
     };
     store.remember(&record).unwrap();
 }

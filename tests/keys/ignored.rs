@@ -40,6 +40,7 @@ fn places_and_times() {
         ),
         row("how many jobs", |w| w.options.jobs = 64, &[]),
         row("a first failure ends all", |w| w.options.fail_fast = true, &[]),
+        row("how often a failure is tried again", |w| w.options.retries = Some(3), &[]),
         row(
             "free memory",
             |w| {
@@ -155,6 +156,20 @@ fn words_that_only_describe() {
                 w.edit("priority: high", "priority: low");
             },
             &[],
+        ),
+        row(
+            "what is done about failures",
+            |w| {
+                let more = "artefact: torchscript, retries: 2, halve_batch: true, fallback: [cpu],";
+                w.edit("artefact: torchscript,", more);
+                w.edit("outputs: [sorted.txt]", "outputs: [sorted.txt]\n    retries: 2\n    transient: [75]");
+            },
+            &[],
+        ),
+        row(
+            "what is expected to fail",
+            |w| w.edit("matrix:\n", "matrix:\n  expect:\n    - {target: torch-cpu, status: FAIL, reason: x}\n"),
+            &[("report", "case.run:bert:torch-cpu-fp32")],
         ),
         row("a target's tags", |w| w.edit("artefact: qnn,", "artefact: qnn, tags: [slow],"), &[]),
         row("the description of a pipeline", |w| w.edit("token ids to logits", "ids in, logits out"), &[]),

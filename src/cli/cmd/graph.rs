@@ -17,7 +17,7 @@ use crate::step::StepId;
 use crate::store::DiskStore;
 
 pub(super) fn graph(args: &Args, graph: &GraphArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let project = Project::load(&graph.spec.spec, &graph.spec.selection)?;
+    let project = Project::load_as(&graph.spec)?;
     let chosen = project.steps(&graph.steps)?;
     let workplace = Workplace::open(args)?;
     let options = idle_options(&project);

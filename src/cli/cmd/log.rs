@@ -67,6 +67,8 @@ struct Said {
     log: Option<(PathBuf, String)>,
     /// The log is of an execution that left no record: it was interrupted, or goes on.
     is_later: bool,
+    /// Where the logs of earlier attempts lie.
+    logs: PathBuf,
 }
 
 impl Said {
@@ -79,7 +81,8 @@ impl Said {
         };
         let log = bytes.map(|bytes| (path, String::from_utf8_lossy(&bytes).into_owned()));
         let is_later = log.as_ref().is_some_and(|(path, _)| is_later(path, records.first()));
-        Ok(Self { step, records, log, is_later })
+        let logs = store.root().join("logs");
+        Ok(Self { step, records, log, is_later, logs })
     }
 
     fn is_any(&self) -> bool {
@@ -100,6 +103,12 @@ impl Said {
             let _ = writeln!(text, "{DIM}because: {DIM:#} {}", why(record));
             if let Some(repro) = &record.repro {
                 let _ = writeln!(text, "{DIM}again:   {DIM:#} {repro}");
+            }
+            for (number, attempt) in (1..).zip(&record.attempts) {
+                let reason = attempt.reason.as_deref().unwrap_or("no reason was recorded");
+                let log = attempt.log.as_ref().map(|log| format!("; log: {}", self.logs.join(log).display()));
+                let label = attempt.outcome.label();
+                let _ = writeln!(text, "{DIM}attempt: {DIM:#} {number}: {label}: {reason}{}", log.unwrap_or_default());
             }
         } else {
             let _ = writeln!(text, "{BOLD}{}{BOLD:#}: no execution is on record", self.step);
@@ -140,7 +149,7 @@ impl Said {
     fn document(&self, history: bool) -> Value {
         let execution = |r: &Record| {
             json!({"outcome": r.outcome, "reason": r.reason, "started": r.started, "seconds": r.seconds, "host": r.host,
-                "why": r.why, "key": r.key.digest(), "output": r.output, "repro": r.repro})
+                "why": r.why, "key": r.key.digest(), "output": r.output, "repro": r.repro, "attempts": r.attempts})
         };
         if history {
             let executions: Vec<_> = self.records.iter().map(execution).collect();

@@ -1,5 +1,6 @@
 //! One command a file.
 
+mod accept;
 mod cache;
 mod devices;
 mod explain;
@@ -35,6 +36,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Devices(json) => devices::devices(args, json.json, printer),
         Command::Doctor(json) => devices::doctor(args, json.json, printer),
         Command::Report(report) => report::report(args, report, printer),
+        Command::Accept(accept) => accept::accept(args, accept, printer),
         Command::Output(output) => output::output(args, output, printer),
         Command::Cache(cache) => cache::cache(args, cache, printer),
         Command::Setup(setup) => setup::setup(args, setup, printer),

@@ -53,6 +53,9 @@ pub(super) fn idle_options(project: &Project) -> Options {
     Options {
         jobs: 1,
         fail_fast: false,
+        retries: None,
+        backoff: Default::default(),
+        mocked: Default::default(),
         rerun: Default::default(),
         wanted: None,
         max_age: None,

@@ -21,7 +21,6 @@ use crate::cli::sharing::{self, Sharing};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
 use crate::plan::Plan;
-use crate::record::Outcome;
 use crate::report::{self, ReportDoc, text::Styles};
 use crate::settled::Custody;
 use crate::worker::{self, Cancel};
@@ -77,6 +76,9 @@ pub(super) fn options(args: &Args, run: &RunArgs, workplace: &Workplace) -> Opti
     Options {
         jobs: run.jobs.unwrap_or(workplace.host.report.cores.max(1)),
         fail_fast: run.fail_fast,
+        retries: run.retry.retries,
+        backoff: run.retry.backoff(),
+        mocked: workplace.mocked.clone(),
         rerun: Default::default(),
         wanted: None,
         max_age: None,
@@ -184,19 +186,23 @@ fn flags(args: &Args, run: &RunArgs) -> String {
         ("--out-dir", unusual(&run.out_dir, "orch-out")),
     ];
     let words = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
-    words.map(|(name, path)| format!(" {name} {}", shell::word(&path.display().to_string()))).collect()
+    let mut flags: String =
+        words.map(|(name, path)| format!(" {name} {}", shell::word(&path.display().to_string()))).collect();
+    if run.spec.fallback {
+        flags.push_str(" --fallback");
+    }
+    flags
 }
 
 /// `nothing`: nothing was asked for, because nothing is in the part that was. That is no failure of anything.
 fn exit_of(finished: &Finished, nothing: bool) -> Exit {
-    let failed = finished.results.iter().any(|result| result.outcome.is_failure());
-    let passed = finished.doc.summary.passed > 0;
+    let passed = finished.doc.summary.is_well();
     // Steps chosen by name, or commands, are something that ran although no case was asked for.
     let did_something =
-        passed || (finished.doc.cases.is_empty() && finished.results.iter().any(|r| r.outcome == Outcome::Pass));
+        passed || (finished.doc.cases.is_empty() && finished.results.iter().any(|r| r.outcome.is_made()));
     if finished.interrupted {
         Exit::Interrupted
-    } else if failed {
+    } else if finished.failed {
         Exit::Failed
     } else if did_something || nothing {
         Exit::Success
@@ -208,6 +214,11 @@ fn exit_of(finished: &Finished, nothing: bool) -> Exit {
 /// The same for a run of which only the document is known: what was executed or hit in it passed.
 pub(super) fn exit_of_doc(doc: &ReportDoc) -> Exit {
     let summary = &doc.summary;
-    let did_something = summary.passed > 0 || (doc.cases.is_empty() && summary.executed + summary.hits > 0);
-    if did_something { Exit::Success } else { Exit::NothingRan }
+    let did_something = summary.is_well() || (doc.cases.is_empty() && summary.executed + summary.hits > 0);
+    match (summary.failed, did_something) {
+        // An unexpected success is one too.
+        (1.., _) => Exit::Failed,
+        (0, true) => Exit::Success,
+        (0, false) => Exit::NothingRan,
+    }
 }

@@ -10,7 +10,7 @@ use crate::cli::console::Console;
 use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Project, Workplace, absolute, host_facts, provision};
+use crate::cli::project::{MOCKED, Project, Workplace, absolute, host_facts, provision};
 use crate::cli::sharing::Sharing;
 use crate::device::{self, Host};
 use crate::exec::{Context, Finished};
@@ -49,7 +49,9 @@ pub(super) fn place(args: &Args, run: &RunArgs) -> Option<Place> {
         ("python", args.python.as_ref()),
     ];
     let lists = lists.into_iter().map(|(name, values)| (name, format!("{values:?}")));
-    let command_line: Vec<_> = lists.chain(paths.map(|(name, path)| (name, format!("{path:?}")))).collect();
+    let others = [("fallback", run.spec.fallback.to_string()), ("mocked", format!("{:?}", std::env::var_os(MOCKED)))];
+    let paths = paths.map(|(name, path)| (name, format!("{path:?}")));
+    let command_line: Vec<_> = lists.chain(paths).chain(others).collect();
     let root = DiskStore::root_below(&absolute(&args.cache_dir).ok()?);
     Place::new(root, &command_line).ok()
 }
@@ -70,7 +72,7 @@ pub(super) fn short(place: &Place, args: &Args, run: &RunArgs, printer: &Printer
         None => Ok(NOT),
         Some(Look::Unchanged(settled)) => Ok(Short::Done(unchanged(&settled, clock, run, printer))),
         Some(Look::Changed(cone, plan)) => {
-            let project = Project { plan, name: run.spec.spec.display().to_string(), files: Vec::new() };
+            let project = Project { plan: *plan, name: run.spec.spec.display().to_string(), files: Vec::new() };
             changed(*cone, place, &project, clock, args, run, printer)
         }
     }

@@ -129,6 +129,7 @@ fn list(text: &mut String, run: &Run, failed: bool) {
     for ran in shown(run, failed) {
         let (style, word) = match ran.outcome {
             Outcome::Pass => (GOOD, "ok"),
+            Outcome::Flaky => (WARN, "flaky"),
             outcome if outcome.is_failure() => (BAD, outcome.label()),
             outcome => (WARN, outcome.label()),
         };

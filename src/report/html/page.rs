@@ -18,6 +18,10 @@ pub(super) struct Page<'a> {
     pub(super) rows: Vec<Row<'a>>,
     pub(super) stand_ins: bool,
     pub(super) failures: Vec<usize>,
+    /// Neither failures nor plain successes.
+    pub(super) notable: Vec<usize>,
+    /// Steps of the user's own, and why they were tried again.
+    pub(super) flaky_steps: Vec<(&'a str, String)>,
     pub(super) incomplete: Vec<usize>,
     pub(super) unsupported: Vec<usize>,
     pub(super) unavailable: Vec<Group>,

@@ -38,7 +38,14 @@ pub(in crate::spec) fn row(key: &Key, node: &Node, folder: &Path, sink: &mut Sin
         Some(raw) => command(name, raw, folder, sink),
         None => {
             let loc = sink.loc(name.span);
-            Command { name: name.value, loc, does: nothing(), inputs: Box::default(), timeout_seconds: 1 }
+            Command {
+                name: name.value,
+                loc,
+                does: nothing(),
+                inputs: Box::default(),
+                timeout_seconds: 1,
+                retries: None,
+            }
         }
     }
 }
@@ -73,6 +80,11 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
         }
     }
     let timeout_seconds = raw.timeout_seconds.value().copied().unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+    for code in raw.transient.items().iter().filter(|code| !(1..256).contains(&code.value)) {
+        sink.error(code.span, format!("{} is no exit code of a failure: they are 1 to 255", code.value));
+    }
+    let retries = raw.retries.value().copied();
+    let transient = raw.transient.items().iter().map(|code| code.value).collect();
     let does = if raw.write.is_absent() {
         // Neither outputs nor variables have an order that means something.
         let sorted = |texts: Box<[Arc<str>]>| {
@@ -82,11 +94,11 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
             texts.into_boxed_slice()
         };
         let (outputs, env) = (sorted(texts(raw.outputs)), sorted(texts(raw.env)));
-        Does::Run(Arc::new(Program { argv: texts(raw.argv), outputs, env }))
+        Does::Run(Arc::new(Program { argv: texts(raw.argv), outputs, env, transient }))
     } else {
         Does::Write(Arc::new(written(&raw, sink)))
     };
-    Command { name: name.value, loc: sink.loc(name.span), does, inputs: inputs.into(), timeout_seconds }
+    Command { name: name.value, loc: sink.loc(name.span), does, inputs: inputs.into(), timeout_seconds, retries }
 }
 
 fn texts(field: Field<List<Arc<str>>>) -> Box<[Arc<str>]> {
@@ -127,6 +139,8 @@ fn one_of_two(name: &At<Arc<str>>, raw: &raw::Command, sink: &mut Sink) {
                 ("outputs", raw.outputs.given().map(|at| at.span)),
                 ("env", raw.env.given().map(|at| at.span)),
                 ("timeout_seconds", raw.timeout_seconds.given().map(|at| at.span)),
+                ("retries", raw.retries.given().map(|at| at.span)),
+                ("transient", raw.transient.given().map(|at| at.span)),
             ];
             for (key, span) in also {
                 if let Some(span) = span {

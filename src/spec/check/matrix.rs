@@ -1,15 +1,16 @@
 //! The matrix: globs match something, rules match a case, exclusions say why.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 
 use super::Section;
 use crate::base::{glob, suggest};
-use crate::spec::error::Sink;
+use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
 use crate::spec::shape::{At, Field, List};
-use crate::spec::{MatrixSpec, Precision, Rule};
+use crate::spec::{Expect, MatrixSpec, Precision, Rule};
 
 /// What rules can match: also rows that were reported as wrong, so that one mistake is reported once.
 pub(super) struct Names<'a> {
@@ -65,6 +66,7 @@ pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Si
             axes: IndexMap::new(),
             exclude: Vec::new(),
             include: Vec::new(),
+            expect: Vec::new(),
         };
     };
     let models = globs(&raw.models, "model", &names.model_names(), sink);
@@ -83,7 +85,9 @@ pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Si
     let exclude = raw.exclude.items().iter().filter_map(|at| rule(at, product, names, true, sink)).collect();
     let everything = Some((&[][..], &[][..]));
     let include = raw.include.items().iter().filter_map(|at| rule(at, everything, names, false, sink)).collect();
-    MatrixSpec { models: models.unwrap_or_default(), targets: targets.unwrap_or_default(), axes, exclude, include }
+    let expect = raw.expect.items().iter().filter_map(|at| expect(at, names, sink).map(Arc::new)).collect();
+    let (models, targets) = (models.unwrap_or_default(), targets.unwrap_or_default());
+    MatrixSpec { models, targets, axes, exclude, include, expect }
 }
 
 /// None if one of them was reported.
@@ -137,30 +141,12 @@ fn rule(
         sink.error_hint(at.span, format!("this `{what}` rule matches everything"), hint);
         return None;
     }
-    let blank = raw.reason.value().is_some_and(|reason| reason.trim().is_empty());
-    if exclude && (raw.reason.is_absent() || blank) {
+    if exclude && is_blank(&raw.reason) {
         let hint = "add `reason: \"…\"`: the report shows it in the place of a result";
         sink.error_hint(at.span, "an exclusion needs a reason", hint);
     }
-    let mut sound = !raw.precision.is_bad();
-    for (field, what, known) in [
-        (&raw.model, "model", names.model_names()),
-        (&raw.family, "family", names.families()),
-        (&raw.target, "target", names.target_names()),
-    ] {
-        sound &= match field.given() {
-            Some(pattern) => matches_some(pattern, what, &known, sink),
-            None => !field.is_bad(),
-        };
-    }
-    let rule = Rule {
-        loc: sink.loc(at.span),
-        model: raw.model.value().cloned(),
-        family: raw.family.value().cloned(),
-        target: raw.target.value().cloned(),
-        precision: raw.precision.value().copied(),
-        reason: raw.reason.value().cloned().unwrap_or_default(),
-    };
+    let parts = Parts { model: &raw.model, family: &raw.family, target: &raw.target, precision: &raw.precision };
+    let (rule, sound) = parts.rule(at.span, &raw.reason, names, sink);
     if let Some(product) = product
         && sound
         && !meets_a_case(&rule, product, names, exclude)
@@ -169,6 +155,71 @@ fn rule(
         sink.error_unknown(at.span, format!("this `{what}` rule matches no case"), hint);
     }
     Some(rule)
+}
+
+/// Whether it matches a case is known when there is a matrix: cases are taken out and brought back by other rules.
+fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Expect> {
+    let raw = &at.value;
+    let fields = [&raw.case, &raw.model, &raw.family, &raw.target];
+    if fields.iter().all(|field| field.is_absent()) && raw.precision.is_absent() {
+        let hint = "add `case`, `model`, `family`, `target` or `precision`";
+        sink.error_hint(at.span, "this `expect` rule matches everything", hint);
+        return None;
+    }
+    if !raw.reason.is_absent() && is_blank(&raw.reason) {
+        sink.error_hint(at.span, "an expectation needs a reason", "say why these cases do not pass, or name the issue");
+    }
+    if let Some(since) = raw.since.given().filter(|at| at.value.parse::<jiff::civil::Date>().is_err()) {
+        sink.error_hint(since.span, format!("`{}` is no date", since.value), "write it as `2026-01-31`");
+    }
+    let parts = Parts { model: &raw.model, family: &raw.family, target: &raw.target, precision: &raw.precision };
+    let (rule, _) = parts.rule(at.span, &raw.reason, names, sink);
+    Some(Expect {
+        rule,
+        case: raw.case.value().cloned(),
+        status: *raw.status.value()?,
+        stage: raw.stage.value().copied(),
+        since: raw.since.value().cloned(),
+        strict: raw.strict.value().copied().unwrap_or(true),
+    })
+}
+
+/// What rules of every kind match by.
+struct Parts<'a> {
+    model: &'a Field<String>,
+    family: &'a Field<String>,
+    target: &'a Field<String>,
+    precision: &'a Field<Precision>,
+}
+
+impl Parts<'_> {
+    /// The rule, and whether nothing about it was reported.
+    fn rule(&self, span: Span, reason: &Field<String>, names: &Names<'_>, sink: &mut Sink) -> (Rule, bool) {
+        let mut sound = !self.precision.is_bad();
+        for (field, what, known) in [
+            (self.model, "model", names.model_names()),
+            (self.family, "family", names.families()),
+            (self.target, "target", names.target_names()),
+        ] {
+            sound &= match field.given() {
+                Some(pattern) => matches_some(pattern, what, &known, sink),
+                None => !field.is_bad(),
+            };
+        }
+        let rule = Rule {
+            loc: sink.loc(span),
+            model: self.model.value().cloned(),
+            family: self.family.value().cloned(),
+            target: self.target.value().cloned(),
+            precision: self.precision.value().copied(),
+            reason: reason.value().cloned().unwrap_or_default(),
+        };
+        (rule, sound)
+    }
+}
+
+fn is_blank(reason: &Field<String>) -> bool {
+    reason.is_absent() || reason.value().is_some_and(|reason| reason.trim().is_empty())
 }
 
 /// The product is a full one, so a rule matches a case if it matches a model and, separately, a target's precision.

@@ -105,11 +105,27 @@ pub(super) fn targets(
 ) -> IndexMap<String, Target> {
     let mut targets = IndexMap::new();
     for row in &section.rows {
+        fallback(row, &section.names, sink);
         if let Some(target) = target(row, tolerances, measure, sink) {
             targets.insert(row.name.value.clone(), target);
         }
     }
     targets
+}
+
+/// The targets that are tried in its place are other ones.
+fn fallback(row: &Row<'_, raw::Target>, names: &[&str], sink: &mut Sink) {
+    let mut before: Vec<&str> = Vec::new();
+    for name in row.value.fallback.items() {
+        if name.value == row.name.value {
+            sink.error(name.span, format!("`{}` cannot be its own fallback", name.value));
+        } else if before.contains(&name.value.as_str()) {
+            sink.error(name.span, format!("`{}` is listed twice", name.value));
+        } else if !names.contains(&name.value.as_str()) {
+            super::unknown("target", name, names, sink);
+        }
+        before.push(&name.value);
+    }
 }
 
 fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, sink: &mut Sink) -> Option<Target> {
@@ -148,5 +164,8 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
         tolerances,
         measure: own_measure,
         tags: texts(&raw.tags),
+        retries: raw.retries.value().copied(),
+        halve_batch: raw.halve_batch.value().copied(),
+        fallback: raw.fallback.given().map(|_| texts(&raw.fallback)),
     })
 }

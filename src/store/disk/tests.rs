@@ -30,6 +30,7 @@ fn record(store: &DiskStore, outcome: Outcome, output: Option<Digest>) -> Record
         numerics: None,
         repro: None,
         why: None,
+        attempts: vec![],
     };
     store.remember(&record).unwrap();
     record

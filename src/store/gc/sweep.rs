@@ -67,7 +67,12 @@ impl DiskStore {
         let kept: HashSet<_> = steps.iter().map(|step| self.log_path(step)).collect();
         let mut gone = Amount::default();
         for path in list(&self.root().join("logs"))? {
-            let is_log = path.extension().is_some_and(|extension| extension == "log") && !kept.contains(&path);
+            let is_log = match path.extension().and_then(|extension| extension.to_str()) {
+                Some("log") => !kept.contains(&path),
+                // Of an attempt before the last one: `step.1.attempt` goes with `step.log`.
+                Some("attempt") => !kept.contains(&path.with_extension("").with_extension("log")),
+                _ => false,
+            };
             let Some(meta) = is_log.then(|| fs::symlink_metadata(&path).ok()).flatten() else { continue };
             // A step that is executing has a log before it has a record.
             if bfs::changed(&meta) >= horizon.named || !meta.is_file() {

@@ -48,6 +48,7 @@ fn record(step: &str, output: Option<Digest>) -> Record {
         numerics: None,
         repro: None,
         why: None,
+        attempts: vec![],
     }
 }
 

@@ -66,9 +66,7 @@ pub(super) fn open(bytes: &[u8], key: &Digest, secret: Option<&Secret>) -> Resul
         return Err(Refusal::NoSuccess);
     }
     // What passed has made a tree, if an empty one; what was refused has made none.
-    if record.output != manifest.as_ref().map(Manifest::digest)
-        || record.output.is_some() != (record.outcome == Outcome::Pass)
-    {
+    if record.output != manifest.as_ref().map(Manifest::digest) || record.output.is_some() != record.outcome.is_made() {
         return Err(Refusal::OtherTree);
     }
     if let Some(manifest) = &manifest {
@@ -131,6 +129,7 @@ mod tests {
             numerics: None,
             repro: None,
             why: None,
+            attempts: vec![],
         };
         (record, manifest)
     }

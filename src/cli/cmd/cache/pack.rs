@@ -24,7 +24,7 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
     let chosen = if export.all {
         None
     } else {
-        let project = Project::load(&export.spec.spec, &export.spec.selection)?;
+        let project = Project::load_as(&export.spec)?;
         let (keys, missing) = held_keys(args, &project, printer)?;
         if keys.is_empty() {
             bail!("the store holds nothing that {} needs\n  hint: `orch run {0}` makes it", project.name);

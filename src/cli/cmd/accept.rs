@@ -1,0 +1,242 @@
+//! `orch accept`: the spec's expectations, brought up to date with the last results.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use crate::base::fs as bfs;
+use crate::cli::args::{AcceptArgs, Args};
+use crate::cli::cmd::Warnings;
+use crate::cli::cmd::plan::idle_options;
+use crate::cli::exit::{Exit, UsageError};
+use crate::cli::printer::Printer;
+use crate::cli::project::{self, Project, Workplace};
+use crate::exec::{self, Options};
+use crate::matrix::{Case, Matrix};
+use crate::record::Outcome;
+use crate::report::{CaseResult, format};
+use crate::spec::edit::{self, Change, Row};
+use crate::spec::{Expect, ExpectedStage, ExpectedStatus, Spec};
+
+/// Longer reasons of failures are cut: the report has them in full.
+const REASON: usize = 160;
+
+pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let path = &accept.spec.spec;
+    let spec = project::spec(path)?;
+    let project = Project::of(&spec, path, &accept.spec.selection, accept.spec.fallback())?;
+    let workplace = Workplace::open(args)?;
+    let options = Options { mocked: workplace.mocked.clone(), ..idle_options(&project) };
+    let listener = Warnings(printer);
+    let doc = exec::held(&workplace.context(&project, &options, &listener))?;
+    let seen = project.plan.cases.iter().zip(&doc.cases).map(|(planned, case)| (planned.case.id(), End::of(case)));
+    let wanted = Wanted::of(&spec, &seen.collect(), accept.reason.as_deref());
+    if wanted.changes.is_empty() {
+        match accept.json {
+            true => printer.json(&json!({"file": null, "written": false, "changes": []})),
+            false => printer.note("every expectation is as the last results are: nothing to change"),
+        }
+        return Ok(Exit::Success);
+    }
+    let file = file_of(&spec, path)?;
+    let before = std::fs::read_to_string(&file).with_context(|| format!("failed to read {}", file.display()))?;
+    let by_hand = |why: String| {
+        let told = wanted.told.iter().map(|told| format!("\n  {told}")).collect::<String>();
+        UsageError(format!("{} cannot be rewritten: {why}\n  hint: change it by hand:{told}", file.display()))
+    };
+    let after = edit::expectations(&before, &wanted.changes).map_err(by_hand)?;
+    wanted.is_read_back(path, &file, &before, &after).map_err(by_hand)?;
+    if !accept.dry_run {
+        let mode = std::fs::metadata(&file).map(|meta| meta.permissions());
+        bfs::write_atomic(&file, after.as_bytes()).with_context(|| format!("failed to write {}", file.display()))?;
+        if let Ok(mode) = mode {
+            std::fs::set_permissions(&file, mode)
+                .with_context(|| format!("failed to keep the permissions of {}", file.display()))?;
+        }
+    }
+    if accept.json {
+        let shown = file.display().to_string();
+        printer.json(&json!({"file": shown, "written": !accept.dry_run, "changes": wanted.told}));
+        return Ok(Exit::Success);
+    }
+    wanted.told.iter().for_each(|told| printer.note(told));
+    if accept.dry_run {
+        let name = file.display().to_string();
+        let diff = similar::TextDiff::from_lines(&before, &after);
+        printer.out(&diff.unified_diff().context_radius(2).header(&name, &name).to_string());
+    } else {
+        printer.note(&format!("{} is rewritten", file.display()));
+    }
+    Ok(Exit::Success)
+}
+
+/// How a case ended by itself, whatever was expected of it.
+#[derive(Debug, Clone, PartialEq)]
+enum End {
+    /// It was not run, or not to its end, or its device is not here.
+    Unknown,
+    AsExpected,
+    Passed,
+    Failed {
+        status: ExpectedStatus,
+        stage: Option<ExpectedStage>,
+        reason: String,
+    },
+}
+
+impl End {
+    fn of(case: &CaseResult) -> Self {
+        let own = match (&case.fallback, case.status) {
+            (Some(fallback), Outcome::PassFallback) => fallback.tried.first().map(|t| (t.status, t.reason.clone())),
+            (_, status) => Some((status, case.reason.clone())),
+        };
+        let Some((outcome, reason)) = own else { return Self::Unknown };
+        let status = match outcome {
+            Outcome::Pass | Outcome::Flaky | Outcome::Xpass => return Self::Passed,
+            Outcome::Xfail => return Self::AsExpected,
+            Outcome::Fail => ExpectedStatus::Fail,
+            Outcome::Numerics => ExpectedStatus::Numerics,
+            Outcome::Oom => ExpectedStatus::Oom,
+            Outcome::Timeout => ExpectedStatus::Timeout,
+            Outcome::Crash => ExpectedStatus::Crash,
+            Outcome::SkipUnsupported => ExpectedStatus::Unsupported,
+            Outcome::SkipUnavailable | Outcome::Incomplete | Outcome::Mock | Outcome::PassFallback => {
+                return Self::Unknown;
+            }
+        };
+        let stage = case.stage.as_deref().and_then(|name| {
+            let found = ExpectedStage::WORDS.iter().find(|(word, _)| *word == name);
+            found.map(|(_, stage)| *stage)
+        });
+        // What the report adds about the expectation is not the failure's own reason.
+        let reason = reason.unwrap_or_else(|| "no reason was recorded".to_owned());
+        let reason = format::one_line(reason.split(" (the spec expects ").next().unwrap_or_default());
+        let reason = match reason.char_indices().nth(REASON) {
+            Some((at, _)) => format!("{}…", &reason[..at]),
+            None => reason,
+        };
+        Self::Failed { status, stage, reason }
+    }
+}
+
+/// What is to be changed, said in words, and what every case is to be expected to do afterwards.
+struct Wanted {
+    changes: Vec<Change>,
+    told: Vec<String>,
+    meant: BTreeMap<String, Option<(ExpectedStatus, Option<ExpectedStage>)>>,
+}
+
+impl Wanted {
+    fn of(spec: &Spec, seen: &BTreeMap<String, End>, reason: Option<&str>) -> Self {
+        let matrix = Matrix::of(spec);
+        let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let mut wanted = Self { changes: Vec::new(), told: Vec::new(), meant: BTreeMap::new() };
+        let end = |case: &Case| seen.get(&case.id()).cloned().unwrap_or(End::Unknown);
+        for expect in &spec.matrix.expect {
+            let own = |case: &&Case| case.expect.as_ref().is_some_and(|known| Arc::ptr_eq(known, expect));
+            let cases: Vec<(String, End)> =
+                matrix.cases.iter().filter(own).map(|case| (case.id(), end(case))).collect();
+            wanted.row(expect, &cases, &today);
+        }
+        for case in matrix.cases.iter().filter(|case| case.expect.is_none()) {
+            let id = case.id();
+            // A refusal by the vendor's tool fails no run, so nothing need be expected.
+            let End::Failed { status, stage, reason: own } = end(case) else {
+                wanted.meant.insert(id, None);
+                continue;
+            };
+            if status == ExpectedStatus::Unsupported {
+                wanted.meant.insert(id, None);
+                continue;
+            }
+            let reason = reason.map_or(own, str::to_owned);
+            wanted.told.push(format!("expects of {id}: {}: {reason}", status.word()));
+            wanted.meant.insert(id.clone(), Some((status, stage)));
+            let since = Some(today.clone());
+            wanted.changes.push(Change::Add(Row { case: id, status, stage, reason, since, strict: true }));
+        }
+        wanted
+    }
+
+    /// What becomes of one row, by how the cases ended that it speaks of.
+    fn row(&mut self, expect: &Expect, cases: &[(String, End)], today: &str) {
+        let loc = &expect.rule.loc;
+        let mut rows = Vec::new();
+        let mut new: Vec<Option<(ExpectedStatus, Option<ExpectedStage>)>> = Vec::new();
+        for (id, end) in cases {
+            let kept = |status, stage, since: Option<String>| Row {
+                case: id.clone(),
+                status,
+                stage,
+                reason: expect.rule.reason.clone(),
+                since,
+                strict: expect.strict,
+            };
+            let row = match end {
+                End::Unknown | End::AsExpected => Some(kept(expect.status, expect.stage, expect.since.clone())),
+                End::Passed => {
+                    self.told.push(format!("expects {id} to pass again ({loc})"));
+                    None
+                }
+                End::Failed { status, stage, .. } => {
+                    let stage = expect.stage.and(*stage);
+                    let (was, is) = (expect.status.word(), status.word());
+                    self.told.push(format!("expects of {id}: {is}, no longer {was} ({loc})"));
+                    Some(kept(*status, stage, Some(today.to_owned())))
+                }
+            };
+            new.push(row.as_ref().map(|row| (row.status, row.stage)));
+            self.meant.insert(id.clone(), row.as_ref().map(|row| (row.status, row.stage)));
+            rows.extend(row);
+        }
+        let old = Some((expect.status, expect.stage));
+        if new.iter().all(|now| *now == old) {
+            return;
+        }
+        self.changes.push(match new.first() {
+            // The row stays, with all that is said beside it.
+            Some(Some((status, stage))) if new.iter().all(|now| now == &new[0]) => {
+                Change::Status(loc.line, loc.column, *status, *stage)
+            }
+            _ if rows.is_empty() => Change::Replace(loc.line, loc.column, Vec::new()),
+            _ => Change::Replace(loc.line, loc.column, rows),
+        });
+    }
+
+    /// Whether the new text says what is meant, and says nothing else than before.
+    fn is_read_back(&self, path: &Path, file: &Path, before: &str, after: &str) -> Result<(), String> {
+        if edit::others(before) != edit::others(after) {
+            return Err("something besides its expectations would change".to_owned());
+        }
+        let spec = Spec::load_as_if(path, file.to_owned(), after.to_owned()).map_err(|e| format!("{e}"))?;
+        let matrix = Matrix::of(&spec);
+        matrix.each_expectation_counts(&spec).map_err(|e| e.to_string())?;
+        for case in &matrix.cases {
+            let is = case.expect.as_ref().map(|expect| (expect.status, expect.stage));
+            if self.meant.get(&case.id()) != Some(&is) {
+                return Err(format!("something else would be expected of {} than is meant", case.id()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The file that holds the expectations, or is to hold them: one of the project's.
+fn file_of(spec: &Spec, root: &Path) -> anyhow::Result<PathBuf> {
+    let has_matrix = |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|text| edit::has_matrix(&text));
+    let named = spec.files.iter().map(|file| file.path.clone()).find(has_matrix).unwrap_or_else(|| root.to_owned());
+    let real = |path: &Path| std::fs::canonicalize(path).with_context(|| format!("failed to find {}", path.display()));
+    let file = real(&named)?;
+    let folders = [real(Path::new("."))?, real(&spec.root)?];
+    if !folders.iter().any(|folder| file.starts_with(folder)) {
+        let message = format!(
+            "{} lies outside of this project, so it is not rewritten\n  hint: run `orch accept` where it is at home",
+            file.display()
+        );
+        return Err(UsageError(message).into());
+    }
+    Ok(file)
+}

@@ -1,0 +1,242 @@
+//! What became of one case: the results of its steps, what the spec expects of it, and what answered in its place.
+
+use serde_json::Value;
+
+use crate::exec::fallback::{Course, course, is_as_expected};
+use crate::exec::state::{How, StepResult};
+use crate::exec::{Context, reproducer};
+use crate::plan::{Plan, PlannedCase, PlannedFallback};
+use crate::record::{Outcome, Record};
+use crate::report::{self, CaseResult, Expected, FallbackResult, FlakyStep, Tried};
+use crate::spec::{Expect, ExpectedStatus};
+use crate::step::{RunParams, Stage, StepId};
+
+/// How far back a figure of the requested target is looked for, in executions.
+const MEMORY: usize = 50;
+
+pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> CaseResult {
+    let plan = context.plan;
+    let case = &planned.case;
+    let own = &results[planned.run.0 as usize];
+    let params = RunParams::of(plan.step(planned.run));
+    let model = &plan.model_facts[&case.model];
+    let at = own.blamed.unwrap_or(planned.run);
+    let expected = case.expect.as_ref().map(|expect| expected(expect));
+    let course = course(planned, |id| Some(results[id.0 as usize].outcome));
+    let (answered, after) = match course {
+        Course::Answered { by, after } if !is_as_expected(case, plan.step(at).stage, own.outcome) => (Some(by), after),
+        _ => (None, Vec::new()),
+    };
+    let (status, reason) = judged(plan, results, planned, answered);
+    // What is shown is what ran, wherever it ran.
+    let shown = answered.map_or(own, |fallback| &results[fallback.run.0 as usize]);
+    let record = shown.record.as_deref();
+    let measure = record.and_then(|record| record.measure.as_ref());
+    let requested = own.record.as_deref().and_then(|record| record.measure.as_ref());
+    CaseResult {
+        model: case.model.clone(),
+        family: model.family.clone(),
+        task: model.task.clone(),
+        pipeline: case.pipeline.clone(),
+        target: case.target.clone(),
+        precision: case.precision.word().into(),
+        backend: params.backend.clone(),
+        status,
+        stage: (status != Outcome::Pass && status != Outcome::Xpass).then(|| stage(plan, results, planned, at)),
+        reason,
+        requested_device: requested.map_or_else(|| params.requested_device(), |m| m.requested_device.clone()),
+        actual_device: measure.map(|measure| measure.actual_device.clone()),
+        cached: shown.how == How::Hit,
+        measured: record.map(|record| record.started.clone()),
+        metrics: measure.and_then(report::stats::metrics),
+        numerics: record.and_then(|record| record.numerics.clone()),
+        placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
+        facts: facts(context, results, planned, answered.map(|fallback| fallback.run)),
+        repro: repro(context, results, planned, at),
+        steps: planned.chain.iter().map(|id| plan.step(*id).name.clone()).collect(),
+        expected,
+        fallback: answered.map(|fallback| fallback_result(context, results, planned, fallback, &after)),
+        attempts: own.record.as_deref().map(|record| record.attempts.clone()).unwrap_or_default(),
+    }
+}
+
+/// The state of a case, and why.
+fn judged(
+    plan: &Plan,
+    results: &[StepResult],
+    planned: &PlannedCase,
+    answered: Option<&PlannedFallback>,
+) -> (Outcome, Option<String>) {
+    let own = &results[planned.run.0 as usize];
+    let reason = own.reason.clone();
+    if answered.is_some() {
+        return (Outcome::PassFallback, reason);
+    }
+    let stage = plan.step(own.blamed.unwrap_or(planned.run)).stage;
+    match &planned.case.expect {
+        Some(_) if is_as_expected(&planned.case, stage, own.outcome) => return (Outcome::Xfail, reason),
+        Some(expect) if own.outcome.is_made() => {
+            let told = expected(expect).told();
+            let at = &expect.rule.loc;
+            return (Outcome::Xpass, Some(format!("it passed, but {at} expects {told}; `orch accept` takes that out")));
+        }
+        Some(expect) if own.outcome.is_failure() => {
+            let reason = reason.as_deref().unwrap_or("no reason was given");
+            return (own.outcome, Some(format!("{reason} (the spec expects {})", expected(expect).told())));
+        }
+        _ => {}
+    }
+    // A step above that needed several attempts makes the case no better than itself.
+    match flaky(results, planned) {
+        Some(id) if own.outcome == Outcome::Pass => (Outcome::Flaky, results[id.0 as usize].reason.clone()),
+        _ => (own.outcome, reason),
+    }
+}
+
+fn flaky(results: &[StepResult], planned: &PlannedCase) -> Option<StepId> {
+    planned.chain.iter().copied().find(|id| results[id.0 as usize].outcome == Outcome::Flaky)
+}
+
+fn stage(plan: &Plan, results: &[StepResult], planned: &PlannedCase, at: StepId) -> String {
+    let at = if results[planned.run.0 as usize].outcome.is_made() { flaky(results, planned).unwrap_or(at) } else { at };
+    plan.step(at).stage.name().to_owned()
+}
+
+fn expected(expect: &Expect) -> Expected {
+    let status = match expect.status {
+        ExpectedStatus::Fail => Outcome::Fail,
+        ExpectedStatus::Numerics => Outcome::Numerics,
+        ExpectedStatus::Oom => Outcome::Oom,
+        ExpectedStatus::Timeout => Outcome::Timeout,
+        ExpectedStatus::Crash => Outcome::Crash,
+        ExpectedStatus::Unsupported => Outcome::SkipUnsupported,
+    };
+    Expected {
+        status,
+        stage: expect.stage.map(|stage| stage.word().to_owned()),
+        reason: expect.rule.reason.clone(),
+        since: expect.since.clone(),
+        strict: expect.strict,
+    }
+}
+
+fn fallback_result(
+    context: &Context<'_>,
+    results: &[StepResult],
+    planned: &PlannedCase,
+    fallback: &PlannedFallback,
+    after: &[&PlannedFallback],
+) -> FallbackResult {
+    let plan = context.plan;
+    let tried = |id: StepId, name: &str| {
+        let result = &results[id.0 as usize];
+        Tried { name: name.to_owned(), status: result.outcome, reason: result.reason.clone() }
+    };
+    let mut all = vec![tried(planned.run, &planned.case.name)];
+    all.extend(after.iter().map(|other| tried(other.run, &other.case.name)));
+    // A smaller batch takes less time, which says nothing of its cost.
+    let known = match fallback.batch {
+        Some(_) => None,
+        None => known_median(context, &plan.step(planned.run).name),
+    };
+    let measure = results[fallback.run.0 as usize].record.as_deref().and_then(|record| record.measure.as_ref());
+    let median = measure.and_then(report::stats::metrics).map(|metrics| metrics.median_ms);
+    FallbackResult {
+        name: fallback.case.name.clone(),
+        batch: fallback.batch,
+        step: plan.step(fallback.run).name.clone(),
+        tried: all,
+        slowdown: median.zip(known.as_ref()).map(|(own, (real, _))| own / real),
+        against: known.map(|(_, date)| date),
+    }
+}
+
+/// The newest figure that the requested target has really given on this machine, in milliseconds, and when.
+fn known_median(context: &Context<'_>, step: &str) -> Option<(f64, String)> {
+    let records = context.store.history(step, MEMORY).ok()?;
+    let is_real = |record: &Record| record.outcome.is_made() && record.host == context.host.report.name;
+    records.into_iter().filter(is_real).find_map(|record| {
+        let median = report::stats::metrics(record.measure.as_ref()?)?.median_ms;
+        (median > 0.0).then_some((median, record.started))
+    })
+}
+
+/// Whether something failed that neither the spec expects nor another device answers for.
+pub(super) fn has_failed(plan: &Plan, results: &[StepResult], cases: &[CaseResult]) -> bool {
+    if cases.iter().any(CaseResult::is_failure) {
+        return true;
+    }
+    // No case failed, so the failure of a step on which cases rest is one that they can bear.
+    let rests_on = |planned: &PlannedCase, id: StepId| {
+        let spare =
+            |fallback: &PlannedFallback| fallback.run == id || results[fallback.run.0 as usize].blamed == Some(id);
+        results[planned.run.0 as usize].how != How::NotNeeded
+            && (planned.chain.binary_search(&id).is_ok() || planned.fallbacks.iter().any(spare))
+    };
+    let failed = plan.ids().filter(|id| results[id.0 as usize].outcome.is_failure());
+    failed.into_iter().any(|id| !plan.cases.iter().any(|planned| rests_on(planned, id)))
+}
+
+/// Steps of the user's own that passed after failures, in this run or in the one whose result is used.
+pub fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<FlakyStep> {
+    let is_own = |id: &StepId| {
+        results[id.0 as usize].outcome == Outcome::Flaky && context.plan.step(*id).stage == Stage::Command
+    };
+    let told = |id: StepId| {
+        let result = &results[id.0 as usize];
+        FlakyStep {
+            step: context.plan.step(id).name.clone(),
+            reason: result.reason.clone(),
+            executed: result.record.as_ref().map(|record| record.started.clone()),
+            cached: result.how == How::Hit,
+            attempts: result.record.as_deref().map(|record| record.attempts.clone()).unwrap_or_default(),
+        }
+    };
+    context.plan.ids().filter(is_own).map(told).collect()
+}
+
+/// Facts of the run, of the steps above it and of the run in its place, by step; and the versions that they name, together.
+fn facts(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, instead: Option<StepId>) -> Value {
+    let mut by_step = serde_json::Map::new();
+    let mut versions = serde_json::Map::new();
+    for id in planned.chain.iter().chain(&instead) {
+        let Some(record) = &results[id.0 as usize].record else { continue };
+        if record.facts.is_null() {
+            continue;
+        }
+        versions.extend(record.facts["versions"].as_object().cloned().unwrap_or_default());
+        // Native runtimes name their library's version beside what else they say.
+        for name in ["onnxruntime", "openvino", "torch", "qnn_sdk"] {
+            if let Some(version) = record.facts.get(name).filter(|value| value.is_string()) {
+                versions.insert(name.to_owned(), version.clone());
+            }
+        }
+        by_step.insert(context.plan.step(*id).name.clone(), record.facts.clone());
+    }
+    by_step.insert("versions".into(), Value::Object(versions));
+    Value::Object(by_step)
+}
+
+/// The generated test is the reproducer of its cell, as soon as there is something for it to load; before that it is
+/// the step at which the cell ended.
+fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, at: StepId) -> Option<String> {
+    let run = &results[planned.run.0 as usize];
+    if run.outcome == Outcome::SkipUnavailable {
+        return None;
+    }
+    if at != planned.run {
+        let name = &context.plan.step(at).name;
+        return Some(reproducer(&context.options.again(), name));
+    }
+    let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
+    let env = crate::step::test_env(&RunParams::of(context.plan.step(planned.run)));
+    let python = context.provision.env(env).ok()?.python;
+    let python = shown(&python);
+    Some(format!("{python} {}/tests/{file}", context.options.out_dir.display()))
+}
+
+/// A path relative to where the user stands, if it lies there.
+fn shown(path: &std::path::Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).display().to_string()
+}

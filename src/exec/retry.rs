@@ -1,0 +1,238 @@
+//! Steps that failed for a reason that may pass, and are tried again after a pause. Nobody's slot is occupied meanwhile.
+//!
+//! What is transient is `outcome`'s to say; how often a step is tried is the command line's and the spec's.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::base::Digest;
+use crate::event::{Event, Execution, Span};
+use crate::exec::outcome::Judged;
+use crate::exec::perform::log_if_any;
+use crate::exec::schedule::Scheduler;
+use crate::exec::state::{StepResult, StepState};
+use crate::record::{Attempt, Outcome, Record};
+use crate::step::StepId;
+
+/// Pauses that double, each between half and one and a half of its length, so that steps that failed together do not all
+/// come back together.
+#[derive(Debug, Clone, Copy)]
+pub struct Backoff {
+    /// Before the second attempt.
+    pub first: Duration,
+    pub most: Duration,
+    /// The same seed gives the same pauses.
+    pub seed: u64,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { first: Duration::from_secs(1), most: Duration::from_secs(60), seed: 0 }
+    }
+}
+
+impl Backoff {
+    /// The pause after so many failed attempts of a step.
+    pub fn pause(&self, step: &str, failed: u32) -> Duration {
+        let doubled = self.first.saturating_mul(2_u32.saturating_pow(failed.saturating_sub(1)));
+        let digest = Digest::of(format!("{} {step} {failed}", self.seed).as_bytes());
+        let bytes: [u8; 4] = digest.bytes()[..4].try_into().expect("BUG: a digest has 32 bytes");
+        let share = f64::from(u32::from_le_bytes(bytes)) / (f64::from(u32::MAX) + 1.0);
+        doubled.min(self.most).mul_f64(0.5 + share)
+    }
+}
+
+/// The attempts of this run, and who waits for another one.
+#[derive(Default)]
+pub(super) struct Retries {
+    before: HashMap<StepId, Vec<Attempt>>,
+    waiting: Vec<Waiting>,
+    /// A step ended in a way for which another target may answer, since that was last looked at.
+    pub(super) has_fallen: bool,
+}
+
+struct Waiting {
+    id: StepId,
+    until: Instant,
+    last: Last,
+}
+
+/// The last attempt, which counts if there is no other.
+enum Last {
+    Executed(Box<Record>, Span),
+    Unstarted(String),
+}
+
+impl Retries {
+    pub(super) fn before(&self, id: StepId) -> Vec<Attempt> {
+        self.before.get(&id).cloned().unwrap_or_default()
+    }
+
+    fn failed(&self, id: StepId) -> u32 {
+        self.before.get(&id).map_or(0, |attempts| attempts.len() as u32)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+impl Scheduler<'_> {
+    /// Whether a failed step gets another attempt; it waits for it from then on.
+    pub(super) fn is_tried_again(&mut self, id: StepId, record: &Record, span: Span) -> bool {
+        if !self.may_try_again(id, record.outcome) {
+            return false;
+        }
+        let log_path = self.context.store.log_path(&record.step);
+        let log = attempt_log(&log_path, self.retries.failed(id) + 1);
+        let kept = std::fs::rename(&log_path, &log).is_ok() && log_if_any(&log).is_some();
+        let attempt = Attempt {
+            outcome: record.outcome,
+            reason: record.reason.clone(),
+            started: record.started.clone(),
+            seconds: record.seconds,
+            log: log.file_name().filter(|_| kept).map(|name| name.to_string_lossy().into_owned()),
+            waited_seconds: 0.0,
+        };
+        let why = self.wait_for_another(id, attempt, Last::Executed(Box::new(record.clone()), span));
+        self.context.listener.tell(Event::StepReturned { step: record.step.clone(), why, span, load: self.load() });
+        let reason = record.why.clone().expect("BUG: a record says why its step was executed");
+        self.set(id, StepState::Ready { key: record.key.clone(), reason });
+        true
+    }
+
+    /// The same for a step that could not even start.
+    pub(super) fn is_started_again(&mut self, id: StepId, judged: &Judged) -> bool {
+        if !self.is_ready(id) || !self.may_try_again(id, judged.outcome) {
+            return false;
+        }
+        let attempt = Attempt {
+            outcome: judged.outcome,
+            reason: judged.reason.clone(),
+            started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            seconds: 0.0,
+            log: None,
+            waited_seconds: 0.0,
+        };
+        self.wait_for_another(id, attempt, Last::Unstarted(judged.reason.clone().unwrap_or_default()));
+        true
+    }
+
+    fn may_try_again(&self, id: StepId, outcome: Outcome) -> bool {
+        let options = self.context.options;
+        let is_over = self.context.cancel.is_cancelled() || (options.fail_fast && self.failed);
+        self.retries.failed(id) < self.allowed(id) && !is_over && !self.is_expected(id, outcome)
+    }
+
+    fn allowed(&self, id: StepId) -> u32 {
+        self.context.options.retries.or(self.context.plan.step(id).retries).unwrap_or(0)
+    }
+
+    /// Puts a step aside for its pause, and says why.
+    fn wait_for_another(&mut self, id: StepId, attempt: Attempt, last: Last) -> String {
+        let context = self.context;
+        let (step, failed) = (&context.plan.step(id).name, self.retries.failed(id) + 1);
+        let pause = context.options.backoff.pause(step, failed);
+        let why = format!(
+            "{}: {}; attempt {} of {} in {:.1} s",
+            attempt.outcome.label(),
+            attempt.reason.as_deref().unwrap_or("no reason was given"),
+            failed + 1,
+            self.allowed(id) + 1,
+            pause.as_secs_f64()
+        );
+        context.listener.tell(Event::Warning { text: format!("{step}: {why}") });
+        let attempt = Attempt { waited_seconds: pause.as_secs_f64(), ..attempt };
+        self.retries.before.entry(id).or_default().push(attempt);
+        self.retries.waiting.push(Waiting { id, until: Instant::now() + pause, last });
+        why
+    }
+
+    /// Lets those go on whose pause is over; if nothing new may begin, their last attempt was the last.
+    pub(super) fn end_waits(&mut self, stopping: bool) {
+        let now = Instant::now();
+        let waiting = std::mem::take(&mut self.retries.waiting);
+        let (due, still) = waiting.into_iter().partition(|waiting| stopping || waiting.until <= now);
+        self.retries.waiting = still;
+        for Waiting { id, last, .. } in due {
+            match last {
+                _ if !stopping => self.wait_for_turn(id),
+                Last::Executed(record, span) => {
+                    self.context.listener.tell(Event::StepFinished {
+                        step: record.step.clone(),
+                        outcome: record.outcome,
+                        reason: record.reason.clone(),
+                        seconds: record.seconds,
+                        log: None,
+                        repro: record.repro.clone(),
+                        execution: Some(Execution { key: record.key.digest(), span }),
+                        load: self.load(),
+                    });
+                    self.set(id, StepState::Done(StepResult::executed(*record)));
+                    self.consult_dependents(id);
+                }
+                Last::Unstarted(why) => {
+                    self.finish_unstarted(id, Judged::failed(Outcome::Fail, why));
+                    self.consult_dependents(id);
+                }
+            }
+        }
+    }
+}
+
+/// The outcome and reason of the last of several attempts.
+pub(super) fn told(outcome: Outcome, reason: Option<String>, before: &[Attempt]) -> (Outcome, Option<String>) {
+    let (Some(last), Outcome::Pass) = (before.last(), outcome) else { return (outcome, reason) };
+    let why = last.reason.as_deref().unwrap_or("no reason was given");
+    let told = format!("it passed at attempt {}, after {}: {why}", before.len() + 1, last.outcome.label());
+    (Outcome::Flaky, Some(told))
+}
+
+/// Where the log of an earlier attempt lies.
+fn attempt_log(log: &Path, number: u32) -> PathBuf {
+    log.with_extension(format!("{number}.attempt"))
+}
+
+/// Takes away the log of the execution before, and before a first attempt those of its attempts too.
+pub(super) fn clear_logs(log: &Path, attempts: &[Attempt]) {
+    let _ = std::fs::remove_file(log);
+    let mut number = 1;
+    while attempts.is_empty() && std::fs::remove_file(attempt_log(log, number)).is_ok() {
+        number += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_within_their_bounds_and_are_the_same_for_the_same_seed() {
+        let backoff = Backoff { first: Duration::from_secs(1), most: Duration::from_secs(5), seed: 7 };
+        for (failed, usual) in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 5.0), (40, 5.0)] {
+            let pauses: Vec<_> = (0..50).map(|n| backoff.pause(&format!("run:{n}"), failed).as_secs_f64()).collect();
+            assert!(pauses.iter().all(|pause| (0.5 * usual..1.5 * usual).contains(pause)), "{failed}: {pauses:?}");
+            let spread = pauses.iter().fold(0.0, |most: f64, pause| most.max((pause - pauses[0]).abs()));
+            assert!(spread > 0.3 * usual, "{failed}: {pauses:?}");
+        }
+        assert_eq!(backoff.pause("run:a", 2), backoff.pause("run:a", 2));
+        assert_ne!(backoff.pause("run:a", 2), Backoff { seed: 8, ..backoff }.pause("run:a", 2));
+    }
+
+    #[test]
+    fn a_pass_after_a_failure_is_flaky_and_a_failure_stays_one() {
+        let attempt = Attempt {
+            outcome: Outcome::Timeout,
+            reason: Some("slow".into()),
+            started: String::new(),
+            seconds: 1.0,
+            log: None,
+            waited_seconds: 1.0,
+        };
+        assert_eq!(told(Outcome::Pass, None, &[]), (Outcome::Pass, None));
+        let (outcome, reason) = told(Outcome::Pass, None, std::slice::from_ref(&attempt));
+        assert_eq!((outcome, reason.as_deref()), (Outcome::Flaky, Some("it passed at attempt 2, after TIMEOUT: slow")));
+        assert_eq!(told(Outcome::Fail, Some("x".into()), &[attempt]).0, Outcome::Fail);
+    }
+}

@@ -1,0 +1,55 @@
+//! Which expectation a case has, and expectations that no case has.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Case, Matrix, meets};
+use crate::base::{Loc, glob};
+use crate::spec::{Expect, Model, Spec, Target};
+
+/// An expectation that says something of no case: it would be believed and never looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IdleExpectation {
+    pub loc: Loc,
+    pub hint: String,
+}
+
+impl fmt::Display for IdleExpectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: this `expect` rule matches no case\n  hint: {}", self.loc, self.hint)
+    }
+}
+
+impl std::error::Error for IdleExpectation {}
+
+/// The first that matches.
+pub(super) fn of(spec: &Spec, model: &Model, target: &Target, case: &Case) -> Option<Arc<Expect>> {
+    spec.matrix.expect.iter().find(|expect| matches(expect, model, target, case)).cloned()
+}
+
+fn matches(expect: &Expect, model: &Model, target: &Target, case: &Case) -> bool {
+    let is_named = expect.case.as_ref().is_none_or(|pattern| glob::matches(pattern, &case.id()));
+    is_named && meets(&expect.rule, model, target, case.precision)
+}
+
+impl Matrix {
+    /// For a whole matrix: each expectation is that of a case, or the first that is not is given.
+    pub fn each_expectation_counts(&self, spec: &Spec) -> Result<(), IdleExpectation> {
+        for expect in &spec.matrix.expect {
+            if self.cases.iter().any(|case| case.expect.as_ref().is_some_and(|own| Arc::ptr_eq(own, expect))) {
+                continue;
+            }
+            let matched = |case: &&Case| matches(expect, &spec.models[&case.model], &spec.targets[&case.target], case);
+            let hint = if let Some(case) = self.cases.iter().find(matched) {
+                let first = case.expect.as_ref().map(|first| first.rule.loc.to_string()).unwrap_or_default();
+                format!("the rule at {first} comes first for `{}`, and the first one counts", case.id())
+            } else if let Some(excluded) = self.excluded.iter().find(|excluded| matched(&&excluded.case)) {
+                format!("`{}` is excluded: {}", excluded.case.id(), excluded.reason)
+            } else {
+                "`orch plan --all` lists the cases; take the rule out if what it names is gone".to_owned()
+            };
+            return Err(IdleExpectation { loc: expect.rule.loc.clone(), hint });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,39 @@
+//! How large the inputs of a case are, and what is named after it.
+
+use indexmap::IndexMap;
+
+use crate::matrix::Case;
+use crate::spec::{Artefact, Dim, Input, Model, Target};
+
+/// The model at the case's sizes: `bert`, or `bert-b4` where batch is not the model's own.
+pub(super) fn instance(case: &Case) -> String {
+    let plain = format!("{}-{}", case.target, case.precision.word());
+    format!("{}{}", case.model, case.name.strip_prefix(&plain).unwrap_or_default())
+}
+
+/// A model's inputs with every named size replaced by the case's.
+pub(super) fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
+    let size = |dim: &Dim| match dim {
+        Dim::Fixed(n) => *n,
+        Dim::Named(name) => case.dims[name],
+    };
+    let resolve =
+        |input: &Input| Input { shape: input.shape.iter().map(|dim| Dim::Fixed(size(dim))).collect(), ..input.clone() };
+    model.inputs.iter().map(|(name, input)| (name.clone(), resolve(input))).collect()
+}
+
+pub(super) fn sizes(input: &Input) -> Vec<u64> {
+    input.shape.iter().filter_map(|dim| if let Dim::Fixed(n) = dim { Some(*n) } else { None }).collect()
+}
+
+/// With the model's instance this names an artefact, in step ids and in the folders that generated tests look in.
+pub(super) fn artefact_label(target: &Target, case: &Case) -> String {
+    match target.artefact {
+        Artefact::Model => "model".into(),
+        Artefact::Onnx => "onnx".into(),
+        Artefact::Torchscript => "torchscript".into(),
+        Artefact::Openvino => format!("openvino-{}", case.precision.word()),
+        // Another SoC makes another binary, so two targets that differ in options have artefacts of their own.
+        Artefact::Qnn => format!("{}-{}", target.name, case.precision.word()),
+    }
+}

@@ -1,0 +1,37 @@
+//! What is known not to pass: the checked form of `matrix.expect`.
+
+use super::Rule;
+
+/// Cases that end in a known way, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expect {
+    /// Which cases, and why; its place is that of the row.
+    pub rule: Rule,
+    /// Glob over whole cases, besides what the rule says.
+    pub case: Option<String>,
+    pub status: ExpectedStatus,
+    /// None: at any.
+    pub stage: Option<ExpectedStage>,
+    /// `YYYY-MM-DD`
+    pub since: Option<String>,
+    /// Whether a success fails the run.
+    pub strict: bool,
+}
+
+/// Outcomes that can be expected. What a machine lacks is no property of a case, so it is none of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectedStatus {
+    Fail,
+    Numerics,
+    Oom,
+    Timeout,
+    Crash,
+    Unsupported,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectedStage {
+    Generate,
+    Convert,
+    Run,
+}

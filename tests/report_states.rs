@@ -1,0 +1,144 @@
+//! Every state on every page. With `ORCH_REPORT_HTML=page.html` the page is written there to be looked at.
+
+use orch::record::{Attempt, Outcome};
+use orch::report::{
+    CaseResult, Expected, FallbackResult, FlakyStep, ReportDoc, Summary, Tried, html, junit, markdown, text,
+};
+
+const EXPECTED: &str = "driver bug 123";
+
+fn expected(strict: bool) -> Option<Expected> {
+    let (reason, since) = (EXPECTED.to_owned(), Some("2026-01-31".to_owned()));
+    Some(Expected { status: Outcome::Numerics, stage: Some("run".into()), reason, since, strict })
+}
+
+/// A document with one case of each state, and one of an unexpected success that is let pass.
+fn doc() -> ReportDoc {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/report/doc.json");
+    let mut doc: ReportDoc = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let good = doc.cases.iter().find(|case| case.status == Outcome::Pass && case.backend == "cpu").unwrap().clone();
+    let case = |(number, status): (usize, Outcome)| {
+        let is_run = matches!(status, Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Xpass);
+        CaseResult {
+            model: format!("m{number}"),
+            status,
+            stage: (status != Outcome::Pass).then(|| "run".to_owned()),
+            reason: (status != Outcome::Pass).then(|| format!("why it is {}", status.label())),
+            metrics: good.metrics.clone().filter(|_| is_run),
+            numerics: None,
+            ..good.clone()
+        }
+    };
+    doc.cases = Outcome::ALL.into_iter().enumerate().map(case).collect();
+    doc.cases.push(CaseResult { expected: expected(false), ..case((99, Outcome::Xpass)) });
+    for case in &mut doc.cases {
+        match case.status {
+            Outcome::Xfail => case.expected = expected(true),
+            Outcome::Xpass if case.model != "m99" => case.expected = expected(true),
+            Outcome::Flaky => case.attempts = vec![attempt()],
+            Outcome::PassFallback => {
+                let tried = |name: &str, status| Tried { name: name.into(), status, reason: Some("no driver".into()) };
+                case.fallback = Some(FallbackResult {
+                    name: "cpu-fp32".into(),
+                    batch: None,
+                    step: "run:m1:cpu-fp32".into(),
+                    tried: vec![tried("cuda-fp32", Outcome::SkipUnavailable), tried("openvino-fp32", Outcome::Crash)],
+                    slowdown: Some(3.1),
+                    against: Some("2026-01-31T00:00:00Z".into()),
+                });
+            }
+            _ => {}
+        }
+    }
+    doc.flaky_steps = vec![FlakyStep {
+        step: "command:shaky".into(),
+        reason: Some("it passed at attempt 2".into()),
+        executed: Some("2026-01-31T00:00:00Z".into()),
+        cached: true,
+        attempts: vec![attempt()],
+    }];
+    doc.excluded.clear();
+    doc.summary = Summary::of(&doc.cases, &doc.excluded);
+    doc
+}
+
+fn attempt() -> Attempt {
+    Attempt {
+        outcome: Outcome::Timeout,
+        reason: Some("slow".into()),
+        started: "2026-01-31T00:00:00Z".into(),
+        seconds: 1.0,
+        log: None,
+        waited_seconds: 1.0,
+    }
+}
+
+#[test]
+fn each_state_is_counted_once() {
+    let doc = doc();
+    let s = &doc.summary;
+    assert_eq!(s.cases, 15);
+    assert_eq!([s.passed, s.fallbacks, s.flaky, s.xfailed, s.mocked, s.incomplete], [1; 6]);
+    assert_eq!([s.unavailable, s.unsupported], [1; 2]);
+    // Five kinds of failure, and the unexpected success that is one.
+    assert_eq!((s.failed, s.xpassed), (6, 2));
+}
+
+#[test]
+fn the_console_names_every_state_and_why() {
+    let text = text::render(&doc(), &text::Styles::plain());
+    for status in Outcome::ALL {
+        if !matches!(status, Outcome::Pass | Outcome::SkipUnavailable | Outcome::SkipUnsupported) {
+            assert!(text.contains(&format!("{} m", status.label())), "{}:\n{text}", status.label());
+        }
+    }
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "ran on cpu-fp32; 3.10 times slower than cuda-fp32 on 2026-01-31",
+        "cuda-fp32: SKIP_UNAVAILABLE: no driver; openvino-fp32: CRASH: no driver",
+        "expected NUMERICS@run: driver bug 123 (since 2026-01-31); it ended at run: why it is XFAIL",
+        "≈ FLAKY command:shaky it passed at attempt 2 (executed 2026-01-31)",
+        "1 passed · 1 on a fallback · 1 flaky · 1 failed as expected · 2 passed unexpectedly · 6 failed",
+        "1 mocked",
+    ] {
+        assert!(flat.contains(part), "{part}\n{text}");
+    }
+    assert!(text.contains(" fallback\n") && text.contains(" flaky\n"), "figures say what they are:\n{text}");
+}
+
+#[test]
+fn junit_fails_what_the_run_fails_and_skips_what_is_expected() {
+    let xml = junit::render(&doc());
+    assert_eq!(xml.matches("<failure ").count(), 6);
+    assert_eq!(xml.matches("<failure type=\"XPASS\"").count(), 1);
+    assert_eq!(xml.matches("<error ").count(), 1);
+    assert_eq!(xml.matches("<skipped ").count(), 4, "unavailable, unsupported, expected, mocked");
+    assert!(xml.contains("<skipped message=\"XFAIL: expected NUMERICS@run: driver bug 123"), "{xml}");
+    assert!(xml.contains("<property name=\"status\" value=\"PASS_FALLBACK\"/>"), "{xml}");
+    assert!(xml.contains("<property name=\"status\" value=\"FLAKY\"/>"), "{xml}");
+}
+
+#[test]
+fn the_pages_name_every_state_too() {
+    let (markdown, html) = (markdown::render(&doc()), html::render(&doc()).unwrap());
+    if let Some(path) = std::env::var_os("ORCH_REPORT_HTML") {
+        std::fs::write(path, &html).unwrap();
+    }
+    assert!(markdown.contains("| ↪ PASS\\_FALLBACK | ran on cpu-fp32; 3.10 times slower"), "{markdown}");
+    assert!(markdown.contains("≈ FLAKY") && markdown.contains("⊖ XFAIL") && markdown.contains("∅ MOCK"), "{markdown}");
+    assert_eq!(markdown.matches("⊕ XPASS |").count(), 2, "{markdown}");
+    for kind in ["pass", "fallback", "flaky", "xfail", "mock", "fail", "incomplete", "unavailable", "unsupported"] {
+        assert!(html.contains(&format!("data-k=\"{kind}\"")), "{kind}");
+        assert!(html.contains(&format!("data-filter=\"{kind}\"")), "{kind}");
+    }
+    assert!(html.contains("3.10 times slower") && html.contains(EXPECTED) && html.contains("command:shaky"));
+}
+
+/// Figures of other devices, and none at all, stand beside no figure of hardware.
+#[test]
+fn only_a_plain_pass_is_compared() {
+    let mut doc = doc();
+    doc.cases.retain(|case| matches!(case.status, Outcome::PassFallback | Outcome::Mock | Outcome::Xpass));
+    let page = markdown::render(&doc);
+    assert!(!page.contains("## Performance"), "{page}");
+}
