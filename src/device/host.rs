@@ -22,6 +22,8 @@ pub struct Libraries {
     pub openvino: Option<PathBuf>,
     /// `libonnxruntime_providers_qnn.so`; the QNN libraries lie beside it.
     pub qnn: Option<PathBuf>,
+    /// The folder of SwiftShader and its Vulkan loader.
+    pub swiftshader: Option<PathBuf>,
 }
 
 /// What a short tool printed.

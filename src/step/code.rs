@@ -43,8 +43,16 @@ pub(super) const WORKER: &[Part] = &[
 ];
 
 /// `orch worker ort`
-pub(super) const ORT: &[Part] =
-    &[Part::Rust("runtime/ort/"), Part::Rust("runtime/onnx_proto.rs"), Part::Crate("ort"), Part::Crate("prost")];
+pub(super) const ORT: &[Part] = &[
+    Part::Rust("device/lease.rs"),
+    Part::Rust("device/native/nvml.rs"),
+    Part::Rust("device/native/vulkan.rs"),
+    Part::Rust("device/vram.rs"),
+    Part::Rust("runtime/ort/"),
+    Part::Rust("runtime/onnx_proto.rs"),
+    Part::Crate("ort"),
+    Part::Crate("prost"),
+];
 
 /// `orch worker openvino`
 pub(super) const OPENVINO: &[Part] = &[Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];

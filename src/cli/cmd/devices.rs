@@ -45,12 +45,13 @@ pub(super) fn doctor(args: &Args, json: bool, printer: &Printer) -> anyhow::Resu
 /// The native libraries that are installed already; a probe installs nothing.
 fn libraries(args: &Args) -> anyhow::Result<Libraries> {
     let provision = provision(args, Cancel::default())?;
-    let installed = |library: Library, env: EnvName| {
-        provision.is_ready(Requirement::Env(env)).then(|| provision.library(library).ok()).flatten()
+    let installed = |library: Library, requirement: Requirement| {
+        provision.is_ready(requirement).then(|| provision.library(library).ok()).flatten()
     };
     Ok(Libraries {
-        openvino: installed(Library::OpenvinoC, EnvName::Openvino),
-        qnn: installed(Library::QnnProvider, EnvName::Qnn),
+        openvino: installed(Library::OpenvinoC, Requirement::Env(EnvName::Openvino)),
+        qnn: installed(Library::QnnProvider, Requirement::Env(EnvName::Qnn)),
+        swiftshader: installed(Library::Swiftshader, Requirement::Swiftshader).filter(|folder| folder.is_dir()),
     })
 }
 
