@@ -58,7 +58,14 @@ pub(super) const ORT: &[Part] = &[
 pub(super) const OPENVINO: &[Part] = &[Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];
 
 /// `orch-torch`
-pub(super) const TORCH: &[Part] = &[Part::Rust("bin/orch-torch.rs"), Part::Crate("tch"), Part::Crate("torch-sys")];
+pub(super) const TORCH: &[Part] = &[
+    Part::Rust("bin/orch-torch.rs"),
+    Part::Rust("device/lease.rs"),
+    Part::Rust("device/native/nvml.rs"),
+    Part::Rust("device/vram.rs"),
+    Part::Crate("tch"),
+    Part::Crate("torch-sys"),
+];
 
 /// All that `orch-torch` is built from: another build of it is needed when this changes.
 pub static TORCH_WORKER: Code = Code::of(&[WORKER, TORCH]);

@@ -36,6 +36,12 @@ impl RunParams {
         if self.backend == self.device { self.device.clone() } else { format!("{}:{}", self.backend, self.device) }
     }
 
+    /// What OpenVINO is told to compute in. Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has
+    /// no fp32; asked for it all the same, the runtime says so.
+    fn inference_precision(&self) -> &'static str {
+        if self.device.starts_with("NPU") && self.precision != "fp32" { "f16" } else { "f32" }
+    }
+
     /// The build of ONNX Runtime for the backend; the CPU's for one that has none.
     fn ort(&self) -> Ort {
         let of = |env, packages, ep, plugin| Ort { env, packages, ep, plugin };
@@ -165,8 +171,10 @@ impl StepKind for Run {
             "openvino" => call(
                 Worker::Orch("openvino"),
                 "run",
-                // Left to itself a CPU with bf16 units computes fp32 models in bf16, so the precision is always named.
-                json!({"device": device, "options": options, "inference_precision": "f32", "measure": measure}),
+                json!({
+                    "device": device, "options": options, "measure": measure,
+                    "inference_precision": params.inference_precision(),
+                }),
                 vec![("library", Library::OpenvinoC)],
             ),
             "torch" => call(Worker::Torch, "run", json!({"device": device, "measure": measure}), vec![]),
