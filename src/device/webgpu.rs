@@ -14,6 +14,8 @@ pub struct WebGpu;
 /// What reports call results of the driver in software.
 pub const SOFTWARE: &str = "webgpu-software";
 const HARDWARE: &str = "webgpu";
+/// The driver that orch installs, as it stands in the keys of measurements.
+pub const DRIVER: &str = "SwiftShader of @sparticuz/chromium 153.0.0";
 
 const DRIVERS: [&str; 3] = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
 const FOLDERS: &[&str] =
@@ -74,6 +76,7 @@ fn on_linux(host: &Host) -> Look {
             let mut device = Device::new(SOFTWARE, "SwiftShader", DeviceKind::Software);
             device.fact("label", SOFTWARE).fact("because", why);
             let mut backend = Backend::available("webgpu", vec![device]);
+            backend.fact("driver", DRIVER);
             backend.fact("note", "a driver in software: outputs are meaningful, latency says nothing of a GPU");
             backend
         }
@@ -88,7 +91,7 @@ fn on_linux(host: &Host) -> Look {
     let ask = match (&host.libraries.swiftshader, software) {
         (Some(folder), true) => json!({"swiftshader": folder.display().to_string(), "backend": backend}),
         (None, true) => {
-            backend.fact("driver", "installed on first need");
+            backend.fact("library", "installed on first need");
             return backend.into();
         }
         (_, false) => json!({"loader": loader[0].display().to_string(), "backend": backend}),

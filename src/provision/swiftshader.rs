@@ -87,3 +87,39 @@ fn extract(archive: &Path, folder: &Path) -> anyhow::Result<()> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_driver_in_keys_is_the_one_that_is_installed() {
+        let package: serde_json::Value = serde_json::from_str(PACKAGE).unwrap();
+        let version = package["dependencies"]["@sparticuz/chromium"].as_str().unwrap();
+        assert_eq!(crate::device::webgpu::DRIVER, format!("SwiftShader of @sparticuz/chromium {version}"));
+        assert!(LOCK.contains(&format!("\"version\": \"{version}\"")) && LOCK.contains("\"integrity\": \"sha512-"));
+        assert!(!LOCK.contains("://"), "the registry is the user's choice");
+    }
+
+    #[test]
+    fn only_the_loader_and_the_driver_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = folder.path().join("a.tar");
+        let pack = |names: &[&str]| {
+            let mut tar = tar::Builder::new(File::create(&archive).unwrap());
+            for name in names {
+                let mut header = tar::Header::new_gnu();
+                header.set_size(1);
+                tar.append_data(&mut header, name, &b"x"[..]).unwrap();
+            }
+            tar.finish().unwrap();
+        };
+        let to = folder.path().join("to");
+        std::fs::create_dir(&to).unwrap();
+        pack(&["libEGL.so", FILES[0], FILES[1]]);
+        assert_eq!(extract(&archive, &to).unwrap_err().to_string(), "it holds no vk_swiftshader_icd.json");
+        pack(&["libEGL.so", FILES[0], FILES[1], FILES[2]]);
+        extract(&archive, &to).unwrap();
+        assert_eq!(std::fs::read_dir(&to).unwrap().count(), 3);
+    }
+}
