@@ -54,7 +54,7 @@ def _execute(script: Path, argv: list[str]) -> int:
 def _named(output: Output, lease: dict[str, Any]) -> Output:
     """The device by the inventory's name: a process that is shown one GPU calls it number 0 whichever it is."""
     kind, _, _ = lease.get("id", "").partition(":")
-    if output.measure and output.measure["actual_device"] == f"{kind}:{lease.get('index')}":
+    if output.measure and output.measure.get("actual_device") == f"{kind}:{lease.get('index')}":
         output.measure["actual_device"] = lease["id"]
     return output
 

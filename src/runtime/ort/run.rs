@@ -99,7 +99,9 @@ fn explained(failure: Failure, host: &Host, place: &Place, model: &Path) -> Fail
         return failure;
     }
     if gpu::is_absence(&failure.reason) {
-        return Failure::unavailable(format!("{} does not start: {}", place.provider, failure.reason));
+        // Before its own words ONNX Runtime writes where in its sources it said them.
+        let said = failure.reason.rsplit(" : FAIL : ").next().unwrap_or_default().trim();
+        return Failure::unavailable(format!("{} does not start: {said}", place.provider));
     }
     let examined = (|| {
         let bytes = std::fs::read(model)?;
