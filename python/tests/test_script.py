@@ -34,8 +34,10 @@ class Scripts(unittest.TestCase):
         result = {"status": "ok", "measure": {"actual_device": "cuda:0"}}
         text = "import os; assert os.environ['CUDA_VISIBLE_DEVICES'] == 'GPU-1'\n" + WRITE.format(result=result)
         self.assertEqual(self.run_script(text, lease=lease)["measure"]["actual_device"], "cuda:3")
-        # What fell back to the CPU is not called a GPU.
-        result["measure"]["actual_device"] = "cpu"
+
+    def test_what_fell_back_to_the_cpu_is_not_called_a_gpu(self) -> None:
+        lease = {"id": "cuda:3", "index": 0}
+        result = {"status": "ok", "measure": {"actual_device": "cpu"}}
         output = self.run_script(WRITE.format(result=result), lease=lease)
         self.assertEqual(output["measure"]["actual_device"], "cpu")
 

@@ -215,6 +215,12 @@ impl Host {
     }
 
     #[cfg(test)]
+    pub(crate) fn without_env(mut self, name: &str) -> Self {
+        self.env.remove(name);
+        self
+    }
+
+    #[cfg(test)]
     pub(crate) fn with_env(mut self, name: &str, value: &str) -> Self {
         self.env.insert(name.to_owned(), value.to_owned());
         self

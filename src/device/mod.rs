@@ -22,6 +22,7 @@ mod pci;
 pub mod qnn;
 pub mod render;
 pub mod rocm;
+mod rocminfo;
 pub mod runnable;
 mod visible;
 pub mod vram;

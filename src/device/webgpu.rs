@@ -56,7 +56,7 @@ impl Prober for WebGpu {
         };
         let loader = match params["swiftshader"].as_str() {
             Some(folder) => vulkan::in_software(Path::new(folder)),
-            None => PathBuf::from(params["loader"].as_str().unwrap_or(vulkan::LOADER)),
+            None => PathBuf::from(vulkan::LOADER),
         };
         answered(backend, vulkan::adapters(&loader))
     }
@@ -64,9 +64,8 @@ impl Prober for WebGpu {
 
 fn on_linux(host: &Host) -> Look {
     let drivers = drivers(host);
-    let loader = host.libraries_named(vulkan::LOADER, FOLDERS);
     let nodes = nodes(host);
-    let mut backend = match missing(&drivers, !loader.is_empty(), &nodes, host) {
+    let mut backend = match missing(&drivers, &nodes, host) {
         None => {
             let mut device = Device::new(HARDWARE, format!("GPU of {}", drivers.join(", ")), DeviceKind::Hardware);
             device.fact("nodes", nodes.clone());
@@ -94,16 +93,14 @@ fn on_linux(host: &Host) -> Look {
             backend.fact("library", "installed on first need");
             return backend.into();
         }
-        (_, false) => json!({"loader": loader[0].display().to_string(), "backend": backend}),
+        (_, false) => json!({"backend": backend}),
     };
     Look { backend, ask: Some(ask) }
 }
 
 /// Whether a GPU has all that WebGPU needs, so that no driver in software has to be installed.
 pub fn has_gpu(host: &Host) -> bool {
-    host.os != "linux"
-        || missing(&drivers(host), !host.libraries_named(vulkan::LOADER, FOLDERS).is_empty(), &nodes(host), host)
-            .is_none()
+    host.os != "linux" || missing(&drivers(host), &nodes(host), host).is_none()
 }
 
 /// The installed drivers of GPUs, by the names of their files.
@@ -121,7 +118,7 @@ fn nodes(host: &Host) -> Vec<String> {
 }
 
 /// What a GPU lacks for WebGPU; None if nothing.
-fn missing(drivers: &[String], has_loader: bool, nodes: &[String], host: &Host) -> Option<String> {
+fn missing(drivers: &[String], nodes: &[String], host: &Host) -> Option<String> {
     if nodes.is_empty() {
         let there = host.list("/dev/dri").into_iter().any(|node| node.starts_with("renderD"));
         return Some(match there {
@@ -132,7 +129,8 @@ fn missing(drivers: &[String], has_loader: bool, nodes: &[String], host: &Host) 
     if drivers.is_empty() {
         return Some(format!("{} leads to a GPU, and no Vulkan driver of one is installed", nodes[0]));
     }
-    (!has_loader).then(|| format!("the Vulkan loader {} is not installed", vulkan::LOADER))
+    let is_there = FOLDERS.iter().any(|folder| host.exists(&format!("{folder}/{}", vulkan::LOADER)));
+    (!is_there).then(|| format!("the Vulkan loader {} is not installed", vulkan::LOADER))
 }
 
 /// The files' word, corrected by Vulkan's own.
