@@ -108,4 +108,28 @@ mod tests {
         let second = lease(&inventory, "rocm", "rocm:1").unwrap();
         assert_eq!((second.env.len(), second.index), (0, 1));
     }
+
+    /// Which backends a plan would run on each kind of host: a GPU of one vendor is never the other's.
+    #[test]
+    fn each_host_offers_its_own_gpus_and_no_other() {
+        let expected = [
+            ("neither", "webgpu-software"),
+            ("nvidia", "cuda:0 cuda:1 webgpu-software"),
+            ("amd", "rocm:0 rocm:1 webgpu-software"),
+            ("both", "cuda:0 rocm:0 webgpu-software"),
+            ("mac", "mps:0 webgpu"),
+            ("snapdragon", ""),
+        ];
+        for (name, gpus) in expected {
+            let backends = inventory_cheap(&Host::recorded(name));
+            let offered: Vec<_> = backends
+                .iter()
+                .filter(|backend| {
+                    backend.available && ["cuda", "rocm", "mps", "webgpu"].contains(&backend.name.as_str())
+                })
+                .flat_map(|backend| backend.devices.iter().map(|device| device.id.as_str()))
+                .collect();
+            assert_eq!(offered.join(" "), gpus, "{name}");
+        }
+    }
 }

@@ -99,28 +99,6 @@ fn found_hardware_without_a_runtime_is_found_and_unavailable() {
     assert_eq!(reason(of(&intel, "webnn")), chromium);
 }
 
-/// Which backends a plan would run on each kind of host: a GPU of one vendor is never the other's.
-#[test]
-fn each_host_offers_its_own_gpus_and_no_other() {
-    let expected = [
-        ("neither", "webgpu-software"),
-        ("nvidia", "cuda:0 cuda:1 webgpu-software"),
-        ("amd", "rocm:0 rocm:1 webgpu-software"),
-        ("both", "cuda:0 rocm:0 webgpu-software"),
-        ("mac", "mps:0 webgpu"),
-        ("snapdragon", ""),
-    ];
-    for (name, gpus) in expected {
-        let backends = inventory_cheap(&Host::recorded(name));
-        let offered: Vec<_> = backends
-            .iter()
-            .filter(|backend| backend.available && ["cuda", "rocm", "mps", "webgpu"].contains(&backend.name.as_str()))
-            .flat_map(|backend| backend.devices.iter().map(|device| device.id.as_str()))
-            .collect();
-        assert_eq!(offered.join(" "), gpus, "{name}");
-    }
-}
-
 #[test]
 fn variables_hide_devices_and_are_named() {
     let cuda = |value| inventory_cheap(&Host::recorded("nvidia").with_env("CUDA_VISIBLE_DEVICES", value)).remove(1);
