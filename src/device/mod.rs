@@ -35,6 +35,7 @@ mod tests;
 
 use std::thread;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -43,7 +44,7 @@ pub use host::{Host, Libraries};
 pub use runnable::RUNNABLE;
 
 /// What one prober found.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Backend {
     /// cpu, cuda, rocm, mps, openvino, qnn, webnn, webgpu
     pub name: String,
@@ -60,7 +61,8 @@ pub struct Backend {
     pub facts: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A device that the backend can use.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Device {
     /// `cuda:0`, `openvino:CPU`, `cpu`
     pub id: String,
@@ -68,11 +70,14 @@ pub struct Device {
     pub name: String,
     /// Real silicon, or a stand-in that must be labelled as such.
     pub kind: DeviceKind,
+    /// Bytes of its own memory; of the machine's where it shares that.
     pub memory_bytes: Option<u64>,
+    /// What its driver or library says of it, e.g. `uuid`, `precisions`, `compute_capability`.
     pub facts: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a device is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
     Hardware,
@@ -137,6 +142,25 @@ impl Device {
             self.facts.insert(key.to_owned(), value);
         }
         self
+    }
+}
+
+/// All of this host: what `orch devices --json` prints, and `orch schema --of devices` describes.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Inventory {
+    /// What kind of machine it is, as the keys of measurements name it.
+    pub host: Fingerprint,
+    /// One row a backend, always all of them, in the order in which people read them.
+    pub backends: Vec<Backend>,
+}
+
+impl Inventory {
+    /// The JSON Schema of the document, with a final newline.
+    pub fn schema() -> String {
+        let mut schema =
+            schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Self>();
+        schema.insert("title".to_owned(), "orch devices --json".into());
+        serde_json::to_string_pretty(&schema).expect("BUG: a schema serialises") + "\n"
     }
 }
 

@@ -10,7 +10,7 @@ use crate::cli::args::Args;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::project::{absolute, provision};
-use crate::device::{self, Backend, Host, Libraries, Mode, doctor, render};
+use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
 use crate::runtime::Job;
 use crate::step::{Library, Requirement};
 use crate::store::DiskStore;
@@ -23,7 +23,7 @@ pub(super) fn devices(args: &Args, json: bool, printer: &Printer) -> anyhow::Res
     let (host, backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
     if json {
-        printer.json(&json!({"host": fingerprint, "backends": backends}));
+        printer.json(&serde_json::to_value(Inventory { host: fingerprint, backends })?);
     } else {
         printer.out(&render::devices(&fingerprint, &backends, WIDTH));
     }
