@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::args::Args;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
+use crate::cli::probed::Probed;
 use crate::cli::project::{absolute, provision};
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
 use crate::runtime::Job;
@@ -60,7 +61,8 @@ fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let scratch = store.scratch()?;
     let host = Host::real().with_libraries(libraries(args)?);
     let exe = std::env::current_exe().context("failed to find orch's own executable")?;
-    let child = |name: &str, params: Value| -> Result<Backend, String> {
+    let probed = Probed::at(provision(args, Cancel::default())?.dir().join("probes"));
+    let ask = |name: &str, params: Value| -> Result<Backend, String> {
         let out = scratch.dir("probe").map_err(|e| e.to_string())?;
         let job = Job { id: 0, op: name.into(), params, inputs: Default::default(), out: out.clone(), log: None };
         let mut command = Command::new(&exe);
@@ -77,6 +79,7 @@ fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
             Ended::Broken(what) => Err(what),
         }
     };
+    let child = |name: &str, params: Value| probed.or_ask(name, &params, || ask(name, params.clone()));
     let backends = device::probe_all(&host, Mode::Full(&child));
     Ok((host, backends))
 }
