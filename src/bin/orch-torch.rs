@@ -139,6 +139,7 @@ fn device(asked: &str, lease: Option<&Lease>) -> Result<Device> {
         ("mps", "0") => mps(),
         (vendor @ ("cuda" | "rocm"), number) => {
             let number = number.parse().with_context(|| format!("device `{asked}` has no number behind its colon"))?;
+            lease.map_or(Ok(()), Lease::check).map_err(anyhow::Error::msg)?;
             let device = gpu(lease.map_or(number, |lease| lease.index))?;
             // Both builds of torch call their devices `cuda`; which vendor's they are only the build tells.
             let (is, of) =

@@ -24,6 +24,17 @@ pub struct Lease {
     pub env: BTreeMap<String, String>,
 }
 
+impl Lease {
+    /// Whether this process was started with what the lease says. Asked by the worker: with another environment it would
+    /// run on another device under this one's name.
+    pub fn check(&self) -> Result<(), String> {
+        match self.env.iter().find(|(name, value)| std::env::var(name).as_ref() != Ok(value)) {
+            None => Ok(()),
+            Some((name, value)) => Err(format!("BUG: {} is leased, and {name} is not {value}", self.id)),
+        }
+    }
+}
+
 /// The device that a run on `asked` gets: the first of its backend, or the one with the number behind the colon. None
 /// where processes need not be kept apart, or where the inventory lists no such device; the runtime then says so itself.
 pub fn lease(inventory: &[Backend], backend: &str, asked: &str) -> Option<Lease> {

@@ -113,11 +113,7 @@ fn on_lease(params: &Params, provider: &'static str, asked: &str) -> Result<Plac
     let Some(lease) = &params.lease else {
         return Err(Failure::unavailable(format!("no device `{asked}` was found for this process")));
     };
-    for (name, value) in &lease.env {
-        if std::env::var(name).as_ref() != Ok(value) {
-            return Err(Failure::error(format!("BUG: {} is leased, and {name} is not {value}", lease.id)));
-        }
-    }
+    lease.check().map_err(Failure::error)?;
     let place = Place::new(provider, asked, lease.id.clone()).on(lease.clone());
     Ok(place.with_fact("device", json!({"id": lease.id, "name": lease.name, "uuid": lease.uuid})))
 }
