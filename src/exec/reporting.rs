@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, shell};
 use crate::device::Backend;
 use crate::event::{Event, Execution, Load, Slot, Span};
 use crate::exec::consult::why_missed;
@@ -303,10 +303,14 @@ fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, a
         return Some(reproducer(&context.options.again(), name));
     }
     let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
-    let env = crate::step::test_env(&RunParams::of(context.plan.step(planned.run)));
-    let python = context.provision.env(env).ok()?.python;
+    let home = crate::step::test_env(&RunParams::of(context.plan.step(planned.run)));
+    let python = context.provision.env(home).ok()?.python;
+    let step = context.plan.step(planned.run);
+    let variables = step.kind.requires(step).into_iter().flat_map(|needed| context.provision.variables(needed));
+    let variables: String = variables.map(|variable| format!("{} ", shell::word(&variable))).collect();
+    let env = if variables.is_empty() { "" } else { "env " };
     let python = shown(&python);
-    Some(format!("{python} {}/tests/{file}", context.options.out_dir.display()))
+    Some(format!("{env}{variables}{python} {}/tests/{file}", context.options.out_dir.display()))
 }
 
 /// A path relative to where the user stands, if it lies there.

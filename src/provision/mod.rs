@@ -118,6 +118,14 @@ impl Provision {
         }
     }
 
+    /// Variables with which a program that orch does not start finds a requirement: `NAME=value`.
+    pub fn variables(&self, requirement: Requirement) -> Vec<String> {
+        match requirement {
+            Requirement::Swiftshader => swiftshader::variables(&self.dir),
+            Requirement::Env(_) | Requirement::TorchWorker => vec![],
+        }
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 
 use crate::base::{Digest, fs as bfs};
+use crate::device::{Host, webgpu};
 use crate::provision::{python, run_installer};
 use crate::worker::Cancel;
 
@@ -31,6 +32,17 @@ pub(super) fn home(dir: &Path) -> PathBuf {
 pub(super) fn ready(dir: &Path) -> Option<PathBuf> {
     let home = home(dir);
     home.join(FILES[0]).is_file().then_some(home)
+}
+
+/// What leads the loader and the WebGPU provider of any program to it; nothing where a GPU has a driver.
+pub(super) fn variables(dir: &Path) -> Vec<String> {
+    let Some(home) = ready(dir).filter(|_| !webgpu::has_gpu(&Host::real())) else { return vec![] };
+    let home = home.display();
+    vec![
+        format!("LD_LIBRARY_PATH={home}"),
+        "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER=1".to_owned(),
+        format!("VK_DRIVER_FILES={home}/{}", FILES[2]),
+    ]
 }
 
 pub(super) fn ensure(dir: &Path, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
