@@ -12,7 +12,7 @@ pub mod cuda;
 pub mod doctor;
 pub mod fingerprint;
 pub mod host;
-pub mod lease;
+
 mod limits;
 mod mac;
 pub mod mps;
@@ -24,6 +24,7 @@ pub mod render;
 pub mod rocm;
 mod rocminfo;
 pub mod runnable;
+pub mod shown;
 mod visible;
 pub mod vram;
 mod web;

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::base::{Digest, fs as bfs};
-use crate::device::{Backend, lease};
+use crate::device::{Backend, shown};
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
@@ -241,9 +241,9 @@ impl Performer<'_> {
     }
 
     /// The GPU that a run has for itself. The process of a run is shown no other.
-    fn lease(&self, task: &Task<'_>) -> Option<lease::Lease> {
+    fn lease(&self, task: &Task<'_>) -> Option<shown::Shown> {
         let run = task.step.kind.is_measured().then(|| RunParams::of(task.step))?;
-        lease::lease(self.inventory, &run.backend, &run.device)
+        shown::shown(self.inventory, &run.backend, &run.device)
     }
 
     /// Compares a run's outputs with the reference. A run that measured nothing did not run.

@@ -1,7 +1,7 @@
 //! Providers that come with a build of ONNX Runtime of their own: CUDA and TensorRT, MIGraphX and ROCm, CoreML.
 //!
 //! None falls back: a session gets the one provider, and the nodes that it leaves are an error (`place.rs`). One process
-//! has one device (`device/lease.rs`), so each provider is told number 0 of what it is shown.
+//! has one device (`device/shown.rs`), so each provider is told number 0 of what it is shown.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use super::placement::Placement;
 use super::webgpu::WEBGPU;
 use super::{Failure, Params, gpu, qnn, webgpu};
 use crate::base::Digest;
-use crate::device::lease::Lease;
+use crate::device::shown::Shown;
 
 /// Where a job's session runs.
 pub(super) struct Place {
@@ -18,7 +18,7 @@ pub(super) struct Place {
     pub(super) actual: String,
     pub(super) options: Vec<(String, String)>,
     /// Its GPU, where it has one of its own.
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Option<Shown>,
     more: Map<String, Value>,
 }
 
@@ -70,7 +70,7 @@ impl Place {
         self
     }
 
-    pub(super) fn on(self, lease: Lease) -> Self {
+    pub(super) fn on(self, lease: Shown) -> Self {
         Self { lease: Some(lease), ..self }
     }
 

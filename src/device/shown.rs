@@ -11,7 +11,7 @@ use super::Backend;
 
 /// A device that one process has for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lease {
+pub struct Shown {
     /// As the inventory calls it: `cuda:1`
     pub id: String,
     /// The vendor's name.
@@ -24,7 +24,7 @@ pub struct Lease {
     pub env: BTreeMap<String, String>,
 }
 
-impl Lease {
+impl Shown {
     /// Whether this process was started with what the lease says. Asked by the worker: with another environment it would
     /// run on another device under this one's name.
     pub fn check(&self) -> Result<(), String> {
@@ -37,7 +37,7 @@ impl Lease {
 
 /// The device that a run on `asked` gets: the first of its backend, or the one with the number behind the colon. None
 /// where processes need not be kept apart, or where the inventory lists no such device; the runtime then says so itself.
-pub fn lease(inventory: &[Backend], backend: &str, asked: &str) -> Option<Lease> {
+pub fn shown(inventory: &[Backend], backend: &str, asked: &str) -> Option<Shown> {
     if !["cuda", "rocm"].contains(&backend) {
         return None;
     }
@@ -47,10 +47,10 @@ pub fn lease(inventory: &[Backend], backend: &str, asked: &str) -> Option<Lease>
     let uuid = device.facts.get("uuid").and_then(|uuid| uuid.as_str()).map(str::to_owned);
     // A number counts what the driver shows; after a filter of the user's it counts something else, so only a UUID will do.
     let is_filtered = found.facts.contains_key("honoured");
-    let shown = uuid.clone().or_else(|| (!is_filtered).then(|| number.to_string()));
-    let index = if shown.is_some() { 0 } else { number };
-    let env = shown.map(|shown| variables(backend, &shown)).unwrap_or_default();
-    Some(Lease { id: device.id.clone(), name: device.name.clone(), uuid, index, env })
+    let entry = uuid.clone().or_else(|| (!is_filtered).then(|| number.to_string()));
+    let index = if entry.is_some() { 0 } else { number };
+    let env = entry.map(|entry| variables(backend, &entry)).unwrap_or_default();
+    Some(Shown { id: device.id.clone(), name: device.name.clone(), uuid, index, env })
 }
 
 fn variables(backend: &str, shown: &str) -> BTreeMap<String, String> {
@@ -68,8 +68,8 @@ mod tests {
     use super::super::{Host, inventory_cheap};
     use super::*;
 
-    fn of(host: &Host, backend: &str, asked: &str) -> Option<Lease> {
-        lease(&inventory_cheap(host), backend, asked)
+    fn of(host: &Host, backend: &str, asked: &str) -> Option<Shown> {
+        shown(&inventory_cheap(host), backend, asked)
     }
 
     #[test]
@@ -112,11 +112,11 @@ mod tests {
         let mut inventory = inventory_cheap(&Host::recorded("amd"));
         let rocm = inventory.iter_mut().find(|backend| backend.name == "rocm").unwrap();
         rocm.devices.iter_mut().for_each(|device| drop(device.facts.remove("uuid")));
-        let second = lease(&inventory, "rocm", "rocm:1").unwrap();
+        let second = shown(&inventory, "rocm", "rocm:1").unwrap();
         assert_eq!((second.env["ROCR_VISIBLE_DEVICES"].as_str(), second.index), ("1", 0));
         let rocm = inventory.iter_mut().find(|backend| backend.name == "rocm").unwrap();
         rocm.fact("honoured", vec!["HIP_VISIBLE_DEVICES=1,0"]);
-        let second = lease(&inventory, "rocm", "rocm:1").unwrap();
+        let second = shown(&inventory, "rocm", "rocm:1").unwrap();
         assert_eq!((second.env.len(), second.index), (0, 1));
     }
 
