@@ -24,6 +24,12 @@ pub enum EnvName {
     Ort,
     /// ONNX Runtime with Qualcomm's plugin.
     Qnn,
+    /// ONNX Runtime with its WebGPU plugin.
+    Webgpu,
+    /// ONNX Runtime with CUDA, and the CUDA and cuDNN that it loads.
+    Cuda,
+    /// ONNX Runtime with MIGraphX for AMD's GPUs.
+    Rocm,
     /// OpenVINO: the library, and the converter.
     Openvino,
     /// OpenVINO with nncf, for 8-bit weights.
@@ -33,12 +39,16 @@ pub enum EnvName {
 }
 
 impl EnvName {
-    pub const ALL: [Self; 5] = [Self::Ort, Self::Qnn, Self::Openvino, Self::Nncf, Self::Torch];
+    pub const ALL: [Self; 8] =
+        [Self::Ort, Self::Qnn, Self::Webgpu, Self::Cuda, Self::Rocm, Self::Openvino, Self::Nncf, Self::Torch];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Ort => "ort",
             Self::Qnn => "qnn",
+            Self::Webgpu => "webgpu",
+            Self::Cuda => "cuda",
+            Self::Rocm => "rocm",
             Self::Openvino => "openvino",
             Self::Nncf => "nncf",
             Self::Torch => "torch",
@@ -50,6 +60,9 @@ impl EnvName {
         match self {
             Self::Ort => include_str!("../python/requirements/ort.txt"),
             Self::Qnn => include_str!("../python/requirements/qnn.txt"),
+            Self::Webgpu => include_str!("../python/requirements/webgpu.txt"),
+            Self::Cuda => include_str!("../python/requirements/cuda.txt"),
+            Self::Rocm => include_str!("../python/requirements/rocm.txt"),
             Self::Openvino => include_str!("../python/requirements/openvino.txt"),
             Self::Nncf => include_str!("../python/requirements/nncf.txt"),
             Self::Torch => include_str!("../python/requirements/torch.txt"),
@@ -63,7 +76,7 @@ impl EnvName {
             Self::Torch => &["orch_py.ops.materialise", "orch_py.ops.export_onnx", "orch_py.ops.export_torchscript"],
             Self::Nncf => &["openvino", "nncf"],
             Self::Openvino => &["openvino"],
-            Self::Ort | Self::Qnn => &[],
+            Self::Ort | Self::Qnn | Self::Webgpu | Self::Cuda | Self::Rocm => &[],
         }
     }
 }

@@ -25,7 +25,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("tch", &["bin/orch-torch.rs"]),
     ("torch_sys", &["bin/orch-torch.rs"]),
     ("rayon", &["store/", "spec/load.rs"]),
-    ("tar", &["store/pack/"]),
+    ("tar", &["store/pack/", "provision/swiftshader.rs"]),
     ("openvino_sys", &["runtime/openvino.rs", "runtime/openvino/"]),
     ("npyz", &["runtime/foreign.rs"]),
     ("indicatif", &["cli/console.rs"]),

@@ -109,6 +109,30 @@ fn the_generated_test_stands_alone(sandbox: &Sandbox, case: &Value) {
     assert!(output.status.success(), "{line}\n{said}");
 }
 
+/// Without a GPU the driver is a program, and every page says so. The reproducer names what orch set up for it.
+#[test]
+fn webgpu_runs_a_text_model_an_image_model_and_a_convolution() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = suite();
+    let models = ["bert", "vit", "detr"];
+    let argv = models.iter().flat_map(|model| ["-m", model]);
+    let run: Vec<_> = ["run", "specs/all.yaml", "-t", "webgpu", "--json"].into_iter().chain(argv).collect();
+    let ended = sandbox.run(&run).success().summary([("cases", 3), ("passed", 3)]);
+    let document = ended.json();
+    the_generated_test_stands_alone(&sandbox, cases(&document)["bert:webgpu-fp32"]);
+    for (name, case) in cases(&document) {
+        assert_eq!(case["numerics"]["passed"], true, "{name}");
+        let placement = case["placement"].as_object().unwrap();
+        assert_eq!(placement.keys().collect::<Vec<_>>(), ["WebGpuExecutionProvider"], "{name}: no node is elsewhere");
+        let facts = &case["facts"][format!("run:{name}")];
+        assert_eq!(facts["cpu_fallback"], "disabled", "{name}");
+        let kind = text(&facts["adapter"]["kind"]);
+        let expected = if kind == "cpu" { "webgpu-software" } else { "webgpu" };
+        assert_eq!(case["actual_device"], expected, "{name} on {}", facts["adapter"]);
+    }
+    sandbox.run(&run).success().summary([("executed", 0), ("passed", 3)]);
+}
+
 const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
 
 fn weights(model: &str, row: &str) -> String {

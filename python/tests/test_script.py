@@ -16,10 +16,10 @@ class Scripts(unittest.TestCase):
         self.worker = Worker("orch_py.server")
         self.addCleanup(self.worker.close)
 
-    def run_script(self, text: str) -> dict[str, Any]:
+    def run_script(self, text: str, **params: Any) -> dict[str, Any]:
         path = self.worker.root / "test_model.py"
         path.write_text(textwrap.dedent(text))
-        self.worker.start(1, "script", params={"script": str(path), "argv": ["--device", "cpu"]})
+        self.worker.start(1, "script", params={"script": str(path), "argv": ["--device", "cpu"], **params})
         return self.worker.output(1)
 
     def test_the_scripts_result_is_the_jobs(self) -> None:
@@ -28,6 +28,18 @@ class Scripts(unittest.TestCase):
         self.assertEqual((output["status"], output["measure"]), ("ok", {"samples_ms": [1.5]}))
         self.assertEqual(output["facts"]["a"], 1)
         self.assertIn("said", self.worker.log(1).read_text())
+
+    def test_a_leased_gpu_is_the_only_one_shown_and_keeps_its_name(self) -> None:
+        lease = {"id": "cuda:3", "name": "NVIDIA H200", "index": 0, "env": {"CUDA_VISIBLE_DEVICES": "GPU-1"}}
+        result = {"status": "ok", "measure": {"actual_device": "cuda:0"}}
+        text = "import os; assert os.environ['CUDA_VISIBLE_DEVICES'] == 'GPU-1'\n" + WRITE.format(result=result)
+        self.assertEqual(self.run_script(text, lease=lease)["measure"]["actual_device"], "cuda:3")
+
+    def test_what_fell_back_to_the_cpu_is_not_called_a_gpu(self) -> None:
+        lease = {"id": "cuda:3", "index": 0}
+        result = {"status": "ok", "measure": {"actual_device": "cpu"}}
+        output = self.run_script(WRITE.format(result=result), lease=lease)
+        self.assertEqual(output["measure"]["actual_device"], "cpu")
 
     def test_a_failure_that_the_script_tells_is_kept(self) -> None:
         output = self.run_script(WRITE.format(result={"status": "numerics", "reason": "off by 2"}) + "sys.exit(1)")

@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use orch::device::shown::Shown;
+use orch::device::vram;
 use orch::runtime::manifest::Manifest;
 use orch::runtime::measure::{self, MeasureParams};
 use orch::runtime::refusal::{Refusal, answer};
@@ -37,6 +39,9 @@ fn main() -> ExitCode {
 #[serde(deny_unknown_fields)]
 struct RunParams {
     device: String,
+    /// The GPU that this process has for itself.
+    #[serde(default)]
+    lease: Option<Shown>,
     #[serde(default)]
     threads: Option<u32>,
     /// Read by [`MeasureParams::of`].
@@ -47,7 +52,7 @@ struct RunParams {
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
     let measure = MeasureParams::of(&job.params)?;
-    let device = device(&params.device)?;
+    let device = device(&params.device, params.lease.as_ref())?;
     if let Some(threads) = params.threads {
         ensure!(threads > 0, "`threads` is 0; give a number, or leave it out for torch's own choice");
         utils::set_num_threads(i32::try_from(threads)?);
@@ -88,13 +93,24 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     }
     tensors::write(&job.out.join("outputs.safetensors"), &files)?;
 
-    let mut raw = timings.into_raw(sync(device), &params.device, &name(device));
-    raw.placement.insert(name(device), 1);
+    let actual = params.lease.as_ref().map_or_else(|| name(device), |lease| lease.id.clone());
+    let mut raw = timings.into_raw(sync(device), &params.device, &actual);
+    raw.placement.insert(actual, 1);
     let mut facts = versions();
+    if let Some(lease) = &params.lease {
+        facts["device"] = json!({"id": lease.id, "name": lease.name, "uuid": lease.uuid});
+        // Asked while the module lives: libtorch keeps what it allocated, so this is the most that it held.
+        if let Some(held) = vram::held(lease) {
+            raw.peak_device_bytes = Some(held.bytes);
+            facts["device_memory"] = json!(held);
+        }
+    }
     facts["parameters"] = Value::from(module.named_parameters()?.len());
     facts["profiling_executor"] = Value::from(false);
     if device.is_cuda() {
+        facts["gpu_runtime"] = Value::from(if utils::has_hip() { "HIP" } else { "CUDA" });
         facts["tf32"] = Value::from("off (NVIDIA_TF32_OVERRIDE=0)");
+        facts["cudnn_benchmark"] = Value::from(false);
     }
     Ok(JobOutput::ok(facts, Some(raw)))
 }
@@ -117,18 +133,30 @@ fn load(path: &Path, manifest: &Manifest, inputs: &Tensors, device: Device) -> R
 }
 
 /// The device of that name, ready for use, or why it is not there.
-fn device(asked: &str) -> Result<Device> {
+fn device(asked: &str, lease: Option<&Shown>) -> Result<Device> {
     match asked.split_once(':').unwrap_or((asked, "0")) {
         ("cpu", "0") => Ok(Device::Cpu),
         ("mps", "0") => mps(),
-        ("cuda", index) => {
-            cuda(index.parse().with_context(|| format!("device `{asked}` has no number behind its colon"))?)
+        (vendor @ ("cuda" | "rocm"), number) => {
+            let number = number.parse().with_context(|| format!("device `{asked}` has no number behind its colon"))?;
+            lease.map_or(Ok(()), Shown::check).map_err(anyhow::Error::msg)?;
+            let device = gpu(lease.map_or(number, |lease| lease.index))?;
+            // Both builds of torch call their devices `cuda`; which vendor's they are only the build tells.
+            let (is, of) =
+                if utils::has_hip() { ("rocm", "AMD's GPUs (HIP)") } else { ("cuda", "NVIDIA's GPUs (CUDA)") };
+            if vendor != is {
+                let why = format!(
+                    "`{asked}` was asked for, and this libtorch is built for {of}; name a torch of the other build with ORCH_PYTHON"
+                );
+                return Err(Refusal::unavailable(why));
+            }
+            Ok(device)
         }
-        _ => bail!("torch has no device `{asked}` here; known: `cpu`, `cuda:<number>`, `mps`"),
+        _ => bail!("torch has no device `{asked}` here; known: `cpu`, `cuda:<number>`, `rocm:<number>`, `mps`"),
     }
 }
 
-fn cuda(index: usize) -> Result<Device> {
+fn gpu(index: usize) -> Result<Device> {
     // cuDNN convolves fp32 in TF32 unless told otherwise, which no fp32 tolerance survives; tch cannot tell it.
     // SAFETY: no other thread of this process runs yet: neither orch's serving nor libtorch starts one before this.
     unsafe { std::env::set_var("NVIDIA_TF32_OVERRIDE", "0") };
@@ -291,10 +319,11 @@ fn versions() -> Value {
 fn probe() -> Value {
     let mut devices = vec![json!({"id": "cpu"})];
     let mut unavailable = serde_json::Map::new();
-    match cuda(0) {
+    match gpu(0) {
         Ok(_) => {
             let hip = utils::has_hip();
-            let gpus = (0..Cuda::device_count()).map(|index| json!({"id": format!("cuda:{index}"), "hip": hip}));
+            let vendor = if hip { "rocm" } else { "cuda" };
+            let gpus = (0..Cuda::device_count()).map(|index| json!({"id": format!("{vendor}:{index}")}));
             devices.extend(gpus);
         }
         Err(error) => drop(unavailable.insert("cuda".to_owned(), Value::from(format!("{error:#}")))),

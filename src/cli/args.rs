@@ -81,8 +81,12 @@ pub(super) enum Command {
     Cache(CacheCommand),
     /// Install environments ahead of a run
     Setup(SetupArgs),
-    /// Print the JSON Schema of specs
-    Schema,
+    /// Print the JSON Schema of specs, or of what a command prints
+    Schema {
+        /// Of which documents
+        #[arg(long, value_enum, default_value_t = SchemaOf::Specs)]
+        of: SchemaOf,
+    },
     /// Write a first spec into a folder
     Init(InitArgs),
     /// Print a completion script for a shell
@@ -90,6 +94,13 @@ pub(super) enum Command {
     /// The child side of a job (internal)
     #[command(hide = true)]
     Worker { runtime: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum SchemaOf {
+    Specs,
+    /// `orch devices --json`
+    Devices,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -9,6 +9,7 @@ mod exit;
 mod git;
 mod handout;
 mod printer;
+mod probed;
 mod project;
 mod scope;
 mod sharing;

@@ -151,10 +151,12 @@ fn cargo(environment: &Environment) -> Finding {
     Finding { subject: "cargo".into(), ok, required: false, what, remedy }
 }
 
-/// Reported because people ask for it; its absence is nothing to mend.
+/// Wanted by one target on hosts without a GPU; its absence is nothing to mend.
 fn node(environment: &Environment) -> Finding {
-    let what =
-        environment.node.as_ref().map_or_else(|| "not in PATH; no step of this version needs it".to_owned(), shown);
+    let what = environment
+        .node
+        .as_ref()
+        .map_or_else(|| "not in PATH; with npm it brings SwiftShader, for WebGPU without a GPU".to_owned(), shown);
     Finding { subject: "node".into(), ok: true, required: false, what, remedy: None }
 }
 

@@ -16,12 +16,13 @@ use super::cpu;
 use super::host::Host;
 use crate::base::Digest;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Fingerprint {
     /// 64 hex digits over the table above.
     pub digest: String,
     /// One line for people, without a host name.
     pub summary: String,
+    /// The CPU's own name.
     pub cpu: String,
     /// `Debian GNU/Linux 12 (bookworm)`, `macOS 15.3`
     pub os: String,

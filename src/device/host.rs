@@ -22,6 +22,8 @@ pub struct Libraries {
     pub openvino: Option<PathBuf>,
     /// `libonnxruntime_providers_qnn.so`; the QNN libraries lie beside it.
     pub qnn: Option<PathBuf>,
+    /// The folder of SwiftShader and its Vulkan loader.
+    pub swiftshader: Option<PathBuf>,
 }
 
 /// What a short tool printed.
@@ -209,6 +211,12 @@ impl Host {
     #[cfg(test)]
     pub(crate) fn with_root(mut self, root: PathBuf) -> Self {
         self.root = root;
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn without_env(mut self, name: &str) -> Self {
+        self.env.remove(name);
         self
     }
 

@@ -12,17 +12,21 @@ pub mod cuda;
 pub mod doctor;
 pub mod fingerprint;
 pub mod host;
+
 mod limits;
 mod mac;
 pub mod mps;
-mod native;
+pub(crate) mod native;
 pub mod openvino;
 mod pci;
 pub mod qnn;
 pub mod render;
 pub mod rocm;
+mod rocminfo;
 pub mod runnable;
+pub mod shown;
 mod visible;
+pub mod vram;
 mod web;
 pub mod webgpu;
 pub mod webnn;
@@ -32,6 +36,7 @@ mod tests;
 
 use std::thread;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -40,7 +45,7 @@ pub use host::{Host, Libraries};
 pub use runnable::RUNNABLE;
 
 /// What one prober found.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Backend {
     /// cpu, cuda, rocm, mps, openvino, qnn, webnn, webgpu
     pub name: String,
@@ -57,7 +62,8 @@ pub struct Backend {
     pub facts: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A device that the backend can use.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Device {
     /// `cuda:0`, `openvino:CPU`, `cpu`
     pub id: String,
@@ -65,11 +71,14 @@ pub struct Device {
     pub name: String,
     /// Real silicon, or a stand-in that must be labelled as such.
     pub kind: DeviceKind,
+    /// Bytes of its own memory; of the machine's where it shares that.
     pub memory_bytes: Option<u64>,
+    /// What its driver or library says of it, e.g. `uuid`, `precisions`, `compute_capability`.
     pub facts: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a device is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
     Hardware,
@@ -134,6 +143,25 @@ impl Device {
             self.facts.insert(key.to_owned(), value);
         }
         self
+    }
+}
+
+/// All of this host: what `orch devices --json` prints, and `orch schema --of devices` describes.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Inventory {
+    /// What kind of machine it is, as the keys of measurements name it.
+    pub host: Fingerprint,
+    /// One row a backend, always all of them, in the order in which people read them.
+    pub backends: Vec<Backend>,
+}
+
+impl Inventory {
+    /// The JSON Schema of the document, with a final newline.
+    pub fn schema() -> String {
+        let mut schema =
+            schemars::generate::SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Self>();
+        schema.insert("title".to_owned(), "orch devices --json".into());
+        serde_json::to_string_pretty(&schema).expect("BUG: a schema serialises") + "\n"
     }
 }
 

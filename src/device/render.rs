@@ -199,8 +199,7 @@ mod tests {
         let expected = "
 cpu       available    cpu  AMD EPYC 9654 96-Core Processor, 125.8 GiB, 8 threads, 8 cores
                        AVX2, AVX-512 (VNNI, BF16)
-cuda      unavailable  found NVIDIA H200, but this version of orch has no CUDA runtime yet
-                       cuda:0  NVIDIA H200
+cuda      available    cuda:0  NVIDIA H200
                        hidden: NVIDIA H200, by CUDA_VISIBLE_DEVICES=1
                        driver 580.159.04, CUDA toolkit 13.0.2, cuDNN 9.15.1
 rocm      unavailable  no AMD GPU: /sys/class/kfd lists no GPU
@@ -211,10 +210,14 @@ qnn       available    qnn:htp-emulator  HTP emulator on x86_64, no hardware: an
                        library: installed on first need
                        note: an emulator: outputs are meaningful, latency is not; the vendor
                          supports x86_64 for compilation only
-webgpu    unavailable  no browser found: looked for Chromium, Chrome, Edge, Firefox
+webgpu    available    webgpu-software  SwiftShader, no hardware: a software rasterizer
+                       driver SwiftShader of @sparticuz/chromium 153.0.0
+                       library: installed on first need
+                       note: a driver in software: outputs are meaningful, latency says nothing of a
+                         GPU
 webnn     unavailable  no browser found: looked for Chromium, Chrome, Edge
 
-3 of 8 backends available: cpu, openvino, qnn";
+5 of 8 backends available: cpu, cuda, openvino, qnn, webgpu";
         assert_eq!(text, expected);
         for name in ["neither", "amd", "both", "mac", "snapdragon", "intel-npu", "malformed"] {
             let text = page(&Host::recorded(name));
@@ -245,9 +248,9 @@ uv        optional  not in PATH; it installs environments many times faster than
 disk      problem   1.0 GiB free under /srv/orch; all environments together want 8
                     remedy: free some space, or keep the store on another disk
 cargo     ok        1.95.0 at /usr/bin/x
-node      ok        not in PATH; no step of this version needs it";
+node      ok        not in PATH; with npm it brings SwiftShader, for WebGPU without a GPU";
         assert_eq!(text, expected);
-        assert!(doctor(&findings, 100).ends_with("\n2 problems; 6 optional parts are not here\n"));
+        assert!(doctor(&findings, 100).ends_with("\n2 problems; 5 optional parts are not here\n"));
         assert!(!healthy(&findings));
 
         // uv brings its own interpreter, and a host without a GPU is a healthy host.

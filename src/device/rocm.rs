@@ -1,13 +1,14 @@
 //! ROCm: AMD GPUs, from the kernel's own compute topology (`/sys/class/kfd`), which lists no other vendor's.
 //!
 //! An installed `/opt/rocm` or `libamdhip64` is no evidence: HIP can be installed to compile for NVIDIA. PyTorch's
-//! `torch.version.hip` and `Device::Cuda` are not asked either. Nothing here loads a library, so no child is needed.
+//! `torch.version.hip` and `Device::Cuda` are not asked either. Nothing here loads a library, so no child is needed; a
+//! thorough look also asks ROCm's own tools (`rocminfo.rs`).
 
 use std::collections::BTreeMap;
 
 use super::host::Host;
 use super::visible::{Empty, filter};
-use super::{Backend, Device, DeviceKind, Look, Prober, pci};
+use super::{Backend, Device, DeviceKind, Look, Prober, pci, rocminfo};
 
 pub struct Rocm;
 
@@ -18,7 +19,7 @@ impl Prober for Rocm {
         "rocm"
     }
 
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
+    fn look(&self, host: &Host, thorough: bool) -> Look {
         if host.os != "linux" {
             return Backend::unavailable("rocm", format!("ROCm needs Linux, and this is {}", host.os)).into();
         }
@@ -39,6 +40,9 @@ impl Prober for Rocm {
             backend.fact("malformed", malformed);
         }
         if backend.available {
+            if thorough {
+                rocminfo::compare(host, &mut backend);
+            }
             backend.fact("driver", driver(host)).fact("rocm", host.text("/opt/rocm/.info/version"));
             // Recorded because it changes which kernels run, never what the silicon is.
             backend.fact("HSA_OVERRIDE_GFX_VERSION", host.env("HSA_OVERRIDE_GFX_VERSION"));

@@ -16,10 +16,10 @@ pub const RUNNABLE: &[Runnable] = &[
     Runnable { backend: "cpu", missing: None },
     Runnable { backend: "openvino", missing: None },
     Runnable { backend: "qnn", missing: None },
-    Runnable { backend: "cuda", missing: Some("this version of orch has no CUDA runtime yet") },
-    Runnable { backend: "rocm", missing: Some("this version of orch has no ROCm runtime yet") },
-    Runnable { backend: "mps", missing: Some("this version of orch has no MPS runtime yet") },
-    Runnable { backend: "webgpu", missing: Some("this version of orch does not run browsers yet") },
+    Runnable { backend: "cuda", missing: None },
+    Runnable { backend: "rocm", missing: None },
+    Runnable { backend: "mps", missing: None },
+    Runnable { backend: "webgpu", missing: None },
     Runnable { backend: "webnn", missing: Some("this version of orch does not run browsers yet") },
 ];
 

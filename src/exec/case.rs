@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::base::shell;
 use crate::exec::fallback::{Course, course, is_as_expected};
 use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, reproducer};
@@ -229,10 +230,13 @@ fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, a
         return Some(reproducer(&context.options.again(), name));
     }
     let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
-    let env = crate::step::test_env(&RunParams::of(context.plan.step(planned.run)));
-    let python = context.provision.env(env).ok()?.python;
+    let step = context.plan.step(planned.run);
+    let python = context.provision.env(crate::step::test_env(&RunParams::of(step))).ok()?.python;
+    let variables = step.kind.requires(step).into_iter().flat_map(|needed| context.provision.variables(needed));
+    let variables: String = variables.map(|variable| format!("{} ", shell::word(&variable))).collect();
+    let env = if variables.is_empty() { "" } else { "env " };
     let python = shown(&python);
-    Some(format!("{python} {}/tests/{file}", context.options.out_dir.display()))
+    Some(format!("{env}{variables}{python} {}/tests/{file}", context.options.out_dir.display()))
 }
 
 /// A path relative to where the user stands, if it lies there.

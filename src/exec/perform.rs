@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::base::{Digest, fs as bfs};
+use crate::device::{Backend, shown};
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
@@ -35,6 +36,8 @@ pub(super) struct Performer<'a> {
     pub(super) host: &'a str,
     /// The beginning of every reproducer.
     pub(super) again: &'a str,
+    /// The devices that runs are leased of.
+    pub(super) inventory: &'a [Backend],
     /// Who else is told of results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
 }
@@ -250,6 +253,10 @@ impl Performer<'_> {
             params[*name] =
                 self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();
         }
+        let lease = self.lease(task);
+        if let Some(lease) = &lease {
+            params["lease"] = serde_json::to_value(lease)?;
+        }
         let job = Job {
             id: task.id.0,
             op: call.op.into(),
@@ -263,6 +270,7 @@ impl Performer<'_> {
             command.current_dir(&places.scratch);
             // A waiting OpenMP thread that spins takes the core that another one computes on.
             command.env("OMP_WAIT_POLICY", "PASSIVE");
+            command.envs(lease.iter().flat_map(|lease| &lease.env));
             command
         };
         Ok(match call.worker {
@@ -277,6 +285,12 @@ impl Performer<'_> {
             }
             Worker::Python(env) => self.servers.get(env)?.run(&job, limits),
         })
+    }
+
+    /// The GPU that a run has for itself. The process of a run is shown no other.
+    fn lease(&self, task: &Task<'_>) -> Option<shown::Shown> {
+        let run = task.step.kind.is_measured().then(|| RunParams::of(task.step))?;
+        shown::shown(self.inventory, &run.backend, &run.device)
     }
 
     /// Compares a run's outputs with the reference. A run that measured nothing did not run.

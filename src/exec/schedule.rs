@@ -151,6 +151,7 @@ impl<'a> Scheduler<'a> {
             cancel: context.cancel,
             host: &context.host.report.name,
             again: &again,
+            inventory: context.inventory,
             remote: context.remote,
         };
         let (sender, receiver) = channel();

@@ -13,14 +13,19 @@ pub(super) struct Place {
     prefix: &'static str,
 }
 
-pub(super) fn place(library: Library) -> (EnvName, Place) {
-    match library {
+/// The environment that holds it, and where in there; None for what comes otherwise.
+pub(super) fn place(library: Library) -> Option<(EnvName, Place)> {
+    Some(match library {
         Library::OnnxRuntime(env) => (env, Place { folder: "onnxruntime/capi", prefix: "libonnxruntime." }),
         Library::QnnProvider => {
             (EnvName::Qnn, Place { folder: "onnxruntime_qnn", prefix: "libonnxruntime_providers_qnn." })
         }
+        Library::WebgpuProvider => {
+            (EnvName::Webgpu, Place { folder: "onnxruntime_ep_webgpu", prefix: "libonnxruntime_providers_webgpu." })
+        }
         Library::OpenvinoC => (EnvName::Openvino, Place { folder: "openvino/libs", prefix: "libopenvino_c." }),
-    }
+        Library::Swiftshader => return None,
+    })
 }
 
 /// The shared library, whatever version its name carries.

@@ -7,6 +7,7 @@ mod env;
 mod installed;
 mod libraries;
 mod python;
+mod swiftshader;
 mod torch_worker;
 
 use std::collections::BTreeMap;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::device::{Host, webgpu};
 use crate::step::{Library, Requirement};
 use crate::toolchain::{EnvName, Locks, Tool};
 use crate::worker::{Cancel, Limits};
@@ -67,6 +69,7 @@ impl Provision {
                 self.own.is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some()
             }
             Requirement::TorchWorker => torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some(),
+            Requirement::Swiftshader => swiftshader::ready(&self.dir).is_some() || webgpu::has_gpu(&Host::real()),
         }
     }
 
@@ -85,6 +88,7 @@ impl Provision {
                 let (lock, env) = (self.locks.text(EnvName::Torch), self.env(EnvName::Torch)?);
                 torch_worker::build(&self.dir, lock, &env, &self.cancel, progress).map(drop)
             }
+            Requirement::Swiftshader => swiftshader::ensure(&self.dir, &self.cancel, progress).map(drop),
         }
     }
 
@@ -107,8 +111,19 @@ impl Provision {
     }
 
     pub fn library(&self, library: Library) -> anyhow::Result<PathBuf> {
-        let (env, place) = libraries::place(library);
-        libraries::find(&self.env(env)?.site, place)
+        match libraries::place(library) {
+            Some((env, place)) => libraries::find(&self.env(env)?.site, place),
+            // Not there where a GPU has a driver of its own: who uses it looks.
+            None => Ok(swiftshader::home(&self.dir)),
+        }
+    }
+
+    /// Variables with which a program that orch does not start finds a requirement: `NAME=value`.
+    pub fn variables(&self, requirement: Requirement) -> Vec<String> {
+        match requirement {
+            Requirement::Swiftshader => swiftshader::variables(&self.dir),
+            Requirement::Env(_) | Requirement::TorchWorker => vec![],
+        }
     }
 
     pub fn dir(&self) -> &Path {
@@ -130,6 +145,7 @@ pub fn title(requirement: Requirement) -> String {
     match requirement {
         Requirement::Env(name) => format!("python environment `{name}`"),
         Requirement::TorchWorker => "tch worker `orch-torch`".into(),
+        Requirement::Swiftshader => "Vulkan driver in software, SwiftShader".into(),
     }
 }
 

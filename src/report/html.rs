@@ -293,6 +293,7 @@ fn figures(m: &Metrics) -> Figures<'_> {
         first: ms(m.first_ms),
         load: ms(m.load_ms),
         rss: m.peak_rss_bytes.map(bytes),
+        vram: m.peak_device_bytes.map(bytes),
         samples: format!("{} after {} of warm-up", counted(m.samples as usize, "sample"), m.warmup),
         sync: &m.sync,
         noisy: m.noisy,

@@ -306,6 +306,9 @@ pub struct Metrics {
     pub samples_ms: Vec<f64>,
     pub warmup: u32,
     pub peak_rss_bytes: Option<u64>,
+    /// Of a GPU's own memory, where its driver tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_device_bytes: Option<u64>,
     pub sync: String,
 }
 

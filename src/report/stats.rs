@@ -37,6 +37,7 @@ pub fn metrics(raw: &RawMeasure) -> Option<Metrics> {
         samples_ms: raw.samples_ms.clone(),
         warmup: raw.warmup_ms.len() as u32,
         peak_rss_bytes: raw.peak_rss_bytes,
+        peak_device_bytes: raw.peak_device_bytes,
         sync: raw.sync.clone(),
     })
 }
@@ -84,6 +85,7 @@ mod tests {
             warmup_ms: vec![1.0; 3],
             samples_ms,
             peak_rss_bytes: Some(1 << 20),
+            peak_device_bytes: None,
             sync: "synchronous call".into(),
             requested_device: "cpu".into(),
             actual_device: "cpu".into(),

@@ -60,6 +60,7 @@ impl Timings {
             warmup_ms: self.warmup_ms,
             samples_ms: self.samples_ms,
             peak_rss_bytes: self.peak_rss_bytes,
+            peak_device_bytes: None,
             sync: sync.to_owned(),
             requested_device: requested_device.to_owned(),
             actual_device: actual_device.to_owned(),

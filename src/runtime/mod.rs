@@ -99,6 +99,9 @@ pub struct RawMeasure {
     pub samples_ms: Vec<f64>,
     /// Peak resident set of the process, bytes.
     pub peak_rss_bytes: Option<u64>,
+    /// Most of a GPU's own memory that the process held, bytes; None where no driver tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_device_bytes: Option<u64>,
     /// How the device is waited for before the clock is read, e.g. `synchronous call`.
     pub sync: String,
     pub requested_device: String,

@@ -88,8 +88,8 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
     let measure = MeasureParams::of(&job.params)?;
     ensure!(
-        !options::chooses_devices(&params.device),
-        "device `{}` lets OpenVINO choose where to run; name one device, e.g. `CPU`, `GPU.0` or `NPU`",
+        !options::spreads(&params.device),
+        "device `{}` lets OpenVINO spread the work; name one device, e.g. `CPU`, `GPU.0`, `NPU` or `AUTO`",
         params.device
     );
     let mut properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;
@@ -100,20 +100,16 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let clock = Instant::now();
     let version = load_library(&params.library)?;
     let core = Core::new().context("OpenVINO does not start")?;
-    let (name, capabilities) = describe(&core, &version, &params.device)?;
-    let capability = params.inference_precision.names().1;
-    if !capabilities.iter().any(|known| known == capability) {
-        return Err(Refusal::unavailable(format!(
-            "{name} ({}) does not infer in {capability}; OpenVINO {version} says it can: {}",
-            params.device,
-            capabilities.join(" ")
-        )));
+    if options::is_auto(&params.device) {
+        properties.extend(options::AUTO.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    } else {
+        able(&core, &version, &params.device, params.inference_precision)?;
     }
-    let supported = core.property(&params.device, "SUPPORTED_PROPERTIES")?;
+    let supported = core.property(params.device.split(':').next().unwrap_or_default(), "SUPPORTED_PROPERTIES")?;
     properties.extend(options::defaults(&params.options, &supported));
     let runtime_seconds = clock.elapsed().as_secs_f64();
 
-    progress(&format!("compiling for {name}"));
+    progress(&format!("compiling for {}", params.device));
     let load = || load(&core, tree, &manifest, &inputs, &params, &properties);
     let (mut session, (), timings) = measure::run(&measure, load, |session| Ok(session.request.infer()?))
         .map_err(|error| classified(error, "failed to run the model"))?;
@@ -125,12 +121,17 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     }
     tensors::write(&job.out.join("outputs.safetensors"), &outputs)?;
 
-    let mut raw = timings.into_raw(SYNC, &params.device, &session.devices.join(" "));
+    let devices = session.devices.join(" ");
+    let now = execution_devices(&session.compiled)?;
+    ensure!(now == session.devices, "the model was compiled for {devices}, and then ran on {}", now.join(" "));
+    // Where AUTO went is known now; that device, too, must compute in what was asked.
+    let (name, capabilities) = able(&core, &version, &devices, params.inference_precision)?;
+    let mut raw = timings.into_raw(SYNC, &params.device, &devices);
     // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
     raw.placement = session.devices.iter().map(|device| (device.clone(), 1)).collect();
     let facts = json!({
         "openvino": version,
-        "device": {"id": params.device, "name": name, "capabilities": capabilities},
+        "device": {"id": devices, "name": name, "capabilities": capabilities},
         "precision": session.precision,
         "requested_properties": properties.iter().cloned().collect::<BTreeMap<_, _>>(),
         "properties": std::mem::take(&mut session.properties),
@@ -143,7 +144,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 /// A compiled model that can infer, and what it says of itself. Fields are dropped in this order.
 struct Session {
     request: Request,
-    _compiled: Compiled,
+    compiled: Compiled,
     devices: Vec<String>,
     precision: String,
     properties: Map<String, Value>,
@@ -186,24 +187,47 @@ fn load(
     Ok(Session {
         request,
         devices,
-        precision: compiled.property(options::PRECISION).context("OpenVINO does not tell the precision in force")?,
+        precision: match compiled.property(options::PRECISION) {
+            Ok(precision) => precision,
+            // AUTO takes the hint and hands it on, and does not tell it; only the outputs show it.
+            Err(_) if options::is_auto(&params.device) => {
+                format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
+            }
+            Err(error) => return Err(error.context("OpenVINO does not tell the precision in force")),
+        },
         properties: in_force,
         dynamic,
         read_seconds,
         compile_seconds: clock.elapsed().as_secs_f64(),
-        _compiled: compiled,
+        compiled,
     })
 }
 
 /// The devices that the compiled model executes on: the one that was asked for.
 fn placed(compiled: &Compiled, device: &str) -> Result<Vec<String>> {
-    let list = compiled.property("EXECUTION_DEVICES").context("OpenVINO does not say where the model would run")?;
-    let devices: Vec<String> = list.split([' ', ',']).filter(|d| !d.is_empty()).map(str::to_owned).collect();
-    ensure!(
-        options::is_placed(&devices, device),
-        "the model was asked onto {device}, and OpenVINO placed it on {list}"
-    );
+    let devices = execution_devices(compiled)?;
+    let is_placed = if options::is_auto(device) { devices.len() == 1 } else { options::is_placed(&devices, device) };
+    ensure!(is_placed, "the model was asked onto {device}, and OpenVINO placed it on {}", devices.join(" "));
     Ok(devices)
+}
+
+/// By the compiled model's own word. AUTO writes a device in brackets that only stands in for another.
+fn execution_devices(compiled: &Compiled) -> Result<Vec<String>> {
+    let list = compiled.property("EXECUTION_DEVICES").context("OpenVINO does not say where the model would run")?;
+    Ok(list.split([' ', ',']).filter(|device| !device.is_empty()).map(str::to_owned).collect())
+}
+
+/// Name and capabilities of a device that is there and computes in the precision that was asked.
+fn able(core: &Core, version: &str, device: &str, precision: Precision) -> Result<(String, Vec<String>)> {
+    let (name, capabilities) = describe(core, version, device)?;
+    let capability = precision.names().1;
+    if !capabilities.iter().any(|known| known == capability) {
+        return Err(Refusal::unavailable(format!(
+            "{name} ({device}) does not infer in {capability}; OpenVINO {version} says it can: {}",
+            capabilities.join(" ")
+        )));
+    }
+    Ok((name, capabilities))
 }
 
 /// The tree and the model agree on every input by name and type, and on the outputs by number and order.

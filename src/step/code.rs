@@ -43,14 +43,29 @@ pub(super) const WORKER: &[Part] = &[
 ];
 
 /// `orch worker ort`
-pub(super) const ORT: &[Part] =
-    &[Part::Rust("runtime/ort/"), Part::Rust("runtime/onnx_proto.rs"), Part::Crate("ort"), Part::Crate("prost")];
+pub(super) const ORT: &[Part] = &[
+    Part::Rust("device/shown.rs"),
+    Part::Rust("device/native/nvml.rs"),
+    Part::Rust("device/native/vulkan.rs"),
+    Part::Rust("device/vram.rs"),
+    Part::Rust("runtime/ort/"),
+    Part::Rust("runtime/onnx_proto.rs"),
+    Part::Crate("ort"),
+    Part::Crate("prost"),
+];
 
 /// `orch worker openvino`
 pub(super) const OPENVINO: &[Part] = &[Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];
 
 /// `orch-torch`
-pub(super) const TORCH: &[Part] = &[Part::Rust("bin/orch-torch.rs"), Part::Crate("tch"), Part::Crate("torch-sys")];
+pub(super) const TORCH: &[Part] = &[
+    Part::Rust("bin/orch-torch.rs"),
+    Part::Rust("device/shown.rs"),
+    Part::Rust("device/native/nvml.rs"),
+    Part::Rust("device/vram.rs"),
+    Part::Crate("tch"),
+    Part::Crate("torch-sys"),
+];
 
 /// All that `orch-torch` is built from: another build of it is needed when this changes.
 pub static TORCH_WORKER: Code = Code::of(&[WORKER, TORCH]);

@@ -208,6 +208,8 @@ pub enum Requirement {
     Env(EnvName),
     /// The `orch-torch` executable.
     TorchWorker,
+    /// A Vulkan driver in software, for WebGPU on a machine without a GPU's.
+    Swiftshader,
 }
 
 /// A native library inside an environment.
@@ -215,7 +217,10 @@ pub enum Requirement {
 pub enum Library {
     OnnxRuntime(EnvName),
     QnnProvider,
+    WebgpuProvider,
     OpenvinoC,
+    /// Not one library but the folder of SwiftShader and its loader.
+    Swiftshader,
 }
 
 /// What is to be done, with absolute paths filled in.

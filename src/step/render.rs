@@ -93,8 +93,13 @@ pub fn test_env(run: &RunParams) -> EnvName {
     match run.runtime.as_str() {
         "torch" | "python" => EnvName::Torch,
         "openvino" => EnvName::Openvino,
-        _ if run.backend == "qnn" => EnvName::Qnn,
-        _ => EnvName::Ort,
+        _ => match run.backend.as_str() {
+            "qnn" => EnvName::Qnn,
+            "webgpu" => EnvName::Webgpu,
+            "cuda" => EnvName::Cuda,
+            "rocm" => EnvName::Rocm,
+            _ => EnvName::Ort,
+        },
     }
 }
 

@@ -36,10 +36,48 @@ impl RunParams {
         if self.backend == self.device { self.device.clone() } else { format!("{}:{}", self.backend, self.device) }
     }
 
-    fn is_qnn(&self) -> bool {
-        self.backend == "qnn"
+    /// What OpenVINO is told to compute in. Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has
+    /// no fp32; asked for it all the same, the runtime says so.
+    fn inference_precision(&self) -> &'static str {
+        if self.device.starts_with("NPU") && self.precision != "fp32" { "f16" } else { "f32" }
+    }
+
+    /// The build of ONNX Runtime for the backend; the CPU's for one that has none.
+    fn ort(&self) -> Ort {
+        let of = |env, packages, ep, plugin| Ort { env, packages, ep, plugin };
+        match self.backend.as_str() {
+            "qnn" => of(EnvName::Qnn, &["onnxruntime", "onnxruntime-qnn"], "qnn", Some(Library::QnnProvider)),
+            "webgpu" => {
+                of(EnvName::Webgpu, &["onnxruntime", "onnxruntime-ep-webgpu"], "webgpu", Some(Library::WebgpuProvider))
+            }
+            "cuda" => of(EnvName::Cuda, CUDA_PACKAGES, "cuda", None),
+            "rocm" => of(EnvName::Rocm, &["onnxruntime-migraphx"], "rocm", None),
+            // The usual build for macOS brings CoreML with it.
+            "mps" => of(EnvName::Ort, &["onnxruntime"], "coreml", None),
+            _ => of(EnvName::Ort, &["onnxruntime"], "cpu", None),
+        }
     }
 }
+
+/// One build of ONNX Runtime.
+struct Ort {
+    env: EnvName,
+    packages: &'static [&'static str],
+    /// The worker's word for the provider.
+    ep: &'static str,
+    plugin: Option<Library>,
+}
+
+const CUDA_PACKAGES: &[&str] = &[
+    "nvidia-cublas",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-runtime",
+    "nvidia-cudnn-cu13",
+    "nvidia-cufft",
+    "nvidia-curand",
+    "nvidia-nvjitlink",
+    "onnxruntime-gpu",
+];
 
 pub struct Run;
 pub static RUN: Run = Run;
@@ -70,8 +108,7 @@ impl StepKind for Run {
         let params = RunParams::of(step);
         let tool = |env, package| Tool { env, package };
         match params.runtime.as_str() {
-            "ort" if params.is_qnn() => vec![tool(EnvName::Qnn, "onnxruntime"), tool(EnvName::Qnn, "onnxruntime-qnn")],
-            "ort" => vec![tool(EnvName::Ort, "onnxruntime")],
+            "ort" => params.ort().packages.iter().map(|package| tool(params.ort().env, package)).collect(),
             "openvino" => vec![tool(EnvName::Openvino, "openvino")],
             "torch" => vec![tool(EnvName::Torch, "torch")],
             "python" => {
@@ -93,8 +130,11 @@ impl StepKind for Run {
     fn requires(&self, step: &Step) -> Vec<Requirement> {
         let params = RunParams::of(step);
         match params.runtime.as_str() {
-            "ort" if params.is_qnn() => vec![Requirement::Env(EnvName::Qnn)],
-            "ort" => vec![Requirement::Env(EnvName::Ort)],
+            // A GPU or nothing: then no driver in software is wanted.
+            "ort" if params.backend == "webgpu" && params.device != "gpu" => {
+                vec![Requirement::Env(EnvName::Webgpu), Requirement::Swiftshader]
+            }
+            "ort" => vec![Requirement::Env(params.ort().env)],
             "openvino" => vec![Requirement::Env(EnvName::Openvino)],
             "torch" => vec![Requirement::Env(EnvName::Torch), Requirement::TorchWorker],
             "python" => vec![Requirement::Env(EnvName::Torch)],
@@ -113,23 +153,28 @@ impl StepKind for Run {
         let options = json!(params.options);
         let call = |worker, op, params, libraries| Ok(Work::Worker(WorkerCall { worker, op, params, libraries }));
         match params.runtime.as_str() {
-            "ort" if params.is_qnn() => call(
-                Worker::Orch("ort"),
-                "run",
-                json!({"ep": "qnn", "options": options, "measure": measure}),
-                vec![("library", Library::OnnxRuntime(EnvName::Qnn)), ("ep_library", Library::QnnProvider)],
-            ),
-            "ort" => call(
-                Worker::Orch("ort"),
-                "run",
-                json!({"ep": device, "options": options, "measure": measure}),
-                vec![("library", Library::OnnxRuntime(EnvName::Ort))],
-            ),
+            "ort" => {
+                let Ort { env, ep, plugin, .. } = params.ort();
+                // The CPU's one device is its provider; another name is refused there.
+                let ep = if ep == "cpu" { device.as_str() } else { ep };
+                let mut asked = json!({"ep": ep, "options": options, "measure": measure});
+                if plugin != Some(Library::QnnProvider) && params.backend != "cpu" {
+                    asked["device"] = json!(device);
+                }
+                let mut libraries = vec![("library", Library::OnnxRuntime(env))];
+                libraries.extend(plugin.map(|plugin| ("ep_library", plugin)));
+                if ep == "webgpu" && device != "gpu" {
+                    libraries.push(("vulkan", Library::Swiftshader));
+                }
+                call(Worker::Orch("ort"), "run", asked, libraries)
+            }
             "openvino" => call(
                 Worker::Orch("openvino"),
                 "run",
-                // Left to itself a CPU with bf16 units computes fp32 models in bf16, so the precision is always named.
-                json!({"device": device, "options": options, "inference_precision": "f32", "measure": measure}),
+                json!({
+                    "device": device, "options": options, "measure": measure,
+                    "inference_precision": params.inference_precision(),
+                }),
                 vec![("library", Library::OpenvinoC)],
             ),
             "torch" => call(Worker::Torch, "run", json!({"device": device, "measure": measure}), vec![]),

@@ -7,6 +7,7 @@ mod cache_pack;
 mod commands;
 mod crash;
 mod damage;
+mod devices;
 mod errors;
 mod explained;
 mod max_age;

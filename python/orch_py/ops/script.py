@@ -21,6 +21,9 @@ def run(job: Job) -> Output:
     script = Path(job.required("script"))
     if not script.is_file():
         raise Refused("error", f"the generated test `{script}` does not exist")
+    lease: dict[str, Any] = job.param("lease", {})
+    # The vendors' libraries read these when they start, which in this child is later than now.
+    os.environ.update(lease.get("env", {}))
     descriptor, name = tempfile.mkstemp(suffix=".json", prefix="orch-")
     os.close(descriptor)
     result = Path(name)
@@ -29,7 +32,7 @@ def run(job: Job) -> Output:
         text = result.read_text("utf-8")
     finally:
         result.unlink(missing_ok=True)
-    return _judge(script, code, text)
+    return _named(_judge(script, code, text), lease)
 
 
 def _execute(script: Path, argv: list[str]) -> int:
@@ -46,6 +49,14 @@ def _execute(script: Path, argv: list[str]) -> int:
         print(stop.code, file=sys.stderr)
         return 1
     return 0
+
+
+def _named(output: Output, lease: dict[str, Any]) -> Output:
+    """The device by the inventory's name: a process that is shown one GPU calls it number 0 whichever it is."""
+    kind, _, _ = lease.get("id", "").partition(":")
+    if output.measure and output.measure.get("actual_device") == f"{kind}:{lease.get('index')}":
+        output.measure["actual_device"] = lease["id"]
+    return output
 
 
 def _judge(script: Path, code: int, text: str) -> Output:

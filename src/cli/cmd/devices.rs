@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use crate::cli::args::Args;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
+use crate::cli::probed::Probed;
 use crate::cli::project::{absolute, provision};
-use crate::device::{self, Backend, Host, Libraries, Mode, doctor, render};
+use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
 use crate::runtime::Job;
 use crate::step::{Library, Requirement};
 use crate::store::DiskStore;
@@ -23,7 +24,7 @@ pub(super) fn devices(args: &Args, json: bool, printer: &Printer) -> anyhow::Res
     let (host, backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
     if json {
-        printer.json(&json!({"host": fingerprint, "backends": backends}));
+        printer.json(&serde_json::to_value(Inventory { host: fingerprint, backends })?);
     } else {
         printer.out(&render::devices(&fingerprint, &backends, WIDTH));
     }
@@ -45,12 +46,13 @@ pub(super) fn doctor(args: &Args, json: bool, printer: &Printer) -> anyhow::Resu
 /// The native libraries that are installed already; a probe installs nothing.
 fn libraries(args: &Args) -> anyhow::Result<Libraries> {
     let provision = provision(args, Cancel::default())?;
-    let installed = |library: Library, env: EnvName| {
-        provision.is_ready(Requirement::Env(env)).then(|| provision.library(library).ok()).flatten()
+    let installed = |library: Library, requirement: Requirement| {
+        provision.is_ready(requirement).then(|| provision.library(library).ok()).flatten()
     };
     Ok(Libraries {
-        openvino: installed(Library::OpenvinoC, EnvName::Openvino),
-        qnn: installed(Library::QnnProvider, EnvName::Qnn),
+        openvino: installed(Library::OpenvinoC, Requirement::Env(EnvName::Openvino)),
+        qnn: installed(Library::QnnProvider, Requirement::Env(EnvName::Qnn)),
+        swiftshader: installed(Library::Swiftshader, Requirement::Swiftshader).filter(|folder| folder.is_dir()),
     })
 }
 
@@ -59,7 +61,8 @@ fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let scratch = store.scratch()?;
     let host = Host::real().with_libraries(libraries(args)?);
     let exe = std::env::current_exe().context("failed to find orch's own executable")?;
-    let child = |name: &str, params: Value| -> Result<Backend, String> {
+    let probed = Probed::at(provision(args, Cancel::default())?.dir().join("probes"));
+    let ask = |name: &str, params: Value| -> Result<Backend, String> {
         let out = scratch.dir("probe").map_err(|e| e.to_string())?;
         let job = Job { id: 0, op: name.into(), params, inputs: Default::default(), out: out.clone(), log: None };
         let mut command = Command::new(&exe);
@@ -76,6 +79,7 @@ fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
             Ended::Broken(what) => Err(what),
         }
     };
+    let child = |name: &str, params: Value| probed.or_ask(name, &params, || ask(name, params.clone()));
     let backends = device::probe_all(&host, Mode::Full(&child));
     Ok((host, backends))
 }

@@ -20,7 +20,7 @@ mod worker;
 
 use clap::CommandFactory;
 
-use crate::cli::args::{Args, Command};
+use crate::cli::args::{Args, Command, SchemaOf};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::event::{Event, Listener};
@@ -40,8 +40,11 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Output(output) => output::output(args, output, printer),
         Command::Cache(cache) => cache::cache(args, cache, printer),
         Command::Setup(setup) => setup::setup(args, setup, printer),
-        Command::Schema => {
-            printer.out(&crate::spec::schema::text());
+        Command::Schema { of } => {
+            printer.out(&match of {
+                SchemaOf::Specs => crate::spec::schema::text(),
+                SchemaOf::Devices => crate::device::Inventory::schema(),
+            });
             Ok(Exit::Success)
         }
         Command::Init(init) => init::init(init, printer),

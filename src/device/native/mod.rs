@@ -7,6 +7,7 @@ pub(crate) mod nvml;
 pub(crate) mod openvino;
 pub(crate) mod qnn;
 pub(crate) mod tool;
+pub(crate) mod vulkan;
 
 use std::ffi::{CStr, c_char};
 use std::path::Path;

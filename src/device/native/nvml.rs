@@ -1,6 +1,6 @@
 //! NVIDIA's management library, asked for what it knows of each GPU. Starts no CUDA context and allocates nothing on a GPU.
 
-use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::path::Path;
 
 use libloading::Library;
@@ -55,6 +55,39 @@ fn ask(library: &Library, path: &str) -> Backend {
         unsafe { f() }
     });
     answer
+}
+
+/// `nvmlProcessInfo_t`
+#[repr(C)]
+#[derive(Default, Clone, Copy)]
+struct Process {
+    id: c_uint,
+    used: c_ulonglong,
+    gpu_instance: c_uint,
+    compute_instance: c_uint,
+}
+
+/// Bytes that a process holds on the GPU of that UUID. None where NVML does not see it, or does not tell.
+pub(crate) fn held(uuid: &str, process: u32) -> Option<u64> {
+    held_by(&open(Path::new("libnvidia-ml.so.1")).ok()?, uuid, process)
+}
+
+fn held_by(library: &Library, uuid: &str, process: u32) -> Option<u64> {
+    type Find = unsafe extern "C" fn(*const c_char, *mut Handle) -> Status;
+    type List = unsafe extern "C" fn(Handle, *mut c_uint, *mut Process) -> Status;
+    let nvml = Nvml { library };
+    let uuid = CString::new(uuid).ok()?;
+    let mut handle: Handle = std::ptr::null_mut();
+    let mut list = [Process::default(); 256];
+    let mut count = list.len() as c_uint;
+    // SAFETY: the types are those of nvml.h, and `count` says how many rows the list has room for.
+    nvml.call("nvmlInit_v2", |f: unsafe extern "C" fn() -> Status| unsafe { f() }).ok()?;
+    nvml.call("nvmlDeviceGetHandleByUUID", |f: Find| unsafe { f(uuid.as_ptr(), &mut handle) }).ok()?;
+    let asked = "nvmlDeviceGetComputeRunningProcesses_v3";
+    nvml.call(asked, |f: List| unsafe { f(handle, &mut count, list.as_mut_ptr()) }).ok()?;
+    let row = list.iter().take(count as usize).find(|row| row.id == process)?;
+    // NVML_VALUE_NOT_AVAILABLE
+    (row.used != c_ulonglong::MAX).then_some(row.used)
 }
 
 fn refused(failure: &Failure, path: &str) -> Backend {
@@ -179,5 +212,25 @@ impl Nvml<'_> {
         self.call(name, |f: Text| unsafe { f(buffer.as_mut_ptr(), 96) }).ok()?;
         // SAFETY: the buffer ends in zeros.
         unsafe { text(buffer.as_ptr()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_s_memory_is_found_by_the_gpu_s_uuid_and_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("libnvidia-ml.so.1");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native/nvml.c");
+        let mut cc = std::process::Command::new("cc");
+        assert!(cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status().unwrap().success());
+        let library = open(&library).unwrap();
+        let first = "GPU-00000001-0000-1111-2222-333344445555";
+        assert_eq!(held_by(&library, first, 4711), Some(600 << 20));
+        assert_eq!(held_by(&library, first, 4712), None, "its driver does not tell");
+        assert_eq!(held_by(&library, first, 1), None);
+        assert_eq!(held_by(&library, "GPU-ffffffff", 4711), None);
     }
 }

@@ -137,6 +137,7 @@ pub(super) struct Figures<'a> {
     pub(super) first: String,
     pub(super) load: String,
     pub(super) rss: Option<String>,
+    pub(super) vram: Option<String>,
     pub(super) samples: String,
     pub(super) sync: &'a str,
     pub(super) noisy: bool,

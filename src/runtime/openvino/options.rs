@@ -77,11 +77,20 @@ pub(super) fn read_back(compiled: &Compiled) -> Map<String, Value> {
         .collect()
 }
 
-/// Virtual devices spread or choose by themselves, so that no result could name its device beforehand.
-pub(super) fn chooses_devices(device: &str) -> bool {
+/// Virtual devices that spread a model or its requests over several, so that no result has one device.
+pub(super) fn spreads(device: &str) -> bool {
     let kind = device.split([':', '.']).next().unwrap_or_default();
-    ["AUTO", "MULTI", "HETERO", "BATCH"].contains(&kind) || device.contains(':')
+    ["MULTI", "HETERO", "BATCH"].contains(&kind) || (device.contains(':') && !is_auto(device))
 }
+
+/// `AUTO`, or `AUTO:GPU,CPU`: OpenVINO takes one device of those that it has, and tells which.
+pub(super) fn is_auto(device: &str) -> bool {
+    device == "AUTO" || device.starts_with("AUTO:")
+}
+
+/// What AUTO is told besides: left to itself it infers on the CPU until another device has compiled the model, and the
+/// first figures would be of the one and the last of the other.
+pub(super) const AUTO: &[(&str, &str)] = &[("ENABLE_STARTUP_FALLBACK", "NO"), ("ENABLE_RUNTIME_FALLBACK", "NO")];
 
 /// Refuses what OpenVINO took without an error and did not do; a property that the device cannot tell is let pass.
 pub(super) fn check_in_force(asked: &[(String, String)], found: &Map<String, Value>) -> Result<()> {
@@ -179,7 +188,8 @@ mod tests {
             |devices: &[&str], asked| is_placed(&devices.iter().map(|d| (*d).to_owned()).collect::<Vec<_>>(), asked);
         assert!(on(&["CPU"], "CPU") && on(&["GPU.0"], "GPU") && on(&["GPU.1"], "GPU.1"));
         assert!(!on(&["GPU.1"], "GPU") && !on(&["CPU"], "GPU") && !on(&["GPU.0", "CPU"], "GPU") && !on(&[], "CPU"));
-        assert!(chooses_devices("AUTO:GPU,CPU") && chooses_devices("AUTO") && chooses_devices("HETERO:GPU"));
-        assert!(!chooses_devices("GPU.1") && !chooses_devices("CPU"));
+        assert!(spreads("MULTI:GPU,CPU") && spreads("HETERO:GPU") && spreads("GPU:CPU"));
+        assert!(!spreads("GPU.1") && !spreads("CPU") && !spreads("AUTO:GPU,CPU"));
+        assert!(is_auto("AUTO") && is_auto("AUTO:GPU,CPU") && !is_auto("AUTOMATIC") && !is_auto("CPU"));
     }
 }

@@ -12,9 +12,9 @@ use anyhow::Context;
 use serde_json::{Map, Value, json};
 
 use super::host::{Host, Message, Messages, QNN, listening, plain, strict};
+use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
-use super::run::{Place, assert_place};
 use super::source::{Prepared, Source};
 use super::{Failure, Params, tree};
 use crate::runtime::manifest::Manifest;
@@ -46,7 +46,7 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     let prepared = source.prepare(&host)?;
 
     let file = job.out.join(format!("{stem}_ctx.onnx"));
-    let (mut builder, messages) = listening(host.builder(QNN, &place.options)?, LogLevel::Warning)?;
+    let (mut builder, messages) = listening(place.lenient(&host)?, LogLevel::Warning)?;
     builder = writing(strict(builder)?, &file)?;
     let compiled = builder.commit_from_memory(&prepared.bytes);
     misread_option(&messages)?;
@@ -56,19 +56,19 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
             if let Some(broken) = broken(&messages) {
                 return Err(Failure::error(format!("the QNN compiler failed: {broken}")));
             }
-            return Err(match examine(host.builder(QNN, &place.options)?, QNN, &prepared.bytes)? {
+            return Err(match examine(place.lenient(&host)?, QNN, &prepared.bytes)? {
                 Verdict::Refused(reason) => Failure::new(JobStatus::Unsupported, reason),
                 Verdict::Broken(reason) => Failure::error(format!("the QNN compiler failed: {reason}")),
                 Verdict::Unexplained => Failure::error(format!("the QNN compiler failed: {}", error.message())),
             });
         }
     };
-    assert_place(&compiled, &place)?;
+    place.assert(&compiled)?;
 
     // The file is loaded again, as a run will load it: the session above proves the model, not what was written.
-    let session = strict(host.builder(QNN, &place.options)?)?.commit_from_file(&file).map_err(plain);
+    let session = strict(place.lenient(&host)?)?.commit_from_file(&file).map_err(plain);
     let session = session.context("the compiled model does not load")?;
-    assert_place(&Placement::of(&session)?, &place)?;
+    place.assert(&Placement::of(&session)?)?;
     let outputs: Vec<_> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
     if outputs != source.manifest.outputs {
         let reason =

@@ -12,7 +12,7 @@ use ::ort::session::Session;
 use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use anyhow::Context;
 
-use super::Failure;
+use super::{Failure, gpu};
 
 pub(super) const CPU: &str = "CPUExecutionProvider";
 pub(super) const QNN: &str = "QNNExecutionProvider";
@@ -59,16 +59,14 @@ impl Host {
         Ok(Self { environment, version })
     }
 
-    /// Adds the QNN plugin provider and makes sure that it brought a device.
-    pub(super) fn add_qnn(&self, library: &Path) -> Result<(), Failure> {
-        self.environment.register_ep_library(QNN, library).map_err(|e| {
-            Failure::unavailable(format!(
-                "failed to load the QNN provider from `{}`: {}",
-                library.display(),
-                e.message()
-            ))
+    /// Adds a plugin provider and makes sure that it brought a device.
+    pub(super) fn add_plugin(&self, provider: &str, library: &Path) -> Result<(), Failure> {
+        self.environment.register_ep_library(provider, library).map_err(|e| {
+            let name = provider.trim_end_matches("ExecutionProvider");
+            let place = library.display();
+            Failure::unavailable(format!("failed to load the {name} provider from `{place}`: {}", e.message()))
         })?;
-        if self.devices_of(QNN).next().is_none() {
+        if self.devices_of(provider).next().is_none() {
             return Err(Failure::unavailable(format!("`{}` was loaded and offers no device", library.display())));
         }
         Ok(())
@@ -78,17 +76,27 @@ impl Host {
         self.environment.devices().filter(move |device| device.ep().is_ok_and(|name| name == provider))
     }
 
-    /// A session builder bound to one provider's device.
+    /// A session builder bound to one provider's device; `index` counts those of a provider that offers none by itself.
     ///
     /// The device is always named: with the crate's default policy every session is offered to every registered plugin,
     /// and a plain CPU session then fails for want of QNN options.
-    pub(super) fn builder(&self, provider: &str, options: &[(String, String)]) -> anyhow::Result<SessionBuilder> {
-        let device =
-            self.devices_of(provider).next().with_context(|| format!("ONNX Runtime offers no device of {provider}"))?;
-        let prefixed: Vec<_> =
-            options.iter().map(|(name, value)| (format!("{provider}.{name}"), value.clone())).collect();
+    pub(super) fn builder(
+        &self,
+        provider: &str,
+        options: &[(String, String)],
+        index: usize,
+    ) -> anyhow::Result<SessionBuilder> {
         let builder = Session::builder(&self.environment).map_err(plain)?;
-        let builder = builder.with_devices([device], Some(&prefixed)).map_err(plain)?;
+        let builder = match gpu::built_in(provider, options, index) {
+            Some(own) => builder.with_execution_providers([own]).map_err(plain)?,
+            None => {
+                let device = self.devices_of(provider).next();
+                let device = device.with_context(|| format!("ONNX Runtime offers no device of {provider}"))?;
+                let prefixed: Vec<_> =
+                    options.iter().map(|(name, value)| (format!("{provider}.{name}"), value.clone())).collect();
+                builder.with_devices([device], Some(&prefixed)).map_err(plain)?
+            }
+        };
         let builder = builder.with_optimization_level(GraphOptimizationLevel::All).map_err(plain)?;
         builder.with_config_entry("session.record_ep_graph_assignment_info", "1").map_err(plain)
     }

@@ -1,19 +1,24 @@
-//! ONNX Runtime: its CPU provider and Qualcomm's QNN plugin provider, from libraries that the job names by path.
+//! ONNX Runtime: its CPU provider, its plugins (QNN, WebGPU) and its builds for GPUs, from libraries that the job names by
+//! path.
 //!
 //! The only home of the ort crate. It knows nothing of the spec: paths, options and the order of tensors come with the
 //! job and its trees. A provider that could not take the whole model is an error here, never a quiet run on the CPU
 //! (docs/design.md, "Jobs").
 
 mod compile;
+mod gpu;
 mod host;
 mod infer;
 mod lowering;
+mod options;
+mod place;
 mod placement;
 mod probe;
 pub mod qnn;
 mod refusal;
 mod run;
 mod source;
+mod webgpu;
 
 use std::path::{Path, PathBuf};
 
@@ -22,6 +27,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Job, JobOutput, JobStatus, Runtime};
+use crate::device::shown::Shown;
 
 /// The runtime's entry in the table of runtimes.
 pub struct OnnxRuntime;
@@ -60,9 +66,18 @@ struct Params {
     library: PathBuf,
     #[serde(default)]
     ep: Option<String>,
-    /// libonnxruntime_providers_qnn.so, absolute.
+    /// The library of a plugin, e.g. libonnxruntime_providers_qnn.so, absolute.
     #[serde(default)]
     ep_library: Option<PathBuf>,
+    /// The provider's own name of the device, where it has several.
+    #[serde(default)]
+    device: Option<String>,
+    /// The GPU that this process has for itself.
+    #[serde(default)]
+    lease: Option<Shown>,
+    /// A folder with a Vulkan loader and a driver in software; None leaves it to the system's.
+    #[serde(default)]
+    vulkan: Option<PathBuf>,
     /// The provider's own options, checked against its table.
     #[serde(default)]
     options: Map<String, Value>,
@@ -86,7 +101,7 @@ impl Params {
     }
 
     fn ep_library(&self) -> Result<&Path, Failure> {
-        let missing = || Failure::error("the QNN provider needs `ep_library`: the path of its plugin library");
+        let missing = || Failure::error("a plugin provider needs `ep_library`: the path of its library");
         self.ep_library.as_deref().ok_or_else(missing)
     }
 }

@@ -6,15 +6,20 @@ use ::ort::AsPointer;
 use ::ort::device::Device;
 use serde_json::{Map, Value, json};
 
-use super::host::Host;
+use super::host::{Host, QNN};
+use super::place::Place;
 use super::{Failure, Params};
 use crate::runtime::{Job, JobOutput};
 
 pub(super) fn probe(_job: &Job, params: &Params) -> Result<JobOutput, Failure> {
-    let host = Host::load(&params.library)?;
-    if let Some(library) = &params.ep_library {
-        host.add_qnn(library)?;
-    }
+    let host = match (&params.ep_library, params.ep.as_deref()) {
+        (Some(library), None | Some("qnn")) => {
+            let host = Host::load(&params.library)?;
+            host.add_plugin(QNN, library)?;
+            host
+        }
+        _ => Place::open(params)?.0,
+    };
     let devices: Vec<Value> = host.environment.devices().map(|device| describe(&device)).collect();
     let facts = json!({ "onnxruntime": host.version, "build": ort::info(), "devices": devices });
     Ok(JobOutput::ok(facts, None))

@@ -1,115 +1,52 @@
-//! The options of Qualcomm's QNN provider: which exist, which values they take, and what they become.
-//!
-//! The provider itself ignores unknown names, and answers a bad value with a warning and a default of its own: without
-//! this table a slip in a spec would change what is measured and say nothing.
+//! The options of Qualcomm's QNN provider, and what a session of it really runs on.
 
 use serde_json::{Map, Value};
 
-use crate::base::suggest::hint;
-
-/// What a value may be.
-enum Allowed {
-    Words(&'static [&'static str]),
-    /// Both bounds inclusive.
-    Whole(u64, u64),
-}
-
-struct QnnOption {
-    name: &'static str,
-    allowed: Allowed,
-}
-
-const fn words(name: &'static str, words: &'static [&'static str]) -> QnnOption {
-    QnnOption { name, allowed: Allowed::Words(words) }
-}
-
-const fn whole(name: &'static str, low: u64, high: u64) -> QnnOption {
-    QnnOption { name, allowed: Allowed::Whole(low, high) }
-}
-
-const SWITCH: &[&str] = &["0", "1"];
+use super::options::{SWITCH, Table, whole, words};
 
 /// Options that are offered. Left out on purpose: those that write files besides the model (profiling, dumps, saver), those
 /// that weaken checks (`skip_*`), and the backends that cannot prepare a context for the NPU.
-const OPTIONS: &[QnnOption] = &[
-    words("backend_type", &["htp"]),
-    whole("soc_model", 1, 9999),
-    words(
-        "htp_performance_mode",
-        &[
-            "burst",
-            "balanced",
-            "default",
-            "high_performance",
-            "high_power_saver",
-            "low_balanced",
-            "extreme_power_saver",
-            "low_power_saver",
-            "power_saver",
-            "sustained_high_performance",
-        ],
-    ),
-    words("htp_graph_finalization_optimization_mode", &["0", "1", "2", "3"]),
-    whole("vtcm_mb", 1, 64),
-    words("qnn_context_priority", &["low", "normal", "normal_high", "high"]),
-    words("enable_htp_fp16_precision", SWITCH),
-    words("enable_htp_fp16_clamp_overflow", SWITCH),
-    words("enable_htp_spill_fill_buffer", SWITCH),
-    words("offload_graph_io_quantization", SWITCH),
-    words("extended_udma", SWITCH),
-    whole("rpc_control_latency", 0, 1_000_000),
-];
+const TABLE: Table = Table {
+    provider: "QNN",
+    always: &[("backend_type", "htp")],
+    options: &[
+        words("backend_type", &["htp"]),
+        whole("soc_model", 1, 9999),
+        words(
+            "htp_performance_mode",
+            &[
+                "burst",
+                "balanced",
+                "default",
+                "high_performance",
+                "high_power_saver",
+                "low_balanced",
+                "extreme_power_saver",
+                "low_power_saver",
+                "power_saver",
+                "sustained_high_performance",
+            ],
+        ),
+        words("htp_graph_finalization_optimization_mode", &["0", "1", "2", "3"]),
+        whole("vtcm_mb", 1, 64),
+        words("qnn_context_priority", &["low", "normal", "normal_high", "high"]),
+        words("enable_htp_fp16_precision", SWITCH),
+        words("enable_htp_fp16_clamp_overflow", SWITCH),
+        words("enable_htp_spill_fill_buffer", SWITCH),
+        words("offload_graph_io_quantization", SWITCH),
+        words("extended_udma", SWITCH),
+        whole("rpc_control_latency", 0, 1_000_000),
+    ],
+};
 
 /// Checks the declared options and gives them in the provider's form, sorted, with what is always set.
 pub fn options(declared: &Map<String, Value>) -> Result<Vec<(String, String)>, String> {
-    let mut checked = vec![("backend_type".to_owned(), "htp".to_owned())];
-    for (name, value) in declared {
-        let Some(known) = OPTIONS.iter().find(|option| option.name == name) else {
-            let hint = hint(name, OPTIONS.iter().map(|option| option.name));
-            return Err(format!("QNN has no option `{name}`; {hint}"));
-        };
-        let value = known.check(value)?;
-        checked.retain(|(other, _)| other != name);
-        checked.push((name.clone(), value));
-    }
+    let checked = TABLE.checked(declared)?;
     if !checked.iter().any(|(name, _)| name == "soc_model") {
         // Without it the graph is prepared for no chip in particular, at another precision or not at all.
         return Err("QNN needs the option `soc_model`: the chip's number, e.g. 60".to_owned());
     }
-    checked.sort();
     Ok(checked)
-}
-
-impl QnnOption {
-    fn check(&self, value: &Value) -> Result<String, String> {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Number(number) => number.to_string(),
-            Value::Bool(switch) => u8::from(*switch).to_string(),
-            other => other.to_string(),
-        };
-        let fits = match self.allowed {
-            Allowed::Words(words) => words.contains(&text.as_str()),
-            // Only the plain decimal form: `060` and `+60` would be the same chip under another key.
-            Allowed::Whole(low, high) => {
-                text.parse::<u64>().is_ok_and(|n| (low..=high).contains(&n) && n.to_string() == text)
-            }
-        };
-        if fits {
-            Ok(text)
-        } else {
-            Err(format!("QNN's option `{}` is `{text}`; allowed: {}", self.name, self.allowed))
-        }
-    }
-}
-
-impl std::fmt::Display for Allowed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Words(words) => write!(f, "{}", words.join(", ")),
-            Self::Whole(low, high) => write!(f, "a whole number from {low} to {high}"),
-        }
-    }
 }
 
 /// What really executes a QNN session on this machine: off a Snapdragon it is the vendor's emulator, and is called so.
@@ -159,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_table_names_each_option_once() {
-        let names: BTreeSet<_> = OPTIONS.iter().map(|option| option.name).collect();
-        assert_eq!(names.len(), OPTIONS.len());
+        let names: BTreeSet<_> = TABLE.options.iter().map(|option| option.name).collect();
+        assert_eq!(names.len(), TABLE.options.len());
     }
 }

@@ -3,88 +3,20 @@
 use std::path::{Path, PathBuf};
 
 use ::ort::session::Session;
-use ::ort::session::builder::SessionBuilder;
-use anyhow::{Context, ensure};
-use serde_json::{Map, Value, json};
+use anyhow::Context;
+use serde_json::{Value, json};
 
-use super::host::{CPU, Host, OPTIMISATION, QNN, plain, strict};
+use super::host::{CPU, Host, QNN, plain};
 use super::infer::{Feed, collect, infer};
+use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
-use super::{Failure, Params, qnn, tree};
-use crate::base::{Digest, fs as bfs};
+use super::{Failure, Params, gpu, tree};
+use crate::base::fs as bfs;
+use crate::device::vram;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure::{self, MeasureParams};
-use crate::runtime::{Job, JobOutput, tensors};
-
-/// How a run here knows that the device is done.
-const SYNC: &str = "synchronous call";
-
-/// Where a job's session runs.
-pub(super) struct Place {
-    pub(super) provider: &'static str,
-    pub(super) requested: &'static str,
-    pub(super) actual: &'static str,
-    pub(super) options: Vec<(String, String)>,
-}
-
-impl Place {
-    /// Loads the libraries that the params name.
-    pub(super) fn open(params: &Params) -> Result<(Host, Self), Failure> {
-        match params.ep.as_deref().unwrap_or("cpu") {
-            "cpu" => {
-                if let Some(name) = params.options.keys().next() {
-                    return Err(Failure::error(format!("the CPU provider takes no option `{name}`")));
-                }
-                let place = Self { provider: CPU, requested: "cpu", actual: "cpu", options: Vec::new() };
-                Ok((Host::load(&params.library)?, place))
-            }
-            "qnn" => Self::qnn(params),
-            other => {
-                let hint = crate::base::suggest::hint(other, ["cpu", "qnn"]);
-                Err(Failure::error(format!("ort has no execution provider `{other}`; {hint}")))
-            }
-        }
-    }
-
-    /// QNN, whatever `ep` says.
-    pub(super) fn qnn(params: &Params) -> Result<(Host, Self), Failure> {
-        let options = qnn::options(&params.options).map_err(Failure::error)?;
-        let library = params.ep_library()?;
-        let host = Host::load(&params.library)?;
-        host.add_qnn(library)?;
-        Ok((host, Self { provider: QNN, requested: "qnn-htp", actual: qnn::actual_device(), options }))
-    }
-
-    /// A builder whose session runs here or not at all.
-    pub(super) fn builder(&self, host: &Host, threads: Option<usize>) -> anyhow::Result<SessionBuilder> {
-        let mut builder = host.builder(self.provider, &self.options)?;
-        if let Some(threads) = threads {
-            ensure!(threads > 0, "`threads` is 0: give a positive number, or leave it out");
-            builder = builder.with_intra_threads(threads).map_err(plain)?;
-        }
-        if self.provider == CPU { Ok(builder) } else { strict(builder) }
-    }
-
-    /// What belongs into the record about libraries and settings.
-    pub(super) fn facts(&self, host: &Host, params: &Params) -> Result<Map<String, Value>, Failure> {
-        let mut facts = Map::new();
-        facts.insert("onnxruntime".to_owned(), json!(host.version));
-        facts.insert("provider".to_owned(), json!(self.provider));
-        if let (QNN, Some(library)) = (self.provider, &params.ep_library) {
-            // The provider calls itself 0.1.0 in every release, so its content is what tells one from another.
-            let digest = Digest::of_file(library).with_context(|| format!("failed to read `{}`", library.display()))?;
-            facts.insert("provider_library".to_owned(), json!(digest));
-        }
-        let options: Map<_, _> = self.options.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-        facts.insert("options".to_owned(), Value::Object(options));
-        facts.insert("graph_optimisation".to_owned(), json!(OPTIMISATION));
-        facts.insert("threads".to_owned(), json!(params.threads));
-        facts
-            .insert("cpu_fallback".to_owned(), json!(if self.provider == CPU { "not applicable" } else { "disabled" }));
-        Ok(facts)
-    }
-}
+use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 
 /// `run`: measures the artefact and writes `outputs.safetensors`.
 pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
@@ -109,11 +41,15 @@ pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     };
 
     let placement = Placement::of(&loaded.session)?;
-    assert_place(&placement, &place)?;
+    place.assert(&placement)?;
     facts.insert("placement".to_owned(), json!(placement.counts()));
     tensors::write(&job.out.join("outputs.safetensors"), &collect(outputs, &manifest.outputs)?)?;
-    let mut raw = timings.into_raw(SYNC, place.requested, place.actual);
+    let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
     raw.placement = placement.counts();
+    if let Some(held) = place.lease.as_ref().and_then(vram::held) {
+        raw.peak_device_bytes = Some(held.bytes);
+        facts.insert("device_memory".to_owned(), json!(held));
+    }
     Ok(JobOutput::ok(Value::Object(facts), Some(raw)))
 }
 
@@ -162,36 +98,22 @@ fn explained(failure: Failure, host: &Host, place: &Place, model: &Path) -> Fail
     if place.provider == CPU {
         return failure;
     }
+    if gpu::is_absence(&failure.reason) {
+        // Before its own words ONNX Runtime writes where in its sources it said them.
+        let said = failure.reason.rsplit(" : FAIL : ").next().unwrap_or_default().trim();
+        return Failure::unavailable(format!("{} does not start: {said}", place.provider));
+    }
     let examined = (|| {
         let bytes = std::fs::read(model)?;
-        examine(host.builder(place.provider, &place.options)?, place.provider, &bytes)
+        examine(place.lenient(host)?, place.provider, &bytes)
     })();
     match examined {
+        // A context binary was taken whole when it was compiled; any other model meets its provider here.
+        Ok(Verdict::Refused(reason)) if place.provider != QNN => Failure::new(JobStatus::Unsupported, reason),
         Ok(Verdict::Refused(reason)) => Failure::new(failure.status, format!("{reason} ({})", failure.reason)),
         Ok(Verdict::Broken(reason)) if !failure.reason.contains(&reason) => {
             Failure::new(failure.status, format!("{}: {reason}", failure.reason))
         }
         _ => failure,
     }
-}
-
-/// Every node ran where it was asked to, and there was one.
-pub(super) fn assert_place(placement: &Placement, place: &Place) -> Result<(), Failure> {
-    let elsewhere = placement.elsewhere(place.provider);
-    let mut output = if let Some(node) = elsewhere.first() {
-        Failure::error(format!(
-            "{} of the model's nodes ran elsewhere than on {}: {} `{}` and others; placement {:?}",
-            elsewhere.len(),
-            place.provider,
-            node.operator,
-            node.name,
-            placement.counts()
-        ))
-    } else if placement.counts().is_empty() && place.provider != CPU {
-        Failure::error(format!("no node of the model ran on {}", place.provider))
-    } else {
-        return Ok(());
-    };
-    output.facts = json!({ "placement": placement.counts() });
-    Err(output)
 }

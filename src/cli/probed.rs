@@ -1,0 +1,137 @@
+//! Answers of native libraries, kept beside the environments: asking a browser or a driver takes from a tenth of a second to
+//! several, and they answer the same until something is installed or the machine starts again.
+//!
+//! Only good answers are kept, for a quarter of an hour, under a digest of all that they could depend on. What is kept is
+//! marked with the time when it was given, and holds nothing that changes by the minute.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use crate::base::{Digest, fs as bfs};
+use crate::device::Backend;
+use crate::store::stat::Stamp;
+
+/// A GPU may be taken away or break while the machine runs; nobody should look at yesterday's.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// Changes by the minute.
+const FLEETING: &[&str] = &["memory_free_bytes"];
+/// Files that change with a driver, and the boot in which it was loaded.
+const FILES: &[&str] =
+    &["/proc/sys/kernel/random/boot_id", "/proc/driver/nvidia/version", "/sys/module/amdgpu/version"];
+/// Beginnings of variables that vendors' libraries and browsers read.
+const VARIABLES: &[&str] = &[
+    "CUDA", "DISPLAY", "HIP", "HSA", "LD_", "MESA", "NVIDIA", "OCL", "ORT", "OPENVINO", "ROC", "VK_", "WAYLAND", "ZE",
+];
+
+pub(super) struct Probed {
+    folder: PathBuf,
+}
+
+impl Probed {
+    pub(super) fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// The kept answer, or that of `ask`.
+    pub(super) fn or_ask(
+        &self,
+        name: &str,
+        params: &Value,
+        ask: impl FnOnce() -> Result<Backend, String>,
+    ) -> Result<Backend, String> {
+        let path = self.folder.join(format!("{name}-{}.json", self.key(name, params).short()));
+        if let Some(kept) = kept(&path) {
+            return Ok(kept);
+        }
+        let answer = ask()?;
+        if answer.available {
+            // A cache that cannot be written costs the next call a probe.
+            let _ = std::fs::create_dir_all(&self.folder);
+            let _ = bfs::write_atomic(&path, &serde_json::to_vec(&lasting(answer.clone())).unwrap_or_default());
+        }
+        Ok(answer)
+    }
+
+    fn key(&self, name: &str, params: &Value) -> Digest {
+        let mut lines = vec![name.to_owned(), params.to_string()];
+        let exe = std::env::current_exe().ok().and_then(|exe| Stamp::of(&exe).ok());
+        lines.push(format!("{exe:?}"));
+        for path in paths(params) {
+            lines.push(format!("{path} {:?}", Stamp::of(path.as_ref()).ok()));
+        }
+        lines.extend(FILES.iter().map(|path| std::fs::read_to_string(path).unwrap_or_default()));
+        let read = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            let name = name.into_string().ok()?;
+            VARIABLES.iter().any(|start| name.starts_with(start)).then(|| format!("{name}={value:?}"))
+        };
+        let mut variables: Vec<_> = std::env::vars_os().filter_map(read).collect();
+        variables.sort();
+        lines.extend(variables);
+        Digest::of(lines.join("\n").as_bytes())
+    }
+}
+
+/// Absolute paths anywhere in the parameters: the libraries that will be asked.
+fn paths(params: &Value) -> Vec<&str> {
+    match params {
+        Value::String(text) if text.starts_with('/') => vec![text],
+        Value::Array(items) => items.iter().flat_map(paths).collect(),
+        Value::Object(fields) => fields.values().flat_map(paths).collect(),
+        _ => vec![],
+    }
+}
+
+fn kept(path: &std::path::Path) -> Option<Backend> {
+    let given = std::fs::metadata(path).ok()?.modified().ok()?;
+    let age = SystemTime::now().duration_since(given).ok().filter(|age| *age < LONGEST)?;
+    let mut backend: Backend = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+    backend.fact("probed_seconds_ago", age.as_secs());
+    Some(backend)
+}
+
+fn lasting(mut backend: Backend) -> Backend {
+    for device in &mut backend.devices {
+        FLEETING.iter().for_each(|name| drop(device.facts.remove(*name)));
+    }
+    backend
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::device::{Device, DeviceKind};
+
+    #[test]
+    fn a_good_answer_is_kept_until_a_library_changes_and_a_bad_one_never() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("lib.so");
+        std::fs::write(&library, "1").unwrap();
+        let probed = Probed::at(folder.path().join("probes"));
+        let asked = Cell::new(0);
+        let ask = |answer: Result<Backend, String>| {
+            probed.or_ask("cuda", &json!({"libraries": [library.to_str().unwrap()]}), || {
+                asked.set(asked.get() + 1);
+                answer
+            })
+        };
+        assert!(ask(Err("it died".to_owned())).is_err());
+        assert!(!ask(Ok(Backend::unavailable("cuda", "no driver"))).unwrap().available);
+        let mut device = Device::new("cuda:0", "NVIDIA H200", DeviceKind::Hardware);
+        device.fact("memory_free_bytes", 7).fact("uuid", "GPU-1");
+        let good = || Ok(Backend::available("cuda", vec![device.clone()]));
+        assert_eq!(ask(good()).unwrap().devices[0].facts["memory_free_bytes"], 7);
+        let kept = ask(Err("not asked".to_owned())).unwrap();
+        assert_eq!((asked.get(), &kept.devices[0].facts["uuid"]), (3, &json!("GPU-1")));
+        assert!(!kept.devices[0].facts.contains_key("memory_free_bytes"), "it would be an old figure");
+        assert!(kept.facts.contains_key("probed_seconds_ago"));
+        std::fs::write(&library, "22").unwrap();
+        ask(good()).unwrap();
+        assert_eq!(asked.get(), 4, "another library is another question");
+    }
+}

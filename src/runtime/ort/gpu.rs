@@ -1,0 +1,310 @@
+//! Providers that come with a build of ONNX Runtime of their own: CUDA and TensorRT, MIGraphX and ROCm, CoreML.
+//!
+//! None falls back: a session gets the one provider, and the nodes that it leaves are an error (`place.rs`). One process
+//! has one device (`device/shown.rs`), so each provider is told number 0 of what it is shown.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use ::ort::ep::{
+    self, ArbitrarilyConfigurableExecutionProvider as _, ExecutionProvider as _, ExecutionProviderDispatch,
+};
+use serde_json::json;
+
+use super::options::{SWITCH, Table, whole, words};
+use super::place::Place;
+use super::{Failure, Params};
+
+pub(super) const CUDA: &str = "CUDAExecutionProvider";
+pub(super) const TENSORRT: &str = "TensorrtExecutionProvider";
+pub(super) const MIGRAPHX: &str = "MIGraphXExecutionProvider";
+pub(super) const ROCM: &str = "ROCMExecutionProvider";
+pub(super) const COREML: &str = "CoreMLExecutionProvider";
+
+const ARENA: &[&str] = &["kNextPowerOfTwo", "kSameAsRequested"];
+
+/// TF32 is off, because it would compute fp32 models with 10 bits of mantissa; the search for a convolution's algorithm is
+/// cuDNN's rule and no race of kernels, so that two runs use the same ones.
+const CUDA_TABLE: Table = Table {
+    provider: "CUDA",
+    always: &[("cudnn_conv_algo_search", "HEURISTIC"), ("use_tf32", "0")],
+    options: &[
+        words("arena_extend_strategy", ARENA),
+        words("cudnn_conv_algo_search", &["DEFAULT", "EXHAUSTIVE", "HEURISTIC"]),
+        words("cudnn_conv_use_max_workspace", SWITCH),
+        whole("gpu_mem_limit", 1, u64::MAX),
+        words("prefer_nhwc", SWITCH),
+        words("use_tf32", SWITCH),
+    ],
+};
+
+/// Engines are not cached: a load must not depend on earlier runs.
+const TENSORRT_TABLE: Table = Table {
+    provider: "TensorRT",
+    always: &[("trt_engine_cache_enable", "0"), ("trt_fp16_enable", "0"), ("trt_timing_cache_enable", "0")],
+    options: &[
+        words("trt_bf16_enable", SWITCH),
+        words("trt_builder_optimization_level", &["0", "1", "2", "3", "4", "5"]),
+        words("trt_fp16_enable", SWITCH),
+        whole("trt_max_workspace_size", 1, u64::MAX),
+    ],
+};
+
+const MIGRAPHX_TABLE: Table = Table {
+    provider: "MIGraphX",
+    always: &[("exhaustive_tune", "0"), ("fp16", "0")],
+    options: &[words("exhaustive_tune", SWITCH), words("fp16", SWITCH)],
+};
+
+/// CoreML itself spreads a model over the units that it may use; which it used it does not tell.
+const COREML_TABLE: Table = Table {
+    provider: "CoreML",
+    always: &[("AllowLowPrecisionAccumulationOnGPU", "0"), ("ModelFormat", "MLProgram")],
+    options: &[
+        words("AllowLowPrecisionAccumulationOnGPU", SWITCH),
+        words("ModelFormat", &["MLProgram", "NeuralNetwork"]),
+        words("SpecializationStrategy", &["Default", "FastPrediction"]),
+    ],
+};
+
+/// Devices of the CoreML target, and CoreML's word for each.
+const COREML_UNITS: &[(&str, &str)] =
+    &[("all", "ALL"), ("cpu", "CPUOnly"), ("gpu", "CPUAndGPU"), ("npu", "CPUAndNeuralEngine")];
+
+/// A CUDA device, or TensorRT on one.
+pub(super) fn cuda(params: &Params) -> Result<Place, Failure> {
+    let asked = params.device.as_deref().unwrap_or("cuda");
+    let tensorrt = asked.split(':').next() == Some("tensorrt");
+    let (provider, table) = if tensorrt { (TENSORRT, &TENSORRT_TABLE) } else { (CUDA, &CUDA_TABLE) };
+    let options = table.checked(&params.options).map_err(Failure::error)?;
+    let folder = nvidia(&params.library);
+    let loaded = folder.as_deref().map(preload).unwrap_or_default();
+    if tensorrt && !loads("libnvinfer.so.10") {
+        return Err(Failure::unavailable(
+            "TensorRT is not here: no libnvinfer.so.10 loads (install TensorRT 10, and name its folder in LD_LIBRARY_PATH)",
+        ));
+    }
+    Ok(on_lease(params, provider, asked)?.with_options(options).with_fact("cuda_libraries", json!(loaded)))
+}
+
+pub(super) fn rocm(params: &Params) -> Result<Place, Failure> {
+    let options = MIGRAPHX_TABLE.checked(&params.options).map_err(Failure::error)?;
+    Ok(on_lease(params, MIGRAPHX, params.device.as_deref().unwrap_or("rocm"))?.with_options(options))
+}
+
+pub(super) fn coreml(params: &Params) -> Result<Place, Failure> {
+    if !cfg!(target_os = "macos") {
+        return Err(Failure::unavailable("CoreML needs macOS"));
+    }
+    let asked = params.device.as_deref().unwrap_or("all");
+    let asked = asked.strip_prefix("coreml:").unwrap_or(asked);
+    let Some((_, units)) = COREML_UNITS.iter().find(|(name, _)| *name == asked) else {
+        let hint = crate::base::suggest::hint(asked, COREML_UNITS.iter().map(|(name, _)| *name));
+        return Err(Failure::error(format!("CoreML has no device `{asked}`; {hint}")));
+    };
+    let mut options = COREML_TABLE.checked(&params.options).map_err(Failure::error)?;
+    options.push(("MLComputeUnits".to_owned(), (*units).to_owned()));
+    // Not `gpu`: which of the units it used CoreML does not tell.
+    Ok(Place::new(COREML, asked, format!("coreml:{units}")).with_options(options))
+}
+
+/// The leased device, by its own name.
+fn on_lease(params: &Params, provider: &'static str, asked: &str) -> Result<Place, Failure> {
+    let Some(lease) = &params.lease else {
+        return Err(Failure::unavailable(format!("no device `{asked}` was found for this process")));
+    };
+    lease.check().map_err(Failure::error)?;
+    let place = Place::new(provider, asked, lease.id.clone()).on(lease.clone());
+    Ok(place.with_fact("device", json!({"id": lease.id, "name": lease.name, "uuid": lease.uuid})))
+}
+
+/// How a session is given a provider that ONNX Runtime does not offer as a device; None for one that it does.
+pub(super) fn built_in(
+    provider: &str,
+    options: &[(String, String)],
+    index: usize,
+) -> Option<ExecutionProviderDispatch> {
+    let on = |name: &str| options.iter().any(|(known, value)| known == name && value == "1");
+    let id = i32::try_from(index).unwrap_or(i32::MAX);
+    Some(
+        match provider {
+            CUDA => {
+                let provider = ep::CUDA::default().with_device_id(id);
+                options.iter().fold(provider, |ep, (name, value)| ep.with_arbitrary_config(name, value)).build()
+            }
+            TENSORRT => {
+                let provider = ep::TensorRT::default().with_device_id(id);
+                options.iter().fold(provider, |ep, (name, value)| ep.with_arbitrary_config(name, value)).build()
+            }
+            MIGRAPHX => {
+                let provider = ep::MIGraphX::default().with_device_id(id);
+                provider.with_fp16(on("fp16")).with_exhaustive_tune(on("exhaustive_tune")).build()
+            }
+            ROCM => ep::ROCm::default().with_device_id(id).build(),
+            COREML => {
+                let provider = ep::CoreML::default();
+                options.iter().fold(provider, |ep, (name, value)| ep.with_arbitrary_config(name, value)).build()
+            }
+            _ => return None,
+        }
+        .error_on_failure(),
+    )
+}
+
+/// MIGraphX, or the older ROCm provider where the loaded library has that one and not the other.
+pub(super) fn of_amd() -> &'static str {
+    let is_here = |answer: ort::Result<bool>| answer.unwrap_or(false);
+    let (new, old) = (is_here(ep::MIGraphX::is_available()), is_here(ep::ROCm::is_available()));
+    if old && !new { ROCM } else { MIGRAPHX }
+}
+
+/// Whether an error of a provider says that its library, its driver or its device is not there.
+pub(super) fn is_absence(reason: &str) -> bool {
+    [
+        "cannot open shared object",
+        "Failed to load library",
+        "no CUDA-capable device",
+        "CUDA driver version is insufficient",
+        "CUDA error 35",
+        "CUDA failure 35",
+        "CUDA failure 100",
+        "hipErrorNoDevice",
+        "no ROCm-capable device",
+        "execution provider is not enabled in this build",
+        "not supported in this build",
+    ]
+    .iter()
+    .any(|words| reason.contains(words))
+}
+
+/// `site-packages/nvidia` beside `site-packages/onnxruntime/capi/libonnxruntime.so`.
+fn nvidia(library: &Path) -> Option<PathBuf> {
+    library.ancestors().nth(3).map(|site| site.join("nvidia")).filter(|folder| folder.is_dir())
+}
+
+/// Loads CUDA's and cuDNN's libraries of the environment for all that will ask for them by name, and gives their names.
+///
+/// The provider looks for them by the system's rules, which do not know the environment. They need each other in an order
+/// that differs from release to release, so what does not load yet is tried again while anything does.
+fn preload(folder: &Path) -> Vec<String> {
+    let files = walk(folder);
+    let mut open: BTreeSet<PathBuf> = files.into_iter().filter(|path| is_wanted(path)).collect();
+    let mut loaded = vec![];
+    loop {
+        let before = open.len();
+        open.retain(|path| match load(path) {
+            true => {
+                loaded.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
+                false
+            }
+            false => true,
+        });
+        if open.is_empty() || open.len() == before {
+            loaded.sort();
+            return loaded;
+        }
+    }
+}
+
+fn is_wanted(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    const WANTED: [&str; 8] =
+        ["libcudart", "libcublas", "libcudnn", "libcufft", "libcurand", "libnvrtc.", "libnvJitLink", "libnvinfer"];
+    name.contains(".so.") && WANTED.iter().any(|start| name.starts_with(start))
+}
+
+/// Files in the folders named `lib` below a folder: wheels put them one or two levels deep.
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let list = |folder: &Path| -> Vec<PathBuf> {
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    list(folder).iter().flat_map(|package| list(&package.join("lib"))).filter(|path| path.is_file()).collect()
+}
+
+fn loads(name: &str) -> bool {
+    load(Path::new(name))
+}
+
+/// Loads a library for the rest of the process.
+fn load(path: &Path) -> bool {
+    use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+    // SAFETY: the initialisers of NVIDIA's libraries run, in a process that exists for this run alone.
+    let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) };
+    library.map(std::mem::forget).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::JobStatus;
+
+    fn params(more: serde_json::Value) -> Params {
+        let mut params = json!({"library": "/nowhere/libonnxruntime.so"});
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Params::of(&params).unwrap()
+    }
+
+    #[test]
+    fn fp32_is_not_tf32_unless_a_spec_says_so() {
+        let lease = json!({"id": "cuda:1", "name": "NVIDIA H200", "uuid": "GPU-1", "index": 0, "env": {}});
+        let place = cuda(&params(json!({"device": "cuda:1", "lease": lease}))).unwrap();
+        let option = |place: &Place, name: &str| {
+            place.options.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()).unwrap()
+        };
+        assert_eq!(option(&place, "use_tf32"), "0");
+        assert_eq!((place.requested.as_str(), place.actual.as_str()), ("cuda:1", "cuda:1"));
+        let place = cuda(&params(json!({"lease": lease, "options": {"use_tf32": 1}}))).unwrap();
+        assert_eq!(option(&place, "use_tf32"), "1");
+        let error = cuda(&params(json!({"lease": lease, "options": {"use_tf23": 1}}))).err().unwrap();
+        assert_eq!(error.reason, "CUDA has no option `use_tf23`; did you mean `use_tf32`?");
+    }
+
+    #[test]
+    fn without_a_device_nothing_is_tried() {
+        for place in [cuda, rocm] {
+            let error = place(&params(json!({}))).err().unwrap();
+            assert_eq!(error.status, JobStatus::Unavailable, "{}", error.reason);
+        }
+        let missing = cuda(&params(json!({"device": "tensorrt"}))).err().unwrap();
+        assert_eq!(missing.status, JobStatus::Unavailable);
+        assert!(missing.reason.starts_with("TensorRT is not here"), "{}", missing.reason);
+    }
+
+    #[test]
+    fn a_lease_that_the_process_was_not_started_with_is_refused() {
+        let lease = json!({"id": "cuda:0", "name": "x", "index": 0, "env": {"ORCH_NO_SUCH_VARIABLE": "GPU-1"}});
+        let error = cuda(&params(json!({"lease": lease}))).err().unwrap();
+        assert!(error.reason.contains("ORCH_NO_SUCH_VARIABLE is not GPU-1"), "{}", error.reason);
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_failed() {
+        assert!(is_absence("libcudart.so.13: cannot open shared object file: No such file or directory"));
+        assert!(is_absence("CUDA failure 100: no CUDA-capable device is detected"));
+        assert!(!is_absence("CUDNN_STATUS_EXECUTION_FAILED"));
+    }
+
+    /// Two libraries, the first of which needs the second.
+    #[test]
+    fn libraries_are_loaded_in_whatever_order_they_need() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("cublas/lib");
+        std::fs::create_dir_all(&library).unwrap();
+        let cc = |name: &str, text: &str, more: &[&str]| {
+            let source = folder.path().join("x.c");
+            std::fs::write(&source, text).unwrap();
+            let mut command = std::process::Command::new("cc");
+            command
+                .args(["-shared", "-fPIC", &format!("-Wl,-soname,{name}"), "-o"])
+                .arg(library.join(name))
+                .arg(source);
+            assert!(command.args(more).status().unwrap().success());
+        };
+        cc("libcudart.so.99", "int orch_b(void) { return 1; }", &[]);
+        let needed = library.join("libcudart.so.99");
+        cc("libcublas.so.99", "int orch_b(void); int orch_a(void) { return orch_b(); }", &[needed.to_str().unwrap()]);
+        std::fs::write(library.join("libcudnn.so.99"), "no library").unwrap();
+        std::fs::write(library.join("libother.so.1"), "not asked for").unwrap();
+        assert_eq!(preload(folder.path()), ["libcublas.so.99", "libcudart.so.99"]);
+    }
+}

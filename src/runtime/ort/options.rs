@@ -1,0 +1,90 @@
+//! Options of execution providers, checked against a table: which exist, which values they take, what is always set.
+//!
+//! The providers themselves ignore unknown names, and answer a bad value with a warning and a default of their own:
+//! without a table a slip in a spec would change what is measured and say nothing.
+
+use serde_json::{Map, Value};
+
+use crate::base::suggest::hint;
+
+/// What a value may be.
+pub(super) enum Allowed {
+    Words(&'static [&'static str]),
+    /// Both bounds inclusive.
+    Whole(u64, u64),
+}
+
+pub(super) struct ProviderOption {
+    pub(super) name: &'static str,
+    pub(super) allowed: Allowed,
+}
+
+pub(super) const fn words(name: &'static str, words: &'static [&'static str]) -> ProviderOption {
+    ProviderOption { name, allowed: Allowed::Words(words) }
+}
+
+pub(super) const fn whole(name: &'static str, low: u64, high: u64) -> ProviderOption {
+    ProviderOption { name, allowed: Allowed::Whole(low, high) }
+}
+
+pub(super) const SWITCH: &[&str] = &["0", "1"];
+
+/// The options of one provider.
+pub(super) struct Table {
+    /// As people call the provider.
+    pub(super) provider: &'static str,
+    pub(super) options: &'static [ProviderOption],
+    /// Set unless the spec says otherwise.
+    pub(super) always: &'static [(&'static str, &'static str)],
+}
+
+impl Table {
+    /// The declared options in the provider's form, sorted, with what is always set.
+    pub(super) fn checked(&self, declared: &Map<String, Value>) -> Result<Vec<(String, String)>, String> {
+        let mut checked: Vec<_> =
+            self.always.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        for (name, value) in declared {
+            let Some(known) = self.options.iter().find(|option| option.name == name) else {
+                let hint = hint(name, self.options.iter().map(|option| option.name));
+                return Err(format!("{} has no option `{name}`; {hint}", self.provider));
+            };
+            let value = known.check(self.provider, value)?;
+            checked.retain(|(other, _)| other != name);
+            checked.push((name.clone(), value));
+        }
+        checked.sort();
+        Ok(checked)
+    }
+}
+
+impl ProviderOption {
+    fn check(&self, provider: &str, value: &Value) -> Result<String, String> {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            Value::Bool(switch) => u8::from(*switch).to_string(),
+            other => other.to_string(),
+        };
+        let fits = match self.allowed {
+            Allowed::Words(words) => words.contains(&text.as_str()),
+            // Only the plain decimal form: `060` and `+60` would be the same value under another key.
+            Allowed::Whole(low, high) => {
+                text.parse::<u64>().is_ok_and(|n| (low..=high).contains(&n) && n.to_string() == text)
+            }
+        };
+        if fits {
+            Ok(text)
+        } else {
+            Err(format!("{provider}'s option `{}` is `{text}`; allowed: {}", self.name, self.allowed))
+        }
+    }
+}
+
+impl std::fmt::Display for Allowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Words(words) => write!(f, "{}", words.join(", ")),
+            Self::Whole(low, high) => write!(f, "a whole number from {low} to {high}"),
+        }
+    }
+}

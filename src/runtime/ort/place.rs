@@ -1,0 +1,161 @@
+//! Where a session runs: one provider, on the device that was asked for, or not at all.
+
+use ::ort::session::builder::SessionBuilder;
+use anyhow::{Context, ensure};
+use serde_json::{Map, Value, json};
+
+use super::host::{CPU, Host, OPTIMISATION, QNN, plain, strict};
+use super::placement::Placement;
+use super::webgpu::WEBGPU;
+use super::{Failure, Params, gpu, qnn, webgpu};
+use crate::base::Digest;
+use crate::device::shown::Shown;
+
+/// Where a job's session runs.
+pub(super) struct Place {
+    pub(super) provider: &'static str,
+    pub(super) requested: String,
+    pub(super) actual: String,
+    pub(super) options: Vec<(String, String)>,
+    /// Its GPU, where it has one of its own.
+    pub(super) lease: Option<Shown>,
+    more: Map<String, Value>,
+}
+
+type Open = fn(&Params) -> Result<(Host, Place), Failure>;
+
+/// By the params' word. What a place needs in the environment is there before the library is loaded.
+const PLACES: &[(&str, Open)] = &[
+    ("cpu", |params| {
+        if let Some(name) = params.options.keys().next() {
+            return Err(Failure::error(format!("the CPU provider takes no option `{name}`")));
+        }
+        Ok((Host::load(&params.library)?, Place::new(CPU, "cpu", "cpu")))
+    }),
+    ("qnn", Place::qnn),
+    ("webgpu", |params| {
+        let library = params.ep_library()?;
+        let place = webgpu::place(params)?;
+        let host = Host::load(&params.library)?;
+        host.add_plugin(WEBGPU, library)?;
+        Ok((host, place))
+    }),
+    ("cuda", |params| {
+        let place = gpu::cuda(params)?;
+        Ok((Host::load(&params.library)?, place))
+    }),
+    ("rocm", |params| {
+        let place = gpu::rocm(params)?;
+        let host = Host::load(&params.library)?;
+        Ok((host, Place { provider: gpu::of_amd(), ..place }))
+    }),
+    ("coreml", |params| {
+        let place = gpu::coreml(params)?;
+        Ok((Host::load(&params.library)?, place))
+    }),
+];
+
+impl Place {
+    pub(super) fn new(provider: &'static str, requested: &str, actual: impl Into<String>) -> Self {
+        let (requested, actual) = (requested.to_owned(), actual.into());
+        Self { provider, requested, actual, options: Vec::new(), lease: None, more: Map::new() }
+    }
+
+    pub(super) fn with_options(self, options: Vec<(String, String)>) -> Self {
+        Self { options, ..self }
+    }
+
+    pub(super) fn with_fact(mut self, name: &str, value: Value) -> Self {
+        self.more.insert(name.to_owned(), value);
+        self
+    }
+
+    pub(super) fn on(self, lease: Shown) -> Self {
+        Self { lease: Some(lease), ..self }
+    }
+
+    /// Loads the libraries that the params name.
+    pub(super) fn open(params: &Params) -> Result<(Host, Self), Failure> {
+        let asked = params.ep.as_deref().unwrap_or("cpu");
+        match PLACES.iter().find(|(name, _)| *name == asked) {
+            Some((_, open)) => open(params),
+            None => {
+                let hint = crate::base::suggest::hint(asked, PLACES.iter().map(|(name, _)| *name));
+                Err(Failure::error(format!("ort has no execution provider `{asked}`; {hint}")))
+            }
+        }
+    }
+
+    /// QNN, whatever `ep` says.
+    pub(super) fn qnn(params: &Params) -> Result<(Host, Self), Failure> {
+        let options = qnn::options(&params.options).map_err(Failure::error)?;
+        let library = params.ep_library()?;
+        let host = Host::load(&params.library)?;
+        host.add_plugin(QNN, library)?;
+        Ok((host, Self::new(QNN, "qnn-htp", qnn::actual_device()).with_options(options)))
+    }
+
+    /// A builder whose session runs here or not at all.
+    pub(super) fn builder(&self, host: &Host, threads: Option<usize>) -> anyhow::Result<SessionBuilder> {
+        let mut builder = self.lenient(host)?;
+        if let Some(threads) = threads {
+            ensure!(threads > 0, "`threads` is 0: give a positive number, or leave it out");
+            builder = builder.with_intra_threads(threads).map_err(plain)?;
+        }
+        if self.provider == CPU { Ok(builder) } else { strict(builder) }
+    }
+
+    /// One whose session may leave nodes to the CPU: only for asking which.
+    pub(super) fn lenient(&self, host: &Host) -> anyhow::Result<SessionBuilder> {
+        host.builder(self.provider, &self.options, self.lease.as_ref().map_or(0, |lease| lease.index))
+    }
+
+    /// What belongs into the record about libraries and settings.
+    pub(super) fn facts(&self, host: &Host, params: &Params) -> Result<Map<String, Value>, Failure> {
+        let mut facts = Map::new();
+        facts.insert("onnxruntime".to_owned(), json!(host.version));
+        facts.insert("provider".to_owned(), json!(self.provider));
+        if let (QNN | WEBGPU, Some(library)) = (self.provider, &params.ep_library) {
+            // The provider calls itself 0.1.0 in every release, so its content is what tells one from another.
+            let digest = Digest::of_file(library).with_context(|| format!("failed to read `{}`", library.display()))?;
+            facts.insert("provider_library".to_owned(), json!(digest));
+        }
+        let options: Map<_, _> = self.options.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+        facts.insert("options".to_owned(), Value::Object(options));
+        facts.insert("graph_optimisation".to_owned(), json!(OPTIMISATION));
+        facts.insert("threads".to_owned(), json!(params.threads));
+        facts
+            .insert("cpu_fallback".to_owned(), json!(if self.provider == CPU { "not applicable" } else { "disabled" }));
+        facts.extend(self.more.clone());
+        Ok(facts)
+    }
+
+    /// How a run here knows that the device is done.
+    pub(super) fn sync(&self) -> &'static str {
+        match self.provider {
+            CPU | QNN => "synchronous call",
+            _ => "synchronous call, which returns when the outputs are in host memory",
+        }
+    }
+
+    /// Every node ran where it was asked to, and there was one.
+    pub(super) fn assert(&self, placement: &Placement) -> Result<(), Failure> {
+        let elsewhere = placement.elsewhere(self.provider);
+        let mut output = if let Some(node) = elsewhere.first() {
+            Failure::error(format!(
+                "{} of the model's nodes ran elsewhere than on {}: {} `{}` and others; placement {:?}",
+                elsewhere.len(),
+                self.provider,
+                node.operator,
+                node.name,
+                placement.counts()
+            ))
+        } else if placement.counts().is_empty() && self.provider != CPU {
+            Failure::error(format!("no node of the model ran on {}", self.provider))
+        } else {
+            return Ok(());
+        };
+        output.facts = json!({ "placement": placement.counts() });
+        Err(output)
+    }
+}
