@@ -34,6 +34,7 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64) -> Judged {
                 JobStatus::Error => Outcome::Fail,
                 JobStatus::Numerics => Outcome::Numerics,
                 JobStatus::Oom => Outcome::Oom,
+                JobStatus::Crash => Outcome::Crash,
             };
             let reason = reason.or_else(|| (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned()));
             Judged { outcome, reason, facts, measure }
