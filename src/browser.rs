@@ -10,13 +10,13 @@ mod process;
 mod serve;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-pub use files::{BINARY, Installed, LIBRARIES, ORT_WEB};
-pub use flags::{Adapter, Api};
+pub use files::{BINARY, ORT_WEB};
+pub use flags::{Adapter, Api, flags};
 pub use process::Processes;
 pub use serve::{Page, Served};
 
@@ -79,7 +79,7 @@ impl fmt::Display for Trouble {
 pub fn open(launch: &Launch<'_>, page: &Page<'_>, progress: &dyn Fn(&str)) -> Result<Talk, Trouble> {
     let broken = |what: &str, e: &dyn fmt::Display| Trouble::Broken(format!("failed to {what}: {e}"));
     let server = Server::open(page).map_err(|e| broken("serve a page to the browser", &e))?;
-    let flags = flags::flags(launch.api, launch.adapter);
+    let flags = flags(launch.api, launch.adapter);
     let clock = Instant::now();
     let mut child = Child::start(launch, &flags, &server.address())?;
     let mut start = None;
@@ -122,9 +122,4 @@ pub fn ask_version(program: &Path) -> Option<String> {
     process::with_libraries(&mut command, program);
     let output = command.arg("--version").stdin(std::process::Stdio::null()).output().ok()?;
     version(&String::from_utf8_lossy(&output.stdout))
-}
-
-/// A file of an installation, by its path below the folder.
-pub fn file(home: &Path, name: &str) -> PathBuf {
-    home.join(name)
 }

@@ -5,16 +5,9 @@ use std::path::{Path, PathBuf};
 /// The executable.
 pub const BINARY: &str = "chromium/chromium";
 /// NSS, NSPR and expat, beside the executable: with them it needs no package of the system but the C library.
-pub const LIBRARIES: &str = "lib";
+const LIBRARIES: &str = "lib";
 /// ONNX Runtime Web's bundles.
 pub const ORT_WEB: &str = "node_modules/onnxruntime-web/dist";
-
-/// A browser that can be started, and the ONNX Runtime Web for its pages.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installed {
-    pub program: PathBuf,
-    pub ort_web: PathBuf,
-}
 
 /// The folder with libraries that came with the executable, if it came with any.
 pub(super) fn libraries(program: &Path) -> Option<PathBuf> {

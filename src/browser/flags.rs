@@ -44,7 +44,8 @@ const QUIET: &[&str] = &[
     "--use-mock-keychain",
 ];
 
-pub(super) fn flags(api: Api, adapter: Adapter) -> Vec<String> {
+/// All but those that name a path or an address of this machine.
+pub fn flags(api: Api, adapter: Adapter) -> Vec<String> {
     let mut flags: Vec<&str> = QUIET.to_vec();
     // SAFETY: geteuid takes nothing and cannot fail.
     if unsafe { libc::geteuid() } == 0 {

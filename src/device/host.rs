@@ -22,6 +22,10 @@ pub struct Libraries {
     pub openvino: Option<PathBuf>,
     /// `libonnxruntime_providers_qnn.so`; the QNN libraries lie beside it.
     pub qnn: Option<PathBuf>,
+    /// The browser that orch installed; ORCH_BROWSER goes before it.
+    pub browser: Option<PathBuf>,
+    /// Where answers of browsers are kept, because asking one takes more than a second.
+    pub answers: Option<PathBuf>,
 }
 
 /// What a short tool printed.

@@ -19,8 +19,9 @@ pub const RUNNABLE: &[Runnable] = &[
     Runnable { backend: "cuda", missing: Some("this version of orch has no CUDA runtime yet") },
     Runnable { backend: "rocm", missing: Some("this version of orch has no ROCm runtime yet") },
     Runnable { backend: "mps", missing: Some("this version of orch has no MPS runtime yet") },
-    Runnable { backend: "webgpu", missing: Some("this version of orch does not run browsers yet") },
-    Runnable { backend: "webnn", missing: Some("this version of orch does not run browsers yet") },
+    Runnable { backend: "webgpu", missing: Some("this version of orch has no native WebGPU runtime yet") },
+    Runnable { backend: "webgpu-browser", missing: None },
+    Runnable { backend: "webnn", missing: None },
 ];
 
 /// Why orch cannot run this backend even where its hardware is; None when it can.

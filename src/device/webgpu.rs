@@ -1,8 +1,7 @@
-//! WebGPU: a GPU (or a software rasterizer) as a browser offers it. Evidence is an adapter *and* a device that a page got;
-//! this version opens no page, so it never reports the backend as available.
+//! WebGPU without a browser: ONNX Runtime's plugin on a driver of this machine. This version has no runtime for it.
 
 use super::host::Host;
-use super::{Look, Prober, web};
+use super::{Backend, Look, Prober};
 
 pub struct WebGpu;
 
@@ -11,24 +10,7 @@ impl Prober for WebGpu {
         "webgpu"
     }
 
-    fn look(&self, host: &Host, thorough: bool) -> Look {
-        let mut look = web::look(host, thorough, "webgpu", "an adapter", |_| true);
-        let drivers: Vec<String> = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"]
-            .iter()
-            .flat_map(|folder| host.list(folder).into_iter().map(move |file| format!("{folder}/{file}")))
-            .filter(|path| path.ends_with(".json"))
-            .collect();
-        if !drivers.is_empty() {
-            look.backend.fact("vulkan_drivers", drivers);
-        }
-        let nodes = host.list("/dev/dri");
-        let nodes: Vec<_> = nodes.into_iter().filter(|node| node.starts_with("renderD")).collect();
-        if !nodes.is_empty() {
-            look.backend.fact("render_nodes", nodes);
-        }
-        // Chromium brings its own rasterizer: without a GPU driver its adapter is software and must be labelled so.
-        let swiftshader = "/usr/lib/chromium/vk_swiftshader_icd.json";
-        look.backend.fact("software_rasterizer", host.exists(swiftshader).then_some(swiftshader));
-        look
+    fn look(&self, _host: &Host, _thorough: bool) -> Look {
+        Backend::unavailable("webgpu", "this version of orch has no native WebGPU runtime yet").into()
     }
 }

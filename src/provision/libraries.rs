@@ -19,6 +19,7 @@ pub(super) fn place(library: Library) -> (EnvName, Place) {
         Library::QnnProvider => {
             (EnvName::Qnn, Place { folder: "onnxruntime_qnn", prefix: "libonnxruntime_providers_qnn." })
         }
+        Library::Browser | Library::OrtWeb => panic!("BUG: what browsers need is no library of a wheel"),
         Library::OpenvinoC => (EnvName::Openvino, Place { folder: "openvino/libs", prefix: "libopenvino_c." }),
     }
 }

@@ -54,8 +54,8 @@ struct Params {
     browser: PathBuf,
     /// The folder of ONNX Runtime Web's bundles, absolute.
     ort_web: PathBuf,
-    /// `webgpu`, `webnn`
-    provider: String,
+    /// `webgpu-browser`, `webnn`
+    backend: String,
     /// `webgpu`; of WebNN `cpu`, `gpu`, `npu`
     device: String,
     #[serde(default)]
@@ -74,7 +74,7 @@ impl Params {
 
 fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     let measure = MeasureParams::of(&job.params)?;
-    let options = Options::of(&params.provider, &params.device, &params.options)?;
+    let options = Options::of(&params.backend, &params.device, &params.options)?;
     let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
@@ -82,7 +82,7 @@ fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<Jo
     let external = onnx_file::facts(&model)?.external;
     let (bytes, described) = packed(&inputs);
     let settings = json!({
-        "provider": params.provider,
+        "provider": options.provider(),
         "provider_name": options.provider_name(),
         "device_type": params.device,
         "bundle": BUNDLE,

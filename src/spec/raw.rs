@@ -291,6 +291,7 @@ pub(super) enum Backend {
     Qnn,
     Webnn,
     Webgpu,
+    WebgpuBrowser,
 }
 
 words!(pub(super) Weights as "weights" { "seeded" => Seeded, "hub" => Hub, "path" => Path });
@@ -299,7 +300,7 @@ words!(pub(super) Runtime as "runtime" {
 });
 words!(pub(super) Backend as "backend" {
     "cpu" => Cpu, "cuda" => Cuda, "rocm" => Rocm, "mps" => Mps, "openvino" => Openvino, "qnn" => Qnn, "webnn" => Webnn,
-    "webgpu" => Webgpu,
+    "webgpu" => Webgpu, "webgpu-browser" => WebgpuBrowser,
 });
 words!(pub Priority as "priority" { "high" => High, "medium" => Medium, "low" => Low });
 words!(pub Dtype as "dtype" {

@@ -41,6 +41,9 @@ impl RunParams {
     }
 }
 
+/// The browser: a lock's, or by its content that of the user.
+pub const CHROMIUM: Tool = Tool { env: EnvName::Browser, package: "@sparticuz/chromium" };
+
 pub struct Run;
 pub static RUN: Run = Run;
 
@@ -56,12 +59,14 @@ impl StepKind for Run {
         static OPENVINO: Code = Code::of(&[RUN, code::WORKER, code::OPENVINO]);
         static TORCH: Code = Code::of(&[RUN, code::WORKER, code::TORCH]);
         static PYTHON: Code = Code::of(&[RUN, &[Part::Python("script")]]);
+        static BROWSER: Code = Code::of(&[RUN, code::WORKER, code::BROWSER]);
         static OTHER: Code = Code::of(&[RUN]);
         match step.params.json()["runtime"].as_str().unwrap_or_default() {
             "ort" => &ORT,
             "openvino" => &OPENVINO,
             "torch" => &TORCH,
             "python" => &PYTHON,
+            "browser" => &BROWSER,
             _ => &OTHER,
         }
     }
@@ -73,6 +78,7 @@ impl StepKind for Run {
             "ort" if params.is_qnn() => vec![tool(EnvName::Qnn, "onnxruntime"), tool(EnvName::Qnn, "onnxruntime-qnn")],
             "ort" => vec![tool(EnvName::Ort, "onnxruntime")],
             "openvino" => vec![tool(EnvName::Openvino, "openvino")],
+            "browser" => vec![CHROMIUM, tool(EnvName::Browser, "onnxruntime-web")],
             "torch" => vec![tool(EnvName::Torch, "torch")],
             "python" => {
                 ["torch", "transformers", "numpy", "safetensors"].map(|package| tool(EnvName::Torch, package)).into()
@@ -98,6 +104,7 @@ impl StepKind for Run {
             "openvino" => vec![Requirement::Env(EnvName::Openvino)],
             "torch" => vec![Requirement::Env(EnvName::Torch), Requirement::TorchWorker],
             "python" => vec![Requirement::Env(EnvName::Torch)],
+            "browser" => vec![Requirement::Env(EnvName::Browser)],
             _ => vec![],
         }
     }
@@ -131,6 +138,12 @@ impl StepKind for Run {
                 // Left to itself a CPU with bf16 units computes fp32 models in bf16, so the precision is always named.
                 json!({"device": device, "options": options, "inference_precision": "f32", "measure": measure}),
                 vec![("library", Library::OpenvinoC)],
+            ),
+            "browser" => call(
+                Worker::Orch("browser"),
+                "run",
+                json!({"backend": params.backend, "device": device, "options": options, "measure": measure}),
+                vec![("browser", Library::Browser), ("ort_web", Library::OrtWeb)],
             ),
             "torch" => call(Worker::Torch, "run", json!({"device": device, "measure": measure}), vec![]),
             "python" => {

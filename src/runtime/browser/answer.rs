@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn options() -> Options {
-        Options::of("webgpu", "webgpu", &Map::new()).unwrap()
+        Options::of("webgpu-browser", "webgpu", &Map::new()).unwrap()
     }
 
     fn answer(placement: Value, adapter: Value) -> Answer {

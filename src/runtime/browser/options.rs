@@ -12,9 +12,9 @@ pub(super) struct Options {
 }
 
 impl Options {
-    pub(super) fn of(provider: &str, device: &str, options: &Map<String, Value>) -> anyhow::Result<Self> {
-        let api = match (provider, device) {
-            ("webgpu", "webgpu") => Api::WebGpu,
+    pub(super) fn of(backend: &str, device: &str, options: &Map<String, Value>) -> anyhow::Result<Self> {
+        let api = match (backend, device) {
+            ("webgpu-browser", "webgpu") => Api::WebGpu,
             ("webnn", "cpu") => Api::WebNn,
             // A context is granted also where no GPU or NPU is, and no interface of WebNN tells what executes it.
             ("webnn", "gpu" | "npu") => {
@@ -24,9 +24,9 @@ impl Options {
                     device.to_uppercase()
                 )));
             }
-            ("webgpu", other) => bail!("WebGPU has no device `{other}`: write `device: webgpu`"),
+            ("webgpu-browser", other) => bail!("WebGPU has no device `{other}`: write `device: webgpu`"),
             ("webnn", other) => bail!("WebNN has no device `{other}`; known: cpu, gpu, npu"),
-            (other, _) => bail!("the browser has no provider `{other}`; known: webgpu, webnn"),
+            (other, _) => bail!("a browser has no backend `{other}`; known: webgpu-browser, webnn"),
         };
         let mut adapter = if has_gpu() { Adapter::Hardware } else { Adapter::Software };
         for (name, value) in options {
@@ -37,7 +37,7 @@ impl Options {
                 (Api::WebGpu, "adapter", _) => {
                     bail!("the option `adapter` is {value}; known: auto, hardware, software")
                 }
-                (Api::WebGpu, ..) => bail!("`webgpu` takes no option `{name}`; known: adapter"),
+                (Api::WebGpu, ..) => bail!("`webgpu-browser` takes no option `{name}`; known: adapter"),
                 (Api::WebNn, ..) => bail!("`webnn` takes no option `{name}`"),
             };
         }
@@ -50,6 +50,14 @@ impl Options {
         match self.api {
             Api::WebGpu => &["MatMulAddFusion"],
             Api::WebNn => &[],
+        }
+    }
+
+    /// The provider, as ONNX Runtime Web is asked for it.
+    pub(super) fn provider(&self) -> &'static str {
+        match self.api {
+            Api::WebGpu => "webgpu",
+            Api::WebNn => "webnn",
         }
     }
 
@@ -94,11 +102,13 @@ mod tests {
 
     #[test]
     fn options_are_strict_and_the_adapter_can_be_chosen() {
-        assert_eq!(of("webgpu", "webgpu", json!({"adapter": "software"})).unwrap().adapter, Adapter::Software);
-        assert_eq!(of("webgpu", "webgpu", json!({"adapter": "hardware"})).unwrap().adapter, Adapter::Hardware);
+        assert_eq!(of("webgpu-browser", "webgpu", json!({"adapter": "software"})).unwrap().adapter, Adapter::Software);
+        assert_eq!(of("webgpu-browser", "webgpu", json!({"adapter": "hardware"})).unwrap().adapter, Adapter::Hardware);
         let error = |provider, device, options| of(provider, device, options).err().unwrap();
-        assert!(error("webgpu", "webgpu", json!({"adapter": "fast"})).contains("known: auto, hardware, software"));
-        assert!(error("webgpu", "webgpu", json!({"adaptor": "auto"})).contains("known: adapter"));
+        assert!(
+            error("webgpu-browser", "webgpu", json!({"adapter": "fast"})).contains("known: auto, hardware, software")
+        );
+        assert!(error("webgpu-browser", "webgpu", json!({"adaptor": "auto"})).contains("known: adapter"));
         assert!(error("webnn", "cpu", json!({"adapter": "auto"})).contains("no option `adapter`"));
         assert!(error("webnn", "tpu", json!({})).contains("known: cpu, gpu, npu"));
     }
