@@ -153,8 +153,10 @@ fn cargo(environment: &Environment) -> Finding {
 
 /// Reported because people ask for it; its absence is nothing to mend.
 fn node(environment: &Environment) -> Finding {
-    let what =
-        environment.node.as_ref().map_or_else(|| "not in PATH; no step of this version needs it".to_owned(), shown);
+    let what = environment
+        .node
+        .as_ref()
+        .map_or_else(|| "not in PATH; browsers are unpacked by one that orch installs".to_owned(), shown);
     Finding { subject: "node".into(), ok: true, required: false, what, remedy: None }
 }
 

@@ -4,6 +4,9 @@
 //! opens a page in a child process. An answer is kept under all that could change it: the executable with its size and
 //! time, the flags, the drivers and their variables.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +61,7 @@ pub(super) fn look(host: &Host, _thorough: bool, asked: &Asked) -> Look {
         Found::Later => {
             let mut backend = Backend::available(asked.name, vec![keyed(unasked, None)]);
             backend.fact("browser", "installed on first need (`orch setup browser`)");
-            add_drivers(host, &mut backend);
+            add_drivers(host, asked, &mut backend);
             return backend.into();
         }
         Found::Not(backend) => return backend.into(),
@@ -71,7 +74,7 @@ pub(super) fn look(host: &Host, _thorough: bool, asked: &Asked) -> Look {
         None => Backend::available(asked.name, vec![keyed(unasked, None)]),
     };
     backend.fact("browser", host.shown(&program)).fact("browser_by", by);
-    add_drivers(host, &mut backend);
+    add_drivers(host, asked, &mut backend);
     // What is known need not be asked again.
     Look { ask: answer.is_none().then_some(params), backend }
 }
@@ -175,22 +178,32 @@ fn memory(host: &Host, asked: &Asked, program: &Path) -> Option<PathBuf> {
 
 /// GPUs and Vulkan drivers, in words; the same as long as a browser would find the same.
 fn drivers(host: &Host) -> String {
-    let cards = host.pci().iter().map(|card| card.shown());
+    let cards = host.pci().iter().map(|card| {
+        let shown = card.shown();
+        // Where it is plugged in changes nothing.
+        shown.split(" at ").next().unwrap_or(&shown).to_owned()
+    });
     let folders = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
     let vulkan = folders.iter().flat_map(|folder| host.list(folder)).filter(|file| file.ends_with(".json"));
     let variables = VARIABLES.iter().filter_map(|name| Some(format!("{name}={}", host.env(name)?)));
-    let nvidia = host.text("/proc/driver/nvidia/version").and_then(|text| text.lines().next().map(str::to_owned));
+    let version = |text: String| browser::version(&text).map(|version| format!("NVIDIA {version}"));
+    let nvidia = host.text("/proc/driver/nvidia/version").and_then(version);
     let nodes = host.list("/dev/dri").into_iter().filter(|node| node.starts_with("renderD"));
     let all: Vec<String> = cards.chain(vulkan).chain(variables).chain(nvidia).chain(nodes).collect();
     if all.is_empty() { "no GPU and no Vulkan driver".into() } else { all.join(", ") }
 }
 
-fn add_drivers(host: &Host, backend: &mut Backend) {
-    backend.fact("driver", drivers(host));
+/// WebNN is claimed on the CPU only, for which no driver counts.
+fn add_drivers(host: &Host, asked: &Asked, backend: &mut Backend) {
+    if asked.api == Api::WebGpu {
+        backend.fact("driver", drivers(host));
+    }
 }
 
 pub(super) fn has_gpu(host: &Host) -> bool {
-    host.os != "linux" || host.list("/dev/dri").iter().any(|node| node.starts_with("renderD"))
+    host.os != "linux"
+        || host.exists("/dev/nvidiactl")
+        || host.list("/dev/dri").iter().any(|node| node.starts_with("renderD"))
 }
 
 fn adapter(host: &Host) -> Adapter {

@@ -72,7 +72,7 @@ impl Options {
 
 /// Whether a driver offers a GPU at all; a browser on anything else has its rasterizer only.
 fn has_gpu() -> bool {
-    if !cfg!(target_os = "linux") {
+    if !cfg!(target_os = "linux") || std::path::Path::new("/dev/nvidiactl").exists() {
         return true;
     }
     let nodes = std::fs::read_dir("/dev/dri").into_iter().flatten().flatten();
