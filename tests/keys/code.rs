@@ -111,7 +111,7 @@ const NO_OUTPUT: &[&str] = &[
 
 #[test]
 fn every_source_has_its_place() {
-    let mut world = World::new();
+    let world = World::new();
     // No row of the table opens a browser, whose code is long all the same.
     let web = "  webnn: {runtime: browser, backend: webnn, device: cpu, artefact: onnx, precisions: [fp32]}\n";
     world.edit("  qnn: {", &format!("{web}  qnn: {{"));
