@@ -6,7 +6,7 @@
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     // Folders that are embedded whole: a new file in them is no change of any file that rustc knows of.
-    for folder in ["python/orch_py", "python/requirements", "templates"] {
+    for folder in ["python/orch_py", "python/requirements", "templates", "node"] {
         println!("cargo:rerun-if-changed={folder}");
     }
     if std::env::var_os("CARGO_FEATURE_TORCH").is_none() {

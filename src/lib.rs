@@ -9,6 +9,7 @@ pub mod config;
 
 pub mod template;
 pub mod toolchain;
+pub mod browser;
 pub mod spec;
 pub mod device;
 pub mod runtime;

@@ -36,11 +36,25 @@ pub enum EnvName {
     Nncf,
     /// PyTorch and transformers: models, references, exports; libtorch for the tch worker.
     Torch,
+    /// ONNX Runtime Web, and the Chromium that it runs in: of npm, and no Python.
+    Browser,
+    /// Node, for `browser` where the machine has none.
+    Node,
 }
 
 impl EnvName {
-    pub const ALL: [Self; 8] =
-        [Self::Ort, Self::Qnn, Self::Webgpu, Self::Cuda, Self::Rocm, Self::Openvino, Self::Nncf, Self::Torch];
+    pub const ALL: [Self; 10] = [
+        Self::Ort,
+        Self::Qnn,
+        Self::Webgpu,
+        Self::Cuda,
+        Self::Rocm,
+        Self::Openvino,
+        Self::Nncf,
+        Self::Torch,
+        Self::Browser,
+        Self::Node,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +66,14 @@ impl EnvName {
             Self::Openvino => "openvino",
             Self::Nncf => "nncf",
             Self::Torch => "torch",
+            Self::Browser => "browser",
+            Self::Node => "node",
         }
+    }
+
+    /// Whether a Python of the user's can stand for it (ORCH_PYTHON).
+    pub fn is_python(self) -> bool {
+        !matches!(self, Self::Browser | Self::Node)
     }
 
     /// The lock that this binary carries. What uses locks is given [`Locks`].
@@ -66,6 +87,8 @@ impl EnvName {
             Self::Openvino => include_str!("../python/requirements/openvino.txt"),
             Self::Nncf => include_str!("../python/requirements/nncf.txt"),
             Self::Torch => include_str!("../python/requirements/torch.txt"),
+            Self::Browser => include_str!("../node/browser/package-lock.json"),
+            Self::Node => include_str!("../python/requirements/node.txt"),
         }
     }
 
@@ -76,7 +99,7 @@ impl EnvName {
             Self::Torch => &["orch_py.ops.materialise", "orch_py.ops.export_onnx", "orch_py.ops.export_torchscript"],
             Self::Nncf => &["openvino", "nncf"],
             Self::Openvino => &["openvino"],
-            Self::Ort | Self::Qnn | Self::Webgpu | Self::Cuda | Self::Rocm => &[],
+            Self::Ort | Self::Qnn | Self::Webgpu | Self::Cuda | Self::Rocm | Self::Browser | Self::Node => &[],
         }
     }
 }
@@ -112,7 +135,7 @@ impl Default for Locks {
 }
 
 impl Locks {
-    /// The requirements with hashes, as `pip install --require-hashes -r` takes them.
+    /// The requirements with hashes, as `pip install --require-hashes -r` takes them; of `browser`, as `npm ci` does.
     pub fn text(&self, env: EnvName) -> &str {
         &self.texts[env as usize]
     }
@@ -128,7 +151,10 @@ impl Locks {
     ///
     /// The lock names the hash of every wheel, so this stands for the content of the libraries in it.
     pub fn identity(&self, tool: Tool) -> String {
-        let packages = self.packages[tool.env as usize].get_or_init(|| parse(self.text(tool.env)));
+        let packages = self.packages[tool.env as usize].get_or_init(|| match tool.env {
+            EnvName::Browser => parse_npm(self.text(tool.env)),
+            _ => parse(self.text(tool.env)),
+        });
         let locked = packages.get(tool.package);
         let locked = locked.unwrap_or_else(|| panic!("BUG: {} is not in the lock of {}", tool.package, tool.env));
         format!("{}+{}", locked.versions.join("|"), Digest::of(locked.hashes.join("\n").as_bytes()).short())
@@ -154,6 +180,21 @@ fn parse(lock: &str) -> BTreeMap<String, Locked> {
         locked.hashes.sort_unstable();
     }
     found
+}
+
+/// `packages`, by path: `{"node_modules/NAME": {"version": …, "integrity": …}}`. What others depend on lies deeper, and
+/// is no tool.
+fn parse_npm(lock: &str) -> BTreeMap<String, Locked> {
+    let lock: serde_json::Value = serde_json::from_str(lock).expect("BUG: package-lock.json is JSON");
+    let packages = lock["packages"].as_object().expect("BUG: package-lock.json has packages");
+    let named = packages.iter().filter_map(|(path, entry)| {
+        let word = |key: &str| entry[key].as_str().map(str::to_owned).into_iter().collect();
+        Some((
+            path.strip_prefix("node_modules/")?.to_owned(),
+            Locked { versions: word("version"), hashes: word("integrity") },
+        ))
+    });
+    named.collect()
 }
 
 /// Digest of the Python package's sources: part of the key of every step that it performs.
@@ -201,7 +242,19 @@ mod tests {
     fn no_lock_names_an_address() {
         for env in EnvName::ALL {
             assert!(!env.lock().contains("://"), "{env}");
-            assert!(env.lock().contains("--hash=sha256:"), "{env}");
+            let hash = if env == EnvName::Browser { "\"integrity\": \"sha512-" } else { "--hash=sha256:" };
+            assert!(env.lock().contains(hash), "{env}");
         }
+    }
+
+    #[test]
+    fn every_package_of_npm_has_its_hash() {
+        let packages = parse_npm(EnvName::Browser.lock());
+        assert!(packages.len() > 2);
+        for (name, locked) in packages {
+            assert_eq!((locked.versions.len(), locked.hashes.len()), (1, 1), "{name}");
+        }
+        let web = Tool { env: EnvName::Browser, package: "onnxruntime-web" };
+        assert!(Locks::default().identity(web).starts_with("1.30.0+"));
     }
 }

@@ -9,14 +9,15 @@ use anyhow::Context as _;
 use crate::base::glob;
 use crate::cli::args::{Args, SelectionArgs, SpecArgs};
 use crate::cli::exit::UsageError;
-use crate::device::{self, Backend, Host};
+use crate::device::{self, Backend, Host, Libraries};
 use crate::exec::{self, HostFacts, Options};
 use crate::matrix::{Fallback, Matrix, Selection};
 use crate::plan::{self, Plan};
 use crate::provision::Provision;
 use crate::spec::{SourceFile, Spec, SpecErrors};
-use crate::step::{Stage, StepId};
+use crate::step::{Requirement, Stage, StepId};
 use crate::store::DiskStore;
+use crate::toolchain::EnvName;
 use crate::worker::Cancel;
 
 pub(super) struct Project {
@@ -139,7 +140,7 @@ impl Workplace {
 
     /// What the probers say, asked when it is first needed.
     pub(super) fn inventory(&self) -> &[Backend] {
-        self.inventory.get_or_init(|| device::inventory_cheap(&Host::real()))
+        self.inventory.get_or_init(|| inventory_cheap(&self.provision))
     }
 
     /// The same for a plan: one without cases is the same on every machine, and nothing is probed for it.
@@ -167,11 +168,32 @@ impl Workplace {
     }
 }
 
+/// What a cheap look at this machine finds.
+pub(super) fn inventory_cheap(provision: &Provision) -> Vec<Backend> {
+    device::inventory_cheap(&Host::real().with_libraries(browsers(provision)))
+}
+
+/// The browser that is installed, and where browsers' answers are kept.
+pub(super) fn browsers(provision: &Provision) -> Libraries {
+    let browser = Requirement::Env(EnvName::Browser);
+    Libraries {
+        browser: provision.is_ready(browser).then(|| provision.browser().ok()).flatten(),
+        answers: Some(provision.dir().join("answers")),
+        ..Libraries::default()
+    }
+}
+
 /// What is, or can be, installed for the steps of any spec.
 pub(super) fn provision(args: &Args, cancel: Cancel) -> anyhow::Result<Provision> {
     let cache = absolute(&args.cache_dir)?;
     let env_dir = args.env_dir.as_deref().map(absolute).transpose()?.unwrap_or_else(|| cache.join("envs"));
-    Provision::new(env_dir, args.python.clone(), cancel)
+    Ok(Provision::new(env_dir, args.python.clone(), cancel)?.opening(own_browser()?))
+}
+
+/// The browser that ORCH_BROWSER names.
+pub(super) fn own_browser() -> anyhow::Result<Option<PathBuf>> {
+    let named = std::env::var_os("ORCH_BROWSER").filter(|value| !value.is_empty());
+    named.map(|path| absolute(Path::new(&path))).transpose()
 }
 
 pub(super) fn host_facts(host: &Host) -> HostFacts {

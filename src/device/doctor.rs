@@ -156,7 +156,7 @@ fn node(environment: &Environment) -> Finding {
     let what = environment
         .node
         .as_ref()
-        .map_or_else(|| "not in PATH; with npm it brings SwiftShader, for WebGPU without a GPU".to_owned(), shown);
+        .map_or_else(|| "not in PATH; browsers are unpacked by one that orch installs".to_owned(), shown);
     Finding { subject: "node".into(), ok: true, required: false, what, remedy: None }
 }
 

@@ -24,6 +24,10 @@ pub struct Libraries {
     pub qnn: Option<PathBuf>,
     /// The folder of SwiftShader and its Vulkan loader.
     pub swiftshader: Option<PathBuf>,
+    /// The browser that orch installed; ORCH_BROWSER goes before it.
+    pub browser: Option<PathBuf>,
+    /// Where answers of browsers are kept, because asking one takes more than a second.
+    pub answers: Option<PathBuf>,
 }
 
 /// What a short tool printed.

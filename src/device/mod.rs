@@ -29,6 +29,7 @@ mod visible;
 pub mod vram;
 mod web;
 pub mod webgpu;
+pub mod webgpu_browser;
 pub mod webnn;
 
 #[cfg(test)]
@@ -47,7 +48,7 @@ pub use runnable::RUNNABLE;
 /// What one prober found.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Backend {
-    /// cpu, cuda, rocm, mps, openvino, qnn, webnn, webgpu
+    /// cpu, cuda, rocm, mps, openvino, qnn, webgpu, webgpu-browser, webnn
     pub name: String,
     pub available: bool,
     /// Why it is unavailable: what was looked for and not found. None when available.
@@ -197,8 +198,17 @@ pub trait Prober: Sync {
 }
 
 /// All probers, in the order in which people read them.
-pub const PROBERS: &[&dyn Prober] =
-    &[&cpu::Cpu, &cuda::Cuda, &rocm::Rocm, &mps::Mps, &openvino::OpenVino, &qnn::Qnn, &webgpu::WebGpu, &webnn::WebNn];
+pub const PROBERS: &[&dyn Prober] = &[
+    &cpu::Cpu,
+    &cuda::Cuda,
+    &rocm::Rocm,
+    &mps::Mps,
+    &openvino::OpenVino,
+    &qnn::Qnn,
+    &webgpu::WebGpu,
+    &webgpu_browser::WebGpuBrowser,
+    &webnn::WebNn,
+];
 
 /// Runs [`probe_here`] of the named prober in a child process and hands back its answer, or why there is none
 /// (it crashed, it hung).

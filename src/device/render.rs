@@ -197,27 +197,29 @@ mod tests {
         let host = Host::recorded("nvidia").with_env("CUDA_VISIBLE_DEVICES", "1");
         let text = page(&host).lines().skip(2).collect::<Vec<_>>().join("\n");
         let expected = "
-cpu       available    cpu  AMD EPYC 9654 96-Core Processor, 125.8 GiB, 8 threads, 8 cores
-                       AVX2, AVX-512 (VNNI, BF16)
-cuda      available    cuda:0  NVIDIA H200
-                       hidden: NVIDIA H200, by CUDA_VISIBLE_DEVICES=1
-                       driver 580.159.04, CUDA toolkit 13.0.2, cuDNN 9.15.1
-rocm      unavailable  no AMD GPU: /sys/class/kfd lists no GPU
-mps       unavailable  not macOS
-openvino  available    openvino:CPU  AMD EPYC 9654 96-Core Processor
-                       library: installed on first need
-qnn       available    qnn:htp-emulator  HTP emulator on x86_64, no hardware: an emulator
-                       library: installed on first need
-                       note: an emulator: outputs are meaningful, latency is not; the vendor
-                         supports x86_64 for compilation only
-webgpu    available    webgpu-software  SwiftShader, no hardware: a software rasterizer
-                       driver SwiftShader of @sparticuz/chromium 153.0.0
-                       library: installed on first need
-                       note: a driver in software: outputs are meaningful, latency says nothing of a
-                         GPU
-webnn     unavailable  no browser found: looked for Chromium, Chrome, Edge
+cpu             available    cpu  AMD EPYC 9654 96-Core Processor, 125.8 GiB, 8 threads, 8 cores
+                             AVX2, AVX-512 (VNNI, BF16)
+cuda            available    cuda:0  NVIDIA H200
+                             hidden: NVIDIA H200, by CUDA_VISIBLE_DEVICES=1
+                             driver 580.159.04, CUDA toolkit 13.0.2, cuDNN 9.15.1
+rocm            unavailable  no AMD GPU: /sys/class/kfd lists no GPU
+mps             unavailable  not macOS
+openvino        available    openvino:CPU  AMD EPYC 9654 96-Core Processor
+                             library: installed on first need
+qnn             available    qnn:htp-emulator  HTP emulator on x86_64, no hardware: an emulator
+                             library: installed on first need
+                             note: an emulator: outputs are meaningful, latency is not; the vendor
+                               supports x86_64 for compilation only
+webgpu          available    webgpu-software  SwiftShader, no hardware: a software rasterizer
+                             driver SwiftShader of @sparticuz/chromium 153.0.0
+                             library: installed on first need
+                             note: a driver in software: outputs are meaningful, latency says
+                               nothing of a GPU
+webgpu-browser  available    webgpu-browser  WebGPU of the browser, not asked yet
+                             driver 10de:2335, 10de:2335, NVIDIA 580.159.04
+webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
 
-5 of 8 backends available: cpu, cuda, openvino, qnn, webgpu";
+7 of 9 backends available: cpu, cuda, openvino, qnn, webgpu, webgpu-browser, webnn";
         assert_eq!(text, expected);
         for name in ["neither", "amd", "both", "mac", "snapdragon", "intel-npu", "malformed"] {
             let text = page(&Host::recorded(name));
@@ -241,16 +243,16 @@ webnn     unavailable  no browser found: looked for Chromium, Chrome, Edge
         let findings = diagnose(&backends, &environment);
         let text = doctor(&findings, 100).lines().take(8).collect::<Vec<_>>().join("\n");
         let expected = "\
-python    problem   3.9.2 at /usr/bin/x, and orch needs 3.11 or newer
-                    remedy: apt-get install python3 python3-venv, or install uv
-uv        optional  not in PATH; it installs environments many times faster than pip
-                    remedy: curl -LsSf https://astral.sh/uv/install.sh | sh
-disk      problem   1.0 GiB free under /srv/orch; all environments together want 8
-                    remedy: free some space, or keep the store on another disk
-cargo     ok        1.95.0 at /usr/bin/x
-node      ok        not in PATH; with npm it brings SwiftShader, for WebGPU without a GPU";
+python          problem   3.9.2 at /usr/bin/x, and orch needs 3.11 or newer
+                          remedy: apt-get install python3 python3-venv, or install uv
+uv              optional  not in PATH; it installs environments many times faster than pip
+                          remedy: curl -LsSf https://astral.sh/uv/install.sh | sh
+disk            problem   1.0 GiB free under /srv/orch; all environments together want 8
+                          remedy: free some space, or keep the store on another disk
+cargo           ok        1.95.0 at /usr/bin/x
+node            ok        not in PATH; browsers are unpacked by one that orch installs";
         assert_eq!(text, expected);
-        assert!(doctor(&findings, 100).ends_with("\n2 problems; 5 optional parts are not here\n"));
+        assert!(doctor(&findings, 100).ends_with("\n2 problems; 4 optional parts are not here\n"));
         assert!(!healthy(&findings));
 
         // uv brings its own interpreter, and a host without a GPU is a healthy host.

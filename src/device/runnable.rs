@@ -20,7 +20,8 @@ pub const RUNNABLE: &[Runnable] = &[
     Runnable { backend: "rocm", missing: None },
     Runnable { backend: "mps", missing: None },
     Runnable { backend: "webgpu", missing: None },
-    Runnable { backend: "webnn", missing: Some("this version of orch does not run browsers yet") },
+    Runnable { backend: "webgpu-browser", missing: None },
+    Runnable { backend: "webnn", missing: None },
 ];
 
 /// Why orch cannot run this backend even where its hardware is; None when it can.

@@ -36,7 +36,7 @@ fn every_prober_has_a_row_in_the_table_of_what_runs_and_the_names_are_unique() {
     rows.sort_unstable();
     assert_eq!(names, rows);
     names.dedup();
-    assert_eq!(names.len(), 8);
+    assert_eq!(names.len(), 9);
 }
 
 #[test]
@@ -94,9 +94,10 @@ fn rocm_is_read_from_the_kernel_topology() {
 
 #[test]
 fn found_hardware_without_a_runtime_is_found_and_unavailable() {
-    let intel = probe_all(&Host::recorded("intel-npu"), Mode::Full(&no_child));
-    let chromium = "found Chromium 156.0.7339.10 at /usr/lib/chromium/chromium, but this version of orch does not run browsers yet";
-    assert_eq!(reason(of(&intel, "webnn")), chromium);
+    let chip = Device::new("tpu:0", "TPU v9", DeviceKind::Hardware);
+    let found = runnable::settle(Backend::available("tpu", vec![chip]));
+    assert_eq!(reason(&found), "found TPU v9, but this version of orch does not know it");
+    assert!(!found.available && found.devices.len() == 1, "what was found stays in the inventory");
 }
 
 #[test]
@@ -158,7 +159,10 @@ fn the_environment_invents_no_device() {
         inventory_cheap(host).into_iter().flat_map(|backend| backend.devices).map(|device| device.id).collect()
     };
     assert_eq!(names(&host), names(&Host::recorded("neither")));
-    assert_eq!(names(&host), ["cpu", "openvino:CPU", "qnn:htp-emulator", "webgpu-software"]);
+    assert_eq!(
+        names(&host),
+        ["cpu", "openvino:CPU", "qnn:htp-emulator", "webgpu-software", "webgpu-browser", "webnn:cpu"]
+    );
 }
 
 #[test]
@@ -373,7 +377,8 @@ fn a_cheap_look_at_this_machine_is_quick_and_a_backend_survives_json() {
 #[ignore = "set ORCH_TEST_OPENVINO and ORCH_TEST_QNN to the libraries' paths"]
 fn the_real_libraries_name_their_versions_and_devices() {
     let path = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let libraries = Libraries { openvino: path("ORCH_TEST_OPENVINO"), qnn: path("ORCH_TEST_QNN"), swiftshader: None };
+    let libraries =
+        Libraries { openvino: path("ORCH_TEST_OPENVINO"), qnn: path("ORCH_TEST_QNN"), ..Libraries::default() };
     let host = Host::real().with_libraries(libraries);
     let child = |name: &str, params: Value| Ok(probe_here(name, &params));
     let backends = probe_all(&host, Mode::Full(&child));

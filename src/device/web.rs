@@ -1,89 +1,211 @@
-//! What WebGPU and WebNN have in common: a browser. Finds binaries and says their versions; opens no page.
+//! What WebGPU and WebNN have in common: the browser that is asked, its answer, and how long that is believed.
+//!
+//! A cheap look starts nothing: it says what a page said last, or else whether there is a browser to ask. A full probe
+//! opens a page in a child process. An answer is kept under all that could change it: the executable with its size and
+//! time, the flags, the drivers and their variables.
 
-use std::path::Path;
+#[cfg(test)]
+mod tests;
 
-use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde_json::{Value, json};
 
 use super::host::Host;
-use super::{Backend, Look};
+use super::{Backend, Device, Look};
+use crate::base::{Digest, fs as bfs};
+use crate::browser::{self, Adapter, Api, Launch, Page, Trouble};
 
-/// Names in PATH and usual places. Real binaries stand before wrapper scripts, which add flags of their own.
-const BROWSERS: &[(&str, &[&str])] = &[
-    (
-        "Chromium",
-        &[
-            "/usr/lib/chromium/chromium",
-            "/usr/lib64/chromium-browser/chromium-browser",
-            "/Applications/Chromium.app/Contents/MacOS/Chromium",
-            "chromium",
-            "chromium-browser",
-        ],
-    ),
-    (
-        "Chrome",
-        &[
-            "/opt/google/chrome/chrome",
-            "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-            "google-chrome",
-            "google-chrome-stable",
-        ],
-    ),
-    (
-        "Edge",
-        &[
-            "/opt/microsoft/msedge/msedge",
-            "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
-            "microsoft-edge",
-        ],
-    ),
-    ("Firefox", &["firefox", "/Applications/Firefox.app/Contents/MacOS/firefox"]),
+const SCRIPT: &str = include_str!("web/probe.mjs");
+
+/// Browsers that a user may name with ORCH_BROWSER: real binaries, no wrapper scripts, which add flags of their own.
+const BROWSERS: &[&str] = &[
+    "/opt/google/chrome/chrome",
+    "/opt/microsoft/msedge/msedge",
+    "/usr/lib/chromium/chromium",
+    "/usr/lib64/chromium-browser/chromium-browser",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+    "/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
 ];
 
-/// A browser binary on this host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Browser {
-    pub(crate) name: &'static str,
-    pub(crate) path: String,
-    /// Only known after running it, which a cheap look does not do.
-    pub(crate) version: Option<String>,
+/// Variables that choose a driver.
+const VARIABLES: &[&str] =
+    &["LIBGL_ALWAYS_SOFTWARE", "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_LOADER_DRIVERS_SELECT"];
+
+/// One of the two backends, as far as they differ.
+pub(super) struct Asked {
+    pub(super) name: &'static str,
+    pub(super) api: Api,
+    /// The device before a page was opened.
+    pub(super) unasked: fn(&Host) -> Device,
+    /// The device by what the page said, or why there is none.
+    pub(super) answered: fn(&Value) -> Result<Device, String>,
 }
 
-impl Browser {
-    /// `Chromium 156.0.1 at /usr/lib/chromium/chromium`
-    pub(crate) fn shown(&self) -> String {
-        let version = self.version.as_ref().map(|v| format!(" {v}")).unwrap_or_default();
-        format!("{}{version} at {}", self.name, self.path)
+/// Which browser would be opened.
+enum Found {
+    At(PathBuf, &'static str),
+    /// Orch would install one.
+    Later,
+    Not(Backend),
+}
+
+pub(super) fn look(host: &Host, _thorough: bool, asked: &Asked) -> Look {
+    let unasked = (asked.unasked)(host);
+    let (program, by) = match find(host, asked.name) {
+        Found::At(program, by) => (program, by),
+        Found::Later => {
+            let mut backend = Backend::available(asked.name, vec![keyed(unasked, None)]);
+            backend.fact("browser", "installed on first need (`orch setup browser`)");
+            add_drivers(host, asked, &mut backend);
+            return backend.into();
+        }
+        Found::Not(backend) => return backend.into(),
+    };
+    let memory = memory(host, asked, &program);
+    let params = json!({"browser": program, "api": asked.api, "adapter": adapter(host), "answer_at": memory});
+    let answer = memory.as_ref().and_then(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
+    let mut backend = match &answer {
+        Some(answer) => judged(host, asked, answer),
+        None => Backend::available(asked.name, vec![keyed(unasked, None)]),
+    };
+    backend.fact("browser", host.shown(&program)).fact("browser_by", by);
+    add_drivers(host, asked, &mut backend);
+    // What is known need not be asked again.
+    Look { ask: answer.is_none().then_some(params), backend }
+}
+
+/// Keys of measurements name a device as it is called before anybody asked: asking must change no key. What executes is
+/// in the key by the browser's content and the drivers.
+fn keyed(mut device: Device, answered: Option<Device>) -> Device {
+    let known_as = device.name.clone();
+    if let Some(answered) = answered {
+        let name = if answered.name.is_empty() { device.name } else { answered.name };
+        device = Device { name, ..answered };
+    }
+    device.fact("known_as", known_as);
+    device
+}
+
+fn judged(host: &Host, asked: &Asked, answer: &Value) -> Backend {
+    let mut backend = match (asked.answered)(answer) {
+        Ok(device) => Backend::available(asked.name, vec![keyed((asked.unasked)(host), Some(device))]),
+        Err(reason) => Backend::unavailable(asked.name, reason)
+            .with_remedy("name another Chrome or Chromium with ORCH_BROWSER, or unset it to take orch's own"),
+    };
+    backend.fact("version", answer["version"].clone());
+    backend
+}
+
+/// In the child: opens the page. An answer of the page is kept; a browser that does not start may start next time.
+pub(super) fn ask(name: &str, params: &Value) -> Backend {
+    let asked = [super::webgpu_browser::ASKED, super::webnn::ASKED].into_iter().find(|asked| asked.name == name);
+    let asked = asked.expect("BUG: two backends are asked here");
+    let program = PathBuf::from(params["browser"].as_str().unwrap_or_default());
+    let adapter = serde_json::from_value(params["adapter"].clone()).unwrap_or(Adapter::Software);
+    let opened = tempfile::Builder::new().prefix("probe-").tempdir_in(".").map_err(|e| e.to_string());
+    let talked = opened.map_err(Trouble::Broken).and_then(|scratch| {
+        let launch = Launch { program: &program, api: asked.api, adapter, scratch: scratch.path() };
+        let page = Page { script: SCRIPT, params: &json!({"api": asked.api}), files: BTreeMap::new() };
+        browser::open(&launch, &page, &|_| {})
+    });
+    let mut answer = match talked {
+        Ok(talk) => talk.answer,
+        Err(Trouble::Unavailable { reason, remedy }) => {
+            let backend = Backend::unavailable(name, reason);
+            return Backend { remedy, ..backend };
+        }
+        Err(trouble) => return Backend::unavailable(name, trouble.to_string()),
+    };
+    answer["version"] = browser::ask_version(&program).into();
+    if let Some(path) = params["answer_at"].as_str().map(Path::new) {
+        let kept = path.parent().map_or(Ok(()), fs::create_dir_all);
+        // Not kept, it is asked again.
+        let _ = kept.map(|()| bfs::write_atomic(path, answer.to_string().as_bytes()));
+    }
+    judged(&Host::real(), &asked, &answer)
+}
+
+fn find(host: &Host, name: &str) -> Found {
+    let own = host.env("ORCH_BROWSER").filter(|path| !path.is_empty());
+    if let Some(own) = own {
+        let path = if own.starts_with('/') { host.at(own) } else { std::path::absolute(own).unwrap_or_default() };
+        if path.is_file() {
+            return Found::At(path, "ORCH_BROWSER");
+        }
+        let backend = Backend::unavailable(name, format!("ORCH_BROWSER={own} is no file"));
+        return Found::Not(backend.with_remedy("unset ORCH_BROWSER to take orch's own, or name an executable"));
+    }
+    if let Some(installed) = &host.libraries.browser {
+        return Found::At(installed.clone(), "installed by orch");
+    }
+    if (host.os.as_str(), host.arch.as_str()) == ("linux", "x86_64") && host.glibc_at_least(2, 34) {
+        return Found::Later;
+    }
+    let reason = match host.glibc.as_deref() {
+        Some(glibc) if host.arch == "x86_64" => {
+            format!("the browser that orch installs needs glibc 2.34 or newer, and this is {glibc}")
+        }
+        _ => format!("the browser that orch installs is for Linux on x86_64, and this is {} {}", host.os, host.arch),
+    };
+    let mut backend = Backend::unavailable(name, reason);
+    backend.remedy = Some(match host.which(BROWSERS) {
+        Some(path) => format!("set ORCH_BROWSER='{}'", host.shown(&path)),
+        None => "install Chrome or Chromium and set ORCH_BROWSER to its executable".into(),
+    });
+    Found::Not(backend)
+}
+
+/// Where the answer is kept: by everything that could change it.
+fn memory(host: &Host, asked: &Asked, program: &Path) -> Option<PathBuf> {
+    let folder = host.libraries.answers.as_ref()?;
+    let meta = fs::metadata(program).ok()?;
+    let modified = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_nanos();
+    let flags = browser::flags(asked.api, adapter(host)).join(" ");
+    let document = format!(
+        "answer 1\nscript {}\nprogram {} {} {modified}\nflags {flags}\ndrivers {}\n",
+        Digest::of(SCRIPT.as_bytes()),
+        program.display(),
+        meta.len(),
+        drivers(host)
+    );
+    Some(folder.join(format!("{}-{}.json", asked.name, Digest::of(document.as_bytes()).short())))
+}
+
+/// GPUs and Vulkan drivers, in words; the same as long as a browser would find the same.
+fn drivers(host: &Host) -> String {
+    let cards = host.pci().iter().map(|card| {
+        let shown = card.shown();
+        // Where it is plugged in changes nothing.
+        shown.split(" at ").next().unwrap_or(&shown).to_owned()
+    });
+    let folders = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"];
+    let vulkan = folders.iter().flat_map(|folder| host.list(folder)).filter(|file| file.ends_with(".json"));
+    let variables = VARIABLES.iter().filter_map(|name| Some(format!("{name}={}", host.env(name)?)));
+    let version = |text: String| browser::version(&text).map(|version| format!("NVIDIA {version}"));
+    let nvidia = host.text("/proc/driver/nvidia/version").and_then(version);
+    let nodes = host.list("/dev/dri").into_iter().filter(|node| node.starts_with("renderD"));
+    let all: Vec<String> = cards.chain(vulkan).chain(variables).chain(nvidia).chain(nodes).collect();
+    if all.is_empty() { "no GPU and no Vulkan driver".into() } else { all.join(", ") }
+}
+
+/// WebNN is claimed on the CPU only, for which no driver counts.
+fn add_drivers(host: &Host, asked: &Asked, backend: &mut Backend) {
+    if asked.api == Api::WebGpu {
+        backend.fact("driver", drivers(host));
     }
 }
 
-pub(crate) fn browsers(host: &Host, thorough: bool) -> Vec<Browser> {
-    let found = BROWSERS.iter().filter_map(|(name, places)| {
-        let path = host.which(places)?;
-        let version = if thorough { version(host, &path) } else { None };
-        Some(Browser { name, path: host.shown(&path), version })
-    });
-    found.collect()
+pub(super) fn has_gpu(host: &Host) -> bool {
+    host.os != "linux"
+        || host.exists("/dev/nvidiactl")
+        || host.list("/dev/dri").iter().any(|node| node.starts_with("renderD"))
 }
 
-/// The first word with a dot in what `--version` prints.
-fn version(host: &Host, path: &Path) -> Option<String> {
-    let output = host.tool(path, &["--version"]).filter(|output| output.ok)?;
-    let is_version = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
-    output.stdout.split_whitespace().find(is_version).map(str::to_owned)
-}
-
-/// The answer that both APIs give: a browser is a place to ask, and nobody has asked it for an adapter or a context.
-pub(crate) fn look(host: &Host, thorough: bool, name: &str, asked: &str, suits: fn(&str) -> bool) -> Look {
-    let browsers: Vec<_> = browsers(host, thorough).into_iter().filter(|b| suits(b.name)).collect();
-    let Some(first) = browsers.first() else {
-        // Installing one would not help this version of orch, so no remedy is promised.
-        let looked_for: Vec<_> = BROWSERS.iter().map(|row| row.0).filter(|name| suits(name)).collect();
-        return Backend::unavailable(name, format!("no browser found: looked for {}", looked_for.join(", "))).into();
-    };
-    let mut backend =
-        Backend::unavailable(name, format!("{} was not asked for {asked}: no page was opened", first.shown()));
-    backend.fact("found", first.shown());
-    let list: Vec<_> = browsers.iter().map(|b| json!({"name": b.name, "path": b.path, "version": b.version})).collect();
-    backend.fact("browsers", list).fact("asked", "no page was opened");
-    backend.into()
+fn adapter(host: &Host) -> Adapter {
+    if has_gpu(host) { Adapter::Hardware } else { Adapter::Software }
 }

@@ -1,27 +1,68 @@
-//! WebNN: neural networks as a browser offers them. Evidence is a context that a page got *and* one operator that ran;
-//! `navigator.ml` alone is none. This version opens no page, so it never reports the backend as available.
+//! WebNN as a browser offers it. Evidence is a context that a page got *and* one operator that ran rightly on it;
+//! `navigator.ml` alone is none. Contexts for a GPU or NPU are granted also where there is none, so they are reported and
+//! not claimed.
+
+use serde_json::Value;
 
 use super::host::Host;
-use super::{Look, Prober, web};
+use super::web::{self, Asked};
+use super::{Backend, Device, DeviceKind, Look, Prober};
+use crate::browser::Api;
 
 pub struct WebNn;
 
+const NAME: &str = "webnn";
+pub(super) const ASKED: Asked = Asked { name: NAME, api: Api::WebNn, unasked, answered };
+
 impl Prober for WebNn {
     fn name(&self) -> &'static str {
-        "webnn"
+        NAME
     }
 
     fn look(&self, host: &Host, thorough: bool) -> Look {
-        let mut look = web::look(host, thorough, "webnn", "a context", |browser| browser != "Firefox");
-        if look.backend.facts.contains_key("found") {
-            let distribution = host.text("/etc/os-release").unwrap_or_default();
-            if distribution.lines().any(|line| line == "ID=debian") && host.exists("/usr/lib/chromium/chromium") {
-                look.backend.fact(
-                    "note",
-                    "Debian builds Chromium without TFLite: navigator.ml exists there and every createContext fails",
-                );
-            }
-        }
-        look
+        web::look(host, thorough, &ASKED)
+    }
+
+    fn ask(&self, _host: &Host, params: &Value) -> Backend {
+        web::ask(NAME, params)
+    }
+}
+
+fn unasked(host: &Host) -> Device {
+    Device::new("webnn:cpu", super::cpu::read(host).model, DeviceKind::Hardware)
+}
+
+fn answered(answer: &Value) -> Result<Device, String> {
+    let of = |device: &str| answer[device].as_str().unwrap_or("no answer").to_owned();
+    if of("cpu") != "ran" {
+        let why = answer["error"].as_str().map_or_else(|| of("cpu"), str::to_owned);
+        return Err(format!("the browser was asked for a context and one operator: {why}"));
+    }
+    let mut device = Device::new("webnn:cpu", "", DeviceKind::Hardware);
+    for other in ["gpu", "npu"] {
+        let told = match of(other).as_str() {
+            "ran" => "a context is granted; what executes it the browser does not say, so it is not claimed".to_owned(),
+            why => why.to_owned(),
+        };
+        device.fact(other, told);
+    }
+    Ok(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_an_operator_that_ran_is_evidence_and_only_for_the_cpu() {
+        let device = answered(&json!({"cpu": "ran", "gpu": "ran", "npu": "NotSupportedError"})).unwrap();
+        assert_eq!(device.id, "webnn:cpu");
+        assert!(device.facts["gpu"].as_str().unwrap().contains("not claimed"));
+        assert_eq!(device.facts["npu"], "NotSupportedError");
+        let debian = answered(&json!({"cpu": "NotSupportedError: WebNN is not compiled in", "gpu": "ran"}));
+        assert!(debian.unwrap_err().contains("WebNN is not compiled in"));
+        assert!(answered(&json!({"error": "navigator.ml is missing"})).unwrap_err().contains("navigator.ml"));
     }
 }

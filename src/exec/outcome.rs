@@ -46,6 +46,7 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
                 JobStatus::Error => Outcome::Fail,
                 JobStatus::Numerics => Outcome::Numerics,
                 JobStatus::Oom => Outcome::Oom,
+                JobStatus::Crash => Outcome::Crash,
             };
             let reason = reason.or_else(|| (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned()));
             let asks = facts["exit_code"].as_u64().is_some_and(|code| transient.iter().any(|c| u64::from(*c) == code));

@@ -3,6 +3,7 @@
 //! Everything is keyed by the content of its lock or sources, made once, and shared by later runs and other orch
 //! processes. Which step needs what is `step`'s business.
 
+mod browser;
 mod env;
 mod installed;
 mod libraries;
@@ -12,11 +13,13 @@ mod torch_worker;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::Context;
 
+use crate::browser::ORT_WEB;
 use crate::device::{Host, webgpu};
-use crate::step::{Library, Requirement};
+use crate::step::{CHROMIUM, Library, Requirement};
 use crate::toolchain::{EnvName, Locks, Tool};
 use crate::worker::{Cancel, Limits};
 
@@ -31,9 +34,17 @@ pub struct Provision {
     dir: PathBuf,
     /// The user's own environment (ORCH_PYTHON), used for everything instead of ours.
     own: Option<OwnPython>,
+    /// The user's own browser (ORCH_BROWSER), opened instead of ours.
+    own_browser: Option<OwnBrowser>,
     /// What is installed, and named in keys, where there is no environment of the user's own.
     locks: Locks,
     cancel: Cancel,
+}
+
+struct OwnBrowser {
+    program: PathBuf,
+    /// Hashing it takes a moment, and most runs open none.
+    identity: OnceLock<String>,
 }
 
 struct OwnPython {
@@ -46,7 +57,12 @@ impl Provision {
     /// `own_python` is the value of ORCH_PYTHON: asked once for its packages.
     pub fn new(dir: PathBuf, own_python: Option<PathBuf>, cancel: Cancel) -> anyhow::Result<Self> {
         let own = own_python.map(|path| OwnPython::ask(&path)).transpose()?;
-        Ok(Self { dir, own, locks: Locks::default(), cancel })
+        Ok(Self { dir, own, own_browser: None, locks: Locks::default(), cancel })
+    }
+
+    /// With the browser that ORCH_BROWSER names.
+    pub fn opening(self, browser: Option<PathBuf>) -> Self {
+        Self { own_browser: browser.map(|program| OwnBrowser { program, identity: OnceLock::new() }), ..self }
     }
 
     /// With other locks than those in this binary.
@@ -56,17 +72,26 @@ impl Provision {
 
     /// What stands in keys for a package: the lock's version and hashes, or those of the user's own environment.
     pub fn identity(&self, tool: Tool) -> String {
-        match &self.own {
+        if let (CHROMIUM, Some(own)) = (tool, &self.own_browser) {
+            return own.identity.get_or_init(|| browser::identity(&own.program)).clone();
+        }
+        match self.own_for(tool.env) {
             None => self.locks.identity(tool),
             Some(own) => own.packages.get(tool.package).map_or("absent".into(), |found| found.identity().to_owned()),
         }
     }
 
+    /// The Python of the user's that stands for an environment.
+    fn own_for(&self, name: EnvName) -> Option<&OwnPython> {
+        self.own.as_ref().filter(|_| name.is_python())
+    }
+
     /// True if nothing needs to be installed for it.
     pub fn is_ready(&self, requirement: Requirement) -> bool {
         match requirement {
+            Requirement::Env(EnvName::Browser) => self.browser_home().is_some(),
             Requirement::Env(name) => {
-                self.own.is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some()
+                self.own_for(name).is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some()
             }
             Requirement::TorchWorker => torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some(),
             Requirement::Swiftshader => swiftshader::ready(&self.dir).is_some() || webgpu::has_gpu(&Host::real()),
@@ -76,7 +101,11 @@ impl Provision {
     /// Installs a requirement if it is not there. May take minutes; `progress` gets a line now and then.
     pub fn ensure(&self, requirement: Requirement, progress: &dyn Fn(&str)) -> anyhow::Result<()> {
         match requirement {
-            Requirement::Env(_) if self.own.is_some() => Ok(()),
+            Requirement::Env(name) if self.own_for(name).is_some() => Ok(()),
+            Requirement::Env(EnvName::Browser) => {
+                let locks = (self.locks.text(EnvName::Browser), self.locks.text(EnvName::Node));
+                browser::ensure(&self.dir, locks, &self.cancel, progress).map(drop)
+            }
             Requirement::Env(name) => {
                 env::ensure(&self.dir, name, self.locks.text(name), &self.cancel, progress).map(drop)
             }
@@ -93,7 +122,7 @@ impl Provision {
     }
 
     pub fn env(&self, name: EnvName) -> anyhow::Result<PythonEnv> {
-        match &self.own {
+        match self.own_for(name) {
             Some(own) => Ok(own.env.clone()),
             None => env::ready(&self.dir, name, self.locks.text(name))
                 .with_context(|| format!("BUG: the environment `{name}` is used before it is there")),
@@ -111,10 +140,17 @@ impl Provision {
     }
 
     pub fn library(&self, library: Library) -> anyhow::Result<PathBuf> {
-        match libraries::place(library) {
-            Some((env, place)) => libraries::find(&self.env(env)?.site, place),
-            // Not there where a GPU has a driver of its own: who uses it looks.
-            None => Ok(swiftshader::home(&self.dir)),
+        match library {
+            Library::Browser => self.browser(),
+            Library::OrtWeb => {
+                let home = self.browser_home().context("BUG: the environment `browser` is used before it is there")?;
+                Ok(home.join(ORT_WEB))
+            }
+            library => match libraries::place(library) {
+                Some((env, place)) => libraries::find(&self.env(env)?.site, place),
+                // Not there where a GPU has a driver of its own: who uses it looks.
+                None => Ok(swiftshader::home(&self.dir)),
+            },
         }
     }
 
@@ -124,6 +160,16 @@ impl Provision {
             Requirement::Swiftshader => swiftshader::variables(&self.dir),
             Requirement::Env(_) | Requirement::TorchWorker => vec![],
         }
+    }
+
+    /// The browser that pages are opened with: ORCH_BROWSER's, or the installed one.
+    pub fn browser(&self) -> anyhow::Result<PathBuf> {
+        let own = self.own_browser.as_ref().map(|own| own.program.as_path());
+        browser::program(own, self.browser_home().as_deref())
+    }
+
+    fn browser_home(&self) -> Option<PathBuf> {
+        browser::ready(&self.dir, self.locks.text(EnvName::Browser))
     }
 
     pub fn dir(&self) -> &Path {
@@ -143,6 +189,7 @@ impl OwnPython {
 /// Names of requirements, for people.
 pub fn title(requirement: Requirement) -> String {
     match requirement {
+        Requirement::Env(EnvName::Browser) => "browser with ONNX Runtime Web".into(),
         Requirement::Env(name) => format!("python environment `{name}`"),
         Requirement::TorchWorker => "tch worker `orch-torch`".into(),
         Requirement::Swiftshader => "Vulkan driver in software, SwiftShader".into(),

@@ -3,6 +3,7 @@
 //! A runtime knows nothing of steps, keys or the store: it gets a [`Job`] with absolute paths and answers a [`JobOutput`]
 //! (docs/design.md, "Jobs").
 
+pub mod browser;
 pub mod compare;
 pub mod foreign;
 pub mod libtorch;
@@ -86,6 +87,8 @@ pub enum JobStatus {
     /// It ran, and its outputs are wrong.
     Numerics,
     Oom,
+    /// A process that the worker started for the work died; the worker itself lived to tell.
+    Crash,
 }
 
 /// Raw figures of one run; statistics are made in `record`.
@@ -129,4 +132,4 @@ pub trait Runtime: Sync {
 }
 
 /// Every runtime that `orch worker` can be. tch links libtorch, so it is an executable of its own.
-pub static RUNTIMES: &[&dyn Runtime] = &[&ort::OnnxRuntime, &openvino::OpenVino];
+pub static RUNTIMES: &[&dyn Runtime] = &[&ort::OnnxRuntime, &openvino::OpenVino, &browser::Browser];

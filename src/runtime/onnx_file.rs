@@ -2,13 +2,14 @@
 //!
 //! Running a model is the concern of `ort/`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use prost::Message;
 
 use crate::runtime::onnx_proto::{ModelProto, TensorProto};
-use crate::runtime::tensors::{Element, Tensor};
+use crate::runtime::tensors::{Element, Tensor, Tensors};
 
 /// What a graph takes, gives, and keeps beside the file.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,6 +46,29 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
         bail!("`{}` keeps data outside its own folder: `{outside}`", path.display());
     }
     Ok(OnnxFacts { inputs, outputs, external })
+}
+
+/// Each named size of a model's inputs with the number that the tensors give it.
+pub fn sizes(path: &Path, inputs: &Tensors) -> anyhow::Result<BTreeMap<String, usize>> {
+    let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let not_onnx = || format!("`{}` is not an ONNX model", path.display());
+    let graph = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?.graph.with_context(not_onnx)?;
+    let mut sizes = BTreeMap::new();
+    for input in &graph.input {
+        let name = input.name.as_deref().unwrap_or_default();
+        let shape = input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()?.shape.as_ref());
+        let (Some(shape), Some(tensor)) = (shape, inputs.get(name)) else { continue };
+        for (dim, size) in shape.dim.iter().zip(tensor.shape()) {
+            let Some(symbol) = dim.dim_param.as_deref().filter(|symbol| !symbol.is_empty()) else { continue };
+            match sizes.insert(symbol.to_owned(), *size) {
+                Some(other) if other != *size => {
+                    bail!("the inputs give the size `{symbol}` two values, {other} and {size} (at `{name}`)")
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(sizes)
 }
 
 /// Reads a serialised `TensorProto`, as in ONNX's `test_data_set_*` folders. Gives its name too.

@@ -38,6 +38,11 @@ impl Element {
         ELEMENTS.iter().find(|row| row.0 == self).expect("BUG: every element type has its row in ELEMENTS")
     }
 
+    /// The type that specs and reports call so.
+    pub fn named(name: &str) -> Option<Self> {
+        ELEMENTS.iter().find(|row| row.2 == name).map(|row| row.0)
+    }
+
     /// `float32`, `int64`, …
     pub fn name(self) -> &'static str {
         self.row().2

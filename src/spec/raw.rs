@@ -332,6 +332,7 @@ pub(super) enum Backend {
     Qnn,
     Webnn,
     Webgpu,
+    WebgpuBrowser,
 }
 
 words!(pub(super) Weights as "weights" { "seeded" => Seeded, "hub" => Hub, "path" => Path });
@@ -340,7 +341,7 @@ words!(pub(super) Runtime as "runtime" {
 });
 words!(pub(super) Backend as "backend" {
     "cpu" => Cpu, "cuda" => Cuda, "rocm" => Rocm, "mps" => Mps, "openvino" => Openvino, "qnn" => Qnn, "webnn" => Webnn,
-    "webgpu" => Webgpu,
+    "webgpu" => Webgpu, "webgpu-browser" => WebgpuBrowser,
 });
 words!(pub Priority as "priority" { "high" => High, "medium" => Medium, "low" => Low });
 words!(pub Dtype as "dtype" {

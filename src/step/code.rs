@@ -57,6 +57,16 @@ pub(super) const ORT: &[Part] = &[
 /// `orch worker openvino`
 pub(super) const OPENVINO: &[Part] = &[Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];
 
+/// `orch worker browser`, with its page.
+pub(super) const BROWSER: &[Part] = &[
+    Part::Rust("browser"),
+    Part::Rust("runtime/browser"),
+    Part::Rust("runtime/onnx_file.rs"),
+    Part::Rust("runtime/onnx_proto.rs"),
+    Part::Crate("prost"),
+    Part::Crate("tiny_http"),
+];
+
 /// `orch-torch`
 pub(super) const TORCH: &[Part] = &[
     Part::Rust("bin/orch-torch.rs"),

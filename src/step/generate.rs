@@ -91,13 +91,13 @@ impl TestContext {
             ("ort", "cuda") => "cuda",
             ("ort", "rocm") => "rocm",
             ("ort", "qnn") => "qnn",
-            ("ort" | "browser", "webgpu") => "webgpu",
+            ("ort", "webgpu") => "webgpu",
             ("ort", "cpu") => "ort",
             ("openvino", "openvino") => "openvino",
             ("torch", "mps") => "mps",
             ("torch", "cpu" | "cuda" | "rocm") => "torch",
             ("python", "cpu" | "cuda" | "rocm" | "mps") => "eager",
-            ("browser", "webnn") => "webnn",
+            ("browser", "webgpu-browser" | "webnn") => "browser",
             (runtime, backend) => anyhow::bail!(
                 "target `{}`: there is no template of a test for runtime `{runtime}` on backend `{backend}`",
                 self.target

@@ -36,7 +36,7 @@ pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use report::REPORT;
-pub use run::{RUN, RunParams};
+pub use run::{CHROMIUM, RUN, RunParams};
 pub use set::StepSet;
 pub use write::WRITE;
 
@@ -221,6 +221,10 @@ pub enum Library {
     OpenvinoC,
     /// Not one library but the folder of SwiftShader and its loader.
     Swiftshader,
+    /// The executable that pages are opened with.
+    Browser,
+    /// The folder of ONNX Runtime Web's bundles.
+    OrtWeb,
 }
 
 /// What is to be done, with absolute paths filled in.

@@ -79,6 +79,9 @@ const CUDA_PACKAGES: &[&str] = &[
     "onnxruntime-gpu",
 ];
 
+/// The browser: a lock's, or by its content that of the user.
+pub const CHROMIUM: Tool = Tool { env: EnvName::Browser, package: "@sparticuz/chromium" };
+
 pub struct Run;
 pub static RUN: Run = Run;
 
@@ -94,12 +97,14 @@ impl StepKind for Run {
         static OPENVINO: Code = Code::of(&[RUN, code::WORKER, code::OPENVINO]);
         static TORCH: Code = Code::of(&[RUN, code::WORKER, code::TORCH]);
         static PYTHON: Code = Code::of(&[RUN, &[Part::Python("script")]]);
+        static BROWSER: Code = Code::of(&[RUN, code::WORKER, code::BROWSER]);
         static OTHER: Code = Code::of(&[RUN]);
         match step.params.json()["runtime"].as_str().unwrap_or_default() {
             "ort" => &ORT,
             "openvino" => &OPENVINO,
             "torch" => &TORCH,
             "python" => &PYTHON,
+            "browser" => &BROWSER,
             _ => &OTHER,
         }
     }
@@ -110,6 +115,7 @@ impl StepKind for Run {
         match params.runtime.as_str() {
             "ort" => params.ort().packages.iter().map(|package| tool(params.ort().env, package)).collect(),
             "openvino" => vec![tool(EnvName::Openvino, "openvino")],
+            "browser" => vec![CHROMIUM, tool(EnvName::Browser, "onnxruntime-web")],
             "torch" => vec![tool(EnvName::Torch, "torch")],
             "python" => {
                 ["torch", "transformers", "numpy", "safetensors"].map(|package| tool(EnvName::Torch, package)).into()
@@ -138,6 +144,7 @@ impl StepKind for Run {
             "openvino" => vec![Requirement::Env(EnvName::Openvino)],
             "torch" => vec![Requirement::Env(EnvName::Torch), Requirement::TorchWorker],
             "python" => vec![Requirement::Env(EnvName::Torch)],
+            "browser" => vec![Requirement::Env(EnvName::Browser)],
             _ => vec![],
         }
     }
@@ -176,6 +183,12 @@ impl StepKind for Run {
                     "inference_precision": params.inference_precision(),
                 }),
                 vec![("library", Library::OpenvinoC)],
+            ),
+            "browser" => call(
+                Worker::Orch("browser"),
+                "run",
+                json!({"backend": params.backend, "device": device, "options": options, "measure": measure}),
+                vec![("browser", Library::Browser), ("ort_web", Library::OrtWeb)],
             ),
             "torch" => call(Worker::Torch, "run", json!({"device": device, "measure": measure}), vec![]),
             "python" => {

@@ -111,7 +111,11 @@ const NO_OUTPUT: &[&str] = &[
 
 #[test]
 fn every_source_has_its_place() {
-    let plan = World::new().plan();
+    let world = World::new();
+    // No row of the table opens a browser, whose code is long all the same.
+    let web = "  webnn: {runtime: browser, backend: webnn, device: cpu, artefact: onnx, precisions: [fp32]}\n";
+    world.edit("  qnn: {", &format!("{web}  qnn: {{"));
+    let plan = world.plan();
     let code: BTreeSet<String> = plan.steps.iter().flat_map(|step| step.kind.code(step).files()).collect();
     let has_place = |path: &str| code.contains(path) || NO_OUTPUT.iter().any(|prefix| path.starts_with(prefix));
     let lost: Vec<_> = Sources::embedded().paths().filter(|path| !has_place(path)).collect();

@@ -10,7 +10,7 @@ use crate::cli::args::Args;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::probed::Probed;
-use crate::cli::project::{absolute, provision};
+use crate::cli::project::{absolute, browsers, provision};
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
 use crate::runtime::Job;
 use crate::step::{Library, Requirement};
@@ -53,6 +53,7 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
         openvino: installed(Library::OpenvinoC, Requirement::Env(EnvName::Openvino)),
         qnn: installed(Library::QnnProvider, Requirement::Env(EnvName::Qnn)),
         swiftshader: installed(Library::Swiftshader, Requirement::Swiftshader).filter(|folder| folder.is_dir()),
+        ..browsers(&provision)
     })
 }
 
@@ -66,7 +67,8 @@ fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
         let out = scratch.dir("probe").map_err(|e| e.to_string())?;
         let job = Job { id: 0, op: name.into(), params, inputs: Default::default(), out: out.clone(), log: None };
         let mut command = Command::new(&exe);
-        command.args(["worker", "probe"]);
+        // Browsers leave their profile there.
+        command.args(["worker", "probe"]).current_dir(&out);
         let cancel = Cancel::default();
         let log = out.join("log");
         let limits = Limits { timeout: Duration::from_secs(10), cancel: &cancel, log: &log, progress: &|_| {} };

@@ -10,9 +10,9 @@ use crate::cli::console::Console;
 use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::project::{MOCKED, Project, Workplace, absolute, host_facts, provision};
+use crate::cli::project::{MOCKED, Project, Workplace, absolute, host_facts, inventory_cheap, own_browser, provision};
 use crate::cli::sharing::Sharing;
-use crate::device::{self, Host};
+use crate::device::Host;
 use crate::exec::{Context, Finished};
 use crate::settled::{Cone, ConeEnded, Custody, Here, Look, Place, Settled, Settling};
 use crate::store::DiskStore;
@@ -50,7 +50,9 @@ pub(super) fn place(args: &Args, run: &RunArgs) -> Option<Place> {
     ];
     let lists = lists.into_iter().map(|(name, values)| (name, format!("{values:?}")));
     let others = [("fallback", run.spec.fallback.to_string()), ("mocked", format!("{:?}", std::env::var_os(MOCKED)))];
-    let paths = paths.map(|(name, path)| (name, format!("{path:?}")));
+    let browser = own_browser().ok()?;
+    let paths =
+        paths.into_iter().chain([("browser", browser.as_ref())]).map(|(name, path)| (name, format!("{path:?}")));
     let command_line: Vec<_> = lists.chain(paths).chain(others).collect();
     let root = DiskStore::root_below(&absolute(&args.cache_dir).ok()?);
     Place::new(root, &command_line).ok()
@@ -64,8 +66,9 @@ pub(super) fn short(place: &Place, args: &Args, run: &RunArgs, printer: &Printer
     let facts = host_facts(&host);
     let (mut inventory, mut pythons) = (Vec::new(), Vec::new());
     if settled.has_cases() {
-        inventory = device::inventory_cheap(&host);
-        pythons = interpreters(&provision(args, Cancel::default())?);
+        let provision = provision(args, Cancel::default())?;
+        inventory = inventory_cheap(&provision);
+        pythons = interpreters(&provision);
     }
     let here = Here { host: &facts, inventory: &inventory, pythons: &pythons };
     match settled.look(place, here) {
@@ -135,8 +138,8 @@ pub(super) fn settle(
     printer: &Printer,
 ) {
     let has_cases = !project.plan.cases.is_empty();
-    // The packages of a Python of the user's may be exchanged at any time, and nothing that is looked at would show it.
-    if has_cases && args.python.is_some() {
+    // The packages of a Python of the user's, or a browser, may be exchanged at any time, and nothing that is looked at would show it.
+    if has_cases && (args.python.is_some() || !matches!(own_browser(), Ok(None))) {
         return;
     }
     let pythons = if has_cases { interpreters(&workplace.provision) } else { Vec::new() };

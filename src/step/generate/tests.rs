@@ -58,8 +58,9 @@ const TARGETS: &[(&str, &str, &str, &str, Artefact, &str, Precision)] = &[
     ("mps", "torch", "mps", "mps", Artefact::Torchscript, "torchscript", Precision::Fp32),
     ("eager-cpu", "python", "cpu", "cpu", Artefact::Model, "model", Precision::Fp32),
     ("eager-cuda", "python", "cuda", "cuda", Artefact::Model, "model", Precision::Bf16),
-    ("webgpu", "browser", "webgpu", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
-    ("webnn", "browser", "webnn", "webnn", Artefact::Onnx, "onnx", Precision::Fp32),
+    ("webgpu", "ort", "webgpu", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
+    ("webgpu-browser", "browser", "webgpu-browser", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
+    ("webnn", "browser", "webnn", "cpu", Artefact::Onnx, "onnx", Precision::Fp32),
 ];
 
 fn input(name: &str, dtype: Dtype, shape: &[u64]) -> InputSummary {
@@ -114,7 +115,7 @@ fn every_pipeline_renders_on_every_hardware() {
         for name in ["def check", "def postprocess", "def preprocess", "def load(", "def infer(", "def cleanup("] {
             assert_eq!(
                 text.matches(name).count(),
-                usize::from(ctx.target != "webnn"),
+                usize::from(ctx.runtime != "browser"),
                 "{name}: {} on {}",
                 ctx.task,
                 ctx.target

@@ -1,0 +1,89 @@
+//! Command lines: what a browser must be told so that a page gets WebGPU or WebNN, and that it leaves the network alone.
+
+use serde::{Deserialize, Serialize};
+
+/// What a page is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Api {
+    WebGpu,
+    WebNn,
+}
+
+/// Which adapter WebGPU shall give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Adapter {
+    /// That of a GPU and its driver.
+    Hardware,
+    /// Chromium's own rasterizer, SwiftShader: slow, and labelled wherever it is shown.
+    Software,
+}
+
+const QUIET: &[&str] = &[
+    "--headless",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-quic",
+    "--disable-sync",
+    // No process beside the browser that would outlive it to report its end.
+    "--disable-breakpad",
+    "--disable-crash-reporter",
+    // Containers often have 64 MiB of shared memory, which a model exceeds.
+    "--disable-dev-shm-usage",
+    // Nobody looks at the page, and it must not be slowed down for that.
+    "--disable-background-timer-throttling",
+    "--disable-backgrounding-occluded-windows",
+    "--disable-renderer-backgrounding",
+    "--password-store=basic",
+    "--proxy-server=direct://",
+    "--use-mock-keychain",
+];
+
+/// All but those that name a path or an address of this machine.
+pub fn flags(api: Api, adapter: Adapter) -> Vec<String> {
+    let mut flags: Vec<&str> = QUIET.to_vec();
+    // SAFETY: geteuid takes nothing and cannot fail.
+    if unsafe { libc::geteuid() } == 0 {
+        // Chromium's sandbox refuses to run as root. What it opens here is a page of orch's own.
+        flags.push("--no-sandbox");
+    }
+    // Of several --enable-features the last one wins, so there is one.
+    match (api, adapter) {
+        (Api::WebGpu, Adapter::Software) => {
+            flags.extend(["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"])
+        }
+        (Api::WebGpu, Adapter::Hardware) => {
+            flags.extend(["--enable-unsafe-webgpu", "--ignore-gpu-blocklist"]);
+            if cfg!(target_os = "linux") {
+                flags.push("--enable-features=Vulkan");
+            }
+        }
+        (Api::WebNn, _) => flags.push("--enable-features=WebMachineLearningNeuralNetwork"),
+    }
+    flags.into_iter().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_stand_in_one_flag_and_only_software_names_its_adapter() {
+        for (api, adapter) in [
+            (Api::WebGpu, Adapter::Software),
+            (Api::WebGpu, Adapter::Hardware),
+            (Api::WebNn, Adapter::Hardware),
+            (Api::WebNn, Adapter::Software),
+        ] {
+            let flags = flags(api, adapter);
+            assert!(flags.iter().filter(|flag| flag.starts_with("--enable-features")).count() <= 1, "{flags:?}");
+            let forced = flags.iter().any(|flag| flag.contains("swiftshader"));
+            assert_eq!(forced, (api, adapter) == (Api::WebGpu, Adapter::Software));
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The processes of a browser: started with its profile in a scratch folder, watched, ended for certain.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::{Launch, Trouble, files};
+
+/// How long a browser may take to close its profile; after that it is killed.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Last words of a browser that are shown, in lines and in letters.
+const WORDS: (usize, usize) = (6, 800);
+
+/// The memory that a browser took, where the system tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Processes {
+    /// Processes that lived at the end, by kind: `browser`, `renderer`, `gpu-process`, …
+    pub kinds: BTreeMap<String, u32>,
+    /// Sum of what each of them held at its peak, bytes. Pages that they share count in each.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+pub(super) struct Child {
+    child: std::process::Child,
+    profile: PathBuf,
+    log: PathBuf,
+    ended: bool,
+}
+
+impl Child {
+    /// Starts it in this process' group: what ends the group ends all of the browser.
+    pub(super) fn start(launch: &Launch<'_>, flags: &[String], address: &str) -> Result<Self, Trouble> {
+        let (profile, log) = (launch.scratch.join("browser-profile"), launch.scratch.join("browser.log"));
+        let file = || -> io::Result<File> {
+            std::fs::create_dir_all(&profile)?;
+            File::create(&log)
+        };
+        let made = file().and_then(|file| Ok((file.try_clone()?, file)));
+        let (out, err) = made.map_err(|e| {
+            Trouble::Broken(format!("failed to make a profile below `{}`: {e}", launch.scratch.display()))
+        })?;
+        let mut command = Command::new(launch.program);
+        command.args(flags).arg(format!("--user-data-dir={}", profile.display())).arg(address);
+        // It looks for a session bus, a display and a home to write to; it has none here.
+        command.env("HOME", &profile).env_remove("DBUS_SESSION_BUS_ADDRESS").env_remove("DISPLAY");
+        command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(launch.scratch);
+        with_libraries(&mut command, launch.program);
+        die_with_parent(&mut command);
+        let child = command.spawn().map_err(|e| Trouble::Unavailable {
+            reason: format!("the browser `{}` does not start: {e}", launch.program.display()),
+            remedy: Some("`orch setup browser` installs one; ORCH_BROWSER names another".into()),
+        })?;
+        Ok(Self { child, profile, log, ended: false })
+    }
+
+    /// An error if it has ended. `worked`: it had opened its page.
+    pub(super) fn check(&mut self, worked: bool) -> Result<(), Trouble> {
+        let status = self.child.try_wait().map_err(|e| Trouble::Broken(format!("failed to watch the browser: {e}")))?;
+        let Some(status) = status else { return Ok(()) };
+        Err(if worked {
+            Trouble::Died(format!("the browser {} while its page worked{}", ending(status), self.last_words()))
+        } else {
+            not_started(&self.words(), &ending(status))
+        })
+    }
+
+    /// An error if the process of the page is gone. The browser itself survives that, and the page is silent for ever.
+    pub(super) fn check_page(&mut self) -> Result<(), Trouble> {
+        let family = family(self.child.id());
+        // Without /proc nothing is known; the step's time limit is left.
+        if family.is_empty() || family.iter().any(|member| member.kind == "renderer") {
+            return Ok(());
+        }
+        self.check(true)?;
+        Err(Trouble::Died(format!("the browser's process of the page died while it worked{}", self.last_words())))
+    }
+
+    pub(super) fn processes(&self) -> Processes {
+        let mut found = Processes::default();
+        for member in family(self.child.id()) {
+            if let Some(peak) = member.peak_rss_bytes() {
+                *found.peak_rss_bytes.get_or_insert(0) += peak;
+            }
+            *found.kinds.entry(member.kind).or_default() += 1;
+        }
+        found
+    }
+
+    /// ` (its last words: …)`, or nothing.
+    pub(super) fn last_words(&self) -> String {
+        let words = self.words();
+        if words.is_empty() { words } else { format!(" (its last words: {words})") }
+    }
+
+    fn words(&self) -> String {
+        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let tail = lines[lines.len().saturating_sub(WORDS.0)..].join(" | ");
+        tail.chars().take(WORDS.1).collect()
+    }
+
+    /// Ends it and all that it started; its log goes to this process' own.
+    pub(super) fn end(&mut self) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let family = family(self.child.id());
+        // SAFETY: kill takes no pointers; the child is not reaped yet, so its number is its own.
+        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
+        let clock = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && clock.elapsed() < FAREWELL {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        family.iter().filter(|member| member.lives()).for_each(Member::kill);
+        let _ = io::stderr().write_all(&std::fs::read(&self.log).unwrap_or_default());
+        let _ = std::fs::remove_dir_all(&self.profile);
+        let _ = std::fs::remove_file(&self.log);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Lets the loader find the libraries that came with a browser.
+pub(super) fn with_libraries(command: &mut Command, program: &Path) {
+    if let Some(folder) = files::libraries(program) {
+        command.env("LD_LIBRARY_PATH", folder);
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn die_with_parent(command: &mut Command) {
+    let parent = std::process::id() as i32;
+    // SAFETY: between fork and exec only async-signal-safe calls are made.
+    unsafe {
+        command.pre_exec(move || {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // The parent may have died before the line above.
+            if libc::getppid() != parent {
+                libc::_exit(1);
+            }
+            Ok(())
+        });
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(_: &mut Command) {}
+
+fn ending(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, code) => format!("ended with code {}", code.unwrap_or_default()),
+    }
+}
+
+/// What a browser's words mean that ended before it opened anything.
+fn not_started(words: &str, ending: &str) -> Trouble {
+    const LOADER: &str = "error while loading shared libraries: ";
+    if let Some((_, rest)) = words.split_once(LOADER) {
+        let library = rest.split(':').next().unwrap_or(rest).trim();
+        return Trouble::Unavailable {
+            reason: format!("the browser needs the library {library}, which this system lacks"),
+            remedy: Some(package_of(library)),
+        };
+    }
+    if words.contains("Exec format error") || words.contains("cannot execute") {
+        let reason = format!("the browser is not made for this machine: {words}");
+        return Trouble::Unavailable { reason, remedy: Some("name another with ORCH_BROWSER".into()) };
+    }
+    if words.contains("No usable sandbox") {
+        let remedy = "allow unprivileged user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns=0)";
+        let reason = "the browser finds no sandbox that this user may use".to_owned();
+        return Trouble::Unavailable { reason, remedy: Some(remedy.into()) };
+    }
+    Trouble::Died(format!("the browser {ending} before it opened its page (its last words: {words})"))
+}
+
+fn package_of(library: &str) -> String {
+    let package = match library {
+        "libnspr4.so" | "libplc4.so" | "libplds4.so" => "libnspr4",
+        name if name.starts_with("libexpat") => "libexpat1",
+        name if name.starts_with("libnss") || name.starts_with("libsoftokn") || name.starts_with("libfreebl") => {
+            "libnss3"
+        }
+        _ => return format!("install the package with {library} (Debian: `apt-file search {library}` names it)"),
+    };
+    format!("apt-get install {package}, or what your system calls it")
+}
+
+/// A process of the browser, known by its number and the moment at which it started.
+struct Member {
+    pid: i32,
+    started: u64,
+    kind: String,
+}
+
+impl Member {
+    fn lives(&self) -> bool {
+        stat(self.pid).is_some_and(|(_, started)| started == self.started)
+    }
+
+    fn kill(&self) {
+        // SAFETY: kill takes no pointers; that the number is still this process' was asked right before.
+        unsafe { libc::kill(self.pid, libc::SIGKILL) };
+    }
+
+    fn peak_rss_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    }
+}
+
+/// A process and all that descend from it; empty where there is no /proc.
+fn family(root: u32) -> Vec<Member> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let all: BTreeMap<i32, (i32, u64)> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
+    let descends = |mut pid: i32| {
+        // A chain longer than the table is no chain: numbers may be given away while it is read.
+        for _ in 0..all.len() {
+            match all.get(&pid) {
+                _ if pid == root as i32 => return true,
+                Some((parent, _)) => pid = *parent,
+                None => return false,
+            }
+        }
+        false
+    };
+    let found = all.iter().filter(|(pid, _)| descends(**pid));
+    found.map(|(pid, (_, started))| Member { pid: *pid, started: *started, kind: kind(*pid) }).collect()
+}
+
+/// Parent and start time, of a process that is no zombie.
+fn stat(pid: i32) -> Option<(i32, u64)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in brackets may hold anything.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    (*fields.first()? != "Z").then_some(())?;
+    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+}
+
+/// `renderer`, by its own `--type=renderer`; the one without a type is the browser.
+fn kind(pid: i32) -> String {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    // Chromium rewrites its children's command lines with blanks instead of zeros.
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    let kind = line.split(' ').find_map(|word| word.strip_prefix("--type="));
+    kind.unwrap_or("browser").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_is_named_with_its_package() {
+        let words = "/x/chromium: error while loading shared libraries: libnss3.so: cannot open shared object file";
+        let Trouble::Unavailable { reason, remedy } = not_started(words, "ended with code 127") else { panic!() };
+        assert_eq!(reason, "the browser needs the library libnss3.so, which this system lacks");
+        assert!(remedy.unwrap().contains("libnss3"));
+        assert!(matches!(not_started("", "was ended by signal 11"), Trouble::Died(why) if why.contains("signal 11")));
+    }
+
+    #[test]
+    fn a_family_is_found_and_its_members_are_told_from_their_successors() {
+        let mut child = Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
+        let clock = Instant::now();
+        while family(child.id()).len() < 2 && clock.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let found = family(child.id());
+        assert_eq!(found.len(), 2);
+        assert!(found.iter().all(|member| member.lives() && member.kind == "browser"));
+        assert!(!Member { pid: found[0].pid, started: 0, kind: String::new() }.lives());
+        found.iter().for_each(Member::kill);
+        child.wait().unwrap();
+    }
+}

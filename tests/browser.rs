@@ -1,0 +1,120 @@
+//! Real models in the real browser: right numbers on both interfaces, and nothing that passes without having run there.
+//!
+//! It installs the environments `torch` and `browser` on first use: `cargo test --test browser`.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use support::{Sandbox, eventually, marker};
+
+fn suite() -> Sandbox {
+    let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("specs");
+    let sandbox = Sandbox::new().installs();
+    for name in ["all.yaml", "models.yaml", "pipelines.yaml", "targets.yaml"] {
+        sandbox.write(&format!("specs/{name}"), fs::read(specs.join(name)).unwrap());
+    }
+    sandbox
+}
+
+fn run<'a>(models: &[&'a str], targets: &[&'a str]) -> Vec<&'a str> {
+    let models = models.iter().flat_map(|model| ["-m", model]);
+    let targets = targets.iter().flat_map(|target| ["-t", target]);
+    ["run", "specs/all.yaml", "--json"].into_iter().chain(models).chain(targets).collect()
+}
+
+fn cases(document: &Value) -> BTreeMap<String, Value> {
+    let name = |case: &Value| format!("{}:{}", case["model"].as_str().unwrap(), case["target"].as_str().unwrap());
+    document["cases"].as_array().unwrap().iter().map(|case| (name(case), case.clone())).collect()
+}
+
+fn processes_of(sandbox: &Sandbox) -> Vec<u32> {
+    support::processes_with(sandbox.path("").to_str().unwrap())
+}
+
+#[test]
+fn real_models_run_on_both_interfaces_and_an_operator_that_one_lacks_never_passes() {
+    let sandbox = suite();
+    let models = ["bert", "vit", "detr", "clap"];
+    let ended = sandbox.run(run(&models, &["webgpu-browser", "webnn"])).summary([("cases", 8), ("passed", 6)]);
+    let found = cases(&ended.json());
+    for model in ["bert", "vit", "detr"] {
+        let webgpu = &found[&format!("{model}:webgpu-browser")];
+        let webnn = &found[&format!("{model}:webnn")];
+        for (case, provider) in [(webgpu, "WebGpuExecutionProvider"), (webnn, "WebNNExecutionProvider")] {
+            assert_eq!(case["status"], "PASS", "{case:#}");
+            assert!(case["numerics"]["max_abs"].as_f64().unwrap() < 1e-4, "{case:#}");
+            assert_eq!(case["placement"].as_object().unwrap().keys().collect::<Vec<_>>(), [provider]);
+        }
+        assert!(webgpu["actual_device"].as_str().unwrap().starts_with("webgpu-browser:"));
+        assert_eq!(webnn["actual_device"], "webnn:cpu");
+    }
+    // ONNX Runtime Web has no kernel for one node of CLAP on either, and may not take it to the CPU.
+    for target in ["webgpu-browser", "webnn"] {
+        let case = &found[&format!("clap:{target}")];
+        assert_eq!(case["status"], "SKIP_UNSUPPORTED", "{case:#}");
+        assert!(case["reason"].as_str().unwrap().contains("has no kernel for"), "{case:#}");
+    }
+    assert_eq!(processes_of(&sandbox), [0u32; 0], "a browser was left");
+    let again = sandbox.run(run(&models, &["webgpu-browser", "webnn"]));
+    again.summary([("executed", 0), ("passed", 6)]);
+}
+
+#[test]
+fn a_browser_that_is_killed_is_a_crash_and_a_missing_one_is_unavailable() {
+    let sandbox = suite();
+    // Whatever it is told, it ends by a signal; so does one that the kernel kills.
+    let name = marker("browser");
+    let killed = sandbox.path(&name);
+    sandbox.write(&name, "#!/bin/sh\nsleep 60 &\nkill -KILL $$\n");
+    let mut mode = fs::metadata(&killed).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+    fs::set_permissions(&killed, mode).unwrap();
+    let with = |browser: &Path| {
+        let mut command = sandbox.command(run(&["vit"], &["webnn"]));
+        let output = command.env("ORCH_BROWSER", browser).output().unwrap();
+        let document = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|e| panic!("{e}\n{}", String::from_utf8_lossy(&output.stderr)));
+        cases(&document)["vit:webnn"].clone()
+    };
+    let crash = with(&killed);
+    assert_eq!(crash["status"], "CRASH", "{crash:#}");
+    assert!(crash["reason"].as_str().unwrap().contains("was ended by signal 9"), "{crash:#}");
+    let missing = with(Path::new("/nowhere/chrome"));
+    assert_eq!(missing["status"], "SKIP_UNAVAILABLE", "{missing:#}");
+    assert!(missing["reason"].as_str().unwrap().contains("ORCH_BROWSER=/nowhere/chrome is no file"), "{missing:#}");
+
+    // The real one, killed from outside while its page works.
+    let child = sandbox.spawn(run(&["detr"], &["webgpu-browser"]));
+    let folder = sandbox.path("cache");
+    let profile = format!("user-data-dir={}", folder.display());
+    let main = || {
+        let all = support::processes_with(&profile).into_iter();
+        all.filter(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            !String::from_utf8_lossy(&line).contains("--type=")
+        })
+        .min()
+    };
+    eventually_long("the browser is up", || main().is_some());
+    // Its page is up within a second, and this model takes the software adapter ten more.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    // SAFETY: kill takes no pointers.
+    unsafe { libc::kill(main().unwrap() as i32, libc::SIGKILL) };
+    let document = sandbox.wait(child).code(1).json();
+    let case = &cases(&document)["detr:webgpu-browser"];
+    assert_eq!(case["status"], "CRASH", "{case:#}");
+    eventually("nothing of the browser is left", || processes_of(&sandbox).is_empty());
+}
+
+/// Installing and exporting come before the browser.
+fn eventually_long(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !holds() {
+        assert!(start.elapsed().as_secs() < 900, "waited in vain until {what}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
