@@ -26,6 +26,8 @@ def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> 
     try:
         _detach(server)
         _redirect(Path(request["log"]))
+        # Which device it was given. No library has looked for one yet: the server only imports.
+        os.environ.update(request.get("env") or {})
         _send(pipe, {"output": _perform(request, ops, pipe).to_json()})
         code = 0
     except BaseException:  # noqa: BLE001 - the last resort; the server reports the exit code.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::cli::units::Size;
-use crate::exec::MaxAge;
+use crate::exec::{self, MaxAge};
 use crate::matrix::Partition;
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
 
@@ -159,8 +159,15 @@ pub(super) struct RunArgs {
     /// How many steps may execute at a time [default: the number of cores]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) jobs: Option<u32>,
-    /// Start nothing new after a first failure
-    #[arg(long)]
+    /// How much memory steps may take at a time, e.g. 8GiB [default: what is free when the run begins]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) memory: Option<Size>,
+    /// What goes on after a failure: always: every step whose inputs are there; dependencies: only what something that
+    /// can still pass depends on; never: nothing new
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = KeepGoing::Always, hide_default_value = false, hide_possible_values = true)]
+    pub(super) keep_going: KeepGoing,
+    /// The same as --keep-going never
+    #[arg(long, conflicts_with = "keep_going")]
     pub(super) fail_fast: bool,
     /// Run, then wait for changes of the spec or of a file that it reads, and run again, until interrupted
     #[arg(long, conflicts_with = "json")]
@@ -178,7 +185,23 @@ pub(super) struct RunArgs {
     pub(super) trace: TraceArgs,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum KeepGoing {
+    Always,
+    Dependencies,
+    Never,
+}
+
 impl RunArgs {
+    pub(super) fn keep_going(&self) -> exec::KeepGoing {
+        match self.keep_going {
+            _ if self.fail_fast => exec::KeepGoing::Never,
+            KeepGoing::Always => exec::KeepGoing::Always,
+            KeepGoing::Dependencies => exec::KeepGoing::Dependencies,
+            KeepGoing::Never => exec::KeepGoing::Never,
+        }
+    }
+
     /// Whether all of a plan is asked for, so that the run may leave a settlement for the next one.
     pub(super) fn is_whole(&self) -> bool {
         let ScopeArgs { affected, partition, max_age } = &self.scope;

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::base::{Digest, fs as bfs};
+use crate::device::Lease;
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
@@ -46,6 +47,8 @@ pub(super) struct Task<'a> {
     pub(super) key: KeyDoc,
     pub(super) inputs: Vec<(String, InputAt)>,
     pub(super) why: MissReason,
+    /// The device that it holds.
+    pub(super) lease: Option<Lease>,
 }
 
 impl Task<'_> {
@@ -199,6 +202,7 @@ impl Performer<'_> {
 
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let mut params = call.params;
+        let lent = task.lease.as_ref().map_or(&[][..], |lease| &lease.env);
         for (name, library) in &call.libraries {
             params[*name] =
                 self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();
@@ -210,12 +214,14 @@ impl Performer<'_> {
             inputs: places.inputs.clone(),
             out: places.out.clone(),
             log: Some(limits.log.to_owned()),
+            env: lent.iter().cloned().collect(),
         };
         let scratch_cwd = |mut command: Command| {
             // Some SDKs leave files in the working directory.
             command.current_dir(&places.scratch);
             // A waiting OpenMP thread that spins takes the core that another one computes on.
             command.env("OMP_WAIT_POLICY", "PASSIVE");
+            command.envs(lent.iter().cloned());
             command
         };
         Ok(match call.worker {

@@ -38,6 +38,9 @@ pub struct Job {
     /// Where a server's forked child writes its stdout and stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<PathBuf>,
+    /// What a server's forked child adds to its environment: which device it was given.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
 }
 
 /// What a worker says on its result descriptor.

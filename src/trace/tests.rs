@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::base::Digest;
-use crate::event::{Execution, Slot, Span};
+use crate::event::{Execution, Holds, Slot, Span};
 use crate::key::MissReason;
 use crate::record::Outcome;
 
@@ -29,7 +29,7 @@ commands:
 
 fn tell(recorder: &Recorder, step: &str, slot: Slot, from_ms: u64, until_ms: u64) {
     let (load, waited) = (Load { running: 1, ready: 2 }, Duration::from_millis(3));
-    recorder.tell(Event::StepStarted { step: step.into(), reason: MissReason::NeverRan, slot, waited, load });
+    recorder.tell(Event::StepStarted { step: step.into(), reason: MissReason::NeverRan, slot, waited, waited_for: None, holds: Holds::ONE_CORE, load });
     let at = |ms| recorder.start + Duration::from_millis(ms);
     recorder.tell(Event::StepFinished {
         step: step.into(),

@@ -52,8 +52,11 @@ pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Lim
         Err(e) => return unready(e),
     };
     let ended = running.wait(limits, &mut reads);
-    let End { watched, is_over, is_quiet, outlived, log } = running.finish(&mut reads);
+    let End { watched, is_over, is_quiet, outlived, log, peak_rss_bytes } = running.finish(&mut reads);
     let mut facts = json!({"argv": call.argv});
+    if let Some(peak) = peak_rss_bytes {
+        facts["peak_rss_bytes"] = peak.into();
+    }
     reads::tell(&mut facts, &watched, &reads, outlived);
     let mut result = match ended {
         Err(ended) => *ended,
@@ -100,6 +103,7 @@ struct End {
     /// A process is known to have left the group and to live on.
     outlived: bool,
     log: std::io::Result<()>,
+    peak_rss_bytes: Option<u64>,
 }
 
 impl<'a> Running<'a> {
@@ -172,7 +176,8 @@ impl<'a> Running<'a> {
         let is_empty = self.group.is_empty();
         let outlived = watched.is_ok() && !is_over && is_empty;
         let is_quiet = is_over || (watched.is_err() && is_empty);
-        End { watched, is_over, is_quiet, outlived, log: self.said.finish() }
+        let peak_rss_bytes = self.group.peak_rss_bytes();
+        End { watched, is_over, is_quiet, outlived, log: self.said.finish(), peak_rss_bytes }
     }
 }
 

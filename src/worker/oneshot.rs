@@ -58,7 +58,12 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
     let patience =
         if answer.is_some() { Duration::from_secs(5) } else { limits.timeout.saturating_sub(start.elapsed()) };
     match (answer, group.finish(patience.min(Duration::from_secs(5)))) {
-        (Some(output), _) => Ended::Answered(output),
+        (Some(mut output), _) => {
+            if let (Some(peak), Some(facts)) = (group.peak_rss_bytes(), output.facts.as_object_mut()) {
+                facts.entry("peak_rss_bytes").or_insert(peak.into());
+            }
+            Ended::Answered(output)
+        }
         (None, Ok(status)) => {
             use std::os::unix::process::ExitStatusExt;
             Ended::Died { signal: status.signal(), code: status.code() }
@@ -147,6 +152,7 @@ mod tests {
             inputs: Default::default(),
             out: dir.into(),
             log: None,
+            env: Default::default(),
         }
     }
 

@@ -20,6 +20,7 @@ pub(super) struct Group {
     slot: Option<Slot>,
     /// How the leader ended, once it is waited for. Its number may belong to somebody else from then on.
     status: Option<ExitStatus>,
+    peak_rss_bytes: Option<u64>,
 }
 
 impl Group {
@@ -57,13 +58,13 @@ impl Group {
         }
         let mut child = command.spawn()?;
         let leader = child.id() as i32;
-        Ok(Self { leader, pidfd: pidfd_of(leader), stdin: child.stdin.take(), slot: Some(slot), status: None })
+        Ok(Self { leader, pidfd: pidfd_of(leader), stdin: child.stdin.take(), slot: Some(slot), status: None, peak_rss_bytes: None })
     }
 
     /// Takes over a child that leads a group and stands in `slot`.
     #[cfg(target_os = "linux")]
     pub(super) fn of(leader: i32, pidfd: Option<OwnedFd>, slot: Slot) -> Self {
-        Self { leader, pidfd, stdin: None, slot: Some(slot), status: None }
+        Self { leader, pidfd, stdin: None, slot: Some(slot), status: None, peak_rss_bytes: None }
     }
 
     pub(super) fn stdin(&mut self) -> Option<ChildStdin> {
@@ -106,6 +107,14 @@ impl Group {
         }
     }
 
+    /// The most that the largest of its processes held, bytes, of those that it waited for; known when it has ended.
+    ///
+    /// None where it is not above orch's own: the kernel counts a child's memory from before it executed its program,
+    /// when it was orch's.
+    pub(super) fn peak_rss_bytes(&self) -> Option<u64> {
+        self.peak_rss_bytes
+    }
+
     /// Whether nobody is left in the group. A dying process counts as left.
     pub(super) fn is_empty(&self) -> bool {
         // SAFETY: kill takes no pointers, and signal 0 only asks.
@@ -141,8 +150,12 @@ impl Group {
         self.slot = None;
         let mut status = 0;
         loop {
-            // SAFETY: the pointer is valid for the length of the call.
-            if unsafe { libc::waitpid(self.leader, &mut status, 0) } == self.leader {
+            // SAFETY: an all-zero rusage is valid.
+            let mut usage = unsafe { std::mem::zeroed() };
+            // SAFETY: the pointers are valid for the length of the call.
+            if unsafe { libc::wait4(self.leader, &mut status, 0, &mut usage) } == self.leader {
+                let (peak, own) = (max_rss(&usage), own_peak());
+                self.peak_rss_bytes = (peak > own).then_some(peak);
                 return Ok(*self.status.insert(ExitStatus::from_raw(status)));
             }
             let e = io::Error::last_os_error();
@@ -159,6 +172,22 @@ impl Drop for Group {
             let _ = self.reap();
         }
     }
+}
+
+/// Bytes. Linux counts in KiB, macOS in bytes.
+fn max_rss(usage: &libc::rusage) -> u64 {
+    let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
+    usage.ru_maxrss as u64 * unit
+}
+
+/// What orch itself has held at most, bytes.
+fn own_peak() -> u64 {
+    // SAFETY: an all-zero rusage is valid, and it lives as long as the call.
+    let (code, usage) = unsafe {
+        let mut usage = std::mem::zeroed();
+        (libc::getrusage(libc::RUSAGE_SELF, &mut usage), usage)
+    };
+    if code == 0 { max_rss(&usage) } else { u64::MAX }
 }
 
 #[cfg(target_os = "linux")]

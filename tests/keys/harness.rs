@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use orch::device::{Backend, Device, DeviceKind};
 use orch::event::{Event, Listener};
-use orch::exec::{self, Context, HostFacts, Options, Verdict};
+use orch::exec::{self, Context, HostFacts, KeepGoing, Options, Verdict};
 use orch::key::{KeyDoc, MissReason};
 use orch::matrix::Matrix;
 use orch::plan::{self, Plan};
@@ -95,8 +95,10 @@ impl World {
         let host = HostFacts { target: "x86_64-linux".into(), ..HostFacts::new("f".repeat(64), report, |_| None) };
         let options = Options {
             jobs: 1,
-            fail_fast: false,
+            memory: u64::MAX,
+            keep_going: KeepGoing::Always,
             rerun: BTreeSet::new(),
+            stands: BTreeSet::new(),
             wanted: None,
             spec: "specs/all.yaml".into(),
             max_age: None,

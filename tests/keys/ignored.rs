@@ -39,7 +39,7 @@ fn places_and_times() {
             &[],
         ),
         row("how many jobs", |w| w.options.jobs = 64, &[]),
-        row("a first failure ends all", |w| w.options.fail_fast = true, &[]),
+        row("a first failure ends all", |w| w.options.keep_going = orch::exec::KeepGoing::Never, &[]),
         row(
             "free memory",
             |w| {

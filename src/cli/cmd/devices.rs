@@ -61,7 +61,8 @@ fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let exe = std::env::current_exe().context("failed to find orch's own executable")?;
     let child = |name: &str, params: Value| -> Result<Backend, String> {
         let out = scratch.dir("probe").map_err(|e| e.to_string())?;
-        let job = Job { id: 0, op: name.into(), params, inputs: Default::default(), out: out.clone(), log: None };
+        let (inputs, env) = Default::default();
+        let job = Job { id: 0, op: name.into(), params, inputs, out: out.clone(), log: None, env };
         let mut command = Command::new(&exe);
         command.args(["worker", "probe"]);
         let cancel = Cancel::default();

@@ -18,6 +18,7 @@ use crate::cli::printer::Printer;
 use crate::cli::project::{Workplace, absolute};
 use crate::cli::scope::{Asked, Scoped};
 use crate::cli::sharing::{self, Sharing};
+use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
 use crate::plan::Plan;
@@ -76,8 +77,10 @@ pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) ->
 pub(super) fn options(args: &Args, run: &RunArgs, workplace: &Workplace) -> Options {
     Options {
         jobs: run.jobs.unwrap_or(workplace.host.report.cores.max(1)),
-        fail_fast: run.fail_fast,
+        memory: run.memory.map(|size| size.0).or_else(|| free_memory(&Host::real())).unwrap_or(u64::MAX),
+        keep_going: run.keep_going(),
         rerun: Default::default(),
+        stands: Default::default(),
         wanted: None,
         max_age: None,
         scope: None,
