@@ -162,13 +162,16 @@ pub(super) struct RunArgs {
     /// How much memory steps may take at a time, e.g. 8GiB [default: what is free when the run begins]
     #[arg(long, value_name = "SIZE")]
     pub(super) memory: Option<Size>,
-    /// What goes on after a failure: always: every step whose inputs are there; dependencies: only what something that
-    /// can still pass depends on; never: nothing new
-    #[arg(long, value_enum, value_name = "WHAT", default_value_t = KeepGoing::Always, hide_default_value = false, hide_possible_values = true)]
+    /// What goes on after a failure
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = KeepGoing::Always)]
     pub(super) keep_going: KeepGoing,
     /// The same as --keep-going never
     #[arg(long, conflicts_with = "keep_going")]
     pub(super) fail_fast: bool,
+    /// Go on where the last run of this command line was interrupted or killed: what it did is not done again, and what
+    /// failed in it is not tried again
+    #[arg(long, conflicts_with = "watch")]
+    pub(super) resume: bool,
     /// Run, then wait for changes of the spec or of a file that it reads, and run again, until interrupted
     #[arg(long, conflicts_with = "json")]
     pub(super) watch: bool,
@@ -187,8 +190,11 @@ pub(super) struct RunArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum KeepGoing {
+    /// Every step whose inputs are there
     Always,
+    /// Only steps that something which can still pass depends on
     Dependencies,
+    /// Nothing new
     Never,
 }
 
@@ -210,7 +216,7 @@ impl RunArgs {
 
     /// Whether this is the usual run, which may believe what the last one left behind.
     pub(super) fn is_plain(&self) -> bool {
-        self.is_whole() && self.rerun.is_empty() && self.trace.trace.is_none() && !self.watch
+        self.is_whole() && self.rerun.is_empty() && self.trace.trace.is_none() && !self.watch && !self.resume
     }
 }
 

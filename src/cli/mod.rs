@@ -10,6 +10,7 @@ mod git;
 mod handout;
 mod printer;
 mod project;
+mod resume;
 mod scope;
 mod sharing;
 mod watched;

@@ -29,6 +29,8 @@ pub(super) struct Scoped {
     /// None means everything.
     pub(super) wanted: Option<BTreeSet<StepId>>,
     pub(super) rerun: BTreeSet<StepId>,
+    /// Steps whose failure is not tried again.
+    pub(super) stands: BTreeSet<StepId>,
     /// What part it is, for pages; None for the whole, and for steps chosen by name, which make no page.
     pub(super) label: Option<String>,
     /// Why nothing is left to do, where that is so: this is no failure, because nothing was asked for.
@@ -47,7 +49,8 @@ impl Asked<'_> {
         let project = Project::load(&self.spec.spec, &self.spec.selection)?;
         let rerun = chosen(&project, workplace, self.rerun)?;
         let steps = if self.steps.is_empty() { None } else { Some(chosen(&project, workplace, self.steps)?) };
-        let mut scoped = Scoped { project, wanted: steps, rerun, label: None, nothing: None };
+        let stands = BTreeSet::new();
+        let mut scoped = Scoped { project, wanted: steps, rerun, stands, label: None, nothing: None };
         if scoped.wanted.as_ref().is_some_and(BTreeSet::is_empty) {
             scoped.nothing = Some("no step failed last time: nothing to run".into());
         }

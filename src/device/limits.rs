@@ -33,11 +33,17 @@ pub(crate) fn memory(host: &Host) -> Option<u64> {
 pub fn free_memory(host: &Host) -> Option<u64> {
     let text = host.text("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let available = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).map(|kb| kb * 1024);
+    let available =
+        line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).map(|kb| kb * 1024);
     let mac = || host.sysctl().get("hw.memsize")?.parse().ok();
     let machine = available.or_else(|| if host.os == "macos" { mac() } else { None });
-    let group = left(host, "", "memory.max", "memory.current", "inactive_file")
-        .chain(left(host, "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
+    let group = left(host, "", "memory.max", "memory.current", "inactive_file").chain(left(
+        host,
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_inactive_file",
+    ));
     group.chain(machine).min()
 }
 

@@ -36,7 +36,8 @@ impl<'a> Devices<'a> {
     pub(super) fn any_of(&mut self, backend: &str, device: &str) -> Arc<[usize]> {
         let name = (backend.to_owned(), device.to_owned());
         let (inventory, positions) = (self.inventory, &self.positions);
-        let find = || candidates(inventory, backend, device).into_iter().map(|device| positions[silicon(device)]).collect();
+        let find =
+            || candidates(inventory, backend, device).into_iter().map(|device| positions[silicon(device)]).collect();
         self.known.entry(name).or_insert_with(find).clone()
     }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
+use crate::device::Lease;
 use crate::event::{Event, Holds, Load, Span};
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{InputAt, Performer, Task, error_text};
@@ -14,7 +15,6 @@ use crate::exec::resources::{Claim, DeviceClaim, Held, Host, Lack};
 use crate::exec::schedule::{Message, Scheduler};
 use crate::exec::setup::Readiness;
 use crate::exec::state::{StepResult, StepState};
-use crate::device::Lease;
 use crate::record::Outcome;
 use crate::report::format;
 use crate::step::{Needs, Requirement, Source, StepId};
@@ -118,7 +118,10 @@ impl<'a> Scheduler<'a> {
         }
         if self.hopes.is_gone(id) {
             self.slots.forget(id);
-            self.set(id, StepState::Done(StepResult::skipped(Outcome::Incomplete, "nothing that can still pass needs it")));
+            self.set(
+                id,
+                StepState::Done(StepResult::skipped(Outcome::Incomplete, "nothing that can still pass needs it")),
+            );
             return Turn::Over;
         }
         // What it reads was found damaged since it became ready, and is being made again: its end wakes this step.
@@ -184,11 +187,8 @@ impl<'a> Scheduler<'a> {
             panic!("BUG: {} is started and not ready", step.name);
         };
         let lease = self.lease(id, &held);
-        let holds = Holds {
-            cores: held.cores,
-            memory: held.memory,
-            device: lease.as_ref().map(|lease| lease.token.clone()),
-        };
+        let holds =
+            Holds { cores: held.cores, memory: held.memory, device: lease.as_ref().map(|lease| lease.token.clone()) };
         let task = Task { id, step, key, inputs, why: reason.clone(), lease };
         let (slot, waited) = self.slots.take(id, held);
         let (waited_for, load) = (waited_for.as_ref().map(Lack::to_string), self.load());

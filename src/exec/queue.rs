@@ -5,7 +5,7 @@
 //! the machine to themselves come last, because emptying the machine for them leaves cores idle. Whoever was overtaken
 //! [`PATIENCE`] times starts before all others.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::exec::resources::{Claim, Held, Host, Lack, Machine};
 use crate::step::StepId;
@@ -16,7 +16,6 @@ pub(super) const PATIENCE: u32 = 256;
 #[derive(Default)]
 pub(super) struct Queue {
     lines: Vec<Line>,
-    by_claim: HashMap<Claim, usize>,
     /// Steps that were ever queued.
     number: u64,
     /// How often it was chosen from.
@@ -55,15 +54,10 @@ impl Queue {
 
     /// `claim` must be fitted to the machine.
     pub(super) fn push(&mut self, id: StepId, claim: Claim) {
-        let at = match self.by_claim.get(&claim) {
-            Some(at) => *at,
-            None => {
-                let at = self.lines.len();
-                self.by_claim.insert(claim.clone(), at);
-                self.lines.push(Line { claim, steps: VecDeque::new(), overtaken: 0, refused: None });
-                at
-            }
-        };
+        let at = self.lines.iter().position(|line| line.claim == claim).unwrap_or_else(|| {
+            self.lines.push(Line { claim, steps: VecDeque::new(), overtaken: 0, refused: None });
+            self.lines.len() - 1
+        });
         self.number += 1;
         self.waiting += 1;
         self.lines[at].steps.push_back(Waiting { id, number: self.number, since: self.round });

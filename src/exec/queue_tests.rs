@@ -73,7 +73,7 @@ fn nobody_waits_for_what_is_free_and_nobody_starves() {
         }
         // Of each kind of step, some have started.
         for claim in &kinds {
-            let line = &world.queue.lines[world.queue.by_claim[claim]];
+            let Some(line) = world.queue.lines.iter().find(|line| line.claim == *claim) else { continue };
             let most = PATIENCE * kinds.len() as u32 + PATIENCE;
             assert!(line.overtaken <= most, "seed {seed}: {claim:?} was overtaken {} times", line.overtaken);
         }

@@ -25,7 +25,7 @@ pub(super) struct Unit {
 }
 
 /// What a step must hold to execute. Steps with equal claims are alike to everything in here.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) host: Host,
     /// Bytes of main memory; 0 where nothing is known.
@@ -33,14 +33,14 @@ pub(super) struct Claim {
     pub(super) device: Option<DeviceClaim>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Host {
     Cores(u32),
     /// Nothing else may execute beside it.
     Whole,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DeviceClaim {
     /// Positions of units that are as good as each other.
     pub(super) any_of: Arc<[usize]>,

@@ -56,7 +56,11 @@ fn nothing_is_promised_twice_and_what_fits_is_not_refused() {
                 Ok(held) => {
                     machine.take(&held);
                     running.push((claim, held));
-                    assert!(!is_over(&machine.capacity, &running), "seed {seed}: {running:?} on {:?}", machine.capacity);
+                    assert!(
+                        !is_over(&machine.capacity, &running),
+                        "seed {seed}: {running:?} on {:?}",
+                        machine.capacity
+                    );
                 }
                 Err(lack) => {
                     // Whichever unit it were given, it would be too much.

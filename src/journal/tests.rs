@@ -21,7 +21,15 @@ fn head(started: &str) -> Head {
 fn began(step: &str) -> Event {
     let load = Load { running: 1, ready: 0 };
     let waited = Duration::from_millis(5);
-    Event::StepStarted { step: step.into(), reason: MissReason::NeverRan, slot: Slot::Job(1), waited, waited_for: None, holds: Holds::ONE_CORE, load }
+    Event::StepStarted {
+        step: step.into(),
+        reason: MissReason::NeverRan,
+        slot: Slot::Job(1),
+        waited,
+        waited_for: None,
+        holds: Holds::ONE_CORE,
+        load,
+    }
 }
 
 fn ended(step: &str, begin: Instant) -> Event {

@@ -58,7 +58,14 @@ impl Group {
         }
         let mut child = command.spawn()?;
         let leader = child.id() as i32;
-        Ok(Self { leader, pidfd: pidfd_of(leader), stdin: child.stdin.take(), slot: Some(slot), status: None, peak_rss_bytes: None })
+        Ok(Self {
+            leader,
+            pidfd: pidfd_of(leader),
+            stdin: child.stdin.take(),
+            slot: Some(slot),
+            status: None,
+            peak_rss_bytes: None,
+        })
     }
 
     /// Takes over a child that leads a group and stands in `slot`.

@@ -16,6 +16,7 @@ use crate::cli::exit::Exit;
 use crate::cli::handout;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Workplace, absolute};
+use crate::cli::resume;
 use crate::cli::scope::{Asked, Scoped};
 use crate::cli::sharing::{self, Sharing};
 use crate::device::{Host, free_memory};
@@ -42,7 +43,10 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         }
     }
     let workplace = Workplace::open(args)?;
-    let scoped = asked(run).load(&workplace, printer)?;
+    let mut scoped = asked(run).load(&workplace, printer)?;
+    if run.resume {
+        resume::resume(&workplace, &mut scoped, printer)?;
+    }
     on_interrupt(&workplace.cancel, || {})?;
     let (exit, _) = perform(args, run, printer, &workplace, scoped, &executed_before)?;
     Ok(exit)
@@ -99,9 +103,9 @@ pub(super) fn perform(
     scoped: Scoped,
     executed_before: &[String],
 ) -> anyhow::Result<(Exit, Vec<String>)> {
-    let Scoped { project, wanted, rerun, label, nothing } = scoped;
+    let Scoped { project, wanted, rerun, stands, label, nothing } = scoped;
     let max_age = run.scope.max_age.clone();
-    let options = Options { rerun, wanted, max_age, scope: label, ..options(args, run, workplace) };
+    let options = Options { rerun, stands, wanted, max_age, scope: label, ..options(args, run, workplace) };
     let console = Console::new();
     let diary = Diary::new(Instant::now(), &console, workplace, &options, run.trace.trace.as_deref());
     let before = Custody::of(&workplace.store);
@@ -118,6 +122,9 @@ pub(super) fn perform(
     count_again(plan, &mut finished, executed_before);
     show(&finished.doc, finished.report.is_some(), run, printer);
     printer.told(shared);
+    if finished.interrupted {
+        printer.note("the same command line with --resume goes on where this run ended");
+    }
     if let Some(why) = &nothing {
         printer.note(why);
     }
