@@ -9,6 +9,7 @@ mod crash;
 mod damage;
 mod errors;
 mod explained;
+mod keep_going;
 mod max_age;
 #[cfg(not(feature = "remote"))]
 mod not_shared;
@@ -17,6 +18,7 @@ mod partition;
 mod ready_onnx;
 mod rerun;
 mod settled;
+mod slots;
 mod watched;
 #[path = "../support/mod.rs"]
 mod support;
