@@ -178,6 +178,7 @@ impl Performer<'_> {
             }
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
+        let judged = lent(judged, task);
         let mut done = Done { judged, numerics: None, made: None, is_flat: false };
         if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
             self.check_outputs(task, places, &mut done)?;
@@ -331,6 +332,17 @@ impl Performer<'_> {
         };
         Performed::Executed { record: Box::new(record), unchanged: false }
     }
+}
+
+/// The record names the device that the step was given.
+fn lent(mut judged: Judged, task: &Task<'_>) -> Judged {
+    if let Some(lease) = &task.lease {
+        match judged.facts.as_object_mut() {
+            Some(facts) => drop(facts.insert("lease".into(), lease.token.as_str().into())),
+            None => judged.facts = serde_json::json!({"lease": lease.token}),
+        }
+    }
+    judged
 }
 
 struct Done {

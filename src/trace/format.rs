@@ -172,9 +172,7 @@ impl Trace {
     }
 
     fn row(&mut self, tid: u32, name: &str) {
-        if !self.rows.contains_key(&tid) {
-            self.rows.insert(tid, name.to_owned());
-        }
+        self.rows.entry(tid).or_insert_with(|| name.to_owned());
     }
 
     fn complete(&mut self, tid: u32, name: &str, category: &str, at: f64, seconds: f64, args: Value) {
