@@ -2,6 +2,7 @@
 //!
 //! Pure, and the same on every host: whether a device is there is asked later, by exec.
 
+mod auto;
 mod partition;
 mod select;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use std::collections::{BTreeMap, HashSet};
 use crate::base::{Loc, glob};
 use crate::spec::{Artefact, Dim, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
 
+pub use auto::{ANY, AUTO, Known};
 pub use partition::Partition;
 pub use select::{NothingSelected, Selection};
 
@@ -36,6 +38,8 @@ pub struct Case {
     pub dims: BTreeMap<String, u64>,
     /// The variant's label: `cpu-fp32`, and `cpu-fp32-b4-s128` where batch and seq are not the model's own.
     pub name: String,
+    /// Why this target, where orch was asked to choose one.
+    pub chosen: Option<String>,
 }
 
 /// A part of the product that is not tested, and why.
@@ -86,6 +90,7 @@ impl Matrix {
             precision,
             dims,
             name,
+            chosen: None,
         };
         let included = spec.matrix.include.iter().any(|rule| meets(rule, model, target, precision));
         let rule = spec.matrix.exclude.iter().find(|rule| meets(rule, model, target, precision));

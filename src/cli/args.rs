@@ -103,7 +103,7 @@ pub(super) struct SelectionArgs {
     /// Only these models
     #[arg(long = "model", short = 'm', value_name = "GLOB")]
     pub(super) models: Vec<String>,
-    /// Only these targets
+    /// Only these targets; `auto`: the best one for each model, of these or of all
     #[arg(long = "target", short = 't', value_name = "GLOB")]
     pub(super) targets: Vec<String>,
     /// Only models of these families
@@ -138,6 +138,11 @@ pub(super) struct ScopeArgs {
 }
 
 impl SelectionArgs {
+    /// Whether orch is to choose targets.
+    pub(super) fn chooses(&self) -> bool {
+        self.targets.iter().any(|target| target == crate::matrix::AUTO)
+    }
+
     /// Everything.
     pub(super) fn none() -> Self {
         Self::default()
@@ -211,7 +216,8 @@ impl RunArgs {
     /// Whether all of a plan is asked for, so that the run may leave a settlement for the next one.
     pub(super) fn is_whole(&self) -> bool {
         let ScopeArgs { affected, partition, max_age } = &self.scope;
-        affected.is_none() && partition.is_none() && max_age.is_none() && self.steps.is_empty()
+        let chooses = self.spec.selection.chooses(); // what is best may be another target tomorrow
+        !chooses && affected.is_none() && partition.is_none() && max_age.is_none() && self.steps.is_empty()
     }
 
     /// Whether this is the usual run, which may believe what the last one left behind.

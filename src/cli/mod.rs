@@ -2,6 +2,7 @@
 
 mod affected;
 mod args;
+mod auto;
 mod cmd;
 mod console;
 mod diary;

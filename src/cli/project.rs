@@ -8,10 +8,11 @@ use anyhow::Context as _;
 
 use crate::base::glob;
 use crate::cli::args::{Args, SelectionArgs};
+use crate::cli::auto;
 use crate::cli::exit::UsageError;
 use crate::device::{self, Backend, Host};
 use crate::exec::{self, HostFacts, Options};
-use crate::matrix::{Matrix, Selection};
+use crate::matrix::{AUTO, Matrix, Selection};
 use crate::plan::{self, Plan};
 use crate::provision::Provision;
 use crate::spec::{SourceFile, Spec};
@@ -27,7 +28,22 @@ pub(super) struct Project {
 }
 
 impl Project {
+    /// The same on every host.
     pub(super) fn load(path: &Path, selection: &SelectionArgs) -> anyhow::Result<Self> {
+        if selection.chooses() {
+            let text =
+                "this command knows no host to choose a target for\n  hint: name the targets instead of `-t auto`";
+            return Err(UsageError(text.to_owned()).into());
+        }
+        Self::load_with(path, selection, None)
+    }
+
+    /// For this host: `-t auto` chooses one target for each case.
+    pub(super) fn load_here(workplace: &Workplace, path: &Path, selection: &SelectionArgs) -> anyhow::Result<Self> {
+        Self::load_with(path, selection, Some(workplace).filter(|_| selection.chooses()))
+    }
+
+    fn load_with(path: &Path, selection: &SelectionArgs, chooser: Option<&Workplace>) -> anyhow::Result<Self> {
         let spec = Spec::load(path).map_err(|e| {
             let count = e.0.len();
             let noun = if count == 1 { "error" } else { "errors" };
@@ -36,14 +52,17 @@ impl Project {
         let matrix = Matrix::of(&spec);
         let selection = Selection {
             models: selection.models.clone(),
-            targets: selection.targets.clone(),
+            targets: selection.targets.iter().filter(|target| *target != AUTO).cloned().collect(),
             families: selection.families.clone(),
             tasks: selection.tasks.clone(),
             priorities: selection.priorities.clone(),
             tags: selection.tags.clone(),
             cases: selection.cases.clone(),
         };
-        let matrix = matrix.select(&spec, &selection).map_err(|e| UsageError(e.to_string()))?;
+        let mut matrix = matrix.select(&spec, &selection).map_err(|e| UsageError(e.to_string()))?;
+        if let Some(workplace) = chooser {
+            auto::choose(&mut matrix, &spec, workplace);
+        }
         let plan = plan::build(&spec, &matrix).map_err(|e| UsageError(e.to_string()))?;
         Ok(Self { plan, name: path.display().to_string(), files: spec.files })
     }

@@ -46,7 +46,8 @@ impl ScopeArgs {
 impl Asked<'_> {
     /// Loads the spec and takes the part of it that is asked for.
     pub(super) fn load(&self, workplace: &Workplace, printer: &Printer) -> anyhow::Result<Scoped> {
-        let project = Project::load(&self.spec.spec, &self.spec.selection)?;
+        let project = Project::load_here(workplace, &self.spec.spec, &self.spec.selection)?;
+        tell_chosen(&project.plan, printer);
         let rerun = chosen(&project, workplace, self.rerun)?;
         let steps = if self.steps.is_empty() { None } else { Some(chosen(&project, workplace, self.steps)?) };
         let stands = BTreeSet::new();
@@ -117,6 +118,17 @@ fn chosen(project: &Project, workplace: &Workplace, globs: &[String]) -> anyhow:
         }
     }
     Ok(found)
+}
+
+fn tell_chosen(plan: &Plan, printer: &Printer) {
+    let chosen: Vec<_> =
+        plan.cases.iter().filter_map(|planned| Some((&planned.case, planned.case.chosen.as_ref()?))).collect();
+    for (case, why) in chosen.iter().take(TOLD) {
+        printer.note(&format!("{} on {}: {why}", case.model, case.target));
+    }
+    if chosen.len() > TOLD {
+        printer.note(&format!("and {} more: the report says why", chosen.len() - TOLD));
+    }
 }
 
 fn tell(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, printer: &Printer) {

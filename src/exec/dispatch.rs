@@ -189,7 +189,8 @@ impl<'a> Scheduler<'a> {
         let lease = self.lease(id, &held);
         let holds =
             Holds { cores: held.cores, memory: held.memory, device: lease.as_ref().map(|lease| lease.token.clone()) };
-        let task = Task { id, step, key, inputs, why: reason.clone(), lease };
+        let chosen = self.chosen.get(&id).cloned();
+        let task = Task { id, step, key, inputs, why: reason.clone(), lease, chosen };
         let (slot, waited) = self.slots.take(id, held);
         let (waited_for, load) = (waited_for.as_ref().map(Lack::to_string), self.load());
         let name = step.name.clone();

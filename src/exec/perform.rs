@@ -49,6 +49,8 @@ pub(super) struct Task<'a> {
     pub(super) why: MissReason,
     /// The device that it holds.
     pub(super) lease: Option<Lease>,
+    /// Why orch chose its target, if it was asked to.
+    pub(super) chosen: Option<String>,
 }
 
 impl Task<'_> {
@@ -178,7 +180,7 @@ impl Performer<'_> {
             }
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
-        let judged = lent(judged, task);
+        let judged = placed(judged, task);
         let mut done = Done { judged, numerics: None, made: None, is_flat: false };
         if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
             self.check_outputs(task, places, &mut done)?;
@@ -334,13 +336,14 @@ impl Performer<'_> {
     }
 }
 
-/// The record names the device that the step was given.
-fn lent(mut judged: Judged, task: &Task<'_>) -> Judged {
-    if let Some(lease) = &task.lease {
-        match judged.facts.as_object_mut() {
-            Some(facts) => drop(facts.insert("lease".into(), lease.token.as_str().into())),
-            None => judged.facts = serde_json::json!({"lease": lease.token}),
+/// The record names the device that the step was given, and why its target was chosen.
+fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
+    let lease = task.lease.as_ref().map(|lease| ("lease", lease.token.as_str()));
+    for (name, value) in lease.into_iter().chain(task.chosen.as_deref().map(|why| ("chosen", why))) {
+        if !judged.facts.is_object() {
+            judged.facts = serde_json::json!({});
         }
+        judged.facts[name] = value.into();
     }
     judged
 }

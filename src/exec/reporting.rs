@@ -254,6 +254,7 @@ fn case_result(context: &Context<'_>, results: &[StepResult], planned: &PlannedC
         pipeline: case.pipeline.clone(),
         target: case.target.clone(),
         precision: case.precision.word().into(),
+        chosen: case.chosen.clone(),
         backend: params.backend.clone(),
         status: result.outcome,
         stage: (result.outcome != Outcome::Pass).then(|| plan.step(at).stage.name().to_owned()),

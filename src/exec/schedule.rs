@@ -79,6 +79,8 @@ pub(super) struct Scheduler<'a> {
     pub(super) devices: Devices<'a>,
     pub(super) memory: Memory,
     pub(super) hopes: Hopes,
+    /// Why orch chose the targets of these runs.
+    pub(super) chosen: BTreeMap<StepId, String>,
     /// None unless results are shared and steps execute.
     pub(super) questions: Option<Questions<'a>>,
     pub(super) failed: bool,
@@ -113,6 +115,7 @@ impl<'a> Scheduler<'a> {
             devices,
             memory: Memory::default(),
             hopes: Hopes::default(),
+            chosen: context.plan.cases.iter().filter_map(|c| Some((c.run, c.case.chosen.clone()?))).collect(),
             questions: None,
             failed: false,
         }

@@ -1,6 +1,7 @@
 //! The real binary, from outside: arguments and files in; files, streams and exit codes out.
 
 mod affected;
+mod auto;
 mod cache_ci;
 mod cache_gc;
 mod cache_pack;
