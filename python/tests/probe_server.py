@@ -16,7 +16,10 @@ from orch_py.server import main
 def echo(job: Job) -> Output:
     job.progress("half-way")
     inputs = {name: str(path) for name, path in job.inputs.items()}
-    return Output(facts={"params": job.params, "inputs": inputs, "pid": os.getpid(), "group": os.getpgid(0)})
+    device = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return Output(
+        facts={"params": job.params, "inputs": inputs, "pid": os.getpid(), "group": os.getpgid(0), "device": device}
+    )
 
 
 def noise(job: Job) -> Output:

@@ -29,6 +29,12 @@ class Jobs(unittest.TestCase):
         self.assertEqual([fact["pid"] for fact in facts], [fact["group"] for fact in facts])
         self.assertNotEqual(facts[0]["pid"], facts[1]["pid"])
 
+    def test_each_job_sees_the_device_that_it_was_given(self) -> None:
+        for number, env in enumerate(({"CUDA_VISIBLE_DEVICES": "1"}, {"CUDA_VISIBLE_DEVICES": "0"}, {})):
+            self.worker.start(number, "echo", env=env)
+        devices = [self.worker.output(number)["facts"]["device"] for number in range(3)]
+        self.assertEqual(devices, ["1", "0", None])
+
     def test_many_short_jobs_all_answer(self) -> None:
         # A child's last words and its end often become known at the same moment.
         for number in range(200):

@@ -49,7 +49,10 @@ impl Memory {
     /// `input` gives the bytes of another step's output.
     pub(super) fn claim(&mut self, id: StepId, plan: &Plan, store: &DiskStore, input: impl Fn(StepId) -> u64) -> u64 {
         let step = plan.step(id);
-        if let Some(peak) = self.own.borrow().get(&id) {
+        let own = self.own.get_mut();
+        if !own.is_empty()
+            && let Some(peak) = own.get(&id)
+        {
             return rounded(*peak);
         }
         let Some(guess) = step.kind.memory() else { return 0 };
