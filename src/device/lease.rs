@@ -31,7 +31,7 @@ pub fn candidates<'a>(inventory: &'a [Backend], backend: &str, device: &str) -> 
     if let Some(one) = named(device).or_else(|| named(&full)).or_else(|| named(&format!("{full}.0"))) {
         return vec![one];
     }
-    let is_general = [backend, "", "gpu", "npu", "htp"].iter().any(|general| device.eq_ignore_ascii_case(general));
+    let is_general = device.is_empty() || device.eq_ignore_ascii_case(backend);
     match devices.as_slice() {
         [first, rest @ ..] if is_general && rest.iter().all(|other| is_alike(first, other)) => devices,
         [first, ..] if is_general => vec![first],
@@ -110,6 +110,7 @@ mod tests {
         assert_eq!(named("qnn", "htp"), Vec::<String>::new());
         assert_eq!(named("webgpu", "webgpu"), Vec::<String>::new());
         assert_eq!(named("mps", "mps"), Vec::<String>::new());
+        assert_eq!(named("openvino", "NPU"), Vec::<String>::new());
         let mut known = inventory();
         known[4].devices[0].fact("pci", "0000:01:00.0");
         assert_eq!(candidates(&known, "webgpu", "webgpu").len(), 1);

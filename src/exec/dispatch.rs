@@ -45,15 +45,19 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn wait_for_turn(&mut self, id: StepId) {
+        self.line_up(id, None);
+    }
+
+    fn line_up(&mut self, id: StepId, before: Option<Lack>) {
         self.slots.ready(id);
         let claim = self.claim(id);
-        self.queue.push(id, claim);
+        self.queue.push(id, claim, before);
     }
 
     /// Steps that waited for an installation wait for their turn again.
     pub(super) fn unpark(&mut self) {
         for id in std::mem::take(&mut self.parked) {
-            self.wait_for_turn(id);
+            self.line_up(id, Some(Lack::Setup));
         }
     }
 

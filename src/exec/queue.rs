@@ -37,6 +37,8 @@ struct Waiting {
     number: u64,
     /// The last round before it came.
     since: u64,
+    /// What it waited for before it came.
+    before: Option<Lack>,
 }
 
 /// A step that may start.
@@ -52,15 +54,15 @@ impl Queue {
         self.waiting
     }
 
-    /// `claim` must be fitted to the machine.
-    pub(super) fn push(&mut self, id: StepId, claim: Claim) {
+    /// `claim` must be fitted to the machine; `before` is what the step has waited for until now.
+    pub(super) fn push(&mut self, id: StepId, claim: Claim, before: Option<Lack>) {
         let at = self.lines.iter().position(|line| line.claim == claim).unwrap_or_else(|| {
             self.lines.push(Line { claim, steps: VecDeque::new(), overtaken: 0, refused: None });
             self.lines.len() - 1
         });
         self.number += 1;
         self.waiting += 1;
-        self.lines[at].steps.push_back(Waiting { id, number: self.number, since: self.round });
+        self.lines[at].steps.push_back(Waiting { id, number: self.number, since: self.round, before });
     }
 
     /// Takes out the next step that may start. `installing` keeps those back that need the machine to themselves.
@@ -95,7 +97,7 @@ impl Queue {
         let next = line.steps.pop_front().expect("BUG: its head was looked at");
         self.waiting -= 1;
         let refused = line.refused.as_ref().filter(|(round, _)| *round > next.since);
-        Some(Next { id: next.id, held, waited_for: refused.map(|(_, lack)| lack.clone()) })
+        Some(Next { id: next.id, held, waited_for: refused.map(|(_, lack)| lack.clone()).or(next.before) })
     }
 
     /// The line that starts before all others, if one was overtaken too often and waits for what others could leave it.

@@ -25,7 +25,7 @@ impl World {
         let id = StepId(self.steps);
         self.steps += 1;
         self.waiting.insert(id, (claim.clone(), 0));
-        self.queue.push(id, claim);
+        self.queue.push(id, claim, None);
         id
     }
 
@@ -151,4 +151,6 @@ fn while_something_is_installed_no_step_gets_the_machine_to_itself_and_none_is_k
     assert!(world.queue.next(&world.machine, true).is_none());
     let next = world.queue.next(&world.machine, false).unwrap();
     assert_eq!((next.id, next.waited_for), (whole, Some(Lack::Setup)));
+    world.queue.push(StepId(0), Claim::CORE, Some(Lack::Setup));
+    assert_eq!(world.queue.next(&world.machine, false).unwrap().waited_for, Some(Lack::Setup), "it came from there");
 }
