@@ -42,6 +42,12 @@ def arguments() -> argparse.Namespace:
         metavar="TOOL=N",
         help="do not run TOOL above N steps (default: snakemake=1000 dvc=1000)",
     )
+    parser.add_argument(
+        "--leaf",
+        choices=Graph.LEAVES,
+        default="words",
+        help="what a leaf does: words of the shell's own, or `cp` (default: words)",
+    )
     parser.add_argument("--runs", type=int, default=5, help="runs of each scenario but `run all` (default: 5)")
     parser.add_argument("--cold-runs", type=int, default=1, help="runs of `run all` (default: 1)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="default: the number of cores")
@@ -73,7 +79,7 @@ def main() -> None:
             name: int(steps) for name, _, steps in (words.partition("=") for words in args.max_steps)
         }
         for steps in args.steps:
-            rows += compare(tools, folder / str(steps), steps, limits, options)
+            rows += compare(tools, Graph(folder / str(steps), steps, args.leaf), limits, options)
     print("\n".join(table.markdown(rows)), table.legend(rows, about, options), sep="\n\n")
     if args.json:
         args.json.write_text(json.dumps(table.document(rows, about), indent=1) + "\n")
@@ -92,10 +98,10 @@ def find(args: argparse.Namespace, folder: Path) -> list[Tool]:
     return [make[name]() for name in NAMES if name in args.only]
 
 
-def compare(tools: list[Tool], folder: Path, steps: int, limits: dict[str, int | None], options: Options) -> list[Row]:
+def compare(tools: list[Tool], graph: Graph, limits: dict[str, int | None], options: Options) -> list[Row]:
     """All tools on one size, one after the other in the same folder."""
-    folder.mkdir()
-    graph = Graph(folder, steps)
+    steps = graph.steps
+    graph.folder.mkdir()
     print(f"writing {graph.leaves:,} sources", file=sys.stderr)
     graph.write_sources()
     rows = []

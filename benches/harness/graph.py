@@ -20,7 +20,7 @@ IN_FOLDER = 1000
 
 
 class Graph:
-    def __init__(self, folder: Path, steps: int) -> None:
+    def __init__(self, folder: Path, steps: int, leaf: str = "words") -> None:
         if steps < 3:
             raise ValueError(f"{steps} steps: a leaf, a group and the top are 3")
         self.folder = folder
@@ -28,11 +28,12 @@ class Graph:
         self.leaves = (steps - 1) * IN_GROUP // (IN_GROUP + 1)
         self.groups = steps - 1 - self.leaves
         self.changes = 0
+        self.leaf_words = self.LEAVES[leaf]
         self.text = ""
         """What the leaf of `change_leaf` holds now."""
 
-    LEAF = 'read -r x < {source}; echo "$x" > {output}'
-    """The shell's own words, so that a step is one process."""
+    LEAVES = {"words": 'read -r x < {source}; echo "$x" > {output}', "program": "cp {source} {output}"}
+    """The shell's own words, so that a step is one process; or a program, as most commands are."""
     JOIN = "cat {sources} > {output}"
     TOP = "out/top"
     GROUPS = "out/groups"

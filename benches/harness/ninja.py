@@ -17,7 +17,7 @@ class Ninja(Tool):
         super().__init__(on_path(self.name))
 
     def write(self, graph: Graph) -> None:
-        leaf = graph.LEAF.replace("$", "$$").format(source="$in", output="$out")
+        leaf = graph.leaf_words.replace("$", "$$").format(source="$in", output="$out")
         with (graph.folder / self.file).open("w") as file:
             file.write(f"rule leaf\n  command = {leaf}\n")
             # The folder is named in place of its files, because one argument of a process ends at 128 KiB.

@@ -24,15 +24,17 @@ class Orch(Tool):
         return None if self.program else f"no `{self.looked_for}`: `cargo build --release` makes it"
 
     def write(self, graph: Graph) -> None:
-        leaf = graph.LEAF.format(source="in", output="out")
+        leaf = graph.leaf_words.format(source="in", output="out")
+        # A program is started as it is; words are the shell's.
+        argv = _shell(leaf) if set(leaf) & set(";<>$") else f"[{', '.join(leaf.split())}]"
         join = graph.JOIN.format(sources="*/out", output="out")
         with (graph.folder / self.file).open("w") as file:
             file.write("version: 1\ncommands:\n")
             for i in range(graph.leaves):
-                file.write(_row(f"l{i:07}", leaf, f"in: {{file: {graph.source(i)}}}"))
+                file.write(_row(f"l{i:07}", argv, f"in: {{file: {graph.source(i)}}}"))
             for g in range(graph.groups):
-                file.write(_row(f"g{g:05}", join, ", ".join(_step(f"l{i:07}") for i in graph.members(g))))
-            file.write(_row("top", join, ", ".join(_step(f"g{g:05}") for g in range(graph.groups))))
+                file.write(_row(f"g{g:05}", _shell(join), ", ".join(_step(f"l{i:07}") for i in graph.members(g))))
+            file.write(_row("top", _shell(join), ", ".join(_step(f"g{g:05}") for g in range(graph.groups))))
 
     def argv(self, jobs: int) -> list[str]:
         return [str(self.program), "run", self.file, "--jobs", str(jobs)]
@@ -44,8 +46,12 @@ class Orch(Tool):
             raise Failed(f"orch should have executed {executed} steps, but said: {last_words(log)}")
 
 
-def _row(name: str, words: str, inputs: str) -> str:
-    return f"  {name}: {{argv: [/bin/sh, -c, '{words}'], inputs: {{{inputs}}}, outputs: [out]}}\n"
+def _row(name: str, argv: str, inputs: str) -> str:
+    return f"  {name}: {{argv: {argv}, inputs: {{{inputs}}}, outputs: [out]}}\n"
+
+
+def _shell(words: str) -> str:
+    return f"[/bin/sh, -c, '{words}']"
 
 
 def _step(name: str) -> str:

@@ -47,7 +47,7 @@ class Dvc(PythonTool):
             file.write("stages:\n")
             for i in range(graph.leaves):
                 source, output = graph.source(i), graph.output(i)
-                file.write(_stage(f"l{i:07}", graph.LEAF.format(source=source, output=output), [source], output))
+                file.write(_stage(f"l{i:07}", graph.leaf_words.format(source=source, output=output), [source], output))
             for g in range(graph.groups):
                 output = graph.group_output(g)
                 join = graph.JOIN.format(sources=f"{graph.members_folder(g)}/*", output=output)
@@ -72,7 +72,7 @@ class Snakemake(PythonTool):
     max_steps = 1000
 
     def write(self, graph: Graph) -> None:
-        leaf = graph.LEAF.format(source="{input}", output="{output}")
+        leaf = graph.leaf_words.format(source="{input}", output="{output}")
         join = graph.JOIN.format(sources="{params.folder}/*", output="{output}")
         (graph.folder / self.file).write_text(f"""\
 shell.executable("/bin/sh")

@@ -5,6 +5,8 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use anstream::adapter::strip_str;
+use anstream::{AutoStream, ColorChoice};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::cli::printer::{BAD, DIM, GOOD, WARN};
@@ -45,7 +47,10 @@ impl Console {
     fn line(&self, text: &str) {
         self.bars.suspend(|| {
             use std::io::Write;
-            let _ = writeln!(anstream::stderr(), "{text}");
+            // In one write: anstream's own stream hands on each piece between two colours by itself.
+            let is_plain = AutoStream::choice(&std::io::stderr()) == ColorChoice::Never;
+            let line = if is_plain { format!("{}\n", strip_str(text)) } else { format!("{text}\n") };
+            let _ = std::io::stderr().write_all(line.as_bytes());
         });
     }
 

@@ -75,7 +75,7 @@ impl Context<'_> {
         let root = if spec.starts_with(&here) { &here } else { spec.parent().unwrap_or(&here) };
         let store = self.store.root();
         let exempt = [store, self.provision.dir(), &here.join(&self.options.out_dir)];
-        Ground { sandboxes: Sandboxes::new(dir), project: Project::new(root, &exempt), store: store.to_owned() }
+        Ground { sandboxes: Sandboxes::new(real(dir), self.store.attic()), project: Project::new(root, &exempt) }
     }
 }
 

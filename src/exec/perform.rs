@@ -19,9 +19,9 @@ use crate::key::{KeyDoc, MissReason};
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
-use crate::step::{Places, RunParams, Step, StepId, Work, Worker, WorkerCall};
+use crate::step::{CommandCall, Places, RunParams, Step, StepId, Stored, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, StoreError, stat::Stamp};
-use crate::worker::{self, Cancel, Ended, Ground, Limits};
+use crate::worker::{self, Cancel, Ended, Gone, Ground, Limits};
 
 /// What an execution needs; shared by all job threads.
 pub(super) struct Performer<'a> {
@@ -54,6 +54,14 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
+    /// Which tree an input is, and who made it.
+    fn tree(&self, name: &str) -> Option<(StepId, Digest)> {
+        self.inputs.iter().find_map(|(known, at)| match at {
+            InputAt::Tree { from, digest } if known == name => Some((*from, *digest)),
+            _ => None,
+        })
+    }
+
     /// A file that was written to while the step read it is not what stands in the step's key.
     fn files_are_the_same(&self) -> anyhow::Result<()> {
         for (name, at) in &self.inputs {
@@ -65,6 +73,13 @@ impl Task<'_> {
         }
         Ok(())
     }
+}
+
+/// What a step is given, by name.
+#[derive(Default)]
+struct Given {
+    paths: BTreeMap<String, PathBuf>,
+    trees: BTreeMap<String, Stored>,
 }
 
 pub(super) enum InputAt {
@@ -105,23 +120,38 @@ impl Performer<'_> {
         {
             return Performed::Hit(Box::new(record));
         }
-        let mut inputs = BTreeMap::new();
+        let mut given = Given::default();
         for (name, at) in &task.inputs {
-            let path = match at {
-                InputAt::File(path, _) => path.clone(),
-                InputAt::Tree { from, digest } => match self.desks.tree(self.store, digest) {
-                    Ok(path) => path,
+            match at {
+                InputAt::File(path, _) => drop(given.paths.insert(name.clone(), path.clone())),
+                InputAt::Tree { from, digest } => match self.give(&task, &mut given, name, digest) {
+                    Ok(()) => {}
                     Err(e @ StoreError::Damaged { .. }) => {
                         return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };
                     }
                     // The tree may well be whole. On a full disk, say, this would end in the same way again and again.
                     Err(e) => return self.keep(&task, started, clock, Err(e.into())),
                 },
-            };
-            inputs.insert(name.clone(), path);
+            }
         }
-        let result = self.execute(&task, inputs).and_then(|done| task.files_are_the_same().map(|()| done));
+        let result = self.execute(&task, given).and_then(|done| task.files_are_the_same().map(|()| done));
+        if let Some(gone) = result.as_ref().err().and_then(|e| e.downcast_ref::<Gone>())
+            && let Some((from, digest)) = task.tree(&gone.input)
+        {
+            self.store.doubt(&digest);
+            return Performed::InputLost { from, digest, what: gone.to_string() };
+        }
         self.keep(&task, started, clock, result)
+    }
+
+    /// Verifies a tree and puts it where the step finds it.
+    fn give(&self, task: &Task<'_>, given: &mut Given, name: &str, digest: &Digest) -> Result<(), StoreError> {
+        if task.step.kind.lays_in() {
+            given.trees.insert(name.to_owned(), self.store.stored(digest)?);
+        } else {
+            given.paths.insert(name.to_owned(), self.desks.tree(self.store, digest)?);
+        }
+        Ok(())
     }
 
     /// Another orch process executes the same key.
@@ -133,9 +163,10 @@ impl Performer<'_> {
         !self.cancel.is_cancelled()
     }
 
-    fn execute(&self, task: &Task<'_>, inputs: BTreeMap<String, PathBuf>) -> anyhow::Result<Done> {
+    fn execute(&self, task: &Task<'_>, given: Given) -> anyhow::Result<Done> {
         let desk = self.desks.take()?;
-        let places = Places { inputs, out: desk.out.clone(), scratch: desk.scratch.clone() };
+        let Given { paths: inputs, trees } = given;
+        let places = Places { inputs, trees, out: desk.out.clone(), scratch: desk.scratch.clone() };
         let done = self.execute_at(task, &places);
         // All that was made was moved into the store; only folders could have stayed.
         let is_empty = done.as_ref().is_ok_and(|done| done.is_flat);
@@ -167,17 +198,7 @@ impl Performer<'_> {
                 bfs::remove_dir(&places.scratch)?;
                 judge(ended?, task.step.timeout_seconds)
             }
-            Work::Command(call) => {
-                let ended = worker::run_command(&call, self.ground, &places.out, &limits);
-                let judged = judge(ended, task.step.timeout_seconds);
-                if judged.facts.get("wrote_to_input").is_some() {
-                    self.doubt_inputs(task);
-                }
-                for text in worker::warnings(name, &judged.facts) {
-                    self.listener.tell(Event::Warning { text });
-                }
-                judged
-            }
+            Work::Command(call) => return self.command(task, &call, places, &limits),
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
         let judged = placed(judged, task);
@@ -191,6 +212,29 @@ impl Performer<'_> {
             done.made = Some(made);
         }
         Ok(done)
+    }
+
+    fn command(
+        &self,
+        task: &Task<'_>,
+        call: &CommandCall,
+        places: &Places,
+        limits: &Limits<'_>,
+    ) -> anyhow::Result<Done> {
+        let mut ran = worker::run_command(call, self.ground, &places.out, limits)?;
+        let ended = std::mem::replace(&mut ran.ended, Ended::Interrupted);
+        let judged = judge(ended, task.step.timeout_seconds);
+        if judged.facts.get("wrote_to_input").is_some() {
+            self.doubt_inputs(task);
+        }
+        for text in worker::warnings(&task.step.name, &judged.facts) {
+            self.listener.tell(Event::Warning { text });
+        }
+        let judged = placed(judged, task);
+        let files = std::mem::take(&mut ran.files);
+        let is_flat = !files.iter().any(|(_, at)| at.starts_with(&places.out));
+        let made = (judged.outcome == Outcome::Pass).then(|| self.store.place_files(files)).transpose()?;
+        Ok(Done { judged, numerics: None, made, is_flat })
     }
 
     /// What was found right before may have been written to since: whoever reads it next looks again.
@@ -353,7 +397,7 @@ struct Done {
     numerics: Option<Numerics>,
     /// What it made, already in the store, in no tree yet.
     made: Option<Manifest>,
-    /// Orch made it itself, without folders.
+    /// Not even a folder has stayed where outputs are put.
     is_flat: bool,
 }
 

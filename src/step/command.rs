@@ -15,6 +15,8 @@ impl StepKind for Command {
             Part::Rust("step/command.rs"),
             Part::Rust("worker/command.rs"),
             Part::Rust("worker/goods.rs"),
+            Part::Rust("worker/attic.rs"),
+            Part::Rust("worker/leftovers.rs"),
             Part::Rust("worker/sandbox.rs"),
             Part::Rust("worker/spawn"),
         ]]);
@@ -26,12 +28,18 @@ impl StepKind for Command {
         true
     }
 
+    /// A folder between the store and the working folder would cost more than many a program.
+    fn lays_in(&self) -> bool {
+        true
+    }
+
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let Params::Program(program) = &step.params else { panic!("BUG: {} has no program", step.name) };
         let owned = |texts: &[std::sync::Arc<str>]| texts.iter().map(|text| text.to_string()).collect();
         Ok(Work::Command(CommandCall {
             argv: owned(&program.argv),
             inputs: places.inputs.clone(),
+            trees: places.trees.clone(),
             outputs: owned(&program.outputs),
             env: owned(&program.env),
         }))

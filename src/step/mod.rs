@@ -236,16 +236,23 @@ pub enum Worker {
 
 pub struct CommandCall {
     pub argv: Vec<String>,
-    /// Copied into the working folder under these names.
+    /// Files and folders of the user's, to be copied into the working folder under these names.
     pub inputs: BTreeMap<String, PathBuf>,
+    /// Trees, to be laid into the working folder under these names.
+    pub trees: BTreeMap<String, Stored>,
     /// Taken from the working folder afterwards.
     pub outputs: Vec<String>,
     pub env: Vec<String>,
 }
 
+/// The files of a tree: their paths in it, and where the store keeps them, verified.
+pub type Stored = Vec<(String, PathBuf)>;
+
 /// Where a step's inputs lie and where its output goes, during one execution.
 pub struct Places {
     pub inputs: BTreeMap<String, PathBuf>,
+    /// Trees that were not laid out, because the step lays them in by itself ([`StepKind::lays_in`]).
+    pub trees: BTreeMap<String, Stored>,
     /// An empty folder.
     pub out: PathBuf,
     /// A folder for what is not part of the output.
@@ -281,6 +288,10 @@ pub trait StepKind: Sync {
     /// For kinds that work on models. None for those that take little, and for those of which nobody can know.
     fn memory(&self) -> Option<MemoryGuess> {
         None
+    }
+    /// Whether its work takes trees as files of the store, and not as a folder.
+    fn lays_in(&self) -> bool {
+        false
     }
     fn requires(&self, _step: &Step) -> Vec<Requirement> {
         Vec::new()

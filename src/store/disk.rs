@@ -13,7 +13,7 @@ use crate::store::blobs::Blobs;
 use crate::store::entry::{Header, Held, Kind, step_id};
 use crate::store::locks::{KeyLock, Locks};
 use crate::store::log::{Draft, Entry, Log, Place};
-use crate::store::{FileDigests, Manifest, ManifestFile, Scratch, StoreError};
+use crate::store::{FileDigests, Manifest, ManifestFile, Scratch, StoreError, tree};
 
 /// A change of meaning of anything below gets a new number, and old content is simply not seen.
 const LAYOUT: &str = "v2";
@@ -83,7 +83,14 @@ impl DiskStore {
     /// The files in which a tree is kept.
     pub fn files_of(&self, digest: &Digest) -> Result<Vec<PathBuf>, StoreError> {
         let files = self.manifest(digest)?.files;
-        Ok(files.iter().map(|file| self.blobs.path(&file.digest, file.executable)).collect())
+        Ok(files.iter().map(|file| self.blobs.path_of(file)).collect())
+    }
+
+    /// The verified files of a tree: their paths in it, and where they are kept. To be read, and soon: whoever collects
+    /// garbage may take them away.
+    pub fn stored(&self, digest: &Digest) -> Result<Vec<(String, PathBuf)>, StoreError> {
+        let files = self.check_tree(digest)?.files;
+        Ok(files.into_iter().map(|file| (self.blobs.path_of(&file), file)).map(|(at, file)| (file.path, at)).collect())
     }
 
     /// Written whenever orch takes something out of the store, or finds it damaged: nobody may rely on an earlier look.
@@ -95,6 +102,11 @@ impl DiskStore {
         let path = self.removals();
         let text = format!("{} {}\n", std::process::id(), bfs::Nonce::next());
         bfs::write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", path))
+    }
+
+    /// Where working folders of programs wait for the next run. Who takes one renames it away first.
+    pub fn attic(&self) -> PathBuf {
+        self.root.join("attic")
     }
 
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
@@ -120,9 +132,16 @@ impl DiskStore {
 
     /// Moves the files below `made` into the store. They are part of no tree until [`DiskStore::keep`] says so.
     pub fn place(&self, made: &Path) -> Result<Manifest, StoreError> {
-        let manifest = Manifest::of(made)?;
-        for file in &manifest.files {
-            self.blobs.take(&made.join(&file.path), file)?;
+        self.place_files(tree::files_below(made)?)
+    }
+
+    /// The same of files that lie anywhere, given with their paths in the tree.
+    pub fn place_files(&self, mut made: Vec<(String, PathBuf)>) -> Result<Manifest, StoreError> {
+        made.sort();
+        made.dedup();
+        let manifest = Manifest::of_files(&made)?;
+        for (file, (_, at)) in manifest.files.iter().zip(&made) {
+            self.blobs.take(at, file)?;
         }
         Ok(manifest)
     }

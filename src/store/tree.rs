@@ -1,13 +1,19 @@
 //! Trees: a folder of files under the digest of its manifest.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, fs as bfs};
 use crate::store::StoreError;
+
+/// The files below `root`, sorted: their paths in it, and where they lie.
+pub(super) fn files_below(root: &Path) -> Result<Vec<(String, PathBuf)>, StoreError> {
+    let names = bfs::files_below(root).map_err(StoreError::io("list", root))?;
+    Ok(names.into_iter().map(|name| (name.clone(), root.join(name))).collect())
+}
 
 /// The files of a tree, sorted by path. Its JSON form is what the tree's digest is taken of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,17 +33,20 @@ pub struct ManifestFile {
 impl Manifest {
     /// Reads and hashes every file below `root`.
     pub fn of(root: &Path) -> Result<Self, StoreError> {
-        let names = bfs::files_below(root).map_err(StoreError::io("list", root))?;
-        let read = |path: String| {
-            let full = root.join(&path);
-            let meta = fs::metadata(&full).map_err(StoreError::io("stat", &full))?;
-            let digest = Digest::of_file(&full).map_err(StoreError::io("read", &full))?;
-            Ok(ManifestFile { path, size: meta.len(), digest, executable: bfs::is_executable(&meta) })
+        Self::of_files(&files_below(root)?)
+    }
+
+    /// Reads and hashes files, which are sorted by their paths in the tree.
+    pub(super) fn of_files(files: &[(String, PathBuf)]) -> Result<Self, StoreError> {
+        let read = |(path, at): &(String, PathBuf)| {
+            let meta = fs::metadata(at).map_err(StoreError::io("stat", at))?;
+            let digest = Digest::of_file(at).map_err(StoreError::io("read", at))?;
+            Ok(ManifestFile { path: path.clone(), size: meta.len(), digest, executable: bfs::is_executable(&meta) })
         };
         // Of a few files, waking other threads would take longer than reading; a large one is read by all of them anyway.
-        let files: Result<Vec<_>, StoreError> = match names.len() {
-            0..8 => names.into_iter().map(read).collect(),
-            _ => names.into_par_iter().map(read).collect(),
+        let files: Result<Vec<_>, StoreError> = match files.len() {
+            0..8 => files.iter().map(read).collect(),
+            _ => files.par_iter().map(read).collect(),
         };
         Ok(Self { files: files? })
     }

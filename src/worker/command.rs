@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::runtime::{JobOutput, JobStatus};
 use crate::step::CommandCall;
-use crate::worker::goods::{Refused, lay_in, take_out};
+use crate::worker::goods::{Gone, NotLaid, Refused, lay_in, take_out};
 use crate::worker::process::{Group, poll, readable, tail};
 use crate::worker::reads::{self, Project, Reads, Watch};
 use crate::worker::said::Said;
@@ -24,66 +24,117 @@ const DYING: Duration = Duration::from_millis(20);
 pub struct Ground {
     pub sandboxes: Sandboxes,
     pub project: Project,
-    /// Large inputs from here are linked and not copied.
-    pub store: PathBuf,
 }
 
-/// Runs `call` in a sandbox and moves its declared outputs to the empty folder `out`.
+/// How a program ended, and what it made.
+pub struct Ran<'a> {
+    pub ended: Ended,
+    /// The files of its outputs, by their paths in the step's tree, if it ended well: to be moved away before this is
+    /// dropped, because then they go.
+    pub files: Vec<(String, PathBuf)>,
+    sandbox: Option<Sandbox>,
+    sandboxes: &'a Sandboxes,
+    /// Every process that it started is known to have ended.
+    is_over: bool,
+}
+
+impl Drop for Ran<'_> {
+    fn drop(&mut self) {
+        if let Some(sandbox) = self.sandbox.take() {
+            // What cannot be removed now lies below the run's own folder, which is removed with it.
+            let _ = self.sandboxes.take_back(sandbox, self.is_over);
+        }
+    }
+}
+
+impl Ran<'_> {
+    fn broken(&mut self, what: String) {
+        self.ended = Ended::Broken(what);
+    }
+
+    fn failed(&mut self, why: String) {
+        self.ended = Ended::Answered(JobOutput::failed(JobStatus::Error, why));
+    }
+}
+
+/// Runs `call` in a sandbox. Outputs that somebody may still write to are copied to the empty folder `out`.
 ///
 /// PATH is passed on to find programs; HOME and TMPDIR are empty folders; besides these only the declared variables
-/// are seen.
-pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Limits<'_>) -> Ended {
-    let failed =
-        |what: &str| Ended::Answered(JobOutput::failed(JobStatus::Error, format!("`{}` {what}", call.argv[0])));
-    let unready = |e: std::io::Error| {
-        Ended::Answered(JobOutput::failed(JobStatus::Error, format!("failed to start `{}`: {e}", call.argv[0])))
-    };
-    let sandbox = match ground.sandboxes.lend() {
+/// are seen. Nothing is run if an input has gone.
+pub fn run_command<'a>(
+    call: &CommandCall,
+    ground: &'a Ground,
+    out: &Path,
+    limits: &Limits<'_>,
+) -> Result<Ran<'a>, Gone> {
+    let ended = Ended::Interrupted;
+    let mut ran = Ran { ended, files: Vec::new(), sandbox: None, sandboxes: &ground.sandboxes, is_over: true };
+    let mut sandbox = match ground.sandboxes.lend(call.inputs.len() + call.trees.len()) {
         Ok(sandbox) => sandbox,
-        Err(e) => return Ended::Broken(format!("failed to make a working folder: {e}")),
+        Err(e) => {
+            ran.broken(format!("failed to make a working folder: {e}"));
+            return Ok(ran);
+        }
     };
-    let linked = match lay_in(&call.inputs, &sandbox.cwd, &ground.store) {
+    let laid = lay_in(call, &mut sandbox);
+    let sandbox = ran.sandbox.insert(sandbox);
+    let linked = match laid {
         Ok(linked) => linked,
-        Err(e) => return unready(e),
+        Err(NotLaid::Gone(gone)) => return Err(gone),
+        Err(NotLaid::Io(e)) => {
+            ran.broken(format!("failed to lay in the inputs: {e}"));
+            return Ok(ran);
+        }
     };
-    let mut reads = Reads::new(&ground.project, &call.inputs);
-    let mut running = match Running::start(call, &sandbox, &mut reads, limits.log) {
+    let cwd = sandbox.cwd.clone();
+    let mut reads = Reads::new(&ground.project, &call.inputs, &cwd);
+    let mut running = match Running::start(call, sandbox, &mut reads, limits.log) {
         Ok(running) => running,
-        Err(e) => return unready(e),
+        Err(e) => {
+            ran.failed(format!("failed to start `{}`: {e}", call.argv[0]));
+            return Ok(ran);
+        }
     };
     let ended = running.wait(limits, &mut reads);
     let End { watched, is_over, is_quiet, outlived, log, peak_rss_bytes } = running.finish(&mut reads);
+    ran.is_over = is_over;
+    match ended {
+        Err(ended) => ran.ended = *ended,
+        Ok(_) if log.is_err() => {
+            ran.broken(format!("failed to write the log {}: {}", limits.log.display(), log.unwrap_err()));
+        }
+        Ok(status) if !status.success() => {
+            let last = tail(limits.log, 1);
+            let said = if last.is_empty() { String::new() } else { format!(": {last}") };
+            ran.failed(format!("`{}` ended with {status}{said}", call.argv[0]));
+        }
+        Ok(_) => match take_all(&call.outputs, &cwd, out, is_quiet) {
+            Ok(files) => (ran.ended, ran.files) = (Ended::Answered(JobOutput::ok(json!(null), None)), files),
+            Err(Refused::Output(why)) => ran.failed(format!("`{}` ended well but {why}", call.argv[0])),
+            Err(Refused::Io(why)) => ran.broken(why),
+        },
+    }
     let mut facts = json!({"argv": call.argv});
     if let Some(peak) = peak_rss_bytes {
         facts["peak_rss_bytes"] = peak.into();
     }
     reads::tell(&mut facts, &watched, &reads, outlived);
-    let mut result = match ended {
-        Err(ended) => *ended,
-        Ok(_) if log.is_err() => {
-            Ended::Broken(format!("failed to write the log {}: {}", limits.log.display(), log.unwrap_err()))
-        }
-        Ok(status) if !status.success() => {
-            let last = tail(limits.log, 1);
-            let said = if last.is_empty() { String::new() } else { format!(": {last}") };
-            failed(&format!("ended with {status}{said}"))
-        }
-        Ok(_) => match call.outputs.iter().try_for_each(|name| take_out(name, &sandbox.cwd, out, is_quiet)) {
-            Ok(()) => Ended::Answered(JobOutput::ok(json!(null), None)),
-            Err(Refused::Output(why)) => failed(&format!("ended well but {why}")),
-            Err(Refused::Io(why)) => Ended::Broken(why),
-        },
-    };
     if let Some(complaint) = linked.complaint() {
         facts["wrote_to_input"] = json!(true);
-        result = Ended::Answered(JobOutput::failed(JobStatus::Error, complaint));
+        ran.failed(complaint);
     }
-    if let Ended::Answered(output) = &mut result {
+    if let Ended::Answered(output) = &mut ran.ended {
         output.facts = facts;
     }
-    // What could not be removed now lies below the run's own folder, which is removed with it.
-    let _ = ground.sandboxes.take_back(sandbox, is_over);
-    result
+    Ok(ran)
+}
+
+fn take_all(names: &[String], cwd: &Path, out: &Path, is_quiet: bool) -> Result<Vec<(String, PathBuf)>, Refused> {
+    let mut files = Vec::new();
+    for name in names {
+        files.append(&mut take_out(name, cwd, out, is_quiet)?);
+    }
+    Ok(files)
 }
 
 /// A program at work.

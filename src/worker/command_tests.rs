@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use super::*;
+use crate::step::Stored;
 use crate::worker::Cancel;
 
 /// A project with a store in it, as `cache/` lies in the user's folder.
 struct Place {
     dir: tempfile::TempDir,
     ground: Ground,
+    trees: BTreeMap<String, Stored>,
     cancel: Cancel,
 }
 
@@ -23,11 +26,10 @@ impl Place {
         }
         let store = at("project/store");
         let ground = Ground {
-            sandboxes: Sandboxes::new(store.join("tmp")),
+            sandboxes: Sandboxes::new(store.join("tmp"), store.join("attic")),
             project: Project::new(&at("project"), &[&store]),
-            store,
         };
-        Self { dir, ground, cancel: Cancel::default() }
+        Self { dir, ground, trees: BTreeMap::new(), cancel: Cancel::default() }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -43,14 +45,22 @@ impl Place {
     fn run(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str], timeout: Duration) -> Ended {
         let call = CommandCall {
             argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
-            inputs: inputs.iter().map(|(name, from)| ((*name).to_owned(), from.clone())).collect::<BTreeMap<_, _>>(),
+            inputs: inputs.iter().map(|(name, from)| ((*name).to_owned(), from.clone())).collect(),
+            trees: self.trees.clone(),
             outputs: outputs.iter().map(|name| (*name).to_owned()).collect(),
             env: Vec::new(),
         };
         let log = self.at("logs/one.log");
         let _ = fs::remove_file(&log);
         let limits = Limits { timeout, cancel: &self.cancel, log: &log, progress: &|_| {} };
-        run_command(&call, &self.ground, &self.at("out"), &limits)
+        let mut ran = run_command(&call, &self.ground, &self.at("out"), &limits).unwrap();
+        // As the store would.
+        for (name, at) in &ran.files {
+            let to = self.at("taken").join(name);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::rename(at, to).unwrap();
+        }
+        std::mem::replace(&mut ran.ended, Ended::Interrupted)
     }
 
     #[track_caller]
@@ -99,8 +109,8 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
 fn outputs_are_moved() {
     let place = Place::new();
     place.passes("mkdir d; echo x > d/a; ls -i d/a > inode", &[], &["d", "inode"]);
-    let made = fs::read_to_string(place.at("out/inode")).unwrap();
-    let inode = fs::metadata(place.at("out/d/a")).unwrap().ino().to_string();
+    let made = fs::read_to_string(place.at("taken/inode")).unwrap();
+    let inode = fs::metadata(place.at("taken/d/a")).unwrap().ino().to_string();
     assert_eq!(made.split_whitespace().next(), Some(inode.as_str()), "it was copied");
 }
 
@@ -177,14 +187,62 @@ fn one_step_sees_nothing_of_the_one_before() {
 
 #[test]
 fn a_write_to_a_shared_input_is_told_by_its_name() {
-    let place = Place::new();
+    let mut place = Place::new();
     let large = place.write("project/store/blob", vec![7; 2 << 20]);
     let old = std::time::SystemTime::now() - Duration::from_secs(10);
     fs::File::options().write(true).open(&large).unwrap().set_modified(old).unwrap();
-    let input = [("model.bin", large)];
-    place.passes("cmp model.bin model.bin && rm -f model.bin && echo own > model.bin", &input, &[]);
-    let why = place.fails("echo x >> model.bin", &input, &[]);
-    assert!(why.starts_with("it wrote to its input `model.bin`"), "{why}");
+    place.trees = BTreeMap::from([("in".to_owned(), vec![("model.bin".to_owned(), large)])]);
+    place.passes("cd in && cmp model.bin model.bin && rm -f model.bin && echo own > model.bin", &[], &[]);
+    let why = place.fails("echo x >> in/model.bin", &[], &[]);
+    assert!(why.starts_with("it wrote to its input `in/model.bin`"), "{why}");
+}
+
+#[test]
+fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
+    let mut place = Place::new();
+    place.trees = BTreeMap::from([("in".to_owned(), vec![("x".to_owned(), place.at("project/store/gone"))])]);
+    let call = CommandCall {
+        argv: vec!["touch".into(), place.at("ran").display().to_string()],
+        inputs: BTreeMap::new(),
+        trees: place.trees.clone(),
+        outputs: Vec::new(),
+        env: Vec::new(),
+    };
+    let (timeout, log) = (Duration::from_secs(30), place.at("log"));
+    let limits = Limits { timeout, cancel: &place.cancel, log: &log, progress: &|_| {} };
+    let gone = run_command(&call, &place.ground, &place.at("out"), &limits).err().expect("it was run");
+    assert_eq!(gone.input, "in");
+    assert!(!place.at("ran").exists());
+}
+
+/// Files and folders of one step become those of the next, and nothing of their content or permissions goes with them.
+#[test]
+fn inputs_are_made_of_what_was_left_and_show_nothing_of_it() {
+    let mut place = Place::new();
+    let long = place.write("project/store/long", "a long text\n".repeat(100));
+    let tool = place.write("project/store/tool", "#!/bin/sh\necho tool\n");
+    fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
+    let trees = |files: &[(&str, &PathBuf)]| {
+        let files = files.iter().map(|(name, at)| ((*name).to_owned(), (*at).clone())).collect();
+        BTreeMap::from([("in".to_owned(), files)])
+    };
+    let own = place.write("project/own", "own\n");
+    let inode = |said: Option<String>| said.unwrap().split_whitespace().next().map(str::to_owned);
+    place.trees = trees(&[("a/b/long", &long)]);
+    place.passes("ls -i in/a/b/long", &[], &[]);
+    let first = inode(place.said());
+    place.trees = trees(&[("c/d/own", &own)]);
+    place.passes(
+        "ls -i in/c/d/own; test \"$(cat in/c/d/own)\" = own && test \"$(find . -type f)\" = ./in/c/d/own",
+        &[],
+        &[],
+    );
+    assert_eq!(inode(place.said()), first, "a fresh file was made");
+    place.passes("mkdir -p d/e; echo x > d/e/f; ln d/e/f g; chmod 700 d; chmod 0 g; ln -s g h", &[], &[]);
+    place.trees = trees(&[("tool", &tool), ("c/long", &long)]);
+    place.passes("in/tool && cmp in/c/long in/c/long && test $(stat -c %a%h in/tool) = 5551", &[], &[]);
+    place.trees = BTreeMap::new();
+    place.passes("test $(stat -c %a own) = 644 && test $(wc -c < own) = 4", &[("own", own)], &[]);
 }
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

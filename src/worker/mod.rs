@@ -3,9 +3,11 @@
 //! A worker is told a job and answers how it ended; what the job is for is not known here. Every child leads a process
 //! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
 
+mod attic;
 mod command;
 mod goods;
 mod guard;
+mod leftovers;
 mod oneshot;
 mod process;
 mod reads;
@@ -22,6 +24,7 @@ use std::time::{Duration, Instant};
 use crate::runtime::JobOutput;
 
 pub use command::{Ground, run_command, run_logged};
+pub use goods::Gone;
 pub use guard::kill_all;
 pub use oneshot::run_oneshot;
 pub use process::tail;

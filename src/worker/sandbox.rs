@@ -1,30 +1,42 @@
 //! Folders for programs to work in, lent again and again: making and removing them costs more than many a program.
 //!
-//! A sandbox is lent again only when nobody is left who could still write into it, and empty as on its first day.
+//! A sandbox is lent again only when nobody is left who could still write into it, and with nothing in it but files and
+//! folders that can become the next inputs ([`Leftovers`]).
 //! Whatever is in doubt is removed, and a fresh one made.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::base::fs as bfs;
+use crate::worker::attic::Attic;
+use crate::worker::leftovers::{Leftovers, remove_all};
+
+/// So many wait before one is made to suit that does not.
+const MOST: usize = 16;
+
+const ROOT: usize = 0;
+const CWD: usize = 1;
 
 /// The sandboxes of one run, below a folder that is removed with it.
 #[derive(Debug)]
 pub struct Sandboxes {
     root: PathBuf,
     free: Mutex<Vec<Sandbox>>,
+    attic: Attic,
 }
 
-/// A working folder, a home and a place for temporary files, all empty.
+/// A working folder, a home and a place for temporary files. All are empty, but for what is `left` in the first.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     root: PathBuf,
     pub(super) cwd: PathBuf,
     pub(super) home: PathBuf,
     pub(super) tmp: PathBuf,
+    /// What lies in the working folder: whoever lays in the inputs makes them of it, and removes the rest.
+    pub(super) left: Leftovers,
     /// Of the folders, in the order of [`Sandbox::folders`], when they were last empty.
     made: [Option<Stamp>; 4],
 }
@@ -38,13 +50,23 @@ struct Stamp {
 }
 
 impl Sandboxes {
-    pub fn new(root: PathBuf) -> Self {
-        Self { root, free: Mutex::default() }
+    /// `attic` is where sandboxes wait for the next run.
+    pub fn new(root: PathBuf, attic: PathBuf) -> Self {
+        Self { root, free: Mutex::default(), attic: Attic::new(attic) }
     }
 
-    pub(super) fn lend(&self) -> io::Result<Sandbox> {
-        let free = self.free().pop();
-        free.map_or_else(|| Sandbox::make(self.root.join(bfs::Nonce::next().to_string())), Ok)
+    /// The one whose leftovers suit best a program with so many inputs.
+    pub(super) fn lend(&self, inputs: usize) -> io::Result<Sandbox> {
+        let mut free = self.free();
+        let best = (0..free.len()).min_by_key(|at| free[*at].left.distance(inputs));
+        match best {
+            Some(at) if free[at].left.distance(inputs) <= inputs / 2 || free.len() >= MOST => Ok(free.swap_remove(at)),
+            _ => {
+                drop(free);
+                let root = self.root.join(bfs::Nonce::next().to_string());
+                self.attic.take(inputs, &root).map_or_else(|| Sandbox::make(root), Ok)
+            }
+        }
     }
 
     /// Takes a sandbox back. `is_over` says that every process that knew it has ended.
@@ -61,10 +83,20 @@ impl Sandboxes {
     }
 }
 
+impl Drop for Sandboxes {
+    fn drop(&mut self) {
+        self.attic.keep(self.free().drain(..).map(|sandbox| (sandbox.root, sandbox.left)));
+    }
+}
+
 impl Sandbox {
-    fn make(root: PathBuf) -> io::Result<Self> {
+    fn at(root: PathBuf) -> Self {
         let [cwd, home, tmp] = ["cwd", "home", "tmp"].map(|name| root.join(name));
-        let mut sandbox = Self { root, cwd, home, tmp, made: [None; 4] };
+        Self { root, cwd, home, tmp, left: Leftovers::default(), made: [None; 4] }
+    }
+
+    fn make(root: PathBuf) -> io::Result<Self> {
+        let mut sandbox = Self::at(root);
         for folder in sandbox.folders() {
             fs::create_dir_all(folder)?;
         }
@@ -72,45 +104,70 @@ impl Sandbox {
         Ok(sandbox)
     }
 
+    /// One that lies at `root` already. None if it is not as it would be made here and now.
+    pub(super) fn again(root: PathBuf) -> io::Result<Option<Self>> {
+        let like = fs::symlink_metadata(root.parent().unwrap_or(Path::new("/")))?;
+        let mut sandbox = Self::at(root);
+        sandbox.made = sandbox.stamps();
+        for folder in sandbox.folders() {
+            let meta = fs::symlink_metadata(folder)?;
+            if (meta.mode(), meta.uid(), meta.gid()) != (like.mode(), like.uid(), like.gid()) {
+                return Ok(None);
+            }
+        }
+        // Whatever happened to it meanwhile, each of its folders is looked into.
+        sandbox.made.iter_mut().flatten().for_each(|stamp| stamp.changed = (0, 0));
+        Ok(sandbox.empty()?.then_some(sandbox))
+    }
+
+    /// In the order of [`ROOT`] and [`CWD`].
     fn folders(&self) -> [&Path; 4] {
         [&self.root, &self.cwd, &self.home, &self.tmp]
     }
 
     fn stamps(&self) -> [Option<Stamp>; 4] {
-        let stamp = |meta: fs::Metadata| Stamp {
-            inode: meta.ino(),
-            mode: meta.mode(),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        };
-        self.folders().map(|path| fs::symlink_metadata(path).ok().map(stamp))
+        self.folders().map(|path| fs::symlink_metadata(path).ok().map(|meta| Stamp::of(&meta)))
     }
 
-    /// Removes what a program left. False if the folders themselves are not those that were lent.
+    /// Removes what a program left, except in the working folder what can be used again. False if the folders themselves
+    /// are not those that were lent.
     fn empty(&mut self) -> io::Result<bool> {
-        let now = self.stamps();
-        for (at, (now, made)) in now.into_iter().zip(self.made).enumerate() {
-            let (Some(now), Some(made)) = (now, made) else { return Ok(false) };
-            if (now.inode, now.mode) != (made.inode, made.mode) {
+        let mut made = self.made;
+        let folders = self.folders().map(Path::to_owned);
+        for (at, (folder, made)) in folders.iter().zip(&mut made).enumerate() {
+            let meta = fs::symlink_metadata(folder)?;
+            let now = Stamp::of(&meta);
+            if !made.is_some_and(|made| (now.inode, now.mode) == (made.inode, made.mode)) {
                 return Ok(false);
             }
-            if now.changed == made.changed && is_past(made.changed) {
-                continue;
-            }
-            let folder = self.folders()[at];
-            if at == 0 {
-                if fs::read_dir(folder)?.count() != self.made.len() - 1 {
+            if at == CWD {
+                self.left = Leftovers::of(folder, &meta)?;
+            } else if made.is_none_or(|made| now.changed != made.changed || !is_past(made.changed)) {
+                if at == ROOT && fs::read_dir(folder)?.count() != 3 {
                     return Ok(false);
+                } else if at != ROOT {
+                    clear(folder)?;
                 }
-                continue;
-            }
-            for entry in fs::read_dir(folder)? {
-                let entry = entry?;
-                if entry.file_type()?.is_dir() { remove_all(&entry.path())? } else { fs::remove_file(entry.path())? }
+                *made = fs::symlink_metadata(folder).ok().map(|meta| Stamp::of(&meta));
             }
         }
-        self.made = self.stamps();
+        self.made = made;
         Ok(true)
     }
+}
+
+impl Stamp {
+    fn of(meta: &fs::Metadata) -> Self {
+        Self { inode: meta.ino(), mode: meta.mode(), changed: (meta.ctime(), meta.ctime_nsec()) }
+    }
+}
+
+fn clear(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() { remove_all(&entry.path())? } else { fs::remove_file(entry.path())? }
+    }
+    Ok(())
 }
 
 /// Whether a time is so far back that no change since can have left the same time behind.
@@ -119,29 +176,22 @@ fn is_past((seconds, _): (i64, i64)) -> bool {
     now.is_ok_and(|now| now.as_secs() as i64 > seconds + 1)
 }
 
-/// Removes a folder, also one in which a program has made folders read-only, as some package managers do.
-fn remove_all(path: &Path) -> io::Result<()> {
-    if bfs::remove_dir(path).is_ok() {
-        return Ok(());
-    }
-    for entry in walkdir::WalkDir::new(path).into_iter().flatten().filter(|entry| entry.file_type().is_dir()) {
-        let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o700));
-    }
-    bfs::remove_dir(path)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn after(left: impl Fn(&Sandbox), is_over: bool) -> (PathBuf, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
-        let sandboxes = Sandboxes::new(dir.path().join("boxes"));
-        let first = sandboxes.lend().unwrap();
+        let sandboxes = Sandboxes::new(dir.path().join("boxes"), dir.path().join("attic"));
+        let first = sandboxes.lend(0).unwrap();
         let root = first.root.clone();
         left(&first);
         sandboxes.take_back(first, is_over).unwrap();
-        let second = sandboxes.lend().unwrap();
+        let entries = sandboxes.free().first().map_or(0, |free| free.left.entries());
+        let mut second = sandboxes.lend(entries).unwrap();
+        std::mem::take(&mut second.left).remove(&second.cwd).unwrap();
         for folder in &second.folders()[1..] {
             assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "{}", folder.display());
         }

@@ -71,7 +71,8 @@ impl Filter {
             give(ALLOW),
         ]);
         aimed.copy_from_slice(&[at + 2, at + 4]);
-        for call in [libc::SYS_openat2, libc::SYS_execveat] {
+        // Asked about as well: where relative paths begin from then on.
+        for call in [libc::SYS_openat2, libc::SYS_execveat, libc::SYS_chdir, libc::SYS_fchdir] {
             code.extend([jump(libc::BPF_JEQ, call as u32, 0, 1), give(ASK)]);
         }
         code.push(give(ALLOW));
@@ -160,7 +161,9 @@ impl Watch {
     /// Answers one question, after looking at the path.
     pub(in crate::worker) fn answer(&self, reads: &mut Reads<'_>) {
         self.answer_one(|asked| {
-            if let Some(path) = path_of(asked, reads) {
+            if [libc::SYS_chdir, libc::SYS_fchdir].contains(&asked.data.nr.into()) {
+                reads.moves();
+            } else if let Some(path) = path_of(asked, reads) {
                 reads.note(&path);
             }
         });
@@ -233,8 +236,12 @@ fn path_of(asked: &libc::seccomp_notif, reads: &Reads<'_>) -> Option<Vec<u8>> {
         return None; // an open descriptor: whatever it is was seen when it was opened
     }
     if path[0] != b'/' {
-        let place = if folder == libc::AT_FDCWD { "cwd".to_owned() } else { format!("fd/{folder}") };
-        let base = fs::read_link(format!("/proc/{}/{place}", asked.pid)).ok()?;
+        let base = match (folder, reads.start()) {
+            (libc::AT_FDCWD, Some(_)) if !path.contains(&b'/') => return None, // its own
+            (libc::AT_FDCWD, Some(start)) => start.to_owned(),
+            (libc::AT_FDCWD, None) => fs::read_link(format!("/proc/{}/cwd", asked.pid)).ok()?,
+            _ => fs::read_link(format!("/proc/{}/fd/{folder}", asked.pid)).ok()?,
+        };
         let mut whole = base.into_os_string().into_encoded_bytes();
         whole.push(b'/');
         whole.append(&mut path);

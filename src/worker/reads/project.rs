@@ -35,6 +35,10 @@ impl Project {
 pub(in crate::worker) struct Reads<'a> {
     project: &'a Project,
     inputs: &'a BTreeMap<String, PathBuf>,
+    /// Its working folder. What lies right in it is nobody's source.
+    cwd: &'a Path,
+    /// One of its processes has gone to another folder.
+    has_moved: bool,
     /// Relative to the project.
     found: BTreeSet<String>,
     /// Folders by the names under which they were seen.
@@ -42,12 +46,21 @@ pub(in crate::worker) struct Reads<'a> {
 }
 
 impl<'a> Reads<'a> {
-    pub(in crate::worker) fn new(project: &'a Project, inputs: &'a BTreeMap<String, PathBuf>) -> Self {
-        Self { project, inputs, found: BTreeSet::new(), real: HashMap::new() }
+    pub(in crate::worker) fn new(project: &'a Project, inputs: &'a BTreeMap<String, PathBuf>, cwd: &'a Path) -> Self {
+        Self { project, inputs, cwd, has_moved: false, found: BTreeSet::new(), real: HashMap::new() }
     }
 
     pub(in crate::worker) fn found(&self) -> &BTreeSet<String> {
         &self.found
+    }
+
+    pub(in crate::worker) fn moves(&mut self) {
+        self.has_moved = true;
+    }
+
+    /// Where relative paths begin, as long as that is the same for all.
+    pub(in crate::worker) fn start(&self) -> Option<&Path> {
+        (!self.has_moved).then_some(self.cwd)
     }
 
     /// Whether an absolute path can be told at a glance to be of no interest. Most are: libraries, locales, `/proc`.
@@ -63,7 +76,8 @@ impl<'a> Reads<'a> {
         }
         let path = Path::new(OsStr::from_bytes(path));
         let Some(Component::Normal(name)) = path.components().next_back() else { return };
-        let Some(folder) = path.parent().and_then(|folder| self.real_folder(folder)) else { return };
+        let Some(folder) = path.parent().filter(|folder| *folder != self.cwd) else { return };
+        let Some(folder) = self.real_folder(folder) else { return };
         let file = folder.join(name);
         let Ok(relative) = file.strip_prefix(&self.project.root) else { return };
         let relative = relative.to_string_lossy();
@@ -111,7 +125,7 @@ mod tests {
         std::os::unix::fs::symlink(at("p"), at("alias")).unwrap();
         let project = Project::new(&at("alias"), &[&at("p/cache")]);
         let inputs = BTreeMap::from([("in".to_owned(), at("alias/data")), ("one".to_owned(), at("p/one"))]);
-        let mut reads = Reads::new(&project, &inputs);
+        let mut reads = Reads::new(&project, &inputs, Path::new("/none"));
         let note = |reads: &mut Reads<'_>, name: &str| reads.note(at(name).as_os_str().as_bytes());
         for name in ["p/data/in", "p/data/more/in", "p/one", "p/cache/blob", "outside/y", "p/nothing", "p/conf", "p"] {
             note(&mut reads, name);
@@ -128,7 +142,7 @@ mod tests {
     fn a_project_below_a_system_folder_is_seen() {
         let inputs = BTreeMap::new();
         let project = Project { root: "/opt/p".into(), ..Project::new(Path::new("/opt/p"), &[]) };
-        let reads = Reads::new(&project, &inputs);
+        let reads = Reads::new(&project, &inputs, Path::new("/none"));
         assert!(reads.is_system(b"/usr/lib/x") && !reads.is_system(b"/opt/p/x") && !reads.is_system(b"/usr/../opt/p"));
     }
 }

@@ -30,6 +30,8 @@ struct Told<'a> {
     parent: i32,
     place: &'a AtomicI32,
     filter: Option<&'a mut Filter>,
+    /// Signals that would be handled, or are ignored by orch alone.
+    handled: &'a [libc::c_int],
     /// Why the program could not be executed.
     errno: i32,
 }
@@ -82,6 +84,7 @@ fn execute(
         parent: std::process::id() as i32,
         place: slot.place(),
         filter,
+        handled: handled(),
         errno: 0,
     };
     let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
@@ -118,7 +121,7 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
     // SAFETY: it points to a structure that lives until this function is left. Only system calls are made.
     unsafe {
         let told = &mut *told.cast::<Told<'_>>();
-        default_signals();
+        default_signals(told.handled);
         libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         // The parent may have died before the line above.
@@ -127,6 +130,11 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
         }
         told.place.store(libc::getpid(), Ordering::SeqCst);
         let shares_files = told.filter.is_some();
+        // Before the filter, which asks about it: who would answer waits for the program to start.
+        if libc::chdir(told.cwd) != 0 {
+            ptr::write_volatile(&raw mut told.errno, *libc::__errno_location());
+            libc::_exit(127)
+        }
         if let Some(filter) = &mut told.filter {
             // Its descriptor appears in the table that is still shared with orch.
             filter.install();
@@ -134,8 +142,7 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
         let ready = (!shares_files || libc::unshare(libc::CLONE_FILES) == 0)
             && libc::dup2(told.null, 0) == 0
             && libc::dup2(told.output, 1) == 1
-            && libc::dup2(told.output, 2) == 2
-            && libc::chdir(told.cwd) == 0;
+            && libc::dup2(told.output, 2) == 2;
         if ready {
             let mut none = std::mem::zeroed();
             libc::sigemptyset(&mut none);
@@ -148,19 +155,28 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
 }
 
 /// Handlers would be called in borrowed memory, and Rust ignores SIGPIPE, which no program expects. What else orch
-/// was told to ignore (`nohup`) stays ignored.
-unsafe fn default_signals() {
-    for signal in 1..32 {
-        // SAFETY: both structures live as long as the calls; signals that cannot be asked about are errors, and left.
+/// was told to ignore (`nohup`) stays ignored. Orch has set all that it sets when its first program starts.
+fn handled() -> &'static [libc::c_int] {
+    static HANDLED: OnceLock<Vec<libc::c_int>> = OnceLock::new();
+    HANDLED.get_or_init(|| {
+        let is_handled = |signal: &libc::c_int| {
+            // SAFETY: the structure lives as long as the call; signals that cannot be asked about are errors, and left.
+            let (code, action) = unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                (libc::sigaction(*signal, ptr::null(), &mut action), action.sa_sigaction)
+            };
+            code == 0 && action != libc::SIG_DFL && (action != libc::SIG_IGN || *signal == libc::SIGPIPE)
+        };
+        (1..32).filter(is_handled).collect()
+    })
+}
+
+unsafe fn default_signals(handled: &[libc::c_int]) {
+    for signal in handled {
+        // SAFETY: the structure lives as long as the call.
         unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            if libc::sigaction(signal, ptr::null(), &mut action) != 0 || action.sa_sigaction == libc::SIG_DFL {
-                continue;
-            }
-            if action.sa_sigaction != libc::SIG_IGN || signal == libc::SIGPIPE {
-                let default: libc::sigaction = std::mem::zeroed();
-                libc::sigaction(signal, &default, ptr::null_mut());
-            }
+            let default: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(*signal, &default, ptr::null_mut());
         }
     }
 }
