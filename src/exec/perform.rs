@@ -145,6 +145,7 @@ impl Performer<'_> {
             |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
         let limits = Limits {
             timeout: Duration::from_secs(task.step.timeout_seconds),
+            memory: None,
             cancel: self.cancel,
             log: &log,
             progress: &progress,
@@ -228,7 +229,7 @@ impl Performer<'_> {
             Worker::Torch => {
                 worker::run_oneshot(scratch_cwd(Command::new(self.provision.torch_worker()?)), &job, limits)
             }
-            Worker::Python(env) => self.servers.get(env)?.run(&job, limits),
+            Worker::Python(env) => self.servers.run(env, &job, limits, self.provision, self.provision.dir())?,
         })
     }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::runtime::{JobOutput, JobStatus};
 use crate::step::CommandCall;
 use crate::worker::goods::{Refused, lay_in, take_out};
+use crate::worker::oversee::{Overseer, Verdict};
 use crate::worker::process::{Group, poll, readable, tail};
 use crate::worker::reads::{self, Project, Reads, Watch};
 use crate::worker::said::Said;
@@ -52,9 +53,9 @@ pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Lim
         Err(e) => return unready(e),
     };
     let ended = running.wait(limits, &mut reads);
-    let End { watched, is_over, is_quiet, outlived, log } = running.finish(&mut reads);
+    let End { watched, is_over, is_quiet, left, log } = running.finish(&mut reads);
     let mut facts = json!({"argv": call.argv});
-    reads::tell(&mut facts, &watched, &reads, outlived);
+    reads::tell(&mut facts, &watched, &reads, &left);
     let mut result = match ended {
         Err(ended) => *ended,
         Ok(_) if log.is_err() => {
@@ -97,8 +98,8 @@ struct End {
     is_over: bool,
     /// As far as is known, nobody is left who could write to an output.
     is_quiet: bool,
-    /// A process is known to have left the group and to live on.
-    outlived: bool,
+    /// Processes that had left the group and were ended with it, by name.
+    left: Vec<String>,
     log: std::io::Result<()>,
 }
 
@@ -123,7 +124,8 @@ impl<'a> Running<'a> {
 
     /// Waits for its end, hears what it says and sees what it reads; ends it when it must end.
     fn wait(&mut self, limits: &Limits<'_>, reads: &mut Reads<'_>) -> Result<ExitStatus, Box<Ended>> {
-        let start = Instant::now();
+        let mut overseer = Overseer::new(limits);
+        overseer.watch(self.group.leader());
         let broken = |e: std::io::Error| Box::new(Ended::Broken(format!("failed to wait for the program: {e}")));
         let mut nap = Duration::from_micros(200);
         // A negative number is left out by the kernel.
@@ -145,12 +147,14 @@ impl<'a> Running<'a> {
             }
             if ended != 0 || fds[0].fd < 0 {
                 if let Some(status) = self.group.wait(Duration::ZERO).map_err(broken)? {
-                    return Ok(status);
+                    return overseer.judge(status).map_err(Box::new);
                 }
                 nap = (nap * 2).min(Duration::from_millis(10));
             }
-            if let Some(must) = limits.exceeded(start) {
-                return Err(Box::new(must));
+            match overseer.look() {
+                Verdict::GoesOn => {}
+                Verdict::Ask => self.group.ask(),
+                Verdict::Kill => return Err(Box::new(overseer.why().expect("BUG: killed for no reason"))),
             }
         }
     }
@@ -158,21 +162,29 @@ impl<'a> Running<'a> {
     /// Ends what is left of it.
     fn finish(mut self, reads: &mut Reads<'_>) -> End {
         let _ = self.group.finish(Duration::ZERO);
+        let mut left = Vec::new();
         let (watched, is_over) = match self.watch {
             Ok(watch) => {
-                let is_over = watch.is_over(DYING, reads);
+                let mut is_over = watch.is_over(Duration::ZERO, reads);
                 if !is_over {
+                    left = self.group.sweep();
+                    is_over = watch.is_over(DYING, reads);
+                }
+                if is_over {
+                    self.group.nobody_is_left();
+                } else {
                     watch.answer_the_rest();
                 }
                 (Ok(()), is_over)
             }
-            Err(why) => (Err(why), false),
+            Err(why) => {
+                left = self.group.sweep();
+                (Err(why), false)
+            }
         };
-        // Whoever is still in the group is being killed, but slow to die; whoever is not, has left it.
         let is_empty = self.group.is_empty();
-        let outlived = watched.is_ok() && !is_over && is_empty;
         let is_quiet = is_over || (watched.is_err() && is_empty);
-        End { watched, is_over, is_quiet, outlived, log: self.said.finish() }
+        End { watched, is_over, is_quiet, left, log: self.said.finish() }
     }
 }
 

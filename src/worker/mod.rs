@@ -4,9 +4,12 @@
 //! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
 
 mod command;
+mod family;
 mod goods;
 mod guard;
+mod lines;
 mod oneshot;
+mod oversee;
 mod process;
 mod reads;
 mod said;
@@ -40,8 +43,12 @@ pub enum Ended {
         signal: Option<i32>,
         code: Option<i32>,
     },
+    /// It took more memory than it may, by the sentence that says how much.
+    OutOfMemory(String),
     TimedOut,
     Interrupted,
+    /// The server that forked it died, by nobody's known doing, with this last word. It may be tried again.
+    ServerDied(String),
     /// It could not be started, or broke the protocol.
     Broken(String),
 }
@@ -63,6 +70,8 @@ impl Cancel {
 /// What every kind of worker is given besides its job.
 pub struct Limits<'a> {
     pub timeout: Duration,
+    /// Bytes that all processes of the job may hold; None for what the machine has, less a reserve. Watched on Linux.
+    pub memory: Option<u64>,
     pub cancel: &'a Cancel,
     pub log: &'a Path,
     pub progress: &'a dyn Fn(&str),
