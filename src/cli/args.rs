@@ -162,6 +162,9 @@ pub(super) struct RunArgs {
     /// Start nothing new after a first failure
     #[arg(long)]
     pub(super) fail_fast: bool,
+    /// End a step that takes more memory than this as OOM, e.g. 4GiB [default: nine tenths of the machine's]
+    #[arg(long, env = "ORCH_JOB_MEMORY", value_name = "SIZE")]
+    pub(super) job_memory: Option<Size>,
     /// Run, then wait for changes of the spec or of a file that it reads, and run again, until interrupted
     #[arg(long, conflicts_with = "json")]
     pub(super) watch: bool,

@@ -79,6 +79,8 @@ pub struct Options {
     pub jobs: u32,
     /// Start nothing new after a first failure.
     pub fail_fast: bool,
+    /// How much memory one step may take, bytes; None for what the machine has, less a reserve.
+    pub job_memory: Option<u64>,
     /// Steps that execute even if the store holds their result.
     pub rerun: BTreeSet<StepId>,
     /// What is to be done; None means everything.

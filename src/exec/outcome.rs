@@ -27,7 +27,10 @@ impl Judged {
 pub(super) fn judge(ended: Ended, timeout_seconds: u64) -> Judged {
     match ended {
         Ended::Answered(JobOutput { status, reason, facts, measure }) => {
+            let signal = facts["signal"].as_i64();
             let outcome = match status {
+                // A program of the user's has no other way to say so.
+                JobStatus::Error if signal.is_some() => Outcome::Crash,
                 JobStatus::Ok => Outcome::Pass,
                 JobStatus::Unsupported => Outcome::SkipUnsupported,
                 JobStatus::Unavailable => Outcome::SkipUnavailable,

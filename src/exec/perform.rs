@@ -35,6 +35,8 @@ pub(super) struct Performer<'a> {
     pub(super) host: &'a str,
     /// The beginning of every reproducer.
     pub(super) again: &'a str,
+    /// The most that a step may take, bytes.
+    pub(super) job_memory: Option<u64>,
     /// Who else is told of results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
 }
@@ -145,7 +147,7 @@ impl Performer<'_> {
             |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
         let limits = Limits {
             timeout: Duration::from_secs(task.step.timeout_seconds),
-            memory: None,
+            memory: self.job_memory,
             cancel: self.cancel,
             log: &log,
             progress: &progress,

@@ -1,6 +1,7 @@
 //! A user's program in a working folder of its own, with an environment by allow-list.
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -64,6 +65,11 @@ pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Lim
         Ok(status) if !status.success() => {
             let last = tail(limits.log, 1);
             let said = if last.is_empty() { String::new() } else { format!(": {last}") };
+            // How it ended, for whoever must tell one failure from another.
+            match (status.code(), status.signal()) {
+                (Some(code), _) => facts["exit_code"] = json!(code),
+                (None, signal) => facts["signal"] = json!(signal),
+            }
             failed(&format!("ended with {status}{said}"))
         }
         Ok(_) => match call.outputs.iter().try_for_each(|name| take_out(name, &sandbox.cwd, out, is_quiet)) {

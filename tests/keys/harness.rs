@@ -96,6 +96,7 @@ impl World {
         let options = Options {
             jobs: 1,
             fail_fast: false,
+            job_memory: None,
             rerun: BTreeSet::new(),
             wanted: None,
             spec: "specs/all.yaml".into(),

@@ -53,6 +53,7 @@ pub(super) fn idle_options(project: &Project) -> Options {
     Options {
         jobs: 1,
         fail_fast: false,
+        job_memory: None,
         rerun: Default::default(),
         wanted: None,
         max_age: None,
