@@ -118,6 +118,25 @@ def siblings(job: Job) -> Output:
     return Output(facts={"siblings": found})
 
 
+def eat(job: Job) -> Output:
+    block = []
+    while True:
+        block.append(bytearray(b"x") * (4 << 20))
+
+
+def nap(job: Job) -> Output:
+    time.sleep(0.5)
+    return Output()
+
+
+def kill_server(job: Job) -> Output:
+    """Ends the server, which nothing that it forked may outlive."""
+    escape(job)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+    return Output()
+
+
 def memory(job: Job) -> Output:
     raise MemoryError
 
@@ -165,5 +184,6 @@ if __name__ == "__main__":
     OPS = (
         echo, noise, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave, unprintable, large,
         report_usage, escape, junk, descriptors, tidy, siblings, wrapped_memory,
+        eat, nap, kill_server,
     )  # fmt: skip
     main({op.__name__: op for op in OPS})

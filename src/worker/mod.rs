@@ -53,6 +53,21 @@ pub enum Ended {
     Broken(String),
 }
 
+impl Ended {
+    /// Allocators that nobody catches end their process by SIGABRT, and say why in its log before.
+    fn with_last_words(self, log: &Path) -> Self {
+        const GIVING_UP: [&str; 4] =
+            ["std::bad_alloc", "memory allocation of", "out of memory", "Cannot allocate memory"];
+        if matches!(self, Self::Died { signal: Some(libc::SIGABRT), .. }) {
+            let said = tail(log, 10);
+            if let Some(line) = said.lines().find(|line| GIVING_UP.iter().any(|words| line.contains(words))) {
+                return Self::OutOfMemory(format!("it gave up for want of memory: {}", line.trim()));
+            }
+        }
+        self
+    }
+}
+
 /// Set once, when the user interrupts.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);

@@ -49,7 +49,7 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
     group.sweep();
     match (ended, said.finish()) {
         (Ok(Ended::Answered(_)), Err(e)) => broken(&format!("write the log {}", limits.log.display()), e),
-        (Ok(ended), _) => ended,
+        (Ok(ended), _) => ended.with_last_words(limits.log),
         (Err(e), _) => broken("wait for the worker", e),
     }
 }
@@ -223,6 +223,15 @@ mod tests {
         // Who holds the descriptor open must not keep the job waiting for the dead.
         let (ended, _) = shell("setsid sleep 60 & exit 7", Duration::from_secs(10));
         assert!(matches!(ended, Ended::Died { code: Some(7), .. }), "{ended:?}");
+    }
+
+    #[test]
+    fn who_gives_up_for_want_of_memory_is_no_crash() {
+        let words = "terminate called after throwing an instance of std::bad_alloc";
+        let (ended, _) = shell(&format!("echo {words} >&2; kill -ABRT $$"), Duration::from_secs(10));
+        assert!(matches!(&ended, Ended::OutOfMemory(why) if why.ends_with(words)), "{ended:?}");
+        let (ended, _) = shell("echo an assertion failed >&2; kill -ABRT $$", Duration::from_secs(10));
+        assert!(matches!(ended, Ended::Died { signal: Some(libc::SIGABRT), .. }), "{ended:?}");
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Server {
             (Ended::Answered(_), Err(e)) => {
                 Ended::Broken(format!("failed to write the log {}: {e}", limits.log.display()))
             }
-            (ended, _) => ended,
+            (ended, _) => ended.with_last_words(limits.log),
         }
     }
 }
@@ -230,3 +230,7 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

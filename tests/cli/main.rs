@@ -10,6 +10,7 @@ mod damage;
 mod errors;
 mod explained;
 mod max_age;
+mod noise;
 #[cfg(not(feature = "remote"))]
 mod not_shared;
 mod pages;
