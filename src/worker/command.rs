@@ -153,7 +153,7 @@ impl<'a> Running<'a> {
             }
             if ended != 0 || fds[0].fd < 0 {
                 if let Some(status) = self.group.wait(Duration::ZERO).map_err(broken)? {
-                    return overseer.judge(status).map_err(Box::new);
+                    return overseer.judge(status);
                 }
                 nap = (nap * 2).min(Duration::from_millis(10));
             }

@@ -117,13 +117,13 @@ impl<'a> Overseer<'a> {
     }
 
     /// The same of a program whose exit says how it went.
-    pub(super) fn judge(&mut self, status: ExitStatus) -> Result<ExitStatus, Ended> {
+    pub(super) fn judge(&mut self, status: ExitStatus) -> Result<ExitStatus, Box<Ended>> {
         if let Some(why) = self.why() {
-            return Err(why);
+            return Err(Box::new(why));
         }
         match self.death(status.signal(), None) {
             Ended::Died { .. } => Ok(status),
-            other => Err(other),
+            other => Err(Box::new(other)),
         }
     }
 
