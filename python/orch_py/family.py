@@ -1,8 +1,8 @@
 """Processes and what descends from them: ended for certain, whatever session or group they went to.
 
-On Linux a process that its parent left behind goes to the nearest ancestor that takes in orphans. Every job does so, and
-the server too: so all that a job started stands below it while it lives, and becomes the server's own child when it has
-ended. Elsewhere only groups are known, and a process that leaves its group is not seen.
+On Linux a process that its parent left behind goes to the nearest ancestor that takes in orphans. Every job does so,
+and the server too: so all that a job started stands below it while it lives, and becomes the server's own child when it
+has ended. Elsewhere only groups are known, and a process that leaves its group is not seen.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ def die_with_parent() -> None:
 
 
 def end(leader: int) -> None:
-    """Kills a leader that is not reaped, its group, and all below it. The leader is halted first, so that what loses its
-    parent stays below it."""
+    """Kills a leader that is not reaped, its group, and all below it.
+
+    The leader is halted first, so that what loses its parent stays below it.
+    """
     if LINUX:
         _signal(leader, signal.SIGSTOP)
         deadline = time.monotonic() + _DYING

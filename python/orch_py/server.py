@@ -4,8 +4,8 @@
 
 Orders come as JSON lines on stdin and answers leave as JSON lines on the descriptor numbered by ORCH_RESULT_FD; stdout
 and stderr are the log. Several jobs run at once, each in a process group of its own. When stdin ends, or on SIGTERM,
-every job is killed and the server exits. What the jobs do, it does not know. A job that is cancelled is asked to end and
-killed after the grace that orch gives it.
+every job is killed and the server exits. What the jobs do, it does not know. A job that is cancelled is asked to end,
+and killed after the grace that orch gives it.
 
 It has one thread and waits in one place (`selectors`): a fork from a threaded program may inherit a lock that nobody
 will ever release.
@@ -86,7 +86,7 @@ class Server:
                         self._read_orders()
                     elif key.data == "signals":
                         self._read_signals(wake)
-                    # An event of the same batch may have ended the job: its descriptor is closed, or another job's by now.
+                    # An event of the same batch may have ended the job: its descriptor is closed, or another's by now.
                     elif self._jobs.get(key.data.id) is key.data:
                         self._read_child(key.data)
                 self._kill_late()
@@ -261,15 +261,17 @@ class Server:
 def _understood(line: bytes) -> dict[str, Any] | None:
     """A job's message, if it is one."""
     try:
-        message = json.loads(line)
-    except ValueError:
+        message: dict[str, Any] = json.loads(line)
+    except (ValueError, RecursionError):
         return None
     match message:
         case {"started": int()} | {"progress": str()}:
-            return message
-        case {"output": {"status": str() as status, "facts": dict()}} if status in STATUSES:
-            return message
-    return None
+            known = True
+        case {"output": {"status": str() as status, "facts": dict()}}:
+            known = status in STATUSES
+        case _:
+            known = False
+    return message if known else None
 
 
 def _ended(pid: int) -> tuple[int, int] | None:

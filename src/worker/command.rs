@@ -171,9 +171,15 @@ impl<'a> Running<'a> {
         let mut left = Vec::new();
         let (watched, is_over) = match self.watch {
             Ok(watch) => {
-                let mut is_over = watch.is_over(Duration::ZERO, reads);
+                let mut is_over = watch.is_over(DYING, reads);
                 if !is_over {
+                    // Whoever is still in the group is being killed, but slow to die; whoever is not, has left it.
+                    let has_left = self.group.is_empty();
                     left = self.group.sweep();
+                    // Another step that ended at this moment may have found what this one left.
+                    if left.is_empty() && has_left {
+                        left.push("a process".to_owned());
+                    }
                     is_over = watch.is_over(DYING, reads);
                 }
                 if is_over {
