@@ -28,6 +28,14 @@ pub(crate) fn memory(host: &Host) -> Option<u64> {
     v2.chain(v1).filter_map(|text| text.parse().ok()).min()
 }
 
+/// Bytes that this process could take at most: the machine's memory, or the limit of its control group if that is less.
+pub fn whole_memory(host: &Host) -> Option<u64> {
+    let text = host.text("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let machine = line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024;
+    Some(memory(host).map_or(machine, |limit| limit.min(machine)))
+}
+
 /// Bytes that this process could take now without anything being swapped or killed: what the kernel says is available,
 /// and what the limit of its control group leaves. None where neither is known.
 pub fn free_memory(host: &Host) -> Option<u64> {
@@ -119,11 +127,14 @@ mod tests {
         let free = || super::free_memory(&Host::real().with_root(dir.path().to_owned()));
         put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n");
         assert_eq!(free(), Some(4096 * 1024));
+        let whole = || super::whole_memory(&Host::real().with_root(dir.path().to_owned()));
+        assert_eq!(whole(), Some(9000 * 1024));
         put("proc/self/cgroup", "0::/a/b\n");
         put("sys/fs/cgroup/a/memory.max", "max");
         put("sys/fs/cgroup/a/b/memory.max", "3000000");
         put("sys/fs/cgroup/a/b/memory.current", "1500000");
         assert_eq!(free(), Some(1_500_000));
+        assert_eq!(whole(), Some(3_000_000));
         put("sys/fs/cgroup/a/b/memory.stat", "anon 500000\ninactive_file 1000000\nactive_file 3\n");
         assert_eq!(free(), Some(2_500_000));
     }

@@ -25,6 +25,7 @@ mod shared;
 mod setup;
 mod slots;
 mod state;
+mod task;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -85,6 +86,8 @@ pub struct Options {
     pub jobs: u32,
     /// How much memory they may take, bytes.
     pub memory: u64,
+    /// How much memory one step may take, bytes; None for what the machine has, less a reserve.
+    pub job_memory: Option<u64>,
     pub keep_going: KeepGoing,
     /// Steps that execute even if the store holds their result.
     pub rerun: BTreeSet<StepId>,

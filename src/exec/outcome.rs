@@ -27,7 +27,10 @@ impl Judged {
 pub(super) fn judge(ended: Ended, timeout_seconds: u64) -> Judged {
     match ended {
         Ended::Answered(JobOutput { status, reason, facts, measure }) => {
+            let signal = facts["signal"].as_i64();
             let outcome = match status {
+                // A program of the user's has no other way to say so.
+                JobStatus::Error if signal.is_some() => Outcome::Crash,
                 JobStatus::Ok => Outcome::Pass,
                 JobStatus::Unsupported => Outcome::SkipUnsupported,
                 JobStatus::Unavailable => Outcome::SkipUnavailable,
@@ -45,6 +48,8 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64) -> Judged {
             let code = code.map_or("an unknown code".into(), |code| format!("code {code}"));
             Judged::failed(Outcome::Crash, format!("the process exited with {code} and gave no result"))
         }
+        Ended::OutOfMemory(reason) => Judged::failed(Outcome::Oom, reason),
+        Ended::ServerDied(why) => Judged::failed(Outcome::Crash, format!("{why} while this was its only job")),
         Ended::TimedOut => Judged::failed(Outcome::Timeout, format!("it did not end within {timeout_seconds} s")),
         Ended::Interrupted => Judged::failed(Outcome::Incomplete, "interrupted"),
         Ended::Broken(what) => Judged::failed(Outcome::Fail, what),
@@ -55,7 +60,7 @@ fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGSEGV => "SIGSEGV (invalid memory access)",
         libc::SIGABRT => "SIGABRT (it gave up by itself)",
-        libc::SIGKILL => "SIGKILL (killed: out of memory, or by hand)",
+        libc::SIGKILL => "SIGKILL (killed from outside, not by orch)",
         libc::SIGILL => "SIGILL (an instruction that this CPU lacks)",
         libc::SIGFPE => "SIGFPE (arithmetic error)",
         libc::SIGBUS => "SIGBUS (invalid memory access)",

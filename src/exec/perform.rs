@@ -9,18 +9,18 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::base::{Digest, fs as bfs};
-use crate::device::Lease;
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::reproducer;
 use crate::exec::setup::Servers;
-use crate::key::{KeyDoc, MissReason};
+use crate::exec::task::{InputAt, Task, placed};
+use crate::key::MissReason;
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
-use crate::step::{CommandCall, Places, RunParams, Step, StepId, Stored, Work, Worker, WorkerCall};
-use crate::store::{DiskStore, Manifest, StoreError, stat::Stamp};
+use crate::step::{CommandCall, Places, RunParams, StepId, Stored, Work, Worker, WorkerCall};
+use crate::store::{DiskStore, Manifest, StoreError};
 use crate::worker::{self, Cancel, Ended, Gone, Ground, Limits};
 
 /// What an execution needs; shared by all job threads.
@@ -36,43 +36,10 @@ pub(super) struct Performer<'a> {
     pub(super) host: &'a str,
     /// The beginning of every reproducer.
     pub(super) again: &'a str,
+    /// The most that a step may take, bytes.
+    pub(super) job_memory: Option<u64>,
     /// Who else is told of results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
-}
-
-/// One step with its key and the digests or paths of what it reads.
-pub(super) struct Task<'a> {
-    pub(super) id: StepId,
-    pub(super) step: &'a Step,
-    pub(super) key: KeyDoc,
-    pub(super) inputs: Vec<(String, InputAt)>,
-    pub(super) why: MissReason,
-    /// The device that it holds.
-    pub(super) lease: Option<Lease>,
-    /// Why orch chose its target, if it was asked to.
-    pub(super) chosen: Option<String>,
-}
-
-impl Task<'_> {
-    /// Which tree an input is, and who made it.
-    fn tree(&self, name: &str) -> Option<(StepId, Digest)> {
-        self.inputs.iter().find_map(|(known, at)| match at {
-            InputAt::Tree { from, digest } if known == name => Some((*from, *digest)),
-            _ => None,
-        })
-    }
-
-    /// A file that was written to while the step read it is not what stands in the step's key.
-    fn files_are_the_same(&self) -> anyhow::Result<()> {
-        for (name, at) in &self.inputs {
-            if let InputAt::File(path, stamp) = at
-                && Stamp::of(path).ok() != *stamp
-            {
-                anyhow::bail!("its input `{name}` ({}) was changed while it ran; run again", path.display());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What a step is given, by name.
@@ -80,15 +47,6 @@ impl Task<'_> {
 struct Given {
     paths: BTreeMap<String, PathBuf>,
     trees: BTreeMap<String, Stored>,
-}
-
-pub(super) enum InputAt {
-    Tree {
-        from: StepId,
-        digest: Digest,
-    },
-    /// With its stamp when the step was handed out.
-    File(PathBuf, Option<Stamp>),
 }
 
 pub(super) enum Performed {
@@ -181,6 +139,7 @@ impl Performer<'_> {
             |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
         let limits = Limits {
             timeout: Duration::from_secs(task.step.timeout_seconds),
+            memory: self.job_memory,
             cancel: self.cancel,
             log: &log,
             progress: &progress,
@@ -281,7 +240,7 @@ impl Performer<'_> {
             Worker::Torch => {
                 worker::run_oneshot(scratch_cwd(Command::new(self.provision.torch_worker()?)), &job, limits)
             }
-            Worker::Python(env) => self.servers.get(env)?.run(&job, limits),
+            Worker::Python(env) => self.servers.run(env, &job, limits, self.provision, self.provision.dir())?,
         })
     }
 
@@ -378,18 +337,6 @@ impl Performer<'_> {
         };
         Performed::Executed { record: Box::new(record), unchanged: false }
     }
-}
-
-/// The record names the device that the step was given, and why its target was chosen.
-fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
-    let lease = task.lease.as_ref().map(|lease| ("lease", lease.token.as_str()));
-    for (name, value) in lease.into_iter().chain(task.chosen.as_deref().map(|why| ("chosen", why))) {
-        if !judged.facts.is_object() {
-            judged.facts = serde_json::json!({});
-        }
-        judged.facts[name] = value.into();
-    }
-    judged
 }
 
 struct Done {

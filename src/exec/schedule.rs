@@ -166,6 +166,7 @@ impl<'a> Scheduler<'a> {
             host: &context.host.report.name,
             again: &again,
             remote: context.remote,
+            job_memory: context.options.job_memory,
         };
         let (sender, receiver) = channel();
         self.questions = Questions::new(context.remote, &sender);

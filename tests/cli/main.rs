@@ -12,6 +12,7 @@ mod errors;
 mod explained;
 mod keep_going;
 mod max_age;
+mod noise;
 #[cfg(not(feature = "remote"))]
 mod not_shared;
 mod pages;

@@ -96,6 +96,7 @@ impl World {
         let options = Options {
             jobs: 1,
             memory: u64::MAX,
+            job_memory: None,
             keep_going: KeepGoing::Always,
             rerun: BTreeSet::new(),
             stands: BTreeSet::new(),

@@ -67,14 +67,15 @@ fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
         command.args(["worker", "probe"]);
         let cancel = Cancel::default();
         let log = out.join("log");
-        let limits = Limits { timeout: Duration::from_secs(10), cancel: &cancel, log: &log, progress: &|_| {} };
+        let limits =
+            Limits { timeout: Duration::from_secs(10), memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
         match run_oneshot(command, &job, &limits) {
             Ended::Answered(output) => serde_json::from_value(output.facts).map_err(|e| e.to_string()),
             Ended::Died { signal: Some(signal), .. } => Err(format!("the probe was ended by signal {signal}")),
             Ended::Died { code, .. } => Err(format!("the probe ended with code {code:?}")),
             Ended::TimedOut => Err("the probe did not answer within 10 s".into()),
             Ended::Interrupted => Err("interrupted".into()),
-            Ended::Broken(what) => Err(what),
+            Ended::Broken(what) | Ended::OutOfMemory(what) | Ended::ServerDied(what) => Err(what),
         }
     };
     let backends = device::probe_all(&host, Mode::Full(&child));

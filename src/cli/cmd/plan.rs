@@ -53,6 +53,7 @@ pub(super) fn idle_options(project: &Project) -> Options {
     Options {
         jobs: 1,
         memory: u64::MAX,
+        job_memory: None,
         keep_going: Default::default(),
         rerun: Default::default(),
         stands: Default::default(),

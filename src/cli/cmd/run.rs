@@ -82,6 +82,7 @@ pub(super) fn options(args: &Args, run: &RunArgs, workplace: &Workplace) -> Opti
     Options {
         jobs: run.jobs.unwrap_or(workplace.host.report.cores.max(1)),
         memory: run.memory.map(|size| size.0).or_else(|| free_memory(&Host::real())).unwrap_or(u64::MAX),
+        job_memory: run.job_memory.map(|size| size.0),
         keep_going: run.keep_going(),
         rerun: Default::default(),
         stands: Default::default(),
@@ -194,7 +195,9 @@ fn flags(args: &Args, run: &RunArgs) -> String {
         ("--out-dir", unusual(&run.out_dir, "orch-out")),
     ];
     let words = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
-    words.map(|(name, path)| format!(" {name} {}", shell::word(&path.display().to_string()))).collect()
+    let limit = run.job_memory.map_or_else(String::new, |size| format!(" --job-memory {}", size.0));
+    words.map(|(name, path)| format!(" {name} {}", shell::word(&path.display().to_string()))).collect::<String>()
+        + &limit
 }
 
 /// `nothing`: nothing was asked for, because nothing is in the part that was. That is no failure of anything.
