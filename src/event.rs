@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::base::Digest;
 use crate::key::MissReason;
@@ -34,8 +34,11 @@ pub enum Event {
         step: String,
         reason: MissReason,
         slot: Slot,
-        /// Since its inputs were there: for a slot, for the machine to itself, or for what is being installed.
+        /// Since its inputs were there.
         waited: Duration,
+        /// What it had to wait for last, e.g. `memory`; None if it did not have to wait.
+        waited_for: Option<String>,
+        holds: Holds,
         load: Load,
     },
     StepProgress {
@@ -103,6 +106,26 @@ impl Serialize for Slot {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
+}
+
+/// What a step has for itself while it executes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Holds {
+    pub cores: u32,
+    /// Bytes that it is expected to take; 0 where nothing is known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub memory: u64,
+    /// `cuda:0`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}
+
+impl Holds {
+    pub const ONE_CORE: Self = Self { cores: 1, memory: 0, device: None };
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How many steps execute and how many wait for a slot, at the moment of an event.

@@ -2,6 +2,7 @@
 //!
 //! Pure, and the same on every host: whether a device is there is asked later, by exec.
 
+mod auto;
 mod expect;
 mod fallback;
 mod partition;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use crate::base::{Loc, glob};
 use crate::spec::{Artefact, Dim, Expect, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
 
+pub use auto::{ANY, AUTO, Known};
 pub use expect::IdleExpectation;
 pub use fallback::{Batch, Fallback, Instead};
 pub use partition::Partition;
@@ -43,6 +45,8 @@ pub struct Case {
     pub name: String,
     /// How the spec expects it to end, if it expects it not to pass.
     pub expect: Option<Arc<Expect>>,
+    /// Why this target, where orch was asked to choose one.
+    pub chosen: Option<String>,
 }
 
 /// A part of the product that is not tested, and why.
@@ -64,6 +68,7 @@ impl Case {
             name: label(model, target, precision, &dims),
             dims,
             expect: None,
+            chosen: None,
         };
         case.expect = expect::of(spec, model, target, &case);
         case

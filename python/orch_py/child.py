@@ -6,18 +6,15 @@ library prints can reach the protocol. It knows nothing of other jobs.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
+from orch_py import family
 from orch_py.protocol import Job, Op, Output, Refused, listed, outcome_of
-
-_PR_SET_PDEATHSIG = 1
 
 
 def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> NoReturn:
@@ -26,6 +23,9 @@ def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> 
     try:
         _detach(server)
         _redirect(Path(request["log"]))
+        # Which device it was given. No library has looked for one yet: the server only imports.
+        os.environ.update(request.get("env") or {})
+        _send(pipe, {"started": os.getpid()})
         _send(pipe, {"output": _perform(request, ops, pipe).to_json()})
         code = 0
     except BaseException:  # noqa: BLE001 - the last resort; the server reports the exit code.
@@ -43,9 +43,8 @@ def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> 
 
 def _detach(server: int) -> None:
     os.setsid()
-    if sys.platform == "linux":
-        # Lets the kernel end this child when the server dies by a signal that it cannot handle.
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    family.die_with_parent()
+    family.adopt_orphans()
     # The server may have died between the fork and the line above, and then no signal ever comes.
     if os.getppid() != server:
         os._exit(1)

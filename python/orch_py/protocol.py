@@ -83,10 +83,13 @@ def first_line(error: BaseException) -> str:
 # What allocators other than Python's say when memory is gone. They raise plain RuntimeErrors.
 _OUT_OF_MEMORY = (
     "can't allocate memory",
+    "Cannot allocate memory",
+    "not enough memory",
     "std::bad_alloc",
     "bad allocation",
     "out of memory",
     "Failed to allocate memory",
+    "STATUS_ALLOC_FAILED",
 )
 
 
@@ -94,5 +97,15 @@ def outcome_of(error: BaseException) -> Output:
     """The outcome that an exception stands for."""
     if isinstance(error, Refused):
         return Output(error.status, str(error) or error.status, error.facts)
-    memory = isinstance(error, MemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY)
-    return Output("oom" if memory else "error", first_line(error))
+    return Output("oom" if _is_out_of_memory(error) else "error", first_line(error))
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    """Of an error or one that it was raised from: exporters wrap whatever happens in errors of their own."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if isinstance(error, MemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY):
+            return True
+        seen.append(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False

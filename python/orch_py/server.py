@@ -4,7 +4,8 @@
 
 Orders come as JSON lines on stdin and answers leave as JSON lines on the descriptor numbered by ORCH_RESULT_FD; stdout
 and stderr are the log. Several jobs run at once, each in a process group of its own. When stdin ends, or on SIGTERM,
-every job is killed and the server exits. What the jobs do, it does not know.
+every job is killed and the server exits. What the jobs do, it does not know. A job that is cancelled is asked to end,
+and killed after the grace that orch gives it.
 
 It has one thread and waits in one place (`selectors`): a fork from a threaded program may inherit a lock that nobody
 will ever release.
@@ -19,15 +20,22 @@ import selectors
 import signal
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from orch_py import child
-from orch_py.protocol import Op
+from orch_py import child, family
+from orch_py.protocol import STATUSES, Op, Output
 
 # Linux counts ru_maxrss in KiB, macOS in bytes.
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 _READ_SIZE = 1 << 16
+# Bytes; a longer line is junk.
+_LONGEST_LINE = 16 << 20
+# So often, in seconds, a job's progress is passed on: a person reads it.
+_PROGRESS_EVERY = 0.05
+# So much is read of one job before the others have their turn.
+_READS_PER_TURN = 64
 
 
 class BadRequest(Exception):
@@ -43,6 +51,11 @@ class Running:
     pipe: int
     pending: bytes = b""
     output: dict[str, Any] | None = None
+    # It broke the protocol, and is not listened to any more.
+    broken: bool = False
+    told: float = 0.0
+    # When a job that was asked to end is killed.
+    kill_at: float | None = None
 
 
 class Server:
@@ -54,10 +67,11 @@ class Server:
         self._first = True
         self._stop = False
         self._selector = selectors.DefaultSelector()
+        self._signals: tuple[int, int] = (-1, -1)
 
     def serve(self) -> int:
-        wake, waker = os.pipe()
-        for descriptor in (wake, waker):
+        self._signals = wake, waker = os.pipe()
+        for descriptor in self._signals:
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         # A handler must exist for the wake-up byte to be written; the work is done in the loop.
@@ -67,17 +81,28 @@ class Server:
         self._selector.register(wake, selectors.EVENT_READ, "signals")
         try:
             while not self._stop:
-                for key, _ in self._selector.select():
+                for key, _ in self._selector.select(self._patience()):
                     if key.data == "orders":
                         self._read_orders()
                     elif key.data == "signals":
                         self._read_signals(wake)
-                    # An event of the same batch may have ended the job: its descriptor is closed, or another job's by now.
+                    # An event of the same batch may have ended the job: its descriptor is closed, or another's by now.
                     elif self._jobs.get(key.data.id) is key.data:
                         self._read_child(key.data)
+                self._kill_late()
         finally:
             self._kill_all()
         return 0
+
+    def _patience(self) -> float | None:
+        deadlines = [job.kill_at for job in self._jobs.values() if job.kill_at is not None]
+        return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+
+    def _kill_late(self) -> None:
+        for job in self._jobs.values():
+            if job.kill_at is not None and time.monotonic() >= job.kill_at:
+                job.kill_at = None
+                family.end(job.pid)
 
     def _read_orders(self) -> None:
         data = os.read(0, _READ_SIZE)
@@ -102,7 +127,7 @@ class Server:
         elif "cancel" in order:
             # A job that just ended may be cancelled by an orch that has not read so yet: not an error.
             if job := self._jobs.get(order["cancel"]):
-                _kill_group(job.pid)
+                self._cancel(job, float(order.get("grace", 0)))
         else:
             missing = [name for name in ("id", "op", "out", "log") if name not in order]
             if missing:
@@ -110,6 +135,13 @@ class Server:
             if order["id"] in self._jobs:
                 raise BadRequest(f"BUG: job {order['id']} is already running")
             self._start(order)
+
+    def _cancel(self, job: Running, grace: float) -> None:
+        if grace > 0:
+            family.signal_group(job.pid, signal.SIGTERM)
+            job.kill_at = time.monotonic() + grace
+        else:
+            family.end(job.pid)
 
     def _start(self, order: dict[str, Any]) -> None:
         reader, writer = os.pipe()
@@ -137,36 +169,57 @@ class Server:
             signal.signal(number, signal.SIG_DFL)
         self._selector.close()
         os.close(self._results)
-        os.close(reader)
+        for descriptor in (reader, *self._signals):
+            os.close(descriptor)
         for job in self._jobs.values():
             os.close(job.pipe)
 
     def _read_child(self, job: Running) -> None:
-        if not self._drain(job):
+        if not self._drain(job, _READS_PER_TURN) or job.broken:
             self._selector.unregister(job.pipe)
 
-    def _drain(self, job: Running) -> bool:
+    def _drain(self, job: Running, reads: int) -> bool:
         """Takes what the pipe holds now; false once it has ended."""
-        while True:
+        for _ in range(reads):
             try:
                 data = os.read(job.pipe, _READ_SIZE)
             except BlockingIOError:
                 return True
             if not data:
+                if job.pending:
+                    self._break(job, f"half a line: {job.pending[:200]!r}")
                 return False
-            job.pending += data
-            *lines, job.pending = job.pending.split(b"\n")
+            *lines, job.pending = (job.pending + data).split(b"\n")
             for line in lines:
-                try:
-                    message = json.loads(line)
-                except ValueError:
-                    # Only a library that writes to a descriptor it does not own can do this.
-                    print(f"job {job.id} wrote junk to its pipe: {line[:200]!r}", file=sys.stderr, flush=True)
-                    continue
-                if "output" in message:
-                    job.output = message["output"]
-                else:
-                    self._tell({"id": job.id, "event": "progress", "text": message["progress"]})
+                self._hear(job, line)
+            if len(job.pending) > _LONGEST_LINE:
+                self._break(job, f"a line of more than {_LONGEST_LINE} bytes")
+            if job.broken:
+                return True
+        return True
+
+    def _hear(self, job: Running, line: bytes) -> None:
+        message = _understood(line)
+        if job.broken:
+            return
+        if message is None:
+            # Only an op or a library that writes to a descriptor it does not own can do this.
+            self._break(job, repr(line[:200]))
+        elif job.output is not None:
+            self._break(job, f"a line after its answer: {line[:200]!r}")
+        elif "output" in message:
+            job.output = message["output"]
+        elif "started" in message:
+            self._tell({"id": job.id, "event": "started", "pid": job.pid})
+        elif (now := time.monotonic()) - job.told >= _PROGRESS_EVERY:
+            job.told = now
+            self._tell({"id": job.id, "event": "progress", "text": message["progress"]})
+
+    def _break(self, job: Running, what: str) -> None:
+        """What such a job says cannot be trusted, even if an answer was among it."""
+        job.broken, job.pending = True, b""
+        job.output = Output("error", f"it wrote junk to the descriptor for its answer: {what}").to_json()
+        family.end(job.pid)
 
     def _read_signals(self, wake: int) -> None:
         numbers = os.read(wake, _READ_SIZE)
@@ -177,11 +230,13 @@ class Server:
                 self._finish(job, *ended)
 
     def _finish(self, job: Running, status: int, peak_rss: int) -> None:
-        self._drain(job)
+        if not job.broken:
+            self._drain(job, _READS_PER_TURN)
         if job.pipe in self._selector.get_map():
             self._selector.unregister(job.pipe)
         os.close(job.pipe)
         del self._jobs[job.id]
+        family.sweep({other.pid for other in self._jobs.values()})
         if job.output is not None:
             job.output["facts"]["peak_rss_bytes"] = peak_rss
             self._tell({"id": job.id, "event": "result", "output": job.output})
@@ -197,9 +252,26 @@ class Server:
 
     def _kill_all(self) -> None:
         for job in self._jobs.values():
-            _kill_group(job.pid)
+            family.end(job.pid)
         for job in self._jobs.values():
             os.waitpid(job.pid, 0)
+        family.sweep(())
+
+
+def _understood(line: bytes) -> dict[str, Any] | None:
+    """A job's message, if it is one."""
+    try:
+        message: dict[str, Any] = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    match message:
+        case {"started": int()} | {"progress": str()}:
+            known = True
+        case {"output": {"status": str() as status, "facts": dict()}}:
+            known = status in STATUSES
+        case _:
+            known = False
+    return message if known else None
 
 
 def _ended(pid: int) -> tuple[int, int] | None:
@@ -208,29 +280,15 @@ def _ended(pid: int) -> tuple[int, int] | None:
         # WNOWAIT leaves a zombie, so that the group's id cannot be given to anyone else before the kill.
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return None
-        _kill_group(pid)
+        family.signal_group(pid, signal.SIGKILL)
         _, status, usage = os.wait4(pid, 0)
     else:
         # macOS has no waitid in Python 3.11: the kill comes an instant after the id is free.
         done, status, usage = os.wait4(pid, os.WNOHANG)
         if done == 0:
             return None
-        _kill_group(pid)
+        family.signal_group(pid, signal.SIGKILL)
     return status, usage.ru_maxrss * _RSS_UNIT
-
-
-def _kill_group(pid: int) -> None:
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        # The child has not called setsid yet, or nothing of its group is left.
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-    except PermissionError:
-        # macOS says this of a group that holds only a zombie.
-        pass
 
 
 def forbid_telemetry() -> None:
@@ -261,6 +319,7 @@ def main(ops: dict[str, Op]) -> NoReturn:
     if number is None:
         sys.exit("ORCH_RESULT_FD is not set: this server is started by orch, which passes a descriptor for the answers")
     forbid_telemetry()
+    family.adopt_orphans()
     results = int(number)
     os.set_inheritable(results, False)
     try:

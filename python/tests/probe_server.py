@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from orch_py.protocol import Job, Output, Refused
 from orch_py.server import main
@@ -16,7 +18,10 @@ from orch_py.server import main
 def echo(job: Job) -> Output:
     job.progress("half-way")
     inputs = {name: str(path) for name, path in job.inputs.items()}
-    return Output(facts={"params": job.params, "inputs": inputs, "pid": os.getpid(), "group": os.getpgid(0)})
+    device = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return Output(
+        facts={"params": job.params, "inputs": inputs, "pid": os.getpid(), "group": os.getpgid(0), "device": device}
+    )
 
 
 def noise(job: Job) -> Output:
@@ -51,12 +56,103 @@ def orphan(job: Job) -> Output:
     return Output(facts={"below": subprocess.Popen(["sleep", "60"], close_fds=False).pid})
 
 
+def escape(job: Job) -> Output:
+    """Starts a process that leaves group and session by a double fork, as daemons do, and holds what it inherited."""
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            (job.out / "pid.tmp").write_text(str(os.getpid()))
+            (job.out / "pid.tmp").rename(job.out / "pid")
+            time.sleep(60)
+        os._exit(0)
+    while not (job.out / "pid").exists():
+        time.sleep(0.01)
+    if job.param("ends") == "by itself":
+        os._exit(4)
+    if job.param("ends") == "cancelled":
+        time.sleep(60)
+    return Output()
+
+
+def junk(job: Job) -> Output:
+    """Writes to the descriptor for its answer, which it finds by looking at all."""
+    pipes = [fd for fd in range(3, 64) if _kind(fd).startswith("pipe:")]
+    assert len(pipes) == 1, pipes
+    data = (job.required("text") * job.param("times", 1)).encode()
+    while data:
+        data = data[os.write(pipes[0], data) :]
+    os._exit(0)
+
+
+def descriptors(job: Job) -> Output:
+    return Output(facts={"kinds": [_kind(int(name)) for name in os.listdir("/proc/self/fd")]})
+
+
+def _kind(descriptor: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:
+        return "nothing"
+
+
+def tidy(job: Job) -> Output:
+    """Cleans up when it is asked to end, and may stay all the same."""
+
+    def clean(*_: object) -> None:
+        (job.out / "clean").touch()
+        if not job.param("stays"):
+            os._exit(3)
+
+    signal.signal(signal.SIGTERM, clean)
+    (job.out / "ready").touch()
+    while True:
+        time.sleep(60)
+
+
+def siblings(job: Job) -> Output:
+    """The server's other children."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                stat = Path("/proc", name, "stat").read_text().rpartition(")")[2].split()
+                if int(stat[1]) == os.getppid() and int(name) != os.getpid():
+                    found.append(stat[:2])
+    return Output(facts={"siblings": found})
+
+
+def eat(job: Job) -> Output:
+    block = []
+    while True:
+        block.append(bytearray(b"x") * (4 << 20))
+
+
+def nap(job: Job) -> Output:
+    time.sleep(0.5)
+    return Output()
+
+
+def kill_server(job: Job) -> Output:
+    """Ends the server, which nothing that it forked may outlive."""
+    escape(job)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+    return Output()
+
+
 def memory(job: Job) -> Output:
     raise MemoryError
 
 
 def native_memory(job: Job) -> Output:
     raise RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: you tried 1 TB")
+
+
+def wrapped_memory(job: Job) -> Output:
+    try:
+        raise MemoryError
+    except MemoryError as error:
+        raise RuntimeError("the export failed") from error
 
 
 def fail(job: Job) -> Output:
@@ -90,6 +186,7 @@ def large(job: Job) -> Output:
 if __name__ == "__main__":
     OPS = (
         echo, noise, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave, unprintable, large,
-        report_usage,
+        report_usage, escape, junk, descriptors, tidy, siblings, wrapped_memory,
+        eat, nap, kill_server,
     )  # fmt: skip
     main({op.__name__: op for op in OPS})

@@ -57,7 +57,7 @@ class Worker:
         """The final answer to job `number`."""
         while True:
             for answer in self.heard:
-                if answer["id"] == number and answer["event"] != "progress":
+                if answer["id"] == number and answer["event"] not in ("started", "progress"):
                     return answer
             line = self._answers.readline()
             assert line, f"the server ended: {self.server_log()}"

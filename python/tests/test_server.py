@@ -20,7 +20,9 @@ class Jobs(unittest.TestCase):
         self.assertEqual((output["status"], output["reason"], output["measure"]), ("ok", None, None))
         self.assertEqual(output["facts"]["params"], {"seed": 3})
         self.assertEqual(output["facts"]["inputs"], {"model": "/a/tree"})
-        self.assertEqual(self.worker.heard[0], {"id": 7, "event": "progress", "text": "half-way"})
+        pid = output["facts"]["pid"]
+        self.assertEqual(self.worker.heard[0], {"id": 7, "event": "started", "pid": pid})
+        self.assertEqual(self.worker.heard[1], {"id": 7, "event": "progress", "text": "half-way"})
 
     def test_each_job_leads_a_group_of_its_own(self) -> None:
         for number in (1, 2):
@@ -28,6 +30,12 @@ class Jobs(unittest.TestCase):
         facts = [self.worker.output(number)["facts"] for number in (1, 2)]
         self.assertEqual([fact["pid"] for fact in facts], [fact["group"] for fact in facts])
         self.assertNotEqual(facts[0]["pid"], facts[1]["pid"])
+
+    def test_each_job_sees_the_device_that_it_was_given(self) -> None:
+        for number, env in enumerate(({"CUDA_VISIBLE_DEVICES": "1"}, {"CUDA_VISIBLE_DEVICES": "0"}, {})):
+            self.worker.start(number, "echo", env=env)
+        devices = [self.worker.output(number)["facts"]["device"] for number in range(3)]
+        self.assertEqual(devices, ["1", "0", None])
 
     def test_many_short_jobs_all_answer(self) -> None:
         # A child's last words and its end often become known at the same moment.
@@ -40,7 +48,7 @@ class Jobs(unittest.TestCase):
         output = self.worker.output(1)
         self.assertEqual(output["facts"]["stdin"], "")
         self.assertIsNone(output["facts"]["descriptor"])
-        self.assertEqual([answer["event"] for answer in self.worker.heard], ["result"])
+        self.assertEqual([answer["event"] for answer in self.worker.heard], ["started", "result"])
         log = self.worker.log(1).read_text()
         for text in ('"event":"result"', "from a child process", "from native code", "raw stderr"):
             self.assertIn(text, log)
@@ -56,7 +64,7 @@ class Jobs(unittest.TestCase):
         self.assertEqual(self.worker.end(1), {"id": 1, "event": "died", "signal": None, "code": 9})
 
     def test_memory_that_is_gone_is_oom_whoever_says_so(self) -> None:
-        for number, op in enumerate(("memory", "native_memory")):
+        for number, op in enumerate(("memory", "native_memory", "wrapped_memory")):
             self.worker.start(number, op)
             self.assertEqual(self.worker.output(number)["status"], "oom", op)
 
@@ -108,6 +116,62 @@ class Jobs(unittest.TestCase):
         self.worker.start(1, "orphan")
         below = self.worker.output(1)["facts"]["below"]
         eventually(lambda: not alive(below), "the process left behind is gone")
+
+    def test_a_process_that_leaves_group_and_session_does_not_survive_its_job(self) -> None:
+        for number, ends in enumerate(("well", "by itself", "cancelled")):
+            out = self.worker.start(number, "escape", params={"ends": ends})
+            eventually((out / "pid").exists, "it escaped")
+            if ends == "cancelled":
+                self.worker.send({"cancel": number})
+            self.worker.end(number)
+            self.assertFalse(alive(int((out / "pid").read_text())), ends)
+
+    def test_junk_on_the_descriptor_is_the_error_of_its_job_and_of_no_other(self) -> None:
+        junk = {
+            "words": "hello\n",
+            "half": '{"output": {"status"',
+            "list": "[1, 2]\n",
+            "number": '{"output": 7}\n',
+            "status": '{"output": {"status": "fine", "facts": {}}}\n',
+            "twice": '{"output": {"status": "ok", "facts": {}}}\n' * 2,
+            "after": '{"output": {"status": "ok", "facts": {}}}\nmore\n',
+        }
+        for number, (name, text) in enumerate(junk.items()):
+            self.worker.start(number, "junk", params={"text": text})
+            output = self.worker.output(number)
+            self.assertEqual(output["status"], "error", name)
+            self.assertIn("junk to the descriptor for its answer", output["reason"], name)
+        self.worker.start(98, "junk", params={"text": "x", "times": 20 << 20})
+        self.assertIn("a line of more than", self.worker.output(98)["reason"])
+        self.worker.start(99, "echo")
+        self.assertEqual(self.worker.output(99)["status"], "ok")
+
+    def test_no_descriptor_of_the_server_is_open_in_a_job(self) -> None:
+        self.worker.start(1, "descriptors")
+        kinds = self.worker.output(1)["facts"]["kinds"]
+        # The three streams, the pipe for the answer, and the folder that is being listed.
+        self.assertEqual(len(kinds), 5, kinds)
+
+    def test_a_cancelled_job_may_clean_up_within_its_grace(self) -> None:
+        out = self.worker.start(1, "tidy", params={"stays": False})
+        eventually((out / "ready").exists, "the job has started")
+        self.worker.send({"cancel": 1, "grace": 10})
+        self.assertEqual(self.worker.end(1)["code"], 3)
+        self.assertTrue((out / "clean").exists())
+
+    def test_a_job_that_ignores_the_request_is_killed_after_its_grace(self) -> None:
+        out = self.worker.start(1, "tidy", params={"stays": True})
+        eventually((out / "ready").exists, "the job has started")
+        self.worker.send({"cancel": 1, "grace": 0.2})
+        self.assertEqual(self.worker.end(1)["signal"], signal.SIGKILL)
+        self.assertTrue((out / "clean").exists())
+
+    def test_the_server_keeps_no_zombie(self) -> None:
+        for number in range(3):
+            self.worker.start(number, "escape", params={"ends": "well"})
+            self.worker.end(number)
+        self.worker.start(9, "siblings")
+        self.assertEqual(self.worker.output(9)["facts"]["siblings"], [])
 
     def test_jobs_run_at_the_same_time(self) -> None:
         _sleeper(self.worker, 1)

@@ -48,7 +48,6 @@ class TorchOps(unittest.TestCase):
 
     def inputs(self) -> Path:
         import numpy as np
-
         from orch_py import trees
 
         folder = self.worker.root / "inputs"

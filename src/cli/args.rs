@@ -1,6 +1,7 @@
 //! The arguments. The only home of clap.
 
 mod explained;
+mod run;
 mod states;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use crate::cli::units::Size;
 use crate::exec::MaxAge;
 use crate::matrix::{Fallback, Partition};
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
+pub(super) use run::RunArgs;
 pub(super) use states::{AcceptArgs, RetryArgs};
 
 /// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.
@@ -128,7 +130,7 @@ pub(super) struct SelectionArgs {
     /// Only these models
     #[arg(long = "model", short = 'm', value_name = "GLOB")]
     pub(super) models: Vec<String>,
-    /// Only these targets
+    /// Only these targets; `auto`: the best one for each model, of these or of all
     #[arg(long = "target", short = 't', value_name = "GLOB")]
     pub(super) targets: Vec<String>,
     /// Only models of these families
@@ -163,59 +165,14 @@ pub(super) struct ScopeArgs {
 }
 
 impl SelectionArgs {
+    /// Whether orch is to choose targets.
+    pub(super) fn chooses(&self) -> bool {
+        self.targets.iter().any(|target| target == crate::matrix::AUTO)
+    }
+
     /// Everything.
     pub(super) fn none() -> Self {
         Self::default()
-    }
-}
-
-#[derive(Debug, ClapArgs)]
-pub(super) struct RunArgs {
-    #[command(flatten)]
-    pub(super) spec: SpecArgs,
-    #[command(flatten)]
-    pub(super) scope: ScopeArgs,
-    /// Only these steps and what they need, e.g. 'convert:bert:*'
-    #[arg(long = "step", value_name = "GLOB")]
-    pub(super) steps: Vec<String>,
-    /// Execute again although nothing changed: steps, or 'run' for all measurements, 'case:bert:*', 'failed' or
-    /// 'flaky'
-    #[arg(long, value_name = "GLOB")]
-    pub(super) rerun: Vec<String>,
-    /// How many steps may execute at a time [default: the number of cores]
-    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) jobs: Option<u32>,
-    #[command(flatten)]
-    pub(super) retry: RetryArgs,
-    /// Start nothing new after a first failure
-    #[arg(long)]
-    pub(super) fail_fast: bool,
-    /// Run, then wait for changes of the spec or of a file that it reads, and run again, until interrupted
-    #[arg(long, conflicts_with = "json")]
-    pub(super) watch: bool,
-    /// Ask no remote store for results, and send it none
-    #[arg(long)]
-    pub(super) no_remote: bool,
-    /// Print one JSON document on stdout
-    #[arg(long)]
-    pub(super) json: bool,
-    /// Where the report and the generated tests are put
-    #[arg(long, default_value = "orch-out", value_name = "DIR")]
-    pub(super) out_dir: PathBuf,
-    #[command(flatten)]
-    pub(super) trace: TraceArgs,
-}
-
-impl RunArgs {
-    /// Whether all of a plan is asked for, so that the run may leave a settlement for the next one.
-    pub(super) fn is_whole(&self) -> bool {
-        let ScopeArgs { affected, partition, max_age } = &self.scope;
-        affected.is_none() && partition.is_none() && max_age.is_none() && self.steps.is_empty()
-    }
-
-    /// Whether this is the usual run, which may believe what the last one left behind.
-    pub(super) fn is_plain(&self) -> bool {
-        self.is_whole() && self.rerun.is_empty() && self.trace.trace.is_none() && !self.watch
     }
 }
 

@@ -14,6 +14,17 @@ use crate::journal::{Head, Journal};
 use crate::plan::Plan;
 use crate::trace::{About, Recorder};
 
+/// This process's command line, quoted for a shell.
+pub(super) fn command_line() -> String {
+    let args = std::env::args().skip(1).map(|arg| format!(" {}", shell::word(&arg)));
+    std::iter::once("orch".to_owned()).chain(args).collect()
+}
+
+/// Where it was given.
+pub(super) fn folder() -> String {
+    std::env::current_dir().unwrap_or_default().display().to_string()
+}
+
 /// The version of the journal's shape.
 const VERSION: u32 = 1;
 
@@ -21,6 +32,7 @@ const VERSION: u32 = 1;
 pub(super) struct Diary<'a> {
     console: &'a dyn Listener,
     start: Instant,
+    memory: u64,
     head: Head,
     journal: Journal,
     trace: Option<(PathBuf, Recorder)>,
@@ -34,19 +46,18 @@ impl<'a> Diary<'a> {
         options: &Options,
         trace: Option<&Path>,
     ) -> Self {
-        let args = std::env::args().skip(1).map(|arg| format!(" {}", shell::word(&arg)));
-        let folder = std::env::current_dir().unwrap_or_default();
         let head = Head {
             version: VERSION,
             started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
-            command: std::iter::once("orch".to_owned()).chain(args).collect(),
-            folder: folder.display().to_string(),
+            command: command_line(),
+            folder: folder(),
             host: workplace.host.report.name.clone(),
             jobs: options.jobs,
             again: options.again(),
         };
         let journal = Journal::new(explain::runs_dir(&workplace.store), head.clone(), start);
-        Self { console, start, head, journal, trace: trace.map(|path| (path.to_owned(), Recorder::new(start))) }
+        let memory = options.memory;
+        Self { console, start, memory, head, journal, trace: trace.map(|path| (path.to_owned(), Recorder::new(start))) }
     }
 
     /// Closes the journal and writes the trace, also of a run that ended badly. A journal that could not be written is
@@ -60,7 +71,7 @@ impl<'a> Diary<'a> {
         }
         let Some((path, recorder)) = &self.trace else { return Ok(()) };
         let Head { command, host, jobs, started, .. } = &self.head;
-        let about = About { command, host, jobs: *jobs, started };
+        let about = About { command, host, jobs: *jobs, memory: self.memory, started };
         recorder.write(path, plan, &about).with_context(|| format!("failed to write the trace `{}`", path.display()))
     }
 }

@@ -2,6 +2,7 @@
 
 mod affected;
 mod args;
+mod auto;
 mod cmd;
 mod console;
 mod diary;
@@ -11,6 +12,7 @@ mod handout;
 mod printer;
 mod probed;
 mod project;
+mod resume;
 mod scope;
 mod sharing;
 mod watched;

@@ -8,10 +8,11 @@ use anyhow::Context as _;
 
 use crate::base::glob;
 use crate::cli::args::{Args, SelectionArgs, SpecArgs};
+use crate::cli::auto;
 use crate::cli::exit::UsageError;
 use crate::device::{self, Backend, Host, Libraries};
 use crate::exec::{self, HostFacts, Options};
-use crate::matrix::{Fallback, Matrix, Selection};
+use crate::matrix::{AUTO, Fallback, Matrix, Selection};
 use crate::plan::{self, Plan};
 use crate::provision::Provision;
 use crate::spec::{SourceFile, Spec, SpecErrors};
@@ -28,28 +29,49 @@ pub(super) struct Project {
 }
 
 impl Project {
+    /// The same on every host.
     pub(super) fn load(path: &Path, selection: &SelectionArgs) -> anyhow::Result<Self> {
-        Self::of(&spec(path)?, path, selection, Fallback::AsDeclared)
+        Self::of(&spec(path)?, path, selection, Fallback::AsDeclared, None)
     }
 
+    /// The same on every host, with the fallbacks that are asked for.
     pub(super) fn load_as(args: &SpecArgs) -> anyhow::Result<Self> {
-        Self::of(&spec(&args.spec)?, &args.spec, &args.selection, args.fallback())
+        Self::of(&spec(&args.spec)?, &args.spec, &args.selection, args.fallback(), None)
+    }
+
+    /// For this host: `-t auto` chooses one target for each case.
+    pub(super) fn load_here(workplace: &Workplace, args: &SpecArgs) -> anyhow::Result<Self> {
+        let chooser = Some(workplace).filter(|_| args.selection.chooses());
+        Self::of(&spec(&args.spec)?, &args.spec, &args.selection, args.fallback(), chooser)
     }
 
     /// The plan of a spec that was read from `path`.
-    pub(super) fn of(spec: &Spec, path: &Path, selection: &SelectionArgs, fallback: Fallback) -> anyhow::Result<Self> {
+    pub(super) fn of(
+        spec: &Spec,
+        path: &Path,
+        selection: &SelectionArgs,
+        fallback: Fallback,
+        chooser: Option<&Workplace>,
+    ) -> anyhow::Result<Self> {
+        if selection.chooses() && chooser.is_none() {
+            let hint = "hint: name the targets instead of `-t auto`";
+            return Err(UsageError(format!("this command knows no host to choose a target for\n  {hint}")).into());
+        }
         let matrix = Matrix::of(spec);
         matrix.each_expectation_counts(spec).map_err(|e| UsageError(e.to_string()))?;
         let selection = Selection {
             models: selection.models.clone(),
-            targets: selection.targets.clone(),
+            targets: selection.targets.iter().filter(|target| *target != AUTO).cloned().collect(),
             families: selection.families.clone(),
             tasks: selection.tasks.clone(),
             priorities: selection.priorities.clone(),
             tags: selection.tags.clone(),
             cases: selection.cases.clone(),
         };
-        let matrix = matrix.select(spec, &selection).map_err(|e| UsageError(e.to_string()))?;
+        let mut matrix = matrix.select(spec, &selection).map_err(|e| UsageError(e.to_string()))?;
+        if let Some(workplace) = chooser {
+            auto::choose(&mut matrix, spec, workplace);
+        }
         let plan = plan::build_with(spec, &matrix, fallback).map_err(|e| UsageError(e.to_string()))?;
         Ok(Self { plan, name: path.display().to_string(), files: spec.files.clone() })
     }

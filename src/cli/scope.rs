@@ -30,6 +30,8 @@ pub(super) struct Scoped {
     /// None means everything.
     pub(super) wanted: Option<BTreeSet<StepId>>,
     pub(super) rerun: BTreeSet<StepId>,
+    /// Steps whose failure is not tried again.
+    pub(super) stands: BTreeSet<StepId>,
     /// What part it is, for pages; None for the whole, and for steps chosen by name, which make no page.
     pub(super) label: Option<String>,
     /// Why nothing is left to do, where that is so: this is no failure, because nothing was asked for.
@@ -45,10 +47,12 @@ impl ScopeArgs {
 impl Asked<'_> {
     /// Loads the spec and takes the part of it that is asked for.
     pub(super) fn load(&self, workplace: &Workplace, printer: &Printer) -> anyhow::Result<Scoped> {
-        let project = Project::load_as(self.spec)?;
+        let project = Project::load_here(workplace, self.spec)?;
+        tell_chosen(&project.plan, printer);
         let rerun = chosen(&project, workplace, self.rerun)?;
         let steps = if self.steps.is_empty() { None } else { Some(chosen(&project, workplace, self.steps)?) };
-        let mut scoped = Scoped { project, wanted: steps, rerun, label: None, nothing: None };
+        let stands = BTreeSet::new();
+        let mut scoped = Scoped { project, wanted: steps, rerun, stands, label: None, nothing: None };
         if scoped.wanted.as_ref().is_some_and(BTreeSet::is_empty) {
             scoped.nothing = {
                 let word = if self.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
@@ -121,6 +125,17 @@ fn chosen(project: &Project, workplace: &Workplace, globs: &[String]) -> anyhow:
         }
     }
     Ok(found)
+}
+
+fn tell_chosen(plan: &Plan, printer: &Printer) {
+    let chosen: Vec<_> =
+        plan.cases.iter().filter_map(|planned| Some((&planned.case, planned.case.chosen.as_ref()?))).collect();
+    for (case, why) in chosen.iter().take(TOLD) {
+        printer.note(&format!("{} on {}: {why}", case.model, case.target));
+    }
+    if chosen.len() > TOLD {
+        printer.note(&format!("and {} more: the report says why", chosen.len() - TOLD));
+    }
 }
 
 fn tell(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, printer: &Printer) {

@@ -28,6 +28,50 @@ pub(crate) fn memory(host: &Host) -> Option<u64> {
     v2.chain(v1).filter_map(|text| text.parse().ok()).min()
 }
 
+/// Bytes that this process could take at most: the machine's memory, or the limit of its control group if that is less.
+pub fn whole_memory(host: &Host) -> Option<u64> {
+    let text = host.text("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let machine = line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024;
+    Some(memory(host).map_or(machine, |limit| limit.min(machine)))
+}
+
+/// Bytes that this process could take now without anything being swapped or killed: what the kernel says is available,
+/// and what the limit of its control group leaves. None where neither is known.
+pub fn free_memory(host: &Host) -> Option<u64> {
+    let text = host.text("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let available =
+        line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).map(|kb| kb * 1024);
+    let mac = || host.sysctl().get("hw.memsize")?.parse().ok();
+    let machine = available.or_else(|| if host.os == "macos" { mac() } else { None });
+    let group = left(host, "", "memory.max", "memory.current", "inactive_file").chain(left(
+        host,
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        "total_inactive_file",
+    ));
+    group.chain(machine).min()
+}
+
+/// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go when asked.
+fn left<'a>(
+    host: &'a Host,
+    controller: &str,
+    limit: &'a str,
+    usage: &'a str,
+    cached: &'a str,
+) -> impl Iterator<Item = u64> + use<'a> {
+    folders(host, controller).into_iter().filter_map(move |folder| {
+        let number = |file: &str| host.text(&format!("{folder}/{file}"))?.parse::<u64>().ok();
+        let (limit, usage) = (number(limit)?, number(usage)?);
+        let stat = host.text(&format!("{folder}/memory.stat")).unwrap_or_default();
+        let cached = stat.lines().find_map(|line| line.strip_prefix(cached)?.trim().parse::<u64>().ok());
+        Some(limit.saturating_sub(usage.saturating_sub(cached.unwrap_or(0))))
+    })
+}
+
 /// The least CPU quota in whole threads, rounded up: a quota of 1.5 can keep two threads partly busy.
 fn quota(host: &Host) -> Option<u32> {
     let threads = |quota: &str, period: &str| {
@@ -70,6 +114,31 @@ fn folders(host: &Host, controller: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::device::Host;
+
+    #[test]
+    fn free_memory_is_the_least_of_what_machine_and_group_leave() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let free = || super::free_memory(&Host::real().with_root(dir.path().to_owned()));
+        put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n");
+        assert_eq!(free(), Some(4096 * 1024));
+        let whole = || super::whole_memory(&Host::real().with_root(dir.path().to_owned()));
+        assert_eq!(whole(), Some(9000 * 1024));
+        put("proc/self/cgroup", "0::/a/b\n");
+        put("sys/fs/cgroup/a/memory.max", "max");
+        put("sys/fs/cgroup/a/b/memory.max", "3000000");
+        put("sys/fs/cgroup/a/b/memory.current", "1500000");
+        assert_eq!(free(), Some(1_500_000));
+        assert_eq!(whole(), Some(3_000_000));
+        put("sys/fs/cgroup/a/b/memory.stat", "anon 500000\ninactive_file 1000000\nactive_file 3\n");
+        assert_eq!(free(), Some(2_500_000));
+    }
+
     #[test]
     fn lists_are_counted_and_nonsense_is_not() {
         assert_eq!(super::count("0-3,8"), Some(5));

@@ -12,7 +12,7 @@ pub mod cuda;
 pub mod doctor;
 pub mod fingerprint;
 pub mod host;
-
+pub mod lease;
 mod limits;
 mod mac;
 pub mod mps;
@@ -43,6 +43,8 @@ use serde_json::{Map, Value};
 
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use host::{Host, Libraries};
+pub use lease::Lease;
+pub use limits::{free_memory, whole_memory};
 pub use runnable::RUNNABLE;
 
 /// What one prober found.

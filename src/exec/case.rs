@@ -41,6 +41,7 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         pipeline: case.pipeline.clone(),
         target: case.target.clone(),
         precision: case.precision.word().into(),
+        chosen: case.chosen.clone(),
         backend: params.backend.clone(),
         status,
         stage: (status != Outcome::Pass && status != Outcome::Xpass).then(|| stage(plan, results, planned, at)),

@@ -9,6 +9,7 @@ use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
 use crate::step::{RunParams, Source, Stage, StepId};
+use crate::store::{StoreError, stat::Stamp};
 
 /// What is asked for where nothing is named: results, and what people look at. The rest only serves them.
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
@@ -19,7 +20,6 @@ pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
         is_shown && !plan.standby.contains(id)
     })
 }
-use crate::store::{DiskStore, StoreError, stat::Stamp};
 
 impl Scheduler<'_> {
     /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
@@ -28,10 +28,7 @@ impl Scheduler<'_> {
             self.consult(id);
         }
         let plan = self.context.plan;
-        let mut open: Vec<StepId> = match &self.context.options.wanted {
-            Some(chosen) => chosen.iter().copied().collect(),
-            None => usually_wanted(plan).collect(),
-        };
+        let mut open = self.asked();
         while let Some(id) = open.pop() {
             if !self.wanted.insert(id) || self.is_done(id) || plan.step(id).stage == Stage::Report {
                 continue;
@@ -45,6 +42,14 @@ impl Scheduler<'_> {
     pub(super) fn counted(&self) -> u32 {
         let hits = self.context.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
         (self.wanted.len() + hits) as u32
+    }
+
+    /// The steps that are wanted for their own sake.
+    pub(super) fn asked(&self) -> Vec<StepId> {
+        match &self.context.options.wanted {
+            Some(chosen) => chosen.iter().copied().collect(),
+            None => usually_wanted(self.context.plan).collect(),
+        }
     }
 
     /// Decides a step whose dependencies are done: a hit, ready to execute, or not to be executed at all.
@@ -95,7 +100,10 @@ impl Scheduler<'_> {
 
     /// What is held under this key, its output included, or why nothing is.
     pub(super) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, MissReason> {
+        let (store, step) = (self.context.store, self.context.plan.step(id));
+        let last = || store.latest(&step.name).ok().flatten();
         if self.context.options.rerun.contains(&id) {
+            last().inspect(|last| self.memory.learn(id, last));
             return Err(MissReason::Asked);
         }
         let damaged = |e: StoreError| {
@@ -103,9 +111,16 @@ impl Scheduler<'_> {
             self.context.listener.tell(Event::Warning { text: format!("{what}; the step runs again") });
             MissReason::OutputLost { what }
         };
-        let store = self.context.store;
         let Some(hit) = store.hit(&key.digest()).map_err(damaged)? else {
-            return Err(why_missed(store, &self.context.plan.step(id).name, key));
+            let last = last();
+            if let Some(last) = &last {
+                self.memory.learn(id, last);
+            }
+            let stands = self.context.options.stands.contains(&id);
+            return match last {
+                Some(last) if stands && last.key == *key && last.outcome != Outcome::Pass => Ok(StepResult::hit(last)),
+                last => Err(why_missed(last, key)),
+            };
         };
         if let Some(digest) = &hit.output {
             self.is_held(id, digest).map_err(|what| MissReason::OutputLost { what })?;
@@ -119,6 +134,7 @@ impl Scheduler<'_> {
         let record = store.record(&hit).map_err(damaged)?;
         if self.is_too_old(id, &record) {
             let max = self.context.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
+            self.memory.learn(id, &record);
             return Err(MissReason::TooOld { date: record.started, max });
         }
         Ok(StepResult::hit(record))
@@ -243,10 +259,10 @@ impl Scheduler<'_> {
     }
 }
 
-/// Why no success with this key is on record.
-pub(super) fn why_missed(store: &DiskStore, step: &str, key: &KeyDoc) -> MissReason {
-    match store.latest(step) {
-        Ok(Some(last)) => {
+/// Why no success with this key is on record, by the latest record of the step.
+pub(super) fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
+    match last {
+        Some(last) => {
             let changes = key.changes_since(&last.key);
             if changes.is_empty() && last.outcome.is_made() {
                 MissReason::OutputLost { what: "the record of its success is gone".into() }
@@ -256,6 +272,6 @@ pub(super) fn why_missed(store: &DiskStore, step: &str, key: &KeyDoc) -> MissRea
                 MissReason::Changed { changes }
             }
         }
-        _ => MissReason::NeverRan,
+        None => MissReason::NeverRan,
     }
 }

@@ -7,14 +7,20 @@ mod age;
 mod case;
 mod consult;
 mod desk;
+mod devices;
+mod dispatch;
 mod fallback;
+mod hopes;
 mod keys;
+mod memory;
 mod outcome;
 mod part;
 mod perform;
 mod pool;
 mod preview;
+mod queue;
 mod reporting;
+mod resources;
 mod retry;
 mod schedule;
 mod settle;
@@ -22,6 +28,7 @@ mod shared;
 mod setup;
 mod slots;
 mod state;
+mod task;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -80,12 +87,17 @@ impl Context<'_> {
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many steps may execute at a time.
+    /// How many cores steps may take, and so how many may execute at a time.
     pub jobs: u32,
-    /// Start nothing new after a first failure.
-    pub fail_fast: bool,
+    /// How much memory they may take, bytes.
+    pub memory: u64,
+    /// How much memory one step may take, bytes; None for what the machine has, less a reserve.
+    pub job_memory: Option<u64>,
+    pub keep_going: KeepGoing,
     /// Steps that execute even if the store holds their result.
     pub rerun: BTreeSet<StepId>,
+    /// Steps that are not executed again if they failed with the same key: a run that is resumed did so.
+    pub stands: BTreeSet<StepId>,
     /// What is to be done; None means everything.
     pub wanted: Option<BTreeSet<StepId>>,
     /// How often a step is tried again after a transient failure; None leaves it to the spec.
@@ -104,6 +116,18 @@ pub struct Options {
     pub flags: String,
     /// Where generated tests and pages are linked for people.
     pub out_dir: PathBuf,
+}
+
+/// What goes on after a step has failed. What depends on it never does: its input is not there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KeepGoing {
+    /// Every other step.
+    #[default]
+    Always,
+    /// Only steps that something which can still pass depends on.
+    Dependencies,
+    /// Nothing new.
+    Never,
 }
 
 impl Options {

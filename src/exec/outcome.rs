@@ -60,6 +60,9 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
             let code = code.map_or("an unknown code".into(), |code| format!("code {code}"));
             Judged::failed(Outcome::Crash, format!("the process exited with {code} and gave no result"))
         }
+        Ended::OutOfMemory(reason) => Judged::failed(Outcome::Oom, reason),
+        // It was tried on a server of its own already.
+        Ended::ServerDied(why) => Judged::failed(Outcome::Crash, format!("{why} while this was its only job")),
         Ended::TimedOut => {
             Judged::failed(Outcome::Timeout, format!("it did not end within {timeout_seconds} s")).transient()
         }
@@ -73,7 +76,7 @@ fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGSEGV => "SIGSEGV (invalid memory access)",
         libc::SIGABRT => "SIGABRT (it gave up by itself)",
-        libc::SIGKILL => "SIGKILL (killed: out of memory, or by hand)",
+        libc::SIGKILL => "SIGKILL (killed from outside, not by orch)",
         libc::SIGILL => "SIGILL (an instruction that this CPU lacks)",
         libc::SIGFPE => "SIGFPE (arithmetic error)",
         libc::SIGBUS => "SIGBUS (invalid memory access)",

@@ -14,13 +14,14 @@ use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::setup::Servers;
+use crate::exec::task::{InputAt, Task, placed};
 use crate::exec::{reproducer, retry};
-use crate::key::{KeyDoc, MissReason};
+use crate::key::MissReason;
 use crate::provision::Provision;
-use crate::record::{Attempt, Numerics, Outcome, Record};
+use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::{Job, compare};
-use crate::step::{CommandCall, Places, RunParams, Step, StepId, Stored, Work, Worker, WorkerCall};
-use crate::store::{DiskStore, Manifest, StoreError, stat::Stamp};
+use crate::step::{CommandCall, Places, RunParams, StepId, Stored, Work, Worker, WorkerCall};
+use crate::store::{DiskStore, Manifest, StoreError};
 use crate::worker::{self, Cancel, Ended, Gone, Ground, Limits};
 
 /// What an execution needs; shared by all job threads.
@@ -36,43 +37,12 @@ pub(super) struct Performer<'a> {
     pub(super) host: &'a str,
     /// The beginning of every reproducer.
     pub(super) again: &'a str,
-    /// The devices that runs are leased of.
+    /// What the probers said; leases are of these.
     pub(super) inventory: &'a [Backend],
+    /// The most that a step may take, bytes.
+    pub(super) job_memory: Option<u64>,
     /// Who else is told of results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
-}
-
-/// One step with its key and the digests or paths of what it reads.
-pub(super) struct Task<'a> {
-    pub(super) id: StepId,
-    pub(super) step: &'a Step,
-    pub(super) key: KeyDoc,
-    pub(super) inputs: Vec<(String, InputAt)>,
-    pub(super) why: MissReason,
-    /// Those before this one.
-    pub(super) attempts: Vec<Attempt>,
-}
-
-impl Task<'_> {
-    /// Which tree an input is, and who made it.
-    fn tree(&self, name: &str) -> Option<(StepId, Digest)> {
-        self.inputs.iter().find_map(|(known, at)| match at {
-            InputAt::Tree { from, digest } if known == name => Some((*from, *digest)),
-            _ => None,
-        })
-    }
-
-    /// A file that was written to while the step read it is not what stands in the step's key.
-    fn files_are_the_same(&self) -> anyhow::Result<()> {
-        for (name, at) in &self.inputs {
-            if let InputAt::File(path, stamp) = at
-                && Stamp::of(path).ok() != *stamp
-            {
-                anyhow::bail!("its input `{name}` ({}) was changed while it ran; run again", path.display());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What a step is given, by name.
@@ -80,15 +50,6 @@ impl Task<'_> {
 struct Given {
     paths: BTreeMap<String, PathBuf>,
     trees: BTreeMap<String, Stored>,
-}
-
-pub(super) enum InputAt {
-    Tree {
-        from: StepId,
-        digest: Digest,
-    },
-    /// With its stamp when the step was handed out.
-    File(PathBuf, Option<Stamp>),
 }
 
 pub(super) enum Performed {
@@ -183,6 +144,7 @@ impl Performer<'_> {
             |text: &str| self.listener.tell(Event::StepProgress { step: name.clone(), text: text.to_owned() });
         let limits = Limits {
             timeout: Duration::from_secs(task.step.timeout_seconds),
+            memory: self.job_memory,
             cancel: self.cancel,
             log: &log,
             progress: &progress,
@@ -203,6 +165,7 @@ impl Performer<'_> {
             Work::Command(call) => return self.command(task, &call, places, &limits),
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
+        let judged = placed(judged, task);
         let mut done = Done { judged, numerics: None, made: None, is_flat: false };
         if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
             self.check_outputs(task, places, &mut done)?;
@@ -231,6 +194,7 @@ impl Performer<'_> {
         for text in worker::warnings(&task.step.name, &judged.facts) {
             self.listener.tell(Event::Warning { text });
         }
+        let judged = placed(judged, task);
         let files = std::mem::take(&mut ran.files);
         let is_flat = !files.iter().any(|(_, at)| at.starts_with(&places.out));
         let made = (judged.outcome == Outcome::Pass).then(|| self.store.place_files(files)).transpose()?;
@@ -249,13 +213,13 @@ impl Performer<'_> {
 
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let mut params = call.params;
+        let lent = task.lease.as_ref().map_or(&[][..], |lease| &lease.env);
         for (name, library) in &call.libraries {
             params[*name] =
                 self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();
         }
-        let lease = self.lease(task);
-        if let Some(lease) = &lease {
-            params["lease"] = serde_json::to_value(lease)?;
+        if let Some(shown) = task.lease.as_ref().and_then(|lease| shown::shown(self.inventory, lease)) {
+            params["lease"] = serde_json::to_value(shown)?;
         }
         let job = Job {
             id: task.id.0,
@@ -264,13 +228,13 @@ impl Performer<'_> {
             inputs: places.inputs.clone(),
             out: places.out.clone(),
             log: Some(limits.log.to_owned()),
+            env: lent.iter().cloned().collect(),
         };
         let scratch_cwd = |mut command: Command| {
             // Some SDKs leave files in the working directory.
             command.current_dir(&places.scratch);
             // A waiting OpenMP thread that spins takes the core that another one computes on.
             command.env("OMP_WAIT_POLICY", "PASSIVE");
-            command.envs(lease.iter().flat_map(|lease| &lease.env));
             command
         };
         Ok(match call.worker {
@@ -283,14 +247,8 @@ impl Performer<'_> {
             Worker::Torch => {
                 worker::run_oneshot(scratch_cwd(Command::new(self.provision.torch_worker()?)), &job, limits)
             }
-            Worker::Python(env) => self.servers.get(env)?.run(&job, limits),
+            Worker::Python(env) => self.servers.run(env, &job, limits, self.provision, self.provision.dir())?,
         })
-    }
-
-    /// The GPU that a run has for itself. The process of a run is shown no other.
-    fn lease(&self, task: &Task<'_>) -> Option<shown::Shown> {
-        let run = task.step.kind.is_measured().then(|| RunParams::of(task.step))?;
-        shown::shown(self.inventory, &run.backend, &run.device)
     }
 
     /// Compares a run's outputs with the reference. A run that measured nothing did not run.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::base::{Digest, fs as bfs};
 use crate::device::Backend;
-use crate::event::{Event, Execution, Load, Slot, Span};
+use crate::event::{Event, Execution, Holds, Load, Slot, Span};
 use crate::exec::consult::why_missed;
 use crate::exec::perform::error_text;
 use crate::exec::state::{How, StepResult};
@@ -99,12 +99,14 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
     let clock = Instant::now();
     let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let asked = context.options.rerun.contains(&id);
-    let why = if asked { MissReason::Asked } else { why_missed(context.store, &step, &key) };
+    let why = if asked { MissReason::Asked } else { why_missed(context.store.latest(&step).ok().flatten(), &key) };
     context.listener.tell(Event::StepStarted {
         step: step.clone(),
         reason: why.clone(),
         slot: Slot::Main,
         waited: Duration::ZERO,
+        waited_for: None,
+        holds: Holds::ONE_CORE,
         load: Load { running: 1, ready: 0 },
     });
     let made = || -> anyhow::Result<Digest> {

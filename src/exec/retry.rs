@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::Digest;
 use crate::event::{Event, Execution, Span};
+use crate::exec::KeepGoing;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::log_if_any;
 use crate::exec::schedule::Scheduler;
@@ -121,7 +122,7 @@ impl Scheduler<'_> {
 
     fn may_try_again(&self, id: StepId, outcome: Outcome) -> bool {
         let options = self.context.options;
-        let is_over = self.context.cancel.is_cancelled() || (options.fail_fast && self.failed);
+        let is_over = self.context.cancel.is_cancelled() || (options.keep_going == KeepGoing::Never && self.failed);
         self.retries.failed(id) < self.allowed(id) && !is_over && !self.is_expected(id, outcome)
     }
 

@@ -32,6 +32,7 @@ impl Scheduler<'_> {
                 if unchanged && is_read {
                     self.context.listener.tell(Event::Unchanged { step: name });
                 }
+                self.memory.executed(id, self.context.plan.step(id), &record);
                 self.set(id, StepState::Done(StepResult::executed(*record)));
                 Settled::Done(id)
             }

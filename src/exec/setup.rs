@@ -1,18 +1,21 @@
 //! What steps require, installed beside the steps that can already run; and the Python servers that live in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::Context as _;
 
+use crate::base::fs as bfs;
 use crate::event::{Event, Listener};
 use crate::exec::schedule::Scheduler;
 use crate::provision::{Provision, title};
+use crate::runtime::Job;
 use crate::step::{Requirement, StepId};
 use crate::toolchain::EnvName;
-use crate::worker::Server;
+use crate::worker::{Ended, Limits, Server};
 
 /// The state of everything that a wanted step requires.
 #[derive(Default)]
@@ -85,47 +88,66 @@ pub(super) fn install(provision: &Provision, requirement: Requirement, listener:
     result
 }
 
-/// One Python server per environment, started when the first job for it is dispatched.
+/// One Python server per environment, started when the first job for it is dispatched, and again when it has died or is
+/// worn.
 #[derive(Default)]
 pub(super) struct Servers {
     started: Mutex<BTreeMap<EnvName, Arc<Server>>>,
 }
 
 impl Servers {
-    /// Starts a server unless it runs. Must be called from a thread that outlives the run: the kernel ends a child
+    /// Starts a server unless a good one runs. Must be called from a thread that outlives the run: the kernel ends a child
     /// together with the thread that started it.
-    pub(super) fn start(&self, env: EnvName, provision: &Provision, log_dir: &std::path::Path) -> anyhow::Result<()> {
+    pub(super) fn start(&self, env: EnvName, provision: &Provision, log_dir: &Path) -> anyhow::Result<()> {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that died is replaced, for those who are tried again.
-        if started.get(&env).is_some_and(|server| !server.has_ended()) {
+        if started.get(&env).is_some_and(|server| !server.has_ended() && !server.is_worn()) {
             return Ok(());
         }
-        let python = provision.env(env)?;
-        let mut command = Command::new(&python.python);
-        command
-            .args(["-m", "orch_py.server"])
-            .current_dir(log_dir)
-            .env("PYTHONPATH", provision.python_package()?)
-            .env("PYTHONNOUSERSITE", "1")
-            .env("PYTHONUNBUFFERED", "1")
-            .env("OMP_WAIT_POLICY", "PASSIVE")
-            // Iteration over sets must not differ from run to run.
-            .env("PYTHONHASHSEED", "0");
-        let log = log_dir.join(format!("server-{env}.log"));
-        let _ = std::fs::remove_file(&log);
-        let server = Server::start(command, env.preload(), &log)
-            .with_context(|| format!("failed to start the Python server of `{env}` ({})", python.python.display()))?;
-        started.insert(env, Arc::new(server));
+        // The jobs of the one before hold it until they are done.
+        started.insert(env, Arc::new(fresh(env, provision, log_dir, "")?));
         Ok(())
     }
 
-    pub(super) fn get(&self, env: EnvName) -> anyhow::Result<Arc<Server>> {
-        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        started
-            .get(&env)
-            .cloned()
-            .with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))
+    /// Runs a job. If the server dies under it, nobody knows whose doing that was: so each of its jobs is tried once more,
+    /// on a server of its own. If that dies as well, it was this job.
+    pub(super) fn run(
+        &self,
+        env: EnvName,
+        job: &Job,
+        limits: &Limits<'_>,
+        provision: &Provision,
+        log_dir: &Path,
+    ) -> anyhow::Result<Ended> {
+        let shared = self.started.lock().unwrap_or_else(PoisonError::into_inner).get(&env).cloned();
+        let shared =
+            shared.with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))?;
+        let why = match shared.run(job, limits) {
+            Ended::ServerDied(why) => why,
+            ended => return Ok(ended),
+        };
+        (limits.progress)(&format!("{why}; tried again on a server of its own"));
+        bfs::remove_dir(&job.out)?;
+        std::fs::create_dir_all(&job.out)?;
+        Ok(fresh(env, provision, log_dir, &format!("-again-{}", job.id))?.run(job, limits))
     }
+}
+
+fn fresh(env: EnvName, provision: &Provision, log_dir: &Path, suffix: &str) -> anyhow::Result<Server> {
+    let python = provision.env(env)?;
+    let mut command = Command::new(&python.python);
+    command
+        .args(["-m", "orch_py.server"])
+        .current_dir(log_dir)
+        .env("PYTHONPATH", provision.python_package()?)
+        .env("PYTHONNOUSERSITE", "1")
+        .env("PYTHONUNBUFFERED", "1")
+        .env("OMP_WAIT_POLICY", "PASSIVE")
+        // Iteration over sets must not differ from run to run.
+        .env("PYTHONHASHSEED", "0");
+    let log = log_dir.join(format!("server-{env}{suffix}.log"));
+    let _ = std::fs::remove_file(&log);
+    Server::start(command, env.preload(), &log)
+        .with_context(|| format!("failed to start the Python server of `{env}` ({})", python.python.display()))
 }
 
 impl Scheduler<'_> {

@@ -1,39 +1,50 @@
-//! Which slot an executing step has, and since when a ready one waits. Only listeners ask; nothing is decided by it.
+//! What executing steps hold, in which row they are shown, and since when ready ones wait.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::event::Slot;
-use crate::step::{Needs, StepId};
+use crate::exec::resources::{Held, Machine};
+use crate::step::StepId;
 
 pub(super) struct Slots {
+    pub(super) machine: Machine,
     free: BTreeSet<u32>,
-    held: HashMap<StepId, Slot>,
+    held: HashMap<StepId, (Slot, Held)>,
     ready_since: HashMap<StepId, Instant>,
 }
 
 impl Slots {
-    pub(super) fn new(jobs: u32) -> Self {
-        Self { free: (0..jobs.max(1)).collect(), held: HashMap::new(), ready_since: HashMap::new() }
+    pub(super) fn new(machine: Machine) -> Self {
+        let free = (0..machine.capacity.cores).collect();
+        Self { machine, free, held: HashMap::new(), ready_since: HashMap::new() }
     }
 
     /// All that a step reads is there.
     pub(super) fn ready(&mut self, id: StepId) {
-        self.ready_since.insert(id, Instant::now());
+        self.ready_since.entry(id).or_insert_with(Instant::now);
     }
 
-    /// The slot that a step gets, and how long it waited for it.
-    pub(super) fn take(&mut self, id: StepId, needs: Needs) -> (Slot, Duration) {
-        let slot = match needs {
-            Needs::Exclusive => Slot::Exclusive,
-            Needs::Shared(_) => Slot::Job(self.free.pop_first().expect("BUG: more steps execute than there are slots")),
+    /// It is not ready after all.
+    pub(super) fn forget(&mut self, id: StepId) {
+        self.ready_since.remove(&id);
+    }
+
+    /// Gives a step what it was offered; the row that it gets, and how long it waited for it.
+    pub(super) fn take(&mut self, id: StepId, held: Held) -> (Slot, Duration) {
+        self.machine.take(&held);
+        let slot = match held.whole {
+            true => Slot::Exclusive,
+            false => Slot::Job(self.free.pop_first().expect("BUG: more steps execute than there are cores")),
         };
-        self.held.insert(id, slot);
+        self.held.insert(id, (slot, held));
         (slot, self.ready_since.remove(&id).map_or(Duration::ZERO, |since| since.elapsed()))
     }
 
     pub(super) fn release(&mut self, id: StepId) {
-        if let Some(Slot::Job(number)) = self.held.remove(&id) {
+        let (slot, held) = self.held.remove(&id).expect("BUG: a step ends that holds nothing");
+        self.machine.give_back(&held);
+        if let Slot::Job(number) = slot {
             self.free.insert(number);
         }
     }

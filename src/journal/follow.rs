@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::event::{Event, Slot};
+use crate::event::{Event, Holds, Slot};
 use crate::journal::{Installed, Ran};
 use crate::record::Outcome;
 
@@ -15,6 +15,8 @@ struct Begun {
     why: String,
     slot: Slot,
     waited: Duration,
+    waited_for: Option<String>,
+    holds: Holds,
 }
 
 pub struct Follow {
@@ -37,8 +39,10 @@ impl Follow {
     /// Takes in the beginnings; gives what has ended.
     pub fn hear(&mut self, event: &Event) -> Option<Ended> {
         match event {
-            Event::StepStarted { step, reason, slot, waited, .. } => {
-                let begun = Begun { why: shortened(&reason.to_string()), slot: *slot, waited: *waited };
+            Event::StepStarted { step, reason, slot, waited, waited_for, holds, .. } => {
+                let (waited_for, holds) = (waited_for.clone(), holds.clone());
+                let why = shortened(&reason.to_string());
+                let begun = Begun { why, slot: *slot, waited: *waited, waited_for, holds };
                 self.steps.insert(step.clone(), begun);
                 None
             }
@@ -57,7 +61,9 @@ impl Follow {
                     slot: begun.as_ref().map(|begun| begun.slot.to_string()),
                     at,
                     seconds,
-                    waited: begun.map_or(0.0, |begun| micros(begun.waited)),
+                    waited: begun.as_ref().map_or(0.0, |begun| micros(begun.waited)),
+                    waited_for: begun.as_ref().and_then(|begun| begun.waited_for.clone()),
+                    holds: begun.map_or(Holds::ONE_CORE, |begun| begun.holds),
                 }))
             }
             Event::StepReturned { step, why, span, .. } => {
@@ -72,6 +78,8 @@ impl Follow {
                     at: self.at(span.begin),
                     seconds: micros(span.end - span.begin),
                     waited: micros(begun.waited),
+                    waited_for: begun.waited_for,
+                    holds: begun.holds,
                 }))
             }
             Event::SetupStarted { what } => {

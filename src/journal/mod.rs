@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::Digest;
+use crate::event::Holds;
 use crate::record::Outcome;
 
 pub use follow::{Ended, Follow};
@@ -70,6 +71,20 @@ pub struct Ran {
     pub seconds: f64,
     /// How long it was ready and had no slot.
     pub waited: f64,
+    /// What it lacked last, if it had to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_for: Option<String>,
+    /// What it had for itself; left out where that was one core.
+    #[serde(default = "one_core", skip_serializing_if = "is_one_core")]
+    pub holds: Holds,
+}
+
+fn one_core() -> Holds {
+    Holds::ONE_CORE
+}
+
+fn is_one_core(holds: &Holds) -> bool {
+    *holds == Holds::ONE_CORE
 }
 
 /// Something that was installed.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::event::{Event, Execution, Listener, Load, Slot, Span};
+use crate::event::{Event, Execution, Holds, Listener, Load, Slot, Span};
 use crate::key::MissReason;
 
 fn head(started: &str) -> Head {
@@ -21,7 +21,15 @@ fn head(started: &str) -> Head {
 fn began(step: &str) -> Event {
     let load = Load { running: 1, ready: 0 };
     let waited = Duration::from_millis(5);
-    Event::StepStarted { step: step.into(), reason: MissReason::NeverRan, slot: Slot::Job(1), waited, load }
+    Event::StepStarted {
+        step: step.into(),
+        reason: MissReason::NeverRan,
+        slot: Slot::Job(1),
+        waited,
+        waited_for: None,
+        holds: Holds::ONE_CORE,
+        load,
+    }
 }
 
 fn ended(step: &str, begin: Instant) -> Event {

@@ -204,7 +204,7 @@ fn run_installer(
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<()> {
     let shown = format!("{command:?}").replace('"', "");
-    let limits = Limits { timeout: std::time::Duration::from_secs(3600), cancel, log, progress };
+    let limits = Limits { timeout: std::time::Duration::from_secs(3600), memory: None, cancel, log, progress };
     crate::worker::run_logged(command, &limits).with_context(|| {
         format!("`{shown}` failed; its last words:\n{}\nfull log: {}", crate::worker::tail(log, 12), log.display())
     })

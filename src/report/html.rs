@@ -258,6 +258,7 @@ fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
         reason: case.note().or_else(|| case.reason.clone()),
         repro: case.repro.as_deref(),
         about: format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
+        chosen: case.chosen.as_deref(),
         requested: &case.requested_device,
         actual: case.actual_device.as_deref(),
         label: view.stand_in(case),

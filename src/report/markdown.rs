@@ -19,6 +19,7 @@ pub fn render(doc: &ReportDoc) -> String {
     notable(&mut below, &view, &mut notes);
     skipped(&mut below, &view, &mut notes);
     exclusions(&mut below, &view, &mut notes);
+    chosen(&mut below, doc);
     performance(&mut below, &view);
     numerics(&mut below, &view);
     versions(&mut below, &view);
@@ -271,6 +272,17 @@ fn numerics(out: &mut String, view: &View<'_>) {
             cosine(row.cosine.0),
             text(row.cosine.1)
         );
+    }
+}
+
+/// Why orch chose targets, if it was asked to.
+fn chosen(out: &mut String, doc: &ReportDoc) {
+    let mut cases = doc.cases.iter().filter_map(|case| Some((case, case.chosen.as_deref()?))).peekable();
+    if cases.peek().is_some() {
+        out.push_str("\n## Chosen targets\n\n| case | chosen as |\n|---|---|\n");
+    }
+    for (case, why) in cases {
+        let _ = writeln!(out, "| {} | {} |", text(&case_name(case)), text(why));
     }
 }
 

@@ -171,6 +171,9 @@ pub struct CaseResult {
     pub pipeline: String,
     pub target: String,
     pub precision: String,
+    /// Why orch chose this target, if it was asked to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<String>,
     /// The target's backend: the prober of [`ReportDoc::backends`] that says whether the hardware is there.
     pub backend: String,
     /// `PASS`, `FAIL`, … ([`Outcome::label`])

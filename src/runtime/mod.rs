@@ -39,6 +39,9 @@ pub struct Job {
     /// Where a server's forked child writes its stdout and stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<PathBuf>,
+    /// What a server's forked child adds to its environment: which device it was given.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
 }
 
 /// What a worker says on its result descriptor.
@@ -54,12 +57,26 @@ pub enum Reply {
         id: u32,
         output: JobOutput,
     },
+    /// A server has forked this process for the job.
+    Started {
+        id: u32,
+        pid: i32,
+    },
     /// A server's forked child ended without a result.
     Died {
         id: u32,
         signal: Option<i32>,
         code: Option<i32>,
     },
+}
+
+impl Reply {
+    /// The job that it is about.
+    pub fn id(&self) -> u32 {
+        let (Self::Progress { id, .. } | Self::Result { id, .. } | Self::Started { id, .. } | Self::Died { id, .. }) =
+            self;
+        *id
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -54,6 +54,8 @@ pub struct Spec {
     pub tolerances: BTreeMap<Precision, Tolerance>,
     pub measure: Measure,
     pub matrix: MatrixSpec,
+    /// Names of targets, the best first, by family or `any`.
+    pub prefer: IndexMap<String, Vec<String>>,
     pub commands: Commands,
 }
 

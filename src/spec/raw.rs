@@ -31,6 +31,9 @@ shape! {
         measure: Measure,
         /// Which models meet which targets. Without it, all meet all.
         matrix: Matrix,
+        /// What `-t auto` goes by until something was measured: for each family, names of `targets`, the best first; `any`
+        /// is for families without a row of their own.
+        prefer: Rows<List<String>>,
         /// Steps of your own.
         commands: Rows<Command>,
     }

@@ -3,11 +3,14 @@
 use serde_json::Value;
 
 use crate::step::code::{ORT, WORKER};
-use crate::step::{Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::step::{Code, Library, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 /// What a worker is told is decided here.
 const HERE: &[Part] = &[Part::Rust("step/convert.rs")];
+
+/// A Python with its packages; the weights as they are read, as the converter holds them, and as they are written.
+const GUESS: MemoryGuess = MemoryGuess { base: 768 << 20, factor: 4 };
 
 /// A conversion by one op of the Python package.
 pub struct PythonConversion {
@@ -64,6 +67,10 @@ impl StepKind for PythonConversion {
         vec![Requirement::Env((self.env)(step.params.json()))]
     }
 
+    fn memory(&self) -> Option<MemoryGuess> {
+        Some(GUESS)
+    }
+
     fn server(&self, step: &Step) -> Option<EnvName> {
         Some((self.env)(step.params.json()))
     }
@@ -98,6 +105,10 @@ impl StepKind for Qnn {
 
     fn requires(&self, _: &Step) -> Vec<Requirement> {
         vec![Requirement::Env(EnvName::Qnn)]
+    }
+
+    fn memory(&self) -> Option<MemoryGuess> {
+        Some(GUESS)
     }
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::step::{Code, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::step::{Code, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 pub struct Materialise;
@@ -30,6 +30,11 @@ impl StepKind for Materialise {
 
     fn server(&self, _: &Step) -> Option<EnvName> {
         Some(EnvName::Torch)
+    }
+
+    /// How large the model becomes is known when it is there; from then on its records tell.
+    fn memory(&self) -> Option<MemoryGuess> {
+        Some(MemoryGuess { base: 1 << 30, factor: 0 })
     }
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {

@@ -7,6 +7,7 @@ mod command;
 mod convert;
 pub mod generate;
 mod materialise;
+mod needs;
 pub mod ready;
 mod recipe;
 mod render;
@@ -32,6 +33,7 @@ pub use command::COMMAND;
 pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT};
 pub use generate::{InputSummary, TestContext, TestMeasure};
 pub use materialise::MATERIALISE;
+pub use needs::{MemoryGuess, Needs};
 pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
@@ -193,15 +195,6 @@ impl Stage {
     }
 }
 
-/// What a step occupies while it executes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    /// So many of the slots that `--jobs` gives.
-    Shared(u32),
-    /// The whole machine: a timed run on the CPU.
-    Exclusive,
-}
-
 /// What must be installed before a step can execute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Requirement {
@@ -306,7 +299,11 @@ pub trait StepKind: Sync {
         false
     }
     fn needs(&self, _step: &Step) -> Needs {
-        Needs::Shared(1)
+        Needs::ONE_CORE
+    }
+    /// For kinds that work on models. None for those that take little, and for those of which nobody can know.
+    fn memory(&self) -> Option<MemoryGuess> {
+        None
     }
     /// Whether its work takes trees as files of the store, and not as a folder.
     fn lays_in(&self) -> bool {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::spec::Tolerance;
 use crate::step::code;
 use crate::step::{
-    Code, Library, Needs, Part, Places, Requirement, Step, StepKind, TestMeasure, Work, Worker, WorkerCall,
+    Code, Library, MemoryGuess, Needs, Part, Places, Requirement, Step, StepKind, TestMeasure, Work, Worker, WorkerCall,
 };
 use crate::toolchain::{EnvName, Tool};
 
@@ -128,9 +128,21 @@ impl StepKind for Run {
         true
     }
 
-    /// Runs are timed, and two at a time would time each other.
-    fn needs(&self, _: &Step) -> Needs {
-        Needs::Exclusive
+    /// Runs are timed, and two at a time on one device would time each other.
+    fn needs(&self, step: &Step) -> Needs {
+        let RunParams { backend, device, .. } = RunParams::of(step);
+        // OpenVINO's AUTO, HETERO and MULTI put parts on the CPU as they see fit.
+        let on_cpu = match backend.as_str() {
+            "cpu" => true,
+            "openvino" => !["GPU", "NPU"].iter().any(|device_kind| device.starts_with(device_kind)),
+            _ => false,
+        };
+        if on_cpu { Needs::Exclusive } else { Needs::Device { backend, device, timed: true } }
+    }
+
+    /// A runtime with its libraries; the artefact as it is read and as the runtime lays it out.
+    fn memory(&self) -> Option<MemoryGuess> {
+        Some(MemoryGuess { base: 512 << 20, factor: 2 })
     }
 
     fn requires(&self, step: &Step) -> Vec<Requirement> {

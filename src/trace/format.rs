@@ -1,7 +1,7 @@
 //! The events of the file. Times are microseconds; every complete event lies on a row of its own kind, and no two on one
 //! row overlap.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
@@ -16,6 +16,7 @@ const MAIN: u32 = 1;
 const CRITICAL: u32 = 2;
 const EXCLUSIVE: u32 = 3;
 const JOBS: u32 = 10;
+const DEVICES: u32 = 90_000;
 const SETUPS: u32 = 100_000;
 /// More arrows than these make viewers slow and say nothing.
 const ARROWS: usize = 50_000;
@@ -24,7 +25,7 @@ pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) 
     let by_id: HashMap<StepId, &Ran> =
         story.steps.iter().filter_map(|ran| Some((plan.find(&ran.step)?, ran))).collect();
     let path = critical_path(plan, &|id| by_id.get(&id).map(|ran| ran.seconds));
-    let mut trace = Trace { events: Vec::new(), rows: BTreeSet::new() };
+    let mut trace = Trace { events: Vec::new(), rows: BTreeMap::new() };
     trace.frame(story, now);
     let critical: HashSet<StepId> = path.iter().copied().collect();
     for ran in &story.steps {
@@ -37,6 +38,8 @@ pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) 
     for id in &path {
         trace.step(CRITICAL, by_id[id], true);
     }
+    trace.devices(story);
+    trace.memory(story);
     for (at, load) in &story.loads {
         trace.push(&json!({"ph": "C", "pid": PID, "tid": MAIN, "name": "steps", "ts": us(*at),
             "args": {"running": load.running, "ready": load.ready}}));
@@ -45,7 +48,7 @@ pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) 
     let total: f64 = path.iter().map(|id| by_id[id].seconds).sum();
     let mut other = json!({
         "orch": env!("CARGO_PKG_VERSION"), "command": about.command, "host": about.host, "started": about.started,
-        "jobs": about.jobs, "seconds": now, "executed": story.steps.len(), "interrupted": story.interrupted.is_some(),
+        "jobs": about.jobs, "memory": about.memory, "seconds": now, "executed": story.steps.len(), "interrupted": story.interrupted.is_some(),
         "critical path": path.iter().map(|id| plan.step(*id).name.as_str()).collect::<Vec<_>>(),
         "critical path seconds": us(total) as f64 / 1e6,
     });
@@ -61,7 +64,7 @@ pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) 
 struct Trace {
     /// Written out at once, with the time to sort them by: as values they would take five times the memory.
     events: Vec<(u64, String)>,
-    rows: BTreeSet<(u32, String)>,
+    rows: BTreeMap<u32, String>,
 }
 
 impl Trace {
@@ -91,7 +94,8 @@ impl Trace {
         self.row(row, &name);
         let stage = ran.step.split(':').next().unwrap_or_default();
         let args = json!({
-            "outcome": ran.outcome, "why": ran.why, "reason": ran.reason, "key": ran.key, "waited ms": us(ran.waited) as f64 / 1e3,
+            "outcome": ran.outcome, "why": ran.why, "reason": ran.reason, "key": ran.key,
+            "waited ms": us(ran.waited) as f64 / 1e3, "waited for": ran.waited_for, "holds": ran.holds,
             "critical": critical,
         });
         // Names of Chrome's fixed palette; Perfetto chooses its own colours.
@@ -137,10 +141,38 @@ impl Trace {
         drawn.saturating_sub(ARROWS)
     }
 
-    fn row(&mut self, tid: u32, name: &str) {
-        if !self.rows.iter().any(|(known, _)| *known == tid) {
-            self.rows.insert((tid, name.to_owned()));
+    /// A row for each device, with the steps that held it.
+    fn devices(&mut self, story: &Story) {
+        let steps = || story.steps.iter().chain(&story.returned);
+        let tokens: BTreeSet<&str> = steps().filter_map(|ran| ran.holds.device.as_deref()).collect();
+        for (row, token) in (DEVICES..).zip(tokens) {
+            self.row(row, &format!("device {token}"));
+            for ran in steps().filter(|ran| ran.holds.device.as_deref() == Some(token)) {
+                self.complete(row, &ran.step, "device", ran.at, ran.seconds, json!({"outcome": ran.outcome}));
+            }
         }
+    }
+
+    /// The memory that executing steps were expected to take, wherever it changes. Nothing if no step was expected to.
+    fn memory(&mut self, story: &Story) {
+        let mut changes = Vec::new();
+        for ran in story.steps.iter().chain(&story.returned).filter(|ran| ran.holds.memory > 0) {
+            changes.push((us(ran.at), ran.holds.memory as i64));
+            changes.push((us(ran.at) + us(ran.seconds), -(ran.holds.memory as i64)));
+        }
+        // What is given back comes before what is taken at the same moment.
+        changes.sort_unstable();
+        let mut claimed = 0;
+        for (ts, change) in changes {
+            claimed += change;
+            self.push(
+                &json!({"ph": "C", "pid": PID, "tid": MAIN, "name": "memory", "ts": ts, "args": {"bytes": claimed}}),
+            );
+        }
+    }
+
+    fn row(&mut self, tid: u32, name: &str) {
+        self.rows.entry(tid).or_insert_with(|| name.to_owned());
     }
 
     fn complete(&mut self, tid: u32, name: &str, category: &str, at: f64, seconds: f64, args: Value) {

@@ -1,7 +1,8 @@
 //! A run as a picture over time: Chrome's trace-event format, which Perfetto and chrome://tracing open.
 //!
-//! One row per job slot, one for steps that have the machine to themselves, one per thing that is installed, one for the
-//! critical path; counters of running and ready steps; arrows from a step to those that read it. Knows the plan's edges
+//! One row per job slot, one for steps that have the machine to themselves, one per device, one per thing that is
+//! installed, one for the critical path; counters of running and ready steps and of memory; arrows from a step to those
+//! that read it; at each step what it holds and what it had to wait for. Knows the plan's edges
 //! and the events, and nothing of how steps are scheduled.
 
 mod critical;
@@ -48,6 +49,8 @@ pub struct About<'a> {
     pub command: &'a str,
     pub host: &'a str,
     pub jobs: u32,
+    /// Bytes that steps may take at a time.
+    pub memory: u64,
     pub started: &'a str,
 }
 

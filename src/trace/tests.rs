@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::base::Digest;
-use crate::event::{Execution, Slot, Span};
+use crate::event::{Execution, Holds, Slot, Span};
 use crate::key::MissReason;
 use crate::record::Outcome;
 
@@ -28,8 +28,20 @@ commands:
 }
 
 fn tell(recorder: &Recorder, step: &str, slot: Slot, from_ms: u64, until_ms: u64) {
+    tell_holding(recorder, step, slot, from_ms, until_ms, Holds::ONE_CORE);
+}
+
+fn tell_holding(recorder: &Recorder, step: &str, slot: Slot, from_ms: u64, until_ms: u64, holds: Holds) {
     let (load, waited) = (Load { running: 1, ready: 2 }, Duration::from_millis(3));
-    recorder.tell(Event::StepStarted { step: step.into(), reason: MissReason::NeverRan, slot, waited, load });
+    recorder.tell(Event::StepStarted {
+        step: step.into(),
+        reason: MissReason::NeverRan,
+        slot,
+        waited,
+        waited_for: Some("memory".into()),
+        holds,
+        load,
+    });
     let at = |ms| recorder.start + Duration::from_millis(ms);
     recorder.tell(Event::StepFinished {
         step: step.into(),
@@ -45,7 +57,7 @@ fn tell(recorder: &Recorder, step: &str, slot: Slot, from_ms: u64, until_ms: u64
 
 fn document(recorder: &Recorder, plan: &Plan) -> Value {
     let dir = tempfile::tempdir().unwrap();
-    let about = About { command: "orch run", host: "here", jobs: 2, started: "2026" };
+    let about = About { command: "orch run", host: "here", jobs: 2, memory: 1 << 30, started: "2026" };
     recorder.write(&dir.path().join("t.json"), plan, &about).unwrap();
     serde_json::from_slice(&std::fs::read(dir.path().join("t.json")).unwrap()).unwrap()
 }
@@ -89,6 +101,28 @@ fn rows_slices_arrows_and_counters() {
     assert_eq!((of("s").len(), of("f").len()), (4, 4));
     assert_eq!(of("C").len(), 8);
     assert_eq!(document["otherData"]["critical path seconds"], 0.035);
+}
+
+#[test]
+fn devices_have_rows_and_memory_a_counter() {
+    let (_dir, plan) = plan();
+    let recorder = Recorder::new(Instant::now());
+    recorder.tell(Event::Started { steps: 4, to_run: 4 });
+    let on = |device: Option<&str>| Holds { cores: 1, memory: 100, device: device.map(str::to_owned) };
+    tell_holding(&recorder, "command:a", Slot::Job(0), 10, 20, on(Some("cuda:1")));
+    tell_holding(&recorder, "command:b", Slot::Job(1), 15, 20, on(Some("cuda:0")));
+    tell_holding(&recorder, "command:c", Slot::Job(0), 20, 25, on(None));
+    let document = document(&recorder, &plan);
+    let events = document["traceEvents"].as_array().unwrap();
+    let named = |name: &'static str| events.iter().filter(move |e| e["name"] == name);
+    let rows: Vec<_> = named("thread_name").map(|e| e["args"]["name"].clone()).collect();
+    assert_eq!(rows, ["main", "critical path", "job 0", "job 1", "device cuda:0", "device cuda:1"]);
+    assert_eq!(named("command:a").filter(|e| e["cat"] == "device").count(), 1);
+    let claimed: Vec<_> = named("memory").map(|e| (e["ts"].as_u64(), e["args"]["bytes"].as_i64())).collect();
+    let at = |ms: u64, bytes| (Some(ms * 1000), Some(bytes));
+    assert_eq!(claimed, [at(10, 100), at(15, 200), at(20, 100), at(20, 0), at(20, 100), at(25, 0)]);
+    let b = named("command:b").find(|e| e["cat"] == "command").unwrap();
+    assert_eq!((&b["args"]["waited for"], &b["args"]["holds"]["device"]), (&"memory".into(), &"cuda:0".into()));
 }
 
 #[test]

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::runtime::{JobOutput, JobStatus};
 use crate::step::CommandCall;
 use crate::worker::goods::{Gone, NotLaid, Refused, lay_in, take_out};
+use crate::worker::oversee::{Overseer, Verdict};
 use crate::worker::process::{Group, poll, readable, tail};
 use crate::worker::reads::{self, Project, Reads, Watch};
 use crate::worker::said::Said;
@@ -97,10 +98,13 @@ pub fn run_command<'a>(
         }
     };
     let ended = running.wait(limits, &mut reads);
-    let End { watched, is_over, is_quiet, outlived, log } = running.finish(&mut reads);
+    let End { watched, is_over, is_quiet, left, log, peak_rss_bytes } = running.finish(&mut reads);
     ran.is_over = is_over;
     let mut facts = json!({"argv": call.argv});
-    reads::tell(&mut facts, &watched, &reads, outlived);
+    if let Some(peak) = peak_rss_bytes {
+        facts["peak_rss_bytes"] = peak.into();
+    }
+    reads::tell(&mut facts, &watched, &reads, &left);
     match ended {
         Err(ended) => ran.ended = *ended,
         Ok(_) if log.is_err() => {
@@ -154,9 +158,10 @@ struct End {
     is_over: bool,
     /// As far as is known, nobody is left who could write to an output.
     is_quiet: bool,
-    /// A process is known to have left the group and to live on.
-    outlived: bool,
+    /// Processes that had left the group and were ended with it, by name.
+    left: Vec<String>,
     log: std::io::Result<()>,
+    peak_rss_bytes: Option<u64>,
 }
 
 impl<'a> Running<'a> {
@@ -180,7 +185,8 @@ impl<'a> Running<'a> {
 
     /// Waits for its end, hears what it says and sees what it reads; ends it when it must end.
     fn wait(&mut self, limits: &Limits<'_>, reads: &mut Reads<'_>) -> Result<ExitStatus, Box<Ended>> {
-        let start = Instant::now();
+        let mut overseer = Overseer::new(limits);
+        overseer.watch(self.group.leader());
         let broken = |e: std::io::Error| Box::new(Ended::Broken(format!("failed to wait for the program: {e}")));
         let mut nap = Duration::from_micros(200);
         // A negative number is left out by the kernel.
@@ -202,12 +208,14 @@ impl<'a> Running<'a> {
             }
             if ended != 0 || fds[0].fd < 0 {
                 if let Some(status) = self.group.wait(Duration::ZERO).map_err(broken)? {
-                    return Ok(status);
+                    return overseer.judge(status);
                 }
                 nap = (nap * 2).min(Duration::from_millis(10));
             }
-            if let Some(must) = limits.exceeded(start) {
-                return Err(Box::new(must));
+            match overseer.look() {
+                Verdict::GoesOn => {}
+                Verdict::Ask => self.group.ask(),
+                Verdict::Kill => return Err(Box::new(overseer.why().expect("BUG: killed for no reason"))),
             }
         }
     }
@@ -215,21 +223,36 @@ impl<'a> Running<'a> {
     /// Ends what is left of it.
     fn finish(mut self, reads: &mut Reads<'_>) -> End {
         let _ = self.group.finish(Duration::ZERO);
+        let mut left = Vec::new();
         let (watched, is_over) = match self.watch {
             Ok(watch) => {
-                let is_over = watch.is_over(DYING, reads);
+                let mut is_over = watch.is_over(DYING, reads);
                 if !is_over {
+                    // Whoever is still in the group is being killed, but slow to die; whoever is not, has left it.
+                    let has_left = self.group.is_empty();
+                    left = self.group.sweep();
+                    // Another step that ended at this moment may have found what this one left.
+                    if left.is_empty() && has_left {
+                        left.push("a process".to_owned());
+                    }
+                    is_over = watch.is_over(DYING, reads);
+                }
+                if is_over {
+                    self.group.nobody_is_left();
+                } else {
                     watch.answer_the_rest();
                 }
                 (Ok(()), is_over)
             }
-            Err(why) => (Err(why), false),
+            Err(why) => {
+                left = self.group.sweep();
+                (Err(why), self.group.is_over())
+            }
         };
-        // Whoever is still in the group is being killed, but slow to die; whoever is not, has left it.
         let is_empty = self.group.is_empty();
-        let outlived = watched.is_ok() && !is_over && is_empty;
         let is_quiet = is_over || (watched.is_err() && is_empty);
-        End { watched, is_over, is_quiet, outlived, log: self.said.finish() }
+        let peak_rss_bytes = self.group.peak_rss_bytes();
+        End { watched, is_over, is_quiet, left, log: self.said.finish(), peak_rss_bytes }
     }
 }
 

@@ -43,6 +43,21 @@ impl Place {
     }
 
     fn run(&self, script: &str, inputs: &[(&str, PathBuf)], outputs: &[&str], timeout: Duration) -> Ended {
+        self.run_as(script, inputs, outputs, timeout, None)
+    }
+
+    fn run_within(&self, script: &str, memory: Option<u64>) -> Ended {
+        self.run_as(script, &[], &[], Duration::from_secs(60), memory)
+    }
+
+    fn run_as(
+        &self,
+        script: &str,
+        inputs: &[(&str, PathBuf)],
+        outputs: &[&str],
+        timeout: Duration,
+        memory: Option<u64>,
+    ) -> Ended {
         let call = CommandCall {
             argv: ["sh", "-c", script].map(str::to_owned).to_vec(),
             inputs: inputs.iter().map(|(name, from)| ((*name).to_owned(), from.clone())).collect(),
@@ -52,7 +67,7 @@ impl Place {
         };
         let log = self.at("logs/one.log");
         let _ = fs::remove_file(&log);
-        let limits = Limits { timeout, cancel: &self.cancel, log: &log, progress: &|_| {} };
+        let limits = Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} };
         let mut ran = run_command(&call, &self.ground, &self.at("out"), &limits).unwrap();
         // As the store would.
         for (name, at) in &ran.files {
@@ -170,6 +185,71 @@ fn a_background_process_ends_with_its_step() {
     eventually("it is gone", || !is_alive(place.pid()));
 }
 
+/// A process that went to a session of its own, whose parent has ended, and whose environment is empty.
+#[cfg(target_os = "linux")]
+fn escape(pid_file: &Path) -> String {
+    let path = pid_file.display();
+    format!(
+        "(setsid env -i sh -c 'echo $$ > {path}; sleep 100' &) < /dev/null; while [ ! -s {path} ]; do sleep 0.01; done"
+    )
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn who_leaves_its_group_and_session_is_ended_with_the_step_and_told() {
+    let place = Place::new();
+    let pid_file = place.at("out/pid");
+    let facts = place.passes(&escape(&pid_file), &[], &[]);
+    assert!(!is_alive(place.pid()));
+    let left = facts["left_behind"].as_array().unwrap();
+    // Another test that ends at the same moment may have found them first.
+    assert!(left[0] == "sh" || left[0] == "a process", "{facts}");
+    fs::remove_file(&pid_file).unwrap();
+    place.fails(&format!("{}; kill -9 $$", escape(&pid_file)), &[], &[]);
+    assert!(!is_alive(place.pid()), "after a crash");
+    fs::remove_file(&pid_file).unwrap();
+    let ended = place.run(&format!("{}; sleep 100", escape(&pid_file)), &[], &[], Duration::from_millis(500));
+    assert!(matches!(ended, Ended::TimedOut), "{ended:?}");
+    assert!(!is_alive(place.pid()), "after its time");
+}
+
+#[test]
+fn a_program_is_asked_to_end_and_may_clean_up() {
+    let place = Place::new();
+    let mark = place.at("out/clean");
+    let script = format!("trap 'echo x > {}; exit 0' TERM; while :; do sleep 0.05; done", mark.display());
+    let ended = place.run(&script, &[], &[], Duration::from_millis(300));
+    assert!(matches!(ended, Ended::TimedOut), "an end that was asked for is none of its own: {ended:?}");
+    assert!(mark.exists());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_without_end_is_told_with_both_figures_whoever_takes_it() {
+    const LIMIT: u64 = 200 << 20;
+    let place = Place::new();
+    let eat = "b = []\nwhile True: b.append(bytearray(b'x') * (4 << 20))";
+    for script in [format!("exec python3 -c \"{eat}\""), format!("python3 -c \"{eat}\" & wait")] {
+        let ended = place.run_within(&script, Some(LIMIT));
+        let Ended::OutOfMemory(why) = ended else { panic!("{ended:?}") };
+        assert!(why.starts_with("it held ") && why.ends_with(", more than its limit of 200 MiB"), "{why}");
+    }
+    // Pages that a fork shares are counted once.
+    let share = "import os, time\nb = bytearray(b'x') * (90 << 20)\nfor i in range(4): os.fork() or (time.sleep(1.5), os._exit(0))\nfor i in range(4): os.wait()";
+    let ended = place.run_within(&format!("exec python3 -c \"{share}\""), Some(LIMIT));
+    assert!(matches!(&ended, Ended::Answered(output) if output.status == JobStatus::Ok), "{ended:?}");
+}
+
+#[test]
+fn a_flood_of_words_is_bounded() {
+    let place = Place::new();
+    place.passes("echo first; yes | head -c 100000000; echo last", &[], &[]);
+    let said = place.said().unwrap();
+    assert!(said.len() < 11 << 20, "{}", said.len());
+    assert!(said.starts_with("first\n") && said.ends_with("last\n"));
+    assert!(said.contains("bytes of the output are left out here]"));
+}
+
 #[test]
 fn one_step_sees_nothing_of_the_one_before() {
     let place = Place::new();
@@ -209,7 +289,7 @@ fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
         env: Vec::new(),
     };
     let (timeout, log) = (Duration::from_secs(30), place.at("log"));
-    let limits = Limits { timeout, cancel: &place.cancel, log: &log, progress: &|_| {} };
+    let limits = Limits { timeout, memory: None, cancel: &place.cancel, log: &log, progress: &|_| {} };
     let gone = run_command(&call, &place.ground, &place.at("out"), &limits).err().expect("it was run");
     assert_eq!(gone.input, "in");
     assert!(!place.at("ran").exists());
@@ -293,24 +373,6 @@ mod watched {
         );
         let facts = place.passes(&script, &[("in", declared)], &["out"]);
         assert!(facts.get("undeclared").is_none(), "{facts}");
-    }
-
-    #[test]
-    fn a_process_that_leaves_its_group_is_told_and_not_disturbed() {
-        let place = Place::new();
-        let (pid_file, sign) = (place.at("out/pid"), place.at("out/sign"));
-        let script = format!(
-            "setsid sh -c 'echo $$ > {}; sleep 1; cat /etc/hostname > {}; sleep 100' < /dev/null & sleep 0.5",
-            pid_file.display(),
-            sign.display()
-        );
-        let facts = place.passes(&script, &[], &[]);
-        if is_watched(&facts) {
-            assert_eq!(facts["outlived"], true);
-        }
-        eventually("it could open a file", || fs::read(&sign).is_ok_and(|bytes| !bytes.is_empty()));
-        // SAFETY: the process is one that this test has started.
-        unsafe { libc::kill(-place.pid(), libc::SIGKILL) };
     }
 
     #[test]

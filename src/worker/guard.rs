@@ -3,7 +3,11 @@
 //! The kernel ends orch's own children together with orch, but not what those have started. The numbers of all groups
 //! that are alive stand in a table that orch, its children before they execute anything, and the watcher share. The
 //! watcher sleeps on a socket; when that closes, orch is gone, and every group that still stands in the table is
-//! killed. A process that makes itself leader of a session of its own escapes.
+//! killed, and then, on Linux, every process that carries the mark of this orch in its environment: those that left
+//! their group. Elsewhere a process that makes itself leader of a session of its own escapes.
+
+#[cfg(target_os = "linux")]
+mod marked;
 
 use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
@@ -11,13 +15,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use crate::worker::family;
+
 /// More groups than can be alive at a time.
 const MOST: usize = 4096;
 
 type Table = [AtomicI32; MOST];
 
+/// In the environment of every child, with what no other orch has as its value.
+pub(super) const MARK: &str = "ORCH_RUN";
+
 struct Guard {
     table: &'static Table,
+    watcher: i32,
     /// Places in the table that no group has.
     free: Mutex<Vec<usize>>,
 }
@@ -44,6 +54,32 @@ impl Slot {
     }
 }
 
+/// The value of [`MARK`] for the children of this process.
+pub(super) fn mark() -> &'static str {
+    static VALUE: OnceLock<String> = OnceLock::new();
+    VALUE.get_or_init(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        format!("{}-{}", std::process::id(), now.as_nanos())
+    })
+}
+
+/// Ends what leaders that have ended left behind; gives the names of the processes.
+pub(super) fn sweep() -> Vec<String> {
+    guard().map_or_else(|_| Vec::new(), |guard| family::sweep(|pid| guard.knows(pid)))
+}
+
+/// Whether nobody is left of a leader that this thread has started and reaped. False may only mean that this cannot be
+/// told, or not at this moment.
+pub(super) fn knows_all() -> bool {
+    guard().is_ok_and(|guard| family::knows_all(|pid| guard.knows(pid)))
+}
+
+impl Guard {
+    fn knows(&self, pid: i32) -> bool {
+        pid == self.watcher || self.table.iter().any(|slot| slot.load(Ordering::SeqCst) == pid)
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         self.place().store(0, Ordering::SeqCst);
@@ -59,16 +95,25 @@ fn guard() -> io::Result<&'static Guard> {
 
 fn start() -> io::Result<Guard> {
     let table = shared_table()?;
+    family::adopt_orphans()?;
+    #[cfg(target_os = "linux")]
+    let mark = format!("{MARK}={}", mark());
     let (ours, theirs) = UnixStream::pair()?;
     let socket = theirs.as_raw_fd();
     // SAFETY: other threads may hold locks, so the child makes system calls only, and never returns.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => watch(socket, table),
-        _ => {
+        0 => {
+            watch(socket, table);
+            #[cfg(target_os = "linux")]
+            marked::kill(mark.as_bytes());
+            // SAFETY: takes no pointers.
+            unsafe { libc::_exit(0) }
+        }
+        watcher => {
             // Open until orch ends in any way.
             let _ = ours.into_raw_fd();
-            Ok(Guard { table, free: Mutex::new((0..MOST).rev().collect()) })
+            Ok(Guard { table, watcher, free: Mutex::new((0..MOST).rev().collect()) })
         }
     }
 }
@@ -82,8 +127,8 @@ fn shared_table() -> io::Result<&'static Table> {
     }
 }
 
-/// The watcher. Whatever is called here must be async-signal-safe, and nothing may allocate.
-fn watch(socket: RawFd, table: &Table) -> ! {
+/// The watcher, until orch is gone. Whatever is called here must be async-signal-safe, and nothing may allocate.
+fn watch(socket: RawFd, table: &Table) {
     let mut byte = 0_u8;
     // SAFETY: plain system calls; the buffer is as long as it is said to be.
     unsafe {
@@ -96,8 +141,6 @@ fn watch(socket: RawFd, table: &Table) -> ! {
         while libc::recv(socket, (&raw mut byte).cast(), 1, 0) == -1 && *errno() == libc::EINTR {}
     }
     kill_groups(table);
-    // SAFETY: takes no pointers.
-    unsafe { libc::_exit(0) }
 }
 
 fn kill_groups(table: &Table) {

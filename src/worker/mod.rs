@@ -5,10 +5,13 @@
 
 mod attic;
 mod command;
+mod family;
 mod goods;
 mod guard;
 mod leftovers;
+mod lines;
 mod oneshot;
+mod oversee;
 mod process;
 mod reads;
 mod said;
@@ -43,10 +46,29 @@ pub enum Ended {
         signal: Option<i32>,
         code: Option<i32>,
     },
+    /// It took more memory than it may, by the sentence that says how much.
+    OutOfMemory(String),
     TimedOut,
     Interrupted,
+    /// The server that forked it died, by nobody's known doing, with this last word. It may be tried again.
+    ServerDied(String),
     /// It could not be started, or broke the protocol.
     Broken(String),
+}
+
+impl Ended {
+    /// Allocators that nobody catches end their process by SIGABRT, and say why in its log before.
+    fn with_last_words(self, log: &Path) -> Self {
+        const GIVING_UP: [&str; 4] =
+            ["std::bad_alloc", "memory allocation of", "out of memory", "Cannot allocate memory"];
+        if matches!(self, Self::Died { signal: Some(libc::SIGABRT), .. }) {
+            let said = tail(log, 10);
+            if let Some(line) = said.lines().find(|line| GIVING_UP.iter().any(|words| line.contains(words))) {
+                return Self::OutOfMemory(format!("it gave up for want of memory: {}", line.trim()));
+            }
+        }
+        self
+    }
 }
 
 /// Set once, when the user interrupts.
@@ -66,6 +88,8 @@ impl Cancel {
 /// What every kind of worker is given besides its job.
 pub struct Limits<'a> {
     pub timeout: Duration,
+    /// Bytes that all processes of the job may hold; None for what the machine has, less a reserve. Watched on Linux.
+    pub memory: Option<u64>,
     pub cancel: &'a Cancel,
     pub log: &'a Path,
     pub progress: &'a dyn Fn(&str),

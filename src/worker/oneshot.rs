@@ -1,28 +1,35 @@
 //! A process per job: `orch worker <runtime>`, `orch-torch`.
 
-use std::io::{PipeReader, Read, Write};
-use std::os::fd::AsRawFd;
-use std::process::{Command, Stdio};
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt, FdMapping};
 
-use crate::runtime::{Job, Reply};
-use crate::worker::process::Group;
+use crate::runtime::{Job, JobOutput, Reply};
+use crate::worker::lines::{Lines, Next};
+use crate::worker::oversee::{Overseer, Verdict};
+use crate::worker::process::{Group, poll, readable};
+use crate::worker::said::Said;
 use crate::worker::{Ended, Limits, TICK};
 
 /// The descriptor on which a child answers.
 pub(super) const RESULT_FD: i32 = 3;
 /// The environment variable that names it.
 pub(super) const RESULT_FD_VAR: &str = "ORCH_RESULT_FD";
-/// An answer longer than this is junk.
-const LONGEST_LINE: usize = 64 << 20;
+/// How long a worker may live that has answered, or can answer no more.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// Starts `command`, hands it the job, and waits for its answer.
 pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ended {
-    let start = Instant::now();
     let broken = |what: &str, e: std::io::Error| Ended::Broken(format!("failed to {what}: {e}"));
-    let (reader, mut group) = match spawn_with_result_pipe(&mut command, limits.log) {
+    let said = match Said::new(limits.log) {
+        Ok(said) => said,
+        Err(e) => return broken("make a pipe", e),
+    };
+    let (lines, mut group) = match spawn_with_result_pipe(&mut command, Output::Pipe(said.output())) {
         Ok(pair) => pair,
         Err(e) => return broken(&format!("start `{}`", command.get_program().display()), e),
     };
@@ -32,105 +39,140 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
     // A child that died before reading is told apart below, by its exit status.
     let _ = stdin.write_all(&line);
     drop(stdin);
-    let mut lines = Lines::new(reader);
-    let mut answer = None;
-    loop {
-        if let Some(ended) = limits.exceeded(start) {
-            return ended; // dropping the group ends it
+    let mut overseer = Overseer::new(limits);
+    overseer.watch(group.leader());
+    let mut worker = AtWork { group, lines: Some(lines), said, overseer, answer: None, leave_by: None };
+    let ended = worker.wait(job, limits);
+    let AtWork { mut group, said, mut overseer, .. } = worker;
+    overseer.unwatch();
+    let _ = group.finish(Duration::ZERO);
+    group.sweep();
+    match (ended, said.finish()) {
+        (Ok(Ended::Answered(_)), Err(e)) => broken(&format!("write the log {}", limits.log.display()), e),
+        (Ok(Ended::Answered(mut output)), Ok(())) => {
+            if let (Some(peak), Some(facts)) = (group.peak_rss_bytes(), output.facts.as_object_mut()) {
+                facts.entry("peak_rss_bytes").or_insert(peak.into());
+            }
+            Ended::Answered(output)
         }
-        match lines.next(TICK) {
-            Next::Line(bytes) => match serde_json::from_slice::<Reply>(&bytes) {
-                Ok(Reply::Progress { text, .. }) => (limits.progress)(&text),
-                Ok(Reply::Result { output, .. }) => {
-                    answer = Some(output);
-                    break;
-                }
-                Ok(Reply::Died { signal, code, .. }) => return Ended::Died { signal, code },
-                Err(e) => return Ended::Broken(format!("the worker wrote junk on its result descriptor: {e}")),
-            },
-            Next::Nothing => {}
-            Next::End => break,
-            Next::TooLong => return Ended::Broken(format!("the worker's answer is longer than {LONGEST_LINE} bytes")),
-            Next::Failed(e) => return broken("read the worker's answer", e),
-        }
-    }
-    // Native libraries may crash on their way out; an answer that was given stands all the same.
-    let patience =
-        if answer.is_some() { Duration::from_secs(5) } else { limits.timeout.saturating_sub(start.elapsed()) };
-    match (answer, group.finish(patience.min(Duration::from_secs(5)))) {
-        (Some(output), _) => Ended::Answered(output),
-        (None, Ok(status)) => {
-            use std::os::unix::process::ExitStatusExt;
-            Ended::Died { signal: status.signal(), code: status.code() }
-        }
-        (None, Err(e)) => broken("wait for the worker", e),
+        (Ok(ended), _) => ended.with_last_words(limits.log),
+        (Err(e), _) => broken("wait for the worker", e),
     }
 }
 
-pub(super) fn spawn_with_result_pipe(
-    command: &mut Command,
-    log: &std::path::Path,
-) -> std::io::Result<(PipeReader, Group)> {
+/// A worker that has its job.
+struct AtWork<'a> {
+    group: Group,
+    /// Until their end.
+    lines: Option<Lines>,
+    said: Said<'a>,
+    overseer: Overseer<'a>,
+    answer: Option<JobOutput>,
+    /// When a worker that has answered, or cannot any more, must be gone.
+    leave_by: Option<Instant>,
+}
+
+impl AtWork<'_> {
+    fn wait(&mut self, job: &Job, limits: &Limits<'_>) -> std::io::Result<Ended> {
+        let mut nap = Duration::from_micros(200);
+        loop {
+            let lines = self.lines.as_ref().map_or(-1, Lines::fd);
+            let mut fds = [lines, self.said.fd(), self.group.pidfd().unwrap_or(-1)].map(readable);
+            poll(&mut fds, if self.group.pidfd().is_some() { TICK } else { nap })?;
+            nap = (nap * 2).min(Duration::from_millis(10));
+            if fds[1].revents != 0 {
+                self.said.take_in();
+            }
+            // Asked before the last lines are read, so that none can come after them.
+            let status = self.group.wait(Duration::ZERO)?;
+            if let Some(junk) = self.hear(job, limits) {
+                return Ok(self.overseer.why().unwrap_or(junk));
+            }
+            if let Some(status) = status {
+                return Ok(self.end(status));
+            }
+            if self.leave_by.is_some_and(|by| Instant::now() >= by) {
+                // Native libraries may hang on their way out; an answer that was given stands all the same.
+                return Ok(self.answer.take().map_or_else(
+                    || Ended::Broken("the worker closed its result descriptor without an answer, and lived on".into()),
+                    Ended::Answered,
+                ));
+            }
+            match self.overseer.look() {
+                Verdict::GoesOn => {}
+                Verdict::Ask => self.group.ask(),
+                Verdict::Kill => return Ok(self.overseer.why().expect("BUG: killed for no reason")),
+            }
+        }
+    }
+
+    /// Takes in what stands on the result descriptor; gives how the job ended if that is no answer.
+    fn hear(&mut self, job: &Job, limits: &Limits<'_>) -> Option<Ended> {
+        let junk = |what: &str| Some(Ended::Broken(format!("the worker wrote junk on its result descriptor: {what}")));
+        // Who never stops talking must not keep the clock from being looked at.
+        for _ in 0..10_000 {
+            match self.lines.as_mut()?.next() {
+                Next::Line(bytes) => match serde_json::from_slice::<Reply>(&bytes) {
+                    Ok(reply) if reply.id() != job.id => {
+                        return junk(&format!("an answer for job {}, and it has job {}", reply.id(), job.id));
+                    }
+                    Ok(_) if self.answer.is_some() => return junk("a line after its answer"),
+                    Ok(Reply::Progress { text, .. }) => (limits.progress)(&text),
+                    Ok(Reply::Result { output, .. }) => {
+                        self.answer = Some(output);
+                        self.leave_by = Some(Instant::now() + LEAVING);
+                    }
+                    Ok(Reply::Started { .. } | Reply::Died { .. }) => return junk("the words of a server"),
+                    Err(e) => return junk(&e.to_string()),
+                },
+                Next::Nothing => return None,
+                Next::End(half) => {
+                    self.lines = None;
+                    self.leave_by.get_or_insert(Instant::now() + LEAVING);
+                    return if half { junk("half a line") } else { None };
+                }
+                Next::TooLong(bytes) => return junk(&format!("a line of more than {bytes} bytes")),
+                Next::Failed(e) => return Some(Ended::Broken(format!("failed to read the worker's answer: {e}"))),
+            }
+        }
+        None
+    }
+
+    /// How a job ended whose process has.
+    fn end(&mut self, status: ExitStatus) -> Ended {
+        if let Some(why) = self.overseer.why() {
+            return why;
+        }
+        // Native libraries may crash on their way out; an answer that was given stands all the same.
+        match self.answer.take() {
+            Some(output) => Ended::Answered(output),
+            None => self.overseer.death(status.signal(), status.code()),
+        }
+    }
+}
+
+/// Where stdout and stderr of a child go.
+pub(super) enum Output<'a> {
+    Pipe(BorrowedFd<'a>),
+    File(&'a std::path::Path),
+}
+
+pub(super) fn spawn_with_result_pipe(command: &mut Command, output: Output<'_>) -> std::io::Result<(Lines, Group)> {
     let (reader, writer) = std::io::pipe()?;
     command.stdin(Stdio::piped()).env(RESULT_FD_VAR, RESULT_FD.to_string());
     command
         .fd_mappings(vec![FdMapping { parent_fd: writer.into(), child_fd: RESULT_FD }])
         .map_err(|e| std::io::Error::other(e.to_string()))?;
-    let group = Group::spawn(command, log)?;
+    let group = match output {
+        Output::File(log) => Group::spawn(command, log)?,
+        Output::Pipe(pipe) => {
+            command.stdout(pipe.try_clone_to_owned()?).stderr(pipe.try_clone_to_owned()?);
+            Group::spawn_as_is(command)?
+        }
+    };
     // The writing end lives in `command`'s mapping; with it gone, the reader sees the child's end.
     *command = Command::new("");
-    Ok((reader, group))
-}
-
-pub(super) enum Next {
-    Line(Vec<u8>),
-    /// Nothing came in the time given.
-    Nothing,
-    End,
-    TooLong,
-    Failed(std::io::Error),
-}
-
-/// Lines of a pipe, waited for with a limit.
-pub(super) struct Lines {
-    pipe: PipeReader,
-    buffer: Vec<u8>,
-}
-
-impl Lines {
-    pub(super) fn new(pipe: PipeReader) -> Self {
-        Self { pipe, buffer: Vec::new() }
-    }
-
-    pub(super) fn next(&mut self, patience: Duration) -> Next {
-        loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line = self.buffer.drain(..=end).take(end).collect();
-                return Next::Line(line);
-            }
-            if self.buffer.len() > LONGEST_LINE {
-                return Next::TooLong;
-            }
-            let mut poll = libc::pollfd { fd: self.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one valid pollfd, for the length of the call.
-            let ready = unsafe { libc::poll(&mut poll, 1, patience.as_millis() as i32) };
-            match ready {
-                0 => return Next::Nothing,
-                n if n < 0 => {
-                    let e = std::io::Error::last_os_error();
-                    return if e.kind() == std::io::ErrorKind::Interrupted { Next::Nothing } else { Next::Failed(e) };
-                }
-                _ => {}
-            }
-            let mut chunk = [0; 64 * 1024];
-            match self.pipe.read(&mut chunk) {
-                Ok(0) => return Next::End,
-                Ok(n) => self.buffer.extend_from_slice(&chunk[..n]),
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(e) => return Next::Failed(e),
-            }
-        }
-    }
+    Ok((Lines::new(reader)?, group))
 }
 
 #[cfg(test)]
@@ -147,6 +189,7 @@ mod tests {
             inputs: Default::default(),
             out: dir.into(),
             log: None,
+            env: Default::default(),
         }
     }
 
@@ -156,7 +199,7 @@ mod tests {
         let cancel = Cancel::default();
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        let limits = Limits { timeout, cancel: &cancel, log: &log, progress: &|_| {} };
+        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
         let ended = run_oneshot(command, &job(dir.path()), &limits);
         (ended, std::fs::read_to_string(&log).unwrap_or_default())
     }
@@ -177,13 +220,47 @@ mod tests {
     }
 
     #[test]
-    fn death_junk_and_hanging_are_told_apart() {
+    fn deaths_are_told_apart() {
         let (ended, _) = shell("kill -SEGV $$", Duration::from_secs(10));
         assert!(matches!(ended, Ended::Died { signal: Some(11), .. }), "{ended:?}");
         let (ended, _) = shell("exit 7", Duration::from_secs(10));
         assert!(matches!(ended, Ended::Died { code: Some(7), .. }), "{ended:?}");
-        let (ended, _) = shell("echo junk >&3; sleep 60", Duration::from_secs(10));
-        assert!(matches!(ended, Ended::Broken(_)), "{ended:?}");
+        let (ended, _) = shell("kill -KILL $$", Duration::from_secs(10));
+        assert!(matches!(ended, Ended::Died { signal: Some(9), .. }), "by hand: {ended:?}");
+        // Who holds the descriptor open must not keep the job waiting for the dead.
+        let (ended, _) = shell("setsid sleep 60 & exit 7", Duration::from_secs(10));
+        assert!(matches!(ended, Ended::Died { code: Some(7), .. }), "{ended:?}");
+    }
+
+    #[test]
+    fn who_gives_up_for_want_of_memory_is_no_crash() {
+        let words = "terminate called after throwing an instance of std::bad_alloc";
+        let (ended, _) = shell(&format!("echo {words} >&2; kill -ABRT $$"), Duration::from_secs(10));
+        assert!(matches!(&ended, Ended::OutOfMemory(why) if why.ends_with(words)), "{ended:?}");
+        let (ended, _) = shell("echo an assertion failed >&2; kill -ABRT $$", Duration::from_secs(10));
+        assert!(matches!(ended, Ended::Died { signal: Some(libc::SIGABRT), .. }), "{ended:?}");
+    }
+
+    #[test]
+    fn junk_is_told_by_what_it_is() {
+        for (script, what) in [
+            ("echo junk >&3; sleep 60".to_owned(), "expected value"),
+            (ANSWER.replace("\"id\":1", "\"id\":2"), "an answer for job 2, and it has job 1"),
+            (format!("{ANSWER}; {ANSWER}"), "a line after its answer"),
+            (r#"printf '{"event":"res' >&3"#.to_owned(), "half a line"),
+            (r#"echo '{"event":"started","id":1,"pid":1}' >&3; sleep 60"#.to_owned(), "the words of a server"),
+            ("yes | tr -d '\\n' >&3".to_owned(), "a line of more than 16777216 bytes"),
+        ] {
+            let (ended, _) = shell(&script, Duration::from_secs(20));
+            let Ended::Broken(why) = ended else { panic!("{script}: {ended:?}") };
+            assert!(why.starts_with("the worker wrote junk on its result descriptor: ") && why.contains(what), "{why}");
+        }
+    }
+
+    #[test]
+    fn who_closes_its_descriptor_and_stays_is_ended() {
+        let (ended, _) = shell("exec 3>&-; sleep 60", Duration::from_secs(20));
+        assert!(matches!(&ended, Ended::Broken(why) if why.contains("without an answer")), "{ended:?}");
     }
 
     #[test]

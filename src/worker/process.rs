@@ -1,4 +1,5 @@
-//! A child and whatever it starts, waited for and ended for certain.
+//! A child and whatever it starts, waited for and ended for certain: its group, what left the group while it lived, and
+//! what it left behind when it ended.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,9 +10,10 @@ use std::process::{ChildStdin, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::worker::guard::Slot;
+use crate::worker::family;
+use crate::worker::guard::{self, Slot};
 
-/// A child that leads its own process group; dropping it ends the group.
+/// A child that leads its own process group; dropping it ends the group and all below the child.
 pub(super) struct Group {
     leader: i32,
     /// Readable once the leader has ended. Systems without such a descriptor are asked again and again.
@@ -20,6 +22,9 @@ pub(super) struct Group {
     slot: Option<Slot>,
     /// How the leader ended, once it is waited for. Its number may belong to somebody else from then on.
     status: Option<ExitStatus>,
+    peak_rss_bytes: Option<u64>,
+    /// Nobody is left outside of the group, or whoever was is ended.
+    swept: bool,
 }
 
 impl Group {
@@ -37,7 +42,7 @@ impl Group {
     pub(super) fn spawn_as_is(command: &mut Command) -> io::Result<Self> {
         let slot = Slot::take()?;
         let place = slot.place();
-        command.process_group(0);
+        command.process_group(0).env(guard::MARK, guard::mark());
         #[cfg(target_os = "linux")]
         let parent = std::process::id() as i32;
         // SAFETY: between fork and exec only async-signal-safe calls are made: prctl, getppid, _exit, getpid.
@@ -46,6 +51,7 @@ impl Group {
                 #[cfg(target_os = "linux")]
                 {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
                     // The parent may have died before the line above.
                     if libc::getppid() != parent {
                         libc::_exit(1);
@@ -55,15 +61,49 @@ impl Group {
                 Ok(())
             });
         }
-        let mut child = command.spawn()?;
+        let mut child = {
+            let _changing = family::changing();
+            command.spawn()?
+        };
         let leader = child.id() as i32;
-        Ok(Self { leader, pidfd: pidfd_of(leader), stdin: child.stdin.take(), slot: Some(slot), status: None })
+        let (pidfd, stdin) = (pidfd_of(leader), child.stdin.take());
+        Ok(Self { leader, pidfd, stdin, slot: Some(slot), status: None, swept: false, peak_rss_bytes: None })
     }
 
     /// Takes over a child that leads a group and stands in `slot`.
     #[cfg(target_os = "linux")]
     pub(super) fn of(leader: i32, pidfd: Option<OwnedFd>, slot: Slot) -> Self {
-        Self { leader, pidfd, stdin: None, slot: Some(slot), status: None }
+        Self { leader, pidfd, stdin: None, slot: Some(slot), status: None, swept: false, peak_rss_bytes: None }
+    }
+
+    pub(super) fn leader(&self) -> i32 {
+        self.leader
+    }
+
+    /// Asks the group to end by itself.
+    pub(super) fn ask(&self) {
+        if self.status.is_none() {
+            // SAFETY: takes no pointers; the leader is not reaped, so the number is its own.
+            unsafe { libc::kill(-self.leader, libc::SIGTERM) };
+        }
+    }
+
+    /// Ends the processes that had left the group and outlived the leader, and gives their names. Of jobs that end at the
+    /// same moment, one may be told what another one left.
+    pub(super) fn sweep(&mut self) -> Vec<String> {
+        self.swept = true;
+        guard::sweep()
+    }
+
+    /// Whether nobody is left of it, in the group or elsewhere. To be asked by the thread that has started it. False may
+    /// only mean that this cannot be told.
+    pub(super) fn is_over(&self) -> bool {
+        self.status.is_some() && guard::knows_all()
+    }
+
+    /// It is known by other means that nobody is left.
+    pub(super) fn nobody_is_left(&mut self) {
+        self.swept = true;
     }
 
     pub(super) fn stdin(&mut self) -> Option<ChildStdin> {
@@ -106,6 +146,14 @@ impl Group {
         }
     }
 
+    /// The most that the largest of its processes held, bytes, of those that it waited for; known when it has ended.
+    ///
+    /// None where it is not above orch's own: the kernel counts a child's memory from before it executed its program,
+    /// when it was orch's.
+    pub(super) fn peak_rss_bytes(&self) -> Option<u64> {
+        self.peak_rss_bytes
+    }
+
     /// Whether nobody is left in the group. A dying process counts as left.
     pub(super) fn is_empty(&self) -> bool {
         // SAFETY: kill takes no pointers, and signal 0 only asks.
@@ -134,15 +182,27 @@ impl Group {
         if code == 0 { Ok(unsafe { info.si_pid() } != 0) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Ends what the leader left behind, then waits for the leader, which has ended or is ended by this.
+    /// Ends all that the leader started, then waits for the leader, which has ended or is ended by this.
     fn reap(&mut self) -> io::Result<ExitStatus> {
+        if !self.has_ended().unwrap_or(true) {
+            family::end_below(self.leader);
+        }
+        self.reap_leader()
+    }
+
+    fn reap_leader(&mut self) -> io::Result<ExitStatus> {
+        let _changing = family::changing();
         self.kill();
         // From here on the number may be given away, so nothing may know it any more.
         self.slot = None;
         let mut status = 0;
         loop {
-            // SAFETY: the pointer is valid for the length of the call.
-            if unsafe { libc::waitpid(self.leader, &mut status, 0) } == self.leader {
+            // SAFETY: an all-zero rusage is valid.
+            let mut usage = unsafe { std::mem::zeroed() };
+            // SAFETY: the pointers are valid for the length of the call.
+            if unsafe { libc::wait4(self.leader, &mut status, 0, &mut usage) } == self.leader {
+                let (peak, own) = (max_rss(&usage), own_peak());
+                self.peak_rss_bytes = (peak > own).then_some(peak);
                 return Ok(*self.status.insert(ExitStatus::from_raw(status)));
             }
             let e = io::Error::last_os_error();
@@ -158,7 +218,26 @@ impl Drop for Group {
         if self.status.is_none() {
             let _ = self.reap();
         }
+        if !self.swept {
+            self.sweep();
+        }
     }
+}
+
+/// Bytes. Linux counts in KiB, macOS in bytes.
+fn max_rss(usage: &libc::rusage) -> u64 {
+    let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
+    usage.ru_maxrss as u64 * unit
+}
+
+/// What orch itself has held at most, bytes.
+fn own_peak() -> u64 {
+    // SAFETY: an all-zero rusage is valid, and it lives as long as the call.
+    let (code, usage) = unsafe {
+        let mut usage = std::mem::zeroed();
+        (libc::getrusage(libc::RUSAGE_SELF, &mut usage), usage)
+    };
+    if code == 0 { max_rss(&usage) } else { u64::MAX }
 }
 
 #[cfg(target_os = "linux")]
@@ -205,4 +284,31 @@ pub fn tail(path: &Path, lines: usize) -> String {
     let text = read().unwrap_or_default();
     let all: Vec<_> = text.lines().collect();
     all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_over_when_whoever_left_its_group_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let mut command = Command::new("sh");
+        let script = "(setsid sh -c 'echo $$ > $FILE; sleep 100' &); while [ ! -s $FILE ]; do sleep 0.01; done";
+        command.args(["-c", script]).env("FILE", &file);
+        let mut group = Group::spawn(&mut command, &dir.path().join("log")).unwrap();
+        assert!(!group.is_over());
+        group.finish(Duration::from_secs(30)).unwrap();
+        let pid: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        // SAFETY: signal 0 only asks whether the process exists.
+        let is_there = || unsafe { libc::kill(pid, 0) == 0 };
+        // What other tests leave at this moment may keep it from being known, and they may end what this one has left.
+        let start = Instant::now();
+        while !group.is_over() {
+            assert!(start.elapsed() < Duration::from_secs(30), "it is never known");
+            group.sweep();
+        }
+        assert!(!is_there());
+    }
 }

@@ -20,7 +20,7 @@ pub(super) use project::Reads;
 
 /// So many names are kept and told; beyond them, how many more there are.
 const TOLD: usize = 20;
-/// Turns it off, for programs that start a service which outlives orch.
+/// Turns it off, for programs that the stops disturb.
 const OFF: &str = "ORCH_WATCH_READS";
 
 /// A filter for the next program, or why there is none.
@@ -32,7 +32,7 @@ pub(super) fn filter() -> Result<Filter, String> {
 }
 
 /// Adds to a step's facts what was seen.
-pub(super) fn tell(facts: &mut Value, watched: &Result<(), String>, reads: &Reads<'_>, outlived: bool) {
+pub(super) fn tell(facts: &mut Value, watched: &Result<(), String>, reads: &Reads<'_>, left: &[String]) {
     facts["reads"] = match watched {
         Ok(()) => json!("watched"),
         Err(why) => json!(format!("not watched: {why}")),
@@ -42,8 +42,8 @@ pub(super) fn tell(facts: &mut Value, watched: &Result<(), String>, reads: &Read
         facts["undeclared"] = json!(found.iter().take(TOLD).collect::<Vec<_>>());
         facts["undeclared_count"] = json!(found.len());
     }
-    if outlived {
-        facts["outlived"] = json!(true);
+    if !left.is_empty() {
+        facts["left_behind"] = json!(left);
     }
 }
 
@@ -66,10 +66,12 @@ pub fn warnings(step: &str, facts: &Value) -> Vec<String> {
              hint: declare them under inputs:"
         ));
     }
-    if facts["outlived"] == true {
+    let left: Vec<_> = facts["left_behind"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if !left.is_empty() {
         warnings.push(format!(
-            "{step} left a process running in a session of its own; it will be unable to open files once orch has \
-             ended; hint: start such a service before orch, or set {OFF}=0"
+            "{step} left processes running ({}); they were ended with it; hint: start a service that is to go on before \
+             orch",
+            left.join(", ")
         ));
     }
     warnings

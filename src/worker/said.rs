@@ -1,9 +1,21 @@
 //! What a program says: a pipe that becomes a log file with the first byte, so that silence costs no file.
+//!
+//! A log has a bound: of a longer one the beginning and the end are kept, and between them stands how much is missing.
+//! Who says more is slowed down to what is read here and never fills the disk.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::base::fs as bfs;
+
+/// So many bytes of the beginning are kept, and written at once.
+const HEAD: u64 = 8 << 20;
+/// So many of the end, written when it is known.
+const TAIL: usize = 2 << 20;
 
 /// The output of one program.
 pub(super) struct Said<'a> {
@@ -12,6 +24,12 @@ pub(super) struct Said<'a> {
     writer: PipeWriter,
     log: &'a Path,
     file: Option<File>,
+    written: u64,
+    tail: VecDeque<u8>,
+    /// Bytes that fell out between beginning and end.
+    missing: u64,
+    /// Where the pipe can be opened by its name.
+    name: Option<PathBuf>,
     /// Why the log could not be written. The program is heard out all the same: it must not block.
     problem: Option<io::Error>,
 }
@@ -19,12 +37,44 @@ pub(super) struct Said<'a> {
 impl<'a> Said<'a> {
     pub(super) fn new(log: &'a Path) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
-        Ok(Self { reader, writer, log, file: None, problem: None })
+        Ok(Self::of(reader, writer, log, None))
+    }
+
+    /// With a pipe that has a name, for a program that is not started from here. The name is gone after
+    /// [`Said::forget_name`], or with this.
+    pub(super) fn named(log: &'a Path) -> io::Result<Self> {
+        let name = std::env::temp_dir().join(format!("orch-{}.pipe", bfs::Nonce::next()));
+        let c_name = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str()))?;
+        // SAFETY: a string that ends with zero, for the length of the call.
+        if unsafe { libc::mkfifo(c_name.as_ptr(), 0o600) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // To open one end alone waits for the other one, or is refused.
+        let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&name)?;
+        let writer = File::options().write(true).open(&name)?;
+        let (reader, writer) = (PipeReader::from(OwnedFd::from(reader)), PipeWriter::from(OwnedFd::from(writer)));
+        Ok(Self::of(reader, writer, log, Some(name)))
+    }
+
+    fn of(reader: PipeReader, writer: PipeWriter, log: &'a Path, name: Option<PathBuf>) -> Self {
+        let tail = VecDeque::new();
+        Self { reader, writer, log, file: None, written: 0, tail, missing: 0, name, problem: None }
     }
 
     /// What the program writes to.
     pub(super) fn output(&self) -> BorrowedFd<'_> {
         self.writer.as_fd()
+    }
+
+    pub(super) fn name(&self) -> Option<&Path> {
+        self.name.as_deref()
+    }
+
+    /// Whoever was to open the pipe has done so.
+    pub(super) fn forget_name(&mut self) {
+        if let Some(name) = self.name.take() {
+            let _ = std::fs::remove_file(name);
+        }
     }
 
     /// Readable when something was said.
@@ -35,12 +85,23 @@ impl<'a> Said<'a> {
     /// Takes in what was said; call it only when there is something, or it waits.
     pub(super) fn take_in(&mut self) {
         let mut bytes = [0; 64 * 1024];
-        let result = self.reader.read(&mut bytes).and_then(|read| self.file()?.write_all(&bytes[..read]));
+        let result = self.reader.read(&mut bytes).and_then(|read| self.keep(&bytes[..read]));
         if let Err(e) = result
-            && e.kind() != io::ErrorKind::Interrupted
+            && !matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
         {
             self.problem.get_or_insert(e);
         }
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let room = HEAD.saturating_sub(self.written).min(bytes.len() as u64) as usize;
+        let (head, rest) = bytes.split_at(room);
+        self.written += room as u64;
+        self.tail.extend(rest);
+        let surplus = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..surplus);
+        self.missing += surplus as u64;
+        if head.is_empty() { Ok(()) } else { self.file()?.write_all(head) }
     }
 
     fn file(&mut self) -> io::Result<&mut File> {
@@ -53,12 +114,28 @@ impl<'a> Said<'a> {
         Ok(self.file.as_mut().expect("BUG: it was opened above"))
     }
 
-    /// Takes in all that is left, once nobody speaks any more.
+    /// Takes in all that is left, once nobody speaks any more. One who escaped and speaks on is not listened to for ever.
     pub(super) fn finish(mut self) -> io::Result<()> {
-        while self.waiting()? > 0 {
+        let mut patience = 64;
+        while patience > 0 && self.waiting()? > 0 {
             self.take_in();
+            patience -= 1;
         }
-        self.problem.map_or(Ok(()), Err)
+        if self.problem.is_none() && !self.tail.is_empty() {
+            self.end_with_tail()?;
+        }
+        self.problem.take().map_or(Ok(()), Err)
+    }
+
+    fn end_with_tail(&mut self) -> io::Result<()> {
+        let (missing, tail) = (self.missing, std::mem::take(&mut self.tail));
+        let file = self.file()?;
+        if missing > 0 {
+            writeln!(file, "\n[orch: {missing} bytes of the output are left out here]")?;
+        }
+        let (first, second) = tail.as_slices();
+        file.write_all(first)?;
+        file.write_all(second)
     }
 
     fn waiting(&self) -> io::Result<i32> {
@@ -69,6 +146,12 @@ impl<'a> Said<'a> {
         } else {
             Err(io::Error::last_os_error())
         }
+    }
+}
+
+impl Drop for Said<'_> {
+    fn drop(&mut self) {
+        self.forget_name();
     }
 }
 
@@ -89,6 +172,38 @@ mod tests {
         said.writer.write_all(b"last").unwrap();
         said.finish().unwrap();
         assert_eq!(std::fs::read(&log).unwrap(), b"first last");
+    }
+
+    #[test]
+    fn of_a_flood_the_beginning_and_the_end_are_kept_and_the_rest_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let mut said = Said::new(&log).unwrap();
+        let mut all = b"begin".to_vec();
+        all.resize(HEAD as usize + TAIL + 1000, b'x');
+        all.extend(b"end");
+        for piece in all.chunks(60_000) {
+            said.writer.write_all(piece).unwrap();
+            said.take_in();
+        }
+        said.finish().unwrap();
+        let kept = std::fs::read(&log).unwrap();
+        let note = b"\n[orch: 1003 bytes of the output are left out here]\n";
+        assert_eq!(kept.len(), HEAD as usize + note.len() + TAIL);
+        assert!(kept.starts_with(b"begin") && kept.ends_with(b"end"));
+        assert_eq!(&kept[HEAD as usize..][..note.len()], note);
+    }
+
+    #[test]
+    fn a_pipe_with_a_name_can_be_opened_by_another_and_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let mut said = Said::named(&log).unwrap();
+        std::fs::write(said.name().unwrap(), "by name").unwrap();
+        said.take_in();
+        drop(said);
+        assert_eq!(std::fs::read(&log).unwrap(), b"by name");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -1,30 +1,52 @@
 //! A long-lived Python server: imports its packages once, forks for each job.
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{ChildStdin, Command};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::runtime::{Job, Reply};
-use crate::worker::oneshot::{Lines, Next, spawn_with_result_pipe};
-use crate::worker::process::Group;
-use crate::worker::{Ended, Limits, TICK};
+use crate::worker::lines::{Lines, Next};
+use crate::worker::oneshot::{Output, spawn_with_result_pipe};
+use crate::worker::oversee::{GRACE, Overseer, Verdict};
+use crate::worker::process::{Group, poll, readable};
+use crate::worker::said::Said;
+use crate::worker::{Ended, Limits, TICK, family};
+
+/// How long a server may take to say that a job which it was told to end is gone.
+const CLEARING: Duration = Duration::from_secs(5);
+/// A server that has forked so often gives way to a fresh one: by then the import is nothing beside the jobs.
+const MOST_JOBS: u32 = 500;
+/// And one that has grown by so much, bytes. It does no work itself, so it should not grow at all.
+const MOST_GROWTH: u64 = 512 << 20;
 
 /// Jobs are sent from any thread; each waits for its own replies.
 pub struct Server {
     shared: Arc<Shared>,
+    pid: i32,
+    jobs: AtomicU32,
+    /// Bytes that it held when it was first looked at after a job.
+    first_held: Mutex<Option<u64>>,
 }
 
 struct Shared {
     stdin: Mutex<Option<ChildStdin>>,
-    waiting: Mutex<HashMap<u32, Sender<Reply>>>,
+    waiting: Mutex<HashMap<u32, Waker>>,
     /// How the server ended, once it has.
     ended: Mutex<Option<String>>,
+}
+
+/// How the listener reaches a job's thread, which waits on descriptors.
+struct Waker {
+    replies: Sender<Reply>,
+    wake: PipeWriter,
 }
 
 impl Server {
@@ -32,16 +54,26 @@ impl Server {
     ///
     /// The calling thread must outlive the server: the kernel ends the child with the thread that started it.
     pub fn start(mut command: Command, preload: &[&str], log: &Path) -> std::io::Result<Self> {
-        let (reader, mut group) = spawn_with_result_pipe(&mut command, log)?;
+        let (lines, mut group) = spawn_with_result_pipe(&mut command, Output::File(log))?;
+        let pid = group.leader();
         let mut stdin = group.stdin().expect("BUG: stdin is piped");
         writeln!(stdin, "{}", json!({"preload": preload}))?;
         let shared =
             Arc::new(Shared { stdin: Mutex::new(Some(stdin)), waiting: Mutex::default(), ended: Mutex::default() });
         let listener = shared.clone();
-        std::thread::Builder::new()
-            .name("python-server".into())
-            .spawn(move || listener.listen(Lines::new(reader), group))?;
-        Ok(Self { shared })
+        std::thread::Builder::new().name("python-server".into()).spawn(move || listener.listen(lines, group))?;
+        Ok(Self { shared, pid, jobs: AtomicU32::new(0), first_held: Mutex::default() })
+    }
+
+    /// Whether a fresh one should take over. The jobs that it has are done by it; dropped after the last of them, it ends.
+    pub fn is_worn(&self) -> bool {
+        let jobs = self.jobs.load(Ordering::Relaxed);
+        if jobs == 0 {
+            return false;
+        }
+        let Some(held) = family::held_bytes(self.pid) else { return jobs >= MOST_JOBS };
+        let first = *self.first_held.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(held);
+        jobs >= MOST_JOBS || held > first + MOST_GROWTH
     }
 
     pub fn has_ended(&self) -> bool {
@@ -50,37 +82,31 @@ impl Server {
 
     /// Sends a job and waits until it ended.
     pub fn run(&self, job: &Job, limits: &Limits<'_>) -> Ended {
-        let start = Instant::now();
-        let (sender, receiver) = channel();
-        self.shared.waiting().insert(job.id, sender);
-        let ended = match self.shared.send(&serde_json::to_value(job).expect("BUG: a job serialises")) {
-            Ok(()) => self.wait(&receiver, job.id, start, limits),
+        self.jobs.fetch_add(1, Ordering::Relaxed);
+        let (said, (wakened, wake)) = match (Said::named(limits.log), std::io::pipe()) {
+            (Ok(said), Ok(wake)) => (said, wake),
+            (Err(e), _) | (_, Err(e)) => return Ended::Broken(format!("failed to make a pipe: {e}")),
+        };
+        let (replies, receiver) = channel();
+        self.shared.waiting().insert(job.id, Waker { replies, wake });
+        let mut order = job.clone();
+        order.log = said.name().map(Path::to_owned);
+        let order = serde_json::to_value(order).expect("BUG: a job serialises");
+        let mut waiting =
+            Waiting { id: job.id, receiver, wakened, said, overseer: Overseer::new(limits), clear_by: None };
+        let ended = match self.shared.send(&order) {
+            Ok(()) => waiting.wait(&self.shared, limits),
             Err(e) => self
                 .shared
                 .why_ended()
-                .unwrap_or(Ended::Broken(format!("failed to send a job to the Python server: {e}"))),
+                .unwrap_or_else(|| Ended::ServerDied(format!("failed to send a job to the Python server: {e}"))),
         };
         self.shared.waiting().remove(&job.id);
-        ended
-    }
-
-    fn wait(&self, receiver: &Receiver<Reply>, id: u32, start: Instant, limits: &Limits<'_>) -> Ended {
-        loop {
-            if let Some(ended) = limits.exceeded(start) {
-                let _ = self.shared.send(&json!({"cancel": id}));
-                // The slot is free only when the job's processes are gone; the server says so.
-                let _ = receiver.recv_timeout(Duration::from_secs(5));
-                return ended;
+        match (ended, waiting.said.finish()) {
+            (Ended::Answered(_), Err(e)) => {
+                Ended::Broken(format!("failed to write the log {}: {e}", limits.log.display()))
             }
-            match receiver.recv_timeout(TICK) {
-                Ok(Reply::Progress { text, .. }) => (limits.progress)(&text),
-                Ok(Reply::Result { output, .. }) => return Ended::Answered(output),
-                Ok(Reply::Died { signal, code, .. }) => return Ended::Died { signal, code },
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    return self.shared.why_ended().unwrap_or(Ended::Broken("the Python server ended".into()));
-                }
-            }
+            (ended, _) => ended.with_last_words(limits.log),
         }
     }
 }
@@ -88,17 +114,77 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // End of input ends the server and its jobs.
-        self.shared.stdin.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        self.shared.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+/// A job that the server has.
+struct Waiting<'a> {
+    id: u32,
+    receiver: Receiver<Reply>,
+    wakened: PipeReader,
+    said: Said<'a>,
+    overseer: Overseer<'a>,
+    /// When the server must have said that a job which it was told to end is gone.
+    clear_by: Option<Instant>,
+}
+
+impl Waiting<'_> {
+    fn wait(&mut self, server: &Shared, limits: &Limits<'_>) -> Ended {
+        loop {
+            let mut fds = [self.wakened.as_raw_fd(), self.said.fd()].map(readable);
+            if let Err(e) = poll(&mut fds, TICK) {
+                return Ended::Broken(format!("failed to wait for the Python server: {e}"));
+            }
+            if fds[1].revents != 0 {
+                self.said.take_in();
+            }
+            if fds[0].revents & libc::POLLIN != 0 {
+                let _ = self.wakened.read(&mut [0; 64]);
+            }
+            if let Some(ended) = self.hear(server, limits) {
+                return self.overseer.why().unwrap_or(ended);
+            }
+            if self.clear_by.is_some_and(|by| Instant::now() >= by) {
+                return self.overseer.why().expect("BUG: a job is cleared for no reason");
+            }
+            // The server asks it to end, and kills it after the grace; what is left to do here is to wait for its word.
+            let grace = match self.overseer.look() {
+                Verdict::Ask => GRACE,
+                Verdict::Kill if self.clear_by.is_none() => Duration::ZERO,
+                Verdict::Kill | Verdict::GoesOn => continue,
+            };
+            let _ = server.send(&json!({"cancel": self.id, "grace": grace.as_secs_f64()}));
+            self.clear_by = Some(Instant::now() + grace + CLEARING);
+        }
+    }
+
+    fn hear(&mut self, server: &Shared, limits: &Limits<'_>) -> Option<Ended> {
+        loop {
+            match self.receiver.try_recv() {
+                Ok(Reply::Progress { text, .. }) => (limits.progress)(&text),
+                Ok(Reply::Started { pid, .. }) => {
+                    self.said.forget_name();
+                    self.overseer.watch(pid);
+                }
+                Ok(Reply::Result { output, .. }) => return Some(Ended::Answered(output)),
+                Ok(Reply::Died { signal, code, .. }) => return Some(self.overseer.death(signal, code)),
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => {
+                    return Some(server.why_ended().unwrap_or(Ended::ServerDied("the Python server ended".into())));
+                }
+            }
+        }
     }
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, Sender<Reply>>> {
-        self.waiting.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn send(&self, line: &serde_json::Value) -> std::io::Result<()> {
-        let mut stdin = self.stdin.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut stdin = self.stdin.lock().unwrap_or_else(PoisonError::into_inner);
         match stdin.as_mut() {
             Some(pipe) => writeln!(pipe, "{line}"),
             None => Err(std::io::Error::other("it was closed")),
@@ -106,33 +192,45 @@ impl Shared {
     }
 
     fn why_ended(&self) -> Option<Ended> {
-        self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone().map(Ended::Broken)
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone().map(Ended::ServerDied)
     }
 
     /// Hands each reply to the job that waits for it, until the server ends.
     fn listen(&self, mut lines: Lines, mut group: Group) {
         let why = loop {
-            match lines.next(Duration::from_secs(1)) {
+            match lines.next() {
                 Next::Line(bytes) => match serde_json::from_slice::<Reply>(&bytes) {
                     Ok(reply) => self.pass_on(reply),
                     Err(e) => break format!("the Python server wrote junk on its result descriptor: {e}"),
                 },
-                Next::Nothing => {}
-                Next::End => break "the Python server ended".to_owned(),
-                Next::TooLong => break "the Python server's answer is too long".to_owned(),
+                Next::Nothing => {
+                    // Asked for its end as well: something that it started may hold the descriptor open.
+                    let mut fds = [lines.fd(), group.pidfd().unwrap_or(-1)].map(readable);
+                    let _ = poll(&mut fds, Duration::from_secs(1));
+                    if fds[0].revents == 0 && group.wait(Duration::ZERO).is_ok_and(|status| status.is_some()) {
+                        break "the Python server ended".to_owned();
+                    }
+                }
+                Next::End(_) => break "the Python server ended".to_owned(),
+                Next::TooLong(_) => break "the Python server's answer is too long".to_owned(),
                 Next::Failed(e) => break format!("failed to read from the Python server: {e}"),
             }
         };
         let status = group.finish(Duration::from_secs(5));
+        group.sweep();
         let why = status.map_or(why.clone(), |status| format!("{why} ({status})"));
-        *self.ended.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(why);
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         self.waiting().clear(); // wakes every waiting job
     }
 
     fn pass_on(&self, reply: Reply) {
-        let (Reply::Progress { id, .. } | Reply::Result { id, .. } | Reply::Died { id, .. }) = &reply;
-        if let Some(sender) = self.waiting().get(id) {
-            let _ = sender.send(reply);
+        if let Some(waker) = self.waiting().get_mut(&reply.id()) {
+            let _ = waker.replies.send(reply);
+            let _ = waker.wake.write(b"x");
         }
     }
 }
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -54,6 +54,23 @@ fn a_kill_while_children_sleep_leaves_no_orphan() {
     eventually("no process is left", || processes_with(&marker).is_empty());
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_kill_leaves_nobody_who_left_group_and_session_either() {
+    let marker = marker("session");
+    let script = format!("(setsid sh -c 'sleep 300; : {marker}' < /dev/null &); touch began; sleep 300; : {marker}");
+    let argv = serde_json::to_string(&["sh", "-c", &script]).unwrap();
+    let spec = format!("version: 1\ncommands:\n  s: {{argv: {argv}, outputs: [out]}}\n");
+    for number in [libc::SIGKILL, libc::SIGINT] {
+        let sandbox = Sandbox::new().file("spec.yaml", &spec);
+        let mut child = sandbox.spawn(RUN);
+        eventually("all began", || processes_with(&marker).len() >= 2);
+        signal(&child, number);
+        child.wait().unwrap();
+        eventually("no process is left", || processes_with(&marker).is_empty());
+    }
+}
+
 #[test]
 fn an_interrupt_ends_the_children_and_keeps_what_is_done() {
     let marker = marker("interrupt");

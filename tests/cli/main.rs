@@ -1,6 +1,7 @@
 //! The real binary, from outside: arguments and files in; files, streams and exit codes out.
 
 mod affected;
+mod auto;
 mod cache_ci;
 mod cache_gc;
 mod cache_pack;
@@ -10,7 +11,9 @@ mod damage;
 mod devices;
 mod errors;
 mod explained;
+mod keep_going;
 mod max_age;
+mod noise;
 #[cfg(not(feature = "remote"))]
 mod not_shared;
 mod pages;
@@ -19,6 +22,7 @@ mod ready_onnx;
 mod rerun;
 mod settled;
 mod states;
+mod slots;
 mod watched;
 #[path = "../support/mod.rs"]
 mod support;

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use orch::device::{Backend, Device, DeviceKind};
 use orch::event::{Event, Listener};
-use orch::exec::{self, Context, HostFacts, Options, Verdict};
+use orch::exec::{self, Context, HostFacts, KeepGoing, Options, Verdict};
 use orch::key::{KeyDoc, MissReason};
 use orch::matrix::Matrix;
 use orch::plan::{self, Plan};
@@ -98,8 +98,11 @@ impl World {
             backoff: Default::default(),
             mocked: Default::default(),
             jobs: 1,
-            fail_fast: false,
+            memory: u64::MAX,
+            job_memory: None,
+            keep_going: KeepGoing::Always,
             rerun: BTreeSet::new(),
+            stands: BTreeSet::new(),
             wanted: None,
             spec: "specs/all.yaml".into(),
             max_age: None,

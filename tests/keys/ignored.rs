@@ -39,8 +39,9 @@ fn places_and_times() {
             &[],
         ),
         row("how many jobs", |w| w.options.jobs = 64, &[]),
-        row("a first failure ends all", |w| w.options.fail_fast = true, &[]),
         row("how often a failure is tried again", |w| w.options.retries = Some(3), &[]),
+        row("how much memory a step may take", |w| w.options.job_memory = Some(1), &[]),
+        row("a first failure ends all", |w| w.options.keep_going = orch::exec::KeepGoing::Never, &[]),
         row(
             "free memory",
             |w| {

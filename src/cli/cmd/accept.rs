@@ -27,7 +27,7 @@ const REASON: usize = 160;
 pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let path = &accept.spec.spec;
     let spec = project::spec(path)?;
-    let project = Project::of(&spec, path, &accept.spec.selection, accept.spec.fallback())?;
+    let project = Project::of(&spec, path, &accept.spec.selection, accept.spec.fallback(), None)?;
     let workplace = Workplace::open(args)?;
     let options = Options { mocked: workplace.mocked.clone(), ..idle_options(&project) };
     let listener = Warnings(printer);

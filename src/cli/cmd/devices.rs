@@ -65,20 +65,22 @@ fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let probed = Probed::at(provision(args, Cancel::default())?.dir().join("probes"));
     let ask = |name: &str, params: Value| -> Result<Backend, String> {
         let out = scratch.dir("probe").map_err(|e| e.to_string())?;
-        let job = Job { id: 0, op: name.into(), params, inputs: Default::default(), out: out.clone(), log: None };
+        let (inputs, env) = Default::default();
+        let job = Job { id: 0, op: name.into(), params, inputs, out: out.clone(), log: None, env };
         let mut command = Command::new(&exe);
         // Browsers leave their profile there.
         command.args(["worker", "probe"]).current_dir(&out);
         let cancel = Cancel::default();
         let log = out.join("log");
-        let limits = Limits { timeout: Duration::from_secs(10), cancel: &cancel, log: &log, progress: &|_| {} };
+        let limits =
+            Limits { timeout: Duration::from_secs(10), memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
         match run_oneshot(command, &job, &limits) {
             Ended::Answered(output) => serde_json::from_value(output.facts).map_err(|e| e.to_string()),
             Ended::Died { signal: Some(signal), .. } => Err(format!("the probe was ended by signal {signal}")),
             Ended::Died { code, .. } => Err(format!("the probe ended with code {code:?}")),
             Ended::TimedOut => Err("the probe did not answer within 10 s".into()),
             Ended::Interrupted => Err("interrupted".into()),
-            Ended::Broken(what) => Err(what),
+            Ended::Broken(what) | Ended::OutOfMemory(what) | Ended::ServerDied(what) => Err(what),
         }
     };
     let child = |name: &str, params: Value| probed.or_ask(name, &params, || ask(name, params.clone()));

@@ -17,9 +17,9 @@ use crate::step::StepId;
 use crate::store::DiskStore;
 
 pub(super) fn graph(args: &Args, graph: &GraphArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let project = Project::load_as(&graph.spec)?;
-    let chosen = project.steps(&graph.steps)?;
     let workplace = Workplace::open(args)?;
+    let project = Project::load_here(&workplace, &graph.spec)?;
+    let chosen = project.steps(&graph.steps)?;
     let options = idle_options(&project);
     let listener = Warnings(printer);
     let previews = exec::preview(&workplace.context(&project, &options, &listener))?;

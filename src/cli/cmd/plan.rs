@@ -52,11 +52,14 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
 pub(super) fn idle_options(project: &Project) -> Options {
     Options {
         jobs: 1,
-        fail_fast: false,
+        memory: u64::MAX,
+        job_memory: None,
+        keep_going: Default::default(),
         retries: None,
         backoff: Default::default(),
         mocked: Default::default(),
         rerun: Default::default(),
+        stands: Default::default(),
         wanted: None,
         max_age: None,
         scope: None,

@@ -11,8 +11,8 @@ use crate::exec;
 use crate::report::{self, text::Styles};
 
 pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let project = Project::load_as(&report.spec)?;
     let workplace = Workplace::open(args)?;
+    let project = Project::load_here(&workplace, &report.spec)?;
     let options = idle_options(&project);
     let listener = Warnings(printer);
     let doc = exec::held(&workplace.context(&project, &options, &listener))?;

@@ -16,8 +16,10 @@ use crate::cli::exit::Exit;
 use crate::cli::handout;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Workplace, absolute};
+use crate::cli::resume;
 use crate::cli::scope::{Asked, Scoped};
 use crate::cli::sharing::{self, Sharing};
+use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
 use crate::plan::Plan;
@@ -40,7 +42,10 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         }
     }
     let workplace = Workplace::open(args)?;
-    let scoped = asked(run).load(&workplace, printer)?;
+    let mut scoped = asked(run).load(&workplace, printer)?;
+    if run.resume {
+        resume::resume(&workplace, &mut scoped, printer)?;
+    }
     on_interrupt(&workplace.cancel, || {})?;
     let (exit, _) = perform(args, run, printer, &workplace, scoped, &executed_before)?;
     Ok(exit)
@@ -75,11 +80,14 @@ pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) ->
 pub(super) fn options(args: &Args, run: &RunArgs, workplace: &Workplace) -> Options {
     Options {
         jobs: run.jobs.unwrap_or(workplace.host.report.cores.max(1)),
-        fail_fast: run.fail_fast,
+        memory: run.memory.map(|size| size.0).or_else(|| free_memory(&Host::real())).unwrap_or(u64::MAX),
+        job_memory: run.job_memory.map(|size| size.0),
+        keep_going: run.keep_going(),
         retries: run.retry.retries,
         backoff: run.retry.backoff(),
         mocked: workplace.mocked.clone(),
         rerun: Default::default(),
+        stands: Default::default(),
         wanted: None,
         max_age: None,
         scope: None,
@@ -98,9 +106,9 @@ pub(super) fn perform(
     scoped: Scoped,
     executed_before: &[String],
 ) -> anyhow::Result<(Exit, Vec<String>)> {
-    let Scoped { project, wanted, rerun, label, nothing } = scoped;
+    let Scoped { project, wanted, rerun, stands, label, nothing } = scoped;
     let max_age = run.scope.max_age.clone();
-    let options = Options { rerun, wanted, max_age, scope: label, ..options(args, run, workplace) };
+    let options = Options { rerun, stands, wanted, max_age, scope: label, ..options(args, run, workplace) };
     let console = Console::new();
     let diary = Diary::new(Instant::now(), &console, workplace, &options, run.trace.trace.as_deref());
     let before = Custody::of(&workplace.store);
@@ -117,6 +125,9 @@ pub(super) fn perform(
     count_again(plan, &mut finished, executed_before);
     show(&finished.doc, finished.report.is_some(), run, printer);
     printer.told(shared);
+    if finished.interrupted {
+        printer.note("the same command line with --resume goes on where this run ended");
+    }
     if let Some(why) = &nothing {
         printer.note(why);
     }
@@ -190,6 +201,9 @@ fn flags(args: &Args, run: &RunArgs) -> String {
         words.map(|(name, path)| format!(" {name} {}", shell::word(&path.display().to_string()))).collect();
     if run.spec.fallback {
         flags.push_str(" --fallback");
+    }
+    if let Some(size) = run.job_memory {
+        flags.push_str(&format!(" --job-memory {}", size.0));
     }
     flags
 }

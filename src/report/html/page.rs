@@ -116,6 +116,8 @@ pub(super) struct Detail<'a> {
     pub(super) reason: Option<String>,
     pub(super) repro: Option<&'a str>,
     pub(super) about: String,
+    /// Why orch chose this target.
+    pub(super) chosen: Option<&'a str>,
     pub(super) requested: &'a str,
     pub(super) actual: Option<&'a str>,
     pub(super) label: Option<&'static str>,

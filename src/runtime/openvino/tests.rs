@@ -41,7 +41,15 @@ impl Bench {
         });
         params.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
         let inputs = [("artefact".to_owned(), self.folder.path().join("artefact"))].into();
-        let job = Job { id: 1, op: "run".into(), params, inputs, out: self.folder.path().join("out"), log: None };
+        let job = Job {
+            id: 1,
+            op: "run".into(),
+            params,
+            inputs,
+            out: self.folder.path().join("out"),
+            log: None,
+            env: Default::default(),
+        };
         OpenVino.execute(&job, &|_| ())
     }
 }

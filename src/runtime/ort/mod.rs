@@ -150,7 +150,15 @@ mod tests {
     use super::*;
 
     fn job(op: &str, params: Value) -> Job {
-        Job { id: 1, op: op.to_owned(), params, inputs: Default::default(), out: PathBuf::from("/nowhere"), log: None }
+        Job {
+            id: 1,
+            op: op.to_owned(),
+            params,
+            inputs: Default::default(),
+            out: PathBuf::from("/nowhere"),
+            log: None,
+            env: Default::default(),
+        }
     }
 
     fn refused(op: &str, params: Value) -> (JobStatus, String) {

@@ -9,7 +9,7 @@ use super::Section;
 use crate::base::{glob, suggest};
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
-use crate::spec::shape::{At, Field, List};
+use crate::spec::shape::{At, Field, List, Rows};
 use crate::spec::{Expect, MatrixSpec, Precision, Rule};
 
 /// What rules can match: also rows that were reported as wrong, so that one mistake is reported once.
@@ -88,6 +88,23 @@ pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Si
     let expect = raw.expect.items().iter().filter_map(|at| expect(at, names, sink).map(Arc::new)).collect();
     let (models, targets) = (models.unwrap_or_default(), targets.unwrap_or_default());
     MatrixSpec { models, targets, axes, exclude, include, expect }
+}
+
+/// Families and targets that exist.
+pub(super) fn prefer(rows: &Rows<List<String>>, names: &Names<'_>, sink: &mut Sink) -> IndexMap<String, Vec<String>> {
+    let (families, targets) = (names.families(), names.target_names());
+    let mut prefer = IndexMap::new();
+    for (family, list) in &rows.0 {
+        if family.value != "any" && !families.contains(&family.value.as_str()) {
+            super::unknown("family", family, &[&families[..], &["any"]].concat(), sink);
+        }
+        let Some(list) = list else { continue };
+        for name in list.value.items.iter().filter(|name| !targets.contains(&name.value.as_str())) {
+            super::unknown("target", name, &targets, sink);
+        }
+        prefer.insert(family.value.clone(), list.value.items.iter().map(|at| at.value.clone()).collect());
+    }
+    prefer
 }
 
 /// None if one of them was reported.

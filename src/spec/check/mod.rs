@@ -50,8 +50,11 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Sourc
     let targets = targets::targets(&raw_targets, &tolerances, measure, sink);
     let models = models::models(&raw_models, &raw_pipelines, &tolerances, sink);
     let matrix = once(&sources, |file| &file.matrix, "matrix", sink);
-    let matrix = matrix::matrix(matrix, &matrix::Names::of(&raw_models, &raw_targets), sink);
-    Spec { root, files, models, pipelines, targets, tolerances, measure, matrix, commands }
+    let names = matrix::Names::of(&raw_models, &raw_targets);
+    let matrix = matrix::matrix(matrix, &names, sink);
+    let prefer = once(&sources, |file| &file.prefer, "prefer", sink);
+    let prefer = prefer.map(|rows| matrix::prefer(rows, &names, sink)).unwrap_or_default();
+    Spec { root, files, models, pipelines, targets, tolerances, measure, matrix, prefer, commands }
 }
 
 fn section<'a, T>(

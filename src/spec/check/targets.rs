@@ -130,6 +130,10 @@ fn fallback(row: &Row<'_, raw::Target>, names: &[&str], sink: &mut Sink) {
 
 fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, sink: &mut Sink) -> Option<Target> {
     let raw = row.value;
+    if row.name.value == "auto" {
+        let hint = "give it another name: `-t auto` lets orch choose one of the targets";
+        sink.error_hint(row.name.span, "a target cannot be called `auto`".to_owned(), hint);
+    }
     not_empty(&raw.precisions, "precisions", sink);
     let mut precisions: Vec<Precision> = Vec::new();
     for precision in raw.precisions.items() {

@@ -13,7 +13,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{Program, Started, c_string};
-use crate::worker::guard::Slot;
+use crate::worker::family;
+use crate::worker::guard::{self, Slot};
 use crate::worker::process::Group;
 use crate::worker::reads::Filter;
 
@@ -65,7 +66,8 @@ fn execute(
         text.push(value);
         c_string(&text)
     });
-    let env = env.collect::<io::Result<Vec<_>>>()?;
+    let mark = c_string(format!("{}={}", guard::MARK, guard::mark()).as_ref());
+    let env = env.chain([mark]).collect::<io::Result<Vec<_>>>()?;
     let cwd = c_string(program.cwd.as_os_str())?;
     let pointers = |all: &[CString]| all.iter().map(|one| one.as_ptr()).chain([ptr::null()]).collect::<Vec<_>>();
     let (argv, env) = (pointers(argv), pointers(&env));
@@ -92,6 +94,7 @@ fn execute(
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | shares_files | libc::SIGCHLD;
     // SAFETY: the child uses the stack, `told` and what it points to only until it executes the program or exits, and
     // this thread goes on only then. The mask that is put back is the one that was there.
+    let changing = family::changing();
     let (child, error) = unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
@@ -102,6 +105,7 @@ fn execute(
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
         (child, error)
     };
+    drop(changing);
     if child < 0 {
         return Err(error);
     }
@@ -124,6 +128,8 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
         default_signals(told.handled);
         libc::setpgid(0, 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // What loses its parent stays below it, where it is found.
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         // The parent may have died before the line above.
         if libc::getppid() != told.parent {
             libc::_exit(1);

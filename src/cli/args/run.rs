@@ -1,0 +1,92 @@
+//! Arguments of `orch run`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use super::{RetryArgs, ScopeArgs, SpecArgs, TraceArgs};
+use crate::cli::units::Size;
+use crate::exec;
+
+#[derive(Debug, ClapArgs)]
+pub(in crate::cli) struct RunArgs {
+    #[command(flatten)]
+    pub(in crate::cli) spec: SpecArgs,
+    #[command(flatten)]
+    pub(in crate::cli) scope: ScopeArgs,
+    /// Only these steps and what they need, e.g. 'convert:bert:*'
+    #[arg(long = "step", value_name = "GLOB")]
+    pub(in crate::cli) steps: Vec<String>,
+    /// Execute again although nothing changed: steps, or 'run' for all measurements, 'case:bert:*', 'failed' or
+    /// 'flaky'
+    #[arg(long, value_name = "GLOB")]
+    pub(in crate::cli) rerun: Vec<String>,
+    /// How many steps may execute at a time [default: the number of cores]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(in crate::cli) jobs: Option<u32>,
+    /// How much memory steps may take at a time, e.g. 8GiB [default: what is free when the run begins]
+    #[arg(long, value_name = "SIZE")]
+    pub(in crate::cli) memory: Option<Size>,
+    #[command(flatten)]
+    pub(in crate::cli) retry: RetryArgs,
+    /// What goes on after a failure
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = KeepGoing::Always)]
+    pub(in crate::cli) keep_going: KeepGoing,
+    /// The same as --keep-going never
+    #[arg(long, conflicts_with = "keep_going")]
+    pub(in crate::cli) fail_fast: bool,
+    /// End a step that takes more memory than this as OOM, e.g. 4GiB [default: nine tenths of the machine's]
+    #[arg(long, env = "ORCH_JOB_MEMORY", value_name = "SIZE")]
+    pub(in crate::cli) job_memory: Option<Size>,
+    /// Go on where the last run of this command line was interrupted or killed: what it did is not done again, and what
+    /// failed in it is not tried again
+    #[arg(long, conflicts_with = "watch")]
+    pub(in crate::cli) resume: bool,
+    /// Run, then wait for changes of the spec or of a file that it reads, and run again, until interrupted
+    #[arg(long, conflicts_with = "json")]
+    pub(in crate::cli) watch: bool,
+    /// Ask no remote store for results, and send it none
+    #[arg(long)]
+    pub(in crate::cli) no_remote: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    pub(in crate::cli) json: bool,
+    /// Where the report and the generated tests are put
+    #[arg(long, default_value = "orch-out", value_name = "DIR")]
+    pub(in crate::cli) out_dir: PathBuf,
+    #[command(flatten)]
+    pub(in crate::cli) trace: TraceArgs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum KeepGoing {
+    /// Every step whose inputs are there
+    Always,
+    /// Only steps that something which can still pass depends on
+    Dependencies,
+    /// Nothing new
+    Never,
+}
+
+impl RunArgs {
+    pub(in crate::cli) fn keep_going(&self) -> exec::KeepGoing {
+        match self.keep_going {
+            _ if self.fail_fast => exec::KeepGoing::Never,
+            KeepGoing::Always => exec::KeepGoing::Always,
+            KeepGoing::Dependencies => exec::KeepGoing::Dependencies,
+            KeepGoing::Never => exec::KeepGoing::Never,
+        }
+    }
+
+    /// Whether all of a plan is asked for, so that the run may leave a settlement for the next one.
+    pub(in crate::cli) fn is_whole(&self) -> bool {
+        let ScopeArgs { affected, partition, max_age } = &self.scope;
+        let chooses = self.spec.selection.chooses(); // what is best may be another target tomorrow
+        !chooses && affected.is_none() && partition.is_none() && max_age.is_none() && self.steps.is_empty()
+    }
+
+    /// Whether this is the usual run, which may believe what the last one left behind.
+    pub(in crate::cli) fn is_plain(&self) -> bool {
+        self.is_whole() && self.rerun.is_empty() && self.trace.trace.is_none() && !self.watch && !self.resume
+    }
+}

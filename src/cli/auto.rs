@@ -1,0 +1,46 @@
+//! What `-t auto` chooses by: the devices of this host, and what was measured on machines like it.
+
+use crate::cli::project::Workplace;
+use crate::device::{Backend, DeviceKind};
+use crate::matrix::{Case, Known, Matrix};
+use crate::record::{Outcome, Record};
+use crate::report::stats;
+use crate::spec::Spec;
+
+/// Leaves one target for each model, precision and size.
+pub(super) fn choose(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace) {
+    let inventory = workplace.inventory();
+    matrix.choose(spec, |case| known(case, spec, workplace, inventory));
+}
+
+fn known(case: &Case, spec: &Spec, workplace: &Workplace, inventory: &[Backend]) -> Known {
+    let backend = &spec.targets[&case.target].backend;
+    if let Some(why) = out(backend, inventory) {
+        return Known::Out(why);
+    }
+    let last = workplace.store.latest(&format!("run:{}:{}", case.model, case.name)).ok().flatten();
+    // Of another kind of machine nothing follows.
+    let host = &workplace.host.fingerprint;
+    let is_here = |record: &Record| record.key.lines().any(|(name, value)| name == "host" && value == *host);
+    let Some(last) = last.filter(is_here) else { return Known::Unmeasured };
+    match (last.outcome, last.measure.as_ref().and_then(stats::metrics)) {
+        (Outcome::Pass, Some(metrics)) => {
+            let day = last.started.split('T').next().unwrap_or_default().to_owned();
+            Known::Measured { median_ms: metrics.median_ms, day }
+        }
+        (Outcome::Pass, None) => Known::Unmeasured,
+        (outcome, _) => Known::Failed(outcome.label().to_owned()),
+    }
+}
+
+/// Why no device of this backend can be the best one.
+fn out(backend: &str, inventory: &[Backend]) -> Option<String> {
+    let Some(found) = inventory.iter().find(|known| known.name == backend) else {
+        return Some(format!("orch has no prober for `{backend}`"));
+    };
+    if !found.available {
+        return Some(found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into()));
+    }
+    let is_real = found.devices.iter().any(|device| device.kind == DeviceKind::Hardware);
+    (!is_real).then(|| "it is a stand-in for hardware that is not here".to_owned())
+}

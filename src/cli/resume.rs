@@ -1,0 +1,95 @@
+//! `--resume`: goes on where the last run of the same command line was cut off.
+//!
+//! What it had done is in the store and hits by itself. What the journal adds is what must not be done twice all the same:
+//! what was asked for with `--rerun` and is done, and what failed.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+
+use crate::cli::diary;
+use crate::cli::exit::UsageError;
+use crate::cli::printer::Printer;
+use crate::cli::project::Workplace;
+use crate::cli::scope::Scoped;
+use crate::explain;
+use crate::journal::{self, Run};
+use crate::record::Outcome;
+use crate::report::format::counted;
+
+const FLAG: &str = " --resume";
+
+/// Takes out of `scoped` what the run that is resumed has done, and says which run that is.
+pub(super) fn resume(workplace: &Workplace, scoped: &mut Scoped, printer: &Printer) -> anyhow::Result<()> {
+    let runs = cut_off(workplace)?;
+    let last = &runs[0];
+    let mut outcomes = BTreeMap::new();
+    for ran in runs.iter().rev().flat_map(|run| &run.steps).filter(|ran| ran.outcome != Outcome::Incomplete) {
+        outcomes.insert(ran.step.as_str(), ran.outcome);
+    }
+    for (step, outcome) in &outcomes {
+        let Some(id) = scoped.project.plan.find(step) else { continue };
+        scoped.rerun.remove(&id);
+        if *outcome != Outcome::Pass {
+            scoped.stands.insert(id);
+        }
+    }
+    let passed = outcomes.values().filter(|outcome| **outcome == Outcome::Pass).count();
+    let how = if last.end.is_some() { "interrupted" } else { "killed" };
+    let interrupted = last.steps.iter().filter(|ran| ran.outcome == Outcome::Incomplete).count();
+    printer.note(&format!(
+        "resumes the run of {}, which was {how}: {} had passed, {} had ended otherwise, {} had begun",
+        last.head.started,
+        counted(passed, "step"),
+        outcomes.len() - passed,
+        last.cut_off.len() + interrupted,
+    ));
+    Ok(())
+}
+
+/// The run that is resumed, and those that it resumed itself, newest first.
+fn cut_off(workplace: &Workplace) -> anyhow::Result<Vec<Run>> {
+    let dir = explain::runs_dir(&workplace.store);
+    let (folder, command) = (diary::folder(), plain(&diary::command_line()));
+    let mut found: Vec<Run> = Vec::new();
+    for path in journal::files(&dir).with_context(|| format!("failed to list `{}`", dir.display()))? {
+        let run = journal::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let Some(run) = run.filter(|run| run.head.folder == folder && plain(&run.head.command) == command) else {
+            continue;
+        };
+        let is_cut_off = !run.goes_on && run.end.as_ref().is_none_or(|end| end.interrupted);
+        let resumed = run.head.command.contains(FLAG);
+        match (is_cut_off, found.is_empty()) {
+            (true, _) => found.push(run),
+            (false, true) if run.goes_on => {
+                let text = format!("the run of this command line that began at {} still goes on", run.head.started);
+                return Err(UsageError(text).into());
+            }
+            (false, true) => {
+                let text = format!(
+                    "nothing is to be resumed: the last run of this command line, of {}, came to its end\n  hint: leave \
+                     out --resume; `--rerun failed` does again what failed",
+                    run.head.started
+                );
+                return Err(UsageError(text).into());
+            }
+            (false, false) => break,
+        }
+        if !resumed {
+            break;
+        }
+    }
+    if found.is_empty() {
+        let text = format!(
+            "nothing is to be resumed: no run of this command line is on record\n  line: {command}\n  folder: {folder}\n  \
+             hint: `orch what-ran --runs` lists those that are; a run is resumed with the same arguments and --resume"
+        );
+        return Err(UsageError(text).into());
+    }
+    Ok(found)
+}
+
+/// A command line without the flag.
+fn plain(command: &str) -> String {
+    command.replace(FLAG, "")
+}

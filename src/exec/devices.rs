@@ -1,0 +1,76 @@
+//! The devices of this host as units that steps hold, made of what the probers said.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::device::lease::{candidates, lend, silicon};
+use crate::device::{Backend, Lease};
+use crate::exec::resources::Unit;
+
+pub(super) struct Devices<'a> {
+    inventory: &'a [Backend],
+    /// Position by silicon: two backends may know one device under two names.
+    positions: BTreeMap<&'a str, usize>,
+    units: Vec<Unit>,
+    /// What targets name, looked up once. Empty where it is no device of its own.
+    known: HashMap<(String, String), Arc<[usize]>>,
+}
+
+impl<'a> Devices<'a> {
+    pub(super) fn new(inventory: &'a [Backend]) -> Self {
+        let (mut positions, mut units) = (BTreeMap::new(), Vec::new());
+        for device in inventory.iter().flat_map(|backend| &backend.devices) {
+            positions.entry(silicon(device)).or_insert_with(|| {
+                units.push(Unit { token: device.id.clone(), vram: device.memory_bytes });
+                units.len() - 1
+            });
+        }
+        Self { inventory, positions, units, known: HashMap::new() }
+    }
+
+    pub(super) fn units(&self) -> Vec<Unit> {
+        self.units.clone()
+    }
+
+    /// The units that a target may mean, each as good as the others; none if it computes on the CPU, or nobody knows where.
+    pub(super) fn any_of(&mut self, backend: &str, device: &str) -> Arc<[usize]> {
+        let name = (backend.to_owned(), device.to_owned());
+        let (inventory, positions) = (self.inventory, &self.positions);
+        let find =
+            || candidates(inventory, backend, device).into_iter().map(|device| positions[silicon(device)]).collect();
+        self.known.entry(name).or_insert_with(find).clone()
+    }
+
+    /// The device of a unit as this backend knows it.
+    pub(super) fn lease(&self, unit: usize, backend: &str, device: &str) -> Option<Lease> {
+        let found = candidates(self.inventory, backend, device);
+        let device = found.into_iter().find(|device| self.positions[silicon(device)] == unit)?;
+        Some(lend(device, |name| std::env::var(name).ok()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Device, DeviceKind};
+
+    #[test]
+    fn two_names_of_one_device_are_one_unit() {
+        let device = |id: &str, pci: &str| {
+            let mut device = Device::new(id, "GPU", DeviceKind::Hardware);
+            device.fact("pci", pci);
+            device
+        };
+        let inventory = [
+            Backend::available("cuda", vec![device("cuda:0", "01:00.0"), device("cuda:1", "02:00.0")]),
+            Backend::available("webgpu", vec![device("webgpu:0", "02:00.0")]),
+        ];
+        let mut devices = Devices::new(&inventory);
+        assert_eq!(devices.units().len(), 2);
+        assert_eq!(*devices.any_of("cuda", "cuda"), [0, 1]);
+        assert_eq!(*devices.any_of("webgpu", "webgpu"), [1]);
+        assert_eq!(devices.lease(1, "webgpu", "webgpu").unwrap().token, "webgpu:0");
+        assert_eq!(devices.lease(1, "cuda", "cuda").unwrap().env[1].1, "1");
+        assert!(devices.any_of("mps", "mps").is_empty());
+    }
+}

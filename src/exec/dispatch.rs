@@ -1,0 +1,222 @@
+//! Ready steps → job threads: what each claims, who is next, and what it is handed.
+
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use crate::device::Lease;
+use crate::event::{Event, Holds, Load, Span};
+use crate::exec::outcome::Judged;
+use crate::exec::perform::Performer;
+use crate::exec::pool::Pool;
+use crate::exec::queue::Next;
+use crate::exec::resources::{Claim, DeviceClaim, Held, Host, Lack};
+use crate::exec::schedule::{Message, Scheduler};
+use crate::exec::settle::unstarted;
+use crate::exec::setup::Readiness;
+use crate::exec::state::{StepResult, StepState};
+use crate::exec::task::{InputAt, Task};
+use crate::record::Outcome;
+use crate::report::format;
+use crate::step::{Needs, Requirement, Source, StepId};
+use crate::store::stat::Stamp;
+
+/// Those that do what the scheduler decides.
+pub(super) struct Hands<'h, 'env> {
+    pub(super) performer: &'env Performer<'env>,
+    pub(super) pool: &'h Pool<'env>,
+    pub(super) sender: &'h Sender<Message>,
+    pub(super) install: &'h dyn Fn(Requirement),
+}
+
+/// What became of a step whose turn it was.
+enum Turn {
+    /// A job thread has it, or it has ended, or it is not ready any more.
+    Over,
+    /// Something that it requires is being installed.
+    Parked,
+}
+
+impl<'a> Scheduler<'a> {
+    /// A ready step goes where `dispatch` finds it, or waits for what a remote says first.
+    pub(super) fn queue(&mut self, id: StepId) {
+        if !self.asks(id) {
+            self.wait_for_turn(id);
+        }
+    }
+
+    pub(super) fn wait_for_turn(&mut self, id: StepId) {
+        self.line_up(id, None);
+    }
+
+    fn line_up(&mut self, id: StepId, before: Option<Lack>) {
+        self.slots.ready(id);
+        let claim = self.claim(id);
+        self.queue.push(id, claim, before);
+    }
+
+    /// Steps that waited for an installation wait for their turn again.
+    pub(super) fn unpark(&mut self) {
+        for id in std::mem::take(&mut self.parked) {
+            self.line_up(id, Some(Lack::Setup));
+        }
+    }
+
+    pub(super) fn load(&self) -> Load {
+        Load { running: self.slots.running(), ready: (self.queue.len() + self.parked.len()) as u32 }
+    }
+
+    pub(super) fn nothing_queued(&self) -> bool {
+        self.queue.len() == 0 && self.parked.is_empty()
+    }
+
+    /// What a step takes of the machine: what its kind says, and the memory that is expected.
+    fn claim(&mut self, id: StepId) -> Claim {
+        let context = self.context;
+        let step = context.plan.step(id);
+        let states = &self.states;
+        let size = |from: StepId| match &states[from.0 as usize] {
+            StepState::Done(made) => made.output().and_then(|digest| context.store.manifest(&digest).ok()),
+            _ => None,
+        };
+        let size = |from| size(from).map_or(0, |tree| tree.size());
+        let memory = self.memory.claim(id, context.plan, context.store, size);
+        let (host, device) = match step.kind.needs(step) {
+            Needs::Shared { cores } => (Host::Cores(cores), None),
+            Needs::Exclusive => (Host::Whole, None),
+            Needs::Device { backend, device, timed } => match self.devices.any_of(&backend, &device) {
+                // An emulator, or nobody can say what it computes on: nothing runs beside it.
+                none if none.is_empty() => (Host::Whole, None),
+                any_of => (Host::Cores(1), Some(DeviceClaim { any_of, timed, vram: 0 })),
+            },
+        };
+        let machine = &self.slots.machine;
+        if memory > machine.capacity.memory && host != Host::Whole && self.memory.told.insert(id) {
+            let (takes, free) = (format::bytes(memory), format::bytes(machine.capacity.memory));
+            let text = format!("{} may take {takes} of memory, and {free} are free: it runs alone", step.name);
+            context.listener.tell(Event::Warning { text });
+        }
+        machine.fitted(Claim { host, memory, device })
+    }
+
+    /// Starts what can start.
+    pub(super) fn dispatch<'env>(&mut self, hands: &Hands<'_, 'env>)
+    where
+        'a: 'env,
+    {
+        while let Some(next) = self.queue.next(&self.slots.machine, self.setups.is_busy()) {
+            let id = next.id;
+            match self.take_turn(next, hands) {
+                Turn::Over => {}
+                Turn::Parked => self.parked.push(id),
+            }
+        }
+    }
+
+    fn take_turn<'env>(&mut self, next: Next, hands: &Hands<'_, 'env>) -> Turn
+    where
+        'a: 'env,
+    {
+        let id = next.id;
+        if !self.is_ready(id) {
+            return Turn::Over;
+        }
+        if self.hopes.is_gone(id) {
+            self.slots.forget(id);
+            self.set(
+                id,
+                StepState::Done(StepResult::skipped(Outcome::Incomplete, "nothing that can still pass needs it")),
+            );
+            return Turn::Over;
+        }
+        // What it reads was found damaged since it became ready, and is being made again: its end wakes this step.
+        if self.context.plan.dependencies(id).any(|from| !self.is_done(from)) {
+            self.slots.forget(id);
+            self.set(id, StepState::Unknown);
+            return Turn::Over;
+        }
+        let stamps = self.stamps(id);
+        if !self.reads_what_its_key_says(id) {
+            self.set(id, StepState::Unknown);
+            self.consult(id);
+            if self.is_ready(id) {
+                self.queue(id);
+            } else {
+                self.consult_dependents(id);
+            }
+            return Turn::Over;
+        }
+        self.install_missing(id, hands.install);
+        let problem = match self.setups.readiness(&self.requirements[id.0 as usize]) {
+            Readiness::Waiting => return Turn::Parked,
+            Readiness::Ready => self.start(next, stamps, hands).err().map(|e| unstarted(&e)),
+            Readiness::Failed(why) => Some(Judged::failed(Outcome::Fail, why)),
+        };
+        if let Some(judged) = problem {
+            let ended = self.finish_unstarted(id, judged);
+            self.consult_dependents(ended);
+        }
+        Turn::Over
+    }
+
+    /// Hands a step to a job thread. Fails when the server that it needs does not start.
+    fn start<'env>(
+        &mut self,
+        Next { id, held, waited_for }: Next,
+        stamps: Vec<Option<Stamp>>,
+        hands: &Hands<'_, 'env>,
+    ) -> anyhow::Result<()>
+    where
+        'a: 'env,
+    {
+        let Hands { performer, pool, sender, .. } = *hands;
+        let step = self.context.plan.step(id);
+        if let Some(env) = step.kind.server(step) {
+            performer.servers.start(env, self.context.provision, performer.provision.dir())?;
+        }
+        let (mut inputs, mut stamps) = (Vec::new(), stamps.into_iter());
+        for (name, source) in &step.inputs {
+            let at = match source {
+                Source::Step(from) => {
+                    let digest = self.result(*from).and_then(StepResult::output);
+                    let digest = digest.with_context(|| format!("BUG: its input `{name}` is not there"))?;
+                    InputAt::Tree { from: *from, digest }
+                }
+                Source::File(path) => InputAt::File(path.to_path_buf(), stamps.next().flatten()),
+                Source::Record(_) => continue,
+            };
+            inputs.push((name.to_string(), at));
+        }
+        let StepState::Ready { key, reason } = std::mem::replace(&mut self.states[id.0 as usize], StepState::Running)
+        else {
+            panic!("BUG: {} is started and not ready", step.name);
+        };
+        let lease = self.lease(id, &held);
+        let holds =
+            Holds { cores: held.cores, memory: held.memory, device: lease.as_ref().map(|lease| lease.token.clone()) };
+        let chosen = self.chosen.get(&id).cloned();
+        let attempts = self.retries.before(id);
+        let task = Task { id, step, key, inputs, why: reason.clone(), attempts, lease, chosen };
+        let (slot, waited) = self.slots.take(id, held);
+        let (waited_for, load) = (waited_for.as_ref().map(Lack::to_string), self.load());
+        let name = step.name.clone();
+        self.context.listener.tell(Event::StepStarted { step: name, reason, slot, waited, waited_for, holds, load });
+        let sender = sender.clone();
+        pool.spawn(move || {
+            let begin = Instant::now();
+            let performed = performer.perform(task);
+            let _ = sender.send(Message::Performed(id, performed, Span { begin, end: Instant::now() }));
+        });
+        Ok(())
+    }
+
+    /// The device that a step was given, as its backend knows it.
+    fn lease(&self, id: StepId, held: &Held) -> Option<Lease> {
+        let step = self.context.plan.step(id);
+        match step.kind.needs(step) {
+            Needs::Device { backend, device, .. } => self.devices.lease(held.unit?, &backend, &device),
+            Needs::Shared { .. } | Needs::Exclusive => None,
+        }
+    }
+}

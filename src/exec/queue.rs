@@ -1,0 +1,125 @@
+//! Ready steps, and which of them is next.
+//!
+//! Steps with equal claims stand in one line, so choosing looks at the heads of a few lines and not at the steps: its
+//! cost does not grow with how many wait. Of the heads that can start, the one that waits longest does; those that need
+//! the machine to themselves come last, because emptying the machine for them leaves cores idle. Whoever was overtaken
+//! [`PATIENCE`] times starts before all others.
+
+use std::collections::VecDeque;
+
+use crate::exec::resources::{Claim, Held, Host, Lack, Machine};
+use crate::step::StepId;
+
+/// How often others may start before a step that is older and does not fit. With steps that take seconds, minutes.
+pub(super) const PATIENCE: u32 = 256;
+
+#[derive(Default)]
+pub(super) struct Queue {
+    lines: Vec<Line>,
+    /// Steps that were ever queued.
+    number: u64,
+    /// How often it was chosen from.
+    round: u64,
+    waiting: usize,
+}
+
+struct Line {
+    claim: Claim,
+    steps: VecDeque<Waiting>,
+    /// How many steps that are younger than its head have started since the last of this line did.
+    overtaken: u32,
+    /// Why its head did not start, and when that was last so.
+    refused: Option<(u64, Lack)>,
+}
+
+struct Waiting {
+    id: StepId,
+    number: u64,
+    /// The last round before it came.
+    since: u64,
+    /// What it waited for before it came.
+    before: Option<Lack>,
+}
+
+/// A step that may start.
+pub(super) struct Next {
+    pub(super) id: StepId,
+    pub(super) held: Held,
+    /// What it waited for last; None if it did not have to wait.
+    pub(super) waited_for: Option<Lack>,
+}
+
+impl Queue {
+    pub(super) fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// `claim` must be fitted to the machine; `before` is what the step has waited for until now.
+    pub(super) fn push(&mut self, id: StepId, claim: Claim, before: Option<Lack>) {
+        let at = self.lines.iter().position(|line| line.claim == claim).unwrap_or_else(|| {
+            self.lines.push(Line { claim, steps: VecDeque::new(), overtaken: 0, refused: None });
+            self.lines.len() - 1
+        });
+        self.number += 1;
+        self.waiting += 1;
+        self.lines[at].steps.push_back(Waiting { id, number: self.number, since: self.round, before });
+    }
+
+    /// Takes out the next step that may start. `installing` keeps those back that need the machine to themselves.
+    pub(super) fn next(&mut self, machine: &Machine, installing: bool) -> Option<Next> {
+        self.round += 1;
+        let owed = self.owed(machine, installing);
+        let mut best: Option<(bool, u64, usize, Held)> = None;
+        for at in 0..self.lines.len() {
+            let line = &self.lines[at];
+            let Some(head) = line.steps.front() else { continue };
+            let is_whole = line.claim.host == Host::Whole;
+            let offer = match owed {
+                Some(owed) if owed != at => Err(Lack::Turn),
+                _ if is_whole && installing => Err(Lack::Setup),
+                _ => machine.offer(&line.claim),
+            };
+            match offer {
+                // Not refused, only later: what it waits for is not told by this.
+                Ok(held) if best.as_ref().is_none_or(|best| (is_whole, head.number) < (best.0, best.1)) => {
+                    best = Some((is_whole, head.number, at, held));
+                }
+                Ok(_) => {}
+                Err(lack) => self.lines[at].refused = Some((self.round, lack)),
+            }
+        }
+        let (_, number, at, held) = best?;
+        for line in self.lines.iter_mut().filter(|line| line.head() < number) {
+            line.overtaken += 1;
+        }
+        let line = &mut self.lines[at];
+        line.overtaken = 0;
+        let next = line.steps.pop_front().expect("BUG: its head was looked at");
+        self.waiting -= 1;
+        let refused = line.refused.as_ref().filter(|(round, _)| *round > next.since);
+        Some(Next { id: next.id, held, waited_for: refused.map(|(_, lack)| lack.clone()).or(next.before) })
+    }
+
+    /// The line that starts before all others, if one was overtaken too often and waits for what others could leave it.
+    fn owed(&self, machine: &Machine, installing: bool) -> Option<usize> {
+        let overtaken = self.lines.iter().enumerate().filter(|(_, line)| line.overtaken >= PATIENCE);
+        let helped = overtaken.filter(|(_, line)| match machine.offer(&line.claim) {
+            _ if line.claim.host == Host::Whole && installing => false,
+            Ok(_) | Err(Lack::Cores | Lack::Memory | Lack::Idle) => true,
+            // The rest may go on: it is another run's end that this one waits for.
+            Err(Lack::Host | Lack::Device(_) | Lack::Vram(_) | Lack::Turn | Lack::Setup) => false,
+        });
+        helped.min_by_key(|(_, line)| line.head()).map(|(at, _)| at)
+    }
+}
+
+impl Line {
+    /// The age of its oldest step; empty lines are younger than all.
+    fn head(&self) -> u64 {
+        self.steps.front().map_or(u64::MAX, |head| head.number)
+    }
+}
+
+#[cfg(test)]
+#[path = "queue_tests.rs"]
+mod tests;

@@ -1,0 +1,215 @@
+//! What the machine has, what executing steps hold of it, and whether one more may start.
+//!
+//! Pure: no clock, no steps, no I/O. A timed run on the CPU has the machine to itself; a timed run on a device has the
+//! device to itself and one core; everything else shares cores and memory. Two names of one device are one unit.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What there is to be shared.
+#[derive(Debug, Clone)]
+pub(super) struct Capacity {
+    pub(super) cores: u32,
+    /// Bytes; `u64::MAX` where nobody could say.
+    pub(super) memory: u64,
+    pub(super) units: Vec<Unit>,
+}
+
+/// A device that can be held.
+#[derive(Debug, Clone)]
+pub(super) struct Unit {
+    /// `cuda:0`
+    pub(super) token: String,
+    /// Bytes of its own memory, where it says.
+    pub(super) vram: Option<u64>,
+}
+
+/// What a step must hold to execute. Steps with equal claims are alike to everything in here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) host: Host,
+    /// Bytes of main memory; 0 where nothing is known.
+    pub(super) memory: u64,
+    pub(super) device: Option<DeviceClaim>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Host {
+    Cores(u32),
+    /// Nothing else may execute beside it.
+    Whole,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeviceClaim {
+    /// Positions of units that are as good as each other.
+    pub(super) any_of: Arc<[usize]>,
+    /// Nobody else may use it meanwhile.
+    pub(super) timed: bool,
+    /// Bytes of the device's memory; 0 where nothing is known.
+    pub(super) vram: u64,
+}
+
+impl Claim {
+    /// A step that takes a core and of which nothing else is known.
+    #[cfg(test)]
+    pub(super) const CORE: Self = Self { host: Host::Cores(1), memory: 0, device: None };
+}
+
+/// What a waiting step waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Lack {
+    /// A step has the whole machine.
+    Host,
+    /// It needs the whole machine, and others execute.
+    Idle,
+    Cores,
+    Memory,
+    Device(String),
+    Vram(String),
+    /// A step that was overtaken too often starts before all others.
+    Turn,
+    /// Something is being installed: what it requires, or what would disturb a timed run.
+    Setup,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("exclusive host"),
+            Self::Idle => f.write_str("idle host"),
+            Self::Cores => f.write_str("cores"),
+            Self::Memory => f.write_str("memory"),
+            Self::Device(token) => write!(f, "device {token}"),
+            Self::Vram(token) => write!(f, "memory of {token}"),
+            Self::Turn => f.write_str("turn of an overtaken step"),
+            Self::Setup => f.write_str("installation"),
+        }
+    }
+}
+
+/// What one executing step holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Held {
+    pub(super) cores: u32,
+    pub(super) memory: u64,
+    pub(super) unit: Option<usize>,
+    pub(super) whole: bool,
+    timed: bool,
+    vram: u64,
+}
+
+/// What of the machine is in use.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub(super) capacity: Capacity,
+    cores: u32,
+    memory: u64,
+    running: u32,
+    whole: bool,
+    used: Vec<Used>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Used {
+    timed: bool,
+    sharers: u32,
+    vram: u64,
+}
+
+impl Machine {
+    pub(super) fn new(capacity: Capacity) -> Self {
+        let used = vec![Used::default(); capacity.units.len()];
+        Self { capacity, cores: 0, memory: 0, running: 0, whole: false, used }
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.running == 0
+    }
+
+    /// Cut to what there is: a step that asks for more than the machine has runs alone rather than never.
+    pub(super) fn fitted(&self, claim: Claim) -> Claim {
+        let host = match claim.host {
+            _ if claim.memory > self.capacity.memory => Host::Whole,
+            Host::Cores(cores) => Host::Cores(cores.clamp(1, self.capacity.cores)),
+            Host::Whole => Host::Whole,
+        };
+        // Who is alone shares nothing, so how much it takes tells nobody apart.
+        let memory = if host == Host::Whole { 0 } else { claim.memory };
+        let device = claim.device.map(|device| {
+            let most = device.any_of.iter().filter_map(|at| self.capacity.units[*at].vram).min();
+            DeviceClaim { vram: device.vram.min(most.unwrap_or(u64::MAX)), ..device }
+        });
+        Claim { host, memory, device }
+    }
+
+    /// What a step with this claim, which must be a fitted one, would hold; or what it lacks.
+    pub(super) fn offer(&self, claim: &Claim) -> Result<Held, Lack> {
+        if self.whole {
+            return Err(Lack::Host);
+        }
+        let (cores, whole) = match claim.host {
+            Host::Whole if self.running > 0 => return Err(Lack::Idle),
+            Host::Whole => (self.capacity.cores, true),
+            Host::Cores(cores) => (cores, false),
+        };
+        if self.cores + cores > self.capacity.cores {
+            return Err(Lack::Cores);
+        }
+        if claim.memory > self.capacity.memory - self.memory {
+            return Err(Lack::Memory);
+        }
+        let (unit, timed, vram) = match &claim.device {
+            None => (None, false, 0),
+            Some(device) => (Some(self.unit(device)?), device.timed, device.vram),
+        };
+        Ok(Held { cores, memory: claim.memory, unit, whole, timed, vram })
+    }
+
+    /// The first of the units that is free for this use.
+    fn unit(&self, claim: &DeviceClaim) -> Result<usize, Lack> {
+        let mut lack = None;
+        for &at in claim.any_of.iter() {
+            let (unit, used) = (&self.capacity.units[at], &self.used[at]);
+            let room = unit.vram.map_or(u64::MAX, |vram| vram - used.vram);
+            if used.timed || (claim.timed && used.sharers > 0) {
+                lack.get_or_insert_with(|| Lack::Device(unit.token.clone()));
+            } else if used.sharers > 0 && claim.vram > room {
+                lack = Some(Lack::Vram(unit.token.clone()));
+            } else {
+                return Ok(at);
+            }
+        }
+        Err(lack.expect("BUG: a claim on a device names no device"))
+    }
+
+    pub(super) fn take(&mut self, held: &Held) {
+        self.cores += held.cores;
+        self.memory += held.memory;
+        self.running += 1;
+        self.whole = held.whole;
+        if let Some(at) = held.unit {
+            let used = &mut self.used[at];
+            used.timed = held.timed;
+            used.sharers += 1;
+            used.vram += held.vram;
+        }
+    }
+
+    pub(super) fn give_back(&mut self, held: &Held) {
+        self.cores -= held.cores;
+        self.memory -= held.memory;
+        self.running -= 1;
+        self.whole = false;
+        if let Some(at) = held.unit {
+            let used = &mut self.used[at];
+            used.timed = false;
+            used.sharers -= 1;
+            used.vram -= held.vram;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "resources_tests.rs"]
+pub(super) mod tests;

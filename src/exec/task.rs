@@ -1,0 +1,69 @@
+//! A step that is ready to be performed: its key, where its inputs are, and what it was given.
+
+use std::path::PathBuf;
+
+use crate::base::Digest;
+use crate::device::Lease;
+use crate::exec::outcome::Judged;
+use crate::key::{KeyDoc, MissReason};
+use crate::record::Attempt;
+use crate::step::{Step, StepId};
+use crate::store::stat::Stamp;
+
+/// One step with its key and the digests or paths of what it reads.
+pub(super) struct Task<'a> {
+    pub(super) id: StepId,
+    pub(super) step: &'a Step,
+    pub(super) key: KeyDoc,
+    pub(super) inputs: Vec<(String, InputAt)>,
+    pub(super) why: MissReason,
+    /// Those before this one.
+    pub(super) attempts: Vec<Attempt>,
+    /// The device that it holds.
+    pub(super) lease: Option<Lease>,
+    /// Why orch chose its target, if it was asked to.
+    pub(super) chosen: Option<String>,
+}
+
+impl Task<'_> {
+    /// Which tree an input is, and who made it.
+    pub(super) fn tree(&self, name: &str) -> Option<(StepId, Digest)> {
+        self.inputs.iter().find_map(|(known, at)| match at {
+            InputAt::Tree { from, digest } if known == name => Some((*from, *digest)),
+            _ => None,
+        })
+    }
+
+    /// A file that was written to while the step read it is not what stands in the step's key.
+    pub(super) fn files_are_the_same(&self) -> anyhow::Result<()> {
+        for (name, at) in &self.inputs {
+            if let InputAt::File(path, stamp) = at
+                && Stamp::of(path).ok() != *stamp
+            {
+                anyhow::bail!("its input `{name}` ({}) was changed while it ran; run again", path.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) enum InputAt {
+    Tree {
+        from: StepId,
+        digest: Digest,
+    },
+    /// With its stamp when the step was handed out.
+    File(PathBuf, Option<Stamp>),
+}
+
+/// The record names the device that the step was given, and why its target was chosen.
+pub(super) fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
+    let lease = task.lease.as_ref().map(|lease| ("lease", lease.token.as_str()));
+    for (name, value) in lease.into_iter().chain(task.chosen.as_deref().map(|why| ("chosen", why))) {
+        if !judged.facts.is_object() {
+            judged.facts = serde_json::json!({});
+        }
+        judged.facts[name] = value.into();
+    }
+    judged
+}

@@ -1,0 +1,205 @@
+//! When a job must end before it ends by itself: an interrupt, its time, its memory, or the machine's.
+//!
+//! Who waits for a job asks here at every turn. A job that must end is first asked to (SIGTERM), because some have to
+//! clean up behind themselves (a browser's profile, a port forwarded by adb), and killed when it has not ended within
+//! [`GRACE`]. One that takes too much memory is killed at once.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::device::render::bytes;
+use crate::device::{Host, free_memory, whole_memory};
+use crate::worker::{Ended, Limits, TICK, family};
+
+/// From the request to end to the kill.
+pub(super) const GRACE: Duration = Duration::from_secs(2);
+/// How often all of a job's processes are measured, and not its leader alone. On kernels without lists of children this
+/// reads the state of every process of the machine.
+const WHOLE: Duration = Duration::from_millis(500);
+/// The part of the memory that is left to the rest of the machine when a job has no limit of its own.
+const RESERVE: f64 = 0.1;
+/// When less than this part is available, the largest job is ended before the machine stands still.
+const FLOOR: f64 = 0.05;
+/// A job smaller than this part is not what fills the machine.
+const WORTH: f64 = 0.05;
+/// What a job that was ended leaves takes a moment to be free again.
+const RELIEF: Duration = Duration::from_secs(1);
+
+/// What is to be done about a job.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    GoesOn,
+    /// Said once: it is to be asked to end.
+    Ask,
+    /// Its time is over, [`Overseer::why`] says why.
+    Kill,
+}
+
+pub(super) struct Overseer<'a> {
+    limits: &'a Limits<'a>,
+    start: Instant,
+    /// Whose memory is measured, once that is known.
+    leader: Option<i32>,
+    next: Instant,
+    next_whole: Instant,
+    why: Option<(Ended, Instant)>,
+    /// Kills for want of memory, of the whole machine, when this was first looked at.
+    kernel_kills: Option<u64>,
+}
+
+impl<'a> Overseer<'a> {
+    pub(super) fn new(limits: &'a Limits<'a>) -> Self {
+        first_kernel_kills();
+        let start = Instant::now();
+        Self {
+            limits,
+            start,
+            leader: None,
+            next: start + TICK,
+            next_whole: start + WHOLE,
+            why: None,
+            kernel_kills: None,
+        }
+    }
+
+    /// The process whose memory, with all below it, is the job's.
+    pub(super) fn watch(&mut self, leader: i32) {
+        self.leader = Some(leader);
+    }
+
+    /// Nobody is to be measured any more: the number may be given away.
+    pub(super) fn unwatch(&mut self) {
+        if let Some(leader) = self.leader.take() {
+            sizes().remove(&leader);
+        }
+    }
+
+    /// Cheap enough to be asked at every turn; it looks once a tick.
+    pub(super) fn look(&mut self) -> Verdict {
+        let now = Instant::now();
+        if now < self.next {
+            return Verdict::GoesOn;
+        }
+        self.next = now + TICK;
+        if self.kernel_kills.is_none() {
+            self.kernel_kills = family::kernel_oom_kills();
+        }
+        if let Some((_, kill_at)) = &self.why {
+            return if now >= *kill_at { Verdict::Kill } else { Verdict::GoesOn };
+        }
+        if let Some(ended) = self.limits.exceeded(self.start) {
+            self.why = Some((ended, now + GRACE));
+            return Verdict::Ask;
+        }
+        if let Some(reason) = self.leader.and_then(|leader| self.too_much_memory(leader, now)) {
+            self.why = Some((Ended::OutOfMemory(reason), now));
+            return Verdict::Kill;
+        }
+        Verdict::GoesOn
+    }
+
+    /// Why the job was told to end, if it was.
+    pub(super) fn why(&mut self) -> Option<Ended> {
+        self.why.take().map(|(ended, _)| ended)
+    }
+
+    /// How a job ended that gave no answer. What orch did itself is told apart by [`Overseer::why`].
+    pub(super) fn death(&self, signal: Option<i32>, code: Option<i32>) -> Ended {
+        let before = self.kernel_kills.or_else(first_kernel_kills);
+        if signal == Some(libc::SIGKILL) && before.is_some() && family::kernel_oom_kills() > before {
+            let held = self.last().map_or_else(String::new, |held| format!("; it held {}", bytes(held)));
+            return Ended::OutOfMemory(format!("the kernel's out-of-memory killer ended it{held}"));
+        }
+        Ended::Died { signal, code }
+    }
+
+    /// The same of a program whose exit says how it went.
+    pub(super) fn judge(&mut self, status: ExitStatus) -> Result<ExitStatus, Box<Ended>> {
+        if let Some(why) = self.why() {
+            return Err(Box::new(why));
+        }
+        match self.death(status.signal(), None) {
+            Ended::Died { .. } => Ok(status),
+            other => Err(Box::new(other)),
+        }
+    }
+
+    fn last(&self) -> Option<u64> {
+        self.leader.and_then(|leader| sizes().get(&leader).copied()).filter(|bytes| *bytes > 0)
+    }
+
+    fn too_much_memory(&mut self, leader: i32, now: Instant) -> Option<String> {
+        let total = total()?;
+        let most = self.limits.memory.unwrap_or(part(total, 1. - RESERVE));
+        let mut held = family::held_bytes(leader)?;
+        // Between looks at all of it, what stands below the leader is taken to be as large as it was.
+        if now >= self.next_whole || self.last().is_some_and(|bytes| bytes > most / 2) {
+            self.next_whole = now + WHOLE;
+            held = family::family_bytes(leader)?;
+        } else {
+            held = held.max(self.last().unwrap_or(0));
+        }
+        sizes().insert(leader, held);
+        if held > most {
+            // Shared pages were counted more than once.
+            held = family::exact_bytes(leader).unwrap_or(held);
+            sizes().insert(leader, held);
+            if held > most {
+                let whose = if self.limits.memory.is_some() { "its limit of" } else { "what one job may use here," };
+                return Some(format!("it held {}, more than {whose} {}", bytes(held), bytes(most)));
+            }
+        }
+        if held >= part(total, WORTH) { self.fills_the_machine(leader, held) } else { None }
+    }
+
+    /// Why this job must go for the machine's sake: memory is nearly gone, and no other job holds more.
+    fn fills_the_machine(&self, leader: i32, held: u64) -> Option<String> {
+        static LAST_ENDED: Mutex<Option<Instant>> = Mutex::new(None);
+        let (total, available) = (total()?, free_memory(host())?);
+        if available >= part(total, FLOOR) || sizes().iter().any(|(other, size)| *other != leader && *size > held) {
+            return None;
+        }
+        let mut last = LAST_ENDED.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|at| at.elapsed() < RELIEF) {
+            return None;
+        }
+        *last = Some(Instant::now());
+        let (total, available, held) = (bytes(total), bytes(available), bytes(held));
+        Some(format!("only {available} of the machine's {total} were left, and it held {held}, the most of all jobs"))
+    }
+}
+
+impl Drop for Overseer<'_> {
+    fn drop(&mut self) {
+        self.unwatch();
+    }
+}
+
+fn total() -> Option<u64> {
+    static TOTAL: OnceLock<Option<u64>> = OnceLock::new();
+    *TOTAL.get_or_init(|| whole_memory(host()))
+}
+
+fn host() -> &'static Host {
+    static HOST: OnceLock<Host> = OnceLock::new();
+    HOST.get_or_init(Host::real)
+}
+
+/// The count when the first job began: for jobs that end before they are looked at.
+fn first_kernel_kills() -> Option<u64> {
+    static FIRST: OnceLock<Option<u64>> = OnceLock::new();
+    *FIRST.get_or_init(family::kernel_oom_kills)
+}
+
+/// What each job that is watched held when it was last measured, by leader.
+fn sizes() -> std::sync::MutexGuard<'static, BTreeMap<i32, u64>> {
+    static SIZES: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
+    SIZES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn part(bytes: u64, part: f64) -> u64 {
+    (bytes as f64 * part) as u64
+}

@@ -1,0 +1,128 @@
+//! The real server with ops that misbehave (`python/tests/probe_server.py`), on the system's Python.
+
+use super::*;
+use crate::runtime::JobStatus;
+use crate::worker::Cancel;
+use std::path::PathBuf;
+
+struct Place {
+    dir: tempfile::TempDir,
+    server: Server,
+    cancel: Cancel,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
+        let mut command = Command::new("python3");
+        command.args(["-m", "tests.probe_server"]).current_dir(package).env("PYTHONDONTWRITEBYTECODE", "1");
+        let server = Server::start(command, &[], &dir.path().join("server.log")).unwrap();
+        Self { dir, server, cancel: Cancel::default() }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn run(&self, id: u32, op: &str, params: serde_json::Value) -> Ended {
+        self.run_within(id, op, params, Duration::from_secs(60), None)
+    }
+
+    fn run_within(
+        &self,
+        id: u32,
+        op: &str,
+        params: serde_json::Value,
+        timeout: Duration,
+        memory: Option<u64>,
+    ) -> Ended {
+        let out = self.at(&format!("out-{id}"));
+        std::fs::create_dir(&out).unwrap();
+        let job =
+            Job { id, op: op.into(), params, inputs: Default::default(), out, log: None, env: Default::default() };
+        let log = self.at(&format!("log-{id}"));
+        self.server.run(&job, &Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} })
+    }
+
+    fn status(&self, id: u32, op: &str, params: serde_json::Value) -> JobStatus {
+        match self.run(id, op, params) {
+            Ended::Answered(output) => output.status,
+            other => panic!("{op}: {other:?}"),
+        }
+    }
+}
+
+fn is_alive(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).is_ok_and(|stat| !stat.contains(") Z"))
+}
+
+#[test]
+fn each_end_is_told_and_the_server_serves_on() {
+    let place = Place::new();
+    assert_eq!(place.status(1, "echo", json!({})), JobStatus::Ok);
+    assert!(matches!(place.run(2, "crash", json!({})), Ended::Died { signal: Some(11), .. }));
+    assert!(matches!(place.run(3, "vanish", json!({})), Ended::Died { code: Some(9), .. }));
+    assert_eq!(place.status(4, "memory", json!({})), JobStatus::Oom);
+    assert_eq!(place.status(5, "junk", json!({"text": "x\n"})), JobStatus::Error);
+    assert_eq!(place.status(6, "noise", json!({})), JobStatus::Ok);
+    let log = std::fs::read_to_string(place.at("log-6")).unwrap();
+    assert!(log.contains("from native code") && log.contains("raw stderr"), "{log}");
+    let second = Duration::from_secs(1);
+    assert!(matches!(place.run_within(7, "sleep", json!({}), second, None), Ended::TimedOut));
+    assert!(matches!(place.run_within(8, "tidy", json!({"stays": true}), second, None), Ended::TimedOut));
+    assert!(place.at("out-8/clean").exists(), "it was asked before it was killed");
+    assert_eq!(place.status(9, "echo", json!({})), JobStatus::Ok);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_job_that_takes_too_much_memory_is_ended_with_both_figures() {
+    let place = Place::new();
+    let ended = place.run_within(1, "eat", json!({}), Duration::from_secs(60), Some(300 << 20));
+    let Ended::OutOfMemory(why) = ended else { panic!("{ended:?}") };
+    assert!(why.starts_with("it held ") && why.ends_with(", more than its limit of 300 MiB"), "{why}");
+    // What the server holds already is not the job's alone, and little of it is written to.
+    assert_eq!(place.status(2, "echo", json!({})), JobStatus::Ok);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
+    let place = Place::new();
+    let ended = std::thread::scope(|scope| {
+        let other = scope.spawn(|| place.run(1, "sleep", json!({})));
+        while !place.at("out-1/pids").exists() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let ended = place.run(2, "kill_server", json!({}));
+        assert!(matches!(other.join().unwrap(), Ended::ServerDied(_)));
+        ended
+    });
+    let Ended::ServerDied(why) = ended else { panic!("{ended:?}") };
+    assert_eq!(why, "the Python server ended (signal: 9 (SIGKILL))");
+    assert!(place.server.has_ended());
+    for name in ["out-1/pids", "out-2/pid"] {
+        let pids = std::fs::read_to_string(place.at(name)).unwrap();
+        assert!(!pids.split_whitespace().any(is_alive), "{name}");
+    }
+    assert!(matches!(place.run(3, "echo", json!({})), Ended::ServerDied(_)), "who comes too late is told the same");
+}
+
+#[test]
+fn a_worn_server_still_does_the_jobs_that_it_has() {
+    let Place { dir, server, cancel } = Place::new();
+    let place = Arc::new(Place { dir, server, cancel });
+    assert!(!place.server.is_worn());
+    assert_eq!(place.status(1, "echo", json!({})), JobStatus::Ok);
+    assert!(!place.server.is_worn());
+    place.server.jobs.store(MOST_JOBS, Ordering::Relaxed);
+    assert!(place.server.is_worn());
+    let last = place.clone();
+    let job = std::thread::spawn(move || last.status(2, "nap", json!({})));
+    while !place.at("out-2").exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(place);
+    assert_eq!(job.join().unwrap(), JobStatus::Ok);
+}

@@ -1,0 +1,181 @@
+//! What executes beside what, as a recorded run's trace shows it: no step waits for what is free, nothing is given twice.
+
+use serde_json::Value;
+
+use crate::ready_onnx;
+use crate::support::Sandbox;
+
+/// One execution in a trace. Times in microseconds.
+#[derive(Debug)]
+struct Slice {
+    name: String,
+    row: String,
+    ready: u64,
+    begin: u64,
+    end: u64,
+    cores: u64,
+    memory: u64,
+    waited_for: Option<String>,
+}
+
+struct Trace {
+    slices: Vec<Slice>,
+    jobs: u64,
+    memory: u64,
+}
+
+impl Trace {
+    fn of(sandbox: &Sandbox) -> Self {
+        let trace: Value = serde_json::from_str(&sandbox.read("trace.json")).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let row = |tid: &Value| {
+            let named = |event: &&Value| event["name"] == "thread_name" && event["tid"] == *tid;
+            events.iter().find(named).unwrap()["args"]["name"].as_str().unwrap().to_owned()
+        };
+        let is_slot = |row: &str| row == "exclusive" || row.starts_with("job ");
+        let slices = events.iter().filter(|event| event["ph"] == "X" && is_slot(&row(&event["tid"])));
+        let slices = slices.map(|event| {
+            let (begin, args) = (event["ts"].as_u64().unwrap(), &event["args"]);
+            Slice {
+                name: event["name"].as_str().unwrap().to_owned(),
+                row: row(&event["tid"]),
+                ready: begin.saturating_sub((args["waited ms"].as_f64().unwrap() * 1e3) as u64),
+                begin,
+                end: begin + event["dur"].as_u64().unwrap(),
+                cores: args["holds"]["cores"].as_u64().unwrap(),
+                memory: args["holds"]["memory"].as_u64().unwrap_or(0),
+                waited_for: args["waited for"].as_str().map(str::to_owned),
+            }
+        });
+        let other = &trace["otherData"];
+        Self {
+            slices: slices.collect(),
+            jobs: other["jobs"].as_u64().unwrap(),
+            memory: other["memory"].as_u64().unwrap(),
+        }
+    }
+
+    fn at(&self, moment: u64) -> impl Iterator<Item = &Slice> {
+        self.slices.iter().filter(move |slice| slice.begin <= moment && moment < slice.end)
+    }
+
+    /// Checks each stretch of time between two events.
+    #[track_caller]
+    fn check(&self) {
+        // Handing a step to a thread takes a moment, longer on a busy machine.
+        const MOMENT: u64 = 150_000;
+        let mut moments: Vec<u64> =
+            self.slices.iter().flat_map(|slice| [slice.ready, slice.begin, slice.end]).collect();
+        moments.sort_unstable();
+        moments.dedup();
+        for stretch in moments.windows(2) {
+            let running: Vec<&Slice> = self.at(stretch[0]).collect();
+            let exclusive = running.iter().any(|slice| slice.row == "exclusive");
+            let cores: u64 = running.iter().map(|slice| slice.cores).sum();
+            let memory: u64 = running.iter().map(|slice| slice.memory).sum();
+            assert!(!exclusive || running.len() == 1, "not alone: {running:?}");
+            assert!(cores <= self.jobs && memory <= self.memory, "too much: {running:?}");
+            if stretch[1] - stretch[0] < MOMENT {
+                continue;
+            }
+            let waiting = self.slices.iter().filter(|slice| slice.ready <= stretch[0] && stretch[1] <= slice.begin);
+            for slice in waiting {
+                let fits = match slice.row.as_str() {
+                    "exclusive" => running.is_empty(),
+                    _ => !exclusive && cores + slice.cores <= self.jobs && memory + slice.memory <= self.memory,
+                };
+                assert!(!fits, "{slice:?} waited from {} to {} beside {running:?}", stretch[0], stretch[1]);
+                assert!(slice.waited_for.is_some(), "{slice:?} does not say what it waited for");
+            }
+        }
+    }
+
+    fn find(&self, name: &str) -> &Slice {
+        self.slices.iter().find(|slice| slice.name == name).unwrap_or_else(|| panic!("no {name}: {:?}", self.slices))
+    }
+
+    /// The most steps at one time.
+    fn most(&self) -> usize {
+        self.slices.iter().map(|slice| self.at(slice.begin).count()).max().unwrap_or(0)
+    }
+}
+
+#[test]
+fn no_step_waits_while_its_slot_is_free_and_its_inputs_are_there() {
+    let mut spec = String::from("version: 1\ncommands:\n");
+    for n in 0..4 {
+        let sleep = |step: u32| format!("sleep 0.{}; echo x > out", 2 + (n * 3 + step * 2) % 5);
+        spec.push_str(&format!("  a{n}: {{argv: [sh, -c, '{}'], outputs: [out]}}\n", sleep(0)));
+        let next = sleep(1);
+        let input = format!("{{in: {{step: 'command:a{n}'}}}}");
+        spec.push_str(&format!("  b{n}: {{argv: [sh, -c, '{next}'], inputs: {input}, outputs: [out]}}\n"));
+    }
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    sandbox.run(["run", "spec.yaml", "--jobs", "3", "--trace", "trace.json"]).success();
+    let trace = Trace::of(&sandbox);
+    assert_eq!((trace.slices.len(), trace.most()), (8, 3));
+    trace.check();
+    assert_eq!(trace.find("command:a3").waited_for.as_deref(), Some("cores"));
+    assert_eq!(trace.find("command:a0").waited_for, None);
+}
+
+/// Four steps that hold 150 MB each for a moment.
+fn eaters() -> Sandbox {
+    let mut spec = String::from("version: 1\ncommands:\n");
+    for n in 0..4 {
+        let script = format!("dd if=/dev/zero of=/dev/null bs=150M count=2 2> err; sleep 0.4; echo {n} > out");
+        spec.push_str(&format!("  c{n}: {{argv: [sh, -c, '{script}'], outputs: [out]}}\n"));
+    }
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    sandbox.run(["run", "spec.yaml", "--jobs", "4", "--memory", "1GiB", "--trace", "trace.json"]).success();
+    // Of a command nothing is known before it has run.
+    assert!(Trace::of(&sandbox).slices.iter().all(|slice| slice.memory == 0));
+    sandbox
+}
+
+#[test]
+fn the_memory_that_a_step_took_is_kept_free_for_it_the_next_time() {
+    let sandbox = eaters();
+    let again = ["run", "spec.yaml", "--rerun", "command", "--jobs", "4", "--trace", "trace.json", "--memory"];
+    sandbox.run(again.iter().chain(&["400MiB"])).success().stderr_lacks("runs alone");
+    let trace = Trace::of(&sandbox);
+    trace.check();
+    assert!(trace.slices.iter().all(|slice| (150 << 20..=200 << 20).contains(&slice.memory)), "{:?}", trace.slices);
+    assert_eq!(trace.most(), 2);
+    assert!(trace.slices.iter().any(|slice| slice.waited_for.as_deref() == Some("memory")), "{:?}", trace.slices);
+}
+
+#[test]
+fn a_step_that_is_larger_than_the_machine_runs_alone_and_says_so() {
+    let sandbox = eaters();
+    let again = ["run", "spec.yaml", "--rerun", "command", "--jobs", "4", "--trace", "trace.json", "--memory", "100M"];
+    sandbox.run(again).success().stderr_has("warning command:c0 may take").stderr_has("are free: it runs alone");
+    let trace = Trace::of(&sandbox);
+    trace.check();
+    assert!(trace.slices.iter().all(|slice| slice.row == "exclusive"));
+    assert_eq!(trace.most(), 1);
+}
+
+#[test]
+fn a_size_that_is_none_is_refused() {
+    let sandbox = Sandbox::new().file("spec.yaml", "version: 1\n");
+    sandbox.run(["run", "spec.yaml", "--memory", "lots"]).code(2).stderr_has("`lots` is no size");
+}
+
+#[test]
+fn a_timed_run_on_the_cpu_has_the_machine_to_itself() {
+    let sandbox = ready_onnx::sandbox(ready_onnx::RIGHT);
+    let mut spec = sandbox.read("specs/all.yaml") + "commands:\n";
+    for n in 0..5 {
+        spec.push_str(&format!("  c{n}: {{argv: [sh, -c, 'sleep 0.3; echo x > out'], outputs: [out]}}\n"));
+    }
+    sandbox.write("specs/all.yaml", spec);
+    sandbox.run(["run", "specs/all.yaml", "--jobs", "3", "--trace", "trace.json"]).success();
+    let trace = Trace::of(&sandbox);
+    trace.check();
+    let runs: Vec<_> = trace.slices.iter().filter(|slice| slice.name.starts_with("run:")).collect();
+    assert_eq!(runs.len(), 2);
+    assert!(runs.iter().all(|run| run.row == "exclusive" && run.cores == 3), "{runs:?}");
+    let reasons: Vec<_> = runs.iter().filter_map(|run| run.waited_for.as_deref()).collect();
+    assert!(reasons.iter().all(|why| ["idle host", "exclusive host"].contains(why)) && !reasons.is_empty(), "{runs:?}");
+}
