@@ -25,7 +25,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("tch", &["bin/orch-torch.rs"]),
     ("torch_sys", &["bin/orch-torch.rs"]),
     ("rayon", &["store/", "spec/load.rs"]),
-    ("tar", &["store/pack/", "provision/browser.rs", "provision/swiftshader.rs"]),
+    ("tar", &["store/pack/", "provision/browser.rs"]),
     ("tiny_http", &["browser/"]),
     ("openvino_sys", &["runtime/openvino.rs", "runtime/openvino/"]),
     ("npyz", &["runtime/foreign.rs"]),

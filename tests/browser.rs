@@ -7,6 +7,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use support::{Sandbox, eventually, marker};
@@ -58,9 +59,47 @@ fn real_models_run_on_both_interfaces_and_an_operator_that_one_lacks_never_passe
         assert_eq!(case["status"], "SKIP_UNSUPPORTED", "{case:#}");
         assert!(case["reason"].as_str().unwrap().contains("has no kernel for"), "{case:#}");
     }
+    for target in ["webgpu-browser", "webnn"] {
+        the_generated_test_runs_by_itself(&sandbox, &found[&format!("bert:{target}")]);
+    }
     assert_eq!(processes_of(&sandbox), [0u32; 0], "a browser was left");
     let again = sandbox.run(run(&models, &["webgpu-browser", "webnn"]));
     again.summary([("executed", 0), ("passed", 6)]);
+}
+
+/// By the line that the report gives for it.
+fn the_generated_test_runs_by_itself(sandbox: &Sandbox, case: &Value) {
+    let repro = case["repro"].as_str().unwrap();
+    let run = |line: &str| {
+        let line = format!("{line} --warmup 1 --samples 2 --save saved --json by-itself.json");
+        let output = Command::new("sh").args(["-c", &line]).current_dir(sandbox.path("")).output().unwrap();
+        let document: Value = serde_json::from_str(&sandbox.read("by-itself.json"))
+            .unwrap_or_else(|e| panic!("{line}: {e}\n{}", String::from_utf8_lossy(&output.stderr)));
+        (output.status.code().unwrap(), document)
+    };
+    let (code, passed) = run(repro);
+    assert_eq!((code, passed["status"].as_str()), (0, Some("ok")), "{passed:#}");
+    assert_eq!(passed["facts"]["numerics"]["passed"], true, "{passed:#}");
+    for name in ["actual_device", "placement"] {
+        assert_eq!(passed["measure"][name], case[name], "{passed:#}");
+    }
+    assert!(sandbox.path("saved/outputs.safetensors").is_file());
+
+    let (code, grown) = run(&format!("{repro} --batch-size 2"));
+    assert_eq!((code, grown["status"].as_str()), (1, Some("unsupported")), "{grown:#}");
+    assert!(grown["reason"].as_str().unwrap().starts_with("the artefact is static"), "{grown:#}");
+
+    // The variable that comes last counts.
+    let (code, alone) = run(&repro.replacen(" ORCH_BROWSER=", " ORCH=/nowhere/orch ORCH_BROWSER=", 1));
+    assert_eq!((code, alone["status"].as_str()), (3, Some("unavailable")), "{alone:#}");
+
+    let test = repro.split_whitespace().last().unwrap();
+    let text = sandbox.read(test);
+    let strict = text.replacen("ROOT = ", "TOLERANCE[\"max_abs\"] = -1.0\nROOT = ", 1);
+    assert_ne!(strict, text);
+    sandbox.write("orch-out/tests/strict.py", strict);
+    let (code, wrong) = run(&repro.replace(test, "orch-out/tests/strict.py"));
+    assert_eq!((code, wrong["status"].as_str()), (1, Some("numerics")), "{wrong:#}");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The environment `browser`: ONNX Runtime Web and a Chromium whose WebNN works, from npm by a lock with hashes.
 //!
+//! The Chromium brings SwiftShader and a Vulkan loader: what native WebGPU runs on where no GPU has a driver. No Python
+//! package and no distribution of before 2025 has one that is new enough.
+//!
 //! Node fetches and unpacks, and nothing of it runs later. It is the one on PATH, or else a locked one from PyPI, because
 //! a fresh machine has Rust and Python only.
 
@@ -25,6 +28,8 @@ const NODE: u32 = 20;
 const ARCHIVES: &str = "node_modules/@sparticuz/chromium/bin";
 /// Archives beside the executable: the software driver of WebGPU, and the libraries that not every system has.
 const TARS: [&str; 2] = ["swiftshader.tar.br", "al2023.tar.br"];
+/// Beside the executable: what leads a Vulkan loader to SwiftShader.
+const DRIVER: &str = "vk_swiftshader_icd.json";
 /// Whether the package has an executable for this machine.
 pub(super) const HAS_CHROMIUM: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));
 
@@ -32,6 +37,30 @@ pub(super) const HAS_CHROMIUM: bool = cfg!(all(target_os = "linux", target_arch 
 pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
     let home = env::home(dir, EnvName::Browser, lock);
     home.join(ORT_WEB).is_dir().then_some(home)
+}
+
+/// The folder of SwiftShader and its Vulkan loader; it is there if the environment is.
+pub(super) fn swiftshader(dir: &Path, lock: &str) -> PathBuf {
+    let binary = env::home(dir, EnvName::Browser, lock).join(BINARY);
+    binary.parent().expect("BUG: the executable lies in a folder").to_owned()
+}
+
+/// What leads the loader and the WebGPU provider of any program to SwiftShader.
+pub(super) fn in_software(folder: &Path) -> Vec<String> {
+    let folder = folder.display();
+    vec![
+        format!("LD_LIBRARY_PATH={folder}"),
+        "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER=1".to_owned(),
+        format!("VK_DRIVER_FILES={folder}/{DRIVER}"),
+    ]
+}
+
+/// What leads a generated test to the browser, to ONNX Runtime Web, and to the orch that drives them.
+pub(super) fn in_page(program: &Path, home: &Path) -> Vec<String> {
+    let orch = std::env::current_exe().ok().map(|orch| format!("ORCH={}", orch.display()));
+    let found = [("ORCH_BROWSER", program.to_owned()), ("ORCH_ORT_WEB", home.join(ORT_WEB))];
+    let found = found.into_iter().map(|(name, path)| format!("{name}={}", path.display()));
+    orch.into_iter().chain(found).collect()
 }
 
 pub(super) fn ensure(
@@ -176,6 +205,24 @@ pub(super) fn program(own: Option<&Path>, home: Option<&Path>) -> anyhow::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_driver_in_keys_is_the_one_that_is_installed() {
+        let package: serde_json::Value = serde_json::from_str(PACKAGE).unwrap();
+        let version = package["dependencies"]["@sparticuz/chromium"].as_str().unwrap();
+        assert_eq!(crate::device::webgpu::DRIVER, format!("SwiftShader of @sparticuz/chromium {version}"));
+    }
+
+    #[test]
+    fn programs_are_led_to_files_of_the_environment() {
+        let folder = swiftshader(Path::new("/envs"), "lock");
+        assert!(BINARY.starts_with(folder.file_name().unwrap().to_str().unwrap()), "{}", folder.display());
+        let driver = format!("VK_DRIVER_FILES={}/vk_swiftshader_icd.json", folder.display());
+        assert!(in_software(&folder).contains(&driver));
+        let page = in_page(Path::new("/usr/bin/chrome"), Path::new("/envs/browser-1"));
+        assert_eq!(page[1], "ORCH_BROWSER=/usr/bin/chrome");
+        assert_eq!(page[2], format!("ORCH_ORT_WEB=/envs/browser-1/{ORT_WEB}"));
+    }
 
     #[test]
     fn versions_of_node_are_read() {

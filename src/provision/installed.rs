@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::base::fs as bfs;
-use crate::provision::{Provision, env, python, swiftshader, torch_worker};
+use crate::provision::{Provision, env, python, torch_worker};
 use crate::toolchain::EnvName;
 
 /// A folder below `envs`.
@@ -25,12 +25,8 @@ impl Provision {
         let lock = |name| self.locks.text(name);
         let envs = EnvName::ALL.iter().map(|name| env::home(&self.dir, *name, lock(*name)));
         let torch = lock(EnvName::Torch);
-        let rest = [
-            torch_worker::home(&self.dir, torch),
-            torch_worker::links(&self.dir, torch),
-            python::home(&self.dir),
-            swiftshader::home(&self.dir),
-        ];
+        let rest =
+            [torch_worker::home(&self.dir, torch), torch_worker::links(&self.dir, torch), python::home(&self.dir)];
         let current: Vec<PathBuf> = envs.chain(rest).collect();
         let mut found = Vec::new();
         if !self.dir.is_dir() {
@@ -87,7 +83,7 @@ fn is_ours(path: &Path) -> bool {
     };
     let is_digest = digest.len() == 12 && digest.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_digest
-        && (["orch_py", "orch-torch", "libtorch", "swiftshader"].contains(&word)
+        && (["orch_py", "orch-torch", "libtorch"].contains(&word)
             || EnvName::ALL.iter().any(|name| name.to_string() == word))
 }
 

@@ -13,9 +13,9 @@ pub(super) struct Place {
     prefix: &'static str,
 }
 
-/// The environment that holds it, and where in there; None for what comes otherwise.
-pub(super) fn place(library: Library) -> Option<(EnvName, Place)> {
-    Some(match library {
+/// The environment that holds it, and where in there.
+pub(super) fn place(library: Library) -> (EnvName, Place) {
+    match library {
         Library::OnnxRuntime(env) => (env, Place { folder: "onnxruntime/capi", prefix: "libonnxruntime." }),
         Library::QnnProvider => {
             (EnvName::Qnn, Place { folder: "onnxruntime_qnn", prefix: "libonnxruntime_providers_qnn." })
@@ -23,10 +23,11 @@ pub(super) fn place(library: Library) -> Option<(EnvName, Place)> {
         Library::WebgpuProvider => {
             (EnvName::Webgpu, Place { folder: "onnxruntime_ep_webgpu", prefix: "libonnxruntime_providers_webgpu." })
         }
-        Library::Browser | Library::OrtWeb => panic!("BUG: what browsers need is no library of a wheel"),
+        Library::Browser | Library::OrtWeb | Library::Swiftshader => {
+            panic!("BUG: what comes with the browser is no library of a wheel")
+        }
         Library::OpenvinoC => (EnvName::Openvino, Place { folder: "openvino/libs", prefix: "libopenvino_c." }),
-        Library::Swiftshader => return None,
-    })
+    }
 }
 
 /// The shared library, whatever version its name carries.

@@ -8,7 +8,6 @@ mod env;
 mod installed;
 mod libraries;
 mod python;
-mod swiftshader;
 mod torch_worker;
 
 use std::collections::BTreeMap;
@@ -94,7 +93,7 @@ impl Provision {
                 self.own_for(name).is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some()
             }
             Requirement::TorchWorker => torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some(),
-            Requirement::Swiftshader => swiftshader::ready(&self.dir).is_some() || webgpu::has_gpu(&Host::real()),
+            Requirement::Swiftshader => has_gpu() || self.is_ready(Requirement::Env(EnvName::Browser)),
         }
     }
 
@@ -117,7 +116,13 @@ impl Provision {
                 let (lock, env) = (self.locks.text(EnvName::Torch), self.env(EnvName::Torch)?);
                 torch_worker::build(&self.dir, lock, &env, &self.cancel, progress).map(drop)
             }
-            Requirement::Swiftshader => swiftshader::ensure(&self.dir, &self.cancel, progress).map(drop),
+            Requirement::Swiftshader if has_gpu() => Ok(()),
+            Requirement::Swiftshader if browser::HAS_CHROMIUM => {
+                self.ensure(Requirement::Env(EnvName::Browser), progress)
+            }
+            Requirement::Swiftshader => anyhow::bail!(
+                "there is no package of SwiftShader for this system\nhint: install the Vulkan driver of its GPU"
+            ),
         }
     }
 
@@ -146,18 +151,26 @@ impl Provision {
                 let home = self.browser_home().context("BUG: the environment `browser` is used before it is there")?;
                 Ok(home.join(ORT_WEB))
             }
-            library => match libraries::place(library) {
-                Some((env, place)) => libraries::find(&self.env(env)?.site, place),
-                // Not there where a GPU has a driver of its own: who uses it looks.
-                None => Ok(swiftshader::home(&self.dir)),
-            },
+            // Not there where a GPU has a driver of its own: who uses it looks.
+            Library::Swiftshader => Ok(browser::swiftshader(&self.dir, self.locks.text(EnvName::Browser))),
+            library => {
+                let (env, place) = libraries::place(library);
+                libraries::find(&self.env(env)?.site, place)
+            }
         }
     }
 
     /// Variables with which a program that orch does not start finds a requirement: `NAME=value`.
     pub fn variables(&self, requirement: Requirement) -> Vec<String> {
         match requirement {
-            Requirement::Swiftshader => swiftshader::variables(&self.dir),
+            Requirement::Swiftshader if has_gpu() || self.browser_home().is_none() => vec![],
+            Requirement::Swiftshader => {
+                browser::in_software(&browser::swiftshader(&self.dir, self.locks.text(EnvName::Browser)))
+            }
+            Requirement::Env(EnvName::Browser) => match (self.browser(), self.browser_home()) {
+                (Ok(program), Some(home)) => browser::in_page(&program, &home),
+                _ => vec![],
+            },
             Requirement::Env(_) | Requirement::TorchWorker => vec![],
         }
     }
@@ -186,13 +199,18 @@ impl OwnPython {
     }
 }
 
+/// Whether WebGPU finds a GPU here, and needs no driver in software.
+fn has_gpu() -> bool {
+    webgpu::has_gpu(&Host::real())
+}
+
 /// Names of requirements, for people.
 pub fn title(requirement: Requirement) -> String {
     match requirement {
         Requirement::Env(EnvName::Browser) => "browser with ONNX Runtime Web".into(),
         Requirement::Env(name) => format!("python environment `{name}`"),
         Requirement::TorchWorker => "tch worker `orch-torch`".into(),
-        Requirement::Swiftshader => "Vulkan driver in software, SwiftShader".into(),
+        Requirement::Swiftshader => "Vulkan driver in software, SwiftShader (of the browser)".into(),
     }
 }
 

@@ -91,7 +91,8 @@ pub fn test_context(
 /// The environment whose Python runs the test of a target by itself.
 pub fn test_env(run: &RunParams) -> EnvName {
     match run.runtime.as_str() {
-        "torch" | "python" => EnvName::Torch,
+        // The page needs no Python, and the test only what has made its model.
+        "torch" | "python" | "browser" => EnvName::Torch,
         "openvino" => EnvName::Openvino,
         _ => match run.backend.as_str() {
             "qnn" => EnvName::Qnn,

@@ -27,11 +27,10 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
 }
 
 fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {
-    let known: Vec<_> = EnvName::ALL.into_iter().map(EnvName::name).chain(["torch-worker", "swiftshader"]).collect();
+    let known: Vec<_> = EnvName::ALL.into_iter().map(EnvName::name).chain(["torch-worker"]).collect();
     let find = |name: &String| match EnvName::ALL.into_iter().find(|env| env.name() == name) {
         Some(env) => Ok(Requirement::Env(env)),
         None if name == "torch-worker" => Ok(Requirement::TorchWorker),
-        None if name == "swiftshader" => Ok(Requirement::Swiftshader),
         None => {
             let hint = crate::base::suggest::hint(name, known.iter().copied());
             Err(UsageError(format!("nothing to install is called `{name}`\n  hint: {hint}")).into())

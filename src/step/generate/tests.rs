@@ -112,14 +112,13 @@ fn context(task: &str, target: &str) -> TestContext {
 fn every_pipeline_renders_on_every_hardware() {
     for ctx in contexts() {
         let text = render_test(&ctx).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ctx.task, ctx.target));
-        for name in ["def check", "def postprocess", "def preprocess", "def load(", "def infer(", "def cleanup("] {
-            assert_eq!(
-                text.matches(name).count(),
-                usize::from(ctx.runtime != "browser"),
-                "{name}: {} on {}",
-                ctx.task,
-                ctx.target
-            );
+        // The page of a browser loads, infers and cleans up; the file asks for it as a whole.
+        let own: &[&str] = match ctx.runtime.as_str() {
+            "browser" => &["def in_browser("],
+            _ => &["def load(", "def infer(", "def cleanup("],
+        };
+        for name in ["def check", "def postprocess", "def preprocess"].iter().chain(own) {
+            assert_eq!(text.matches(name).count(), 1, "{name}: {} on {}", ctx.task, ctx.target);
         }
         assert!(!text.contains("\n\n\n\n") && !text.contains(" \n"), "{} on {}", ctx.task, ctx.target);
     }
@@ -149,6 +148,14 @@ fn a_file_brings_only_its_own_hardware() {
     assert!(text.contains("openvino") && !text.contains("onnxruntime") && !text.contains("torch"), "{text}");
     let text = render_test(&context("fill-mask", "cpu")).unwrap();
     assert!(!text.contains("CUDA") && !text.contains("openvino") && !text.contains("import torch"), "{text}");
+}
+
+#[test]
+fn a_browser_is_looked_for_where_it_is_installed() {
+    let text = render_test(&context("fill-mask", "webnn")).unwrap();
+    for place in [crate::browser::BINARY, crate::browser::ORT_WEB] {
+        assert!(text.contains(&format!("\"{place}\"")), "{place}");
+    }
 }
 
 #[test]
