@@ -248,7 +248,7 @@ impl Log {
         drop(state);
         // What a killed writer leaves there is swept with old settlements.
         let aside = self.path.with_file_name("settled");
-        Index::write(&self.index, &aside, &file, extent, rows)?;
+        Index::write(&self.index, &aside, &file, &extent, rows)?;
         Ok(true)
     }
 

@@ -48,31 +48,38 @@ impl By {
 }
 
 /// Which part of which log was read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Extent {
     /// Identity of the file.
     pub(super) id: u64,
     pub(super) end: u64,
-    /// Its date and duration tell it from that of every other log.
-    pub(super) last_record: Option<u64>,
+    /// With its place. Its date and duration, by their checksum, tell it from that of every other log.
+    pub(super) last_record: Option<(u64, Header)>,
 }
 
 impl Extent {
     /// With a digest of what stands in the log at its end: a file's number may be given again, and a log that a power
-    /// failure cut short may have grown again since.
-    fn to_bytes(self, log: &File) -> io::Result<Vec<u8>> {
-        let last = self.last_record.map_or(0, |at| at + 1);
+    /// failure cut short may have grown again since. An error if the log is no longer the one that was read.
+    fn to_bytes(&self, log: &File) -> io::Result<Vec<u8>> {
+        let last = self.last_record.as_ref().map(|(at, _)| *at);
         let tail = TAIL.min(self.end);
         let mut text = vec![0; tail as usize];
         read_at(log, &mut text, self.end - tail)?;
-        if let Some(at) = self.last_record {
-            let mut header = [0; HEADER];
-            read_at(log, &mut header, at)?;
-            text.extend_from_slice(&header);
+        if let Some((at, header)) = &self.last_record {
+            if header_at(log, *at)?.as_ref() != Some(header) {
+                return Err(damaged("its last record is another one"));
+            }
+            text.extend_from_slice(&header.to_bytes());
         }
-        let numbers = [self.id, self.end, last].map(u64::to_le_bytes).concat();
+        let numbers = [self.id, self.end, last.map_or(0, |at| at + 1)].map(u64::to_le_bytes).concat();
         Ok([&numbers[..], Digest::of(&text).bytes()].concat())
     }
+}
+
+fn header_at(log: &File, at: u64) -> io::Result<Option<Header>> {
+    let mut bytes = [0; HEADER];
+    read_at(log, &mut bytes, at)?;
+    Ok(Header::parse(&bytes))
 }
 
 /// Rows of a table: what is looked up, and where it stands.
@@ -95,7 +102,11 @@ impl Index {
             let bytes = written.get(at..at + 8).ok_or_else(|| damaged("its extent is cut short"))?;
             Ok(u64::from_le_bytes(bytes.try_into().expect("BUG: eight bytes")))
         };
-        let extent = Extent { id, end: number(8)?, last_record: number(16)?.checked_sub(1) };
+        let last_record = match number(16)?.checked_sub(1) {
+            Some(at) => Some((at, header_at(log, at)?.ok_or_else(|| damaged("its last record is gone"))?)),
+            None => None,
+        };
+        let extent = Extent { id, end: number(8)?, last_record };
         if log.metadata()?.len() < extent.end || extent.to_bytes(log)? != written[..] {
             return Err(damaged("it is of another log"));
         }
@@ -106,8 +117,8 @@ impl Index {
         Ok(Self { sealed, extent, fans })
     }
 
-    pub(super) fn extent(&self) -> Extent {
-        self.extent
+    pub(super) fn extent(&self) -> &Extent {
+        &self.extent
     }
 
     /// Where an entry stands. An error if it is not there: then nothing that the index says can be relied on.
@@ -128,9 +139,7 @@ impl Index {
     }
 
     fn is_there(&self, log: &File, by: By, id: &Short, at: u64) -> io::Result<()> {
-        let mut bytes = [0; HEADER];
-        read_at(log, &mut bytes, at)?;
-        let header = Header::parse(&bytes).filter(|header| by.of(header).as_ref() == Some(id));
+        let header = header_at(log, at)?.filter(|header| by.of(header).as_ref() == Some(id));
         let is_within = header.is_some_and(|header| at + header.span() <= self.extent.end);
         if is_within { Ok(()) } else { Err(damaged("an entry is not where it was")) }
     }
@@ -142,7 +151,7 @@ impl Index {
 
     /// Writes the index of a log whose entries up to its extent are whole, and were all read. `tables` are those of [`By::ALL`];
     /// `aside` is a folder on the same disk.
-    pub(super) fn write(path: &Path, aside: &Path, log: &File, extent: Extent, tables: [Rows; 3]) -> io::Result<()> {
+    pub(super) fn write(path: &Path, aside: &Path, log: &File, extent: &Extent, tables: [Rows; 3]) -> io::Result<()> {
         let mut writer = SealedWriter::create(aside, KIND)?;
         writer.section(&extent.to_bytes(log)?)?;
         let mut tables = tables;

@@ -46,7 +46,7 @@ pub(super) struct State {
     pub(super) is_read: bool,
     /// Places that hold no entry.
     pub(super) damaged: u64,
-    last_record: Option<u64>,
+    last_record: Option<(u64, Header)>,
     /// Of what the index does not know, or not as it is now; by table.
     read: [Places; By::ALL.len()],
     /// Answers for what stands before the entries that were read.
@@ -100,7 +100,7 @@ impl State {
         if let Some(path) = self.index_at.take().filter(|_| self.end == 0)
             && let Ok(index) = Index::open(&path, &self.file, self.id)
         {
-            (self.end, self.last_record) = (index.extent().end, index.extent().last_record);
+            (self.end, self.last_record) = (index.extent().end, index.extent().last_record.clone());
             self.index = Some(index);
         }
         let file = self.file.clone();
@@ -142,7 +142,7 @@ impl State {
                 if header.held != Held::No {
                     self.read[By::Key as usize].insert(short(&header.id), at);
                 }
-                self.last_record = Some(at);
+                self.last_record = Some((at, header.clone()));
             }
         }
         self.end = at + header.span();
@@ -163,7 +163,7 @@ impl State {
     }
 
     pub(super) fn extent(&self) -> Extent {
-        Extent { id: self.id, end: self.end, last_record: self.last_record }
+        Extent { id: self.id, end: self.end, last_record: self.last_record.clone() }
     }
 
     /// Everything that is known, of the index and of what was read.

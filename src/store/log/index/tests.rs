@@ -242,6 +242,19 @@ fn an_index_of_another_log_or_of_a_longer_one_is_none() {
     check("another file");
 }
 
+/// What this process knows is of a log that is gone, though its file is there.
+#[test]
+fn of_a_log_that_was_cut_and_grew_under_its_reader_no_index_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = indexed(dir.path());
+    log.append(vec![record(1, 1, Held::Passed, "gone")]).unwrap();
+    let cut = fs::metadata(log.path()).unwrap().len() - 20;
+    File::options().write(true).open(log.path()).unwrap().set_len(cut).unwrap();
+    opened(dir.path(), true).append(vec![record(2, 2, Held::Passed, &"other".repeat(9))]).unwrap();
+    assert!(log.keep_index_from(|_| 0).is_err());
+    assert_eq!(answers(&opened(dir.path(), true)), answers(&opened(dir.path(), false)));
+}
+
 /// Nobody knows of an entry whose writer was killed; what follows it stands in its place.
 #[test]
 fn a_torn_end_behind_an_index_is_cut_off() {
