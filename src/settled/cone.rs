@@ -115,6 +115,7 @@ impl Cone {
             self.settled.state.outputs.extend(outputs);
             self.keep(place);
         }
+        context.store.keep_index();
         Ok(end)
     }
 

@@ -5,10 +5,10 @@
 //! off by the next writer. Nothing is synced one by one; what a power failure takes is found by its checksum and made again.
 
 mod compact;
+mod index;
+mod state;
 
-use std::collections::HashMap;
 use std::fs::{self, File};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,53 +16,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::base::Digest;
 use crate::base::fs::{file_id, read_at, write_at};
 use crate::store::StoreError;
-use crate::store::entry::{HEADER, Header, Held, Kind, Short, short};
+use crate::store::entry::{HEADER, Header, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
 
 pub(super) use compact::Choice;
 
-/// The keys are digests already.
-#[derive(Default)]
-pub(super) struct DigestHasher(u64);
-
-impl Hasher for DigestHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(first) = bytes.first_chunk::<8>() {
-            self.0 = u64::from_le_bytes(*first);
-        }
-    }
-
-    fn write_usize(&mut self, _: usize) {}
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-type Places = HashMap<Short, u64, BuildHasherDefault<DigestHasher>>;
+use index::{By, Index};
+use state::{Places, State};
 
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
+    /// Where its index is, if there is one.
+    index: PathBuf,
     /// Locked by one while it appends, or by several while they read what was appended; never read or written.
     gate: File,
     state: Mutex<State>,
-}
-
-/// What of the log was read so far, and where things stand in it.
-#[derive(Debug)]
-struct State {
-    file: Arc<File>,
-    /// Identity of the file: a compaction puts another one in its place.
-    id: u64,
-    /// Up to here it was read.
-    end: u64,
-    is_read: bool,
-    /// Places that hold no entry.
-    damaged: u64,
-    held: Places,
-    latest: Places,
-    trees: Places,
 }
 
 /// Where an entry stands, with the file that it stands in: when a compaction puts another log in the place of this one, what
@@ -92,69 +61,10 @@ pub(super) struct Entry {
     pub(super) payload: Vec<u8>,
 }
 
-impl State {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-        let id = file_id(&file.metadata()?);
-        let empty = Places::default;
-        Ok(Self {
-            file: file.into(),
-            id,
-            end: 0,
-            is_read: false,
-            damaged: 0,
-            held: empty(),
-            latest: empty(),
-            trees: empty(),
-        })
-    }
-
-    /// Reads what was appended since. True if a torn entry follows.
-    fn catch_up(&mut self) -> io::Result<bool> {
-        self.is_read = true;
-        let file = self.file.clone();
-        let size = file.metadata()?.len();
-        let mut scan = Scan::new(&file, self.end, size);
-        while let Some(found) = scan.next()? {
-            match found {
-                Found::Entry { at, header } => self.note(at, &header),
-                Found::Damaged { at, bytes } => {
-                    self.damaged += 1;
-                    self.end = at + bytes;
-                }
-                Found::Torn => return Ok(true),
-            }
-        }
-        Ok(false)
-    }
-
-    fn note(&mut self, at: u64, header: &Header) {
-        match header.kind {
-            Kind::Tree => drop(self.trees.insert(short(&header.id), at)),
-            Kind::Dropped => drop(self.trees.remove(&short(&header.id))),
-            Kind::Record => {
-                if header.held != Held::No {
-                    self.held.insert(short(&header.id), at);
-                }
-                note_latest(&mut self.latest, at, header);
-            }
-        }
-        self.end = at + header.span();
-    }
-
-    fn place(&self, at: Option<&u64>) -> Option<Place> {
-        at.map(|at| Place { file: self.file.clone(), at: *at })
-    }
-}
-
-/// A record becomes the newest of its step, unless it tells of an earlier execution.
-fn note_latest(latest: &mut Places, at: u64, header: &Header) {
-    if header.aside {
-        latest.entry(header.step).or_insert(at);
-    } else {
-        latest.insert(header.step, at);
-    }
-}
+/// A log that is read faster than an index is opened needs none.
+const LEAST_GROWTH: u64 = 1 << 20;
+/// Reading so much of the log costs as much as what an index spares.
+const MOST_GROWTH: u64 = 8 << 20;
 
 /// Open again when dropped.
 struct Gate<'a>(&'a File);
@@ -168,23 +78,48 @@ impl Drop for Gate<'_> {
 impl Log {
     pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("log");
-        let state = State::open(&path).map_err(StoreError::io("open", &path))?;
+        let index = path.with_extension("index");
+        let state = State::open(&path, &index).map_err(StoreError::io("open", &path))?;
         let gate = dir.join("log.lock");
         let open = File::options().read(true).append(true).create(true).open(&gate);
-        Ok(Self { gate: open.map_err(StoreError::io("open", gate))?, state: Mutex::new(state), path })
+        Ok(Self { gate: open.map_err(StoreError::io("open", gate))?, state: Mutex::new(state), path, index })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The log as far as this process has read it; it is read once, and again by [`Log::refresh`] and every append.
+    /// The log as far as this process knows it; it is read once, from where its index ends, and again by [`Log::refresh`] and
+    /// every append.
     fn read(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_read {
             self.take_in(&mut state)?;
         }
         Ok(state)
+    }
+
+    /// The same, with every entry read.
+    fn whole(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another log that was put in the place of this one may have an index, too.
+        while !state.is_whole() {
+            state.want_all();
+            self.take_in(&mut state)?;
+        }
+        Ok(state)
+    }
+
+    /// Where the entry stands that is found by this.
+    fn find(&self, by: By, id: &Short) -> Result<Option<Place>, StoreError> {
+        let mut state = self.read()?;
+        loop {
+            if let Ok(at) = state.find(by, id) {
+                return Ok(at.map(|at| state.place(at)));
+            }
+            state.distrust_index();
+            self.take_in(&mut state)?;
+        }
     }
 
     /// Takes in what other processes appended.
@@ -212,37 +147,63 @@ impl Log {
     fn follow(&self, state: &mut State) -> Result<(), StoreError> {
         let is_same = |meta: fs::Metadata| file_id(&meta) == state.id && meta.len() >= state.end;
         if !fs::metadata(&self.path).is_ok_and(is_same) {
-            *state = State::open(&self.path).map_err(StoreError::io("open", &self.path))?;
+            *state = State::open(&self.path, &self.index).map_err(StoreError::io("open", &self.path))?;
         }
         Ok(())
     }
 
-    /// Appends all or nothing, and knows it afterwards.
-    pub(super) fn append(&self, mut drafts: Vec<Draft>) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let _lock = self.lock()?;
-        self.follow(&mut state)?;
+    /// The same, and cuts off a torn end. The caller holds the lock, and nobody shares it.
+    fn catch_up_and_cut(&self, state: &mut State) -> Result<(), StoreError> {
         if state.catch_up().map_err(StoreError::io("read", &self.path))? {
             state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
         }
-        // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One whose
-        // manifest is damaged is written anew.
-        drafts.retain(|Draft { header, .. }| {
-            let known = state.trees.get(&short(&header.id)).filter(|_| header.kind == Kind::Tree);
-            known.is_none_or(|at| self.entry_of(&state.file, *at).is_err())
-        });
+        Ok(())
+    }
+
+    /// Where an entry stands at this moment. The caller holds the lock.
+    fn find_now(&self, state: &mut State, by: By, id: &Short) -> Result<Option<u64>, StoreError> {
+        loop {
+            if let Ok(at) = state.find(by, id) {
+                return Ok(at);
+            }
+            state.distrust_index();
+            self.catch_up_and_cut(state)?;
+        }
+    }
+
+    /// Appends all or nothing, and knows it afterwards.
+    pub(super) fn append(&self, drafts: Vec<Draft>) -> Result<(), StoreError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let _lock = self.lock()?;
+        self.follow(&mut state)?;
+        self.catch_up_and_cut(&mut state)?;
+        let mut fresh = Vec::with_capacity(drafts.len());
+        let mut latest = Places::default();
+        for draft in drafts {
+            // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One
+            // whose manifest is damaged is written anew.
+            let known = match draft.header.kind {
+                Kind::Tree => self.find_now(&mut state, By::Tree, &short(&draft.header.id))?,
+                Kind::Record | Kind::Dropped => None,
+            };
+            if draft.header.kind == Kind::Record {
+                let step = draft.header.step;
+                latest.extend(self.find_now(&mut state, By::Step, &step)?.map(|at| (step, at)));
+            }
+            if known.is_none_or(|at| self.entry_of(&state.file, at).is_err()) {
+                fresh.push(draft);
+            }
+        }
+        let mut drafts = fresh;
         if drafts.is_empty() {
             return Ok(());
         }
         let mut bytes = Vec::new();
         let mut places = Vec::with_capacity(drafts.len());
-        let mut latest = Places::default();
         for draft in &mut drafts {
             let at = state.end + bytes.len() as u64;
             if draft.header.kind == Kind::Record {
-                let step = &draft.header.step;
-                draft.header.previous = latest.get(step).or_else(|| state.latest.get(step)).copied();
-                latest.insert(*step, at);
+                draft.header.previous = latest.insert(draft.header.step, at);
             }
             places.push(at);
             bytes.extend_from_slice(&draft.header.to_bytes());
@@ -254,9 +215,41 @@ impl Log {
             return Err(StoreError::io("append to", &self.path)(e));
         }
         for (at, draft) in places.into_iter().zip(&drafts) {
-            state.note(at, &draft.header);
+            if state.note(at, &draft.header).is_err() {
+                // It is written all the same, and found when the log is read.
+                state.distrust_index();
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// Writes an index, if much was appended since the last one. Nobody waits for it but threads of this process; what
+    /// others append meanwhile stands behind its end.
+    ///
+    /// A log that is known to be damaged gets none: what an index does not know must not be there.
+    pub(super) fn keep_index(&self) -> io::Result<bool> {
+        self.keep_index_from(|known| (known / 4).clamp(LEAST_GROWTH, MOST_GROWTH))
+    }
+
+    /// `growth`: how much is much, by what the last index knows.
+    fn keep_index_from(&self, growth: impl Fn(u64) -> u64) -> io::Result<bool> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_current = file_id(&fs::metadata(&self.path)?) == state.id;
+        if !state.is_read || state.damaged > 0 || !is_current {
+            return Ok(false);
+        }
+        let known = Index::open(&self.index, &state.file, state.id).map_or(0, |index| index.extent().end);
+        if !state.is_misled && state.end.saturating_sub(known) < growth(known) {
+            return Ok(false);
+        }
+        let (file, extent, rows) = (state.file.clone(), state.extent(), state.rows()?);
+        state.is_misled = false;
+        drop(state);
+        // What a killed writer leaves there is swept with old settlements.
+        let aside = self.path.with_file_name("settled");
+        Index::write(&self.index, &aside, &file, &extent, rows)?;
+        Ok(true)
     }
 
     /// Keeps other processes from appending. The caller holds the state, which keeps other threads.
@@ -267,24 +260,19 @@ impl Log {
 
     /// The record that answers for a key: its header, without reading the rest.
     pub(super) fn held(&self, key: &Digest) -> Result<Option<(Place, Header)>, StoreError> {
-        let place = {
-            let state = self.read()?;
-            state.place(state.held.get(&short(key)))
-        };
-        let Some(place) = place else { return Ok(None) };
+        let Some(place) = self.find(By::Key, &short(key))? else { return Ok(None) };
         let header = self.header(&place)?;
         Ok((header.id == *key).then_some((place, header)))
     }
 
-    /// In how many places the log was found damaged.
+    /// In how many places the log is damaged.
     pub(super) fn damage(&self) -> Result<u64, StoreError> {
-        Ok(self.read()?.damaged)
+        Ok(self.whole()?.damaged)
     }
 
     /// Where the newest record of a step stands.
     pub(super) fn latest(&self, step: &Short) -> Result<Option<Place>, StoreError> {
-        let state = self.read()?;
-        Ok(state.place(state.latest.get(step)))
+        self.find(By::Step, step)
     }
 
     /// Where the record before this one stands.
@@ -293,15 +281,11 @@ impl Log {
     }
 
     pub(super) fn knows_tree(&self, tree: &Digest) -> Result<bool, StoreError> {
-        Ok(self.read()?.trees.contains_key(&short(tree)))
+        self.find(By::Tree, &short(tree)).map(|place| place.is_some())
     }
 
     pub(super) fn tree(&self, tree: &Digest) -> Result<Option<Entry>, StoreError> {
-        let place = {
-            let state = self.read()?;
-            state.place(state.trees.get(&short(tree)))
-        };
-        let entry = place.map(|place| self.entry(&place)).transpose()?;
+        let entry = self.find(By::Tree, &short(tree))?.map(|place| self.entry(&place)).transpose()?;
         Ok(entry.filter(|entry| entry.header.id == *tree))
     }
 
@@ -336,7 +320,7 @@ impl Log {
     pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry, StoreError>)) -> Result<Seen, StoreError> {
         self.refresh()?;
         let (file, end) = {
-            let state = self.read()?;
+            let state = self.whole()?;
             (state.file.clone(), state.end)
         };
         self.scan(&file, 0, end, |found| match found {

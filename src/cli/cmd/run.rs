@@ -133,6 +133,7 @@ pub(super) fn perform(
     }
     // The run is told first: what went wrong with a file about it must not hide it.
     written?;
+    workplace.store.keep_index();
     let executed = plan.ids().filter(|id| *id != plan.report && finished.results[id.0 as usize].how == How::Executed);
     let executed = executed.map(|id| plan.step(id).name.clone()).collect();
     let exit = exit_of(&finished, nothing.is_some());

@@ -8,7 +8,8 @@ use std::sync::PoisonError;
 use crate::base::fs::file_id;
 use crate::store::StoreError;
 use crate::store::entry::Kind;
-use crate::store::log::{Entry, Log, Places, Seen, State, note_latest};
+use crate::store::log::state::{Places, State, note_latest};
+use crate::store::log::{Entry, Log, Seen};
 use crate::store::scan::{Found, Scan};
 
 /// What a compaction leaves out.
@@ -50,6 +51,9 @@ impl Log {
             let _ = fs::remove_file(&fresh);
             return Err(e);
         }
+        // The number of a file that is gone may be given again, so an index of an older log could pass for one of the fresh
+        // log. Whoever writes an index has its log open: since the fresh one has this number, nobody writes such an index.
+        let _ = fs::remove_file(&self.index);
         fs::rename(&fresh, &self.path).map_err(StoreError::io("replace", &self.path))?;
         self.follow(&mut state)?;
         Ok(true)
