@@ -23,6 +23,7 @@ pub(super) fn place(library: Library) -> Option<(EnvName, Place)> {
         Library::WebgpuProvider => {
             (EnvName::Webgpu, Place { folder: "onnxruntime_ep_webgpu", prefix: "libonnxruntime_providers_webgpu." })
         }
+        Library::Adb | Library::QnnSdk => panic!("BUG: what phones need is no library of a wheel"),
         Library::Browser | Library::OrtWeb => panic!("BUG: what browsers need is no library of a wheel"),
         Library::OpenvinoC => (EnvName::Openvino, Place { folder: "openvino/libs", prefix: "libopenvino_c." }),
         Library::Swiftshader => return None,

@@ -67,6 +67,17 @@ pub(super) const BROWSER: &[Part] = &[
     Part::Crate("tiny_http"),
 ];
 
+/// `orch worker android`
+pub(super) const ANDROID: &[Part] = &[
+    Part::Rust("device/android.rs"),
+    Part::Rust("device/snapdragon.rs"),
+    Part::Rust("runtime/android"),
+    Part::Rust("runtime/onnx_proto.rs"),
+    Part::Rust("runtime/ort/options.rs"),
+    Part::Rust("runtime/ort/qnn.rs"),
+    Part::Crate("prost"),
+];
+
 /// `orch-torch`
 pub(super) const TORCH: &[Part] = &[
     Part::Rust("bin/orch-torch.rs"),

@@ -29,14 +29,14 @@ use crate::toolchain::{EnvName, Tool};
 
 pub use code::{Code, Part, Sources, TORCH_WORKER};
 pub use command::COMMAND;
-pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT};
+pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT, qnn_options};
 pub use generate::{InputSummary, TestContext, TestMeasure};
 pub use materialise::MATERIALISE;
 pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use report::REPORT;
-pub use run::{CHROMIUM, RUN, RunParams};
+pub use run::{CHROMIUM, QNN_SDK, RUN, RunParams};
 pub use set::StepSet;
 pub use write::WRITE;
 
@@ -225,6 +225,10 @@ pub enum Library {
     Browser,
     /// The folder of ONNX Runtime Web's bundles.
     OrtWeb,
+    /// The program that reaches phones.
+    Adb,
+    /// The folder of Qualcomm's SDK.
+    QnnSdk,
 }
 
 /// What is to be done, with absolute paths filled in.

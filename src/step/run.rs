@@ -13,7 +13,7 @@ use crate::toolchain::{EnvName, Tool};
 /// The parameters of a run, all of them in its key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunParams {
-    /// ort, openvino, torch, python
+    /// ort, openvino, torch, python, browser, android
     pub runtime: String,
     /// Whose prober says whether it is there.
     pub backend: String,
@@ -82,6 +82,9 @@ const CUDA_PACKAGES: &[&str] = &[
 /// The browser: a lock's, or by its content that of the user.
 pub const CHROMIUM: Tool = Tool { env: EnvName::Browser, package: "@sparticuz/chromium" };
 
+/// Qualcomm's SDK for phones, which is the user's and known by its content. No lock holds it.
+pub const QNN_SDK: Tool = Tool { env: EnvName::Qnn, package: "qnn-sdk" };
+
 pub struct Run;
 pub static RUN: Run = Run;
 
@@ -98,6 +101,7 @@ impl StepKind for Run {
         static TORCH: Code = Code::of(&[RUN, code::WORKER, code::TORCH]);
         static PYTHON: Code = Code::of(&[RUN, &[Part::Python("script")]]);
         static BROWSER: Code = Code::of(&[RUN, code::WORKER, code::BROWSER]);
+        static ANDROID: Code = Code::of(&[RUN, code::WORKER, code::ANDROID]);
         static OTHER: Code = Code::of(&[RUN]);
         match step.params.json()["runtime"].as_str().unwrap_or_default() {
             "ort" => &ORT,
@@ -105,6 +109,7 @@ impl StepKind for Run {
             "torch" => &TORCH,
             "python" => &PYTHON,
             "browser" => &BROWSER,
+            "android" => &ANDROID,
             _ => &OTHER,
         }
     }
@@ -116,6 +121,7 @@ impl StepKind for Run {
             "ort" => params.ort().packages.iter().map(|package| tool(params.ort().env, package)).collect(),
             "openvino" => vec![tool(EnvName::Openvino, "openvino")],
             "browser" => vec![CHROMIUM, tool(EnvName::Browser, "onnxruntime-web")],
+            "android" => vec![QNN_SDK],
             "torch" => vec![tool(EnvName::Torch, "torch")],
             "python" => {
                 ["torch", "transformers", "numpy", "safetensors"].map(|package| tool(EnvName::Torch, package)).into()
@@ -189,6 +195,14 @@ impl StepKind for Run {
                 "run",
                 json!({"backend": params.backend, "device": device, "options": options, "measure": measure}),
                 vec![("browser", Library::Browser), ("ort_web", Library::OrtWeb)],
+            ),
+            "android" => call(
+                Worker::Orch("android"),
+                "run",
+                json!({
+                    "device": device, "options": options, "measure": measure, "timeout_seconds": step.timeout_seconds,
+                }),
+                vec![("adb", Library::Adb), ("sdk", Library::QnnSdk)],
             ),
             "torch" => call(Worker::Torch, "run", json!({"device": device, "measure": measure}), vec![]),
             "python" => {

@@ -54,6 +54,7 @@ const TARGETS: &[(&str, &str, &str, &str, Artefact, &str, Precision)] = &[
     ("openvino", "openvino", "openvino", "CPU", Artefact::Openvino, "openvino-fp16", Precision::Fp16),
     ("openvino", "openvino", "openvino", "CPU", Artefact::Openvino, "openvino-int8", Precision::Int8),
     ("qnn", "ort", "qnn", "htp", Artefact::Qnn, "qnn-fp16", Precision::Fp16),
+    ("qnn-android", "android", "qnn-android", "htp", Artefact::Qnn, "qnn-android-fp16", Precision::Fp16),
     ("torch-cpu", "torch", "cpu", "cpu", Artefact::Torchscript, "torchscript", Precision::Fp32),
     ("mps", "torch", "mps", "mps", Artefact::Torchscript, "torchscript", Precision::Fp32),
     ("eager-cpu", "python", "cpu", "cpu", Artefact::Model, "model", Precision::Fp32),
@@ -115,7 +116,7 @@ fn every_pipeline_renders_on_every_hardware() {
         for name in ["def check", "def postprocess", "def preprocess", "def load(", "def infer(", "def cleanup("] {
             assert_eq!(
                 text.matches(name).count(),
-                usize::from(ctx.runtime != "browser"),
+                usize::from(!["android", "browser"].contains(&ctx.runtime.as_str())),
                 "{name}: {} on {}",
                 ctx.task,
                 ctx.target
