@@ -15,6 +15,7 @@ mod max_age;
 mod not_shared;
 mod pages;
 mod partition;
+mod phone;
 mod ready_onnx;
 mod rerun;
 mod settled;

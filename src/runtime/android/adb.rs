@@ -57,7 +57,7 @@ pub(super) struct Adb {
 impl Adb {
     /// Runs `script` in the phone's shell.
     pub(super) fn shell(&self, script: &str) -> Result<Said> {
-        let (_, stdout, stderr) = self.call(&["shell", &format!("({script}); echo; echo {ENDED}$?")])?;
+        let (_, stdout, stderr) = self.call(&["shell", &format!("({script}); ended=$?; echo; echo {ENDED}$ended")])?;
         let ended = stdout.trim_end().rsplit_once(ENDED);
         let Some((text, code)) = ended.and_then(|(text, code)| Some((text, code.trim().parse().ok()?))) else {
             let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty());
