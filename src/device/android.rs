@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::host::Host;
 use super::snapdragon::{self, Chip};
 use super::{Backend, Device, DeviceKind, Look, Prober, native};
+use crate::base::Digest;
 
 pub struct Android;
 
@@ -57,7 +58,10 @@ impl Prober for Android {
         // A promise, as the run's own look will keep or break it; its name must not depend on whether it was asked.
         let device = Device::new("qnn-android:htp", "a phone on adb, asked when a run needs it", DeviceKind::Hardware);
         let mut backend = Backend::available(NAME, vec![device]);
-        backend.fact("adb", adb.display().to_string()).fact("sdk", version(&sdk)).fact("sdk_root", host.shown(&sdk));
+        backend
+            .fact("adb", adb.display().to_string())
+            .fact("driver", identity(&sdk))
+            .fact("sdk_root", host.shown(&sdk));
         backend.fact("note", "tested against a stand-in for adb: orch has never run on a phone");
         // What hangs on the machine is part of the question, so that a kept answer ends when a phone is taken away.
         let usb = host.list("/sys/bus/usb/devices");
@@ -142,6 +146,13 @@ pub fn version(sdk: &Path) -> Option<String> {
     let text = std::fs::read_to_string(sdk.join("sdk.yaml")).ok()?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix("version:"))?;
     Some(line.trim().trim_matches(['"', '\'']).to_owned())
+}
+
+/// What stands in keys for the SDK, which no lock holds: its version, and the content of what runs a model there.
+fn identity(sdk: &Path) -> String {
+    let part = |file| Digest::of_file(&sdk.join(file)).map_or("absent".into(), |digest| digest.short().to_string());
+    let version = version(sdk).unwrap_or_else(|| "of no version".into());
+    format!("QNN SDK {version}, {} {}", part(RUNNER), part(LIBRARY))
 }
 
 /// One line of `adb devices -l`.

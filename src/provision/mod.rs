@@ -20,7 +20,7 @@ use anyhow::Context;
 
 use crate::browser::ORT_WEB;
 use crate::device::{Host, webgpu};
-use crate::step::{CHROMIUM, Library, QNN_SDK, Requirement};
+use crate::step::{CHROMIUM, Library, Requirement};
 use crate::toolchain::{EnvName, Locks, Tool};
 use crate::worker::{Cancel, Limits};
 
@@ -37,8 +37,6 @@ pub struct Provision {
     own: Option<OwnPython>,
     /// The user's own browser (ORCH_BROWSER), opened instead of ours.
     own_browser: Option<OwnBrowser>,
-    /// The user's own SDK for phones (QNN_SDK_ROOT), once it was asked for.
-    own_sdk: OnceLock<String>,
     /// What is installed, and named in keys, where there is no environment of the user's own.
     locks: Locks,
     cancel: Cancel,
@@ -60,7 +58,7 @@ impl Provision {
     /// `own_python` is the value of ORCH_PYTHON: asked once for its packages.
     pub fn new(dir: PathBuf, own_python: Option<PathBuf>, cancel: Cancel) -> anyhow::Result<Self> {
         let own = own_python.map(|path| OwnPython::ask(&path)).transpose()?;
-        Ok(Self { dir, own, own_browser: None, own_sdk: OnceLock::new(), locks: Locks::default(), cancel })
+        Ok(Self { dir, own, own_browser: None, locks: Locks::default(), cancel })
     }
 
     /// With the browser that ORCH_BROWSER names.
@@ -77,9 +75,6 @@ impl Provision {
     pub fn identity(&self, tool: Tool) -> String {
         if let (CHROMIUM, Some(own)) = (tool, &self.own_browser) {
             return own.identity.get_or_init(|| browser::identity(&own.program)).clone();
-        }
-        if tool == QNN_SDK {
-            return self.own_sdk.get_or_init(android::identity).clone();
         }
         match self.own_for(tool.env) {
             None => self.locks.identity(tool),

@@ -45,6 +45,7 @@ pub(super) const WORKER: &[Part] = &[
 /// `orch worker ort`
 pub(super) const ORT: &[Part] = &[
     Part::Rust("device/shown.rs"),
+    Part::Rust("device/snapdragon.rs"),
     Part::Rust("device/native/nvml.rs"),
     Part::Rust("device/native/vulkan.rs"),
     Part::Rust("device/vram.rs"),

@@ -82,9 +82,6 @@ const CUDA_PACKAGES: &[&str] = &[
 /// The browser: a lock's, or by its content that of the user.
 pub const CHROMIUM: Tool = Tool { env: EnvName::Browser, package: "@sparticuz/chromium" };
 
-/// Qualcomm's SDK for phones, which is the user's and known by its content. No lock holds it.
-pub const QNN_SDK: Tool = Tool { env: EnvName::Qnn, package: "qnn-sdk" };
-
 pub struct Run;
 pub static RUN: Run = Run;
 
@@ -121,7 +118,6 @@ impl StepKind for Run {
             "ort" => params.ort().packages.iter().map(|package| tool(params.ort().env, package)).collect(),
             "openvino" => vec![tool(EnvName::Openvino, "openvino")],
             "browser" => vec![CHROMIUM, tool(EnvName::Browser, "onnxruntime-web")],
-            "android" => vec![QNN_SDK],
             "torch" => vec![tool(EnvName::Torch, "torch")],
             "python" => {
                 ["torch", "transformers", "numpy", "safetensors"].map(|package| tool(EnvName::Torch, package)).into()
