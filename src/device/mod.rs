@@ -7,6 +7,7 @@
 //! runs before every build. [`Mode::Full`] also asks native libraries, each in a child process that the caller starts,
 //! because a broken driver must end as a reason and not as a crash of orch.
 
+pub mod android;
 pub mod cpu;
 pub mod cuda;
 pub mod doctor;
@@ -25,6 +26,7 @@ pub mod rocm;
 mod rocminfo;
 pub mod runnable;
 pub mod shown;
+pub mod snapdragon;
 mod visible;
 pub mod vram;
 mod web;
@@ -50,7 +52,7 @@ pub use runnable::RUNNABLE;
 /// What one prober found.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Backend {
-    /// cpu, cuda, rocm, mps, openvino, qnn, webgpu, webgpu-browser, webnn
+    /// cpu, cuda, rocm, mps, openvino, qnn, qnn-android, webgpu, webgpu-browser, webnn
     pub name: String,
     pub available: bool,
     /// Why it is unavailable: what was looked for and not found. None when available.
@@ -207,6 +209,7 @@ pub const PROBERS: &[&dyn Prober] = &[
     &mps::Mps,
     &openvino::OpenVino,
     &qnn::Qnn,
+    &android::Android,
     &webgpu::WebGpu,
     &webgpu_browser::WebGpuBrowser,
     &webnn::WebNn,

@@ -8,24 +8,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::host::Host;
+use super::snapdragon::{self, Chip};
 use super::{Backend, Device, DeviceKind, Look, Prober, native};
 
 pub struct Qnn;
 
 /// What reports call results from the emulator.
 pub const EMULATOR_LABEL: &str = "qnn-htp-emulator";
-
-/// The kernel's SoC number (Linux `qcom,ids.h`), the chip, its HTP generation, and QNN's own number for `soc_model`.
-const SOCS: &[(u32, &str, &str, Option<u32>)] = &[
-    (457, "SM8450 (Snapdragon 8 Gen 1)", "V69", Some(36)),
-    (497, "QCM6490", "V68", None),
-    (498, "QCS6490", "V68", None),
-    (519, "SM8550 (Snapdragon 8 Gen 2)", "V73", Some(43)),
-    (555, "X1E80100 (Snapdragon X Elite)", "V73", Some(60)),
-    (557, "SM8650 (Snapdragon 8 Gen 3)", "V75", Some(57)),
-    (618, "SM8750 (Snapdragon 8 Elite)", "V79", Some(69)),
-    (660, "SM8850 (Snapdragon 8 Elite Gen 5)", "V81", Some(87)),
-];
 
 /// QNN's backend libraries and what each is good for here.
 const BACKENDS: &[(&str, &str)] = &[
@@ -127,9 +116,8 @@ fn chip(host: &Host) -> Backend {
     let Ok(id) = raw.parse::<u32>() else {
         return Backend::unavailable("qnn", format!("{SOC}/soc_id is no number: `{raw}`"));
     };
-    let known = SOCS.iter().find(|(soc, ..)| *soc == id);
-    let chip =
-        known.map(|(_, name, ..)| (*name).to_owned()).or(machine).unwrap_or_else(|| format!("Snapdragon, SoC {id}"));
+    let known = snapdragon::by_id(id);
+    let chip = known.map(Chip::name).or(machine).unwrap_or_else(|| format!("Snapdragon, SoC {id}"));
     let Some(node) = node else {
         return Backend::unavailable(
             "qnn",
@@ -145,8 +133,8 @@ fn chip(host: &Host) -> Backend {
     let mut device = Device::new("qnn:htp", format!("{chip} HTP"), DeviceKind::Hardware);
     device.fact("soc_id", id).fact("node", path);
     match known {
-        Some((.., htp, model)) => {
-            device.fact("htp_arch", *htp).fact("soc_model", *model);
+        Some(known) => {
+            device.fact("htp_arch", known.htp).fact("soc_model", known.soc_model);
         }
         None => {
             device.fact("note", "a SoC that orch has no row for: state its `soc_model` in the target's options");

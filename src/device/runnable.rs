@@ -16,6 +16,7 @@ pub const RUNNABLE: &[Runnable] = &[
     Runnable { backend: "cpu", missing: None },
     Runnable { backend: "openvino", missing: None },
     Runnable { backend: "qnn", missing: None },
+    Runnable { backend: "qnn-android", missing: None },
     Runnable { backend: "cuda", missing: None },
     Runnable { backend: "rocm", missing: None },
     Runnable { backend: "mps", missing: None },

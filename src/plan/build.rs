@@ -231,7 +231,7 @@ impl Builder<'_> {
             }
             Artefact::Qnn => {
                 let from = onnx();
-                let params = json!({"precision": precision, "options": target.options});
+                let params = json!({"precision": precision, "options": step::qnn_options(&target.options)});
                 convert(&label, &step::QNN, params, "artefact", from)
             }
         }

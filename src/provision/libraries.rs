@@ -23,6 +23,7 @@ pub(super) fn place(library: Library) -> (EnvName, Place) {
         Library::WebgpuProvider => {
             (EnvName::Webgpu, Place { folder: "onnxruntime_ep_webgpu", prefix: "libonnxruntime_providers_webgpu." })
         }
+        Library::Adb | Library::QnnSdk => panic!("BUG: what phones need is no library of a wheel"),
         Library::Browser | Library::OrtWeb | Library::Swiftshader => {
             panic!("BUG: what comes with the browser is no library of a wheel")
         }

@@ -3,6 +3,7 @@
 //! Everything is keyed by the content of its lock or sources, made once, and shared by later runs and other orch
 //! processes. Which step needs what is `step`'s business.
 
+mod android;
 mod browser;
 mod env;
 mod installed;
@@ -146,6 +147,8 @@ impl Provision {
 
     pub fn library(&self, library: Library) -> anyhow::Result<PathBuf> {
         match library {
+            Library::Adb => android::adb(),
+            Library::QnnSdk => android::sdk(),
             Library::Browser => self.browser(),
             Library::OrtWeb => {
                 let home = self.browser_home().context("BUG: the environment `browser` is used before it is there")?;

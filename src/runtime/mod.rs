@@ -3,6 +3,7 @@
 //! A runtime knows nothing of steps, keys or the store: it gets a [`Job`] with absolute paths and answers a [`JobOutput`]
 //! (docs/design.md, "Jobs").
 
+pub mod android;
 pub mod browser;
 pub mod compare;
 pub mod foreign;
@@ -149,4 +150,4 @@ pub trait Runtime: Sync {
 }
 
 /// Every runtime that `orch worker` can be. tch links libtorch, so it is an executable of its own.
-pub static RUNTIMES: &[&dyn Runtime] = &[&ort::OnnxRuntime, &openvino::OpenVino, &browser::Browser];
+pub static RUNTIMES: &[&dyn Runtime] = &[&ort::OnnxRuntime, &openvino::OpenVino, &browser::Browser, &android::Android];

@@ -228,7 +228,7 @@ pub struct Target {
     pub loc: Loc,
     /// Which runtime runs it.
     pub runtime: String,
-    /// The backend whose prober says if it is there: cpu, cuda, rocm, mps, openvino, qnn, webnn, webgpu,
+    /// The backend whose prober says if it is there: cpu, cuda, rocm, mps, openvino, qnn, qnn-android, webnn, webgpu,
     /// webgpu-browser.
     pub backend: String,
     /// The runtime's own name of the device, e.g. `CPU` for OpenVINO.

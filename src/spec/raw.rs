@@ -322,6 +322,7 @@ pub(super) enum Runtime {
     Torch,
     Python,
     Browser,
+    Android,
 }
 
 /// The backends that have a prober.
@@ -333,6 +334,7 @@ pub(super) enum Backend {
     Mps,
     Openvino,
     Qnn,
+    QnnAndroid,
     Webnn,
     Webgpu,
     WebgpuBrowser,
@@ -341,10 +343,11 @@ pub(super) enum Backend {
 words!(pub(super) Weights as "weights" { "seeded" => Seeded, "hub" => Hub, "path" => Path });
 words!(pub(super) Runtime as "runtime" {
     "ort" => Ort, "openvino" => Openvino, "torch" => Torch, "python" => Python, "browser" => Browser,
+    "android" => Android,
 });
 words!(pub(super) Backend as "backend" {
-    "cpu" => Cpu, "cuda" => Cuda, "rocm" => Rocm, "mps" => Mps, "openvino" => Openvino, "qnn" => Qnn, "webnn" => Webnn,
-    "webgpu" => Webgpu, "webgpu-browser" => WebgpuBrowser,
+    "cpu" => Cpu, "cuda" => Cuda, "rocm" => Rocm, "mps" => Mps, "openvino" => Openvino, "qnn" => Qnn, "qnn-android" => QnnAndroid,
+    "webnn" => Webnn, "webgpu" => Webgpu, "webgpu-browser" => WebgpuBrowser,
 });
 words!(pub Priority as "priority" { "high" => High, "medium" => Medium, "low" => Low });
 words!(pub Dtype as "dtype" {

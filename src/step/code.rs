@@ -45,6 +45,7 @@ pub(super) const WORKER: &[Part] = &[
 /// `orch worker ort`
 pub(super) const ORT: &[Part] = &[
     Part::Rust("device/shown.rs"),
+    Part::Rust("device/snapdragon.rs"),
     Part::Rust("device/native/nvml.rs"),
     Part::Rust("device/native/vulkan.rs"),
     Part::Rust("device/vram.rs"),
@@ -65,6 +66,17 @@ pub(super) const BROWSER: &[Part] = &[
     Part::Rust("runtime/onnx_proto.rs"),
     Part::Crate("prost"),
     Part::Crate("tiny_http"),
+];
+
+/// `orch worker android`
+pub(super) const ANDROID: &[Part] = &[
+    Part::Rust("device/android.rs"),
+    Part::Rust("device/snapdragon.rs"),
+    Part::Rust("runtime/android"),
+    Part::Rust("runtime/onnx_proto.rs"),
+    Part::Rust("runtime/ort/options.rs"),
+    Part::Rust("runtime/ort/qnn.rs"),
+    Part::Crate("prost"),
 ];
 
 /// `orch-torch`

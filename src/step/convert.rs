@@ -1,7 +1,10 @@
 //! `convert:<model>:<artefact>`: the model in the form that a runtime loads.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
 
+use serde_json::{Map, Value};
+
+use crate::runtime::android::OWN_OPTIONS;
 use crate::step::code::{ORT, WORKER};
 use crate::step::{Code, Library, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
@@ -79,6 +82,12 @@ impl StepKind for PythonConversion {
         let worker = Worker::Python((self.env)(step.params.json()));
         Ok(Work::Worker(WorkerCall { worker, op: self.op, params: step.params.json().clone(), libraries: vec![] }))
     }
+}
+
+/// What the compiler is told of a target's options: which phone a context runs on changes nothing in it.
+pub fn qnn_options(options: &BTreeMap<String, Value>) -> Map<String, Value> {
+    let told = options.iter().filter(|(name, _)| !OWN_OPTIONS.contains(&name.as_str()));
+    told.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// A QNN context binary, compiled by the vendor's library through ONNX Runtime.

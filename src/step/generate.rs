@@ -97,6 +97,7 @@ impl TestContext {
             ("torch", "mps") => "mps",
             ("torch", "cpu" | "cuda" | "rocm") => "torch",
             ("python", "cpu" | "cuda" | "rocm" | "mps") => "eager",
+            ("android", "qnn-android") => "android",
             ("browser", "webgpu-browser" | "webnn") => "browser",
             (runtime, backend) => anyhow::bail!(
                 "target `{}`: there is no template of a test for runtime `{runtime}` on backend `{backend}`",

@@ -30,7 +30,7 @@ use crate::toolchain::{EnvName, Tool};
 
 pub use code::{Code, Part, Sources, TORCH_WORKER};
 pub use command::COMMAND;
-pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT};
+pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT, qnn_options};
 pub use generate::{InputSummary, TestContext, TestMeasure};
 pub use materialise::MATERIALISE;
 pub use needs::{MemoryGuess, Needs};
@@ -218,6 +218,10 @@ pub enum Library {
     Browser,
     /// The folder of ONNX Runtime Web's bundles.
     OrtWeb,
+    /// The program that reaches phones.
+    Adb,
+    /// The folder of Qualcomm's SDK.
+    QnnSdk,
 }
 
 /// What is to be done, with absolute paths filled in.

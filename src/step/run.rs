@@ -13,7 +13,7 @@ use crate::toolchain::{EnvName, Tool};
 /// The parameters of a run, all of them in its key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunParams {
-    /// ort, openvino, torch, python
+    /// ort, openvino, torch, python, browser, android
     pub runtime: String,
     /// Whose prober says whether it is there.
     pub backend: String,
@@ -98,6 +98,7 @@ impl StepKind for Run {
         static TORCH: Code = Code::of(&[RUN, code::WORKER, code::TORCH]);
         static PYTHON: Code = Code::of(&[RUN, &[Part::Python("script")]]);
         static BROWSER: Code = Code::of(&[RUN, code::WORKER, code::BROWSER]);
+        static ANDROID: Code = Code::of(&[RUN, code::WORKER, code::ANDROID]);
         static OTHER: Code = Code::of(&[RUN]);
         match step.params.json()["runtime"].as_str().unwrap_or_default() {
             "ort" => &ORT,
@@ -105,6 +106,7 @@ impl StepKind for Run {
             "torch" => &TORCH,
             "python" => &PYTHON,
             "browser" => &BROWSER,
+            "android" => &ANDROID,
             _ => &OTHER,
         }
     }
@@ -201,6 +203,14 @@ impl StepKind for Run {
                 "run",
                 json!({"backend": params.backend, "device": device, "options": options, "measure": measure}),
                 vec![("browser", Library::Browser), ("ort_web", Library::OrtWeb)],
+            ),
+            "android" => call(
+                Worker::Orch("android"),
+                "run",
+                json!({
+                    "device": device, "options": options, "measure": measure, "timeout_seconds": step.timeout_seconds,
+                }),
+                vec![("adb", Library::Adb), ("sdk", Library::QnnSdk)],
             ),
             "torch" => call(Worker::Torch, "run", json!({"device": device, "measure": measure}), vec![]),
             "python" => {

@@ -18,6 +18,7 @@ mod noise;
 mod not_shared;
 mod pages;
 mod partition;
+mod phone;
 mod ready_onnx;
 mod rerun;
 mod settled;

@@ -131,7 +131,7 @@ fn node<const N: usize>(op_type: &str, input: [&str; N], output: &str) -> NodePr
 }
 
 /// y = x · w + b, with x of 1 × 2, w of 2 × 3.
-fn linear() -> Vec<u8> {
+pub(super) fn linear() -> Vec<u8> {
     let graph = GraphProto {
         node: vec![node("MatMul", ["x", "w"], "xw"), node("Add", ["xw", "b"], "y")],
         name: "linear".into(),

@@ -90,7 +90,12 @@ impl Host {
         let builder = match gpu::built_in(provider, options, index) {
             Some(own) => builder.with_execution_providers([own]).map_err(plain)?,
             None => {
-                let device = self.devices_of(provider).next();
+                // A chip's processor before the CPU that the provider also offers itself for.
+                let is_npu = |device: &ort::device::Device<'_>| {
+                    matches!(device.hardware_device().ty(), ort::memory::DeviceType::NPU)
+                };
+                let npu = self.devices_of(provider).find(is_npu);
+                let device = npu.or_else(|| self.devices_of(provider).next());
                 let device = device.with_context(|| format!("ONNX Runtime offers no device of {provider}"))?;
                 let prefixed: Vec<_> =
                     options.iter().map(|(name, value)| (format!("{provider}.{name}"), value.clone())).collect();

@@ -32,7 +32,11 @@ const PLACES: &[(&str, Open)] = &[
         }
         Ok((Host::load(&params.library)?, Place::new(CPU, "cpu", "cpu")))
     }),
-    ("qnn", Place::qnn),
+    // To compile for another chip than this machine's is what the compiler is for; to run is not.
+    ("qnn", |params| {
+        qnn::fits(&params.options, qnn::soc_here().as_deref()).map_err(Failure::unavailable)?;
+        Place::qnn(params)
+    }),
     ("webgpu", |params| {
         let library = params.ep_library()?;
         let place = webgpu::place(params)?;

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::options::{SWITCH, Table, whole, words};
+use crate::device::snapdragon::{self, Chip};
 
 /// Options that are offered. Left out on purpose: those that write files besides the model (profiling, dumps, saver), those
 /// that weaken checks (`skip_*`), and the backends that cannot prepare a context for the NPU.
@@ -49,6 +50,29 @@ pub fn options(declared: &Map<String, Value>) -> Result<Vec<(String, String)>, S
     Ok(checked)
 }
 
+/// The kernel's number of this machine's chip; None where the emulator runs, which takes every chip's contexts.
+pub fn soc_here() -> Option<String> {
+    let told = || std::fs::read_to_string("/sys/devices/soc0/soc_id").ok();
+    if cfg!(target_arch = "x86_64") { None } else { told() }
+}
+
+/// Whether a context for the target's `soc_model` is one for this chip, as far as both are known. The vendor's library
+/// does not refuse every context of another chip.
+pub fn fits(declared: &Map<String, Value>, soc_id: Option<&str>) -> Result<(), String> {
+    let asked = match declared.get("soc_model") {
+        Some(Value::String(text)) => text.parse().ok(),
+        other => other.and_then(Value::as_u64),
+    };
+    let here = soc_id.and_then(|id| snapdragon::by_id(id.trim().parse().ok()?));
+    match (asked, here.and_then(|chip| Some((chip, u64::from(chip.soc_model?))))) {
+        (Some(asked), Some((chip, model))) if asked != model => {
+            let other = snapdragon::by_model(asked).map_or_else(|| "another chip".to_owned(), Chip::name);
+            Err(format!("the target's soc_model {asked} is {other}; this is {}: soc_model {model}", chip.name()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What really executes a QNN session on this machine: off a Snapdragon it is the vendor's emulator, and is called so.
 pub fn actual_device() -> &'static str {
     if cfg!(target_arch = "x86_64") { "qnn-htp-emulator" } else { "qnn-htp" }
@@ -92,6 +116,21 @@ mod tests {
     #[test]
     fn the_chip_must_be_named() {
         assert!(given(json!({})).unwrap_err().contains("needs the option `soc_model`"));
+    }
+
+    #[test]
+    fn a_context_of_another_chip_is_not_run() {
+        let fits = |model: Value, id| fits(json!({"soc_model": model}).as_object().unwrap(), id);
+        assert_eq!(
+            fits(json!(43), Some("555\n")).unwrap_err(),
+            "the target's soc_model 43 is SM8550 (Snapdragon 8 Gen 2); this is X1E80100 (Snapdragon X Elite): soc_model 60"
+        );
+        assert!(fits(json!("60"), Some("555")).is_ok() && fits(json!(60), Some("555")).is_ok());
+        // Unknown on either side, or the emulator: nothing is claimed.
+        assert!(
+            fits(json!(43), Some("1")).is_ok() && fits(json!(43), Some("498")).is_ok() && fits(json!(43), None).is_ok()
+        );
+        assert!(fits(json!(9998), Some("555")).unwrap_err().contains("is another chip; this is X1E80100"));
     }
 
     #[test]

@@ -1,0 +1,77 @@
+//! Snapdragon chips as the kernel, Android and QNN name them.
+//!
+//! The numbers come from the Linux kernel and from QNN's users, and were not checked on chips.
+
+/// One chip.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chip {
+    /// The kernel's number (Linux `qcom,ids.h`).
+    pub soc_id: u32,
+    /// Android's `ro.soc.model`.
+    pub soc: &'static str,
+    /// What stands on the box, where it differs.
+    pub sold_as: Option<&'static str>,
+    /// Generation of its HTP, `V73`.
+    pub htp: &'static str,
+    /// QNN's own number.
+    pub soc_model: Option<u32>,
+}
+
+const fn chip(
+    soc_id: u32,
+    soc: &'static str,
+    sold_as: Option<&'static str>,
+    htp: &'static str,
+    soc_model: Option<u32>,
+) -> Chip {
+    Chip { soc_id, soc, sold_as, htp, soc_model }
+}
+
+pub const CHIPS: &[Chip] = &[
+    chip(457, "SM8450", Some("Snapdragon 8 Gen 1"), "V69", Some(36)),
+    chip(497, "QCM6490", None, "V68", None),
+    chip(498, "QCS6490", None, "V68", None),
+    chip(519, "SM8550", Some("Snapdragon 8 Gen 2"), "V73", Some(43)),
+    chip(555, "X1E80100", Some("Snapdragon X Elite"), "V73", Some(60)),
+    chip(557, "SM8650", Some("Snapdragon 8 Gen 3"), "V75", Some(57)),
+    chip(618, "SM8750", Some("Snapdragon 8 Elite"), "V79", Some(69)),
+    chip(660, "SM8850", Some("Snapdragon 8 Elite Gen 5"), "V81", Some(87)),
+];
+
+impl Chip {
+    /// `SM8550 (Snapdragon 8 Gen 2)`
+    pub fn name(&self) -> String {
+        self.sold_as.map_or_else(|| self.soc.to_owned(), |sold_as| format!("{} ({sold_as})", self.soc))
+    }
+}
+
+/// By the kernel's number.
+pub fn by_id(soc_id: u32) -> Option<&'static Chip> {
+    CHIPS.iter().find(|chip| chip.soc_id == soc_id)
+}
+
+/// By what Android says. A faster bin of a chip adds a suffix: `SM8550-AC`, `SM8750P`.
+pub fn by_soc(soc: &str) -> Option<&'static Chip> {
+    CHIPS.iter().find(|chip| {
+        let rest = soc.strip_prefix(chip.soc);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+    })
+}
+
+/// By QNN's number.
+pub fn by_model(soc_model: u64) -> Option<&'static Chip> {
+    CHIPS.iter().find(|chip| chip.soc_model.is_some_and(|known| u64::from(known) == soc_model))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chips_are_found_by_each_of_their_names() {
+        assert_eq!(by_id(519).unwrap().name(), "SM8550 (Snapdragon 8 Gen 2)");
+        assert_eq!(by_soc("SM8550-AC").unwrap().soc_id, 519);
+        assert_eq!(by_model(69).unwrap().htp, "V79");
+        assert_eq!((by_id(1), by_soc("SM85501"), by_soc("Tensor G3"), by_model(1)), (None, None, None, None));
+    }
+}

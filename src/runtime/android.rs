@@ -1,0 +1,385 @@
+//! QNN on a phone: Qualcomm's own `qnn-net-run` executes a context binary there, reached through `adb`.
+//!
+//! It knows nothing of the spec: `adb`, the SDK and the options come with the job. The figures are those of the vendor's
+//! runner, read from its profile; that the accelerator computed each inference is read there too, or it is an error.
+
+mod adb;
+mod context;
+mod phone;
+mod profile;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use self::adb::{Adb, Late, bounded};
+use self::context::Prepared;
+use self::phone::{Item, Run, bundle};
+use self::profile::Profile;
+use super::manifest::Manifest;
+use super::measure::{self, MeasureParams};
+use super::ort::qnn;
+use super::refusal::{Refusal, answer};
+use super::tensors::{self, Tensor, Tensors};
+use super::{Job, JobOutput, JobStatus, RawMeasure, Runtime};
+use crate::base::shell::quoted;
+use crate::device::android::{self as found, Properties};
+use crate::device::snapdragon::{self, Chip};
+
+/// The runtime's entry in the table of runtimes.
+pub struct Android;
+
+/// Options about the phone, which no compiler is told.
+pub const OWN_OPTIONS: &[&str] = &["htp_arch", "serial", "soc"];
+
+/// How the device is waited for.
+const SYNC: &str = "qnn-net-run's own figures; QnnGraph_execute returns when the outputs are complete";
+
+impl Runtime for Android {
+    fn id(&self) -> &'static str {
+        "android"
+    }
+
+    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+        match job.op.as_str() {
+            "run" => answer(Params::of(&job.params).and_then(|params| timed(job, &params, progress))),
+            other => JobOutput::failed(JobStatus::Error, format!("android has no operation `{other}`; it has `run`")),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    /// The program, absolute.
+    adb: PathBuf,
+    /// The folder of QNN's SDK, absolute.
+    sdk: PathBuf,
+    device: String,
+    #[serde(default)]
+    options: Map<String, Value>,
+    /// After these, the job's parent ends this process.
+    timeout_seconds: u64,
+    /// Read by [`MeasureParams::of`] from the same params.
+    #[serde(default)]
+    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
+    measure: Value,
+}
+
+impl Params {
+    fn of(params: &Value) -> Result<Self> {
+        Self::deserialize(params).context("bad params of an android job")
+    }
+}
+
+/// What a target asks of its phone.
+struct Asked {
+    serial: Option<String>,
+    /// The generation of the HTP, `V73`: names the libraries to bring.
+    htp: String,
+    /// The beginning of `ro.soc.model` that the phone must have, for the context was prepared for this chip.
+    soc: String,
+    performance: Option<String>,
+    /// As the compiler had them.
+    checked: Vec<(String, String)>,
+}
+
+impl Asked {
+    fn of(options: &Map<String, Value>) -> Result<Self> {
+        let (own, rest): (Vec<_>, Vec<_>) =
+            options.clone().into_iter().partition(|(name, _)| OWN_OPTIONS.contains(&name.as_str()));
+        let own: Map<String, Value> = own.into_iter().collect();
+        let checked = qnn::options(&rest.into_iter().collect()).map_err(anyhow::Error::msg)?;
+        let of = |wanted: &str| checked.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
+        let number = of("soc_model").and_then(|number| number.parse().ok()).unwrap_or_default();
+        let known = snapdragon::by_model(number);
+        let text = |name: &str| match own.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) if !text.is_empty() => Ok(Some(text.clone())),
+            Some(other) => bail!("the option `{name}` is `{other}`; put text in quotes"),
+        };
+        let unknown = |name: &str, example: &str| {
+            format!("orch has no row for soc_model {number}: state the option `{name}`, e.g. `{example}`")
+        };
+        let soc = text("soc")?.or_else(|| known.map(|chip| chip.soc.to_owned()));
+        let htp = text("htp_arch")?.or_else(|| known.map(|chip| chip.htp.to_owned()));
+        let htp = htp.with_context(|| unknown("htp_arch", "V73"))?.to_uppercase();
+        let is_htp = htp.strip_prefix('V').is_some_and(|n| !n.is_empty() && n.chars().all(|c| c.is_ascii_digit()));
+        ensure!(is_htp, "the option `htp_arch` is `{htp}`; allowed: `V` and a number, e.g. `V73`");
+        Ok(Self {
+            serial: text("serial")?,
+            htp,
+            soc: soc.with_context(|| unknown("soc", "SM8550"))?,
+            performance: of("htp_performance_mode"),
+            checked,
+        })
+    }
+
+    /// The chip stands in the key by the options alone, so a phone with another chip is not the device that was asked for.
+    fn fits(&self, phone: &Properties) -> Result<Option<&'static Chip>> {
+        let chip = phone.chip().map_err(Refusal::unavailable)?;
+        let named = |soc: &str| snapdragon::by_soc(soc).map(|chip| chip.soc);
+        if phone.soc != self.soc && (named(&phone.soc).is_none() || named(&phone.soc) != named(&self.soc)) {
+            let reason = format!("the target is for {}, and {} has a {}", self.soc, phone.model, phone.soc);
+            return Err(Refusal::unavailable(reason));
+        }
+        Ok(chip)
+    }
+}
+
+/// Ends by itself in time to clean up: whoever is killed leaves its folder to the phone's own janitor.
+fn timed(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> Result<JobOutput> {
+    let limit = Duration::from_secs(params.timeout_seconds);
+    let margin = (limit / 4).min(Duration::from_secs(10));
+    let end = Instant::now() + limit;
+    let done = run(job, params, end - margin, progress);
+    if done.as_ref().is_err_and(|error| error.downcast_ref::<Late>().is_some()) {
+        // Cleaned up. That it took too long is for the parent to say, who will in a moment.
+        std::thread::sleep(end.saturating_duration_since(Instant::now()) + margin);
+    }
+    done
+}
+
+fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -> Result<JobOutput> {
+    let measure = MeasureParams::of(&job.params)?;
+    ensure!(params.device == "htp", "QNN on a phone has no device `{}`: write `device: htp`", params.device);
+    let asked = Asked::of(&params.options)?;
+    let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
+    let manifest = Manifest::read(artefact)?;
+    let prepared = context::read(artefact, &manifest)?;
+    let libraries = libraries(&params.sdk, &asked.htp)?;
+    let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
+    let scratch = tempfile::Builder::new().prefix("android-").tempdir_in(".").context("failed to make a folder")?;
+
+    let mut adb = Adb { program: params.adb.clone(), serial: asked.serial.clone(), deadline };
+    let (properties, chip) = phone(&mut adb, &asked)?;
+    let (sdk, mut items) = bundle(&libraries)?;
+    let binary = Item::content(&prepared.binary)?;
+    let (list, tensors) = lay_out(&prepared, &inputs, scratch.path())?;
+    let on_phone = (binary.to.clone(), list.to.clone());
+    items.extend([binary, list]);
+    items.extend(tensors);
+
+    let name = format!("{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
+    let run = Run::open(&adb, &name)?;
+    progress("bringing files to the phone");
+    let brought = run.put(&items)?;
+    progress("running on the phone");
+    let count = 1 + measure.warmup as usize + measure.samples as usize;
+    execute(&adb, &run, &sdk, &on_phone, count, asked.performance.as_deref())?;
+    adb.pull(&format!("{}/out", run.folder), scratch.path()).context("failed to fetch the outputs")?;
+    let left = run.close().err().map(|error| format!("{error:#}"));
+
+    let out = scratch.path().join("out");
+    let profile = profile(&params.sdk, &out, deadline)?;
+    profile.check(count)?;
+    tensors::write(&job.out.join("outputs.safetensors"), &outputs(&out, &prepared, &manifest)?)?;
+    let mut facts = json!({
+        "phone": {
+            "serial": adb.serial, "model": properties.model, "soc": properties.soc, "android": properties.release,
+        },
+        "options": asked.checked.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+        "qnn_sdk": found::version(&params.sdk),
+        "runner": "qnn-net-run, profiling level basic",
+        "files": {"needed": items.len(), "brought": brought},
+        "accelerator_ms": profile.accelerator_ms,
+        "placement_by": "time on the accelerator of each inference, in the runner's profile",
+    });
+    if let Some(left) = left {
+        facts["left_on_phone"] = json!(left);
+    }
+    let htp = chip.map_or(asked.htp.as_str(), |chip| chip.htp);
+    Ok(JobOutput::ok(facts, Some(measured(profile, &measure, htp, &properties.soc))))
+}
+
+/// The phone, which from then on is the only one that is spoken to.
+fn phone(adb: &mut Adb, asked: &Asked) -> Result<(Properties, Option<&'static Chip>)> {
+    let named = adb.serial.take().or_else(|| std::env::var(found::SERIAL).ok().filter(|serial| !serial.is_empty()));
+    let (good, list, said) = adb.call(&["devices", "-l"]).map_err(|error| match error.downcast_ref::<Late>() {
+        Some(_) => error,
+        None => Refusal::unavailable(format!("{error:#}")),
+    })?;
+    if !good {
+        return Err(Refusal::unavailable(format!("adb does not list its devices: {}", said.trim())));
+    }
+    let phones = found::phones(&list);
+    let phone = found::choose(&phones, named.as_deref()).map_err(Refusal::unavailable)?;
+    adb.serial = Some(phone.serial.clone());
+    let properties = Properties::of(&adb.do_shell(found::PROPERTIES)?);
+    let chip = asked.fits(&properties)?;
+    Ok((properties, chip))
+}
+
+/// The runner and what it loads: the backend, its half for the CPU and its half for the HTP of this generation.
+fn libraries(sdk: &Path, htp: &str) -> Result<Vec<PathBuf>> {
+    let number = &htp[1..];
+    let needed = [
+        found::RUNNER.to_owned(),
+        found::LIBRARY.to_owned(),
+        "lib/aarch64-android/libQnnSystem.so".to_owned(),
+        format!("lib/aarch64-android/libQnnHtpV{number}Stub.so"),
+        format!("lib/hexagon-v{number}/unsigned/libQnnHtpV{number}Skel.so"),
+    ];
+    let paths: Vec<_> = needed.iter().map(|file| sdk.join(file)).collect();
+    if let Some(missing) = paths.iter().find(|path| !path.is_file()) {
+        let reason = format!("QNN's SDK has no `{}`; set {} to one that knows {htp}", missing.display(), found::SDK);
+        return Err(Refusal::unavailable(reason));
+    }
+    Ok(paths)
+}
+
+/// Each input as a file of its bytes, and the list that names them by the context's own names.
+fn lay_out(prepared: &Prepared, inputs: &Tensors, scratch: &Path) -> Result<(Item, Vec<Item>)> {
+    let given: Vec<_> = inputs.keys().map(String::as_str).collect();
+    let mut words = vec![];
+    let mut items = vec![];
+    for (index, name) in prepared.inputs.iter().enumerate() {
+        let tensor = inputs.get(name);
+        let tensor = tensor.with_context(|| format!("the context takes `{name}`, and the inputs are {given:?}"))?;
+        let path = scratch.join(format!("input-{index}"));
+        std::fs::write(&path, tensor.bytes()).with_context(|| format!("failed to write `{}`", path.display()))?;
+        let item = Item::content(&path)?;
+        words.push(format!("{name}:={}", item.to));
+        items.push(item);
+    }
+    ensure!(inputs.len() == items.len(), "the context takes {:?}, and the inputs are {given:?}", prepared.inputs);
+    let path = scratch.join("inputs.txt");
+    std::fs::write(&path, words.join(" ") + "\n").context("failed to write the list of inputs")?;
+    Ok((Item::content(&path)?, items))
+}
+
+fn execute(
+    adb: &Adb,
+    run: &Run<'_>,
+    sdk: &str,
+    (binary, list): &(String, String),
+    count: usize,
+    performance: Option<&str>,
+) -> Result<()> {
+    // The phone ends it first, so that nothing goes on there when this side gives up.
+    let seconds = adb.deadline.saturating_duration_since(Instant::now()).as_secs().saturating_sub(1).max(1);
+    // The HTP's half is looked for by the DSP's loader, in a list of its own; the rest are the system's places.
+    let adsp = format!("{sdk};/vendor/dsp/cdsp;/vendor/lib/rfsa/adsp;/system/lib/rfsa/adsp;/dsp");
+    let mut script = format!(
+        "cd {} && export LD_LIBRARY_PATH={} ADSP_LIBRARY_PATH={} && timeout -s KILL {seconds} {}",
+        quoted(&run.folder),
+        quoted(sdk),
+        quoted(&adsp),
+        quoted(&format!("{sdk}/qnn-net-run")),
+    );
+    let (backend, out, count) = (format!("{sdk}/libQnnHtp.so"), format!("{}/out", run.folder), count.to_string());
+    let mut arguments = vec![
+        ("--backend", backend.as_str()),
+        ("--retrieve_context", binary),
+        ("--input_list", list),
+        ("--output_dir", &out),
+        ("--num_inferences", &count),
+        // Those of the first inference, as with every other runtime.
+        ("--keep_num_outputs", "1"),
+        ("--profiling_level", "basic"),
+    ];
+    arguments.extend(performance.map(|performance| ("--perf_profile", performance)));
+    for (name, value) in arguments {
+        script.push_str(&format!(" {name} {}", quoted(value)));
+    }
+    script.push_str(" --use_native_input_files --use_native_output_files 2>&1");
+    let said = adb.shell(&script)?;
+    let last = said.text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim().to_owned();
+    match said.code {
+        0 => Ok(()),
+        137 if adb.deadline.saturating_duration_since(Instant::now()) < Duration::from_secs(3) => Err(Late.into()),
+        signal @ 129..=192 => {
+            let reason = format!("qnn-net-run died of signal {} on the phone: {last}", signal - 128);
+            Err(Refusal::because(JobStatus::Crash, reason))
+        }
+        code => bail!("qnn-net-run ended with {code} on the phone: {last}"),
+    }
+}
+
+fn profile(sdk: &Path, out: &Path, deadline: Instant) -> Result<Profile> {
+    let log = out.join("qnn-profiling-data_0.log");
+    ensure!(log.is_file(), "qnn-net-run left no profile (qnn-profiling-data_0.log)");
+    let table = out.join("profile.csv");
+    let mut viewer = Command::new(sdk.join(found::VIEWER));
+    viewer.arg("--input_log").arg(&log).arg("--output").arg(&table);
+    viewer.env("LD_LIBRARY_PATH", sdk.join("lib/x86_64-linux-clang"));
+    let (good, text, said) = bounded(&mut viewer, deadline)?;
+    ensure!(good, "qnn-profile-viewer failed: {}", said.lines().last().unwrap_or_default());
+    let table = std::fs::read_to_string(&table).context("qnn-profile-viewer left no table")?;
+    Profile::of(&text, &table)
+}
+
+/// The outputs that were kept, under the manifest's names by position.
+fn outputs(out: &Path, prepared: &Prepared, manifest: &Manifest) -> Result<Tensors> {
+    let (there, named) = (prepared.outputs.len(), manifest.outputs.len());
+    ensure!(there == named, "the context has {there} outputs, and its manifest names {named}: {:?}", manifest.outputs);
+    let mut tensors = Tensors::new();
+    for (output, name) in prepared.outputs.iter().zip(&manifest.outputs) {
+        let paths = [format!("{}_native.raw", output.name), format!("{}.raw", output.name)];
+        let path = paths.iter().map(|file| out.join("Result_0").join(file)).find(|path| path.is_file());
+        let path = path.with_context(|| format!("qnn-net-run left no output `{}`", output.name))?;
+        let bytes = std::fs::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        let tensor = Tensor::new(output.element, output.shape.clone(), bytes);
+        tensors.insert(name.clone(), tensor.with_context(|| format!("output `{name}` of the phone"))?);
+    }
+    Ok(tensors)
+}
+
+fn measured(profile: Profile, measure: &MeasureParams, htp: &str, soc: &str) -> RawMeasure {
+    let mut runs = profile.runs_ms.into_iter();
+    let first_ms = runs.next().expect("BUG: the number of inferences was checked");
+    let warmup_ms = runs.by_ref().take(measure.warmup as usize).collect();
+    let timings = measure::Timings {
+        load_ms: profile.load_ms,
+        first_ms,
+        warmup_ms,
+        samples_ms: runs.collect(),
+        // The process was another machine's, and the runner does not tell.
+        peak_rss_bytes: None,
+    };
+    let mut raw = timings.into_raw(SYNC, "qnn-android:htp", &format!("qnn-htp:{htp} of {soc}"));
+    raw.placement = [("QnnHtp".to_owned(), 1)].into();
+    raw
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(options: Value) -> Result<Asked> {
+        Asked::of(options.as_object().unwrap())
+    }
+
+    fn phone(soc: &str) -> Properties {
+        Properties::of(&format!("QTI\n{soc}\narm64-v8a\nPhone\n14\n"))
+    }
+
+    #[test]
+    fn the_chip_is_named_by_the_options_and_the_phone_must_have_it() {
+        let known = asked(json!({"soc_model": 43, "htp_performance_mode": "burst"})).unwrap();
+        assert_eq!(
+            (known.htp.as_str(), known.soc.as_str(), known.performance.as_deref()),
+            ("V73", "SM8550", Some("burst"))
+        );
+        assert!(known.fits(&phone("SM8550")).is_ok() && known.fits(&phone("SM8550-AC")).is_ok());
+        let other = known.fits(&phone("SM8650")).unwrap_err();
+        assert_eq!(other.to_string(), "the target is for SM8550, and Phone has a SM8650");
+        assert_eq!(other.downcast_ref::<Refusal>().unwrap().status, JobStatus::Unavailable);
+        assert!(known.fits(&phone("SM1")).is_err());
+
+        let error = |options: Value| asked(options).err().unwrap().to_string();
+        assert!(error(json!({"soc_model": 9998})).contains("state the option `htp_arch`, e.g. `V73`"));
+        assert!(error(json!({"soc_model": 9998, "htp_arch": "v90"})).contains("state the option `soc`"));
+        assert!(error(json!({"soc_model": 43, "htp_arch": "73; reboot"})).contains("allowed: `V` and a number"));
+        assert!(error(json!({"soc_model": 43, "serial": 5})).contains("put text in quotes"));
+        assert!(error(json!({"serial": "x"})).contains("needs the option `soc_model`"));
+        assert!(error(json!({"soc_model": 43, "seriel": "x"})).contains("QNN has no option `seriel`"));
+        let own = asked(json!({"soc_model": 9998, "htp_arch": "v90", "soc": "SM9999"})).unwrap();
+        assert_eq!(own.htp, "V90");
+        assert!(own.fits(&phone("SM9999")).is_ok() && own.fits(&phone("SM9998")).is_err());
+    }
+}

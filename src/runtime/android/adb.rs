@@ -1,0 +1,143 @@
+//! One phone through `adb`: commands in its shell, files to it and from it, each bounded by a deadline.
+//!
+//! It knows nothing of models. What the phone's shell is told goes out as one word, so its quoting is the caller's;
+//! whether a command ended, and how, is read from a line of its own at the end of its output, because older phones hand
+//! no exit code back and a phone that is gone says nothing.
+
+use std::fmt;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// Begins the line that a command's exit code stands in.
+const ENDED: &str = "orch-ended:";
+const TICK: Duration = Duration::from_millis(10);
+
+/// The deadline came before the phone's answer.
+#[derive(Debug)]
+pub(super) struct Late;
+
+impl fmt::Display for Late {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the phone did not answer in time")
+    }
+}
+
+impl std::error::Error for Late {}
+
+/// The connection ended before the command did.
+#[derive(Debug)]
+pub(super) struct Gone(pub(super) String);
+
+impl fmt::Display for Gone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the phone went away: {}", self.0)
+    }
+}
+
+impl std::error::Error for Gone {}
+
+/// What a command in the phone's shell printed, and how it ended.
+pub(super) struct Said {
+    pub(super) code: i32,
+    pub(super) text: String,
+}
+
+pub(super) struct Adb {
+    pub(super) program: PathBuf,
+    /// None before a phone is chosen.
+    pub(super) serial: Option<String>,
+    pub(super) deadline: Instant,
+}
+
+impl Adb {
+    /// Runs `script` in the phone's shell.
+    pub(super) fn shell(&self, script: &str) -> Result<Said> {
+        let (_, stdout, stderr) = self.call(&["shell", &format!("({script}); ended=$?; echo; echo {ENDED}$ended")])?;
+        let ended = stdout.trim_end().rsplit_once(ENDED);
+        let Some((text, code)) = ended.and_then(|(text, code)| Some((text, code.trim().parse().ok()?))) else {
+            let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty());
+            return Err(Gone(last.unwrap_or("adb's shell ended without a word").trim().to_owned()).into());
+        };
+        Ok(Said { code, text: text.trim_end().replace('\r', "") })
+    }
+
+    /// [`Adb::shell`] for what must end well.
+    pub(super) fn do_shell(&self, script: &str) -> Result<String> {
+        let Said { code, text } = self.shell(script)?;
+        if code != 0 {
+            bail!("`{script}` ended with {code} on the phone: {}", text.lines().last().unwrap_or_default());
+        }
+        Ok(text)
+    }
+
+    pub(super) fn push(&self, from: &Path, to: &str) -> Result<()> {
+        let from = from.to_str().with_context(|| format!("`{}` is not UTF-8", from.display()))?;
+        self.copied(&["push", from, to])
+    }
+
+    pub(super) fn pull(&self, from: &str, to: &Path) -> Result<()> {
+        let to = to.to_str().with_context(|| format!("`{}` is not UTF-8", to.display()))?;
+        self.copied(&["pull", from, to])
+    }
+
+    fn copied(&self, args: &[&str]) -> Result<()> {
+        let (good, stdout, stderr) = self.call(args)?;
+        if good {
+            return Ok(());
+        }
+        let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+        // adb's words for a connection that ended, as against a full disk or a file that is not there.
+        let is_gone = ["not found", "offline", "unauthorized", "no devices", "closed"].iter().any(|w| last.contains(w));
+        if is_gone && last.contains("device") {
+            return Err(Gone(last.trim().to_owned()).into());
+        }
+        bail!("adb {} failed: {}", args[0], last.trim())
+    }
+
+    /// Whether it ended well, its stdout and its stderr.
+    pub(super) fn call(&self, args: &[&str]) -> Result<(bool, String, String)> {
+        let mut command = Command::new(&self.program);
+        command.args(self.serial.iter().flat_map(|serial| ["-s", serial])).args(args);
+        bounded(&mut command, self.deadline)
+    }
+}
+
+/// Runs a program to its end or the deadline, whichever comes first.
+pub(super) fn bounded(command: &mut Command, deadline: Instant) -> Result<(bool, String, String)> {
+    let program = command.get_program().display().to_string();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("failed to start `{program}`"))?;
+    let stdout = collected(child.stdout.take());
+    let stderr = collected(child.stderr.take());
+    let status = loop {
+        match child.try_wait().with_context(|| format!("failed to wait for `{program}`"))? {
+            Some(status) => break status,
+            None if Instant::now() >= deadline => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Late.into());
+            }
+            None => thread::sleep(TICK),
+        }
+    };
+    let text = |reader: thread::JoinHandle<String>| reader.join().unwrap_or_default();
+    let (stdout, stderr) = (text(stdout), text(stderr));
+    // The log is for people; a closed one changes nothing.
+    let _ = writeln!(std::io::stderr(), "$ {command:?}\n{stdout}{stderr}");
+    Ok((status.success(), stdout, stderr))
+}
+
+fn collected(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = vec![];
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
