@@ -210,6 +210,9 @@ qnn             available    qnn:htp-emulator  HTP emulator on x86_64, no hardwa
                              library: installed on first need
                              note: an emulator: outputs are meaningful, latency is not; the vendor
                                supports x86_64 for compilation only
+qnn-android     unavailable  adb is not on PATH
+                             remedy: install adb (Android's platform tools), or name it with
+                               ORCH_ADB
 webgpu          available    webgpu-software  SwiftShader, no hardware: a software rasterizer
                              driver SwiftShader of @sparticuz/chromium 153.0.0
                              library: installed on first need
@@ -219,7 +222,7 @@ webgpu-browser  available    webgpu-browser  WebGPU of the browser, not asked ye
                              driver 10de:2335, 10de:2335, NVIDIA 580.159.04
 webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
 
-7 of 9 backends available: cpu, cuda, openvino, qnn, webgpu, webgpu-browser, webnn";
+7 of 10 backends available: cpu, cuda, openvino, qnn, webgpu, webgpu-browser, webnn";
         assert_eq!(text, expected);
         for name in ["neither", "amd", "both", "mac", "snapdragon", "intel-npu", "malformed"] {
             let text = page(&Host::recorded(name));
@@ -252,7 +255,7 @@ disk            problem   1.0 GiB free under /srv/orch; all environments togethe
 cargo           ok        1.95.0 at /usr/bin/x
 node            ok        not in PATH; browsers are unpacked by one that orch installs";
         assert_eq!(text, expected);
-        assert!(doctor(&findings, 100).ends_with("\n2 problems; 4 optional parts are not here\n"));
+        assert!(doctor(&findings, 100).ends_with("\n2 problems; 5 optional parts are not here\n"));
         assert!(!healthy(&findings));
 
         // uv brings its own interpreter, and a host without a GPU is a healthy host.
