@@ -39,6 +39,10 @@ impl Prober for Android {
     }
 
     fn look(&self, host: &Host, _thorough: bool) -> Look {
+        if (host.os.as_str(), host.arch.as_str()) != ("linux", "x86_64") {
+            let reason = "contexts and profiles of phones are made and read by tools for Linux on x86_64 only";
+            return Backend::unavailable(NAME, reason).into();
+        }
         let adb = match adb(host) {
             Ok(adb) => adb,
             Err(reason) => {

@@ -130,3 +130,19 @@ impl StepKind for Qnn {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn which_phone_runs_a_context_is_no_part_of_its_key() {
+        let options: BTreeMap<String, Value> =
+            [("serial", json!("R5CT")), ("soc", json!("SM8550")), ("soc_model", json!(43))]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into();
+        assert_eq!(Value::Object(qnn_options(&options)), json!({"soc_model": 43}));
+    }
+}
