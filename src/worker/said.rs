@@ -43,12 +43,9 @@ impl<'a> Said<'a> {
     /// With a pipe that has a name, for a program that is not started from here. The name is gone after
     /// [`Said::forget_name`], or with this.
     pub(super) fn named(log: &'a Path) -> io::Result<Self> {
-        let name = std::env::temp_dir().join(format!("orch-{}.pipe", bfs::Nonce::next()));
-        let c_name = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str()))?;
-        // SAFETY: a string that ends with zero, for the length of the call.
-        if unsafe { libc::mkfifo(c_name.as_ptr(), 0o600) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // Other orchs make theirs in the same folder, and one that was killed left its own.
+        let made = tempfile::Builder::new().prefix("orch-").suffix(".pipe").make(make_pipe)?;
+        let name = made.into_temp_path().keep().map_err(|e| e.error)?;
         // To open one end alone waits for the other one, or is refused.
         let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&name)?;
         let writer = File::options().write(true).open(&name)?;
@@ -153,6 +150,12 @@ impl Drop for Said<'_> {
     fn drop(&mut self) {
         self.forget_name();
     }
+}
+
+fn make_pipe(name: &Path) -> io::Result<()> {
+    let name = std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(name.as_os_str()))?;
+    // SAFETY: a string that ends with zero, for the length of the call.
+    if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
