@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-
 /// So many bytes of the beginning are kept, and written at once.
 const HEAD: u64 = 8 << 20;
 /// So many of the end, written when it is known.
