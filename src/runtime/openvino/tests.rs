@@ -78,8 +78,8 @@ fn what_cannot_be_done_as_asked_is_not_done() {
     };
     let (status, reason) = refused(json!({"device": "NPU.7"}));
     assert!(status == JobStatus::Unavailable && reason.contains("has no device NPU.7"), "{status:?} {reason}");
-    let (status, reason) = refused(json!({"device": "AUTO"}));
-    assert!(status == JobStatus::Error && reason.contains("lets OpenVINO choose"), "{status:?} {reason}");
+    let (status, reason) = refused(json!({"device": "HETERO:CPU"}));
+    assert!(status == JobStatus::Error && reason.contains("lets OpenVINO spread the work"), "{status:?} {reason}");
     let (status, reason) = refused(json!({"options": {"num_streams": "all"}}));
     assert!(status == JobStatus::Error, "{status:?} {reason}");
     let (status, reason) = refused(json!({"library": "/nowhere/libopenvino_c.so"}));
