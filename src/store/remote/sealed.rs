@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, Secret};
-use crate::record::{Outcome, Record};
+use crate::record::Record;
 use crate::store::Manifest;
 use crate::store::entry::Held;
 use crate::store::remote::trouble::Refusal;
@@ -103,6 +103,7 @@ fn is_sound(manifest: &Manifest) -> Result<(), Refusal> {
 mod tests {
     use super::*;
     use crate::key::KeyDoc;
+    use crate::record::Outcome;
     use crate::store::ManifestFile;
     use serde_json::Value;
 
