@@ -3,13 +3,13 @@
 use serde_json::Value;
 
 use crate::base::shell;
-use crate::exec::fallback::{Course, course, is_as_expected};
+use crate::exec::fallback::{Course, course, expected_outcome, is_as_expected};
 use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, reproducer};
 use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::record::{Outcome, Record};
 use crate::report::{self, CaseResult, Expected, FallbackResult, FlakyStep, Tried};
-use crate::spec::{Expect, ExpectedStatus};
+use crate::spec::Expect;
 use crate::step::{RunParams, Stage, StepId};
 
 /// How far back a figure of the requested target is looked for, in executions.
@@ -105,16 +105,8 @@ fn stage(plan: &Plan, results: &[StepResult], planned: &PlannedCase, at: StepId)
 }
 
 fn expected(expect: &Expect) -> Expected {
-    let status = match expect.status {
-        ExpectedStatus::Fail => Outcome::Fail,
-        ExpectedStatus::Numerics => Outcome::Numerics,
-        ExpectedStatus::Oom => Outcome::Oom,
-        ExpectedStatus::Timeout => Outcome::Timeout,
-        ExpectedStatus::Crash => Outcome::Crash,
-        ExpectedStatus::Unsupported => Outcome::SkipUnsupported,
-    };
     Expected {
-        status,
+        status: expected_outcome(expect.status),
         stage: expect.stage.map(|stage| stage.word().to_owned()),
         reason: expect.rule.reason.clone(),
         since: expect.since.clone(),

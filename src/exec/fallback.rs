@@ -53,18 +53,22 @@ pub(super) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<O
     Course::Own
 }
 
+/// The outcome that a word of the spec means.
+pub(super) fn expected_outcome(status: ExpectedStatus) -> Outcome {
+    match status {
+        ExpectedStatus::Fail => Outcome::Fail,
+        ExpectedStatus::Numerics => Outcome::Numerics,
+        ExpectedStatus::Oom => Outcome::Oom,
+        ExpectedStatus::Timeout => Outcome::Timeout,
+        ExpectedStatus::Crash => Outcome::Crash,
+        ExpectedStatus::Unsupported => Outcome::SkipUnsupported,
+    }
+}
+
 /// Whether the spec expects the case to end so.
 pub(super) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> bool {
     let Some(expect) = &case.expect else { return false };
-    let is_status = outcome
-        == match expect.status {
-            ExpectedStatus::Fail => Outcome::Fail,
-            ExpectedStatus::Numerics => Outcome::Numerics,
-            ExpectedStatus::Oom => Outcome::Oom,
-            ExpectedStatus::Timeout => Outcome::Timeout,
-            ExpectedStatus::Crash => Outcome::Crash,
-            ExpectedStatus::Unsupported => Outcome::SkipUnsupported,
-        };
+    let is_status = outcome == expected_outcome(expect.status);
     let is_stage = match expect.stage {
         None => true,
         Some(ExpectedStage::Generate) => stage == Stage::Generate,
