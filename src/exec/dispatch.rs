@@ -7,6 +7,7 @@ use anyhow::Context as _;
 
 use crate::device::Lease;
 use crate::event::{Event, Holds, Load, Span};
+use crate::exec::ahead::{Begin, Opening};
 use crate::exec::outcome::Judged;
 use crate::exec::perform::Performer;
 use crate::exec::pool::Pool;
@@ -106,15 +107,25 @@ impl<'a> Scheduler<'a> {
         'a: 'env,
     {
         while let Some(next) = self.queue.next(&self.slots.machine, self.setups.is_busy()) {
-            let id = next.id;
-            match self.take_turn(next, hands) {
-                Turn::Over => {}
-                Turn::Parked => self.parked.push(id),
-            }
+            self.take_turn(next, Begin::Now, hands);
+        }
+        while let Some(next) = self.next_early() {
+            self.take_turn(next, Begin::Early, hands);
         }
     }
 
-    fn take_turn<'env>(&mut self, next: Next, hands: &Hands<'_, 'env>) -> Turn
+    fn take_turn<'env>(&mut self, next: Next, begin: Begin, hands: &Hands<'_, 'env>)
+    where
+        'a: 'env,
+    {
+        let id = next.id;
+        match self.turn_of(next, begin, hands) {
+            Turn::Over => {}
+            Turn::Parked => self.parked.push(id),
+        }
+    }
+
+    fn turn_of<'env>(&mut self, next: Next, begin: Begin, hands: &Hands<'_, 'env>) -> Turn
     where
         'a: 'env,
     {
@@ -150,7 +161,7 @@ impl<'a> Scheduler<'a> {
         self.install_missing(id, hands.install);
         let problem = match self.setups.readiness(&self.requirements[id.0 as usize]) {
             Readiness::Waiting => return Turn::Parked,
-            Readiness::Ready => self.start(next, stamps, hands).err().map(|e| unstarted(&e)),
+            Readiness::Ready => self.start(next, begin, stamps, hands).err().map(|e| unstarted(&e)),
             Readiness::Failed(why) => Some(Judged::failed(Outcome::Fail, why)),
         };
         if let Some(judged) = problem {
@@ -164,6 +175,7 @@ impl<'a> Scheduler<'a> {
     fn start<'env>(
         &mut self,
         Next { id, held, waited_for }: Next,
+        begin: Begin,
         stamps: Vec<Option<Stamp>>,
         hands: &Hands<'_, 'env>,
     ) -> anyhow::Result<()>
@@ -193,15 +205,20 @@ impl<'a> Scheduler<'a> {
             panic!("BUG: {} is started and not ready", step.name);
         };
         let lease = self.lease(id, &held);
-        let holds =
-            Holds { cores: held.cores, memory: held.memory, device: lease.as_ref().map(|lease| lease.token.clone()) };
+        let opening = Opening {
+            id,
+            held,
+            reason: reason.clone(),
+            token: lease.as_ref().map(|lease| lease.token.clone()),
+            waited_for,
+        };
         let chosen = self.chosen.get(&id).cloned();
         let attempts = self.retries.before(id);
-        let task = Task { id, step, key, inputs, why: reason.clone(), attempts, lease, chosen };
-        let (slot, waited) = self.slots.take(id, held);
-        let (waited_for, load) = (waited_for.as_ref().map(Lack::to_string), self.load());
-        let name = step.name.clone();
-        self.context.listener.tell(Event::StepStarted { step: name, reason, slot, waited, waited_for, holds, load });
+        let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen };
+        match begin {
+            Begin::Now => self.begin(opening),
+            Begin::Early => self.ahead.push(opening),
+        }
         let sender = sender.clone();
         pool.spawn(move || {
             let begin = Instant::now();
@@ -209,6 +226,16 @@ impl<'a> Scheduler<'a> {
             let _ = sender.send(Message::Performed(id, performed, Span { begin, end: Instant::now() }));
         });
         Ok(())
+    }
+
+    /// It holds what it needs from now on.
+    pub(super) fn begin(&mut self, opening: Opening) {
+        let Opening { id, held, reason, token, waited_for } = opening;
+        let holds = Holds { cores: held.cores, memory: held.memory, device: token };
+        let (slot, waited) = self.slots.take(id, held);
+        let (waited_for, load) = (waited_for.as_ref().map(Lack::to_string), self.load());
+        let step = self.context.plan.step(id).name.clone();
+        self.context.listener.tell(Event::StepStarted { step, reason, slot, waited, waited_for, holds, load });
     }
 
     /// The device that a step was given, as its backend knows it.

@@ -4,6 +4,7 @@
 //! shown to the user is the listener's concern, what a step does its kind's.
 
 mod age;
+mod ahead;
 mod case;
 mod consult;
 mod desk;

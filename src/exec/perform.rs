@@ -70,6 +70,9 @@ impl Performer<'_> {
     pub(super) fn perform(&self, task: Task<'_>) -> Performed {
         let started = jiff::Timestamp::now();
         let clock = Instant::now();
+        if self.cancel.is_cancelled() {
+            return self.keep(&task, started, clock, Ok(Done::interrupted()));
+        }
         let key_digest = task.key.digest();
         let _lock = match self.store.lock_key(&key_digest, |waited| self.go_on_waiting(&task, waited)) {
             Ok(Some(lock)) => lock,

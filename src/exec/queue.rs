@@ -67,6 +67,18 @@ impl Queue {
 
     /// Takes out the next step that may start. `installing` keeps those back that need the machine to themselves.
     pub(super) fn next(&mut self, machine: &Machine, installing: bool) -> Option<Next> {
+        let (at, held) = self.best(machine, installing)?;
+        Some(self.take(at, held))
+    }
+
+    /// The same, if that step has this very claim.
+    pub(super) fn next_like(&mut self, claim: &Claim, machine: &Machine, installing: bool) -> Option<Next> {
+        let (at, held) = self.best(machine, installing)?;
+        (self.lines[at].claim == *claim).then(|| self.take(at, held))
+    }
+
+    /// The line whose head is next, and what that one would hold.
+    fn best(&mut self, machine: &Machine, installing: bool) -> Option<(usize, Held)> {
         self.round += 1;
         let owed = self.owed(machine, installing);
         let mut best: Option<(bool, u64, usize, Held)> = None;
@@ -88,7 +100,11 @@ impl Queue {
                 Err(lack) => self.lines[at].refused = Some((self.round, lack)),
             }
         }
-        let (_, number, at, held) = best?;
+        best.map(|(_, _, at, held)| (at, held))
+    }
+
+    fn take(&mut self, at: usize, held: Held) -> Next {
+        let number = self.lines[at].head();
         for line in self.lines.iter_mut().filter(|line| line.head() < number) {
             line.overtaken += 1;
         }
@@ -97,7 +113,7 @@ impl Queue {
         let next = line.steps.pop_front().expect("BUG: its head was looked at");
         self.waiting -= 1;
         let refused = line.refused.as_ref().filter(|(round, _)| *round > next.since);
-        Some(Next { id: next.id, held, waited_for: refused.map(|(_, lack)| lack.clone()).or(next.before) })
+        Next { id: next.id, held, waited_for: refused.map(|(_, lack)| lack.clone()).or(next.before) }
     }
 
     /// The line that starts before all others, if one was overtaken too often and waits for what others could leave it.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::Digest;
 use crate::event::{Event, Span};
+use crate::exec::ahead::Ahead;
 use crate::exec::desk::Desks;
 use crate::exec::devices::Devices;
 use crate::exec::dispatch::Hands;
@@ -77,6 +78,7 @@ pub(super) struct Scheduler<'a> {
     /// Those among them for which something is being installed.
     pub(super) parked: Vec<StepId>,
     pub(super) slots: Slots,
+    pub(super) ahead: Ahead,
     pub(super) devices: Devices<'a>,
     pub(super) memory: Memory,
     pub(super) hopes: Hopes,
@@ -115,6 +117,7 @@ impl<'a> Scheduler<'a> {
             queue: Queue::default(),
             parked: Vec::new(),
             slots: Slots::new(Machine::new(capacity)),
+            ahead: Ahead::default(),
             devices,
             memory: Memory::default(),
             hopes: Hopes::default(),
@@ -221,7 +224,7 @@ impl<'a> Scheduler<'a> {
             }
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(Message::Performed(id, performed, span)) => {
-                    self.slots.release(id);
+                    self.pass_on(id, span);
                     let settled = self.settle(id, performed, span);
                     self.wake(settled);
                 }

@@ -223,9 +223,25 @@ pub(super) enum Refused {
 /// to it later; as long as somebody is, or another name of the same file exists, it is copied to `out`.
 pub(super) fn take_out(name: &str, cwd: &Path, out: &Path, is_over: bool) -> Result<Vec<(String, PathBuf)>, Refused> {
     let failed = |e: io::Error| Refused::Io(format!("failed to take the output `{name}`: {e}"));
+    let at = cwd.join(name);
+    // Through a link, a file that is somebody else's would be moved away.
+    let mut folder = cwd.to_owned();
+    for part in Path::new(name).parent().into_iter().flat_map(Path::components) {
+        folder.push(part);
+        if folder.is_symlink() {
+            let folder = folder.strip_prefix(cwd).unwrap_or(&folder).display();
+            return Err(Refused::Output(format!(
+                "made `{folder}`, where its output `{name}` lies, a symbolic link; hint: make it a folder"
+            )));
+        }
+    }
+    // The usual case, without a walk.
+    if is_over && fs::symlink_metadata(&at).is_ok_and(|meta| meta.is_file() && meta.nlink() == 1) {
+        return Ok(vec![(name.to_owned(), at)]);
+    }
     let mut is_sole = is_over;
     let mut files = Vec::new();
-    for entry in walkdir::WalkDir::new(cwd.join(name)) {
+    for entry in walkdir::WalkDir::new(at) {
         let entry = match entry {
             Err(e) if e.depth() == 0 && e.io_error().is_some_and(|e| e.kind() == io::ErrorKind::NotFound) => {
                 return Err(Refused::Output(format!("did not make its declared output `{name}`")));
@@ -321,6 +337,10 @@ mod tests {
         std::os::unix::fs::symlink("gone", place.at("cwd/d/dangling")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(place.at("cwd/socket")).unwrap();
         let why = |name: &str| place.take(name, true).unwrap_err();
+        std::os::unix::fs::symlink(place.at("store"), place.at("cwd/elsewhere")).unwrap();
+        fs::write(place.at("store/theirs"), "x").unwrap();
+        assert!(why("elsewhere/theirs").starts_with("made `elsewhere`, where its output `elsewhere/theirs` lies,"));
+        assert!(place.at("store/theirs").is_file());
         assert!(why("link").starts_with("made its output `link` a symbolic link; hint:"), "{}", why("link"));
         assert!(why("d").starts_with("made in its output `d`, `d/dangling` a symbolic link"), "{}", why("d"));
         assert!(why("socket").contains("`socket` neither a file nor a folder"), "{}", why("socket"));

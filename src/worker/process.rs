@@ -135,7 +135,7 @@ impl Group {
                 }
             }
         }
-        self.reap().map(Some)
+        self.reap_leader().map(Some)
     }
 
     /// Waits for the child to end by itself for at most `patience`, then ends the group.

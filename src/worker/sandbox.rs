@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::base::fs as bfs;
 use crate::worker::attic::Attic;
@@ -170,10 +171,13 @@ fn clear(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a time is so far back that no change since can have left the same time behind.
-fn is_past((seconds, _): (i64, i64)) -> bool {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.is_ok_and(|now| now.as_secs() as i64 > seconds + 1)
+/// Whether a time is so far back that no change since can have left the same time behind. File systems that count parts
+/// of a second stamp with the kernel's clock, whose tick is at most 10 ms.
+fn is_past((seconds, nanos): (i64, i64)) -> bool {
+    let (tick, nanos) =
+        if nanos == 0 { (Duration::from_secs(2), 0) } else { (Duration::from_millis(50), nanos as u32) };
+    let changed = UNIX_EPOCH + Duration::new(seconds.max(0) as u64, nanos);
+    SystemTime::now().duration_since(changed).is_ok_and(|age| age > tick)
 }
 
 #[cfg(test)]

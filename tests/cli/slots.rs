@@ -1,5 +1,7 @@
 //! What executes beside what, as a recorded run's trace shows it: no step waits for what is free, nothing is given twice.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::ready_onnx;
@@ -178,4 +180,44 @@ fn a_timed_run_on_the_cpu_has_the_machine_to_itself() {
     assert!(runs.iter().all(|run| run.row == "exclusive" && run.cores == 3), "{runs:?}");
     let reasons: Vec<_> = runs.iter().filter_map(|run| run.waited_for.as_deref()).collect();
     assert!(reasons.iter().all(|why| ["idle host", "exclusive host"].contains(why)) && !reasons.is_empty(), "{runs:?}");
+}
+
+/// Steps so short that they are handed out before the one before them has ended.
+fn short_steps(sandbox: &Sandbox, jobs: &str) -> Trace {
+    let mut spec = String::from("version: 1\ncommands:\n");
+    for n in 0..60 {
+        spec.push_str(&format!("  c{n:02}: {{argv: [sh, -c, 'echo {n} > out'], outputs: [out]}}\n"));
+    }
+    sandbox.write("short.yaml", spec);
+    sandbox.run(["run", "short.yaml", "--jobs", jobs, "--trace", "trace.json"]).success();
+    Trace::of(sandbox)
+}
+
+#[test]
+fn short_steps_follow_each_other_in_their_order_and_never_share_a_row() {
+    let trace = short_steps(&Sandbox::new(), "2");
+    trace.check();
+    assert_eq!(trace.slices.len(), 60);
+    let rows: BTreeSet<_> = trace.slices.iter().map(|slice| &slice.row).collect();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let mut slices: Vec<_> = trace.slices.iter().filter(|slice| slice.row == *row).collect();
+        slices.sort_by_key(|slice| slice.begin);
+        assert!(slices.len() > 5, "{row}: {}", slices.len());
+        for pair in slices.windows(2) {
+            assert!(pair[0].end <= pair[1].begin && pair[0].name < pair[1].name, "{pair:?}");
+        }
+    }
+}
+
+#[test]
+fn after_a_failure_that_is_to_end_the_run_no_short_step_begins() {
+    let mut spec = String::from("version: 1\ncommands:\n");
+    for n in 0..60 {
+        let script = if n == 20 { "exit 3".to_owned() } else { format!("echo {n} > out") };
+        spec.push_str(&format!("  c{n:02}: {{argv: [sh, -c, '{script}'], outputs: [out]}}\n"));
+    }
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    sandbox.run(["run", "spec.yaml", "--jobs", "1", "--keep-going", "never"]).code(1);
+    assert_eq!(sandbox.stats()["stages"]["command"]["records"], 21);
 }

@@ -96,11 +96,24 @@ impl<'a> Reads<'a> {
         if let Some(known) = self.real.get(folder) {
             return known.clone();
         }
+        if self.is_own(folder) {
+            return None;
+        }
         let Project { root, exempt, .. } = self.project;
         let real = folder.canonicalize().ok();
         let real = real.filter(|real| real.starts_with(root) && !exempt.iter().any(|folder| real.starts_with(folder)));
         self.real.insert(folder.to_owned(), real.clone());
         real
+    }
+
+    /// Whether it lies in the working folder itself, which holds nobody's sources, and not only by a link's name.
+    fn is_own(&self, folder: &Path) -> bool {
+        let Ok(inside) = folder.strip_prefix(self.cwd) else { return false };
+        let mut at = self.cwd.to_owned();
+        inside.components().all(|part| {
+            at.push(part);
+            matches!(part, Component::Normal(_)) && at.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+        })
     }
 
     /// An input is copied, but a program may know where its original lies; that one's changes are seen as well.
