@@ -206,22 +206,28 @@ impl Scheduler<'_> {
 
     /// Makes a step whose output is gone executable again, with whatever of its own inputs is gone too.
     pub(super) fn reopen(&mut self, id: StepId) {
-        self.wanted.insert(id);
-        self.set(id, StepState::Unknown);
-        let dependencies: Vec<_> = self.context.plan.dependencies(id).collect();
-        for dependency in dependencies {
-            let lost = self
-                .result(dependency)
-                .and_then(StepResult::output)
-                .is_some_and(|digest| !self.context.store.has_tree(&digest));
-            if lost {
-                self.reopen(dependency);
+        let plan = self.context.plan;
+        let (mut open, mut reopened) = (vec![id], vec![]);
+        while let Some(id) = open.pop() {
+            self.wanted.insert(id);
+            self.set(id, StepState::Unknown);
+            reopened.push(id);
+            open.extend(plan.dependencies(id).filter(|from| self.is_lost(*from)));
+        }
+        // Dependencies first: that is the order of their numbers.
+        reopened.sort_unstable();
+        reopened.dedup();
+        for id in reopened {
+            self.consult(id);
+            if self.is_ready(id) {
+                self.queue(id);
             }
         }
-        self.consult(id);
-        if self.is_ready(id) {
-            self.queue(id);
-        }
+    }
+
+    fn is_lost(&self, id: StepId) -> bool {
+        let output = self.result(id).and_then(StepResult::output);
+        output.is_some_and(|digest| !self.context.store.has_tree(&digest))
     }
 
     pub(super) fn consult_dependents(&mut self, id: StepId) {
