@@ -68,7 +68,9 @@ pub(super) fn settle(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace, as
 
 fn question(target: &Target, precision: Precision) -> HalfQuestion {
     let Target { runtime, backend, device, .. } = target;
-    HalfQuestion { runtime: runtime.clone(), backend: backend.clone(), device: device.clone(), precision }
+    // One library is under both, and Python asks it without a build.
+    let runtime = if runtime == "torch" { "python" } else { runtime };
+    HalfQuestion { runtime: runtime.to_owned(), backend: backend.clone(), device: device.clone(), precision }
 }
 
 impl Halves<'_> {

@@ -86,17 +86,22 @@ impl Matrix {
 
 fn settled(target: &Target, all: Alternatives, computes: &impl Fn(&Target, Precision) -> Computes) -> Option<Case> {
     let mut against: Vec<String> = Vec::new();
+    let carried = carried(target);
     for precision in target.precisions.iter().copied().filter(|precision| *precision != Precision::Fp32) {
-        let Some(case) = all.cases.iter().find(|case| case.precision == precision) else {
-            against.extend(why_none(target, precision, &all.excluded));
-            continue;
-        };
-        match computes(target, precision) {
-            Computes::Yes(how) => return Some(with(case, target, how)),
-            Computes::No(why) => against.push(why),
+        if let Some(case) = all.cases.iter().find(|case| case.precision == precision) {
+            match computes(target, precision) {
+                Computes::Yes(how) => return Some(with(case, target, how)),
+                Computes::No(why) => against.push(why),
+            }
+        } else if let Some(excluded) = all.excluded.iter().find(|excluded| excluded.case.precision == precision)
+            && carried.contains(&precision)
+        {
+            against.push(format!("{} is excluded: {}", precision.word(), excluded.reason));
         }
     }
-    against.dedup();
+    if carried.iter().all(|precision| *precision == Precision::Fp32) {
+        against = without_artefact(target, computes);
+    }
     let why = against.join("; ");
     let plain = all.cases.iter().find(|case| case.precision == Precision::Fp32);
     match (plain, all.cases.first()) {
@@ -106,18 +111,105 @@ fn settled(target: &Target, all: Alternatives, computes: &impl Fn(&Target, Preci
     }
 }
 
+/// Why it is fp32 where orch makes nothing else, which is no word about the device.
+fn without_artefact(target: &Target, computes: &impl Fn(&Target, Precision) -> Computes) -> Vec<String> {
+    let own = format!("orch makes the `{}` artefact at fp32 only", target.artefact.word());
+    match computes(target, Precision::Fp16) {
+        Computes::Yes(how) => vec![format!("{own}, although {how}")],
+        Computes::No(why) => vec![why, own],
+    }
+}
+
 fn with(case: &Case, target: &Target, why: String) -> Case {
     let half = target.half.map(|asked| HalfChoice { asked, got: case.precision, why });
     Case { half, ..case.clone() }
 }
 
-/// Why there is no case at a precision that the device was not even asked for.
-fn why_none(target: &Target, precision: Precision, excluded: &[ExcludedCase]) -> Option<String> {
-    let carried = carried(target);
-    if !carried.contains(&precision) {
-        let carried: Vec<_> = carried.iter().map(|precision| precision.word()).collect();
-        return Some(format!("orch makes the `{}` artefact at {} only", target.artefact.word(), carried.join(", ")));
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use pretty_assertions::assert_eq;
+
+    use super::*;
+
+    const SPEC: &str = "version: 1
+pipelines: {text: {description: x, tasks: [fill-mask]}}
+targets:
+  gpu: {runtime: openvino, backend: openvino, device: GPU, artefact: openvino, half: auto}
+  eager: {runtime: python, backend: cpu, artefact: model, half: always}
+  ort: {runtime: ort, backend: cpu, artefact: onnx, half: auto}
+  qnn: {runtime: ort, backend: qnn, device: htp, artefact: qnn, half: auto}
+  off: {runtime: python, backend: cpu, artefact: model, half: false}
+  both: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp16, fp32]}
+models:
+  bert: {class: Bert, family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
+";
+
+    /// The cases that are left with why, and which questions were asked.
+    fn settled(more: &str, computes: impl Fn(&str, Precision) -> Computes) -> (Vec<String>, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("spec.yaml");
+        std::fs::write(&path, format!("{SPEC}{more}")).unwrap();
+        let spec = Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"));
+        let mut matrix = Matrix::of(&spec);
+        assert!(matrix.asks_for_half(&spec));
+        let asked = RefCell::new(Vec::new());
+        matrix.settle_half(&spec, |target, precision| {
+            asked.borrow_mut().push(format!("{} {}", target.name, precision.word()));
+            computes(&target.name, precision)
+        });
+        let told = |case: &Case| match &case.half {
+            Some(half) => format!("{} {}", case.name, half.told()),
+            None => case.name.clone(),
+        };
+        let excluded = matrix.excluded.iter().map(|excluded| format!("{}: {}", excluded.case.name, excluded.reason));
+        (matrix.cases.iter().map(told).chain(excluded).collect(), asked.into_inner())
     }
-    let excluded = excluded.iter().find(|excluded| excluded.case.precision == precision)?;
-    Some(format!("{} is excluded: {}", precision.word(), excluded.reason))
+
+    fn no(target: &str, precision: Precision) -> Computes {
+        Computes::No(format!("{target} has no {}", precision.word()))
+    }
+
+    #[test]
+    fn a_device_with_half_precision_gets_it_and_one_without_says_why_not() {
+        let (cases, asked) = settled("", |target, precision| match (target, precision) {
+            ("gpu" | "qnn", Precision::Fp16) | ("eager", Precision::Bf16) => Computes::Yes("it was seen".into()),
+            _ => no(target, precision),
+        });
+        let expected = [
+            "gpu-fp16 asked for half: auto, got fp16: it was seen",
+            "eager-bf16 asked for half: always, got bf16: it was seen",
+            "ort-fp32 asked for half: auto, got fp32: ort has no fp16; orch makes the `onnx` artefact at fp32 only",
+            "qnn-fp16 asked for half: auto, got fp16: it was seen",
+            "off-fp32",
+            "both-fp16",
+            "both-fp32",
+        ];
+        assert_eq!(cases, expected);
+        assert_eq!(asked, ["gpu fp16", "eager fp16", "eager bf16", "ort fp16", "qnn fp16"]);
+    }
+
+    #[test]
+    fn without_half_precision_it_is_fp32_or_what_was_insisted_on() {
+        let (cases, _) = settled("", no);
+        assert_eq!(cases[0], "gpu-fp32 asked for half: auto, got fp32: gpu has no fp16; gpu has no bf16");
+        let insisted =
+            "eager-fp16 asked for half: always, got fp16: there is no other; eager has no fp16; eager has no bf16";
+        assert_eq!(cases[1], insisted);
+        assert!(cases[3].starts_with("qnn-fp16 asked for half: auto, got fp16: there is no other"), "{}", cases[3]);
+    }
+
+    #[test]
+    fn an_exclusion_holds_and_one_of_everything_stays_in_the_report() {
+        let yes = |_: &str, _| Computes::Yes("it was seen".into());
+        let (cases, asked) = settled("matrix: {exclude: [{target: gpu, precision: fp16, reason: slow}]}", yes);
+        assert_eq!(cases[0], "gpu-bf16 asked for half: auto, got bf16: it was seen");
+        assert!(!asked.contains(&"gpu fp16".to_owned()), "{asked:?}");
+        let (cases, _) = settled("matrix: {exclude: [{target: gpu, reason: gone}]}", yes);
+        assert_eq!(cases.iter().filter(|case| case.starts_with("gpu")).collect::<Vec<_>>(), ["gpu-fp32: gone"]);
+        let although = "ort-fp32 asked for half: auto, got fp32: orch makes the `onnx` artefact at fp32 only, \
+             although it was seen";
+        assert_eq!(cases[1], although);
+    }
 }
