@@ -62,3 +62,41 @@ pub fn questions(backend: &Backend) -> Vec<HalfQuestion> {
         _ => vec![],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Host, inventory_cheap, render};
+
+    fn asked(host: &str) -> Vec<String> {
+        let backends = inventory_cheap(&Host::recorded(host));
+        let told = |q: HalfQuestion| format!("{} {} {}", q.runtime, q.device, q.precision.word());
+        backends.iter().flat_map(questions).map(told).collect()
+    }
+
+    #[test]
+    fn only_devices_that_are_there_are_asked_and_each_by_its_runtimes() {
+        let cpu = ["ort cpu fp16", "python cpu fp16", "python cpu bf16", "openvino CPU fp16", "openvino CPU bf16"];
+        assert!(cpu.iter().all(|one| asked("neither").iter().any(|known| known == one)));
+        assert!(!asked("neither").iter().any(|one| one.contains("cuda") || one.contains("rocm")));
+        assert!(["ort cuda fp16", "python cuda bf16"].iter().all(|one| asked("nvidia").iter().any(|q| q == one)));
+        assert!(asked("amd").iter().any(|one| one == "python rocm fp16"));
+        assert!(asked("mac").iter().any(|one| one == "python mps fp16"));
+    }
+
+    #[test]
+    fn what_a_device_answered_stands_in_the_list_beside_it() {
+        let host = Host::recorded("nvidia");
+        let mut backends = inventory_cheap(&host);
+        let cuda = backends.iter_mut().find(|backend| backend.name == "cuda").unwrap();
+        let answer =
+            |question: HalfQuestion, computes, why: &str| HalfAnswer { question, computes, why: why.to_owned() };
+        let [ort, python, ..] = &questions(cuda)[..] else { panic!("a GPU is asked") };
+        cuda.half = vec![answer(ort.clone(), true, "it was seen"), answer(python.clone(), false, "the driver died")];
+        let page = render::devices(&crate::device::fingerprint(&host), &backends, 100);
+        assert!(page.contains("half: yes: it was seen\n"), "{page}");
+        assert!(page.contains("half: no: the driver died\n"), "{page}");
+        let json = serde_json::to_value(&backends[1]).unwrap();
+        assert_eq!((&json["half"][0]["runtime"], &json["half"][0]["computes"]), (&"ort".into(), &true.into()));
+    }
+}
