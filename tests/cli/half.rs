@@ -107,8 +107,8 @@ fn what_falls_to_fp32_is_the_same_work_as_a_plain_row() {
 
 #[test]
 fn a_driver_that_crashes_and_a_device_that_is_not_there_are_reasons() {
-    let spec = format!("{WITHOUT_DEVICE}")
-        .replace("precisions: [fp32]}", &format!("half: auto}}\n  ov: {{{OPENVINO}, half: auto}}"));
+    let spec =
+        WITHOUT_DEVICE.replace("precisions: [fp32]}", &format!("half: auto}}\n  ov: {{{OPENVINO}, half: auto}}"));
     let sandbox = Sandbox::new().file("spec.yaml", spec);
     let python = devices::broken(&sandbox, "*(volatile int *)0 = 1;");
     let half = |plan: Value, case: &str| {
