@@ -195,7 +195,7 @@ impl<'a> Scheduler<'a> {
         let lease = self.lease(id, &held);
         let holds =
             Holds { cores: held.cores, memory: held.memory, device: lease.as_ref().map(|lease| lease.token.clone()) };
-        let chosen = self.chosen.get(&id).cloned().unwrap_or_default();
+        let chosen = self.chosen.get(&id).cloned();
         let attempts = self.retries.before(id);
         let task = Task { id, step, key, inputs, why: reason.clone(), attempts, lease, chosen };
         let (slot, waited) = self.slots.take(id, held);
