@@ -5,6 +5,7 @@
 mod auto;
 mod expect;
 mod fallback;
+mod half;
 mod partition;
 mod select;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use crate::spec::{Artefact, Dim, Expect, Fill, Model, Precision, ReadyFormat, Ru
 pub use auto::{ANY, AUTO, Known};
 pub use expect::IdleExpectation;
 pub use fallback::{Batch, Fallback, Instead};
+pub use half::{Computes, HalfChoice};
 pub use partition::Partition;
 pub use select::{NothingSelected, Selection};
 
@@ -47,6 +49,8 @@ pub struct Case {
     pub expect: Option<Arc<Expect>>,
     /// Why this target, where orch was asked to choose one.
     pub chosen: Option<String>,
+    /// What its target's `half` came to, once that is settled.
+    pub half: Option<HalfChoice>,
 }
 
 /// A part of the product that is not tested, and why.
@@ -69,9 +73,17 @@ impl Case {
             dims,
             expect: None,
             chosen: None,
+            half: None,
         };
         case.expect = expect::of(spec, model, target, &case);
         case
+    }
+
+    /// What was chosen for this host and why, by the names that records and reports give it.
+    pub fn choices(&self) -> Vec<(&'static str, String)> {
+        let half = self.half.as_ref().map(|half| ("half", half.told()));
+        let target = self.chosen.clone().map(|why| ("chosen", why));
+        target.into_iter().chain(half).collect()
     }
 
     /// `bert:cpu-fp32`
@@ -194,8 +206,8 @@ fn meets(rule: &Rule, model: &Model, target: &Target, precision: Precision) -> b
 /// Why this source cannot become what the target loads, whatever the hardware.
 fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<String, u64>) -> Option<String> {
     let loads = target.artefact.word();
-    if !carried(target.artefact).contains(&precision) {
-        let carried: Vec<_> = carried(target.artefact).iter().map(|precision| precision.word()).collect();
+    if !carried(target).contains(&precision) {
+        let carried: Vec<_> = carried(target).iter().map(|precision| precision.word()).collect();
         return Some(format!(
             "orch makes the `{loads}` artefact at {} only: at {} it would be another precision under this name",
             carried.join(", "),
@@ -219,11 +231,13 @@ fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTree
     fixed_values(model, dims)
 }
 
-/// The precisions that an artefact really has when orch makes it.
-fn carried(artefact: Artefact) -> &'static [Precision] {
-    match artefact {
+/// The precisions that a target's artefact really has when orch makes it.
+fn carried(target: &Target) -> &'static [Precision] {
+    match target.artefact {
         Artefact::Onnx | Artefact::Torchscript => &[Precision::Fp32],
         Artefact::Qnn => &[Precision::Fp16],
+        // Told to infer in bf16, OpenVINO rounds fp32 weights itself.
+        Artefact::Openvino if target.half.is_some() => &[Precision::Fp32, Precision::Fp16, Precision::Bf16],
         Artefact::Openvino => &[Precision::Fp32, Precision::Fp16, Precision::Int8],
         Artefact::Model => &[Precision::Fp32, Precision::Fp16, Precision::Bf16],
     }

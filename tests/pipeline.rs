@@ -211,3 +211,23 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
         serde_json::from_slice(&fs::read(artefact(&sandbox, "hubbed").join("manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["weights"]["revision"], REVISION);
 }
+
+/// PyTorch's own kernels decide for eager models: which precision it is depends on this CPU, and that it is told does not.
+#[test]
+fn half_auto_of_an_eager_target_is_what_pytorch_really_computes_in() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = suite();
+    let row = "artefact: model\n    precisions: [fp32]\n  cuda:";
+    edit(&sandbox, "specs/targets.yaml", row, "artefact: model\n    half: auto\n  cuda:");
+    let run = ["run", "specs/all.yaml", "-m", "bert", "-t", "eager-cpu", "--json"];
+    let document = sandbox.run(run).success().summary([("cases", 1), ("passed", 1)]).json();
+    let case = &document["cases"][0];
+    assert_eq!((&case["half"]["got"], &case["half"]["asked"]), (&case["precision"], &"auto".into()));
+    let why = text(&case["half"]["why"]);
+    match text(&case["precision"]) {
+        "fp32" => assert!(why.contains("python on cpu at fp16: ") && why.contains("python on cpu at bf16: "), "{why}"),
+        precision => {
+            assert!(why.contains(&format!("in {precision}, off by ")) && why.contains("oneDNN's kernel"), "{why}")
+        }
+    }
+}

@@ -46,6 +46,30 @@ class TorchOps(unittest.TestCase):
         self.assertEqual((output["status"], output["reason"]), ("ok", None))
         return out
 
+    def test_half_precision_is_what_the_kernel_computes_in(self) -> None:
+        import torch
+
+        for precision in ("fp16", "bf16"):
+            output, _ = self.do("half", {"device": "cpu", "precision": precision})
+            if output["status"] == "ok":
+                self.assertRegex(output["facts"]["kernel"], "oneDNN's kernel .*(bf16|fp16|amx)")
+                self.assertGreater(output["facts"]["max_abs"], 1e-4)
+            else:
+                self.assertEqual(output["status"], "unsupported")
+                self.assertRegex(output["reason"], f"PyTorch.* {precision} kernel .*computes in fp32")
+        has_bf16 = torch.cpu._is_avx512_bf16_supported()
+        self.assertEqual(output["status"] == "ok", has_bf16 or torch.cpu._is_amx_tile_supported())
+
+    def test_half_precision_elsewhere_is_refused_with_a_reason(self) -> None:
+        import torch
+
+        output, _ = self.do("half", {"device": "cpu", "precision": "int8"})
+        self.assertEqual((output["status"], "no half precision" in output["reason"]), ("error", True))
+        if not torch.cuda.is_available():
+            output, _ = self.do("half", {"device": "cuda:0", "precision": "fp16"})
+            self.assertEqual(output["status"], "unavailable")
+            self.assertIn("sees no cuda:0", output["reason"])
+
     def inputs(self) -> Path:
         import numpy as np
         from orch_py import trees

@@ -69,7 +69,7 @@ pub(super) enum Command {
     /// Draw the steps and what they read
     Graph(GraphArgs),
     /// List the hardware and runtimes that are really here
-    Devices(JsonArgs),
+    Devices(DevicesArgs),
     /// Name what is missing and the command that mends it
     Doctor(JsonArgs),
     /// Print the report of what the store already holds, running nothing
@@ -237,6 +237,16 @@ pub(super) enum ReportFormat {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct JsonArgs {
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct DevicesArgs {
+    /// Also ask the devices whose runtime is installed to compute in half precision; what they answered before is always told
+    #[arg(long)]
+    pub(super) half: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
     pub(super) json: bool,

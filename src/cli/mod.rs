@@ -8,6 +8,7 @@ mod console;
 mod diary;
 mod exit;
 mod git;
+mod half;
 mod handout;
 mod printer;
 mod probed;

@@ -34,6 +34,11 @@ impl Probed {
         Self { folder }
     }
 
+    /// Where an answer that stands as long as nothing of all that changes is kept.
+    pub(super) fn place(&self, name: &str, params: &Value) -> PathBuf {
+        self.folder.join(format!("{name}-{}.json", self.key(name, params).short()))
+    }
+
     /// The kept answer, or that of `ask`.
     pub(super) fn or_ask(
         &self,
@@ -41,7 +46,7 @@ impl Probed {
         params: &Value,
         ask: impl FnOnce() -> Result<Backend, String>,
     ) -> Result<Backend, String> {
-        let path = self.folder.join(format!("{name}-{}.json", self.key(name, params).short()));
+        let path = self.place(name, params);
         if let Some(kept) = kept(&path) {
             return Ok(kept);
         }

@@ -10,6 +10,7 @@ use crate::base::glob;
 use crate::cli::args::{Args, SelectionArgs, SpecArgs};
 use crate::cli::auto;
 use crate::cli::exit::UsageError;
+use crate::cli::half::{self, Ask};
 use crate::device::{self, Backend, Host, Libraries};
 use crate::exec::{self, HostFacts, Options};
 use crate::matrix::{AUTO, Fallback, Matrix, Selection};
@@ -26,10 +27,12 @@ pub(super) struct Project {
     pub(super) name: String,
     /// Every YAML file that was read.
     pub(super) files: Vec<SourceFile>,
+    /// What its cases are depends on what devices answered.
+    pub(super) probes: bool,
 }
 
 impl Project {
-    /// The same on every host.
+    /// The same on every host: cases of targets with `half` at each precision that it may come to.
     pub(super) fn load(path: &Path, selection: &SelectionArgs) -> anyhow::Result<Self> {
         Self::of(&spec(path)?, path, selection, Fallback::AsDeclared, None)
     }
@@ -39,10 +42,15 @@ impl Project {
         Self::of(&spec(&args.spec)?, &args.spec, &args.selection, args.fallback(), None)
     }
 
-    /// For this host: `-t auto` chooses one target for each case.
-    pub(super) fn load_here(workplace: &Workplace, args: &SpecArgs) -> anyhow::Result<Self> {
-        let chooser = Some(workplace).filter(|_| args.selection.chooses());
-        Self::of(&spec(&args.spec)?, &args.spec, &args.selection, args.fallback(), chooser)
+    /// For this host: `half` of targets is settled, and `-t auto` chooses one target for each case.
+    pub(super) fn load_here(workplace: &Workplace, args: &SpecArgs, ask: Ask<'_>) -> anyhow::Result<Self> {
+        Self::of(&spec(&args.spec)?, &args.spec, &args.selection, args.fallback(), Some((workplace, ask)))
+    }
+
+    /// All of a spec, for this host.
+    pub(super) fn load_all_here(workplace: &Workplace, path: &Path) -> anyhow::Result<Self> {
+        let here = Some((workplace, Ask::Installed));
+        Self::of(&spec(path)?, path, &SelectionArgs::none(), Fallback::AsDeclared, here)
     }
 
     /// The plan of a spec that was read from `path`.
@@ -51,12 +59,13 @@ impl Project {
         path: &Path,
         selection: &SelectionArgs,
         fallback: Fallback,
-        chooser: Option<&Workplace>,
+        here: Option<(&Workplace, Ask<'_>)>,
     ) -> anyhow::Result<Self> {
-        if selection.chooses() && chooser.is_none() {
+        if selection.chooses() && here.is_none() {
             let hint = "hint: name the targets instead of `-t auto`";
             return Err(UsageError(format!("this command knows no host to choose a target for\n  {hint}")).into());
         }
+        let chooses = selection.chooses();
         let matrix = Matrix::of(spec);
         matrix.each_expectation_counts(spec).map_err(|e| UsageError(e.to_string()))?;
         let selection = Selection {
@@ -69,11 +78,15 @@ impl Project {
             cases: selection.cases.clone(),
         };
         let mut matrix = matrix.select(spec, &selection).map_err(|e| UsageError(e.to_string()))?;
-        if let Some(workplace) = chooser {
-            auto::choose(&mut matrix, spec, workplace);
+        let probes = matrix.asks_for_half(spec);
+        if let Some((workplace, ask)) = here {
+            half::settle(&mut matrix, spec, workplace, ask);
+            if chooses {
+                auto::choose(&mut matrix, spec, workplace);
+            }
         }
         let plan = plan::build_with(spec, &matrix, fallback).map_err(|e| UsageError(e.to_string()))?;
-        Ok(Self { plan, name: path.display().to_string(), files: spec.files.clone() })
+        Ok(Self { plan, name: path.display().to_string(), files: spec.files.clone(), probes })
     }
 
     /// Steps by glob; one that names nothing is an error, with the nearest name.

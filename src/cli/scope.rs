@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::affected::Affected;
 use crate::cli::args::{ScopeArgs, SpecArgs};
+use crate::cli::half::Ask;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace};
 use crate::exec;
-use crate::matrix::Partition;
+use crate::matrix::{Case, Partition};
 use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::step::StepId;
@@ -23,6 +24,8 @@ pub(super) struct Asked<'a> {
     /// Globs of `--step` and `--rerun`.
     pub(super) steps: &'a [String],
     pub(super) rerun: &'a [String],
+    /// Whether what is needed to settle the cases is installed.
+    pub(super) installs: bool,
 }
 
 pub(super) struct Scoped {
@@ -47,7 +50,8 @@ impl ScopeArgs {
 impl Asked<'_> {
     /// Loads the spec and takes the part of it that is asked for.
     pub(super) fn load(&self, workplace: &Workplace, printer: &Printer) -> anyhow::Result<Scoped> {
-        let project = Project::load_here(workplace, self.spec)?;
+        let ask = if self.installs { Ask::Installing(printer) } else { Ask::Installed };
+        let project = Project::load_here(workplace, self.spec, ask)?;
         tell_chosen(&project.plan, printer);
         let rerun = chosen(&project, workplace, self.rerun)?;
         let steps = if self.steps.is_empty() { None } else { Some(chosen(&project, workplace, self.steps)?) };
@@ -128,8 +132,9 @@ fn chosen(project: &Project, workplace: &Workplace, globs: &[String]) -> anyhow:
 }
 
 fn tell_chosen(plan: &Plan, printer: &Printer) {
-    let chosen: Vec<_> =
-        plan.cases.iter().filter_map(|planned| Some((&planned.case, planned.case.chosen.as_ref()?))).collect();
+    let told = |case: &Case| case.choices().into_iter().map(|(_, why)| why).collect::<Vec<_>>().join("; ");
+    let chosen: Vec<_> = plan.cases.iter().map(|planned| (&planned.case, told(&planned.case))).collect();
+    let chosen: Vec<_> = chosen.into_iter().filter(|(_, why)| !why.is_empty()).collect();
     for (case, why) in chosen.iter().take(TOLD) {
         printer.note(&format!("{} on {}: {why}", case.model, case.target));
     }

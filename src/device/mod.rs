@@ -12,6 +12,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod doctor;
 pub mod fingerprint;
+pub mod half;
 pub mod host;
 pub mod lease;
 mod limits;
@@ -65,6 +66,9 @@ pub struct Backend {
     /// Two keys have a meaning for all backends: `found` (what is there, in words, although orch cannot run it) and
     /// `hidden` (devices that an environment variable hides: `[{"name":…,"by":"CUDA_VISIBLE_DEVICES=1"}]`).
     pub facts: Map<String, Value>,
+    /// What runtimes on its devices answered when they were asked to compute in half precision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub half: Vec<half::HalfAnswer>,
 }
 
 /// A device that the backend can use.
@@ -95,7 +99,15 @@ pub enum DeviceKind {
 
 impl Backend {
     pub fn available(name: &str, devices: Vec<Device>) -> Self {
-        Self { name: name.to_owned(), available: true, reason: None, remedy: None, devices, facts: Map::new() }
+        Self {
+            name: name.to_owned(),
+            available: true,
+            reason: None,
+            remedy: None,
+            devices,
+            facts: Map::new(),
+            half: vec![],
+        }
     }
 
     pub fn unavailable(name: &str, reason: impl Into<String>) -> Self {
@@ -106,6 +118,7 @@ impl Backend {
             remedy: None,
             devices: vec![],
             facts: Map::new(),
+            half: vec![],
         }
     }
 

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::doctor::Finding;
+use super::half::HalfAnswer;
 use super::{Backend, Device, DeviceKind, Fingerprint};
 
 /// Facts of a backend that people want to see, in this order; JSON has them all.
@@ -82,6 +83,7 @@ fn lines(backend: &Backend) -> Vec<String> {
         let value = backend.facts.get(*key).map(plain).filter(|value| !value.starts_with('/'));
         lines.extend(value.map(|value| format!("{key}: {value}")));
     }
+    lines.extend(backend.half.iter().map(HalfAnswer::told));
     lines
 }
 

@@ -42,6 +42,7 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         target: case.target.clone(),
         precision: case.precision.word().into(),
         chosen: case.chosen.clone(),
+        half: case.half.clone(),
         backend: params.backend.clone(),
         status,
         stage: (status != Outcome::Pass && status != Outcome::Xpass).then(|| stage(plan, results, planned, at)),

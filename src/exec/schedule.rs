@@ -22,6 +22,7 @@ use crate::exec::setup::{self, Servers, Setups};
 use crate::exec::shared::Questions;
 use crate::exec::slots::Slots;
 use crate::exec::state::{StepResult, StepState};
+use crate::exec::task::Choices;
 use crate::exec::{Context, Finished, KeepGoing, Options, reporting};
 use crate::record::Record;
 use crate::step::{Requirement, Stage, StepId, StepSet};
@@ -82,8 +83,8 @@ pub(super) struct Scheduler<'a> {
     pub(super) devices: Devices<'a>,
     pub(super) memory: Memory,
     pub(super) hopes: Hopes,
-    /// Why orch chose the targets of these runs.
-    pub(super) chosen: BTreeMap<StepId, String>,
+    /// What orch chose for these runs, and why.
+    pub(super) chosen: BTreeMap<StepId, Choices>,
     /// None unless results are shared and steps execute.
     pub(super) questions: Option<Questions<'a>>,
     pub(super) failed: bool,
@@ -121,7 +122,13 @@ impl<'a> Scheduler<'a> {
             devices,
             memory: Memory::default(),
             hopes: Hopes::default(),
-            chosen: context.plan.cases.iter().filter_map(|c| Some((c.run, c.case.chosen.clone()?))).collect(),
+            chosen: context
+                .plan
+                .cases
+                .iter()
+                .map(|c| (c.run, c.case.choices()))
+                .filter(|(_, c)| !c.is_empty())
+                .collect(),
             questions: None,
             failed: false,
             retries: Retries::default(),

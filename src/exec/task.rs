@@ -10,6 +10,9 @@ use crate::record::Attempt;
 use crate::step::{Step, StepId};
 use crate::store::stat::Stamp;
 
+/// What was chosen, and why: names of facts and their text.
+pub(super) type Choices = Vec<(&'static str, String)>;
+
 /// One step with its key and the digests or paths of what it reads.
 pub(super) struct Task<'a> {
     pub(super) id: StepId,
@@ -21,8 +24,8 @@ pub(super) struct Task<'a> {
     pub(super) attempts: Vec<Attempt>,
     /// The device that it holds.
     pub(super) lease: Option<Lease>,
-    /// Why orch chose its target, if it was asked to.
-    pub(super) chosen: Option<String>,
+    /// What orch chose for it, if it was asked to.
+    pub(super) chosen: Option<Choices>,
 }
 
 impl Task<'_> {
@@ -56,10 +59,11 @@ pub(super) enum InputAt {
     File(PathBuf, Option<Stamp>),
 }
 
-/// The record names the device that the step was given, and why its target was chosen.
+/// The record names the device that the step was given, and why its target or precision was chosen.
 pub(super) fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
     let lease = task.lease.as_ref().map(|lease| ("lease", lease.token.as_str()));
-    for (name, value) in lease.into_iter().chain(task.chosen.as_deref().map(|why| ("chosen", why))) {
+    for (name, value) in lease.into_iter().chain(task.chosen.iter().flatten().map(|(name, why)| (*name, why.as_str())))
+    {
         if !judged.facts.is_object() {
             judged.facts = serde_json::json!({});
         }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::base::names::Index;
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::graph::{self, Dependents};
-use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes};
+use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes, weights};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{
     Artefact, Command, CommandInput, Does, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec,
@@ -217,7 +217,6 @@ impl Builder<'_> {
                 convert("onnx", &step::ONNX, params, "model", made.model)
             }
         };
-        let precision = json!(case.precision);
         let label = artefact_label(target, case);
         match target.artefact {
             Artefact::Model => made.model,
@@ -227,11 +226,11 @@ impl Builder<'_> {
             Artefact::Openvino if made.ready == Some(ReadyFormat::Openvino) => made.model,
             Artefact::Openvino => {
                 let from = onnx();
-                convert(&label, &step::OPENVINO, json!({"precision": precision}), "onnx", from)
+                convert(&label, &step::OPENVINO, json!({"precision": weights(case.precision)}), "onnx", from)
             }
             Artefact::Qnn => {
                 let from = onnx();
-                let params = json!({"precision": precision, "options": step::qnn_options(&target.options)});
+                let params = json!({"precision": case.precision, "options": step::qnn_options(&target.options)});
                 convert(&label, &step::QNN, params, "artefact", from)
             }
         }
@@ -258,6 +257,7 @@ impl Builder<'_> {
             options: target.options.clone().into_iter().collect(),
             measure: TestMeasure { warmup, samples, max_seconds },
             tolerance: *tolerance.expect("BUG: checked: every precision in use has a tolerance"),
+            computes: step::computes(target, precision).map(str::to_owned),
             test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.name)),
         }
     }

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::matrix::Case;
-use crate::spec::{Artefact, Dim, Input, Model, Target};
+use crate::spec::{Artefact, Dim, Input, Model, Precision, Target};
 
 /// The model at the case's sizes: `bert`, or `bert-b4` where batch is not the model's own.
 pub(super) fn instance(case: &Case) -> String {
@@ -26,13 +26,18 @@ pub(super) fn sizes(input: &Input) -> Vec<u64> {
     input.shape.iter().filter_map(|dim| if let Dim::Fixed(n) = dim { Some(*n) } else { None }).collect()
 }
 
+/// What the weights of an OpenVINO IR are stored as. Of bf16 it knows none: they are rounded when they are loaded.
+pub(super) fn weights(precision: Precision) -> Precision {
+    if precision == Precision::Bf16 { Precision::Fp32 } else { precision }
+}
+
 /// With the model's instance this names an artefact, in step ids and in the folders that generated tests look in.
 pub(super) fn artefact_label(target: &Target, case: &Case) -> String {
     match target.artefact {
         Artefact::Model => "model".into(),
         Artefact::Onnx => "onnx".into(),
         Artefact::Torchscript => "torchscript".into(),
-        Artefact::Openvino => format!("openvino-{}", case.precision.word()),
+        Artefact::Openvino => format!("openvino-{}", weights(case.precision).word()),
         // Another SoC makes another binary, so two targets that differ in options have artefacts of their own.
         Artefact::Qnn => format!("{}-{}", target.name, case.precision.word()),
     }

@@ -14,6 +14,7 @@ use super::format::{bytes, cosine, counted, day, error, glyph, has_figure, ms, o
 use super::view::{Cell, View, case_name, case_versions};
 use super::{CaseResult, Metrics, ReportDoc};
 use crate::device::DeviceKind;
+use crate::matrix::HalfChoice;
 use crate::record::{Numerics, Outcome};
 use crate::template::{self, TemplateError};
 
@@ -259,6 +260,7 @@ fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
         repro: case.repro.as_deref(),
         about: format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
         chosen: case.chosen.as_deref(),
+        half: case.half.as_ref().map(HalfChoice::told),
         requested: &case.requested_device,
         actual: case.actual_device.as_deref(),
         label: view.stand_in(case),

@@ -20,6 +20,7 @@ pub fn render(doc: &ReportDoc) -> String {
     skipped(&mut below, &view, &mut notes);
     exclusions(&mut below, &view, &mut notes);
     chosen(&mut below, doc);
+    halves(&mut below, &view);
     performance(&mut below, &view);
     numerics(&mut below, &view);
     versions(&mut below, &view);
@@ -283,6 +284,17 @@ fn chosen(out: &mut String, doc: &ReportDoc) {
     }
     for (case, why) in cases {
         let _ = writeln!(out, "| {} | {} |", text(&case_name(case)), text(why));
+    }
+}
+
+/// What targets with `half` came to.
+fn halves(out: &mut String, view: &View<'_>) {
+    for (at, (target, half, cases)) in view.halves().into_iter().enumerate() {
+        if at == 0 {
+            out.push_str("\n## Half precision\n\n| target | cases | asked | got | why |\n|---|---|---|---|---|\n");
+        }
+        let (asked, got) = (half.asked.word(), half.got.word());
+        let _ = writeln!(out, "| {} | {cases} | {asked} | {got} | {} |", text(target), text(&half.why));
     }
 }
 

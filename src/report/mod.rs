@@ -16,7 +16,7 @@ pub(crate) mod view;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::matrix::Batch;
+use crate::matrix::{Batch, HalfChoice};
 use crate::record::{Attempt, Numerics, Outcome};
 
 /// All that a report shows. Its JSON form is `orch run --json` and `matrix.json`.
@@ -174,6 +174,9 @@ pub struct CaseResult {
     /// Why orch chose this target, if it was asked to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen: Option<String>,
+    /// What its target's `half` came to on this machine, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half: Option<HalfChoice>,
     /// The target's backend: the prober of [`ReportDoc::backends`] that says whether the hardware is there.
     pub backend: String,
     /// `PASS`, `FAIL`, … ([`Outcome::label`])

@@ -61,6 +61,7 @@ pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
     }
     failures(&mut out, &view, styles);
     notable(&mut out, &view, styles);
+    halves(&mut out, &view, styles);
     skipped(&mut out, &view, styles);
     if !out.is_empty() {
         out.push('\n');
@@ -224,6 +225,19 @@ fn notable(out: &mut String, view: &View<'_>, styles: &Styles) {
         let date = flaky.executed.as_deref().filter(|_| flaky.cached);
         let date = date.map(|time| format!(" (executed {})", super::format::day(time))).unwrap_or_default();
         wrapped(out, "  ", &format!("{}{date}", one_line(flaky.reason.as_deref().unwrap_or_default())));
+    }
+}
+
+/// What targets with `half` came to.
+fn halves(out: &mut String, view: &View<'_>, styles: &Styles) {
+    let dim = styles.skip;
+    for (at, (target, half, cases)) in view.halves().into_iter().enumerate() {
+        if at == 0 {
+            out.push('\n');
+        }
+        let cases = counted(cases, "case");
+        let _ = writeln!(out, "{dim}half{dim:#} {target} ({cases})");
+        wrapped(out, "  ", &one_line(&half.told()));
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{CaseResult, Excluded, ReportDoc, format};
 use crate::device::{Backend, DeviceKind};
+use crate::matrix::HalfChoice;
 use crate::record::Outcome;
 
 pub(super) struct View<'a> {
@@ -146,6 +147,19 @@ impl<'a> View<'a> {
             group.cases.push(at);
         }
         groups.into_values().collect()
+    }
+
+    /// What targets with `half` came to: the target, the choice, and of how many cases it is.
+    pub(super) fn halves(&self) -> Vec<(&'a str, &'a HalfChoice, usize)> {
+        let mut found: Vec<(&str, &HalfChoice, usize)> = Vec::new();
+        let asked = self.doc.cases.iter().filter_map(|case| Some((case.target.as_str(), case.half.as_ref()?)));
+        for (target, half) in asked {
+            match found.iter_mut().find(|(known, choice, _)| (*known, *choice) == (target, half)) {
+                Some((.., count)) => *count += 1,
+                None => found.push((target, half, 1)),
+            }
+        }
+        found
     }
 
     /// Exclusions by reason.

@@ -7,6 +7,7 @@ pub mod android;
 pub mod browser;
 pub mod compare;
 pub mod foreign;
+pub mod half;
 pub mod libtorch;
 pub mod manifest;
 pub mod measure;

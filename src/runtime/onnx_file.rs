@@ -48,6 +48,14 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     Ok(OnnxFacts { inputs, outputs, external })
 }
 
+/// The operators of the graph's nodes, in its order.
+pub fn operators(path: &Path) -> anyhow::Result<Vec<String>> {
+    let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let not_onnx = || format!("`{}` is not an ONNX model", path.display());
+    let graph = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?.graph.with_context(not_onnx)?;
+    Ok(graph.node.into_iter().filter_map(|node| node.op_type).collect())
+}
+
 /// Each named size of a model's inputs with the number that the tensors give it.
 pub fn sizes(path: &Path, inputs: &Tensors) -> anyhow::Result<BTreeMap<String, usize>> {
     let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;

@@ -13,6 +13,7 @@ mod check;
 mod commands;
 pub mod edit;
 mod expect;
+mod half;
 pub mod recipe;
 pub mod schema;
 
@@ -28,6 +29,7 @@ use crate::base::{Digest, Loc};
 pub use commands::Commands;
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus};
+pub use half::Half;
 
 /// YAML as plain data, for readers who do not care for places. None if it is not YAML.
 pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
@@ -234,7 +236,10 @@ pub struct Target {
     /// The runtime's own name of the device, e.g. `CPU` for OpenVINO.
     pub device: String,
     pub artefact: Artefact,
+    /// With `half`, what that may come to, the best first.
     pub precisions: Vec<Precision>,
+    /// Whether the device is asked which of them it is; None where the precisions are listed.
+    pub half: Option<Half>,
     /// Options of the runtime, checked against the runtime's own table (e.g. `soc_model: 60`).
     pub options: BTreeMap<String, serde_json::Value>,
     pub tolerances: BTreeMap<Precision, Tolerance>,

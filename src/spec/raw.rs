@@ -9,7 +9,7 @@ use super::error::Sink;
 use super::shape::{self, Field, Json, List, Rows, Shape, shape, words};
 use super::values::{Config, Pair, Scalar, Size};
 use super::yaml::{Key, Node};
-use super::{Artefact, Dtype, ExpectedStage, ExpectedStatus, Precision, Priority, Route};
+use super::{Artefact, Dtype, ExpectedStage, ExpectedStatus, Half, Precision, Priority, Route};
 
 shape! {
     /// A spec file. Top-level keys that begin with `x-` are ignored: a place for anchors.
@@ -161,8 +161,11 @@ shape! {
         device: String,
         /// What it loads; `model` is the PyTorch model itself.
         artefact @required: Artefact,
-        /// The precisions to test.
-        precisions @required: List<Precision>,
+        /// The precisions to test. Either this or `half`.
+        precisions: List<Precision>,
+        /// Instead of `precisions`: `auto` is half precision (fp16, or bf16 where the device computes in that) if a probe
+        /// on the device shows it, and fp32 if not; `always` is half precision; `never` is fp32.
+        half: Half,
         /// Options of the runtime, e.g. `soc_model` for QNN.
         options: Rows<Json>,
         /// Tolerances per precision on this target; figures that are not given keep their general value.

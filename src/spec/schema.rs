@@ -47,7 +47,8 @@ fn kind(schema: &Value, root: &Value) -> String {
         let part = &root["$defs"][name];
         return match part["enum"].as_array() {
             Some(words) => {
-                words.iter().filter_map(Value::as_str).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+                let told = |word: &Value| word.as_str().map_or_else(|| format!("`{word}`"), |word| format!("`{word}`"));
+                words.iter().map(told).collect::<Vec<_>>().join(", ")
             }
             None => format!("[{name}](#{})", name.to_lowercase()),
         };

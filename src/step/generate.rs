@@ -38,6 +38,9 @@ pub struct TestContext {
     /// The runtime's own name of the device.
     pub device: String,
     pub precision: Precision,
+    /// OpenVINO's word for what it is told to compute in, where the precision alone does not say it.
+    #[serde(default)]
+    pub computes: Option<String>,
     /// Target and precision, e.g. `openvino-fp16`.
     pub variant: String,
     pub artefact: Artefact,

@@ -38,7 +38,7 @@ pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use report::REPORT;
-pub use run::{CHROMIUM, RUN, RunParams};
+pub use run::{CHROMIUM, RUN, RunParams, computes};
 pub use set::StepSet;
 pub use write::WRITE;
 

@@ -76,6 +76,7 @@ pub fn test_context(
         runtime: target.runtime.clone(),
         device: target.device.clone(),
         precision: case.precision,
+        computes: run.computes.clone(),
         variant: case.name.clone(),
         artefact: target.artefact,
         artefact_variant: artefact_variant.to_owned(),

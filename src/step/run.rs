@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::spec::Tolerance;
+use crate::spec::{Precision, Target, Tolerance};
 use crate::step::code;
 use crate::step::{
     Code, Library, MemoryGuess, Needs, Part, Places, Requirement, Step, StepKind, TestMeasure, Work, Worker, WorkerCall,
@@ -24,6 +24,20 @@ pub struct RunParams {
     pub tolerance: Tolerance,
     /// File name of the generated test (runtime `python`).
     pub test: Option<String>,
+    /// OpenVINO's word for what a target with `half` computes in; None where the precision alone says it. A run at fp32
+    /// that `half` came to is so the same as any other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub computes: Option<String>,
+}
+
+/// What OpenVINO must be told besides the precision: its fp16 files are half precision only in their weights, and a
+/// target with `half` is to compute in it.
+pub fn computes(target: &Target, precision: Precision) -> Option<&'static str> {
+    match precision {
+        Precision::Fp16 if target.runtime == "openvino" && target.half.is_some() => Some("f16"),
+        Precision::Bf16 if target.runtime == "openvino" => Some("bf16"),
+        _ => None,
+    }
 }
 
 impl RunParams {
@@ -38,7 +52,10 @@ impl RunParams {
 
     /// What OpenVINO is told to compute in. Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has
     /// no fp32; asked for it all the same, the runtime says so.
-    fn inference_precision(&self) -> &'static str {
+    fn inference_precision(&self) -> &str {
+        if let Some(computes) = &self.computes {
+            return computes;
+        }
         if self.device.starts_with("NPU") && self.precision != "fp32" { "f16" } else { "f32" }
     }
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::support::Sandbox;
 
 /// Complaints of a value against a schema, as far as this schema goes: references, types, required and known properties.
-fn complaints(value: &Value, schema: &Value, root: &Value, at: &str) -> Vec<String> {
+pub(super) fn complaints(value: &Value, schema: &Value, root: &Value, at: &str) -> Vec<String> {
     if let Some(reference) = schema["$ref"].as_str() {
         return complaints(value, root.pointer(&reference[1..]).unwrap(), root, at);
     }
@@ -80,7 +80,7 @@ fn the_document_is_what_its_schema_says() {
 }
 
 /// A Python environment whose OpenVINO is a library that does `what` as soon as it is loaded.
-fn broken(sandbox: &Sandbox, what: &str) -> String {
+pub(super) fn broken(sandbox: &Sandbox, what: &str) -> String {
     let home = sandbox.path("python");
     let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&home).status().unwrap();
     assert!(made.success());

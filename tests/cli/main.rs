@@ -11,6 +11,7 @@ mod damage;
 mod devices;
 mod errors;
 mod explained;
+mod half;
 mod keep_going;
 mod max_age;
 mod noise;

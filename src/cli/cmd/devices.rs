@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use crate::cli::args::Args;
+use crate::cli::args::{Args, DevicesArgs};
 use crate::cli::exit::Exit;
+use crate::cli::half;
 use crate::cli::printer::Printer;
 use crate::cli::probed::Probed;
 use crate::cli::project::{absolute, browsers, provision};
@@ -20,10 +21,12 @@ use crate::worker::{Cancel, Ended, Limits, run_oneshot};
 
 const WIDTH: usize = 100;
 
-pub(super) fn devices(args: &Args, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
-    let (host, backends) = probe(args)?;
+pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
-    if json {
+    let (provision, store) = (provision(args, Cancel::default())?, DiskStore::open(&absolute(&args.cache_dir)?)?);
+    half::tell(&mut backends, &fingerprint, (&provision, &store), asked.half);
+    if asked.json {
         printer.json(&serde_json::to_value(Inventory { host: fingerprint, backends })?);
     } else {
         printer.out(&render::devices(&fingerprint, &backends, WIDTH));

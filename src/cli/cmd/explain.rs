@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use crate::cli::args::{Args, ExplainArgs, SelectionArgs};
+use crate::cli::args::{Args, ExplainArgs};
 use crate::cli::cmd::Warnings;
 use crate::cli::cmd::plan::idle_options;
 use crate::cli::exit::Exit;
@@ -17,9 +17,9 @@ use crate::record::Record;
 use crate::report::format::bytes;
 
 pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let project = Project::load(&explain.spec, &SelectionArgs::none())?;
-    let chosen = project.steps(std::slice::from_ref(&explain.step))?;
     let workplace = Workplace::open(args)?;
+    let project = Project::load_all_here(&workplace, &explain.spec)?;
+    let chosen = project.steps(std::slice::from_ref(&explain.step))?;
     let options = idle_options(&project);
     let listener = Warnings(printer);
     let context = workplace.context(&project, &options, &listener);
@@ -33,9 +33,10 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         let last = explain::history(&workplace.store, name).into_iter().next();
         let causes = explain::causes(&context, &previews, id);
         let roots = explain::roots(&causes);
+        let half = project.plan.cases.iter().find(|planned| planned.run == id).and_then(|p| p.case.half.as_ref());
         if explain.json {
             documents.push(json!({
-                "step": name, "verdict": word, "reason": reason, "causes": causes, "roots": roots,
+                "step": name, "half": half, "verdict": word, "reason": reason, "causes": causes, "roots": roots,
                 "key": key.map(KeyDoc::digest), "document": key,
                 "last": last.as_ref().map(|r| json!({"outcome": r.outcome, "started": r.started, "seconds": r.seconds,
                     "reason": r.reason, "why": r.why, "repro": r.repro})),
@@ -43,6 +44,9 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
             continue;
         }
         let _ = writeln!(text, "{BOLD}{name}{BOLD:#}: {word}");
+        if let Some(half) = half {
+            let _ = writeln!(text, "  {}", half.told());
+        }
         match verdict {
             Verdict::Hit { record, .. } => executed(&mut text, record, &causes),
             Verdict::WouldRun { .. } => tree(&mut text, &causes, 1, name),

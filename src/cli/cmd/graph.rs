@@ -8,6 +8,7 @@ use crate::cli::args::{Args, GraphArgs, GraphFormat};
 use crate::cli::cmd::Warnings;
 use crate::cli::cmd::plan::idle_options;
 use crate::cli::exit::Exit;
+use crate::cli::half::Ask;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace};
 use crate::exec::{self, Preview, Verdict};
@@ -18,7 +19,7 @@ use crate::store::DiskStore;
 
 pub(super) fn graph(args: &Args, graph: &GraphArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let workplace = Workplace::open(args)?;
-    let project = Project::load_here(&workplace, &graph.spec)?;
+    let project = Project::load_here(&workplace, &graph.spec, Ask::Installed)?;
     let chosen = project.steps(&graph.steps)?;
     let options = idle_options(&project);
     let listener = Warnings(printer);

@@ -33,7 +33,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Log(log) => log::log(args, log, printer),
         Command::WhatRan(what) => what_ran::what_ran(args, what, printer),
         Command::Graph(graph) => graph::graph(args, graph, printer),
-        Command::Devices(json) => devices::devices(args, json.json, printer),
+        Command::Devices(asked) => devices::devices(args, asked, printer),
         Command::Doctor(json) => devices::doctor(args, json.json, printer),
         Command::Report(report) => report::report(args, report, printer),
         Command::Accept(accept) => accept::accept(args, accept, printer),

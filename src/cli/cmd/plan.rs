@@ -23,7 +23,7 @@ const LISTED: usize = 12;
 
 pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let workplace = Workplace::open(args)?;
-    let asked = Asked { spec: &plan.spec, scope: &plan.scope, steps: &[], rerun: &[] };
+    let asked = Asked { spec: &plan.spec, scope: &plan.scope, steps: &[], rerun: &[], installs: false };
     let Scoped { project, wanted, label, nothing, .. } = asked.load(&workplace, printer)?;
     let options = Options { wanted, max_age: plan.scope.max_age.clone(), scope: label, ..idle_options(&project) };
     if let Some(why) = nothing {
@@ -220,5 +220,11 @@ fn document(project: &Project, options: &Options, previews: &[Preview], origins:
         .iter()
         .map(|e| json!({"case": e.case.id(), "reason": e.reason, "declared": e.loc.as_ref().map(ToString::to_string)}))
         .collect();
-    json!({"spec": project.name, "scope": options.scope, "steps": steps, "causes": causes, "cases": project.plan.cases.len(), "excluded": excluded})
+    let half: Vec<_> = project
+        .plan
+        .cases
+        .iter()
+        .filter_map(|planned| Some(json!({"case": planned.case.id(), "half": planned.case.half.as_ref()?})))
+        .collect();
+    json!({"half": half, "spec": project.name, "scope": options.scope, "steps": steps, "causes": causes, "cases": project.plan.cases.len(), "excluded": excluded})
 }

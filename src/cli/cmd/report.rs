@@ -5,6 +5,7 @@ use crate::cli::args::{Args, ReportArgs, ReportFormat};
 use crate::cli::cmd::Warnings;
 use crate::cli::cmd::plan::idle_options;
 use crate::cli::exit::Exit;
+use crate::cli::half::Ask;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace};
 use crate::exec;
@@ -12,7 +13,7 @@ use crate::report::{self, text::Styles};
 
 pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let workplace = Workplace::open(args)?;
-    let project = Project::load_here(&workplace, &report.spec)?;
+    let project = Project::load_here(&workplace, &report.spec, Ask::Installed)?;
     let options = idle_options(&project);
     let listener = Warnings(printer);
     let doc = exec::held(&workplace.context(&project, &options, &listener))?;

@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
 }
 
 pub(super) fn asked(run: &RunArgs) -> Asked<'_> {
-    Asked { spec: &run.spec, scope: &run.scope, steps: &run.steps, rerun: &run.rerun }
+    Asked { spec: &run.spec, scope: &run.scope, steps: &run.steps, rerun: &run.rerun, installs: true }
 }
 
 /// Cancels on the first interrupt, and ends everything at once on the second.
@@ -137,7 +137,9 @@ pub(super) fn perform(
     let executed = plan.ids().filter(|id| *id != plan.report && finished.results[id.0 as usize].how == How::Executed);
     let executed = executed.map(|id| plan.step(id).name.clone()).collect();
     let exit = exit_of(&finished, nothing.is_some());
+    // What a device computes in is asked each time: a driver may change it, which no settlement looks at.
     if run.is_whole()
+        && !project.probes
         && let Some(place) = settled::place(args, run)
     {
         settled::settle(&place, workplace, &project, args, &context, (finished, &out, before), printer);

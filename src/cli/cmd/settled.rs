@@ -75,7 +75,8 @@ pub(super) fn short(place: &Place, args: &Args, run: &RunArgs, printer: &Printer
         None => Ok(NOT),
         Some(Look::Unchanged(settled)) => Ok(Short::Done(unchanged(&settled, clock, run, printer))),
         Some(Look::Changed(cone, plan)) => {
-            let project = Project { plan: *plan, name: run.spec.spec.display().to_string(), files: Vec::new() };
+            let project =
+                Project { plan: *plan, name: run.spec.spec.display().to_string(), files: Vec::new(), probes: false };
             changed(*cone, place, &project, clock, args, run, printer)
         }
     }

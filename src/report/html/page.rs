@@ -118,6 +118,8 @@ pub(super) struct Detail<'a> {
     pub(super) about: String,
     /// Why orch chose this target.
     pub(super) chosen: Option<&'a str>,
+    /// What its target's `half` came to.
+    pub(super) half: Option<String>,
     pub(super) requested: &'a str,
     pub(super) actual: Option<&'a str>,
     pub(super) label: Option<&'static str>,

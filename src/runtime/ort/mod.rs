@@ -7,6 +7,7 @@
 
 mod compile;
 mod gpu;
+mod half;
 mod host;
 mod infer;
 mod lowering;
@@ -35,8 +36,13 @@ pub struct OnnxRuntime;
 type Op = fn(&Job, &Params) -> Result<JobOutput, Failure>;
 
 /// What `orch worker ort` can do.
-const OPS: &[(&str, Op)] =
-    &[("run", run::run), ("reference", run::reference), ("compile", compile::compile), ("probe", probe::probe)];
+const OPS: &[(&str, Op)] = &[
+    ("run", run::run),
+    ("reference", run::reference),
+    ("compile", compile::compile),
+    ("half", half::half),
+    ("probe", probe::probe),
+];
 
 impl Runtime for OnnxRuntime {
     fn id(&self) -> &'static str {

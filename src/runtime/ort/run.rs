@@ -20,16 +20,21 @@ use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 
 /// `run`: measures the artefact and writes `outputs.safetensors`.
 pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
+    let (host, place) = Place::open(params)?;
+    run_at(job, params, &host, &place)
+}
+
+/// The same where the libraries are loaded already, which a process can do once.
+pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> Result<JobOutput, Failure> {
     let measured = MeasureParams::of(&job.params)?;
     let artefact = tree(job, "artefact")?;
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
     let model = model_file(artefact)?;
-    let (host, place) = Place::open(params)?;
 
-    let mut facts = place.facts(&host, params)?;
+    let mut facts = place.facts(host, params)?;
     let load = || {
-        let mut builder = place.builder(&host, params.threads)?;
+        let mut builder = place.builder(host, params.threads)?;
         let session = builder.commit_from_file(&model).map_err(plain)?;
         let feed = Feed::new(&session, &inputs)?;
         Ok(Loaded { session, feed })
@@ -37,7 +42,7 @@ pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     let ran = measure::run(&measured, load, |loaded| infer(&mut loaded.session, &loaded.feed));
     let (loaded, outputs, timings) = match ran {
         Ok(ran) => ran,
-        Err(error) => return Err(explained(error.into(), &host, &place, &model)),
+        Err(error) => return Err(explained(error.into(), host, place, &model)),
     };
 
     let placement = Placement::of(&loaded.session)?;

@@ -31,8 +31,12 @@ impl<'a> Names<'a> {
             .rows
             .iter()
             .filter_map(|row| {
+                let name = row.name.value.as_str();
+                if let Some(half) = row.value.half.value() {
+                    return Some((name, half.precisions().to_vec()));
+                }
                 let list = row.value.precisions.value().filter(|list| list.whole)?;
-                Some((row.name.value.as_str(), list.items.iter().map(|at| at.value).collect()))
+                Some((name, list.items.iter().map(|at| at.value).collect()))
             })
             .collect();
         Self {

@@ -128,11 +128,16 @@ fn fallback(row: &Row<'_, raw::Target>, names: &[&str], sink: &mut Sink) {
     }
 }
 
-fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, sink: &mut Sink) -> Option<Target> {
+/// Those that are listed, or those that `half` may come to; empty if neither could be read.
+fn precisions(row: &Row<'_, raw::Target>, sink: &mut Sink) -> Vec<Precision> {
     let raw = row.value;
-    if row.name.value == "auto" {
-        let hint = "give it another name: `-t auto` lets orch choose one of the targets";
-        sink.error_hint(row.name.span, "a target cannot be called `auto`".to_owned(), hint);
+    if raw.precisions.is_absent() && raw.half.is_absent() {
+        let hint = "list them, e.g. `precisions: [fp32]`, or let the device decide: `half: auto`";
+        sink.error_hint(row.name.span, format!("`{}` lacks `precisions`", row.name.value), hint);
+    }
+    if let (Some(half), false) = (raw.half.given(), raw.precisions.is_absent()) {
+        let hint = "take one of them out: `half` says by itself which precisions there are";
+        sink.error_hint(half.span, format!("`{}` has both `half` and `precisions`", row.name.value), hint);
     }
     not_empty(&raw.precisions, "precisions", sink);
     let mut precisions: Vec<Precision> = Vec::new();
@@ -142,9 +147,22 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
         }
         precisions.push(precision.value);
     }
+    match raw.half.value() {
+        Some(half) if raw.precisions.is_absent() => half.precisions().to_vec(),
+        _ => precisions,
+    }
+}
+
+fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, sink: &mut Sink) -> Option<Target> {
+    let raw = row.value;
+    if row.name.value == "auto" {
+        let hint = "give it another name: `-t auto` lets orch choose one of the targets";
+        sink.error_hint(row.name.span, "a target cannot be called `auto`".to_owned(), hint);
+    }
+    let precisions = precisions(row, sink);
     let mut tolerances = Tolerances::new();
     for (precision, given, span) in raw.tolerances.value().map(|rows| per_precision(rows, sink)).unwrap_or_default() {
-        if !raw.precisions.is_absent() && !precisions.is_empty() && !precisions.contains(&precision) {
+        if !precisions.is_empty() && !precisions.contains(&precision) {
             let known: BTreeSet<_> = precisions.iter().map(|known| format!("`{}`", known.word())).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             let message = format!("`{}` is none of this target's precisions ({known})", precision.word());
@@ -164,6 +182,7 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
         backend,
         artefact: *raw.artefact.value()?,
         precisions,
+        half: raw.half.value().copied(),
         options: options.collect(),
         tolerances,
         measure: own_measure,

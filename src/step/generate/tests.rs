@@ -86,6 +86,7 @@ fn contexts() -> Vec<TestContext> {
                 runtime: runtime.to_owned(),
                 device: device.to_owned(),
                 precision,
+                computes: None,
                 variant: format!("{target}-{}", name.as_str().unwrap()),
                 artefact,
                 artefact_variant: artefact_variant.to_owned(),
@@ -196,4 +197,12 @@ fn names_cannot_leave_their_place_in_the_file() {
     let mut ctx = context("fill-mask", "eager-cpu");
     ctx.class = Some("Tiny(); import os".to_owned());
     assert!(render_test(&ctx).unwrap_err().to_string().contains("no transformers class"));
+}
+
+#[test]
+fn openvino_is_told_what_a_target_with_half_computes_in() {
+    let plain = context("fill-mask", "openvino");
+    assert!(render_test(&plain).unwrap().contains("PRECISION_HINT = \"f32\"\n"));
+    let half = TestContext { computes: Some("f16".to_owned()), ..plain };
+    assert!(render_test(&half).unwrap().contains("PRECISION_HINT = \"f16\"\n"));
 }

@@ -1,0 +1,163 @@
+//! What `half:` of targets is settled by: probes on the devices of this host, and what they answered before.
+//!
+//! An answer of the device itself is kept beside the environments, under all that it could depend on: the kind of machine
+//! with its devices, the packages, the driver and the boot. A crash or a missing device is asked again.
+
+use std::cell::RefCell;
+
+use serde_json::json;
+
+use crate::base::fs as bfs;
+use crate::cli::printer::Printer;
+use crate::cli::probed::Probed;
+use crate::cli::project::Workplace;
+use crate::device::half::{HalfAnswer, HalfQuestion};
+use crate::device::{Backend, Fingerprint};
+use crate::exec::half::{self, Bench};
+use crate::matrix::{Computes, Matrix};
+use crate::provision::{self, Provision};
+use crate::spec::{Artefact, Precision, Spec, Target};
+use crate::store::DiskStore;
+use crate::worker::Cancel;
+
+/// How far asking may go.
+#[derive(Clone, Copy)]
+pub(super) enum Ask<'a> {
+    /// What is installed is asked; what is not is named.
+    Installed,
+    /// What is missing is installed first, and told here.
+    Installing(&'a Printer),
+}
+
+/// Who asks the devices.
+pub(super) struct Halves<'a> {
+    pub(super) provision: &'a Provision,
+    pub(super) store: &'a DiskStore,
+    pub(super) inventory: &'a [Backend],
+    pub(super) host: &'a str,
+    pub(super) cancel: &'a Cancel,
+}
+
+/// Leaves one precision of each case of a target with `half`.
+pub(super) fn settle(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace, ask: Ask<'_>) {
+    if !matrix.asks_for_half(spec) {
+        return;
+    }
+    let halves = Halves {
+        provision: &workplace.provision,
+        store: &workplace.store,
+        inventory: workplace.inventory(),
+        host: &workplace.host.fingerprint,
+        cancel: &workplace.cancel,
+    };
+    // A device is asked once, however many models there are.
+    let known: RefCell<Vec<(HalfQuestion, Computes)>> = RefCell::default();
+    matrix.settle_half(spec, |target, precision| {
+        let question = question(target, precision);
+        if let Some((_, computes)) = known.borrow().iter().find(|(known, _)| *known == question) {
+            return computes.clone();
+        }
+        let computes = match workplace.mocked.contains(&target.backend) {
+            true => Computes::No(format!("{} is mocked, and computes nothing", target.backend)),
+            false => halves.of(target, &question, ask),
+        };
+        known.borrow_mut().push((question, computes.clone()));
+        computes
+    });
+}
+
+fn question(target: &Target, precision: Precision) -> HalfQuestion {
+    let Target { runtime, backend, device, .. } = target;
+    // One library is under both, and Python asks it without a build.
+    let runtime = if runtime == "torch" { "python" } else { runtime };
+    HalfQuestion { runtime: runtime.to_owned(), backend: backend.clone(), device: device.clone(), precision }
+}
+
+impl Halves<'_> {
+    fn of(&self, target: &Target, question: &HalfQuestion, ask: Ask<'_>) -> Computes {
+        if target.artefact == Artefact::Qnn {
+            return Computes::Yes("the HTP computes floating point in fp16, whatever the model says".to_owned());
+        }
+        let Some(backend) = self.inventory.iter().find(|known| known.name == question.backend) else {
+            return Computes::No(format!("orch has no prober for `{}`", question.backend));
+        };
+        if !backend.available {
+            let reason = backend.reason.as_deref().unwrap_or("its prober gave no reason");
+            return Computes::No(format!("no device to ask: {reason}"));
+        }
+        if let Some(kept) = self.kept(question) {
+            return computes(kept);
+        }
+        let missing: Vec<_> =
+            half::requirements(question).into_iter().filter(|r| !self.provision.is_ready(*r)).collect();
+        for requirement in missing {
+            let what = provision::title(requirement);
+            let Ask::Installing(printer) = ask else {
+                return Computes::No(format!(
+                    "not known yet: the {what} is not installed; `orch run` installs it and asks"
+                ));
+            };
+            printer.note(&format!("{what}: installing, to ask {} what it computes in", question.device));
+            if let Err(e) = self.provision.ensure(requirement, &|line| printer.note(&format!("  {line}"))) {
+                return Computes::No(format!("not known: the {what} could not be set up: {e:#}"));
+            }
+        }
+        computes(self.ask(question))
+    }
+
+    /// What the device answered before.
+    pub(super) fn kept(&self, question: &HalfQuestion) -> Option<HalfAnswer> {
+        serde_json::from_slice(&std::fs::read(self.place(question)).ok()?).ok()
+    }
+
+    /// Asks it. Everything that this requires must be installed.
+    pub(super) fn ask(&self, question: &HalfQuestion) -> HalfAnswer {
+        let failed = |e: String| (false, e, false);
+        let (computes, why, lasts) = match self.store.scratch().and_then(|scratch| Ok((scratch.dir("half")?, scratch)))
+        {
+            Err(e) => failed(format!("no folder to work in: {e}")),
+            Ok((folder, _scratch)) => {
+                let Self { provision, inventory, cancel, .. } = *self;
+                let tried = Bench { provision, inventory, cancel, scratch: &folder }.ask(question);
+                match tried.computes {
+                    Computes::Yes(how) => (true, how, tried.lasts),
+                    Computes::No(why) => (false, why, tried.lasts),
+                }
+            }
+        };
+        let answer = HalfAnswer { question: question.clone(), computes, why };
+        if lasts {
+            let place = self.place(question);
+            // An answer that cannot be kept costs the next call a probe.
+            let _ = place.parent().map(std::fs::create_dir_all);
+            let _ = bfs::write_atomic(&place, json!(answer).to_string().as_bytes());
+        }
+        answer
+    }
+
+    fn place(&self, question: &HalfQuestion) -> std::path::PathBuf {
+        let tools: Vec<_> = half::tools(question).into_iter().map(|tool| self.provision.identity(tool)).collect();
+        let libraries = half::libraries(question, self.provision);
+        let all = json!({"question": question, "host": self.host, "tools": tools, "libraries": libraries});
+        Probed::at(self.provision.dir().join("probes")).place("half", &all)
+    }
+}
+
+fn computes(answer: HalfAnswer) -> Computes {
+    if answer.computes { Computes::Yes(answer.why) } else { Computes::No(answer.why) }
+}
+
+/// What is known of every device, and with `ask` what those say whose runtime is installed.
+pub(super) fn tell(backends: &mut [Backend], host: &Fingerprint, base: (&Provision, &DiskStore), ask: bool) {
+    let inventory = backends.to_vec();
+    let (provision, store) = base;
+    let cancel = Cancel::default();
+    let halves = Halves { provision, store, inventory: &inventory, host: &host.digest, cancel: &cancel };
+    for backend in backends {
+        for question in crate::device::half::questions(backend) {
+            let can_ask = || ask && half::requirements(&question).into_iter().all(|needed| provision.is_ready(needed));
+            let answer = halves.kept(&question).or_else(|| can_ask().then(|| halves.ask(&question)));
+            backend.half.extend(answer);
+        }
+    }
+}

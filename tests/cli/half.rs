@@ -1,0 +1,149 @@
+//! `half:` of targets on the devices of this machine: what they answer decides, and every page says so.
+
+use serde_json::Value;
+
+use crate::support::{Sandbox, WITHOUT_DEVICE};
+use crate::{devices, ready_onnx};
+
+const OPENVINO: &str = "runtime: openvino, backend: openvino, device: CPU, artefact: openvino";
+
+/// The ready model on ONNX Runtime and OpenVINO with `half: auto`, and on OpenVINO at fp32.
+fn sandbox() -> Sandbox {
+    let sandbox = ready_onnx::sandbox(ready_onnx::RIGHT);
+    let spec = sandbox.read("specs/all.yaml");
+    let (before, after) = spec.split_once("targets:\n").unwrap();
+    let rest = after.split_once("measure:").unwrap().1;
+    let targets = format!(
+        "  ort: {{runtime: ort, backend: cpu, device: cpu, artefact: onnx, half: auto}}
+  plain: {{{OPENVINO}, half: never}}
+  ov: {{{OPENVINO}, half: auto}}
+"
+    );
+    sandbox.write("specs/all.yaml", format!("{before}targets:\n{targets}measure:{rest}"));
+    sandbox
+}
+
+/// Whether this CPU multiplies bf16 without converting it; x86 only.
+fn has_bf16() -> bool {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    ["avx512_bf16", "amx_bf16"].iter().any(|flag| info.split_whitespace().any(|word| word == *flag))
+}
+
+fn case<'a>(document: &'a Value, target: &str) -> &'a Value {
+    document["cases"].as_array().unwrap().iter().find(|case| case["target"] == target).unwrap()
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn what_the_device_answers_decides_and_every_page_says_so() {
+    let sandbox = sandbox();
+    let run = ["run", "specs/all.yaml", "--json"];
+    let first = sandbox.run(run).success().summary([("cases", 3), ("passed", 3), ("excluded", 0)]);
+    let document = first.json();
+
+    let ort = case(&document, "ort");
+    assert_eq!(
+        (&ort["precision"], &ort["half"]["asked"], &ort["half"]["got"]),
+        (&"fp32".into(), &"auto".into(), &"fp32".into())
+    );
+    let why = ort["half"]["why"].as_str().unwrap();
+    assert!(why.starts_with("ort on cpu at fp16: ONNX Runtime ") && why.contains("casts into the model"), "{why}");
+    assert!(why.ends_with("computes in fp32; orch makes the `onnx` artefact at fp32 only"), "{why}");
+    let fact = ort["facts"]["run:linear:ort-fp32"]["half"].as_str().unwrap();
+    assert_eq!(fact, format!("asked for half: auto, got fp32: {why}"));
+
+    let openvino = case(&document, "ov");
+    let why = openvino["half"]["why"].as_str().unwrap();
+    if has_bf16() {
+        assert_eq!((&openvino["precision"], &openvino["half"]["got"]), (&"bf16".into(), &"bf16".into()));
+        assert!(
+            why.starts_with("openvino on CPU computed a matrix product and a layer norm in bf16, off by "),
+            "{why}"
+        );
+        // It is not only called so.
+        assert_eq!(openvino["facts"]["run:linear:ov-bf16"]["precision"], "bf16");
+    } else {
+        assert_eq!(openvino["precision"], "fp32");
+        assert!(why.contains("does not infer in FP16") && why.contains("does not infer in BF16"), "{why}");
+    }
+    assert_eq!(case(&document, "plain")["facts"]["run:linear:plain-fp32"]["precision"], "f32");
+
+    first.stderr_has("linear on ort: asked for half: auto, got fp32: ort on cpu at fp16");
+    for (format, words) in [
+        ("text", "half ort (1 case)\n  asked for half: auto, got fp32: "),
+        ("markdown", "## Half precision\n\n| target | cases | asked | got | why |\n"),
+        ("junit", "<property name=\"half\" value=\"asked for half: auto, got fp32: "),
+        ("html", "<dt>precision</dt><dd>asked for half: auto, got fp32: "),
+        ("json", "\"asked\": \"auto\""),
+    ] {
+        sandbox.run(["report", "specs/all.yaml", "--format", format]).success().stdout_has(words);
+    }
+    sandbox
+        .run(["explain", "run:linear:ort-fp32", "--spec", "specs/all.yaml"])
+        .success()
+        .stdout_has("asked for half: auto, got fp32: ");
+    let plan = sandbox.run(["plan", "specs/all.yaml", "--json"]).success().json();
+    assert_eq!(plan["half"][0]["case"], "linear:ort-fp32");
+
+    // Nothing runs twice, and the devices are looked at each time.
+    let again = sandbox.run(run).success().summary([("passed", 3), ("executed", 0)]).json();
+    assert_eq!((&again["summary"]["path"], &again["cases"][0]["half"]), (&"full".into(), &ort["half"]));
+}
+
+#[test]
+fn what_falls_to_fp32_is_the_same_work_as_a_plain_row() {
+    let sandbox = sandbox();
+    let spec = sandbox.read("specs/all.yaml");
+    let plain = "  cpu: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32]}\n";
+    sandbox.write("specs/all.yaml", spec.replace("  plain:", &format!("{plain}  plain:")));
+    let run = |target: &str| sandbox.run(["run", "specs/all.yaml", "-t", target, "--json"]).success().json();
+    let first = run("cpu");
+    let then = run("ort");
+    assert_eq!((&case(&first, "cpu")["cached"], &case(&then, "ort")["cached"]), (&false.into(), &true.into()));
+    let (first, then) = (case(&first, "cpu"), case(&then, "ort"));
+    assert_eq!(first["metrics"], then["metrics"], "it is one measurement");
+    assert_eq!(then["half"]["got"], "fp32");
+}
+
+#[test]
+fn a_driver_that_crashes_and_a_device_that_is_not_there_are_reasons() {
+    let spec =
+        WITHOUT_DEVICE.replace("precisions: [fp32]}", &format!("half: auto}}\n  ov: {{{OPENVINO}, half: auto}}"));
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    let python = devices::broken(&sandbox, "*(volatile int *)0 = 1;");
+    let half = |plan: Value, case: &str| {
+        let rows = plan["half"].as_array().unwrap().clone();
+        let row = rows.into_iter().find(|row| row["case"] == case).unwrap_or_else(|| panic!("{plan}"));
+        row["half"]["why"].as_str().unwrap().to_owned()
+    };
+    let plan = || sandbox.run(["plan", "spec.yaml", "--json", "--python", &python]).success().json();
+    let why = half(plan(), "bert:ov-fp32");
+    assert!(why.contains("openvino on CPU at fp16: the process was ended by SIGSEGV"), "{why}");
+    if cfg!(target_os = "linux") {
+        let why = half(plan(), "bert:mps-fp32");
+        assert_eq!(why, "no device to ask: not macOS; orch makes the `torchscript` artefact at fp32 only");
+    }
+    // A plan installs nothing, so it cannot know.
+    let why = half(sandbox.run(["plan", "spec.yaml", "--json"]).success().json(), "bert:ov-fp32");
+    assert!(why.starts_with("not known yet: the ") && why.ends_with("`orch run` installs it and asks"), "{why}");
+}
+
+#[test]
+fn the_list_of_devices_has_the_answers_once_they_were_asked() {
+    let sandbox = sandbox();
+    let schema = sandbox.run(["schema", "--of", "devices"]).success().json();
+    sandbox.run(["run", "specs/all.yaml"]).success();
+    let document = sandbox.run(["devices", "--json"]).success().json();
+    assert_eq!(devices::complaints(&document, &schema, &schema, ""), Vec::<String>::new());
+    let cpu = document["backends"].as_array().unwrap().iter().find(|backend| backend["name"] == "cpu").unwrap();
+    let ort = cpu["half"].as_array().unwrap().iter().find(|half| half["runtime"] == "ort").unwrap();
+    assert_eq!((&ort["precision"], &ort["device"]), (&"fp16".into(), &"cpu".into()));
+    // What Arm's CPUs say is theirs.
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(ort["computes"], false, "{ort}");
+        sandbox.run(["devices"]).success().stdout_has("half: no: ort on cpu at fp16");
+    }
+    // Without a runtime there is nobody to ask.
+    let bare = Sandbox::new().run(["devices", "--half", "--json"]).success().json();
+    assert!(bare["backends"].as_array().unwrap().iter().all(|backend| backend.get("half").is_none()));
+}
