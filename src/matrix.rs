@@ -222,7 +222,7 @@ fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTree
 /// The precisions that an artefact really has when orch makes it.
 fn carried(artefact: Artefact) -> &'static [Precision] {
     match artefact {
-        Artefact::Onnx | Artefact::Torchscript => &[Precision::Fp32],
+        Artefact::Onnx | Artefact::Torchscript | Artefact::TransformersJs => &[Precision::Fp32],
         Artefact::Qnn => &[Precision::Fp16],
         Artefact::Openvino => &[Precision::Fp32, Precision::Fp16, Precision::Int8],
         Artefact::Model => &[Precision::Fp32, Precision::Fp16, Precision::Bf16],
