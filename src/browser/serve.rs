@@ -184,7 +184,10 @@ mod tests {
         assert!(get(&format!("{token}/files/../secret")).0.starts_with("HTTP/1.1 404"));
         let (html, said) = get(&format!("{token}/"));
         assert!(matches!(said, Some(Said::Page)));
-        assert!(html.contains(r#"<script type="importmap">{"imports":{"ort":"./files/ort/x.mjs"}}</script>"#), "{html}");
+        assert!(
+            html.contains(r#"<script type="importmap">{"imports":{"ort":"./files/ort/x.mjs"}}</script>"#),
+            "{html}"
+        );
         let post = format!("POST /{token}/outputs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
         assert!(matches!(answer(&server, &post).1, Some(Said::Outputs(bytes)) if bytes == b"abc"));
     }

@@ -66,7 +66,8 @@ pub(super) fn ensure(
     cancel: &Cancel,
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<PathBuf> {
-    let packages = Packages { name: EnvName::Browser, manifest: PACKAGE, lock: locks.0, ready: &|| ready(dir, locks.0) };
+    let packages =
+        Packages { name: EnvName::Browser, manifest: PACKAGE, lock: locks.0, ready: &|| ready(dir, locks.0) };
     npm::ensure(dir, &packages, locks.1, cancel, progress, &|staged, node, run| {
         if HAS_CHROMIUM {
             progress("unpacking Chromium");

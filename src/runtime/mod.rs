@@ -151,10 +151,5 @@ pub trait Runtime: Sync {
 }
 
 /// Every runtime that `orch worker` can be. tch links libtorch, so it is an executable of its own.
-pub static RUNTIMES: &[&dyn Runtime] = &[
-    &ort::OnnxRuntime,
-    &openvino::OpenVino,
-    &browser::Browser,
-    &transformers_js::TransformersJs,
-    &android::Android,
-];
+pub static RUNTIMES: &[&dyn Runtime] =
+    &[&ort::OnnxRuntime, &openvino::OpenVino, &browser::Browser, &transformers_js::TransformersJs, &android::Android];

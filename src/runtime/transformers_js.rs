@@ -205,7 +205,8 @@ mod tests {
         let artefact = tempfile::tempdir().unwrap();
         let packages = tempfile::tempdir().unwrap();
         std::fs::create_dir(artefact.path().join("onnx")).unwrap();
-        for name in ["config.json", "tokenizer.json", "reference.safetensors", "inputs.safetensors", "onnx/model.onnx"] {
+        for name in ["config.json", "tokenizer.json", "reference.safetensors", "inputs.safetensors", "onnx/model.onnx"]
+        {
             std::fs::write(artefact.path().join(name), "").unwrap();
         }
         let params = Params { packages: packages.path().to_owned(), ..params("cpu", "wasm", json!({})) };

@@ -112,7 +112,8 @@ def _text(
             shutil.copy(path, job.out)
         tokenizer = transformers.AutoTokenizer.from_pretrained(job.out, local_files_only=True)
         described["tokenizer"] = type(tokenizer).__name__
-    encoded = tokenizer(texts, padding=True, truncation=True, return_tensors="np")
+    # Pooling needs the mask also where the model takes none.
+    encoded = tokenizer(texts, padding=True, truncation=True, return_tensors="np", return_attention_mask=True)
     ids = np.asarray(encoded["input_ids"]).astype(np.int64)
     if list(ids.shape) != shape:
         raise Refused(

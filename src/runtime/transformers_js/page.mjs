@@ -92,6 +92,11 @@ async function run() {
       throw new Refusal("error", `the session \`${name}\` was asked for ${params.device} and is on ${device}`);
     }
   }
+  // Sessions have to tell where nodes went, and would go on telling while the clock runs.
+  for (const session of Object.values(doer.model.sessions)) {
+    const run = session.run.bind(session);
+    session.run = (feeds) => run(feeds, { logSeverityLevel: 3 });
+  }
 
   const infer = async () => {
     const start = clock();
