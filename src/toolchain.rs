@@ -38,12 +38,15 @@ pub enum EnvName {
     Torch,
     /// ONNX Runtime Web, and the Chromium that it runs in: of npm, and no Python.
     Browser,
-    /// Node, for `browser` where the machine has none.
+    /// Node, for what is of npm where the machine has none.
     Node,
+    /// Transformers.js for the web, with an ONNX Runtime Web of its own: of npm, and no Python.
+    #[serde(rename = "transformers-js")]
+    TransformersJs,
 }
 
 impl EnvName {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ort,
         Self::Qnn,
         Self::Webgpu,
@@ -54,6 +57,7 @@ impl EnvName {
         Self::Torch,
         Self::Browser,
         Self::Node,
+        Self::TransformersJs,
     ];
 
     pub fn name(self) -> &'static str {
@@ -68,12 +72,18 @@ impl EnvName {
             Self::Torch => "torch",
             Self::Browser => "browser",
             Self::Node => "node",
+            Self::TransformersJs => "transformers-js",
         }
     }
 
     /// Whether a Python of the user's can stand for it (ORCH_PYTHON).
     pub fn is_python(self) -> bool {
-        !matches!(self, Self::Browser | Self::Node)
+        !self.is_npm() && self != Self::Node
+    }
+
+    /// Whether its lock is one of npm's.
+    fn is_npm(self) -> bool {
+        matches!(self, Self::Browser | Self::TransformersJs)
     }
 
     /// The lock that this binary carries. What uses locks is given [`Locks`].
@@ -89,6 +99,7 @@ impl EnvName {
             Self::Torch => include_str!("../python/requirements/torch.txt"),
             Self::Browser => include_str!("../node/browser/package-lock.json"),
             Self::Node => include_str!("../python/requirements/node.txt"),
+            Self::TransformersJs => include_str!("../node/transformers-js/package-lock.json"),
         }
     }
 
@@ -110,7 +121,14 @@ impl EnvName {
             ],
             Self::Nncf => &["openvino", "nncf"],
             Self::Openvino => &["openvino"],
-            Self::Ort | Self::Qnn | Self::Webgpu | Self::Cuda | Self::Rocm | Self::Browser | Self::Node => &[],
+            Self::Ort
+            | Self::Qnn
+            | Self::Webgpu
+            | Self::Cuda
+            | Self::Rocm
+            | Self::Browser
+            | Self::Node
+            | Self::TransformersJs => &[],
         }
     }
 }
@@ -146,7 +164,8 @@ impl Default for Locks {
 }
 
 impl Locks {
-    /// The requirements with hashes, as `pip install --require-hashes -r` takes them; of `browser`, as `npm ci` does.
+    /// The requirements with hashes, as `pip install --require-hashes -r` takes them; of `browser` and
+    /// `transformers-js`, as `npm ci` does.
     pub fn text(&self, env: EnvName) -> &str {
         &self.texts[env as usize]
     }
@@ -163,7 +182,7 @@ impl Locks {
     /// The lock names the hash of every wheel, so this stands for the content of the libraries in it.
     pub fn identity(&self, tool: Tool) -> String {
         let packages = self.packages[tool.env as usize].get_or_init(|| match tool.env {
-            EnvName::Browser => parse_npm(self.text(tool.env)),
+            env if env.is_npm() => parse_npm(self.text(env)),
             _ => parse(self.text(tool.env)),
         });
         let locked = packages.get(tool.package);
@@ -253,17 +272,19 @@ mod tests {
     fn no_lock_names_an_address() {
         for env in EnvName::ALL {
             assert!(!env.lock().contains("://"), "{env}");
-            let hash = if env == EnvName::Browser { "\"integrity\": \"sha512-" } else { "--hash=sha256:" };
+            let hash = if env.is_npm() { "\"integrity\": \"sha512-" } else { "--hash=sha256:" };
             assert!(env.lock().contains(hash), "{env}");
         }
     }
 
     #[test]
     fn every_package_of_npm_has_its_hash() {
-        let packages = parse_npm(EnvName::Browser.lock());
-        assert!(packages.len() > 2);
-        for (name, locked) in packages {
-            assert_eq!((locked.versions.len(), locked.hashes.len()), (1, 1), "{name}");
+        for env in [EnvName::Browser, EnvName::TransformersJs] {
+            let packages = parse_npm(env.lock());
+            assert!(packages.len() > 2);
+            for (name, locked) in packages {
+                assert_eq!((locked.versions.len(), locked.hashes.len()), (1, 1), "{name}");
+            }
         }
         let web = Tool { env: EnvName::Browser, package: "onnxruntime-web" };
         assert!(Locks::default().identity(web).starts_with("1.30.0+"));

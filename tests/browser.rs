@@ -1,6 +1,6 @@
 //! Real models in the real browser: right numbers on both interfaces, and nothing that passes without having run there.
 //!
-//! It installs the environments `torch` and `browser` on first use: `cargo test --test browser`.
+//! It installs the environments `torch`, `browser` and `transformers-js` on first use: `cargo test --test browser`.
 
 mod support;
 
@@ -100,6 +100,66 @@ fn the_generated_test_runs_by_itself(sandbox: &Sandbox, case: &Value) {
     sandbox.write("orch-out/tests/strict.py", strict);
     let (code, wrong) = run(&repro.replace(test, "orch-out/tests/strict.py"));
     assert_eq!((code, wrong["status"].as_str()), (1, Some("numerics")), "{wrong:#}");
+}
+
+/// Whole tasks by Transformers.js, by the example that shows them: also that nothing passes with a wrong answer.
+#[test]
+fn tasks_of_transformers_js_answer_as_python_does() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/transformers-js/specs/all.yaml");
+    let sandbox = Sandbox::new().installs();
+    let writer = "  writer:\n    class: BertForMaskedLM\n    family: encoder-only\n    task: text-generation\n    \
+        pipeline: text\n    config: *bert\n    inputs: *ids\n    outputs: [logits]\npipelines:\n";
+    let spec = fs::read_to_string(example).unwrap().replacen("pipelines:\n", writer, 1);
+    sandbox.write(
+        "specs/all.yaml",
+        spec.replacen("tasks: [feature-extraction", "tasks: [text-generation, feature-extraction", 1),
+    );
+    let wanted = ["embedder", "unmasked-embedder", "gap-filler", "text-classifier", "image-classifier", "writer"];
+    let targets = ["tasks-webnn", "tasks-wasm", "tasks-webgpu"];
+    let ended = sandbox.run(run(&wanted, &targets)).summary([("cases", 18), ("passed", 12)]);
+    let found = cases(&ended.json());
+    let providers = [
+        ("tasks-webnn", "WebNNExecutionProvider", "webnn:cpu"),
+        ("tasks-wasm", "CPUExecutionProvider", "cpu:wasm"),
+        ("tasks-webgpu", "WebGpuExecutionProvider", "webgpu-browser:"),
+    ];
+    for (target, provider, device) in providers {
+        for model in wanted[..5].iter().copied() {
+            let case = &found[&format!("{model}:{target}")];
+            if target == "tasks-webgpu" && !["unmasked-embedder", "image-classifier"].contains(&model) {
+                // It has no kernel for one node, which may not go to the CPU as it does by default.
+                assert_eq!(case["status"], "SKIP_UNSUPPORTED", "{case:#}");
+                assert!(case["reason"].as_str().unwrap().contains("has no kernel for Cast"), "{case:#}");
+                continue;
+            }
+            assert_eq!(case["status"], "PASS", "{case:#}");
+            assert_eq!(case["placement"].as_object().unwrap().keys().collect::<Vec<_>>(), [provider]);
+            assert!(case["actual_device"].as_str().unwrap().starts_with(device), "{case:#}");
+            let (before, result) = match model {
+                "embedder" | "unmasked-embedder" => ("input_ids", "embedding"),
+                "image-classifier" => ("pixel_values", "scores"),
+                _ => ("input_ids", "scores"),
+            };
+            let compared: Vec<_> = case["numerics"]["tensors"].as_object().unwrap().keys().collect();
+            let mut expected = [before, result];
+            expected.sort_unstable();
+            assert_eq!(compared, expected, "{case:#}");
+            assert!(case["numerics"]["reference"].as_str().unwrap().contains(" pipeline `"), "{case:#}");
+            let versions = case["facts"]["versions"].as_object().unwrap();
+            for name in ["transformers.js", "onnxruntime-web", "chromium"] {
+                assert!(versions.contains_key(name), "{versions:?}");
+            }
+            let own = &case["facts"][format!("run:{model}:{target}-fp32")];
+            assert!(own["timed"].as_str().unwrap().contains("postprocessing"), "{own:#}");
+            assert_eq!(own["versions"]["transformers.js"], "4.3.1", "{own:#}");
+        }
+        let writer = &found[&format!("writer:{target}")];
+        assert_eq!(writer["status"], "SKIP_UNSUPPORTED", "{writer:#}");
+        assert!(writer["reason"].as_str().unwrap().contains("no task `text-generation` for Transformers.js"));
+    }
+    the_generated_test_runs_by_itself(&sandbox, &found["embedder:tasks-webnn"]);
+    assert_eq!(processes_of(&sandbox), [0u32; 0], "a browser was left");
+    sandbox.run(run(&wanted, &targets)).summary([("executed", 0), ("passed", 12)]);
 }
 
 #[test]

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Api {
     WebGpu,
     WebNn,
+    /// Neither: ONNX Runtime Web on the CPU.
+    Wasm,
 }
 
 /// Which adapter WebGPU shall give.
@@ -64,6 +66,7 @@ pub fn flags(api: Api, adapter: Adapter) -> Vec<String> {
             }
         }
         (Api::WebNn, _) => flags.push("--enable-features=WebMachineLearningNeuralNetwork"),
+        (Api::Wasm, _) => {}
     }
     flags.into_iter().map(str::to_owned).collect()
 }
@@ -79,6 +82,7 @@ mod tests {
             (Api::WebGpu, Adapter::Hardware),
             (Api::WebNn, Adapter::Hardware),
             (Api::WebNn, Adapter::Software),
+            (Api::Wasm, Adapter::Software),
         ] {
             let flags = flags(api, adapter);
             assert!(flags.iter().filter(|flag| flag.starts_with("--enable-features")).count() <= 1, "{flags:?}");

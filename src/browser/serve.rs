@@ -9,10 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rand::Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tiny_http::{Method, Request};
 
 const PAGE: &str = include_str!("page.html");
+/// Where in the page the import map stands.
+const IMPORTS: &str = "IMPORTS";
 
 /// What the browser is to open.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub struct Page<'a> {
     pub params: &'a Value,
     /// By the names under which the script asks for them.
     pub files: BTreeMap<String, Served>,
+    /// Modules that scripts import by a bare name: the files that are meant.
+    pub imports: &'a [(&'a str, &'a str)],
 }
 
 #[derive(Debug, Clone)]
@@ -82,11 +86,16 @@ impl<'p> Server<'p> {
         Ok(Some(said))
     }
 
+    fn html(&self) -> String {
+        let files = self.page.imports.iter().map(|(name, file)| (*name, format!("./files/{file}")));
+        PAGE.replace(IMPORTS, &json!({"imports": files.collect::<BTreeMap<_, _>>()}).to_string())
+    }
+
     fn get(&self, request: Request, path: &str) -> io::Result<Option<Said>> {
         let bytes = |request, bytes: &[u8], kind| send(request, "200 OK", kind, bytes.len() as u64, bytes);
         match path {
             "" => {
-                bytes(request, PAGE.as_bytes(), "text/html; charset=utf-8");
+                bytes(request, self.html().as_bytes(), "text/html; charset=utf-8");
                 return Ok(Some(Said::Page));
             }
             "page.mjs" => bytes(request, self.page.script.as_bytes(), of_type(path)),
@@ -143,8 +152,6 @@ fn of_type(name: &str) -> &'static str {
 mod tests {
     use std::net::TcpStream;
 
-    use serde_json::json;
-
     use super::*;
 
     fn answer(server: &Server<'_>, request: &str) -> (String, Option<Said>) {
@@ -164,7 +171,8 @@ mod tests {
     fn only_who_knows_the_token_is_answered_and_every_connection_ends() {
         let params = json!({"a": 1});
         let files = BTreeMap::from([("ort/x.wasm".to_owned(), Served::Bytes(b"wasm".to_vec()))]);
-        let page = Page { script: "export {}", params: &params, files };
+        let imports = [("ort", "ort/x.mjs")];
+        let page = Page { script: "export {}", params: &params, files, imports: &imports };
         let server = Server::open(&page).unwrap();
         let token = server.token.clone();
         let get = |path: &str| answer(&server, &format!("GET /{path} HTTP/1.1\r\nHost: x\r\n\r\n"));
@@ -174,7 +182,12 @@ mod tests {
         assert!(text.contains("Connection: close\r\n") && text.ends_with("\r\n\r\n{\"a\":1}"), "{text}");
         assert!(get(&format!("{token}/files/ort/x.wasm")).0.contains("application/wasm"));
         assert!(get(&format!("{token}/files/../secret")).0.starts_with("HTTP/1.1 404"));
-        assert!(matches!(get(&format!("{token}/")).1, Some(Said::Page)));
+        let (html, said) = get(&format!("{token}/"));
+        assert!(matches!(said, Some(Said::Page)));
+        assert!(
+            html.contains(r#"<script type="importmap">{"imports":{"ort":"./files/ort/x.mjs"}}</script>"#),
+            "{html}"
+        );
         let post = format!("POST /{token}/outputs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
         assert!(matches!(answer(&server, &post).1, Some(Said::Outputs(bytes)) if bytes == b"abc"));
     }

@@ -110,7 +110,7 @@ pub(super) fn ask(name: &str, params: &Value) -> Backend {
     let opened = tempfile::Builder::new().prefix("probe-").tempdir_in(".").map_err(|e| e.to_string());
     let talked = opened.map_err(Trouble::Broken).and_then(|scratch| {
         let launch = Launch { program: &program, api: asked.api, adapter, scratch: scratch.path() };
-        let page = Page { script: SCRIPT, params: &json!({"api": asked.api}), files: BTreeMap::new() };
+        let page = Page { script: SCRIPT, params: &json!({"api": asked.api}), files: BTreeMap::new(), imports: &[] };
         browser::open(&launch, &page, &|_| {})
     });
     let mut answer = match talked {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::base::names::Index;
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::graph::{self, Dependents};
-use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes, weights};
+use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes, texts, weights};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{
     Artefact, Command, CommandInput, Does, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec,
@@ -109,9 +109,11 @@ impl Builder<'_> {
         let test = self.test(model, target, case);
         let artefact = self.artefact(model, target, case, &made);
         let params = self.run_params(model, target, case);
+        // A task is compared with what the same task gives in Python, and its artefact holds that.
+        let task = (target.artefact == Artefact::TransformersJs).then_some(artefact);
         let mut inputs = vec![
             ("artefact".into(), Source::Step(artefact)),
-            ("model".into(), Source::Step(made.reference.unwrap_or(made.model))),
+            ("model".into(), Source::Step(task.or(made.reference).unwrap_or(made.model))),
         ];
         if params.test.is_some() {
             inputs.push(("test".into(), Source::Step(test)));
@@ -206,9 +208,12 @@ impl Builder<'_> {
 
     fn artefact(&mut self, model: &Model, target: &Target, case: &Case, made: &Made) -> StepId {
         let instance = instance(case);
+        let mut convert_all =
+            |label: &str, kind: &'static dyn StepKind, params: Value, inputs: Vec<(Arc<str>, Source)>| {
+                self.add(format!("convert:{instance}:{label}"), Stage::Convert, kind, params, inputs, CONVERT_TIMEOUT)
+            };
         let mut convert = |label: &str, kind: &'static dyn StepKind, params: Value, input: &str, from: StepId| {
-            let name = format!("convert:{instance}:{label}");
-            self.add(name, Stage::Convert, kind, params, vec![(input.into(), Source::Step(from))], CONVERT_TIMEOUT)
+            convert_all(label, kind, params, vec![(input.into(), Source::Step(from))])
         };
         let mut onnx = || match made.ready {
             Some(ReadyFormat::Onnx) => made.model,
@@ -227,6 +232,11 @@ impl Builder<'_> {
             Artefact::Openvino => {
                 let from = onnx();
                 convert(&label, &step::OPENVINO, json!({"precision": weights(case.precision)}), "onnx", from)
+            }
+            Artefact::TransformersJs => {
+                let inputs = [("model", made.model), ("onnx", onnx())];
+                let inputs = inputs.map(|(label, from)| (label.into(), Source::Step(from))).into();
+                convert_all(&label, &step::TRANSFORMERS_JS, json!({"texts": texts(model)}), inputs)
             }
             Artefact::Qnn => {
                 let from = onnx();

@@ -1,9 +1,9 @@
-//! How large the inputs of a case are, and what is named after it.
+//! How large the inputs of a case are, what texts are among them, and what is named after it.
 
 use indexmap::IndexMap;
 
 use crate::matrix::Case;
-use crate::spec::{Artefact, Dim, Input, Model, Precision, Target};
+use crate::spec::{Artefact, Dim, Fill, Input, Model, Precision, Target};
 
 /// The model at the case's sizes: `bert`, or `bert-b4` where batch is not the model's own.
 pub(super) fn instance(case: &Case) -> String {
@@ -31,12 +31,22 @@ pub(super) fn weights(precision: Precision) -> Precision {
     if precision == Precision::Bf16 { Precision::Fp32 } else { precision }
 }
 
+/// The texts that fill an input of the model, if any do.
+pub(super) fn texts(model: &Model) -> &[String] {
+    let is_text = |input: &&Input| matches!(input.fill, Fill::Text(_));
+    match model.inputs.values().find(is_text) {
+        Some(Input { fill: Fill::Text(texts), .. }) => texts,
+        _ => &[],
+    }
+}
+
 /// With the model's instance this names an artefact, in step ids and in the folders that generated tests look in.
 pub(super) fn artefact_label(target: &Target, case: &Case) -> String {
     match target.artefact {
         Artefact::Model => "model".into(),
         Artefact::Onnx => "onnx".into(),
         Artefact::Torchscript => "torchscript".into(),
+        Artefact::TransformersJs => "transformers-js".into(),
         Artefact::Openvino => format!("openvino-{}", weights(case.precision).word()),
         // Another SoC makes another binary, so two targets that differ in options have artefacts of their own.
         Artefact::Qnn => format!("{}-{}", target.name, case.precision.word()),

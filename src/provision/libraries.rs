@@ -24,7 +24,7 @@ pub(super) fn place(library: Library) -> (EnvName, Place) {
             (EnvName::Webgpu, Place { folder: "onnxruntime_ep_webgpu", prefix: "libonnxruntime_providers_webgpu." })
         }
         Library::Adb | Library::QnnSdk => panic!("BUG: what phones need is no library of a wheel"),
-        Library::Browser | Library::OrtWeb | Library::Swiftshader => {
+        Library::Browser | Library::OrtWeb | Library::TransformersJs | Library::Swiftshader => {
             panic!("BUG: what comes with the browser is no library of a wheel")
         }
         Library::OpenvinoC => (EnvName::Openvino, Place { folder: "openvino/libs", prefix: "libopenvino_c." }),

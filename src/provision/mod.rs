@@ -8,8 +8,10 @@ mod browser;
 mod env;
 mod installed;
 mod libraries;
+mod npm;
 mod python;
 mod torch_worker;
+mod transformers_js;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -90,6 +92,7 @@ impl Provision {
     pub fn is_ready(&self, requirement: Requirement) -> bool {
         match requirement {
             Requirement::Env(EnvName::Browser) => self.browser_home().is_some(),
+            Requirement::Env(EnvName::TransformersJs) => self.transformers_js().is_some(),
             Requirement::Env(name) => {
                 self.own_for(name).is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some()
             }
@@ -105,6 +108,10 @@ impl Provision {
             Requirement::Env(EnvName::Browser) => {
                 let locks = (self.locks.text(EnvName::Browser), self.locks.text(EnvName::Node));
                 browser::ensure(&self.dir, locks, &self.cancel, progress).map(drop)
+            }
+            Requirement::Env(EnvName::TransformersJs) => {
+                let locks = (self.locks.text(EnvName::TransformersJs), self.locks.text(EnvName::Node));
+                transformers_js::ensure(&self.dir, locks, &self.cancel, progress).map(drop)
             }
             Requirement::Env(name) => {
                 env::ensure(&self.dir, name, self.locks.text(name), &self.cancel, progress).map(drop)
@@ -154,6 +161,9 @@ impl Provision {
                 let home = self.browser_home().context("BUG: the environment `browser` is used before it is there")?;
                 Ok(home.join(ORT_WEB))
             }
+            Library::TransformersJs => {
+                self.transformers_js().context("BUG: the environment `transformers-js` is used before it is there")
+            }
             // Not there where a GPU has a driver of its own: who uses it looks.
             Library::Swiftshader => Ok(browser::swiftshader(&self.dir, self.locks.text(EnvName::Browser))),
             library => {
@@ -174,6 +184,10 @@ impl Provision {
                 (Ok(program), Some(home)) => browser::in_page(&program, &home),
                 _ => vec![],
             },
+            Requirement::Env(EnvName::TransformersJs) => {
+                let packages = self.transformers_js().into_iter();
+                packages.map(|packages| format!("ORCH_TRANSFORMERS_JS={}", packages.display())).collect()
+            }
             Requirement::Env(_) | Requirement::TorchWorker => vec![],
         }
     }
@@ -182,6 +196,11 @@ impl Provision {
     pub fn browser(&self) -> anyhow::Result<PathBuf> {
         let own = self.own_browser.as_ref().map(|own| own.program.as_path());
         browser::program(own, self.browser_home().as_deref())
+    }
+
+    /// The folder of npm's packages with Transformers.js, if it is there.
+    fn transformers_js(&self) -> Option<PathBuf> {
+        transformers_js::ready(&self.dir, self.locks.text(EnvName::TransformersJs))
     }
 
     fn browser_home(&self) -> Option<PathBuf> {
@@ -211,6 +230,7 @@ fn has_gpu() -> bool {
 pub fn title(requirement: Requirement) -> String {
     match requirement {
         Requirement::Env(EnvName::Browser) => "browser with ONNX Runtime Web".into(),
+        Requirement::Env(EnvName::TransformersJs) => "Transformers.js".into(),
         Requirement::Env(name) => format!("python environment `{name}`"),
         Requirement::TorchWorker => "tch worker `orch-torch`".into(),
         Requirement::Swiftshader => "Vulkan driver in software, SwiftShader (of the browser)".into(),

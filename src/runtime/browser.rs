@@ -19,20 +19,24 @@ use super::measure::MeasureParams;
 use super::refusal::{Refusal, answer};
 use super::tensors::Tensors;
 use super::{Job, JobOutput, JobStatus, Runtime, onnx_file, tensors};
-use crate::browser::{self, Launch, Page, Served, Talk, Trouble};
+use crate::browser::{self, Api, Launch, Page, Served, Talk, Trouble};
 
 use answer::Answer;
-use options::Options;
+pub(super) use options::Options;
 
 /// The runtime's entry in the table of runtimes.
 pub struct Browser;
 
 const SCRIPT: &str = include_str!("browser/page.mjs");
+/// What every page here imports.
+const COMMON: &str = include_str!("browser/common.mjs");
 /// The bundle with the native WebGPU provider and WebNN, and what it loads. Its siblings use an older WebGPU provider.
 const BUNDLE: &str = "ort.webgpu.min.mjs";
 const LOADED: [&str; 2] = ["ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm"];
 /// The level of graph optimisation, as in every other session of ONNX Runtime here.
 const OPTIMISATION: &str = "all";
+/// How a run here knows that the device is done.
+const SYNC: &str = "session.run resolves when the outputs are in the page's memory";
 
 impl Runtime for Browser {
     fn id(&self) -> &'static str {
@@ -96,14 +100,28 @@ fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<Jo
         "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
     });
     let files = files(params, artefact, &external, bytes)?;
+    let page = Page { script: SCRIPT, params: &settings, files, imports: &[] };
+    let talk = open(&params.browser, &options, &page, progress)?;
+    let facts = json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});
+    finish(job, &manifest, &options, talk, &params.browser, facts, SYNC)
+}
+
+/// Opens the page in the browser and waits for its answer.
+pub(super) fn open(
+    program: &Path,
+    options: &Options,
+    page: &Page<'_>,
+    progress: &dyn Fn(&str),
+) -> anyhow::Result<Talk> {
     let scratch = tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder")?;
-    let launch =
-        Launch { program: &params.browser, api: options.api, adapter: options.adapter, scratch: scratch.path() };
+    let launch = Launch { program, api: options.api, adapter: options.adapter, scratch: scratch.path() };
     progress("starting the browser");
-    let page = Page { script: SCRIPT, params: &settings, files };
-    let talk = browser::open(&launch, &page, progress).map_err(refused)?;
-    let version = browser::ask_version(&params.browser);
-    finish(job, &manifest, &options, talk, version)
+    browser::open(&launch, page, progress).map_err(refused)
+}
+
+/// The files that every page imports.
+pub(super) fn shared() -> BTreeMap<String, Served> {
+    BTreeMap::from([("common.mjs".to_owned(), Served::Bytes(COMMON.as_bytes().to_vec()))])
 }
 
 /// What the page fetches: the bundle, the model with its data, the inputs.
@@ -113,7 +131,8 @@ fn files(
     external: &[String],
     inputs: Vec<u8>,
 ) -> anyhow::Result<BTreeMap<String, Served>> {
-    let mut files = BTreeMap::from([("inputs".to_owned(), Served::Bytes(inputs))]);
+    let mut files = shared();
+    files.insert("inputs".to_owned(), Served::Bytes(inputs));
     for name in [BUNDLE].iter().chain(&LOADED) {
         let path = params.ort_web.join(name);
         if !path.is_file() {
@@ -129,7 +148,7 @@ fn files(
 }
 
 /// All tensors as one block, and where each lies in it. Each begins at a multiple of eight.
-fn packed(tensors: &Tensors) -> (Vec<u8>, Vec<Value>) {
+pub(super) fn packed(tensors: &Tensors) -> (Vec<u8>, Vec<Value>) {
     let mut bytes = Vec::new();
     let mut described = Vec::new();
     for (name, tensor) in tensors {
@@ -155,29 +174,33 @@ fn refused(trouble: Trouble) -> anyhow::Error {
     Refusal::because(status, trouble.to_string())
 }
 
-fn finish(
+/// What the page's answer comes to. `more` are facts besides the page's own; `sync` says how it waits for the device.
+pub(super) fn finish(
     job: &Job,
     manifest: &Manifest,
     options: &Options,
     talk: Talk,
-    version: Option<String>,
+    program: &Path,
+    more: Value,
+    sync: &str,
 ) -> anyhow::Result<JobOutput> {
     let answer = Answer::of(&talk.answer)?;
     let mut facts = answer.facts.clone();
-    facts["versions"]["chromium"] = json!(version);
+    for (name, value) in more.as_object().into_iter().flatten() {
+        facts[name] = value.clone();
+    }
+    facts["versions"]["chromium"] = json!(browser::ask_version(program));
     facts["flags"] = json!(talk.flags);
     facts["browser_start_ms"] = json!(super::measure::millis(talk.start));
     facts["processes"] = json!(talk.processes.kinds);
     facts["adapter_asked_for"] = json!(options.adapter);
-    facts["cpu_fallback"] = json!("disabled");
-    facts["graph_optimisation"] = json!(OPTIMISATION);
-    facts["without_fusions"] = json!(options.without_fusions());
+    facts["cpu_fallback"] = json!(if options.api == Api::Wasm { "asked for the CPU" } else { "disabled" });
     facts["placement"] = json!(answer.placement);
     facts["partitions"] = answer.partitions.clone();
     if !answer.complaints.is_empty() {
         facts["complaints"] = json!(answer.complaints);
     }
-    let judged = answer.judge(options).and_then(|measured| {
+    let judged = answer.judge(options, sync).and_then(|measured| {
         let outputs = answer.outputs(talk.outputs.as_deref().unwrap_or_default(), &manifest.outputs)?;
         tensors::write(&job.out.join("outputs.safetensors"), &outputs)?;
         Ok(measured)

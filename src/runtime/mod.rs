@@ -18,6 +18,7 @@ pub mod ort;
 pub mod refusal;
 pub mod serve;
 pub mod tensors;
+pub mod transformers_js;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -151,4 +152,5 @@ pub trait Runtime: Sync {
 }
 
 /// Every runtime that `orch worker` can be. tch links libtorch, so it is an executable of its own.
-pub static RUNTIMES: &[&dyn Runtime] = &[&ort::OnnxRuntime, &openvino::OpenVino, &browser::Browser, &android::Android];
+pub static RUNTIMES: &[&dyn Runtime] =
+    &[&ort::OnnxRuntime, &openvino::OpenVino, &browser::Browser, &transformers_js::TransformersJs, &android::Android];

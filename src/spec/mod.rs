@@ -263,6 +263,9 @@ pub enum Artefact {
     Torchscript,
     /// The materialised model itself (eager PyTorch).
     Model,
+    /// An ONNX model in the layout of Transformers.js, with a task for it to do.
+    #[serde(rename = "transformers-js")]
+    TransformersJs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -159,7 +159,7 @@ shape! {
         backend @required: Backend,
         /// The runtime's own name of the device, e.g. `CPU` for OpenVINO. Default: the backend's name.
         device: String,
-        /// What it loads; `model` is the PyTorch model itself.
+        /// What it loads; `model` is the PyTorch model itself, `transformers-js` an ONNX model with a task to do.
         artefact @required: Artefact,
         /// The precisions to test. Either this or `half`.
         precisions: List<Precision>,
@@ -325,6 +325,7 @@ pub(super) enum Runtime {
     Torch,
     Python,
     Browser,
+    TransformersJs,
     Android,
 }
 
@@ -346,7 +347,7 @@ pub(super) enum Backend {
 words!(pub(super) Weights as "weights" { "seeded" => Seeded, "hub" => Hub, "path" => Path });
 words!(pub(super) Runtime as "runtime" {
     "ort" => Ort, "openvino" => Openvino, "torch" => Torch, "python" => Python, "browser" => Browser,
-    "android" => Android,
+    "transformers-js" => TransformersJs, "android" => Android,
 });
 words!(pub(super) Backend as "backend" {
     "cpu" => Cpu, "cuda" => Cuda, "rocm" => Rocm, "mps" => Mps, "openvino" => Openvino, "qnn" => Qnn, "qnn-android" => QnnAndroid,
@@ -360,6 +361,7 @@ words!(pub Dtype as "dtype" {
 words!(pub Route as "export route" { "legacy" => Legacy, "dynamo" => Dynamo, "transformers" => Transformers });
 words!(pub Artefact as "artefact" {
     "onnx" => Onnx, "openvino" => Openvino, "qnn" => Qnn, "torchscript" => Torchscript, "model" => Model,
+    "transformers-js" => TransformersJs,
 });
 words!(pub ExpectedStatus as "status of an expectation" {
     "FAIL" => Fail, "NUMERICS" => Numerics, "OOM" => Oom, "TIMEOUT" => Timeout, "CRASH" => Crash,

@@ -68,6 +68,9 @@ pub(super) const BROWSER: &[Part] = &[
     Part::Crate("tiny_http"),
 ];
 
+/// `orch worker transformers-js`, with its page; beside [`BROWSER`], of which it takes the options and the judgement.
+pub(super) const TRANSFORMERS_JS: &[Part] = &[Part::Rust("runtime/transformers_js")];
+
 /// `orch worker android`
 pub(super) const ANDROID: &[Part] = &[
     Part::Rust("device/android.rs"),

@@ -48,6 +48,14 @@ pub static OPENVINO: PythonConversion = PythonConversion {
     code: Code::of(&[HERE, &[Part::Python("openvino_convert")]]),
 };
 
+pub static TRANSFORMERS_JS: PythonConversion = PythonConversion {
+    name: "convert.transformers-js",
+    op: "transformers_js",
+    env: |_| EnvName::Torch,
+    packages: |_| &["torch", "transformers", "tokenizers", "pillow", "onnx", "onnxruntime", "numpy", "safetensors"],
+    code: Code::of(&[HERE, &[Part::Python("transformers_js")]]),
+};
+
 fn is_int8(params: &Value) -> bool {
     params["precision"] == "int8"
 }

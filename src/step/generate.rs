@@ -102,6 +102,7 @@ impl TestContext {
             ("python", "cpu" | "cuda" | "rocm" | "mps") => "eager",
             ("android", "qnn-android") => "android",
             ("browser", "webgpu-browser" | "webnn") => "browser",
+            ("transformers-js", "webgpu-browser" | "webnn" | "cpu") => "transformers_js",
             (runtime, backend) => anyhow::bail!(
                 "target `{}`: there is no template of a test for runtime `{runtime}` on backend `{backend}`",
                 self.target
@@ -139,6 +140,7 @@ impl TestContext {
                 Artefact::Qnn => "the QNN context binary",
                 Artefact::Torchscript => "the traced TorchScript model",
                 Artefact::Model => "the transformers model",
+                Artefact::TransformersJs => "the model with its task",
             },
             first_input: input_names.first().copied(),
             // transformers calls scores `logits`; a ready file's own first output stands in for it.

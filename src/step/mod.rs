@@ -30,7 +30,7 @@ use crate::toolchain::{EnvName, Tool};
 
 pub use code::{Code, Part, Sources, TORCH_WORKER};
 pub use command::COMMAND;
-pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT, qnn_options};
+pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT, TRANSFORMERS_JS, qnn_options};
 pub use generate::{InputSummary, TestContext, TestMeasure};
 pub use materialise::MATERIALISE;
 pub use needs::{MemoryGuess, Needs};
@@ -52,6 +52,7 @@ pub static KINDS: &[&dyn StepKind] = &[
     &TORCHSCRIPT,
     &OPENVINO,
     &QNN,
+    &TRANSFORMERS_JS,
     &RUN,
     &COMMAND,
     &WRITE,
@@ -218,6 +219,8 @@ pub enum Library {
     Browser,
     /// The folder of ONNX Runtime Web's bundles.
     OrtWeb,
+    /// The folder of npm's packages with Transformers.js.
+    TransformersJs,
     /// The program that reaches phones.
     Adb,
     /// The folder of Qualcomm's SDK.

@@ -93,7 +93,7 @@ pub fn test_context(
 pub fn test_env(run: &RunParams) -> EnvName {
     match run.runtime.as_str() {
         // The page needs no Python, and the test only what has made its model.
-        "torch" | "python" | "browser" => EnvName::Torch,
+        "torch" | "python" | "browser" | "transformers-js" => EnvName::Torch,
         "openvino" => EnvName::Openvino,
         _ => match run.backend.as_str() {
             "qnn" => EnvName::Qnn,

@@ -13,7 +13,7 @@ use crate::toolchain::{EnvName, Tool};
 /// The parameters of a run, all of them in its key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RunParams {
-    /// ort, openvino, torch, python, browser, android
+    /// ort, openvino, torch, python, browser, transformers-js, android
     pub runtime: String,
     /// Whose prober says whether it is there.
     pub backend: String,
@@ -115,6 +115,7 @@ impl StepKind for Run {
         static TORCH: Code = Code::of(&[RUN, code::WORKER, code::TORCH]);
         static PYTHON: Code = Code::of(&[RUN, &[Part::Python("script")]]);
         static BROWSER: Code = Code::of(&[RUN, code::WORKER, code::BROWSER]);
+        static TRANSFORMERS_JS: Code = Code::of(&[RUN, code::WORKER, code::BROWSER, code::TRANSFORMERS_JS]);
         static ANDROID: Code = Code::of(&[RUN, code::WORKER, code::ANDROID]);
         static OTHER: Code = Code::of(&[RUN]);
         match step.params.json()["runtime"].as_str().unwrap_or_default() {
@@ -123,6 +124,7 @@ impl StepKind for Run {
             "torch" => &TORCH,
             "python" => &PYTHON,
             "browser" => &BROWSER,
+            "transformers-js" => &TRANSFORMERS_JS,
             "android" => &ANDROID,
             _ => &OTHER,
         }
@@ -135,6 +137,11 @@ impl StepKind for Run {
             "ort" => params.ort().packages.iter().map(|package| tool(params.ort().env, package)).collect(),
             "openvino" => vec![tool(EnvName::Openvino, "openvino")],
             "browser" => vec![CHROMIUM, tool(EnvName::Browser, "onnxruntime-web")],
+            "transformers-js" => {
+                let packages = ["@huggingface/transformers", "onnxruntime-web"];
+                let packages = packages.map(|package| tool(EnvName::TransformersJs, package));
+                [CHROMIUM].into_iter().chain(packages).collect()
+            }
             "torch" => vec![tool(EnvName::Torch, "torch")],
             "python" => {
                 ["torch", "transformers", "numpy", "safetensors"].map(|package| tool(EnvName::Torch, package)).into()
@@ -176,6 +183,7 @@ impl StepKind for Run {
             "torch" => vec![Requirement::Env(EnvName::Torch), Requirement::TorchWorker],
             "python" => vec![Requirement::Env(EnvName::Torch)],
             "browser" => vec![Requirement::Env(EnvName::Browser)],
+            "transformers-js" => [EnvName::Browser, EnvName::TransformersJs].map(Requirement::Env).into(),
             _ => vec![],
         }
     }
@@ -220,6 +228,12 @@ impl StepKind for Run {
                 "run",
                 json!({"backend": params.backend, "device": device, "options": options, "measure": measure}),
                 vec![("browser", Library::Browser), ("ort_web", Library::OrtWeb)],
+            ),
+            "transformers-js" => call(
+                Worker::Orch("transformers-js"),
+                "run",
+                json!({"backend": params.backend, "device": device, "options": options, "measure": measure}),
+                vec![("browser", Library::Browser), ("packages", Library::TransformersJs)],
             ),
             "android" => call(
                 Worker::Orch("android"),

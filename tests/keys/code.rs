@@ -118,8 +118,10 @@ fn every_source_has_its_place() {
     let world = World::new();
     // No row of the table opens a browser or reaches a phone, whose code is long all the same.
     let web = "  webnn: {runtime: browser, backend: webnn, device: cpu, artefact: onnx, precisions: [fp32]}\n";
+    let tasks = "  tasks: {runtime: transformers-js, backend: webnn, device: cpu, artefact: transformers-js, \
+        precisions: [fp32]}\n";
     let phone = "  phone: {runtime: android, backend: qnn-android, device: htp, artefact: qnn, precisions: [fp16]}\n";
-    world.edit("  qnn: {", &format!("{web}{phone}  qnn: {{"));
+    world.edit("  qnn: {", &format!("{web}{tasks}{phone}  qnn: {{"));
     let plan = world.plan();
     let code: BTreeSet<String> = plan.steps.iter().flat_map(|step| step.kind.code(step).files()).collect();
     let has_place = |path: &str| code.contains(path) || NO_OUTPUT.iter().any(|prefix| path.starts_with(prefix));

@@ -8,7 +8,15 @@ import importlib
 
 from orch_py.protocol import Job, Op, Output
 
-NAMES = ("materialise", "export_onnx", "export_torchscript", "half", "openvino_convert", "script")
+NAMES = (
+    "materialise",
+    "export_onnx",
+    "export_torchscript",
+    "half",
+    "openvino_convert",
+    "transformers_js",
+    "script",
+)
 
 
 def _lazy(name: str) -> Op:

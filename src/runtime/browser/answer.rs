@@ -13,11 +13,8 @@ use crate::runtime::refusal::Refusal;
 use crate::runtime::tensors::{Element, Tensor, Tensors};
 use crate::runtime::{JobStatus, RawMeasure};
 
-/// How a run here knows that the device is done.
-const SYNC: &str = "session.run resolves when the outputs are in the page's memory";
-
 #[derive(Debug, Deserialize)]
-pub(super) struct Answer {
+pub(in crate::runtime) struct Answer {
     status: JobStatus,
     reason: Option<String>,
     pub(super) facts: Value,
@@ -54,12 +51,13 @@ struct Described {
 }
 
 impl Answer {
-    pub(super) fn of(answer: &Value) -> anyhow::Result<Self> {
+    pub(in crate::runtime) fn of(answer: &Value) -> anyhow::Result<Self> {
         Self::deserialize(answer).context("BUG: the page's answer cannot be read")
     }
 
     /// The measurement, if it is one of what was asked for.
-    pub(super) fn judge(&self, options: &Options) -> anyhow::Result<RawMeasure> {
+    /// `sync` says how the page waits for the device.
+    pub(super) fn judge(&self, options: &Options, sync: &str) -> anyhow::Result<RawMeasure> {
         let provider = options.provider_name();
         let strangers: u64 = self.placement.iter().filter(|(name, _)| *name != provider).map(|(_, count)| count).sum();
         if self.status != JobStatus::Ok {
@@ -91,7 +89,7 @@ impl Answer {
             samples_ms: times.samples_ms,
             peak_rss_bytes: None,
             peak_device_bytes: None,
-            sync: SYNC.to_owned(),
+            sync: sync.to_owned(),
             requested_device: requested.to_owned(),
             actual_device: actual,
             placement: self.placement.clone(),
@@ -106,8 +104,10 @@ impl Answer {
 
     /// What was asked for, and what ran. A software adapter is called so, whatever was asked for.
     fn devices(&self, options: &Options) -> anyhow::Result<(&'static str, String)> {
-        if options.api == Api::WebNn {
-            return Ok(("webnn:cpu", "webnn:cpu".to_owned()));
+        match options.api {
+            Api::WebNn => return Ok(("webnn:cpu", "webnn:cpu".to_owned())),
+            Api::Wasm => return Ok(("cpu:wasm", "cpu:wasm".to_owned())),
+            Api::WebGpu => {}
         }
         let adapter = &self.facts["adapter"];
         let word = |key: &str| adapter[key].as_str().unwrap_or_default();
@@ -173,20 +173,20 @@ mod tests {
 
     #[test]
     fn a_node_elsewhere_or_silence_about_placement_is_no_measurement() {
-        let all = answer(json!({"WebGpuExecutionProvider": 9}), swiftshader()).judge(&options()).unwrap();
+        let all = answer(json!({"WebGpuExecutionProvider": 9}), swiftshader()).judge(&options(), "").unwrap();
         assert_eq!(all.actual_device, "webgpu-browser:google swiftshader (software)");
         let some = answer(json!({"WebGpuExecutionProvider": 9, "CPUExecutionProvider": 1}), swiftshader());
-        let error = some.judge(&options()).unwrap_err().to_string();
+        let error = some.judge(&options(), "").unwrap_err().to_string();
         assert!(error.contains("1 of the model's nodes ran elsewhere") && error.contains("Det `/det`"), "{error}");
-        let silent = answer(json!({}), swiftshader()).judge(&options()).unwrap_err().to_string();
+        let silent = answer(json!({}), swiftshader()).judge(&options(), "").unwrap_err().to_string();
         assert!(silent.contains("did not say"), "{silent}");
-        let nameless = answer(json!({"WebGpuExecutionProvider": 9}), json!({})).judge(&options()).unwrap_err();
+        let nameless = answer(json!({"WebGpuExecutionProvider": 9}), json!({})).judge(&options(), "").unwrap_err();
         assert!(nameless.to_string().contains("does not say which adapter"), "{nameless}");
     }
 
     #[test]
     fn a_fallback_adapter_is_software_by_whatever_name() {
-        let of = |adapter| answer(json!({"WebGpuExecutionProvider": 1}), adapter).judge(&options()).unwrap();
+        let of = |adapter| answer(json!({"WebGpuExecutionProvider": 1}), adapter).judge(&options(), "").unwrap();
         let fallback = json!({"vendor": "mesa", "architecture": "llvm", "is_fallback_adapter": true});
         assert_eq!(of(fallback).actual_device, "webgpu-browser:mesa llvm (software)");
         let real = json!({"vendor": "nvidia", "architecture": "hopper", "is_fallback_adapter": false});
@@ -202,7 +202,7 @@ mod tests {
             "placement": {"WebGpuExecutionProvider": 3, "CPUExecutionProvider": 1},
             "elsewhere": ["Det `/det`"],
         }));
-        let error = refused.unwrap().judge(&options()).unwrap_err();
+        let error = refused.unwrap().judge(&options(), "").unwrap_err();
         assert_eq!(error.downcast_ref::<Refusal>().unwrap().status, JobStatus::Unsupported);
         assert_eq!(
             error.to_string(),

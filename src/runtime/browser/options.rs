@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 use crate::browser::{Adapter, Api};
 use crate::runtime::refusal::Refusal;
 
-pub(super) struct Options {
-    pub(super) api: Api,
-    pub(super) adapter: Adapter,
+pub(in crate::runtime) struct Options {
+    pub(in crate::runtime) api: Api,
+    pub(in crate::runtime) adapter: Adapter,
 }
 
 impl Options {
-    pub(super) fn of(backend: &str, device: &str, options: &Map<String, Value>) -> anyhow::Result<Self> {
+    pub(in crate::runtime) fn of(backend: &str, device: &str, options: &Map<String, Value>) -> anyhow::Result<Self> {
         let api = match (backend, device) {
             ("webgpu-browser", "webgpu") => Api::WebGpu,
             ("webnn", "cpu") => Api::WebNn,
@@ -39,9 +39,21 @@ impl Options {
                 }
                 (Api::WebGpu, ..) => bail!("`webgpu-browser` takes no option `{name}`; known: adapter"),
                 (Api::WebNn, ..) => bail!("`webnn` takes no option `{name}`"),
+                (Api::Wasm, ..) => bail!("`wasm` takes no option `{name}`"),
             };
         }
         Ok(Self { api, adapter })
+    }
+
+    /// The CPU, by WebAssembly: for runtimes that offer it besides.
+    pub(in crate::runtime) fn wasm(device: &str, options: &Map<String, Value>) -> anyhow::Result<Self> {
+        if device != "wasm" {
+            bail!("a page computes on the CPU by WebAssembly: write `device: wasm`, not `{device}`");
+        }
+        match options.keys().next() {
+            Some(name) => bail!("`wasm` takes no option `{name}`"),
+            None => Ok(Self { api: Api::Wasm, adapter: Adapter::Software }),
+        }
     }
 
     /// Fusions of ONNX Runtime that are left out. With this one BERT comes out wrong by 3.7 on the WebGPU provider of ONNX
@@ -49,23 +61,25 @@ impl Options {
     pub(super) fn without_fusions(&self) -> &'static [&'static str] {
         match self.api {
             Api::WebGpu => &["MatMulAddFusion"],
-            Api::WebNn => &[],
+            Api::WebNn | Api::Wasm => &[],
         }
     }
 
     /// The provider, as ONNX Runtime Web is asked for it.
-    pub(super) fn provider(&self) -> &'static str {
+    pub(in crate::runtime) fn provider(&self) -> &'static str {
         match self.api {
             Api::WebGpu => "webgpu",
             Api::WebNn => "webnn",
+            Api::Wasm => "wasm",
         }
     }
 
     /// The provider that must take every node, as ONNX Runtime calls it.
-    pub(super) fn provider_name(&self) -> &'static str {
+    pub(in crate::runtime) fn provider_name(&self) -> &'static str {
         match self.api {
             Api::WebGpu => "WebGpuExecutionProvider",
             Api::WebNn => "WebNNExecutionProvider",
+            Api::Wasm => "CPUExecutionProvider",
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{Row, Section, not_empty, texts};
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
 use crate::spec::shape::{self, Field, Rows};
-use crate::spec::{Measure, Precision, Target, Tolerance};
+use crate::spec::{Artefact, Measure, Precision, Target, Tolerance};
 
 pub(super) const DEFAULT_MEASURE: Measure = Measure { warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 };
 
@@ -106,6 +106,7 @@ pub(super) fn targets(
     let mut targets = IndexMap::new();
     for row in &section.rows {
         fallback(row, &section.names, sink);
+        task_level(row.value, sink);
         if let Some(target) = target(row, tolerances, measure, sink) {
             targets.insert(row.name.value.clone(), target);
         }
@@ -125,6 +126,29 @@ fn fallback(row: &Row<'_, raw::Target>, names: &[&str], sink: &mut Sink) {
             super::unknown("target", name, names, sink);
         }
         before.push(&name.value);
+    }
+}
+
+/// A task is run by one runtime, in a browser, from an artefact that no other runtime loads.
+fn task_level(raw: &raw::Target, sink: &mut Sink) {
+    let (Some(runtime), Some(artefact)) = (raw.runtime.given(), raw.artefact.given()) else { return };
+    match (runtime.value, artefact.value) {
+        (raw::Runtime::TransformersJs, Artefact::TransformersJs) => {}
+        (raw::Runtime::TransformersJs, other) => {
+            let message = format!("the runtime `transformers-js` does not load `{}`", other.word());
+            sink.error_hint(artefact.span, message, "write `artefact: transformers-js`");
+        }
+        (other, Artefact::TransformersJs) => {
+            let message = format!("the runtime `{}` does not load `transformers-js`", other.word());
+            sink.error_hint(runtime.span, message, "write `runtime: transformers-js`");
+        }
+        _ => return,
+    }
+    let Some(backend) = raw.backend.given().filter(|_| runtime.value == raw::Runtime::TransformersJs) else { return };
+    if !matches!(backend.value, raw::Backend::WebgpuBrowser | raw::Backend::Webnn | raw::Backend::Cpu) {
+        let message = format!("a browser has no backend `{}`", backend.value.word());
+        let hint = "`transformers-js` runs on `webgpu-browser`, on `webnn` with `device: cpu`, and on `cpu` with `device: wasm`";
+        sink.error_hint(backend.span, message, hint);
     }
 }
 

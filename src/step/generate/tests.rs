@@ -62,6 +62,7 @@ const TARGETS: &[(&str, &str, &str, &str, Artefact, &str, Precision)] = &[
     ("webgpu", "ort", "webgpu", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
     ("webgpu-browser", "browser", "webgpu-browser", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
     ("webnn", "browser", "webnn", "cpu", Artefact::Onnx, "onnx", Precision::Fp32),
+    ("tasks", "transformers-js", "cpu", "wasm", Artefact::TransformersJs, "transformers-js", Precision::Fp32),
 ];
 
 fn input(name: &str, dtype: Dtype, shape: &[u64]) -> InputSummary {
@@ -118,7 +119,7 @@ fn every_pipeline_renders_on_every_hardware() {
         let common: &[&str] = &["def check", "def postprocess", "def preprocess"];
         let (common, own): (&[&str], &[&str]) = match ctx.runtime.as_str() {
             "android" => (&[], &[]),
-            "browser" => (common, &["def in_browser("]),
+            "browser" | "transformers-js" => (common, &["def in_browser("]),
             _ => (common, &["def load(", "def infer(", "def cleanup("]),
         };
         for name in common.iter().chain(own) {
@@ -160,6 +161,8 @@ fn a_browser_is_looked_for_where_it_is_installed() {
     for place in [crate::browser::BINARY, crate::browser::ORT_WEB] {
         assert!(text.contains(&format!("\"{place}\"")), "{place}");
     }
+    let text = render_test(&context("fill-mask", "tasks")).unwrap();
+    assert!(text.contains(r#""transformers-js", "node_modules""#) && !text.contains("ORCH_ORT_WEB"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,186 @@
+"""Makes the `transformers-js` artefact: an exported model laid out as Transformers.js loads it, a task for it to do,
+and what Python's transformers answers to the same task.
+
+The answer is that of `transformers.pipeline` on the CPU, so it covers what comes before and after the model too. Of
+these two steps the first is compared on its own: token ids or pixel values are outputs beside the task's result.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+
+from orch_py import task_text, torch_model, trees
+from orch_py.onnx_graph import DATA, MODEL
+from orch_py.protocol import Job, Output, Refused, listed
+
+TEXT_TASKS = ("feature-extraction", "fill-mask", "text-classification")
+IMAGE_TASKS = ("image-classification",)
+# All scores are compared, and Transformers.js writes a sentence for each of them.
+_MOST_SCORES = 4096
+# Sums in one order give the same bytes on hosts of any size, as in `materialise`.
+_THREADS = 1
+
+
+def run(job: Job) -> Output:
+    if job.param("threads") is None:
+        torch.set_num_threads(_THREADS)
+    tree, exported = job.tree("model"), job.tree("onnx")
+    task = trees.read_manifest(tree).get("task")
+    if task not in TEXT_TASKS + IMAGE_TASKS:
+        known = listed(TEXT_TASKS + IMAGE_TASKS)
+        raise Refused("unsupported", f"orch has no task `{task}` for Transformers.js; it has {known}")
+    if (exported / DATA).exists():
+        raise Refused("unsupported", "the weights lie beside the ONNX file, and Transformers.js is given one file only")
+    model, manifest, inputs = torch_model.load_tree(tree)
+    _require_output(manifest["outputs"], "last_hidden_state" if task == "feature-extraction" else "logits", task)
+    shutil.copy(tree / "config.json", job.out)
+    (job.out / "onnx").mkdir()
+    shutil.copy(exported / MODEL, job.out / "onnx")
+    taken: list[str] = trees.read_manifest(exported)["inputs"]
+
+    described: dict[str, Any] = {"task": task, "call": _call(task, model.config)}
+    if task in TEXT_TASKS:
+        given = _text(job, task, model, manifest, taken, inputs, described)
+    else:
+        given = _image(job.out, task, model, taken, inputs, described)
+    reference = given.pop("reference")
+    for name, value in reference.items():
+        if wrong := trees.not_finite(name, value):
+            raise Refused("numerics", f"{wrong}: no run can be compared with it; change the config, seed or inputs")
+    trees.write_tensors(job.out, trees.INPUTS, given["inputs"])
+    trees.write_tensors(job.out, trees.REFERENCE, reference)
+    versions = trees.versions("torch", "transformers", "tokenizers")
+    label = f"transformers {versions['transformers']} pipeline `{task}` on torch {versions['torch']} cpu fp32"
+    trees.write_manifest(
+        job.out,
+        {
+            "format": "transformers-js",
+            "inputs": list(given["inputs"]),
+            "outputs": list(reference),
+            "precision": "fp32",
+            "reference": label,
+            "versions": versions,
+            **described,
+        },
+    )
+    return Output(facts={"versions": versions, "reference": label, **described})
+
+
+def _require_output(outputs: list[str], name: str, task: str) -> None:
+    if name not in outputs:
+        raise Refused("unsupported", f"the task `{task}` reads `{name}`, and the model gives {listed(outputs)}")
+
+
+def _call(task: str, config: Any) -> dict[str, Any]:
+    """What the pipeline is asked for, in the words of Transformers.js."""
+    if task == "feature-extraction":
+        return {"pooling": "mean", "normalize": True}
+    count = config.vocab_size if task == "fill-mask" else config.num_labels
+    if count > _MOST_SCORES:
+        raise Refused("unsupported", f"`{task}` gives {count} scores, all of which are compared; at most {_MOST_SCORES}")
+    return {"top_k": count}
+
+
+def _text(
+    job: Job,
+    task: str,
+    model: Any,
+    manifest: dict[str, Any],
+    taken: list[str],
+    inputs: torch_model.Named,
+    described: dict[str, Any],
+) -> dict[str, trees.Tensors]:
+    if strange := [name for name in taken if name not in task_text.NAMES]:
+        raise Refused("unsupported", f"a tokenizer makes no {listed(strange)}, which the model takes")
+    shape = list(inputs["input_ids"].shape)
+    if manifest["weights"]["kind"] == "seeded":
+        tokenizer = task_text.small_tokenizer(model.config.vocab_size, taken, job.out)
+        texts = task_text.sentences(inputs["input_ids"].tolist(), mask=task == "fill-mask")
+        described["tokenizer"] = "orch's own of syllables, for seeded weights know no words"
+    else:
+        texts = job.param("texts", [])
+        if not texts or not (manifest_files := sorted(job.tree("model").glob("tokenizer*"))):
+            raise Refused("unsupported", "weights with words of their own need a text: fill `input_ids` with `text`")
+        for path in manifest_files:
+            shutil.copy(path, job.out)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(job.out, local_files_only=True)
+        described["tokenizer"] = type(tokenizer).__name__
+    # Pooling needs the mask also where the model takes none.
+    encoded = tokenizer(texts, padding=True, truncation=True, return_tensors="np", return_attention_mask=True)
+    ids = np.asarray(encoded["input_ids"]).astype(np.int64)
+    if list(ids.shape) != shape:
+        raise Refused(
+            "unsupported",
+            f"the tokenizer makes {list(ids.shape)} ids of the texts, the model was exported for {shape}, and "
+            "Transformers.js pads to no given length: give `dims` that fit the texts",
+        )
+    described["texts"] = texts
+    pipe = transformers.pipeline(task, model=model, tokenizer=tokenizer, device="cpu")
+    if task == "feature-extraction":
+        rows = [np.asarray(row, np.float32)[0] for row in pipe(texts)]
+        masks = np.asarray(encoded["attention_mask"], np.float32)
+        result = {"embedding": np.stack([_pooled(row, mask) for row, mask in zip(rows, masks, strict=True)])}
+    else:
+        count = described["call"]["top_k"]
+        scores = np.zeros((len(texts), count), np.float32)
+        for row, text in enumerate(texts):
+            if task == "fill-mask":
+                if (masks := int((ids[row] == tokenizer.mask_token_id).sum())) != 1:
+                    raise Refused("error", f"{text!r} has {masks} masks; fill-mask wants one `{tokenizer.mask_token}`")
+                for found in pipe(text, top_k=count):
+                    scores[row, found["token"]] = found["score"]
+            else:
+                _scatter(scores[row], pipe(text, top_k=count), _labels(model.config, described))
+        result = {"scores": scores}
+    return {"inputs": {"text": task_text.packed(texts)}, "reference": {"input_ids": ids, **result}}
+
+
+def _pooled(tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """The mean over what is no padding, at length 1: `pooling: mean` with `normalize`, which Python leaves to the user."""
+    mean: np.ndarray = (tokens * mask[:, None]).sum(0) / mask.sum()
+    return (mean / np.linalg.norm(mean)).astype(np.float32)
+
+
+def _image(
+    out: Path, task: str, model: Any, taken: list[str], inputs: torch_model.Named, described: dict[str, Any]
+) -> dict[str, trees.Tensors]:
+    pixels = inputs.get("pixel_values")
+    if taken != ["pixel_values"] or pixels is None or pixels.ndim != 4 or pixels.shape[1] != 3:
+        raise Refused("unsupported", f"an image processor makes `pixel_values` of 3 colours; the model takes {listed(taken)}")
+    height, width = pixels.shape[2:]
+    # No resizing: browsers and Pillow interpolate differently, so the image has the model's own size.
+    size = {"height": height, "width": width}
+    processor = transformers.ViTImageProcessor(do_resize=False, size=size)
+    processor.save_pretrained(out)
+    described["image_processor"] = "orch's own: no resizing, scaled to 0..1, mean and deviation 0.5"
+    # The model's own example input as an image of whole numbers.
+    images = ((pixels.numpy().transpose(0, 2, 3, 1) * 0.5 + 0.5) * 255).round().clip(0, 255).astype(np.uint8)
+    pictures = [Image.fromarray(image) for image in images]
+    made = np.asarray(processor(pictures, return_tensors="np")["pixel_values"], np.float32)
+    pipe = transformers.pipeline(task, model=model, image_processor=processor, device="cpu")
+    scores = np.zeros((len(pictures), described["call"]["top_k"]), np.float32)
+    for row, picture in enumerate(pictures):
+        _scatter(scores[row], pipe(picture, top_k=scores.shape[1]), _labels(model.config, described))
+    return {"inputs": {"images": images}, "reference": {"pixel_values": made, "scores": scores}}
+
+
+def _labels(config: Any, described: dict[str, Any]) -> list[str]:
+    """The names of all classes in their order; results name a class and not its number."""
+    labels: list[str] = described.setdefault("labels", [config.id2label[index] for index in range(config.num_labels)])
+    if len(set(labels)) < len(labels):
+        raise Refused("unsupported", "several classes of the model have one name, by which results are told apart")
+    return labels
+
+
+def _scatter(scores: np.ndarray, found: list[dict[str, Any]], labels: list[str]) -> None:
+    for entry in found:
+        scores[labels.index(entry["label"])] = entry["score"]
+
+

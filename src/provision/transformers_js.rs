@@ -1,0 +1,65 @@
+//! The environment `transformers-js`: Transformers.js for the web, and of the ONNX Runtime Web that it is made for what a page
+//! loads, from npm by a lock with hashes.
+//!
+//! Its dependencies for Node (`onnxruntime-node`, 300 MB, and `sharp`) never run in a page. npm knows no way to leave a
+//! dependency out, so `package.json` puts a tiny package in their place that is installed anyhow.
+
+use std::path::{Path, PathBuf};
+
+use crate::provision::env;
+use crate::provision::npm::{self, Packages};
+use crate::runtime::transformers_js::{ORT_FILES, ORT_WEB, SCRIPT};
+use crate::toolchain::EnvName;
+use crate::worker::Cancel;
+
+const PACKAGE: &str = include_str!("../../node/transformers-js/package.json");
+/// The folder of npm's packages in the environment.
+const PACKAGES: &str = "node_modules";
+
+/// The folder of the packages, if the environment is there: it appears as a whole.
+pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
+    let packages = env::home(dir, EnvName::TransformersJs, lock).join(PACKAGES);
+    packages.join(SCRIPT).is_file().then_some(packages)
+}
+
+pub(super) fn ensure(
+    dir: &Path,
+    (lock, node_lock): (&str, &str),
+    cancel: &Cancel,
+    progress: &dyn Fn(&str),
+) -> anyhow::Result<PathBuf> {
+    let ready = || ready(dir, lock);
+    let packages = Packages { name: EnvName::TransformersJs, manifest: PACKAGE, lock, ready: &ready };
+    npm::ensure(dir, &packages, node_lock, cancel, progress, &|staged, _, _| {
+        // Other builds, and maps for debuggers: four fifths of it.
+        let bundles = staged.join(PACKAGES).join(ORT_WEB);
+        for entry in std::fs::read_dir(&bundles)?.flatten() {
+            if !ORT_FILES.iter().any(|kept| entry.file_name() == *kept) {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toolchain::{Locks, Tool};
+
+    #[test]
+    fn nothing_for_node_is_installed_and_the_runtime_is_the_one_it_is_made_for() {
+        let locks = Locks::default();
+        let lock: serde_json::Value = serde_json::from_str(locks.text(EnvName::TransformersJs)).unwrap();
+        let of = |name: &str| &lock["packages"][format!("node_modules/{name}")];
+        for name in ["onnxruntime-node", "sharp"] {
+            assert_eq!(of(name)["name"], "guid-typescript", "{name}");
+        }
+        let made_for = &of("@huggingface/transformers")["dependencies"]["onnxruntime-web"];
+        assert_eq!(made_for, &of("onnxruntime-web")["version"]);
+        let package = "@huggingface/transformers";
+        let identity = locks.identity(Tool { env: EnvName::TransformersJs, package });
+        let asked: serde_json::Value = serde_json::from_str(PACKAGE).unwrap();
+        assert!(identity.starts_with(&format!("{}+", asked["dependencies"][package].as_str().unwrap())), "{identity}");
+    }
+}

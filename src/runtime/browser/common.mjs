@@ -1,0 +1,188 @@
+// What every page has that runs a model by ONNX Runtime Web: the way to orch, ONNX Runtime's own word on where nodes went,
+// tensors as bytes, the device, and why something failed.
+
+export const params = await (await fetch("params.json")).json();
+export const facts = {};
+
+export class Refusal extends Error {
+  constructor(status, reason) {
+    super(reason);
+    this.status = status;
+  }
+}
+
+const post = (where, body) => fetch(where, { method: "POST", body });
+export const progress = (text) => post("progress", text);
+const message = (error) => String(error?.message ?? error).replace(/\s+/g, " ").trim();
+
+// --- ONNX Runtime's log: its own word on where nodes went ---
+
+const PLACED = /(?:All nodes|Node\(s\)) placed on \[(\w+)\]\. Number of nodes: (\d+)/;
+const placement = {};
+const elsewhere = [];
+const partitions = {};
+/// Nodes for which the provider says that it has no kernel.
+const lacking = new Set();
+let listed = null;
+
+function heard(line) {
+  const placed = PLACED.exec(line);
+  if (placed) {
+    placement[placed[1]] = (placement[placed[1]] ?? 0) + Number(placed[2]);
+    listed = placed[1];
+    return;
+  }
+  // After such a line the nodes follow, each on a line of its own: `   MatMul (/encoder/MatMul)`.
+  const node = /VerifyEachNodeIsAssignedToAnEp\]\s+(\w+) \((.*)\)/.exec(line);
+  if (node && listed && listed !== params.provider_name) {
+    elsewhere.push(`${node[1]} \`${node[2]}\``);
+  }
+  const missing = /kernel not found in registries for Op type: (\w+) node name: (.*)/.exec(line);
+  if (missing) {
+    lacking.add(`${missing[1]} \`${missing[2].trim()}\``);
+  }
+  const refused = /Operator type: \[(\w+)\] index: \[\d+\] name: \[(.*)\] supported: \[0\]/.exec(line);
+  if (refused) {
+    lacking.add(`${refused[1]} \`${refused[2]}\``);
+  }
+  const taken = /(\w+)::GetCapability, number of partitions supported by \w+: (\d+) number of nodes in the graph: (\d+) number of nodes supported by \w+: (\d+)/.exec(line);
+  if (taken) {
+    Object.assign(partitions, { partitions: Number(taken[2]), nodes: Number(taken[3]), taken: Number(taken[4]) });
+  }
+}
+
+const LOUD = /\[[EF]:onnxruntime|\[W:onnxruntime/;
+const complaints = [];
+export const volume = { lines: 0, heard: performance.now() };
+for (const level of ["log", "info", "warn", "error", "debug"]) {
+  console[level] = (...words) => {
+    volume.lines += 1;
+    volume.heard = performance.now();
+    for (const line of words.join(" ").split("\n")) {
+      heard(line);
+      if (LOUD.test(line) && complaints.length < 20) {
+        complaints.push(line.replace(/\x1b\[[0-9;]*m/g, "").slice(0, 400));
+      }
+    }
+  };
+}
+
+// --- Tensors ---
+
+const TYPES = {
+  float32: Float32Array,
+  int64: BigInt64Array,
+  int32: Int32Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+  bool: Uint8Array,
+  float16: globalThis.Float16Array ?? Uint16Array,
+};
+
+export function inputsOf(bytes) {
+  return params.inputs.map(({ name, dtype, shape, offset, length }) => {
+    const type = TYPES[dtype];
+    if (!type) {
+      throw new Refusal("unsupported", `ONNX Runtime Web has no tensors of type ${dtype} (input \`${name}\`)`);
+    }
+    // A copy begins at an address that suits every type.
+    return { name, dtype, shape, data: new type(bytes.slice(offset, offset + length)) };
+  });
+}
+
+export async function send(outputs) {
+  const parts = [];
+  const described = outputs.map(({ name, type, dims, data }) => {
+    if (!TYPES[type]) {
+      throw new Refusal("unsupported", `the output \`${name}\` has the type ${type}, which orch does not handle`);
+    }
+    parts.push(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+    return { name, dtype: type, shape: [...dims], length: data.byteLength };
+  });
+  await post("outputs", new Blob(parts));
+  return described;
+}
+
+// --- The device ---
+
+export async function webgpu() {
+  if (!navigator.gpu) {
+    throw new Refusal("unavailable", "this browser has no WebGPU (navigator.gpu is missing)");
+  }
+  const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
+  if (!adapter) {
+    throw new Refusal("unavailable", "WebGPU gives no adapter here");
+  }
+  return { name: "webgpu" };
+}
+
+export async function webnn() {
+  if (!navigator.ml) {
+    throw new Refusal("unavailable", "this browser has no WebNN (navigator.ml is missing)");
+  }
+  const deviceType = params.device_type;
+  try {
+    const context = await navigator.ml.createContext({ deviceType });
+    return { name: "webnn", deviceType, context };
+  } catch (error) {
+    throw new Refusal("unavailable", `WebNN gives no ${deviceType} context here: ${message(error)}`);
+  }
+}
+
+/// What executed: asked of the very device that ONNX Runtime used.
+export async function used(ort) {
+  if (params.provider !== "webgpu") {
+    return {};
+  }
+  const device = await ort.env.webgpu.device;
+  const { vendor, architecture, device: model, description, isFallbackAdapter } = device.adapterInfo;
+  return { vendor, architecture, device: model, description, is_fallback_adapter: Boolean(isFallbackAdapter) };
+}
+
+// --- Why it failed ---
+
+function statusOf(text) {
+  if (/fallback to CPU EP has been explicitly disabled|have not been partitioned to the/.test(text)) return "unsupported";
+  if (/Could not find an implementation|not implemented|NOT_IMPLEMENTED|is not supported by/i.test(text)) return "unsupported";
+  if (/out of memory|bad_alloc|Array buffer allocation failed|Failed to allocate memory/i.test(text)) return "oom";
+  if (/device (is |was )?lost|Instance reference no longer exists|context is lost/i.test(text)) return "crash";
+  return "error";
+}
+
+/// A session that the provider cannot take as a whole is refused; that of WebNN then never says so, but falls silent.
+export async function refusedInSilence(patience_ms) {
+  for (;;) {
+    await new Promise((done) => setTimeout(done, 200));
+    const silent = performance.now() - volume.heard > patience_ms;
+    if (silent && partitions.taken < partitions.nodes) {
+      throw new Refusal("unsupported", `it takes ${partitions.taken} of ${partitions.nodes} nodes, and no other provider may take the rest`);
+    }
+  }
+}
+
+// --- The run ---
+
+/// As many inferences as are asked for, in milliseconds each, with `atLeast` of them however long they take.
+export async function repeat(infer, count, atLeast) {
+  const until = performance.now() + params.measure.max_seconds * 1e3;
+  const taken = [];
+  while (taken.length < count && (taken.length < atLeast || performance.now() < until)) {
+    taken.push((await infer())[0]);
+  }
+  return taken;
+}
+
+/// Does the page's work and posts what came of it.
+export async function answer(run) {
+  let answer;
+  try {
+    answer = await run();
+  } catch (error) {
+    let text = message(error);
+    if (lacking.size > 0) {
+      text = `${params.provider_name} has no kernel for ${[...lacking].slice(0, 8).join(", ")} (${text})`;
+    }
+    answer = { status: error instanceof Refusal ? error.status : statusOf(text), reason: text };
+  }
+  await post("answer", JSON.stringify({ ...answer, facts, placement, elsewhere: elsewhere.slice(0, 12), partitions, complaints }));
+}

@@ -1,0 +1,228 @@
+//! Transformers.js in a real browser: a whole task, from the text or image to the embedding or the scores.
+//!
+//! Where `browser` runs a graph, this runs what a web page's author writes: `pipeline(task)(input)`. What is timed is that
+//! call, with what comes before and after the model. The artefact holds model, tokenizer or image processor, the task's
+//! input, and what Python's transformers answers to the same task; nothing else is served, and nothing is fetched from elsewhere.
+//! Placement is judged as for `browser`. Which tasks there are is decided where the artefact is made.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::browser::{self as page, Options};
+use super::manifest::Manifest;
+use super::measure::MeasureParams;
+use super::refusal::{Refusal, answer};
+use super::{Job, JobOutput, JobStatus, Runtime, tensors};
+use crate::browser::{Api, Page, Served};
+
+/// The runtime's entry in the table of runtimes.
+pub struct TransformersJs;
+
+/// Transformers.js for the web, below the folder of npm's packages.
+pub const SCRIPT: &str = "@huggingface/transformers/dist/transformers.web.min.js";
+/// The folder of ONNX Runtime Web's bundles there.
+pub const ORT_WEB: &str = "onnxruntime-web/dist";
+/// Of its bundles the one that Transformers.js imports, and what that loads.
+pub const ORT_FILES: [&str; 3] =
+    ["ort.webgpu.min.mjs", "ort-wasm-simd-threaded.asyncify.mjs", "ort-wasm-simd-threaded.asyncify.wasm"];
+
+const PAGE: &str = include_str!("transformers_js/page.mjs");
+/// Transformers.js imports by bare names what a bundler would put in their place. Both are one bundle here, because tensors
+/// are told by their class.
+const IMPORTS: &[(&str, &str)] =
+    &[("onnxruntime-web/webgpu", "ort/ort.webgpu.min.mjs"), ("onnxruntime-common", "ort/ort.webgpu.min.mjs")];
+/// What the clock holds, and how it is known that the device is done.
+const SYNC: &str = "whole task: preprocessing, inference and postprocessing; the call resolves with the result";
+
+impl Runtime for TransformersJs {
+    fn id(&self) -> &'static str {
+        "transformers-js"
+    }
+
+    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+        match job.op.as_str() {
+            "run" => answer(Params::of(&job.params).and_then(|params| run(job, &params, progress))),
+            other => {
+                JobOutput::failed(JobStatus::Error, format!("transformers-js has no operation `{other}`; it has `run`"))
+            }
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    /// The browser's executable, absolute.
+    browser: PathBuf,
+    /// The folder of npm's packages, absolute.
+    packages: PathBuf,
+    /// `webgpu-browser`, `webnn`, `cpu`
+    backend: String,
+    /// `webgpu`; of WebNN `cpu`, `gpu`, `npu`; of the CPU `wasm`
+    device: String,
+    #[serde(default)]
+    options: Map<String, Value>,
+    /// Read by [`MeasureParams::of`] from the same params.
+    #[serde(default)]
+    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
+    measure: Value,
+}
+
+impl Params {
+    fn of(params: &Value) -> anyhow::Result<Self> {
+        Self::deserialize(params).context("bad params of a transformers-js job")
+    }
+
+    fn options(&self) -> anyhow::Result<Options> {
+        match self.backend.as_str() {
+            "cpu" => Options::wasm(&self.device, &self.options),
+            backend => Options::of(backend, &self.device, &self.options),
+        }
+    }
+}
+
+fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
+    let measure = MeasureParams::of(&job.params)?;
+    let options = params.options()?;
+    let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
+    let manifest = Manifest::read(artefact)?;
+    let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
+    let (bytes, described) = page::packed(&inputs);
+    let task = &manifest.rest;
+    let settings = json!({
+        "task": task.get("task").context("the artefact's manifest names no task")?,
+        "call": task.get("call").context("the artefact's manifest does not say what the task is asked for")?,
+        "labels": task.get("labels"),
+        "device": device(options.api),
+        "provider": options.provider(),
+        "provider_name": options.provider_name(),
+        "device_type": params.device,
+        "script": file_name(SCRIPT),
+        "inputs": described,
+        "free_dimensions": {},
+        "session": session(options.api),
+        "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
+    });
+    let files = files(params, artefact, bytes)?;
+    let page = Page { script: PAGE, params: &settings, files, imports: IMPORTS };
+    let talk = page::open(&params.browser, &options, &page, progress)?;
+    let facts = json!({
+        "task": settings["task"], "call": settings["call"], "session_options": settings["session"],
+        "timed": "the whole call of the pipeline: preprocessing, inference and postprocessing",
+    });
+    page::finish(job, &manifest, &options, talk, &params.browser, facts, SYNC)
+}
+
+/// The device, as Transformers.js calls it.
+fn device(api: Api) -> &'static str {
+    match api {
+        Api::WebGpu => "webgpu",
+        Api::WebNn => "webnn-cpu",
+        Api::Wasm => "wasm",
+    }
+}
+
+/// Options of the session: its log is what tells where nodes went, and what was asked for may not go to the CPU. All others
+/// are those that Transformers.js takes by itself.
+fn session(api: Api) -> Value {
+    let mut options = json!({"logSeverityLevel": 0});
+    // On the CPU there is nothing to fall back from, and ONNX Runtime would refuse the option.
+    if api != Api::Wasm {
+        options["extra"] = json!({"session": {"disable_cpu_ep_fallback": "1"}});
+    }
+    options
+}
+
+/// What the page fetches: the scripts, the runtime, the artefact's files but for tensors, the inputs.
+fn files(params: &Params, artefact: &Path, inputs: Vec<u8>) -> anyhow::Result<BTreeMap<String, Served>> {
+    let mut files = page::shared();
+    files.insert("inputs".to_owned(), Served::Bytes(inputs));
+    let bundles = ORT_FILES.iter().map(|name| ("ort", format!("{ORT_WEB}/{name}")));
+    for (folder, name) in bundles.chain([("transformers", SCRIPT.to_owned())]) {
+        let path = params.packages.join(&name);
+        if !path.is_file() {
+            let reason = format!("Transformers.js lacks `{}`: run `orch setup transformers-js`", path.display());
+            return Err(Refusal::unavailable(reason));
+        }
+        files.insert(format!("{folder}/{}", file_name(&name)), Served::File(path));
+    }
+    for folder in ["", "onnx"] {
+        let place = artefact.join(folder);
+        let entries = std::fs::read_dir(&place).with_context(|| format!("failed to list `{}`", place.display()))?;
+        for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_served(path)) {
+            let name = path.strip_prefix(artefact).unwrap_or(&path).display().to_string();
+            files.insert(format!("model/{name}"), Served::File(path));
+        }
+    }
+    Ok(files)
+}
+
+fn is_served(path: &Path) -> bool {
+    path.is_file() && path.extension().is_some_and(|extension| extension != "safetensors")
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(backend: &str, device: &str, options: Value) -> Params {
+        let packages = "/nowhere/node_modules";
+        Params::of(&json!({
+            "browser": "/bin/false", "packages": packages, "backend": backend, "device": device, "options": options,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_device_is_what_was_asked_for_and_the_cpu_is_no_fallback() {
+        for (backend, asked, device, provider) in [
+            ("webgpu-browser", "webgpu", "webgpu", "WebGpuExecutionProvider"),
+            ("webnn", "cpu", "webnn-cpu", "WebNNExecutionProvider"),
+            ("cpu", "wasm", "wasm", "CPUExecutionProvider"),
+        ] {
+            let options = params(backend, asked, json!({})).options().unwrap();
+            assert_eq!((super::device(options.api), options.provider_name()), (device, provider));
+            let fallback = session(options.api)["extra"]["session"]["disable_cpu_ep_fallback"].clone();
+            assert_eq!(fallback, if backend == "cpu" { Value::Null } else { json!("1") }, "{backend}");
+        }
+        let error = |backend, device, options| params(backend, device, options).options().err().unwrap().to_string();
+        assert!(error("cpu", "cpu", json!({})).contains("write `device: wasm`, not `cpu`"));
+        assert!(error("cpu", "wasm", json!({"threads": 4})).contains("takes no option `threads`"));
+        assert!(error("cuda", "cuda", json!({})).contains("no backend `cuda`"));
+        assert!(error("webnn", "npu", json!({})).contains("orch claims no NPU"));
+    }
+
+    #[test]
+    fn a_page_is_served_the_model_and_no_reference() {
+        let artefact = tempfile::tempdir().unwrap();
+        let packages = tempfile::tempdir().unwrap();
+        std::fs::create_dir(artefact.path().join("onnx")).unwrap();
+        for name in ["config.json", "tokenizer.json", "reference.safetensors", "inputs.safetensors", "onnx/model.onnx"]
+        {
+            std::fs::write(artefact.path().join(name), "").unwrap();
+        }
+        let params = Params { packages: packages.path().to_owned(), ..params("cpu", "wasm", json!({})) };
+        let missing = files(&params, artefact.path(), vec![]).unwrap_err();
+        assert_eq!(missing.downcast_ref::<Refusal>().unwrap().status, JobStatus::Unavailable);
+        assert!(missing.to_string().contains("orch setup transformers-js"), "{missing}");
+        for name in ORT_FILES.iter().map(|name| format!("{ORT_WEB}/{name}")).chain([SCRIPT.to_owned()]) {
+            let path = packages.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let served = files(&params, artefact.path(), vec![]).unwrap();
+        let model: Vec<_> = served.keys().filter_map(|name| name.strip_prefix("model/")).collect();
+        assert_eq!(model, ["config.json", "onnx/model.onnx", "tokenizer.json"]);
+        for (_, file) in IMPORTS {
+            assert!(served.contains_key(*file), "{file}");
+        }
+    }
+}
