@@ -2,7 +2,6 @@
 
 mod clouds;
 mod hostile;
-mod installed;
 mod servers;
 #[path = "../support/mod.rs"]
 mod support;

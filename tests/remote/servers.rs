@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::installed;
+use crate::support::installed;
 
 pub(crate) struct Server {
     child: Child,

