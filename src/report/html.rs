@@ -269,7 +269,7 @@ fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
         numerics: case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty()).map(compared),
         placement: case.placement.iter().map(|(place, count)| format!("{place}: {count}")).collect(),
         versions: case_versions(case).map(|(name, version)| format!("{name} {version}")).collect(),
-        facts: facts.map(|(name, value)| (name.as_str(), fact(value))).collect(),
+        facts: facts.map(|(name, value)| (name.as_str(), fact(value))).filter(|(_, told)| !told.is_empty()).collect(),
         steps: &case.steps,
     }
 }
@@ -282,8 +282,29 @@ fn measured(case: &CaseResult) -> Option<String> {
     }
 }
 
+/// A fact as a person reads it. The versions in it stand in a row of their own; what is not there is left out.
 fn fact(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => match number.as_f64().unwrap_or_default() {
+            small if small != 0.0 && small.abs() < 1e-3 => format!("{small:.1e}"),
+            value => format!("{value:.3}"),
+        },
+        Value::Array(values) if values.iter().any(Value::is_object) => {
+            values.iter().map(fact).collect::<Vec<_>>().join("; ")
+        }
+        Value::Object(fields) => {
+            let told = fields.iter().filter(|(name, value)| *name != "versions" && !value.is_null());
+            let told = told.map(|(name, value)| match (name.strip_suffix("_bytes").zip(value.as_u64()), fact(value)) {
+                (Some((name, count)), _) => format!("{name} {}", bytes(count)),
+                (None, told) if told.is_empty() => format!("{name} none"),
+                (None, told) if value.is_object() || told.contains("; ") => format!("{name} ({told})"),
+                (None, told) => format!("{name} {told}"),
+            });
+            told.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
 }
 
 fn figures(m: &Metrics) -> Figures<'_> {
@@ -310,4 +331,23 @@ fn compared(numerics: &Numerics) -> Compared<'_> {
         [name.clone(), t.dtype.clone(), shape, error(t.max_abs), error(t.mae), cosine(t.cosine)]
     });
     Compared { reference: &numerics.reference, passed: numerics.passed, tensors: tensors.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_told_in_words() {
+        let facts = serde_json::json!({
+            "versions": {"torch": "2"}, "seconds": {"build": 0.1259, "reference": 0.04}, "threads": 1, "options": {},
+            "peak_rss_bytes": 465_387_520, "shape": [1, 16], "half": null, "attempts": [
+                {"route": "dynamo", "ok": false, "error": "no"}, {"route": "legacy", "ok": true, "max_abs": 5.2e-7},
+            ],
+        });
+        let told = "seconds (build 0.126, reference 0.040), threads 1, options none, peak_rss 444 MiB, shape [1,16], \
+                    attempts (route dynamo, ok false, error no; route legacy, ok true, max_abs 5.2e-7)";
+        assert_eq!(fact(&facts), told);
+        assert_eq!(fact(&serde_json::json!({"versions": {}})), "");
+    }
 }

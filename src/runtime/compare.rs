@@ -249,6 +249,8 @@ impl Tally {
     fn figures(&self, shape: &[usize], dtype: Dtype) -> TensorNumerics {
         let cosine = match (self.ours_squared == 0.0, self.theirs_squared == 0.0) {
             (true, true) => Some(1.0),
+            // Equal outputs are exactly alike, which two rounded roots would deny.
+            _ if self.product.is_finite() && [self.ours_squared, self.theirs_squared] == [self.product; 2] => Some(1.0),
             (false, false) => {
                 let cosine = self.product / (self.ours_squared.sqrt() * self.theirs_squared.sqrt());
                 cosine.is_finite().then_some(cosine.clamp(-1.0, 1.0))

@@ -38,7 +38,7 @@ fn equal_tensors_pass_with_exact_figures() {
     let (numerics, reason) = judged(&[f32s("y", &[1.0, -2.0])], &[f32s("y", &[1.0, -2.0])], &LOOSE);
     assert_eq!(reason, None);
     assert_eq!((numerics.max_abs, numerics.mae), (0.0, 0.0));
-    assert!((numerics.cosine.unwrap() - 1.0).abs() < 1e-12);
+    assert_eq!(numerics.cosine, Some(1.0));
     assert_eq!(numerics.tensors["y"].scale, 2.0);
     assert_eq!((numerics.tensors["y"].dtype.as_str(), &numerics.tensors["y"].shape[..]), ("F32", &[2][..]));
 }

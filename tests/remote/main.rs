@@ -1,5 +1,6 @@
 //! Results shared between checkouts through real servers, and what is left of a run when a server is none.
 
+mod clouds;
 mod hostile;
 mod servers;
 #[path = "../support/mod.rs"]
@@ -34,7 +35,7 @@ pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Looks at one checkout that makes everything and a second one that has to make nothing.
-fn is_shared(new: impl Fn() -> Sandbox) {
+pub(crate) fn is_shared(new: impl Fn() -> Sandbox) {
     let first = new();
     first
         .run(RUN)
@@ -62,6 +63,16 @@ fn is_shared(new: impl Fn() -> Sandbox) {
     third.run(RUN).success().summary([("executed", 1), ("hits", 1)]).stderr_has("remote: 1 hit");
 }
 
+/// The same with a content that is sent in several parts.
+pub(crate) fn is_shared_in_parts(new: impl Fn() -> Sandbox) {
+    let large = "version: 1\ncommands:\n  large: {argv: [sh, -c, 'yes 0123456789abcde | head -c 40000000 > file'], \
+                 outputs: [file]}\n";
+    for executed in [1, 0] {
+        let checkout = new().file("spec.yaml", large);
+        checkout.run(RUN).success().summary([("executed", executed)]).stderr_has("(38 MiB)").stderr_lacks("warning");
+    }
+}
+
 #[test]
 fn two_checkouts_share_a_folder() {
     let dir = tempfile::tempdir().unwrap();
@@ -78,18 +89,14 @@ fn two_checkouts_share_an_s3_bucket() {
         "[remote]\nurl = 's3://bucket/some/prefix'\noptions = {{endpoint = 'http://127.0.0.1:{}', region = 'us-east-1'}}",
         server.port
     );
-    is_shared(|| {
+    let new = || {
         let checkout = Sandbox::new().file("spec.yaml", SPEC).file("orch.toml", &options);
         checkout.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test")
-    });
-    // A content of several parts.
-    let large = "version: 1\ncommands:\n  large: {argv: [sh, -c, 'yes 0123456789abcde | head -c 40000000 > file'], \
-                 outputs: [file]}\n";
-    for executed in [1, 0] {
-        let checkout = Sandbox::new().file("spec.yaml", large).file("orch.toml", &options);
-        let checkout = checkout.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
-        checkout.run(RUN).success().summary([("executed", executed)]).stderr_has("(38 MiB)").stderr_lacks("warning");
-    }
+    };
+    is_shared(new);
+    is_shared_in_parts(new);
+    let nowhere = new().file("orch.toml", options.replace("s3://bucket", "s3://nowhere"));
+    nowhere.run(["cache", "remote"]).code(1).stdout_has("not reachable: NoSuchBucket");
 }
 
 #[test]

@@ -6,16 +6,13 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::support::env_dir;
-
-/// The S3 server, with everything it computes with.
-const MOTO: [&str; 3] = ["moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"];
+use crate::support::installed;
 
 pub(crate) struct Server {
     child: Child,
@@ -67,7 +64,7 @@ fn start(mut command: Command, port: u16) -> Server {
 
 /// An S3 server (moto) with one bucket.
 pub(crate) fn s3(bucket: &str) -> Server {
-    let python = moto();
+    let python = installed::moto();
     let port = free_port();
     let mut command = Command::new(python);
     command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
@@ -77,38 +74,38 @@ pub(crate) fn s3(bucket: &str) -> Server {
     server
 }
 
-/// The Python that has moto; installed once into the folder of the tests' environments.
-fn moto() -> PathBuf {
-    static ONCE: Mutex<()> = Mutex::new(());
-    let _one = ONCE.lock().unwrap_or_else(PoisonError::into_inner);
-    let dir = env_dir().join("moto-5.2.5");
-    let (python, done) = (dir.join("bin/python"), dir.join("done"));
-    if !done.exists() {
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(env_dir()).unwrap();
-        let has_uv = Command::new("uv").arg("--version").output().is_ok_and(|output| output.status.success());
-        let steps: [Vec<&str>; 2] = if has_uv {
-            [vec!["uv", "venv", "--quiet"], vec!["uv", "pip", "install", "--quiet", "--python"]]
-        } else {
-            [vec!["python3", "-m", "venv"], vec!["-m", "pip", "install", "--quiet"]]
-        };
-        let [venv, install] = steps;
-        ran(Command::new(venv[0]).args(&venv[1..]).arg(&dir));
-        if has_uv {
-            ran(Command::new(install[0]).args(&install[1..]).arg(&python).args(MOTO));
-        } else {
-            ran(Command::new(&python).args(&install).args(MOTO));
-        }
-        fs::write(done, "").unwrap();
-    }
-    python
+/// The account of every Azurite, and what may be done with it: signatures by its key, which its manual prints.
+pub(crate) const AZURE: &str = "devstoreaccount1";
+/// All that orch does, and making a container.
+pub(crate) const AZURE_WRITES: &str = "sv=2020-08-04&ss=b&srt=sco&sp=rwdlac&se=2099-01-01T00%3A00%3A00Z&spr=https%2Chttp&\
+                                       sig=lP4358Cnz1iq8XYqBFoRARKlOuXCuZxE4Uf0d7qFrYE%3D";
+/// Reading and listing alone.
+pub(crate) const AZURE_READS: &str = "sv=2020-08-04&ss=b&srt=sco&sp=rl&se=2099-01-01T00%3A00%3A00Z&spr=https%2Chttp&\
+                                      sig=qi5Q4Of1Zau4CLIJ7Kxtt9pIAzOjWpUTj9HyhZkw3Tw%3D";
+
+/// An Azure Blob server (Azurite, Microsoft's own) with one container.
+pub(crate) fn azure(container: &str) -> Server {
+    let port = free_port();
+    let mut command = installed::azurite();
+    command.args(["--blobPort", &port.to_string(), "--inMemoryPersistence", "--disableTelemetry", "--silent"]);
+    let server = start(command, port);
+    let path = format!("/{AZURE}/{container}?restype=container&{AZURE_WRITES}");
+    let answer = request(port, &format!("PUT {path} HTTP/1.1\r\nContent-Length: 0"));
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    server
 }
 
-#[track_caller]
-fn ran(command: &mut Command) {
-    let hint = "install Python 3 with venv, or set ORCH_TEST_NO_SERVERS=1 to go without";
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}\n{hint}"));
-    assert!(output.status.success(), "{command:?}\n{}\n{hint}", String::from_utf8_lossy(&output.stderr));
+/// A server that speaks Google's JSON interface (fake-gcs-server) and keeps its objects below `dir`, with one bucket.
+pub(crate) fn gcs(dir: &Path, bucket: &str) -> Server {
+    let port = free_port();
+    let mut command = Command::new(installed::fake_gcs_server());
+    command.args(["-scheme", "http", "-host", "127.0.0.1", "-port", &port.to_string(), "-filesystem-root"]).arg(dir);
+    let server = start(command, port);
+    let name = format!("{{\"name\": \"{bucket}\"}}");
+    let head = "POST /storage/v1/b?project=any HTTP/1.1\r\nContent-Type: application/json";
+    let answer = send(port, &format!("{head}\r\nContent-Length: {}", name.len()), &name);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    server
 }
 
 const APACHE: &str = "/usr/sbin/apache2";
@@ -142,10 +139,14 @@ pub(crate) fn webdav(dir: &Path, port: u16) -> Server {
 }
 
 /// One request, and all that is answered.
-fn request(port: u16, head: &str) -> String {
+pub(crate) fn request(port: u16, head: &str) -> String {
+    send(port, head, "")
+}
+
+fn send(port: u16, head: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    write!(stream, "{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n{body}").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

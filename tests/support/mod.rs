@@ -5,6 +5,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test target uses its own part of this module")]
 
+pub mod installed;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;

@@ -74,6 +74,16 @@ impl Address {
                 settings.insert("region".to_owned(), "us-east-1".to_owned());
             }
         }
+        if scheme == "azblob" && !settings.contains_key("endpoint") {
+            // opendal reads the account's name off the endpoint, and not the other way round.
+            let named =
+                || ["AZBLOB_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_NAME"].iter().find_map(|n| std::env::var(n).ok());
+            let Some(account) = settings.get("account_name").cloned().or_else(named) else {
+                let hint = "options = {account_name = \"…\"}, or AZURE_STORAGE_ACCOUNT_NAME";
+                return Err(format!("the remote `{}` names no account\n  hint: {hint}", shown(&config.url)));
+            };
+            settings.insert("endpoint".to_owned(), format!("https://{account}.blob.core.windows.net"));
+        }
         let names = known(scheme);
         if let Some(name) = config.options.keys().find(|name| !names.contains(name)) {
             let near = crate::base::suggest::nearest(name, names.iter().map(String::as_str));
@@ -90,6 +100,18 @@ impl Address {
             settings.remove("atomic_write_dir");
         }
         Ok(Self { scheme, settings, shown: shown(&config.url), writes })
+    }
+
+    /// Where the service's credentials are taken from, for who has given none.
+    pub(super) fn credentials(&self) -> &'static str {
+        match self.scheme {
+            "s3" => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, or the machine's role",
+            "gcs" => "GOOGLE_APPLICATION_CREDENTIALS, the option `token`, or the machine's account",
+            "azblob" => {
+                "AZURE_STORAGE_ACCOUNT_KEY with AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_SAS_TOKEN, or the machine's identity"
+            }
+            _ => "the options `username` and `password`, or `token`",
+        }
     }
 }
 
@@ -114,7 +136,7 @@ mod tests {
         let (timeout, wait) = (Duration::from_secs(1), Duration::from_secs(1));
         let config =
             RemoteConfig { url: url.into(), mode, options, timeout, retries: 0, concurrency: 1, wait, key: None };
-        Address::of(&config, |_| vec!["endpoint".into(), "region".into()])
+        Address::of(&config, |_| ["endpoint", "region", "account_name"].map(String::from).into())
     }
 
     #[test]
@@ -123,7 +145,11 @@ mod tests {
         assert_eq!((s3.scheme, s3.writes), ("s3", true));
         assert_eq!((s3.settings["bucket"].as_str(), s3.settings["root"].as_str()), ("bucket", "/a/b"));
         assert_eq!(of("gs://bucket", None, &[]).unwrap().scheme, "gcs");
-        assert_eq!(of("azblob://c/x", None, &[]).unwrap().settings["container"], "c");
+        let azure = of("azblob://c/x", None, &[("account_name", "me")]).unwrap();
+        assert_eq!(azure.settings["container"], "c");
+        assert_eq!(azure.settings["endpoint"], "https://me.blob.core.windows.net");
+        let own = of("azblob://c/x", None, &[("account_name", "me"), ("endpoint", "http://host/me")]).unwrap();
+        assert_eq!(own.settings["endpoint"], "http://host/me");
         let dav = of("webdav+http://me:secret@host:8080/dav", None, &[]).unwrap();
         assert_eq!((dav.scheme, dav.settings["endpoint"].as_str()), ("webdav", "http://host:8080"));
         assert_eq!((dav.settings["username"].as_str(), dav.settings["password"].as_str()), ("me", "secret"));

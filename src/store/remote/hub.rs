@@ -207,7 +207,10 @@ impl Hub {
         let error = match self.engine() {
             None => self.engine.get().and_then(|engine| engine.as_ref().err().cloned()),
             Some(engine) => {
-                let question = engine.inner.get("v2/results/00/is-anybody-there");
+                let question = async {
+                    engine.inner.get("v2/results/00/is-anybody-there").await?;
+                    engine.inner.service.find_bucket().await
+                };
                 engine.runtime.block_on(question).err().map(|trouble| trouble.to_string())
             }
         };

@@ -24,6 +24,10 @@ const PART: u64 = 8 << 20;
 pub(super) struct Service {
     operator: Operator,
     timeout: Duration,
+    /// Where credentials are taken from.
+    credentials: &'static str,
+    /// Whether objects lie in a bucket that may itself be missing.
+    has_bucket: bool,
     /// Where a service takes no parts, a large object is in memory while it is sent: one at a time.
     large: tokio::sync::Mutex<()>,
 }
@@ -60,13 +64,42 @@ impl Service {
             .with_max_delay(Duration::from_secs(2))
             .with_jitter();
         let operator = operator.layer(patience).layer(retry);
-        Ok(Self { operator, timeout: config.timeout, large: tokio::sync::Mutex::default() })
+        Ok(Self {
+            operator,
+            timeout: config.timeout,
+            credentials: address.credentials(),
+            has_bucket: matches!(address.scheme, "s3" | "gcs" | "azblob"),
+            large: tokio::sync::Mutex::default(),
+        })
     }
 
     /// Bounds everything about one object, retries included.
     async fn within<T>(&self, size: u64, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
         let limit = self.timeout + Duration::from_secs(size / SLOWEST);
-        tokio::time::timeout(limit, work).await.unwrap_or(Err(Trouble::Timeout))
+        tokio::time::timeout(limit, work).await.unwrap_or(Err(Trouble::Timeout)).map_err(|trouble| match trouble {
+            Trouble::Failed(why) if why.contains("failed to load signing credential") => {
+                Trouble::Failed(format!("no credentials were found: they come from {}", self.credentials))
+            }
+            other => other,
+        })
+    }
+
+    /// An error if the bucket is known not to be there: asked for an object, some say only "not found" either way. Who may
+    /// read and not list is believed.
+    pub(super) async fn find_bucket(&self) -> Result<(), Trouble> {
+        if !self.has_bucket {
+            return Ok(());
+        }
+        let first = async {
+            let listed = async { self.operator.lister_with("").limit(1).await?.try_next().await };
+            match listed.await {
+                Err(e) if e.kind() == ErrorKind::NotFound || names_no_bucket(&e) => {
+                    Err(Trouble::Failed(format!("it has no such bucket or container: {}", told(&e))))
+                }
+                _ => Ok(()),
+            }
+        };
+        self.within(0, first).await
     }
 
     /// A small object, or None if there is none; more than `most` bytes are not read.
@@ -109,7 +142,7 @@ impl Service {
     async fn read(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<bool, Trouble> {
         let stream = async { self.operator.reader(path).await?.into_stream(..).await };
         let mut stream = match stream.await {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(e) if is_absent(&e) => return Ok(false),
             other => other.map_err(trouble)?,
         };
         loop {
@@ -121,7 +154,7 @@ impl Service {
                 }
                 Ok(None) => return Ok(true),
                 // The request is made with the first piece.
-                Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+                Err(e) if is_absent(&e) => return Ok(false),
                 Err(e) => return Err(trouble(e)),
             }
         }
@@ -132,7 +165,7 @@ impl Service {
         let stat = async {
             match self.operator.stat(path).await {
                 Ok(meta) => Ok(Some(meta.content_length())),
-                Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+                Err(e) if is_absent(&e) => Ok(None),
                 Err(e) => Err(trouble(e)),
             }
         };
@@ -181,6 +214,16 @@ fn speak_http(timeout: Duration) -> Result<(), String> {
     Ok(())
 }
 
+/// An object that is not there, in a bucket that is.
+fn is_absent(error: &Error) -> bool {
+    error.kind() == ErrorKind::NotFound && !names_no_bucket(error)
+}
+
+/// The words of S3, Azure and Google.
+fn names_no_bucket(error: &Error) -> bool {
+    ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"].iter().any(|words| error.message().contains(words))
+}
+
 fn trouble(error: Error) -> Trouble {
     // The layer that ends what takes too long has no kind of its own for that.
     let is_timeout = error.kind() == ErrorKind::Unexpected && error.message().contains("timeout reached");
@@ -189,7 +232,7 @@ fn trouble(error: Error) -> Trouble {
 
 /// One line: opendal's own form lists all of a request.
 fn told(error: &Error) -> String {
-    let mut text = error.message().lines().next().unwrap_or_default().chars().take(200).collect::<String>();
+    let mut text = said(error.message().lines().next().unwrap_or_default());
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
         let cause_text = cause.to_string();
@@ -200,4 +243,45 @@ fn told(error: &Error) -> String {
         source = cause.source();
     }
     format!("{text} ({})", error.kind())
+}
+
+/// Code and message of a service's answer, which opendal hands on in the form that Rust prints for debugging.
+fn said(text: &str) -> String {
+    let after = |name: &str| text.split_once(name).map(|(_, rest)| rest);
+    let code = after(" code: ").and_then(|rest| rest.split([',', ' ']).next()).map(|code| code.trim_matches('"'));
+    // Azure goes on with the request's number, on a line of its own.
+    let message = after(" message: \"").and_then(|rest| rest.split(['"', '\\']).next());
+    let message = message.map(|message| message.split("RequestId").next().unwrap_or_default().trim());
+    let text = match (code, message) {
+        (Some(code), Some(message)) => format!("{code}: {message}"),
+        _ => text.to_owned(),
+    };
+    text.trim_end_matches([':', ' ']).chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_service_answered_is_told_in_its_words() {
+        for (text, told) in [
+            (
+                "AzblobError { code: \"ContainerNotFound\", message: \"The container does not exist.\\nRequestId:06\\nTime:2\" }",
+                "ContainerNotFound: The container does not exist.",
+            ),
+            ("AzblobError { code: \"AuthorizationFailure\", message: \"\" }", "AuthorizationFailure"),
+            (
+                "GcsErrorResponse { error: GcsError { code: 400, message: \"invalid uploadType\", errors: [GcsErrorDetail {",
+                "400: invalid uploadType",
+            ),
+            (
+                "S3Error { code: \"NoSuchBucket\", message: \"It is not there\", resource: \"\" }",
+                "NoSuchBucket: It is not there",
+            ),
+            ("connection refused", "connection refused"),
+        ] {
+            assert_eq!(said(text), told);
+        }
+    }
 }
