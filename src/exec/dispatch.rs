@@ -18,7 +18,6 @@ use crate::exec::setup::Readiness;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::{InputAt, Task};
 use crate::record::Outcome;
-use crate::report::format;
 use crate::step::{Needs, Requirement, Source, StepId};
 use crate::store::stat::Stamp;
 
@@ -88,16 +87,17 @@ impl<'a> Scheduler<'a> {
             Needs::Device { backend, device, timed } => match self.devices.any_of(&backend, &device) {
                 // An emulator, or nobody can say what it computes on: nothing runs beside it.
                 none if none.is_empty() => (Host::Whole, None),
-                any_of => (Host::Cores(1), Some(DeviceClaim { any_of, timed, vram: 0 })),
+                any_of => {
+                    let vram = self.memory.device_claim(id, context.plan, context.store, size);
+                    (Host::Cores(1), Some(DeviceClaim { any_of, timed, vram }))
+                }
             },
         };
-        let machine = &self.slots.machine;
-        if memory > machine.capacity.memory && host != Host::Whole && self.memory.told.insert(id) {
-            let (takes, free) = (format::bytes(memory), format::bytes(machine.capacity.memory));
-            let text = format!("{} may take {takes} of memory, and {free} are free: it runs alone", step.name);
+        let (machine, claim) = (&self.slots.machine, Claim { host, memory, device });
+        for text in self.memory.too_large(id, &step.name, &claim, &machine.capacity) {
             context.listener.tell(Event::Warning { text });
         }
-        machine.fitted(Claim { host, memory, device })
+        machine.fitted(claim)
     }
 
     /// Starts what can start.
@@ -193,8 +193,8 @@ impl<'a> Scheduler<'a> {
             panic!("BUG: {} is started and not ready", step.name);
         };
         let lease = self.lease(id, &held);
-        let holds =
-            Holds { cores: held.cores, memory: held.memory, device: lease.as_ref().map(|lease| lease.token.clone()) };
+        let Held { cores, memory, vram, .. } = held;
+        let holds = Holds { cores, memory, device: lease.as_ref().map(|lease| lease.token.clone()), vram };
         let chosen = self.chosen.get(&id).cloned();
         let attempts = self.retries.before(id);
         let task = Task { id, step, key, inputs, why: reason.clone(), attempts, lease, chosen };
