@@ -46,7 +46,7 @@ use serde_json::{Map, Value};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use host::{Host, Libraries};
 pub use lease::Lease;
-pub use limits::{free_memory, whole_memory};
+pub use limits::{free_memory, kernel_oom_kills, whole_memory};
 pub use runnable::RUNNABLE;
 
 /// What one prober found.

@@ -16,6 +16,7 @@ mod max_age;
 mod noise;
 #[cfg(not(feature = "remote"))]
 mod not_shared;
+mod oom;
 mod pages;
 mod partition;
 mod phone;
