@@ -26,6 +26,7 @@ mod settled;
 mod states;
 mod slots;
 mod watched;
+mod worn;
 #[path = "../support/mod.rs"]
 mod support;
 mod watch;
