@@ -86,6 +86,8 @@ fn rocm_is_read_from_the_kernel_topology() {
     let name = "AMD Instinct MI300X OAM (gfx942)";
     assert_eq!(shown, [("rocm:0", name, Some(206_141_652_992)), ("rocm:1", name, Some(206_141_652_992))]);
     assert_eq!(backend.devices[0].facts["compute_units"], 304);
+    let places: Vec<_> = backend.devices.iter().map(|device| device.facts["pci"].as_str()).collect();
+    assert_eq!(places, [Some("0000:05:00.0"), Some("0000:26:00.0")]);
     assert_eq!((&backend.facts["driver"], &backend.facts["rocm"]), (&json!("amdgpu 6.16.6"), &json!("7.1.1")));
     let both = raw(&Host::recorded("both"), "rocm");
     assert_eq!((both.devices[0].name.as_str(), both.devices.len()), ("AMD GPU gfx1100", 1));
@@ -345,6 +347,23 @@ fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
     assert_eq!(backend.devices[0].facts["precisions"], json!(["fp32", "fp16", "int8", "bf16"]));
     assert_eq!((&backend.facts["driver"], &backend.facts["cuda_driver"]), (&json!("580.159.04"), &json!("13.0")));
     assert_eq!(backend.facts["broken"], json!(["GPU 1: gpu is lost (error 15)"]));
+}
+
+#[test]
+fn what_the_driver_says_of_a_gpu_is_joined_with_its_place_on_the_bus() {
+    let gpu = |id: &str, uuid: &str| {
+        let mut device = Device::new(id, "NVIDIA H200", DeviceKind::Hardware);
+        device.fact("uuid", uuid);
+        device
+    };
+    let mut looked = vec![gpu("cuda:0", "GPU-a"), gpu("cuda:1", "GPU-b")];
+    looked[0].fact("pci", "0000:17:00.0");
+    looked[1].fact("pci", "0000:65:00.0");
+    // The first has fallen off the bus.
+    let answer = Backend::available("cuda", vec![gpu("cuda:0", "GPU-b"), gpu("cuda:1", "GPU-c")]);
+    let backend = asked(Ok(answer), Backend::available("cuda", looked));
+    assert_eq!(backend.devices[0].facts["pci"], "0000:65:00.0");
+    assert!(!backend.devices[1].facts.contains_key("pci"));
 }
 
 #[test]

@@ -194,7 +194,7 @@ impl<'a> Scheduler<'a> {
         };
         let lease = self.lease(id, &held);
         let Held { cores, memory, vram, .. } = held;
-        let holds = Holds { cores, memory, device: lease.as_ref().map(|lease| lease.token.clone()), vram };
+        let holds = Holds { cores, memory, device: lease.as_ref().map(|lease| lease.id.clone()), vram };
         let chosen = self.chosen.get(&id).cloned();
         let attempts = self.retries.before(id);
         let task = Task { id, step, key, inputs, why: reason.clone(), attempts, lease, chosen };

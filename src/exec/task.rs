@@ -58,12 +58,12 @@ pub(super) enum InputAt {
 
 /// The record names the device that the step was given, and why its target was chosen.
 pub(super) fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
-    let lease = task.lease.as_ref().map(|lease| ("lease", lease.token.as_str()));
-    for (name, value) in lease.into_iter().chain(task.chosen.as_deref().map(|why| ("chosen", why))) {
+    let lease = task.lease.as_ref().map(|lease| ("lease", lease.facts()));
+    for (name, value) in lease.into_iter().chain(task.chosen.as_deref().map(|why| ("chosen", why.into()))) {
         if !judged.facts.is_object() {
             judged.facts = serde_json::json!({});
         }
-        judged.facts[name] = value.into();
+        judged.facts[name] = value;
     }
     judged
 }
