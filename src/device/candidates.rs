@@ -85,4 +85,21 @@ mod tests {
         assert_eq!(silicon(&known[4].devices[0]), "0000:01:00.0");
         assert_eq!(silicon(&known[0].devices[1]), "cuda:1");
     }
+
+    #[test]
+    fn what_the_driver_says_of_a_gpu_is_joined_with_its_place_on_the_bus() {
+        let gpu = |id: &str, uuid: &str| {
+            let mut device = Device::new(id, "NVIDIA H200", DeviceKind::Hardware);
+            device.fact("uuid", uuid);
+            device
+        };
+        let mut looked = vec![gpu("cuda:0", "GPU-a"), gpu("cuda:1", "GPU-b")];
+        looked[0].fact("pci", "0000:17:00.0");
+        looked[1].fact("pci", "0000:65:00.0");
+        // The first has fallen off the bus.
+        let answer = Backend::available("cuda", vec![gpu("cuda:0", "GPU-b"), gpu("cuda:1", "GPU-c")]);
+        let backend = super::super::asked(Ok(answer), Backend::available("cuda", looked));
+        assert_eq!(backend.devices[0].facts["pci"], "0000:65:00.0");
+        assert!(!backend.devices[1].facts.contains_key("pci"));
+    }
 }

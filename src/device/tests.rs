@@ -350,23 +350,6 @@ fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
 }
 
 #[test]
-fn what_the_driver_says_of_a_gpu_is_joined_with_its_place_on_the_bus() {
-    let gpu = |id: &str, uuid: &str| {
-        let mut device = Device::new(id, "NVIDIA H200", DeviceKind::Hardware);
-        device.fact("uuid", uuid);
-        device
-    };
-    let mut looked = vec![gpu("cuda:0", "GPU-a"), gpu("cuda:1", "GPU-b")];
-    looked[0].fact("pci", "0000:17:00.0");
-    looked[1].fact("pci", "0000:65:00.0");
-    // The first has fallen off the bus.
-    let answer = Backend::available("cuda", vec![gpu("cuda:0", "GPU-b"), gpu("cuda:1", "GPU-c")]);
-    let backend = asked(Ok(answer), Backend::available("cuda", looked));
-    assert_eq!(backend.devices[0].facts["pci"], "0000:65:00.0");
-    assert!(!backend.devices[1].facts.contains_key("pci"));
-}
-
-#[test]
 fn a_driver_of_another_version_is_a_reason_with_its_remedy() {
     let (_folder, library) = nvml("-DINIT=18");
     let backend = cuda::Cuda.ask(&Host::recorded("nvidia"), &json!({"libraries": [library]}));

@@ -236,8 +236,7 @@ impl Performer<'_> {
         };
         Ok(match call.worker {
             Worker::Orch(runtime) => {
-                let mut command =
-                    Command::new(std::env::current_exe().context("failed to find orch's own executable")?);
+                let mut command = Command::new(crate::worker::own_program()?);
                 command.args(["worker", runtime]);
                 worker::run_oneshot(scratch_cwd(command), &job, limits)
             }
