@@ -68,5 +68,5 @@ fn a_server_that_grows_is_replaced_and_every_step_passes() {
     assert!(log.contains(&said), "{log}");
     assert_eq!(log.matches("takes over").count(), servers.len() - 1, "{log}");
     let is_alive = |pid: &&str| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
-    eventually("the servers are gone", || !servers.iter().any(|pid| is_alive(&pid)));
+    eventually("the servers are gone", || !servers.iter().any(is_alive));
 }
