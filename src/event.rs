@@ -118,10 +118,13 @@ pub struct Holds {
     /// `cuda:0`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// Bytes of the device's own memory that it is expected to take; 0 where nothing is known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub vram: u64,
 }
 
 impl Holds {
-    pub const ONE_CORE: Self = Self { cores: 1, memory: 0, device: None };
+    pub const ONE_CORE: Self = Self { cores: 1, memory: 0, device: None, vram: 0 };
 }
 
 fn is_zero(number: &u64) -> bool {

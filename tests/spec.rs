@@ -124,6 +124,22 @@ models:
 }
 
 #[test]
+fn memory_is_a_size() {
+    let spec = load(&format!(
+        "{USUAL}
+models:
+  bert: {{class: Bert, memory: 12 GiB, family: f, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [1], value: 1}}}}}}
+commands:
+  a: {{argv: [x], outputs: [o], memory: 500M}}
+  b: {{argv: [x], outputs: [o], memory: 2097152}}
+  c: {{argv: [x], outputs: [o]}}"
+    ));
+    let bytes = |name: &str| spec.commands[name].memory.map(|bytes| bytes.get());
+    assert_eq!(spec.models["bert"].memory.map(|bytes| bytes.get()), Some(12 << 30));
+    assert_eq!([bytes("a"), bytes("b"), bytes("c")], [Some(500 << 20), Some(2 << 20), None]);
+}
+
+#[test]
 fn anchors_and_merge_keys_work() {
     let spec = load(&format!(
         "{USUAL}

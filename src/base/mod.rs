@@ -4,9 +4,11 @@ pub mod digest;
 pub mod fs;
 pub mod glob;
 pub mod loc;
-pub mod shell;
 pub mod names;
+pub mod shell;
+pub mod size;
 pub mod suggest;
 
 pub use digest::{Digest, Hasher, Secret};
 pub use loc::Loc;
+pub use size::Size;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use orch::device::shown::Shown;
+use orch::device::Lease;
 use orch::device::vram;
 use orch::runtime::manifest::Manifest;
 use orch::runtime::measure::{self, MeasureParams};
@@ -41,7 +41,7 @@ struct RunParams {
     device: String,
     /// The GPU that this process has for itself.
     #[serde(default)]
-    lease: Option<Shown>,
+    lease: Option<Lease>,
     #[serde(default)]
     threads: Option<u32>,
     /// Read by [`MeasureParams::of`].
@@ -133,14 +133,14 @@ fn load(path: &Path, manifest: &Manifest, inputs: &Tensors, device: Device) -> R
 }
 
 /// The device of that name, ready for use, or why it is not there.
-fn device(asked: &str, lease: Option<&Shown>) -> Result<Device> {
+fn device(asked: &str, lease: Option<&Lease>) -> Result<Device> {
     match asked.split_once(':').unwrap_or((asked, "0")) {
         ("cpu", "0") => Ok(Device::Cpu),
         ("mps", "0") => mps(),
         (vendor @ ("cuda" | "rocm"), number) => {
             let number = number.parse().with_context(|| format!("device `{asked}` has no number behind its colon"))?;
-            lease.map_or(Ok(()), Shown::check).map_err(anyhow::Error::msg)?;
-            let device = gpu(lease.map_or(number, |lease| lease.index))?;
+            lease.map_or(Ok(()), Lease::check).map_err(anyhow::Error::msg)?;
+            let device = gpu(if lease.is_some() { 0 } else { number })?;
             // Both builds of torch call their devices `cuda`; which vendor's they are only the build tells.
             let (is, of) =
                 if utils::has_hip() { ("rocm", "AMD's GPUs (HIP)") } else { ("cuda", "NVIDIA's GPUs (CUDA)") };

@@ -17,7 +17,6 @@ mod resume;
 mod scope;
 mod sharing;
 mod watched;
-mod units;
 
 use std::process::ExitCode;
 

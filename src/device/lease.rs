@@ -1,60 +1,60 @@
-//! A device as something that one step at a time can hold, and how a process is told which one it was given.
+//! A device that one step holds: what its process is told of it, and what it is shown.
 //!
-//! Only what the probers call hardware can be held: an emulator or a software rasterizer computes on the CPU, and a run
-//! on it is timed as one on the CPU.
+//! The vendors' libraries count what they are shown, so a process that is shown one device has number 0 whichever it is;
+//! the lease says which. Who holds one when is not decided here.
 
-use super::{Backend, Device, DeviceKind};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Device;
 
 /// One device, lent to one step for the length of its execution.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// `cuda:1`
-    pub token: String,
+    /// As the inventory calls it: `cuda:1`
+    pub id: String,
+    /// The vendor's name.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// Its place on the bus: `0000:65:00.0`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci: Option<String>,
+    /// Bytes of its own memory, where they are known without asking its driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// What shows the process this device and no other of its kind. In the process it then is the first one (`cuda:0`).
-    pub env: Vec<(String, String)>,
+    /// Empty where runtimes are told by name which device to use.
+    pub env: BTreeMap<String, String>,
 }
 
-/// Backends whose device may be the one that another backend names too, and who do not say which it is.
-const VEILED: &[&str] = &["webgpu", "webnn"];
-
-/// The devices that a target's `device:` may mean, each as good as the others. Empty where that cannot be told, so that
-/// nothing may run beside it.
-///
-/// `cuda` means any of several equal GPUs, and the first of unequal ones: figures must not depend on what was free.
-pub fn candidates<'a>(inventory: &'a [Backend], backend: &str, device: &str) -> Vec<&'a Device> {
-    let Some(found) = inventory.iter().find(|known| known.name == backend) else { return vec![] };
-    // TensorRT is another way to use the same GPU.
-    let device = &device.replace("tensorrt", "cuda");
-    let is_known = |device: &&Device| !VEILED.contains(&backend) || device.facts.contains_key("pci");
-    let devices: Vec<_> = found.devices.iter().filter(|d| d.kind == DeviceKind::Hardware).filter(is_known).collect();
-    let named = |name: &str| devices.iter().copied().find(|found| found.id.eq_ignore_ascii_case(name));
-    let full = format!("{backend}:{device}");
-    // OpenVINO's `GPU` is its first one.
-    if let Some(one) = named(device).or_else(|| named(&full)).or_else(|| named(&format!("{full}.0"))) {
-        return vec![one];
+impl Lease {
+    /// Whether this process was started with what the lease says. Asked by the worker: with another environment it would
+    /// run on another device under this one's name.
+    pub fn check(&self) -> Result<(), String> {
+        match self.env.iter().find(|(name, value)| std::env::var(name).as_ref() != Ok(value)) {
+            None => Ok(()),
+            Some((name, value)) => Err(format!("BUG: {} is leased, and {name} is not {value}", self.id)),
+        }
     }
-    let is_general = device.is_empty() || device.eq_ignore_ascii_case(backend);
-    match devices.as_slice() {
-        [first, rest @ ..] if is_general && rest.iter().all(|other| is_alike(first, other)) => devices,
-        [first, ..] if is_general => vec![first],
-        _ => vec![],
+
+    /// What a record keeps of it.
+    pub fn facts(&self) -> Value {
+        let Self { id, name, uuid, pci, memory_bytes, env: _ } = self;
+        let facts = json!({"id": id, "name": name, "uuid": uuid, "pci": pci, "memory_bytes": memory_bytes});
+        let Value::Object(facts) = facts else { return facts };
+        facts.into_iter().filter(|(_, value)| !value.is_null()).collect()
     }
-}
-
-fn is_alike(one: &Device, other: &Device) -> bool {
-    (&one.name, one.memory_bytes) == (&other.name, other.memory_bytes)
-}
-
-/// The same for all names of one piece of silicon, where the probers know its place on the bus.
-pub fn silicon(device: &Device) -> &str {
-    device.facts.get("pci").and_then(|address| address.as_str()).unwrap_or(&device.id)
 }
 
 /// The variables by which the runtimes of this vendor are shown one device. `variable` reads orch's own environment, which
 /// may hide some already: the prober's numbers are of those that are left.
 pub fn lend(device: &Device, variable: impl Fn(&str) -> Option<String>) -> Lease {
     let (backend, ordinal) = device.id.split_once(':').unwrap_or((&device.id, ""));
-    let uuid = device.facts.get("uuid").and_then(|uuid| uuid.as_str());
+    let fact = |name: &str| device.facts.get(name).and_then(Value::as_str).map(str::to_owned);
+    let uuid = fact("uuid");
     // The n-th that is visible is the n-th entry of the user's own list.
     let visible = |name: &str| match variable(name).filter(|list| !list.trim().is_empty()) {
         Some(list) => ordinal.parse().ok().and_then(|n| list.split(',').nth(n).map(|entry| entry.trim().to_owned())),
@@ -64,60 +64,63 @@ pub fn lend(device: &Device, variable: impl Fn(&str) -> Option<String>) -> Lease
     let env = match backend {
         "cuda" => {
             let order = ("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned());
-            let device = uuid.map_or_else(|| entry("CUDA_VISIBLE_DEVICES"), str::to_owned);
-            vec![order, ("CUDA_VISIBLE_DEVICES".to_owned(), device)]
+            let shown = uuid.clone().unwrap_or_else(|| entry("CUDA_VISIBLE_DEVICES"));
+            BTreeMap::from([order, ("CUDA_VISIBLE_DEVICES".to_owned(), shown)])
         }
         // By number: HIP counts what ROCR_VISIBLE_DEVICES, which stays as it is, has left, and not all its versions know UUIDs.
-        "rocm" => vec![("HIP_VISIBLE_DEVICES".to_owned(), entry("HIP_VISIBLE_DEVICES"))],
+        "rocm" => BTreeMap::from([("HIP_VISIBLE_DEVICES".to_owned(), entry("HIP_VISIBLE_DEVICES"))]),
         // The others are told by name which device to use.
-        _ => vec![],
+        _ => BTreeMap::new(),
     };
-    Lease { token: device.id.clone(), env }
+    let Device { id, name, memory_bytes, .. } = device.clone();
+    Lease { id, name, uuid, pci: fact("pci"), memory_bytes, env }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::candidates::candidates;
+    use super::super::{DeviceKind, Host, inventory_cheap};
     use super::*;
 
     fn gpu(id: &str, name: &str) -> Device {
         Device::new(id, name, DeviceKind::Hardware)
     }
 
-    fn inventory() -> Vec<Backend> {
-        vec![
-            Backend::available("cuda", vec![gpu("cuda:0", "H100"), gpu("cuda:1", "H100")]),
-            Backend::available("rocm", vec![gpu("rocm:0", "MI300X"), gpu("rocm:1", "MI210")]),
-            Backend::available("openvino", vec![gpu("openvino:CPU", "Xeon"), gpu("openvino:GPU.0", "Arc")]),
-            Backend::available("qnn", vec![Device::new("qnn:htp-emulator", "HTP", DeviceKind::Emulator)]),
-            Backend::available("webgpu", vec![gpu("webgpu:0", "H100")]),
-        ]
-    }
-
-    fn named(backend: &str, device: &str) -> Vec<String> {
-        candidates(&inventory(), backend, device).into_iter().map(|device| device.id.clone()).collect()
+    fn of(host: &Host, backend: &str, asked: &str) -> Option<Lease> {
+        let inventory = inventory_cheap(host);
+        let device = *candidates(&inventory, backend, asked).first()?;
+        Some(lend(device, |name| host.env(name).map(str::to_owned)))
     }
 
     #[test]
-    fn a_name_is_one_device_and_a_kind_is_any_of_equal_ones() {
-        assert_eq!(named("cuda", "cuda"), ["cuda:0", "cuda:1"]);
-        assert_eq!(named("cuda", "cuda:1"), ["cuda:1"]);
-        assert_eq!(named("cuda", "1"), ["cuda:1"]);
-        assert_eq!(named("rocm", "rocm"), ["rocm:0"]);
-        assert_eq!(named("openvino", "GPU"), ["openvino:GPU.0"]);
-        assert_eq!(named("cuda", "cuda:7"), Vec::<String>::new());
+    fn a_worker_is_told_which_device_its_only_one_is() {
+        let host = Host::recorded("nvidia");
+        let second = of(&host, "cuda", "cuda:1").unwrap();
+        assert_eq!((second.id.as_str(), second.name.as_str()), ("cuda:1", "NVIDIA H200"));
+        assert_eq!(second.pci.as_deref(), Some("0000:65:00.0"));
+        assert_eq!(second.env["CUDA_VISIBLE_DEVICES"], second.uuid.clone().unwrap());
+        assert_eq!(second.env["CUDA_DEVICE_ORDER"], "PCI_BUS_ID");
+        assert_eq!(of(&host, "cuda", "tensorrt:1").unwrap(), second);
+        assert_eq!(of(&host, "cuda", "cuda:7"), None);
+        // Nobody has to be kept from seeing it.
+        assert!(of(&host, "cpu", "cpu").unwrap().env.is_empty());
+        let told = serde_json::to_string(&second).unwrap();
+        assert_eq!(serde_json::from_str::<Lease>(&told).unwrap(), second);
+        let words = second.check().unwrap_err();
+        assert!(words.starts_with("BUG: cuda:1 is leased, and CUDA_"), "{words}");
     }
 
     #[test]
-    fn what_computes_on_the_cpu_or_hides_where_it_computes_is_no_device() {
-        assert_eq!(named("qnn", "htp"), Vec::<String>::new());
-        assert_eq!(named("webgpu", "webgpu"), Vec::<String>::new());
-        assert_eq!(named("mps", "mps"), Vec::<String>::new());
-        assert_eq!(named("openvino", "NPU"), Vec::<String>::new());
-        let mut known = inventory();
-        known[4].devices[0].fact("pci", "0000:01:00.0");
-        assert_eq!(candidates(&known, "webgpu", "webgpu").len(), 1);
-        assert_eq!(silicon(&known[4].devices[0]), "0000:01:00.0");
-        assert_eq!(silicon(&known[0].devices[1]), "cuda:1");
+    fn the_record_of_a_lease_has_what_tells_the_card_from_its_like() {
+        let amd = of(&Host::recorded("amd"), "rocm", "rocm:1").unwrap();
+        let facts = amd.facts();
+        assert_eq!((&facts["id"], &facts["pci"]), (&"rocm:1".into(), &"0000:26:00.0".into()));
+        assert_eq!(facts["memory_bytes"], 206_141_652_992_u64);
+        assert!(facts["uuid"].as_str().unwrap().starts_with("GPU-"), "{facts}");
+        assert!(!facts.as_object().unwrap().contains_key("env"));
+        assert_eq!(of(&Host::recorded("both"), "rocm", "rocm").unwrap().id, "rocm:0");
+        let plain = lend(&gpu("openvino:GPU.0", "Arc"), |_| None);
+        assert_eq!(plain.facts(), json!({"id": "openvino:GPU.0", "name": "Arc"}));
     }
 
     #[test]
@@ -135,5 +138,29 @@ mod tests {
         assert_eq!(env(&gpu("rocm:0", "MI"), &[("HIP_VISIBLE_DEVICES", "5")]), ["HIP_VISIBLE_DEVICES=5"]);
         assert_eq!(env(&gpu("rocm:2", "MI"), &[]), ["HIP_VISIBLE_DEVICES=2"]);
         assert!(env(&gpu("openvino:GPU.0", "Arc"), &[]).is_empty());
+    }
+
+    /// Which backends a plan would run on each kind of host: a GPU of one vendor is never the other's.
+    #[test]
+    fn each_host_offers_its_own_gpus_and_no_other() {
+        let expected = [
+            ("neither", "webgpu-software"),
+            ("nvidia", "cuda:0 cuda:1 webgpu-software"),
+            ("amd", "rocm:0 rocm:1 webgpu-software"),
+            ("both", "cuda:0 rocm:0 webgpu-software"),
+            ("mac", "mps:0 webgpu"),
+            ("snapdragon", ""),
+        ];
+        for (name, gpus) in expected {
+            let backends = inventory_cheap(&Host::recorded(name));
+            let offered: Vec<_> = backends
+                .iter()
+                .filter(|backend| {
+                    backend.available && ["cuda", "rocm", "mps", "webgpu"].contains(&backend.name.as_str())
+                })
+                .flat_map(|backend| backend.devices.iter().map(|device| device.id.as_str()))
+                .collect();
+            assert_eq!(offered.join(" "), gpus, "{name}");
+        }
     }
 }

@@ -55,6 +55,14 @@ pub fn free_memory(host: &Host) -> Option<u64> {
     group.chain(machine).min()
 }
 
+/// How many processes the kernel has killed for want of memory: in this process's control group and all below it, where
+/// version 2 counts that, else on the whole machine. What is killed elsewhere on a shared host is then not ours.
+pub fn kernel_oom_kills(host: &Host) -> Option<u64> {
+    let count = |text: String| text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok();
+    let group = || folders(host, "").into_iter().rev().find_map(|folder| host.text(&format!("{folder}/memory.events")));
+    group().and_then(count).or_else(|| host.text("/proc/vmstat").and_then(count))
+}
+
 /// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go when asked.
 fn left<'a>(
     host: &'a Host,
@@ -137,6 +145,34 @@ mod tests {
         assert_eq!(whole(), Some(3_000_000));
         put("sys/fs/cgroup/a/b/memory.stat", "anon 500000\ninactive_file 1000000\nactive_file 3\n");
         assert_eq!(free(), Some(2_500_000));
+    }
+
+    #[test]
+    fn kills_for_want_of_memory_are_those_of_the_own_group_where_it_counts_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let kills = || super::kernel_oom_kills(&Host::real().with_root(dir.path().to_owned()));
+        assert_eq!(kills(), None);
+        put("proc/vmstat", "nr_free_pages 4335762\noom_kill 7\nnuma_hit 1\n");
+        assert_eq!(kills(), Some(7));
+        // Version 1, and the hybrid of both: the memory is not counted by version 2.
+        put("proc/self/cgroup", "4:memory:/ci/job\n1:cpu:/\n0::/\n");
+        put("sys/fs/cgroup/unified/memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
+        assert_eq!(kills(), Some(7));
+        // Version 2, as systemd makes it for a user's scope.
+        put("proc/self/cgroup", "0::/user.slice/user-1000.slice/run-u12.scope\n");
+        let events = |kills| format!("low 0\nhigh 0\nmax 12\noom 1\noom_kill {kills}\noom_group_kill 0\n");
+        put("sys/fs/cgroup/user.slice/memory.events", &events(5));
+        put("sys/fs/cgroup/user.slice/user-1000.slice/run-u12.scope/memory.events", &events(1));
+        assert_eq!(kills(), Some(1));
+        // A container that is told the host's path and sees its own group as the root.
+        put("proc/self/cgroup", "0::/system.slice/docker-1a.scope\n");
+        put("sys/fs/cgroup/memory.events", &events(2));
+        assert_eq!(kills(), Some(2));
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! because a broken driver must end as a reason and not as a crash of orch.
 
 pub mod android;
+pub mod candidates;
 pub mod cpu;
 pub mod cuda;
 pub mod doctor;
@@ -26,7 +27,6 @@ pub mod render;
 pub mod rocm;
 mod rocminfo;
 pub mod runnable;
-pub mod shown;
 pub mod snapdragon;
 mod visible;
 pub mod vram;
@@ -47,7 +47,7 @@ use serde_json::{Map, Value};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use host::{Host, Libraries};
 pub use lease::Lease;
-pub use limits::{free_memory, whole_memory};
+pub use limits::{free_memory, kernel_oom_kills, whole_memory};
 pub use runnable::RUNNABLE;
 
 /// What one prober found.
@@ -282,6 +282,13 @@ fn asked(answer: Result<Backend, String>, looked: Backend) -> Backend {
         .unwrap_or_else(|why| Backend::unavailable(&looked.name, format!("asking its native library failed: {why}")));
     for (key, value) in looked.facts {
         backend.facts.entry(key).or_insert(value);
+    }
+    // Where a device stands on the bus is known from the files alone.
+    for device in backend.devices.iter_mut().filter(|device| device.facts.contains_key("uuid")) {
+        let same = looked.devices.iter().find(|looked| looked.facts.get("uuid") == device.facts.get("uuid"));
+        if let Some(pci) = same.and_then(|same| same.facts.get("pci")) {
+            device.facts.entry("pci").or_insert(pci.clone());
+        }
     }
     backend
 }

@@ -116,6 +116,7 @@ fn gpu(host: &Host, node: &str, ordinal: usize) -> Result<Option<Device>, String
     let mut device = Device::new(format!("rocm:{ordinal}"), name, DeviceKind::Hardware);
     device.memory_bytes =
         card("mem_info_vram_total").and_then(|text| text.parse().ok()).or_else(|| banks(host, node)).filter(|b| *b > 0);
+    device.fact("pci", number("location_id").map(|location| address(number("domain").unwrap_or(0), location)));
     device.fact("gfx", gfx).fact("simds", needed("simd_count")?);
     if let (Some(simds), Some(per)) = (number("simd_count"), number("simd_per_cu").filter(|per| *per > 0)) {
         device.fact("compute_units", simds / per);
@@ -125,6 +126,12 @@ fn gpu(host: &Host, node: &str, ordinal: usize) -> Result<Option<Device>, String
     }
     device.fact("render_node", render.map(|minor| format!("/dev/dri/renderD{minor}")));
     Ok(Some(device))
+}
+
+/// As the rest of the kernel writes a place on the bus. Partitions of a card, which the uppermost bits tell apart, have one place.
+fn address(domain: u64, location: u64) -> String {
+    let (bus, device, function) = (location >> 8 & 0xff, location >> 3 & 0x1f, location & 7);
+    format!("{domain:04x}:{bus:02x}:{device:02x}.{function}")
 }
 
 /// Lines of `key number`.

@@ -86,6 +86,8 @@ fn rocm_is_read_from_the_kernel_topology() {
     let name = "AMD Instinct MI300X OAM (gfx942)";
     assert_eq!(shown, [("rocm:0", name, Some(206_141_652_992)), ("rocm:1", name, Some(206_141_652_992))]);
     assert_eq!(backend.devices[0].facts["compute_units"], 304);
+    let places: Vec<_> = backend.devices.iter().map(|device| device.facts["pci"].as_str()).collect();
+    assert_eq!(places, [Some("0000:05:00.0"), Some("0000:26:00.0")]);
     assert_eq!((&backend.facts["driver"], &backend.facts["rocm"]), (&json!("amdgpu 6.16.6"), &json!("7.1.1")));
     let both = raw(&Host::recorded("both"), "rocm");
     assert_eq!((both.devices[0].name.as_str(), both.devices.len()), ("AMD GPU gfx1100", 1));

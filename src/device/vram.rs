@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::Lease;
 use super::native::nvml;
-use super::shown::Shown;
 
 /// Bytes of a GPU's memory, and who says so.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -16,7 +16,7 @@ pub struct Held {
 }
 
 /// None where the driver does not tell, as in some containers, where it knows the process by another number.
-pub fn held(lease: &Shown) -> Option<Held> {
+pub fn held(lease: &Lease) -> Option<Held> {
     if lease.id.starts_with("rocm") {
         return of_kfd(Path::new("/sys/class/kfd/kfd/proc"), std::process::id());
     }

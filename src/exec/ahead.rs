@@ -32,7 +32,7 @@ pub(super) struct Opening {
     pub(super) held: Held,
     pub(super) reason: MissReason,
     /// The device that it was given.
-    pub(super) token: Option<String>,
+    pub(super) device: Option<String>,
     pub(super) waited_for: Option<Lack>,
 }
 

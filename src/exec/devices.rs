@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use crate::device::lease::{candidates, lend, silicon};
+use crate::device::candidates::{candidates, silicon};
+use crate::device::lease::lend;
 use crate::device::{Backend, Lease};
 use crate::exec::resources::Unit;
 
@@ -69,8 +70,8 @@ mod tests {
         assert_eq!(devices.units().len(), 2);
         assert_eq!(*devices.any_of("cuda", "cuda"), [0, 1]);
         assert_eq!(*devices.any_of("webgpu", "webgpu"), [1]);
-        assert_eq!(devices.lease(1, "webgpu", "webgpu").unwrap().token, "webgpu:0");
-        assert_eq!(devices.lease(1, "cuda", "cuda").unwrap().env[1].1, "1");
+        assert_eq!(devices.lease(1, "webgpu", "webgpu").unwrap().id, "webgpu:0");
+        assert_eq!(devices.lease(1, "cuda", "cuda").unwrap().env["CUDA_VISIBLE_DEVICES"], "1");
         assert!(devices.any_of("mps", "mps").is_empty());
     }
 }

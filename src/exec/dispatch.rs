@@ -19,7 +19,6 @@ use crate::exec::setup::Readiness;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::{InputAt, Task};
 use crate::record::Outcome;
-use crate::report::format;
 use crate::step::{Needs, Requirement, Source, StepId};
 use crate::store::stat::Stamp;
 
@@ -89,16 +88,17 @@ impl<'a> Scheduler<'a> {
             Needs::Device { backend, device, timed } => match self.devices.any_of(&backend, &device) {
                 // An emulator, or nobody can say what it computes on: nothing runs beside it.
                 none if none.is_empty() => (Host::Whole, None),
-                any_of => (Host::Cores(1), Some(DeviceClaim { any_of, timed, vram: 0 })),
+                any_of => {
+                    let vram = self.memory.device_claim(id, context.plan, context.store, size);
+                    (Host::Cores(1), Some(DeviceClaim { any_of, timed, vram }))
+                }
             },
         };
-        let machine = &self.slots.machine;
-        if memory > machine.capacity.memory && host != Host::Whole && self.memory.told.insert(id) {
-            let (takes, free) = (format::bytes(memory), format::bytes(machine.capacity.memory));
-            let text = format!("{} may take {takes} of memory, and {free} are free: it runs alone", step.name);
+        let (machine, claim) = (&self.slots.machine, Claim { host, memory, device });
+        for text in self.memory.too_large(id, &step.name, &claim, &machine.capacity) {
             context.listener.tell(Event::Warning { text });
         }
-        machine.fitted(Claim { host, memory, device })
+        machine.fitted(claim)
     }
 
     /// Starts what can start.
@@ -209,7 +209,7 @@ impl<'a> Scheduler<'a> {
             id,
             held,
             reason: reason.clone(),
-            token: lease.as_ref().map(|lease| lease.token.clone()),
+            device: lease.as_ref().map(|lease| lease.id.clone()),
             waited_for,
         };
         let chosen = self.chosen.get(&id).cloned();
@@ -230,8 +230,9 @@ impl<'a> Scheduler<'a> {
 
     /// It holds what it needs from now on.
     pub(super) fn begin(&mut self, opening: Opening) {
-        let Opening { id, held, reason, token, waited_for } = opening;
-        let holds = Holds { cores: held.cores, memory: held.memory, device: token };
+        let Opening { id, held, reason, device, waited_for } = opening;
+        let Held { cores, memory, vram, .. } = held;
+        let holds = Holds { cores, memory, device, vram };
         let (slot, waited) = self.slots.take(id, held);
         let (waited_for, load) = (waited_for.as_ref().map(Lack::to_string), self.load());
         let step = self.context.plan.step(id).name.clone();

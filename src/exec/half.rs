@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::base::fs as bfs;
 use crate::device::half::HalfQuestion;
-use crate::device::{Backend, lease, shown};
+use crate::device::{Backend, candidates, lease};
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::setup::Servers;
 use crate::matrix::Computes;
@@ -123,18 +123,18 @@ impl Bench<'_> {
         let inputs = BTreeMap::from([("artefact".to_owned(), tree.to_owned())]);
         let places = Places { inputs, trees: BTreeMap::new(), out: out.to_owned(), scratch: scratch.to_owned() };
         let call = call(question, &places)?;
-        let lent = lease::candidates(self.inventory, &question.backend, &question.device);
+        let lent = candidates::candidates(self.inventory, &question.backend, &question.device);
         let lent = lent.first().map(|device| lease::lend(device, |name| std::env::var(name).ok()));
         let mut params = call.params;
         for (name, library) in &call.libraries {
             let path: PathBuf = self.provision.library(*library)?;
             params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
         }
-        if let Some(shown) = lent.as_ref().and_then(|lease| shown::shown(self.inventory, lease)) {
-            params["lease"] = serde_json::to_value(shown)?;
+        if let Some(lease) = lent.as_ref().filter(|lease| !lease.env.is_empty()) {
+            params["lease"] = serde_json::to_value(lease)?;
         }
         let log = self.scratch.join("log");
-        let env = lent.map(|lease| lease.env.into_iter().collect()).unwrap_or_default();
+        let env = lent.map(|lease| lease.env).unwrap_or_default();
         let job = Job {
             id: 1,
             op: call.op.into(),
@@ -148,8 +148,7 @@ impl Bench<'_> {
         let limits = Limits { timeout, memory: None, cancel: self.cancel, log: &log, progress: &|_| {} };
         let ended = match call.worker {
             Worker::Orch(runtime) => {
-                let exe = std::env::current_exe().context("failed to find orch's own executable")?;
-                let mut command = Command::new(exe);
+                let mut command = Command::new(worker::own_program()?);
                 command.args(["worker", runtime]).current_dir(scratch);
                 worker::run_oneshot(command, &job, &limits)
             }
@@ -183,7 +182,16 @@ fn step(question: &HalfQuestion) -> Step {
     };
     let name = format!("half:{}:{}:{}", question.runtime, question.device, question.precision.word());
     let params = json!(params).into();
-    Step { name, stage: Stage::Run, kind: &RUN, params, inputs: vec![], timeout_seconds: TIMEOUT, retries: None }
+    Step {
+        name,
+        stage: Stage::Run,
+        kind: &RUN,
+        params,
+        inputs: vec![],
+        timeout_seconds: TIMEOUT,
+        retries: None,
+        memory: None,
+    }
 }
 
 fn call(question: &HalfQuestion, places: &Places) -> anyhow::Result<WorkerCall> {

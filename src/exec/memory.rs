@@ -1,5 +1,5 @@
-//! How much memory a step will take: what it took when it was last executed, else what its like took, else a guess from
-//! the size of what it reads.
+//! How much memory a step will take, of the machine's and of its device's: what the user says, else what it took when it
+//! was last executed, else what its like took, else a guess from the size of what it reads.
 //!
 //! Nothing is looked up for this alone: records come by when steps miss. A step of which nothing is known claims nothing,
 //! as do all that take little, so a million trivial steps are all alike and cost nothing.
@@ -7,82 +7,188 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use crate::exec::resources::{Capacity, Claim, Host};
 use crate::plan::Plan;
 use crate::record::Record;
-use crate::step::{Source, Stage, Step, StepId, StepSet};
+use crate::report::format;
+use crate::step::{MemoryGuess, Source, Stage, Step, StepId, StepSet};
 use crate::store::DiskStore;
 
 /// What takes less is not counted: the kernel's own slack is larger.
 const LITTLE: u64 = 64 << 20;
 
-#[derive(Default)]
 pub(super) struct Memory {
-    /// Peaks of steps, bytes, from their latest records.
+    host: Book,
+    device: Book,
+    /// The steps of a model at a stage; made when it is first asked for.
+    relatives: Option<HashMap<Like, Vec<StepId>>>,
+}
+
+/// Stage and model of a step that works on a model: `convert:bert:onnx`.
+type Like = (Stage, String);
+
+/// What is known of one memory.
+struct Book {
+    /// The most that an execution held of it, bytes.
+    peak: fn(&Record) -> Option<u64>,
+    /// Peaks of steps, from their latest records.
     own: RefCell<HashMap<StepId, u64>>,
     /// The largest peak of a model's steps of one stage.
-    like: HashMap<(Stage, String), u64>,
-    /// The steps of a model at a stage; made when it is first asked for.
-    relatives: Option<HashMap<(Stage, String), Vec<StepId>>>,
+    like: HashMap<Like, u64>,
     /// Steps of which it was said that they take more than there is.
-    pub(super) told: StepSet,
+    told: StepSet,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { host: Book::new(peak), device: Book::new(device_peak), relatives: None }
+    }
 }
 
 impl Memory {
     /// Takes in the latest record of a step that will be executed.
     pub(super) fn learn(&self, id: StepId, record: &Record) {
-        if let Some(peak) = peak(record).filter(|peak| *peak >= LITTLE) {
+        self.host.learn(id, record);
+        self.device.learn(id, record);
+    }
+
+    /// Takes in what a step took in this run. Gives what is to be said if it is more than the user said that it takes.
+    pub(super) fn executed(&mut self, id: StepId, step: &Step, record: &Record) -> Option<String> {
+        self.host.executed(id, step, record);
+        self.device.executed(id, step, record);
+        let (stated, took) = (step.memory?.get(), peak(record)?);
+        let [said, took] = (took > stated).then(|| [stated, took].map(format::bytes))?;
+        Some(format!("{} took {took} of memory, and its `memory` says {said}", step.name))
+    }
+
+    /// Bytes, rounded up so that steps which take about the same claim the same; 0 where nothing is known. What the user
+    /// says counts as it is.
+    ///
+    /// `input` gives the bytes of another step's output.
+    pub(super) fn claim(&mut self, id: StepId, plan: &Plan, store: &DiskStore, input: impl Fn(StepId) -> u64) -> u64 {
+        let step = plan.step(id);
+        match step.memory {
+            Some(stated) => stated.get(),
+            None => {
+                let reads = || inputs(step).map(|(_, from)| input(from)).sum();
+                self.host.claim(id, step.kind.memory(), &mut self.relatives, plan, store, reads)
+            }
+        }
+    }
+
+    /// The same of a device's own memory, where of all that a step reads only the artefact goes.
+    pub(super) fn device_claim(
+        &mut self,
+        id: StepId,
+        plan: &Plan,
+        store: &DiskStore,
+        input: impl Fn(StepId) -> u64,
+    ) -> u64 {
+        let step = plan.step(id);
+        let reads = || inputs(step).filter(|(name, _)| *name == "artefact").map(|(_, from)| input(from)).sum();
+        self.device.claim(id, step.kind.device_memory(), &mut self.relatives, plan, store, reads)
+    }
+
+    /// What is to be said of a claim that is more than there is: once for each step.
+    pub(super) fn too_large(
+        &mut self,
+        id: StepId,
+        step: &str,
+        claim: &Claim,
+        capacity: &Capacity,
+    ) -> impl Iterator<Item = String> {
+        let (takes, free) = (claim.memory, capacity.memory);
+        let is_too_large = takes > free && claim.host != Host::Whole && self.host.told.insert(id);
+        let of_host = is_too_large.then(|| {
+            let (takes, free) = (format::bytes(takes), format::bytes(free));
+            format!("{step} may take {takes} of memory, and {free} are free: it runs alone")
+        });
+        let of_device = claim.device.as_ref().and_then(|device| {
+            let units = device.any_of.iter().map(|at| &capacity.units[*at]);
+            let unit = units.filter(|unit| unit.vram.is_some()).min_by_key(|unit| unit.vram)?;
+            let has = unit.vram.filter(|has| device.vram > *has)?;
+            let [takes, has] = [device.vram, has].map(format::bytes);
+            self.device.told.insert(id).then(|| {
+                let token = &unit.token;
+                format!("{step} may take {takes} of the memory of {token}, which has {has}: it runs there alone")
+            })
+        });
+        of_host.into_iter().chain(of_device)
+    }
+}
+
+impl Book {
+    fn new(peak: fn(&Record) -> Option<u64>) -> Self {
+        Self { peak, own: RefCell::default(), like: HashMap::new(), told: StepSet::default() }
+    }
+
+    fn learn(&self, id: StepId, record: &Record) {
+        if let Some(peak) = (self.peak)(record).filter(|peak| *peak >= LITTLE) {
             self.own.borrow_mut().insert(id, peak);
         }
     }
 
-    /// Takes in what a step took in this run.
-    pub(super) fn executed(&mut self, id: StepId, step: &Step, record: &Record) {
+    fn executed(&mut self, id: StepId, step: &Step, record: &Record) {
         self.learn(id, record);
-        if let (Some(peak), Some(like)) = (peak(record), like(step)) {
+        if let (Some(peak), Some(like)) = ((self.peak)(record), like(step)) {
             let known = self.like.entry(like).or_default();
             *known = peak.max(*known);
         }
     }
 
-    /// Bytes, rounded up so that steps which take about the same claim the same; 0 where nothing is known.
-    ///
-    /// `input` gives the bytes of another step's output.
-    pub(super) fn claim(&mut self, id: StepId, plan: &Plan, store: &DiskStore, input: impl Fn(StepId) -> u64) -> u64 {
-        let step = plan.step(id);
+    fn claim(
+        &mut self,
+        id: StepId,
+        guess: Option<MemoryGuess>,
+        relatives: &mut Option<HashMap<Like, Vec<StepId>>>,
+        plan: &Plan,
+        store: &DiskStore,
+        reads: impl FnOnce() -> u64,
+    ) -> u64 {
         let own = self.own.get_mut();
         if !own.is_empty()
             && let Some(peak) = own.get(&id)
         {
             return rounded(*peak);
         }
-        let Some(guess) = step.kind.memory() else { return 0 };
-        if let Some(peak) = self.of_its_like(step, plan, store) {
+        let Some(guess) = guess else { return 0 };
+        let step = plan.step(id);
+        if let Some(peak) = self.of_its_like(step, relatives, plan, store) {
             return rounded(peak + peak / 4);
         }
-        let inputs = step.inputs.iter().filter_map(|(_, source)| match source {
-            Source::Step(from) => Some(input(*from)),
-            Source::File(_) | Source::Record(_) => None,
-        });
-        rounded(guess.base + guess.factor * inputs.sum::<u64>())
+        rounded(guess.base + guess.factor * reads())
     }
 
     /// The largest peak of steps of the same model and stage, in this run or on record.
-    fn of_its_like(&mut self, step: &Step, plan: &Plan, store: &DiskStore) -> Option<u64> {
+    fn of_its_like(
+        &mut self,
+        step: &Step,
+        relatives: &mut Option<HashMap<Like, Vec<StepId>>>,
+        plan: &Plan,
+        store: &DiskStore,
+    ) -> Option<u64> {
         let like = like(step)?;
         if let Some(peak) = self.like.get(&like) {
             return Some(*peak).filter(|peak| *peak > 0);
         }
-        let relatives = self.relatives.get_or_insert_with(|| relatives(plan));
-        let others = relatives.get(&like).into_iter().flatten();
+        let others = relatives.get_or_insert_with(|| all_relatives(plan)).get(&like).into_iter().flatten();
         let records = others.filter_map(|id| store.latest(&plan.step(*id).name).ok().flatten());
-        let largest = records.filter_map(|record| peak(&record)).max();
+        let largest = records.filter_map(|record| (self.peak)(&record)).max();
         // Also that nothing is known is asked only once.
         self.like.insert(like, largest.unwrap_or(0));
         largest
     }
 }
 
-fn relatives(plan: &Plan) -> HashMap<(Stage, String), Vec<StepId>> {
+/// What a step reads of others.
+fn inputs(step: &Step) -> impl Iterator<Item = (&str, StepId)> {
+    step.inputs.iter().filter_map(|(name, source)| match source {
+        Source::Step(from) => Some((&**name, *from)),
+        Source::File(_) | Source::Record(_) => None,
+    })
+}
+
+fn all_relatives(plan: &Plan) -> HashMap<Like, Vec<StepId>> {
     let mut all: HashMap<_, Vec<_>> = HashMap::new();
     for id in plan.ids() {
         if let Some(like) = like(plan.step(id)) {
@@ -92,16 +198,20 @@ fn relatives(plan: &Plan) -> HashMap<(Stage, String), Vec<StepId>> {
     all
 }
 
-/// Stage and model of a step that works on a model: `convert:bert:onnx`.
-fn like(step: &Step) -> Option<(Stage, String)> {
+fn like(step: &Step) -> Option<Like> {
     step.kind.memory()?;
     Some((step.stage, step.name.split(':').nth(1)?.to_owned()))
 }
 
-/// The most that an execution held, as its measurement or its worker said. Bytes.
+/// What a measurement or a worker said of the machine's memory.
 fn peak(record: &Record) -> Option<u64> {
     let measured = record.measure.as_ref().and_then(|measure| measure.peak_rss_bytes);
     measured.or_else(|| record.facts.get("peak_rss_bytes")?.as_u64())
+}
+
+/// What the driver said of the device's. Of a run on the CPU there is none.
+fn device_peak(record: &Record) -> Option<u64> {
+    record.measure.as_ref()?.peak_device_bytes
 }
 
 /// Up to the next of 4, 5, 6, 7 times a power of two. Nothing, below [`LITTLE`].
@@ -114,18 +224,5 @@ fn rounded(bytes: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn claims_are_few_and_never_less_than_what_was_taken() {
-        const MIB: u64 = 1 << 20;
-        assert_eq!([0, MIB, LITTLE - 1].map(rounded), [0, 0, 0]);
-        let given = [64, 65, 80, 100, 113, 128, 1000, 1024, 1025];
-        assert_eq!(given.map(|mib| rounded(mib * MIB) / MIB), [64, 80, 80, 112, 128, 128, 1024, 1024, 1280]);
-        let claims: std::collections::BTreeSet<_> = (0..200_000).map(|n| rounded(n * MIB)).collect();
-        assert!(claims.len() < 60, "{}", claims.len());
-        assert!((0..10_000).all(|n| rounded(n * 7 * MIB) >= n * 7 * MIB || n * 7 < 64));
-        assert!(rounded(u64::MAX) >= u64::MAX - 1);
-    }
-}
+#[path = "memory_tests.rs"]
+mod tests;

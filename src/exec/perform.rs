@@ -9,7 +9,6 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::base::{Digest, fs as bfs};
-use crate::device::{Backend, shown};
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
@@ -37,8 +36,6 @@ pub(super) struct Performer<'a> {
     pub(super) host: &'a str,
     /// The beginning of every reproducer.
     pub(super) again: &'a str,
-    /// What the probers said; leases are of these.
-    pub(super) inventory: &'a [Backend],
     /// The most that a step may take, bytes.
     pub(super) job_memory: Option<u64>,
     /// Who else is told of results.
@@ -216,13 +213,13 @@ impl Performer<'_> {
 
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let mut params = call.params;
-        let lent = task.lease.as_ref().map_or(&[][..], |lease| &lease.env);
+        let lent = task.lease.as_ref().map(|lease| lease.env.clone()).unwrap_or_default();
         for (name, library) in &call.libraries {
             params[*name] =
                 self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();
         }
-        if let Some(shown) = task.lease.as_ref().and_then(|lease| shown::shown(self.inventory, lease)) {
-            params["lease"] = serde_json::to_value(shown)?;
+        if let Some(lease) = task.lease.as_ref().filter(|lease| !lease.env.is_empty()) {
+            params["lease"] = serde_json::to_value(lease)?;
         }
         let job = Job {
             id: task.id.0,
@@ -231,7 +228,7 @@ impl Performer<'_> {
             inputs: places.inputs.clone(),
             out: places.out.clone(),
             log: Some(limits.log.to_owned()),
-            env: lent.iter().cloned().collect(),
+            env: lent,
         };
         let scratch_cwd = |mut command: Command| {
             // Some SDKs leave files in the working directory.
@@ -242,8 +239,7 @@ impl Performer<'_> {
         };
         Ok(match call.worker {
             Worker::Orch(runtime) => {
-                let mut command =
-                    Command::new(std::env::current_exe().context("failed to find orch's own executable")?);
+                let mut command = Command::new(crate::worker::own_program()?);
                 command.args(["worker", runtime]);
                 worker::run_oneshot(scratch_cwd(command), &job, limits)
             }

@@ -96,7 +96,7 @@ pub(super) struct Held {
     pub(super) unit: Option<usize>,
     pub(super) whole: bool,
     timed: bool,
-    vram: u64,
+    pub(super) vram: u64,
 }
 
 /// What of the machine is in use.

@@ -174,7 +174,6 @@ impl<'a> Scheduler<'a> {
             cancel: context.cancel,
             host: &context.host.report.name,
             again: &again,
-            inventory: context.inventory,
             remote: context.remote,
             job_memory: context.options.job_memory,
         };

@@ -32,7 +32,9 @@ impl Scheduler<'_> {
                 if unchanged && is_read {
                     self.context.listener.tell(Event::Unchanged { step: name });
                 }
-                self.memory.executed(id, self.context.plan.step(id), &record);
+                if let Some(text) = self.memory.executed(id, self.context.plan.step(id), &record) {
+                    self.context.listener.tell(Event::Warning { text });
+                }
                 self.set(id, StepState::Done(StepResult::executed(*record)));
                 Settled::Done(id)
             }

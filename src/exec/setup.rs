@@ -1,6 +1,7 @@
 //! What steps require, installed beside the steps that can already run; and the Python servers that live in it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -100,11 +101,13 @@ impl Servers {
     /// together with the thread that started it.
     pub(super) fn start(&self, env: EnvName, provision: &Provision, log_dir: &Path) -> anyhow::Result<()> {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        if started.get(&env).is_some_and(|server| !server.has_ended() && !server.is_worn()) {
-            return Ok(());
-        }
+        let why = match started.get(&env).map(|server| server.why_replace()) {
+            None => None,
+            Some(None) => return Ok(()),
+            Some(why) => why,
+        };
         // The jobs of the one before hold it until they are done.
-        started.insert(env, Arc::new(fresh(env, provision, log_dir, "")?));
+        started.insert(env, Arc::new(fresh(env, provision, log_dir, "", why)?));
         Ok(())
     }
 
@@ -128,11 +131,18 @@ impl Servers {
         (limits.progress)(&format!("{why}; tried again on a server of its own"));
         bfs::remove_dir(&job.out)?;
         std::fs::create_dir_all(&job.out)?;
-        Ok(fresh(env, provision, log_dir, &format!("-again-{}", job.id))?.run(job, limits))
+        Ok(fresh(env, provision, log_dir, &format!("-again-{}", job.id), Some(why))?.run(job, limits))
     }
 }
 
-fn fresh(env: EnvName, provision: &Provision, log_dir: &Path, suffix: &str) -> anyhow::Result<Server> {
+/// `before` says why it comes in the place of another; its log goes on with that.
+fn fresh(
+    env: EnvName,
+    provision: &Provision,
+    log_dir: &Path,
+    suffix: &str,
+    before: Option<String>,
+) -> anyhow::Result<Server> {
     let python = provision.env(env)?;
     let mut command = Command::new(&python.python);
     command
@@ -145,7 +155,13 @@ fn fresh(env: EnvName, provision: &Provision, log_dir: &Path, suffix: &str) -> a
         // Iteration over sets must not differ from run to run.
         .env("PYTHONHASHSEED", "0");
     let log = log_dir.join(format!("server-{env}{suffix}.log"));
-    let _ = std::fs::remove_file(&log);
+    if before.is_none() || !suffix.is_empty() {
+        let _ = std::fs::remove_file(&log);
+    }
+    if let Some(why) = before {
+        let mut file = std::fs::File::options().create(true).append(true).open(&log)?;
+        writeln!(file, "orch: another server takes over: {why}")?;
+    }
     Server::start(command, env.preload(), &log)
         .with_context(|| format!("failed to start the Python server of `{env}` ({})", python.python.display()))
 }

@@ -61,13 +61,13 @@ pub(super) enum InputAt {
 
 /// The record names the device that the step was given, and why its target or precision was chosen.
 pub(super) fn placed(mut judged: Judged, task: &Task<'_>) -> Judged {
-    let lease = task.lease.as_ref().map(|lease| ("lease", lease.token.as_str()));
-    for (name, value) in lease.into_iter().chain(task.chosen.iter().flatten().map(|(name, why)| (*name, why.as_str())))
-    {
+    let lease = task.lease.as_ref().map(|lease| ("lease", lease.facts()));
+    let chosen = task.chosen.iter().flatten().map(|(name, why)| (*name, why.as_str().into()));
+    for (name, value) in lease.into_iter().chain(chosen) {
         if !judged.facts.is_object() {
             judged.facts = serde_json::json!({});
         }
-        judged.facts[name] = value.into();
+        judged.facts[name] = value;
     }
     judged
 }

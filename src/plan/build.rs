@@ -87,7 +87,16 @@ impl Builder<'_> {
         if let Some(id) = self.find(&name) {
             return id;
         }
-        self.add_new(Step { name, stage, kind, params: params.into(), inputs, timeout_seconds, retries: None })
+        self.add_new(Step {
+            name,
+            stage,
+            kind,
+            params: params.into(),
+            inputs,
+            timeout_seconds,
+            memory: None,
+            retries: None,
+        })
     }
 
     /// Adds a step whose name is known to be new.
@@ -105,6 +114,7 @@ impl Builder<'_> {
     fn case(&mut self, case: &Case) -> (StepId, StepId) {
         let model = &self.spec.models[&case.model];
         let target = &self.spec.targets[&case.target];
+        let first = self.steps.len();
         let made = self.model(model, case);
         let test = self.test(model, target, case);
         let artefact = self.artefact(model, target, case, &made);
@@ -122,6 +132,9 @@ impl Builder<'_> {
         let name = format!("run:{}:{}", case.model, case.name);
         let run = self.add(name, Stage::Run, &step::RUN, json!(params), inputs, timeout);
         self.steps[run.0 as usize].retries = target.retries;
+        for step in self.steps[first..].iter_mut().filter(|step| step.kind.memory().is_some()) {
+            step.memory = model.memory;
+        }
         (test, run)
     }
 
@@ -282,7 +295,8 @@ impl Builder<'_> {
             };
             let name = ["command:", &command.name].concat();
             let (stage, timeout_seconds) = (Stage::Command, command.timeout_seconds);
-            self.add_new(Step { name, stage, kind, params, inputs: vec![], timeout_seconds, retries: command.retries });
+            let Command { memory, retries, .. } = *command;
+            self.add_new(Step { name, stage, kind, params, inputs: vec![], timeout_seconds, memory, retries });
         }
         for (number, command) in self.spec.commands.iter().enumerate() {
             let mut inputs = Vec::with_capacity(command.inputs.len());

@@ -187,5 +187,14 @@ fn reads(step: &Step) -> impl Iterator<Item = u32> {
 }
 
 fn stand_in(name: String, stage: Stage, kind: &'static dyn step::StepKind) -> Step {
-    Step { name, stage, kind, params: serde_json::json!({}).into(), inputs: vec![], timeout_seconds: 60, retries: None }
+    Step {
+        name,
+        stage,
+        kind,
+        params: serde_json::json!({}).into(),
+        inputs: vec![],
+        timeout_seconds: 60,
+        memory: None,
+        retries: None,
+    }
 }

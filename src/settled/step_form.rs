@@ -1,5 +1,6 @@
 //! A step as bytes, and back. The one place that knows both forms.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ struct Form<'a> {
     params: Value,
     inputs: Vec<(String, Place)>,
     timeout: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    memory: Option<NonZeroU64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     retries: Option<u32>,
 }
@@ -46,6 +49,7 @@ pub(super) fn encode(step: &Step) -> Option<Vec<u8>> {
         params: params(&step.params),
         inputs: step.inputs.iter().map(|(label, source)| (label.to_string(), place(source))).collect(),
         timeout: step.timeout_seconds,
+        memory: step.memory,
         retries: step.retries,
     };
     serde_json::to_vec(&form).ok()
@@ -65,6 +69,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Step> {
         params: params_of(&form.kind, form.params)?,
         inputs: form.inputs.into_iter().map(|(label, place)| (label.into(), source(place))).collect(),
         timeout_seconds: form.timeout,
+        memory: form.memory,
         retries: form.retries,
     })
 }
@@ -121,6 +126,7 @@ mod tests {
                 ("three".into(), Source::Record(StepId(8))),
             ],
             timeout_seconds: 9,
+            memory: NonZeroU64::new(1 << 33),
             retries: Some(2),
         }
     }
@@ -143,7 +149,7 @@ mod tests {
             let back = decode(&encode(&step).unwrap()).unwrap();
             assert_eq!(format!("{:?}", back.params), format!("{:?}", step.params));
             assert_eq!((&back.name, &back.inputs, back.timeout_seconds), (&step.name, &step.inputs, 9));
-            assert_eq!(back.retries, Some(2));
+            assert_eq!((back.memory, back.retries), (NonZeroU64::new(1 << 33), Some(2)));
             assert_eq!((back.kind.name(), back.stage), (step.kind.name(), step.stage));
         }
         let command = step(&COMMAND, Params::Program(Arc::new(Program { env: texts(&["A", "B"]), ..empty() })));

@@ -18,6 +18,7 @@ pub mod recipe;
 pub mod schema;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -87,6 +88,8 @@ pub struct Model {
     pub export: Export,
     /// Over the general ones and the target's.
     pub tolerances: BTreeMap<Precision, Tolerance>,
+    /// Bytes that each step on it takes by the user's word.
+    pub memory: Option<NonZeroU64>,
 }
 
 /// Where a model comes from.
@@ -335,6 +338,8 @@ pub struct Command {
     /// By the name under which the program sees them in its working directory.
     pub inputs: Box<[(Arc<str>, CommandInput)]>,
     pub timeout_seconds: u64,
+    /// Bytes that it takes by the user's word.
+    pub memory: Option<NonZeroU64>,
     /// How often it is tried again after a transient failure; None leaves it to the command line.
     pub retries: Option<u32>,
 }

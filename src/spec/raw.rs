@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::error::Sink;
 use super::shape::{self, Field, Json, List, Rows, Shape, shape, words};
-use super::values::{Config, Pair, Scalar, Size};
+use super::values::{Config, Memory, Pair, Scalar, Size};
 use super::yaml::{Key, Node};
 use super::{Artefact, Dtype, ExpectedStage, ExpectedStatus, Half, Precision, Priority, Route};
 
@@ -90,6 +90,8 @@ shape! {
         export: Export,
         /// Tolerances per precision of this model, on every target; figures that are not given keep their general value.
         tolerances: Rows<Tolerance>,
+        /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, in place of orch's estimate. No limit.
+        memory: Memory,
     }
 }
 
@@ -292,6 +294,8 @@ shape! {
         env: List<Arc<str>>,
         /// It is killed after this many seconds. Default: 600.
         timeout_seconds: u64,
+        /// With `argv`: how much main memory it takes, e.g. `4 GiB`: kept free for it, in place of orch's estimate. No limit.
+        memory: Memory,
         /// With `argv`: how often it is tried again after a transient failure. `orch run --retries` overrules it. Default: 0.
         retries: u32,
         /// With `argv`: exit codes by which the program says that another attempt may succeed, e.g. 75.

@@ -1,12 +1,17 @@
 //! Single values that are more than one YAML scalar: pairs, sizes, numbers that may be booleans, mappings of any depth.
 
 use std::borrow::Cow;
+use std::num::NonZeroU64;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::error::Sink;
 use super::shape::{self, Shape};
 use super::yaml::{Key, Node, Value};
+use crate::base::size;
+
+/// Less is a forgotten unit: a process takes more before it begins.
+const LEAST_MEMORY: u64 = 1 << 20;
 
 /// `[a, b]`
 #[derive(Debug)]
@@ -22,6 +27,10 @@ pub(super) enum Size {
 /// A number, or `true` and `false` as 1 and 0.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scalar(pub(super) f64);
+
+/// Memory: a number of bytes, or one with a unit. Never as little as nobody means.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Memory(pub(super) NonZeroU64);
 
 /// A mapping of any depth.
 #[derive(Debug)]
@@ -81,6 +90,49 @@ impl JsonSchema for Size {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string" }] })
+    }
+}
+
+impl Shape for Memory {
+    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+        let span = sink.span(node.pos);
+        let bytes = match &node.value {
+            Value::Text(text) => text.parse::<size::Size>().ok().map(|size| size.0),
+            Value::Int(bytes) => u64::try_from(*bytes).ok(),
+            Value::Large(bytes) => Some(*bytes),
+            _ => None,
+        };
+        let Some(bytes) = bytes else {
+            let found = match &node.value {
+                Value::Text(text) => format!("`{text}`"),
+                Value::Int(number) => number.to_string(),
+                _ => node.kind().to_owned(),
+            };
+            sink.error_hint(span, format!("`{}` must be a size, found {found}", key.text), size::REMEDY);
+            return None;
+        };
+        match NonZeroU64::new(bytes).filter(|_| bytes >= LEAST_MEMORY) {
+            Some(bytes) => Some(Self(bytes)),
+            None => {
+                let message = format!("`{}` must be at least 1 MiB, found {bytes} bytes", key.text);
+                sink.error_hint(span, message, "a number without a unit counts bytes: write `4 GiB` or `500M`");
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for Memory {
+    fn schema_name() -> Cow<'static, str> {
+        "Memory".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": "integer", "minimum": LEAST_MEMORY }, { "type": "string" }] })
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) const WORKER: &[Part] = &[
 
 /// `orch worker ort`
 pub(super) const ORT: &[Part] = &[
-    Part::Rust("device/shown.rs"),
+    Part::Rust("device/lease.rs"),
     Part::Rust("device/snapdragon.rs"),
     Part::Rust("device/native/nvml.rs"),
     Part::Rust("device/native/vulkan.rs"),
@@ -85,7 +85,7 @@ pub(super) const ANDROID: &[Part] = &[
 /// `orch-torch`
 pub(super) const TORCH: &[Part] = &[
     Part::Rust("bin/orch-torch.rs"),
-    Part::Rust("device/shown.rs"),
+    Part::Rust("device/lease.rs"),
     Part::Rust("device/native/nvml.rs"),
     Part::Rust("device/vram.rs"),
     Part::Crate("tch"),

@@ -18,6 +18,7 @@ mod write;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -75,6 +76,8 @@ pub struct Step {
     pub inputs: Vec<(Arc<str>, Source)>,
     /// Upper bound of its execution. Not in the key: it cannot change an output.
     pub timeout_seconds: u64,
+    /// Bytes of main memory that it takes by the user's word. Not in the key: it only decides what executes beside it.
+    pub memory: Option<NonZeroU64>,
     /// How often it is tried again after a transient failure, if the command line does not say. Not in the key either.
     pub retries: Option<u32>,
 }
@@ -310,6 +313,10 @@ pub trait StepKind: Sync {
     }
     /// For kinds that work on models. None for those that take little, and for those of which nobody can know.
     fn memory(&self) -> Option<MemoryGuess> {
+        None
+    }
+    /// The same of a device's own memory, for kinds that may hold a device.
+    fn device_memory(&self) -> Option<MemoryGuess> {
         None
     }
     /// Whether its work takes trees as files of the store, and not as a folder.

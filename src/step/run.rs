@@ -171,6 +171,12 @@ impl StepKind for Run {
         Some(MemoryGuess { base: 512 << 20, factor: 2 })
     }
 
+    /// A driver's context with its kernels, and the room in which libraries work; the weights, and as much again for what
+    /// allocators keep: ONNX Runtime's doubles what it asks for.
+    fn device_memory(&self) -> Option<MemoryGuess> {
+        Some(MemoryGuess { base: 1 << 30, factor: 2 })
+    }
+
     fn requires(&self, step: &Step) -> Vec<Requirement> {
         let params = RunParams::of(step);
         match params.runtime.as_str() {

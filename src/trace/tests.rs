@@ -108,7 +108,7 @@ fn devices_have_rows_and_memory_a_counter() {
     let (_dir, plan) = plan();
     let recorder = Recorder::new(Instant::now());
     recorder.tell(Event::Started { steps: 4, to_run: 4 });
-    let on = |device: Option<&str>| Holds { cores: 1, memory: 100, device: device.map(str::to_owned) };
+    let on = |device: Option<&str>| Holds { cores: 1, memory: 100, device: device.map(str::to_owned), vram: 0 };
     tell_holding(&recorder, "command:a", Slot::Job(0), 10, 20, on(Some("cuda:1")));
     tell_holding(&recorder, "command:b", Slot::Job(1), 15, 20, on(Some("cuda:0")));
     tell_holding(&recorder, "command:c", Slot::Job(0), 20, 25, on(None));

@@ -11,13 +11,9 @@ mod linux;
 mod nothing;
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{
-    adopt_orphans, end_below, exact_bytes, family_bytes, held_bytes, kernel_oom_kills, knows_all, sweep,
-};
+pub(super) use linux::{adopt_orphans, end_below, exact_bytes, family_bytes, held_bytes, knows_all, sweep};
 #[cfg(not(target_os = "linux"))]
-pub(super) use nothing::{
-    adopt_orphans, end_below, exact_bytes, family_bytes, held_bytes, kernel_oom_kills, knows_all, sweep,
-};
+pub(super) use nothing::{adopt_orphans, end_below, exact_bytes, family_bytes, held_bytes, knows_all, sweep};
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 

@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::device;
 use crate::device::render::bytes;
 use crate::device::{Host, free_memory, whole_memory};
 use crate::worker::{Ended, Limits, TICK, family};
@@ -25,6 +26,8 @@ const RESERVE: f64 = 0.1;
 const FLOOR: f64 = 0.05;
 /// A job smaller than this part is not what fills the machine.
 const WORTH: f64 = 0.05;
+/// What a job that the kernel ended held is told from so many bytes on: less was measured before it grew.
+const TOLD: u64 = 16 << 20;
 /// What a job that was ended leaves takes a moment to be free again.
 const RELIEF: Duration = Duration::from_secs(1);
 
@@ -46,13 +49,14 @@ pub(super) struct Overseer<'a> {
     next: Instant,
     next_whole: Instant,
     why: Option<(Ended, Instant)>,
-    /// Kills for want of memory, of the whole machine, when this was first looked at.
+    /// The kernel's count of kills for want of memory before this job can have been one of them.
     kernel_kills: Option<u64>,
+    /// Whether that was counted while the job ran; before, it is what was known when it began.
+    is_counted: bool,
 }
 
 impl<'a> Overseer<'a> {
     pub(super) fn new(limits: &'a Limits<'a>) -> Self {
-        first_kernel_kills();
         let start = Instant::now();
         Self {
             limits,
@@ -61,7 +65,8 @@ impl<'a> Overseer<'a> {
             next: start + TICK,
             next_whole: start + WHOLE,
             why: None,
-            kernel_kills: None,
+            kernel_kills: known_kernel_kills(),
+            is_counted: false,
         }
     }
 
@@ -84,8 +89,8 @@ impl<'a> Overseer<'a> {
             return Verdict::GoesOn;
         }
         self.next = now + TICK;
-        if self.kernel_kills.is_none() {
-            self.kernel_kills = family::kernel_oom_kills();
+        if !self.is_counted {
+            (self.kernel_kills, self.is_counted) = (kernel_kills(), true);
         }
         if let Some((_, kill_at)) = &self.why {
             return if now >= *kill_at { Verdict::Kill } else { Verdict::GoesOn };
@@ -108,9 +113,13 @@ impl<'a> Overseer<'a> {
 
     /// How a job ended that gave no answer. What orch did itself is told apart by [`Overseer::why`].
     pub(super) fn death(&self, signal: Option<i32>, code: Option<i32>) -> Ended {
-        let before = self.kernel_kills.or_else(first_kernel_kills);
-        if signal == Some(libc::SIGKILL) && before.is_some() && family::kernel_oom_kills() > before {
-            let held = self.last().map_or_else(String::new, |held| format!("; it held {}", bytes(held)));
+        // A shell passes on how its program ended by a code of its own.
+        let is_killed = signal == Some(libc::SIGKILL) || code == Some(128 + libc::SIGKILL);
+        if is_killed && self.kernel_kills.is_some() && kernel_kills() > self.kernel_kills {
+            let held = self
+                .last()
+                .filter(|held| *held >= TOLD)
+                .map_or_else(String::new, |held| format!("; it held {} when it was last looked at", bytes(held)));
             return Ended::OutOfMemory(format!("the kernel's out-of-memory killer ended it{held}"));
         }
         Ended::Died { signal, code }
@@ -121,7 +130,7 @@ impl<'a> Overseer<'a> {
         if let Some(why) = self.why() {
             return Err(Box::new(why));
         }
-        match self.death(status.signal(), None) {
+        match self.death(status.signal(), status.code()) {
             Ended::Died { .. } => Ok(status),
             other => Err(Box::new(other)),
         }
@@ -188,14 +197,26 @@ fn host() -> &'static Host {
     HOST.get_or_init(Host::real)
 }
 
-/// The count when the first job began: for jobs that end before they are looked at.
-fn first_kernel_kills() -> Option<u64> {
-    static FIRST: OnceLock<Option<u64>> = OnceLock::new();
-    *FIRST.get_or_init(family::kernel_oom_kills)
+/// The kernel's count of processes that it killed for want of memory; None where it keeps none.
+fn kernel_kills() -> Option<u64> {
+    let now = device::kernel_oom_kills(host());
+    *last_count() = Some(now);
+    now
+}
+
+/// The same as it was when somebody last counted: jobs that end before they are looked at cost nobody a count.
+fn known_kernel_kills() -> Option<u64> {
+    let known = *last_count();
+    known.unwrap_or_else(kernel_kills)
+}
+
+fn last_count() -> MutexGuard<'static, Option<Option<u64>>> {
+    static LAST: Mutex<Option<Option<u64>>> = Mutex::new(None);
+    LAST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What each job that is watched held when it was last measured, by leader.
-fn sizes() -> std::sync::MutexGuard<'static, BTreeMap<i32, u64>> {
+fn sizes() -> MutexGuard<'static, BTreeMap<i32, u64>> {
     static SIZES: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
     SIZES.lock().unwrap_or_else(PoisonError::into_inner)
 }

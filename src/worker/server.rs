@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::device::render::bytes;
 use crate::runtime::{Job, Reply};
 use crate::worker::lines::{Lines, Next};
 use crate::worker::oneshot::{Output, spawn_with_result_pipe};
@@ -65,19 +66,20 @@ impl Server {
         Ok(Self { shared, pid, jobs: AtomicU32::new(0), first_held: Mutex::default() })
     }
 
-    /// Whether a fresh one should take over. The jobs that it has are done by it; dropped after the last of them, it ends.
-    pub fn is_worn(&self) -> bool {
-        let jobs = self.jobs.load(Ordering::Relaxed);
-        if jobs == 0 {
-            return false;
+    /// Why a fresh one should take over, if it should: it has ended, has done many jobs, or has grown. The jobs that it has
+    /// are done by it; dropped after the last of them, it ends.
+    pub fn why_replace(&self) -> Option<String> {
+        if let Some(Ended::ServerDied(why)) = self.shared.why_ended() {
+            return Some(why);
         }
-        let Some(held) = family::held_bytes(self.pid) else { return jobs >= MOST_JOBS };
+        let jobs = self.jobs.load(Ordering::Relaxed);
+        if jobs >= MOST_JOBS {
+            return Some(format!("process {} has done {jobs} jobs", self.pid));
+        }
+        let held = if jobs > 0 { family::held_bytes(self.pid) } else { None }?;
         let first = *self.first_held.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(held);
-        jobs >= MOST_JOBS || held > first + MOST_GROWTH
-    }
-
-    pub fn has_ended(&self) -> bool {
-        self.shared.why_ended().is_some()
+        let [from, to] = [first, held].map(bytes);
+        (held > first + MOST_GROWTH).then(|| format!("process {} grew from {from} to {to} in {jobs} jobs", self.pid))
     }
 
     /// Sends a job and waits until it ended.

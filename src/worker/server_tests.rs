@@ -101,7 +101,7 @@ fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
     });
     let Ended::ServerDied(why) = ended else { panic!("{ended:?}") };
     assert_eq!(why, "the Python server ended (signal: 9 (SIGKILL))");
-    assert!(place.server.has_ended());
+    assert_eq!(place.server.why_replace().as_deref(), Some("the Python server ended (signal: 9 (SIGKILL))"));
     for name in ["out-1/pids", "out-2/pid"] {
         let pids = std::fs::read_to_string(place.at(name)).unwrap();
         assert!(!pids.split_whitespace().any(is_alive), "{name}");
@@ -113,11 +113,12 @@ fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
 fn a_worn_server_still_does_the_jobs_that_it_has() {
     let Place { dir, server, cancel } = Place::new();
     let place = Arc::new(Place { dir, server, cancel });
-    assert!(!place.server.is_worn());
+    assert_eq!(place.server.why_replace(), None);
     assert_eq!(place.status(1, "echo", json!({})), JobStatus::Ok);
-    assert!(!place.server.is_worn());
+    assert_eq!(place.server.why_replace(), None);
     place.server.jobs.store(MOST_JOBS, Ordering::Relaxed);
-    assert!(place.server.is_worn());
+    let why = format!("process {} has done 500 jobs", place.server.pid);
+    assert_eq!(place.server.why_replace(), Some(why));
     let last = place.clone();
     let job = std::thread::spawn(move || last.status(2, "nap", json!({})));
     while !place.at("out-2").exists() {

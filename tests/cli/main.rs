@@ -17,6 +17,7 @@ mod max_age;
 mod noise;
 #[cfg(not(feature = "remote"))]
 mod not_shared;
+mod oom;
 mod pages;
 mod partition;
 mod phone;
@@ -26,6 +27,7 @@ mod settled;
 mod states;
 mod slots;
 mod watched;
+mod worn;
 #[path = "../support/mod.rs"]
 mod support;
 mod watch;

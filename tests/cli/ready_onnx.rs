@@ -273,3 +273,23 @@ fn without_expected_outputs_the_reference_is_named_for_what_it_is() {
         assert_eq!(case["numerics"]["reference"], "onnxruntime cpu fp32", "{case}");
     }
 }
+
+/// As by an update of orch or a build of it beside a run.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_whose_program_is_removed_meanwhile_goes_on() {
+    let sandbox = sandbox(RIGHT);
+    let own = sandbox.path("orch");
+    std::fs::copy(env!("CARGO_BIN_EXE_orch"), &own).unwrap();
+    let remove = format!("rm {}; echo > out", own.display());
+    let commands = format!("commands:\n  remove: {{argv: [sh, -c, '{remove}'], outputs: [out]}}\n");
+    sandbox.write("specs/all.yaml", format!("{SPEC}{commands}"));
+    // Timed runs on the CPU wait until nothing else executes.
+    let like = sandbox.command(["run", "specs/all.yaml", "-t", "cpu"]);
+    let mut command = std::process::Command::new(&own);
+    command.args(like.get_args()).current_dir(sandbox.path("")).env_clear();
+    command.envs(like.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = command.output().unwrap();
+    assert!(!own.exists());
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+}

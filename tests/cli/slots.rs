@@ -159,6 +159,31 @@ fn a_step_that_is_larger_than_the_machine_runs_alone_and_says_so() {
 }
 
 #[test]
+fn memory_that_the_spec_states_is_kept_free_from_the_first_run_on_and_a_wrong_statement_is_told() {
+    let mut spec = String::from("version: 1\ncommands:\n");
+    for n in 0..4 {
+        let script = format!("dd if=/dev/zero of=/dev/null bs=150M count=2 2> err; sleep 0.4; echo {n} > out");
+        let memory = if n == 0 { "100 MiB" } else { "200 MiB" };
+        spec.push_str(&format!("  c{n}: {{argv: [sh, -c, '{script}'], outputs: [out], memory: {memory}}}\n"));
+    }
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    let run = ["run", "spec.yaml", "--jobs", "4", "--memory", "450MiB", "--trace", "trace.json"];
+    let ended = sandbox.run(run).success();
+    let ended = ended.stderr_has("warning command:c0 took 15").stderr_has("of memory, and its `memory` says 100 MiB");
+    ended.stderr_lacks("command:c1 took").stderr_lacks("runs alone");
+    let trace = Trace::of(&sandbox);
+    trace.check();
+    let claimed = |name: &str| trace.find(name).memory;
+    assert_eq!(["command:c0", "command:c1", "command:c3"].map(claimed), [100 << 20, 200 << 20, 200 << 20]);
+    assert_eq!(trace.most(), 2);
+    // It is no part of a key.
+    sandbox.write("spec.yaml", sandbox.read("spec.yaml").replace("200 MiB", "1 GiB"));
+    sandbox.run(["run", "spec.yaml"]).success().stderr_lacks("took");
+    let again = sandbox.run(["run", "spec.yaml", "--json"]).success();
+    again.summary([("executed", 0)]);
+}
+
+#[test]
 fn a_size_that_is_none_is_refused() {
     let sandbox = Sandbox::new().file("spec.yaml", "version: 1\n");
     sandbox.run(["run", "spec.yaml", "--memory", "lots"]).code(2).stderr_has("`lots` is no size");

@@ -146,6 +146,12 @@ fn words_that_only_describe() {
             &[],
         ),
         row(
+            "how much memory a command takes",
+            |w| w.edit("outputs: [card.json]", "outputs: [card.json]\n    memory: 2 GiB"),
+            &[],
+        ),
+        row("how much memory a model's steps take", |w| w.edit("tags: [key]", "tags: [key]\n    memory: 3 GiB"), &[]),
+        row(
             "how long runs on a target may take",
             |w| w.edit("artefact: qnn,", "artefact: qnn, measure: {timeout_seconds: 5},"),
             &[],

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::{RetryArgs, ScopeArgs, SpecArgs, TraceArgs};
-use crate::cli::units::Size;
+use crate::base::Size;
 use crate::exec;
 
 #[derive(Debug, ClapArgs)]

@@ -119,13 +119,10 @@ fn on_lease(params: &Params, provider: &'static str, asked: &str) -> Result<Plac
 }
 
 /// How a session is given a provider that ONNX Runtime does not offer as a device; None for one that it does.
-pub(super) fn built_in(
-    provider: &str,
-    options: &[(String, String)],
-    index: usize,
-) -> Option<ExecutionProviderDispatch> {
+pub(super) fn built_in(provider: &str, options: &[(String, String)]) -> Option<ExecutionProviderDispatch> {
     let on = |name: &str| options.iter().any(|(known, value)| known == name && value == "1");
-    let id = i32::try_from(index).unwrap_or(i32::MAX);
+    // The process is shown one device, so that is the first.
+    let id = 0;
     Some(
         match provider {
             CUDA => {

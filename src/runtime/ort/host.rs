@@ -76,18 +76,13 @@ impl Host {
         self.environment.devices().filter(move |device| device.ep().is_ok_and(|name| name == provider))
     }
 
-    /// A session builder bound to one provider's device; `index` counts those of a provider that offers none by itself.
+    /// A session builder bound to one provider's device.
     ///
     /// The device is always named: with the crate's default policy every session is offered to every registered plugin,
     /// and a plain CPU session then fails for want of QNN options.
-    pub(super) fn builder(
-        &self,
-        provider: &str,
-        options: &[(String, String)],
-        index: usize,
-    ) -> anyhow::Result<SessionBuilder> {
+    pub(super) fn builder(&self, provider: &str, options: &[(String, String)]) -> anyhow::Result<SessionBuilder> {
         let builder = Session::builder(&self.environment).map_err(plain)?;
-        let builder = match gpu::built_in(provider, options, index) {
+        let builder = match gpu::built_in(provider, options) {
             Some(own) => builder.with_execution_providers([own]).map_err(plain)?,
             None => {
                 // A chip's processor before the CPU that the provider also offers itself for.

@@ -28,7 +28,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{Job, JobOutput, JobStatus, Runtime};
-use crate::device::shown::Shown;
+use crate::device::Lease;
 
 /// The runtime's entry in the table of runtimes.
 pub struct OnnxRuntime;
@@ -80,7 +80,7 @@ struct Params {
     device: Option<String>,
     /// The GPU that this process has for itself.
     #[serde(default)]
-    lease: Option<Shown>,
+    lease: Option<Lease>,
     /// A folder with a Vulkan loader and a driver in software; None leaves it to the system's.
     #[serde(default)]
     vulkan: Option<PathBuf>,

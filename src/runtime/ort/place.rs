@@ -9,7 +9,7 @@ use super::placement::Placement;
 use super::webgpu::WEBGPU;
 use super::{Failure, Params, gpu, qnn, webgpu};
 use crate::base::Digest;
-use crate::device::shown::Shown;
+use crate::device::Lease;
 
 /// Where a job's session runs.
 pub(super) struct Place {
@@ -18,7 +18,7 @@ pub(super) struct Place {
     pub(super) actual: String,
     pub(super) options: Vec<(String, String)>,
     /// Its GPU, where it has one of its own.
-    pub(super) lease: Option<Shown>,
+    pub(super) lease: Option<Lease>,
     more: Map<String, Value>,
 }
 
@@ -74,7 +74,7 @@ impl Place {
         self
     }
 
-    pub(super) fn on(self, lease: Shown) -> Self {
+    pub(super) fn on(self, lease: Lease) -> Self {
         Self { lease: Some(lease), ..self }
     }
 
@@ -111,7 +111,7 @@ impl Place {
 
     /// One whose session may leave nodes to the CPU: only for asking which.
     pub(super) fn lenient(&self, host: &Host) -> anyhow::Result<SessionBuilder> {
-        host.builder(self.provider, &self.options, self.lease.as_ref().map_or(0, |lease| lease.index))
+        host.builder(self.provider, &self.options)
     }
 
     /// What belongs into the record about libraries and settings.

@@ -78,7 +78,7 @@ impl<'j> Source<'j> {
 }
 
 fn at(host: &Host, level: GraphOptimizationLevel) -> anyhow::Result<SessionBuilder> {
-    host.builder(CPU, &[], 0)?.with_optimization_level(level).map_err(plain)
+    host.builder(CPU, &[])?.with_optimization_level(level).map_err(plain)
 }
 
 /// The shapes that ONNX Runtime infers for a model's outputs, without running it.

@@ -44,6 +44,7 @@ pub(in crate::spec) fn row(key: &Key, node: &Node, folder: &Path, sink: &mut Sin
                 does: nothing(),
                 inputs: Box::default(),
                 timeout_seconds: 1,
+                memory: None,
                 retries: None,
             }
         }
@@ -84,6 +85,7 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
         sink.error(code.span, format!("{} is no exit code of a failure: they are 1 to 255", code.value));
     }
     let retries = raw.retries.value().copied();
+    let memory = raw.memory.value().map(|memory| memory.0);
     let transient = raw.transient.items().iter().map(|code| code.value).collect();
     let does = if raw.write.is_absent() {
         // Neither outputs nor variables have an order that means something.
@@ -98,7 +100,15 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
     } else {
         Does::Write(Arc::new(written(&raw, sink)))
     };
-    Command { name: name.value, loc: sink.loc(name.span), does, inputs: inputs.into(), timeout_seconds, retries }
+    Command {
+        name: name.value,
+        loc: sink.loc(name.span),
+        does,
+        inputs: inputs.into(),
+        timeout_seconds,
+        memory,
+        retries,
+    }
 }
 
 fn texts(field: Field<List<Arc<str>>>) -> Box<[Arc<str>]> {
@@ -139,6 +149,7 @@ fn one_of_two(name: &At<Arc<str>>, raw: &raw::Command, sink: &mut Sink) {
                 ("outputs", raw.outputs.given().map(|at| at.span)),
                 ("env", raw.env.given().map(|at| at.span)),
                 ("timeout_seconds", raw.timeout_seconds.given().map(|at| at.span)),
+                ("memory", raw.memory.given().map(|at| at.span)),
                 ("retries", raw.retries.given().map(|at| at.span)),
                 ("transient", raw.transient.given().map(|at| at.span)),
             ];

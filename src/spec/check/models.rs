@@ -62,6 +62,7 @@ fn model(
         seed: raw.seed.value().copied().unwrap_or(0),
         export,
         tolerances,
+        memory: raw.memory.value().map(|memory| memory.0),
     })
 }
 

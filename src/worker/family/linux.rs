@@ -185,9 +185,3 @@ fn sum(path: &str, names: &[&str]) -> Option<u64> {
     values.peek()?;
     Some(values.sum::<u64>() * 1024)
 }
-
-/// How many processes the kernel has killed for want of memory since it started.
-pub(in crate::worker) fn kernel_oom_kills() -> Option<u64> {
-    let text = fs::read_to_string("/proc/vmstat").ok()?;
-    text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
-}

@@ -27,7 +27,3 @@ pub(in crate::worker) fn family_bytes(_leader: i32) -> Option<u64> {
 pub(in crate::worker) fn exact_bytes(_leader: i32) -> Option<u64> {
     None
 }
-
-pub(in crate::worker) fn kernel_oom_kills() -> Option<u64> {
-    None
-}

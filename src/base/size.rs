@@ -2,16 +2,19 @@
 
 use std::str::FromStr;
 
+/// What to write in place of what is no size.
+pub const REMEDY: &str = "give a number and a unit: `500M`, `10G`, `1.5TiB`";
+
 /// A number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size(pub(super) u64);
+pub struct Size(pub u64);
 
 impl FromStr for Size {
     type Err = String;
 
     /// As other programs do: `G` and `GiB` are of 1024, `GB` is of 1000.
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("`{text}` is no size\n  hint: give a number and a unit: `500M`, `10G`, `1.5TiB`");
+        let bad = || format!("`{text}` is no size\n  hint: {REMEDY}");
         let text = text.trim();
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let number: f64 = text[..end].parse().map_err(|_| bad())?;

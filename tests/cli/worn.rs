@@ -1,0 +1,72 @@
+//! A Python server that grows is replaced while the run goes on: another process, said in the log, and every step passes.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::ready_onnx::{RIGHT, SPEC, linear, sandbox};
+use crate::support::{Sandbox, eventually};
+
+/// Executed by every Python of the environment when it starts: the server, and no other, notes its number and then holds 300 MB more
+/// after each fork.
+const GROWS: &str = "import os, sys
+if 'orch_py.server' in sys.orig_argv:
+    with open(os.path.join(os.path.dirname(__file__), 'servers'), 'a') as file:
+        file.write(f'{os.getpid()}\\n')
+    held = []
+    os.register_at_fork(after_in_parent=lambda: held.append(bytearray(b'x') * 300_000_000))
+";
+
+/// An environment with all that another one has, and a module of its own that is imported at each start. Gives its interpreter
+/// and its packages.
+fn beside(sandbox: &Sandbox, other: &Path) -> (PathBuf, PathBuf) {
+    let lib = fs::read_dir(other.join("lib")).unwrap().next().unwrap().unwrap().file_name();
+    let packages = Path::new("lib").join(lib).join("site-packages");
+    let own = sandbox.path("grows");
+    fs::create_dir_all(own.join("bin")).unwrap();
+    fs::create_dir_all(own.join(&packages)).unwrap();
+    fs::copy(other.join("pyvenv.cfg"), own.join("pyvenv.cfg")).unwrap();
+    symlink(fs::canonicalize(other.join("bin/python")).unwrap(), own.join("bin/python")).unwrap();
+    for entry in fs::read_dir(other.join(&packages)).unwrap().map(|entry| entry.unwrap()) {
+        symlink(entry.path(), own.join(&packages).join(entry.file_name())).unwrap();
+    }
+    fs::write(own.join(&packages).join("grows.py"), GROWS).unwrap();
+    fs::write(own.join(&packages).join("grows.pth"), "import grows\n").unwrap();
+    (own.join("bin/python"), own.join(packages))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_that_grows_is_replaced_and_every_step_passes() {
+    let sandbox = sandbox(RIGHT);
+    let envs = sandbox.path("envs");
+    let is_openvino = |name: &str| name.starts_with("openvino-") && !name.contains('.');
+    let other = fs::read_dir(&envs).unwrap().map(|entry| entry.unwrap());
+    let other = other.filter(|entry| is_openvino(entry.file_name().to_str().unwrap())).map(|entry| entry.path());
+    let (python, packages) = beside(&sandbox, &other.max().unwrap());
+
+    // Six files that differ, so that no two conversions are the same.
+    let (head, model) = SPEC.split_once("models:\n  linear:\n").unwrap();
+    let mut spec = format!("{head}matrix: {{targets: [openvino]}}\nmodels:\n");
+    for n in 0..6 {
+        let file = linear();
+        let at = file.windows(6).position(|window| window == b"linear").expect("the name of the graph");
+        let file = [&file[..at + 5], n.to_string().as_bytes(), &file[at + 6..]].concat();
+        sandbox.write(&format!("models/linear{n}.onnx"), file);
+        spec += &format!("  linear{n}:\n{}", model.replace("linear.onnx", &format!("linear{n}.onnx")));
+    }
+    sandbox.write("specs/all.yaml", spec);
+    let sandbox = sandbox.env("ORCH_PYTHON", python.to_str().unwrap());
+    let run = ["run", "specs/all.yaml", "--jobs", "1", "--json"];
+    sandbox.run(run).success().summary([("cases", 6), ("passed", 6), ("failed", 0)]);
+
+    let servers = fs::read_to_string(packages.join("servers")).unwrap();
+    let servers: Vec<&str> = servers.lines().collect();
+    assert!(servers.len() > 1 && servers[0] != servers[1], "{servers:?}");
+    let log = fs::read_to_string(envs.join("server-openvino.log")).unwrap();
+    let said = format!("orch: another server takes over: process {} grew from ", servers[0]);
+    assert!(log.contains(&said), "{log}");
+    assert_eq!(log.matches("takes over").count(), servers.len() - 1, "{log}");
+    let is_alive = |pid: &&str| fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"));
+    eventually("the servers are gone", || !servers.iter().any(is_alive));
+}
