@@ -94,10 +94,15 @@ impl Case {
 
 impl Matrix {
     pub fn of(spec: &Spec) -> Self {
+        Self::with(spec, &[])
+    }
+
+    /// With the targets of these very names as well, though `matrix.targets` leaves them out: whoever names a row wants it.
+    pub fn with(spec: &Spec, named: &[String]) -> Self {
         let mut matrix = Self { cases: Vec::new(), excluded: Vec::new() };
         for model in spec.models.values() {
             for target in spec.targets.values() {
-                for (precision, in_product) in candidates(spec, model, target) {
+                for (precision, in_product) in candidates(spec, model, target, named) {
                     for dims in axes(spec, model) {
                         matrix.add(spec, model, target, precision, dims, in_product);
                     }
@@ -142,8 +147,9 @@ fn excluded(
 }
 
 /// The precisions at which model and target are candidates, and whether the product (and not only `include`) says so.
-fn candidates(spec: &Spec, model: &Model, target: &Target) -> Vec<(Precision, bool)> {
-    let in_product = glob::any(&spec.matrix.models, &model.name) && glob::any(&spec.matrix.targets, &target.name);
+fn candidates(spec: &Spec, model: &Model, target: &Target, named: &[String]) -> Vec<(Precision, bool)> {
+    let is_target = glob::any(&spec.matrix.targets, &target.name) || named.contains(&target.name);
+    let in_product = is_target && glob::any(&spec.matrix.models, &model.name);
     let mut found: Vec<(Precision, bool)> = Vec::new();
     if in_product {
         found.extend(target.precisions.iter().map(|precision| (*precision, true)));

@@ -130,7 +130,8 @@ pub(super) struct SelectionArgs {
     /// Only these models
     #[arg(long = "model", short = 'm', value_name = "GLOB")]
     pub(super) models: Vec<String>,
-    /// Only these targets; `auto`: the best one for each model, of these or of all
+    /// Only these targets, also one that the matrix leaves out, by its very name; `auto`: the best one for each model, of
+    /// these or of all
     #[arg(long = "target", short = 't', value_name = "GLOB")]
     pub(super) targets: Vec<String>,
     /// Only models of these families

@@ -66,7 +66,7 @@ impl Project {
             return Err(UsageError(format!("this command knows no host to choose a target for\n  {hint}")).into());
         }
         let chooses = selection.chooses();
-        let matrix = Matrix::of(spec);
+        let matrix = Matrix::with(spec, &selection.targets);
         matrix.each_expectation_counts(spec).map_err(|e| UsageError(e.to_string()))?;
         let selection = Selection {
             models: selection.models.clone(),

@@ -56,8 +56,10 @@ impl Case {
 
     fn on(&self, spec: &Spec, target: &Target, dims: BTreeMap<String, u64>) -> Option<Case> {
         let model = &spec.models[&self.model];
+        // Its own target may be there only because it was named.
+        let own = std::slice::from_ref(&self.target);
         let (_, in_product) =
-            candidates(spec, model, target).into_iter().find(|(known, _)| *known == self.precision)?;
+            candidates(spec, model, target, own).into_iter().find(|(known, _)| *known == self.precision)?;
         let case = Case::new(spec, model, target, self.precision, dims);
         excluded(spec, model, target, &case, in_product).is_none().then_some(case)
     }

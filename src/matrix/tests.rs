@@ -40,6 +40,14 @@ fn excluded(matrix: &Matrix) -> Vec<(String, &str)> {
 }
 
 #[test]
+fn a_target_that_the_matrix_leaves_out_is_there_for_whoever_names_it() {
+    let spec = spec("matrix: {targets: [cpu]}");
+    assert_eq!(ids(&Matrix::of(&spec)), ["bert:cpu-fp32", "literal:cpu-fp32"]);
+    let named = Matrix::with(&spec, &["ts".to_owned(), "o*".to_owned()]);
+    assert_eq!(ids(&named), ["bert:cpu-fp32", "bert:ts-fp32", "literal:cpu-fp32", "literal:ts-fp32"]);
+}
+
+#[test]
 fn the_product_is_cases_plus_exclusions_in_spec_order() {
     let matrix = Matrix::of(&spec(""));
     assert_eq!(

@@ -1,5 +1,7 @@
 //! Matrix → steps.
 
+mod commands;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +15,7 @@ use crate::plan::graph::{self, Dependents};
 use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes, texts, weights};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{
-    Artefact, Command, CommandInput, Does, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec,
-    Target, Weights,
+    Artefact, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Weights,
 };
 use crate::step::{self, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context};
 
@@ -282,46 +283,6 @@ impl Builder<'_> {
             tolerance: *tolerance.expect("BUG: checked: every precision in use has a tolerance"),
             computes: step::computes(target, precision).map(str::to_owned),
             test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.name)),
-        }
-    }
-
-    fn commands(&mut self) -> Result<(), BuildError> {
-        let first = self.steps.len();
-        // Two passes, because a command may read one that is declared below it.
-        for command in self.spec.commands.iter() {
-            let (kind, params): (&'static dyn StepKind, _) = match &command.does {
-                Does::Run(program) => (&step::COMMAND, Params::Program(program.clone())),
-                Does::Write(files) => (&step::WRITE, Params::Files(files.clone())),
-            };
-            let name = ["command:", &command.name].concat();
-            let (stage, timeout_seconds) = (Stage::Command, command.timeout_seconds);
-            let Command { memory, retries, .. } = *command;
-            self.add_new(Step { name, stage, kind, params, inputs: vec![], timeout_seconds, memory, retries });
-        }
-        for (number, command) in self.spec.commands.iter().enumerate() {
-            let mut inputs = Vec::with_capacity(command.inputs.len());
-            for (label, input) in &command.inputs {
-                let source = match input {
-                    CommandInput::File(path) => Source::File(path.clone()),
-                    CommandInput::Step(name) => {
-                        Source::Step(self.find(name).ok_or_else(|| self.no_such_step(command, name))?)
-                    }
-                };
-                inputs.push((label.clone(), source));
-            }
-            self.steps[first + number].inputs = inputs;
-        }
-        Ok(())
-    }
-
-    fn no_such_step(&self, command: &Command, name: &str) -> BuildError {
-        let mut known: Vec<&str> = self.steps.iter().map(|step| step.name.as_str()).collect();
-        known.sort_unstable();
-        BuildError::NoSuchStep {
-            loc: command.loc.to_string(),
-            command: command.name.to_string(),
-            step: name.to_owned(),
-            hint: crate::base::suggest::hint(name, known),
         }
     }
 }
