@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use std::collections::BTreeSet;
+
 use crate::base::shell;
 use crate::exec::fallback::{Course, course, expected_outcome, is_as_expected};
 use crate::exec::state::{How, StepResult};
@@ -156,12 +158,8 @@ fn known_median(context: &Context<'_>, step: &str) -> Option<(f64, String)> {
     })
 }
 
-/// Whether something failed that neither the spec expects nor another device answers for.
-pub(super) fn has_failed(plan: &Plan, results: &[StepResult], cases: &[CaseResult]) -> bool {
-    if cases.iter().any(CaseResult::is_failure) {
-        return true;
-    }
-    // No case failed, so the failure of a step on which cases rest is one that they can bear.
+/// Steps whose failure no case tells of: what a case rests on it tells itself, or can bear.
+pub(super) fn failed_steps(plan: &Plan, results: &[StepResult]) -> BTreeSet<StepId> {
     let rests_on = |planned: &PlannedCase, id: StepId| {
         let spare =
             |fallback: &PlannedFallback| fallback.run == id || results[fallback.run.0 as usize].blamed == Some(id);
@@ -169,7 +167,8 @@ pub(super) fn has_failed(plan: &Plan, results: &[StepResult], cases: &[CaseResul
             && (planned.chain.binary_search(&id).is_ok() || planned.fallbacks.iter().any(spare))
     };
     let failed = plan.ids().filter(|id| results[id.0 as usize].outcome.is_failure());
-    failed.into_iter().any(|id| !plan.cases.iter().any(|planned| rests_on(planned, id)))
+    let untold = failed.filter(|id| !plan.cases.iter().any(|planned| rests_on(planned, *id)));
+    untold.map(|id| results[id.0 as usize].blamed.unwrap_or(id)).collect()
 }
 
 /// Steps of the user's own that passed after failures, in this run or in the one whose result is used.

@@ -76,7 +76,7 @@ pub(super) fn finish(
     }
     let seconds = clock.elapsed().as_secs_f64();
     let doc = report_doc(context, &results, seconds);
-    let failed = case::has_failed(context.plan, &results, &doc.cases);
+    let failed = doc.summary.failed + doc.summary.failed_steps > 0;
     Ok(Finished { results, interrupted, failed, seconds, report, doc, files })
 }
 
@@ -218,6 +218,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         executed: how(How::Executed),
         hits: how(How::Hit),
         fetched: results.iter().filter(|result| result.fetched).count() as u32,
+        failed_steps: case::failed_steps(context.plan, results).len() as u32,
         seconds,
         ..Summary::of(&cases, &excluded)
     };

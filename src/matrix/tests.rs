@@ -201,7 +201,7 @@ fn the_usual_chains_are_those_of_the_hardware_at_the_same_precision() {
     let targets = "  cuda: {runtime: ort, backend: cuda, artefact: onnx, precisions: [fp32], halve_batch: false}
   eager: {runtime: python, backend: cuda, artefact: model, precisions: [fp16], halve_batch: false}
   mps: {runtime: python, backend: mps, artefact: model, precisions: [fp32], halve_batch: false}
-  webgpu: {runtime: browser, backend: webgpu, artefact: onnx, precisions: [fp32]}
+  webgpu: {runtime: ort, backend: webgpu, artefact: onnx, precisions: [fp32]}
   webnn: {runtime: browser, backend: webnn, artefact: onnx, precisions: [fp32], fallback: []}
   qnn: {runtime: ort, backend: qnn, artefact: qnn, precisions: [fp16], halve_batch: false}
   ov: {runtime: openvino, backend: openvino, artefact: openvino, precisions: [fp16, fp32], halve_batch: false}

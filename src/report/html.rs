@@ -58,10 +58,11 @@ impl<'a> Page<'a> {
             orch: &doc.orch,
             host: host(doc),
             steps: format!(
-                "{}: {} executed, {} up to date, {}",
+                "{}: {} executed, {} up to date{}, {}",
                 counted(s.steps as usize, "step"),
                 s.executed,
                 s.hits,
+                if s.failed_steps > 0 { format!(", {} failed", s.failed_steps) } else { String::new() },
                 seconds(s.seconds)
             ),
             earlier: view.earlier(),

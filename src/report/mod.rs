@@ -56,6 +56,9 @@ pub struct Summary {
     /// Those of the hits that this run fetched from a remote store.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fetched: u32,
+    /// Steps that failed and of which no case tells.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed_steps: u32,
     pub cases: u32,
     pub passed: u32,
     /// Cases that another target ran in place of their own.

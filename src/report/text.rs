@@ -98,8 +98,12 @@ pub fn summary_line(doc: &ReportDoc, styles: &Styles) -> String {
     // A run of chosen steps or of commands has no cases to count.
     let counts = if doc.cases.is_empty() { String::new() } else { counts.join(" · ") + "   " };
     let fetched = if s.fetched > 0 { format!(" ({} from the remote)", s.fetched) } else { String::new() };
+    let failed = match s.failed_steps {
+        0 => String::new(),
+        some => format!(", {}{some} failed{:#}", styles.fail, styles.fail),
+    };
     format!(
-        "{counts}{}: {} executed, {} up to date{fetched}   {}",
+        "{counts}{}: {} executed, {} up to date{fetched}{failed}   {}",
         counted(s.steps as usize, "step"),
         s.executed,
         s.hits,

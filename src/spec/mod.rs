@@ -43,6 +43,11 @@ pub fn backends() -> Vec<&'static str> {
     raw::Backend::WORDS.iter().map(|(word, _)| *word).collect()
 }
 
+/// The words of every pair of runtime and backend that a target can have.
+pub fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    check::pairs()
+}
+
 /// The checked content of a spec file and all that it includes.
 #[derive(Debug, Clone)]
 pub struct Spec {

@@ -93,6 +93,7 @@ impl TestContext {
         Ok(match (self.runtime.as_str(), self.backend.as_str()) {
             ("ort", "cuda") => "cuda",
             ("ort", "rocm") => "rocm",
+            ("ort", "mps") => "coreml",
             ("ort", "qnn") => "qnn",
             ("ort", "webgpu") => "webgpu",
             ("ort", "cpu") => "ort",

@@ -243,6 +243,6 @@ fn after_a_failure_that_is_to_end_the_run_no_short_step_begins() {
         spec.push_str(&format!("  c{n:02}: {{argv: [sh, -c, '{script}'], outputs: [out]}}\n"));
     }
     let sandbox = Sandbox::new().file("spec.yaml", spec);
-    sandbox.run(["run", "spec.yaml", "--jobs", "1", "--keep-going", "never"]).code(1);
+    sandbox.run(["run", "spec.yaml", "--jobs", "1", "--keep-going", "never"]).code(1).stdout_has(", 1 failed ");
     assert_eq!(sandbox.stats()["stages"]["command"]["records"], 21);
 }

@@ -9,6 +9,8 @@ mod models;
 mod source;
 mod targets;
 
+pub(super) use targets::pairs;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -106,6 +106,7 @@ pub(super) fn targets(
     let mut targets = IndexMap::new();
     for row in &section.rows {
         fallback(row, &section.names, sink);
+        pair(row.value, sink);
         task_level(row.value, sink);
         if let Some(target) = target(row, tolerances, measure, sink) {
             targets.insert(row.name.value.clone(), target);
@@ -126,6 +127,34 @@ fn fallback(row: &Row<'_, raw::Target>, names: &[&str], sink: &mut Sink) {
             super::unknown("target", name, names, sink);
         }
         before.push(&name.value);
+    }
+}
+
+/// What each runtime can run on; whole tasks have words of their own for it ([`task_level`]).
+const PAIRS: &[(raw::Runtime, &[raw::Backend])] = {
+    use raw::{Backend::*, Runtime};
+    &[
+        (Runtime::Ort, &[Cpu, Cuda, Rocm, Mps, Qnn, Webgpu]),
+        (Runtime::Openvino, &[Openvino]),
+        (Runtime::Torch, &[Cpu, Cuda, Rocm, Mps]),
+        (Runtime::Python, &[Cpu, Cuda, Rocm, Mps]),
+        (Runtime::Browser, &[WebgpuBrowser, Webnn]),
+        (Runtime::Android, &[QnnAndroid]),
+    ]
+};
+
+/// The words of every pair of runtime and backend that a spec may name.
+pub(in crate::spec) fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PAIRS.iter().flat_map(|(runtime, backends)| backends.iter().map(|backend| (runtime.word(), backend.word())))
+}
+
+fn pair(raw: &raw::Target, sink: &mut Sink) {
+    let (Some(runtime), Some(backend)) = (raw.runtime.given(), raw.backend.given()) else { return };
+    let Some((_, known)) = PAIRS.iter().find(|(known, _)| *known == runtime.value) else { return };
+    if !known.contains(&backend.value) {
+        let words: Vec<_> = known.iter().map(|backend| format!("`{}`", backend.word())).collect();
+        let message = format!("the runtime `{}` has no backend `{}`", runtime.value.word(), backend.value.word());
+        sink.error_hint(backend.span, message, format!("it runs on {}", words.join(", ")));
     }
 }
 

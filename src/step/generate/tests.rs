@@ -59,6 +59,7 @@ const TARGETS: &[(&str, &str, &str, &str, Artefact, &str, Precision)] = &[
     ("mps", "torch", "mps", "mps", Artefact::Torchscript, "torchscript", Precision::Fp32),
     ("eager-cpu", "python", "cpu", "cpu", Artefact::Model, "model", Precision::Fp32),
     ("eager-cuda", "python", "cuda", "cuda", Artefact::Model, "model", Precision::Bf16),
+    ("coreml", "ort", "mps", "all", Artefact::Onnx, "onnx", Precision::Fp32),
     ("webgpu", "ort", "webgpu", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
     ("webgpu-browser", "browser", "webgpu-browser", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
     ("webnn", "browser", "webnn", "cpu", Artefact::Onnx, "onnx", Precision::Fp32),
@@ -177,11 +178,20 @@ fn the_golden_file_is_current() {
 }
 
 #[test]
+fn every_pair_that_a_spec_may_name_has_a_template() {
+    for (runtime, backend) in crate::spec::pairs() {
+        let mut ctx = context("fill-mask", "cpu");
+        (ctx.runtime, ctx.backend) = (runtime.to_owned(), backend.to_owned());
+        render_test(&ctx).unwrap_or_else(|error| panic!("{runtime} on {backend}: {error:#}"));
+    }
+}
+
+#[test]
 fn an_unknown_pair_of_runtime_and_backend_is_named() {
     let mut ctx = context("fill-mask", "cpu");
-    ctx.backend = "mps".to_owned();
+    ctx.backend = "webnn".to_owned();
     let error = render_test(&ctx).unwrap_err().to_string();
-    assert_eq!(error, "target `cpu`: there is no template of a test for runtime `ort` on backend `mps`");
+    assert_eq!(error, "target `cpu`: there is no template of a test for runtime `ort` on backend `webnn`");
 }
 
 #[test]
