@@ -35,7 +35,7 @@ def small_tokenizer(size: int, taken: list[str], out: Path) -> Any:
     if size < _LEAST:
         raise Refused("unsupported", f"a vocabulary of {size} ids is too small for a text; {_LEAST} are needed")
     ids = {name: number for number, name in enumerate(vocabulary(size))}
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))  # noqa: S106 - no password
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece()

@@ -36,6 +36,7 @@ class Worker:
         os.close(writer)
         self._answers = os.fdopen(reader, encoding="utf-8")
         self.heard: list[dict[str, Any]] = []
+        self.jobs = 0
 
     def send(self, order: dict[str, Any] | str) -> None:
         assert self.process.stdin is not None
@@ -49,6 +50,13 @@ class Worker:
         out.mkdir()
         self.send({"id": number, "op": op, "out": str(out), "log": str(self.log(number)), **more})
         return out
+
+    def do(self, op: str, params: dict[str, Any], **inputs: Path) -> tuple[dict[str, Any], Path]:
+        """Has the next job done; gives what it said in the end and the folder that it wrote into."""
+        self.jobs += 1
+        trees = {name: str(path) for name, path in inputs.items()}
+        out = self.start(self.jobs, op, params=params, inputs=trees)
+        return self.output(self.jobs), out
 
     def log(self, number: int) -> Path:
         return self.root / "logs" / f"{number}.log"

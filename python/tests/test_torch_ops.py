@@ -25,7 +25,6 @@ CONFIG = {
 @unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
 class TorchOps(unittest.TestCase):
     worker: Worker
-    count = 0
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -35,14 +34,8 @@ class TorchOps(unittest.TestCase):
             {"preload": [f"orch_py.ops.{op}" for op in ("materialise", "export_onnx", "export_torchscript")]}
         )
 
-    def do(self, op: str, params: dict[str, Any], **inputs: Path) -> tuple[dict[str, Any], Path]:
-        number = TorchOps.count = TorchOps.count + 1
-        trees = {name: str(path) for name, path in inputs.items()}
-        out = self.worker.start(number, op, params=params, inputs=trees)
-        return self.worker.output(number), out
-
     def ok(self, op: str, params: dict[str, Any], **inputs: Path) -> Path:
-        output, out = self.do(op, params, **inputs)
+        output, out = self.worker.do(op, params, **inputs)
         self.assertEqual((output["status"], output["reason"]), ("ok", None))
         return out
 
@@ -50,7 +43,7 @@ class TorchOps(unittest.TestCase):
         import torch
 
         for precision in ("fp16", "bf16"):
-            output, _ = self.do("half", {"device": "cpu", "precision": precision})
+            output, _ = self.worker.do("half", {"device": "cpu", "precision": precision})
             if output["status"] == "ok":
                 self.assertRegex(output["facts"]["kernel"], "oneDNN's kernel .*(bf16|fp16|amx)")
                 self.assertGreater(output["facts"]["max_abs"], 1e-4)
@@ -63,15 +56,16 @@ class TorchOps(unittest.TestCase):
     def test_half_precision_elsewhere_is_refused_with_a_reason(self) -> None:
         import torch
 
-        output, _ = self.do("half", {"device": "cpu", "precision": "int8"})
+        output, _ = self.worker.do("half", {"device": "cpu", "precision": "int8"})
         self.assertEqual((output["status"], "no half precision" in output["reason"]), ("error", True))
         if not torch.cuda.is_available():
-            output, _ = self.do("half", {"device": "cuda:0", "precision": "fp16"})
+            output, _ = self.worker.do("half", {"device": "cuda:0", "precision": "fp16"})
             self.assertEqual(output["status"], "unavailable")
             self.assertIn("sees no cuda:0", output["reason"])
 
     def inputs(self) -> Path:
         import numpy as np
+
         from orch_py import trees
 
         folder = self.worker.root / "inputs"
@@ -111,16 +105,16 @@ class TorchOps(unittest.TestCase):
         model = self.model()
         wrong = {name: value + 0.5 for name, value in trees.read_tensors(model, trees.REFERENCE).items()}
         trees.write_tensors(model, trees.REFERENCE, wrong)
-        output, out = self.do("export_onnx", {"routes": ["legacy", "dynamo"]}, model=model)
+        output, out = self.worker.do("export_onnx", {"routes": ["legacy", "dynamo"]}, model=model)
         self.assertEqual(output["status"], "numerics")
         self.assertRegex(output["reason"], "legacy: `logits` is off by .*; dynamo: `logits` is off by")
         self.assertEqual([attempt["ok"] for attempt in output["facts"]["attempts"]], [False, False])
         self.assertEqual(list(out.iterdir()), [])
-        self.assertEqual(self.do("export_torchscript", {}, model=model)[0]["status"], "numerics")
+        self.assertEqual(self.worker.do("export_torchscript", {}, model=model)[0]["status"], "numerics")
 
     def test_outputs_that_are_not_finite_are_refused(self) -> None:
         params = {"class": "BertForMaskedLM", "config": CONFIG | {"initializer_range": 1e30}, "outputs": ["logits"]}
-        output, _ = self.do("materialise", params, inputs=self.inputs())
+        output, _ = self.worker.do("materialise", params, inputs=self.inputs())
         self.assertEqual(output["status"], "numerics")
         self.assertRegex(output["reason"], "output `logits` holds [0-9]+ NaN and [0-9]+ infinite values of 256")
 
@@ -133,7 +127,7 @@ class TorchOps(unittest.TestCase):
             ({"weights": {"kind": "path", "path": "/no/such"}}, "`/no/such` does not exist"),
         ):
             params = {"class": "BertForMaskedLM", "config": CONFIG, **change}
-            output, _ = self.do("materialise", params, inputs=self.inputs())
+            output, _ = self.worker.do("materialise", params, inputs=self.inputs())
             self.assertRegex(output["reason"] or "", said)
 
     def test_pickled_weights_are_refused(self) -> None:
@@ -141,7 +135,7 @@ class TorchOps(unittest.TestCase):
         folder.mkdir()
         (folder / "pytorch_model.bin").write_bytes(b"")
         params = {"class": "BertForMaskedLM", "weights": {"kind": "path", "path": str(folder)}}
-        output, _ = self.do("materialise", params, inputs=self.inputs())
+        output, _ = self.worker.do("materialise", params, inputs=self.inputs())
         self.assertRegex(output["reason"], "only `pytorch_model.bin`; pickled weights can run code and are refused")
 
 

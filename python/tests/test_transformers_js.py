@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import json
 import unittest
-from pathlib import Path
 from typing import Any
 
 from tests.support import Worker
@@ -36,7 +35,6 @@ VIT = {
 @unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
 class TransformersJs(unittest.TestCase):
     worker: Worker
-    count = 0
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -44,26 +42,21 @@ class TransformersJs(unittest.TestCase):
         cls.addClassCleanup(cls.worker.close)
         cls.worker.send({"preload": ["orch_py.ops.materialise", "orch_py.ops.export_onnx"]})
 
-    def do(self, op: str, params: dict[str, Any], **inputs: Path) -> tuple[dict[str, Any], Path]:
-        number = TransformersJs.count = TransformersJs.count + 1
-        trees = {name: str(path) for name, path in inputs.items()}
-        out = self.worker.start(number, op, params=params, inputs=trees)
-        return self.worker.output(number), out
-
     def laid_out(self, cls: str, config: dict[str, Any], task: str, outputs: list[str], **given: Any) -> Any:
         """The outcome and the tree of the artefact of a model of class `cls`."""
         import numpy as np
+
         from orch_py import trees
 
-        folder = self.worker.root / f"inputs-{self.count}"
+        folder = self.worker.root / f"inputs-{self.worker.jobs}"
         folder.mkdir()
         trees.write_tensors(folder, trees.INPUTS, {name: np.asarray(value) for name, value in given.items()})
         params = {"class": cls, "config": config, "seed": 0, "outputs": outputs, "task": task}
-        made, model = self.do("materialise", params, inputs=folder)
+        made, model = self.worker.do("materialise", params, inputs=folder)
         self.assertEqual((made["status"], made["reason"]), ("ok", None))
-        exported, onnx = self.do("export_onnx", {"routes": ["legacy"]}, model=model)
+        exported, onnx = self.worker.do("export_onnx", {"routes": ["legacy"]}, model=model)
         self.assertEqual((exported["status"], exported["reason"]), ("ok", None))
-        return self.do("transformers_js", {}, model=model, onnx=onnx)
+        return self.worker.do("transformers_js", {}, model=model, onnx=onnx)
 
     def of_text(self, cls: str, task: str, outputs: list[str], **config: Any) -> Any:
         ids = [[2, 6, 11, 8, 40, 13, 63, 3], [9, 5, 60, 31, 32, 17, 18, 3]]
@@ -97,11 +90,12 @@ class TransformersJs(unittest.TestCase):
 
     def test_an_image_has_the_size_of_the_model_and_is_not_resized(self) -> None:
         import numpy as np
+
         from orch_py import trees
 
         pixels = np.random.default_rng(0).normal(size=(2, 3, 8, 8)).astype(np.float32)
-        of = [self.laid_out("ViTForImageClassification", VIT, "image-classification", ["logits"], pixel_values=pixels)]
-        of.append(self.laid_out("ViTForImageClassification", VIT, "image-classification", ["logits"], pixel_values=pixels))
+        model = ("ViTForImageClassification", VIT, "image-classification", ["logits"])
+        of = [self.laid_out(*model, pixel_values=pixels) for _ in range(2)]
         digests = []
         for result, out in of:
             self.assertEqual((result["status"], result["reason"]), ("ok", None))

@@ -84,7 +84,8 @@ def _call(task: str, config: Any) -> dict[str, Any]:
         return {"pooling": "mean", "normalize": True}
     count = config.vocab_size if task == "fill-mask" else config.num_labels
     if count > _MOST_SCORES:
-        raise Refused("unsupported", f"`{task}` gives {count} scores, all of which are compared; at most {_MOST_SCORES}")
+        why = f"`{task}` gives {count} scores, all of which are compared; at most {_MOST_SCORES}"
+        raise Refused("unsupported", why)
     return {"top_k": count}
 
 
@@ -143,7 +144,7 @@ def _text(
 
 
 def _pooled(tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The mean over what is no padding, at length 1: `pooling: mean` with `normalize`, which Python leaves to the user."""
+    """The mean over what is no padding, at length 1: `pooling: mean` with `normalize`, which Python leaves to users."""
     mean: np.ndarray = (tokens * mask[:, None]).sum(0) / mask.sum()
     return (mean / np.linalg.norm(mean)).astype(np.float32)
 
@@ -153,7 +154,8 @@ def _image(
 ) -> dict[str, trees.Tensors]:
     pixels = inputs.get("pixel_values")
     if taken != ["pixel_values"] or pixels is None or pixels.ndim != 4 or pixels.shape[1] != 3:
-        raise Refused("unsupported", f"an image processor makes `pixel_values` of 3 colours; the model takes {listed(taken)}")
+        why = f"an image processor makes `pixel_values` of 3 colours; the model takes {listed(taken)}"
+        raise Refused("unsupported", why)
     height, width = pixels.shape[2:]
     # No resizing: browsers and Pillow interpolate differently, so the image has the model's own size.
     size = {"height": height, "width": width}
