@@ -5,7 +5,8 @@
     python3 benches/one_by_one.py --model bert --model vit --target cpu --target openvino
 
 The second is what a suite does that starts one Python process per model and target: each imports its packages, makes
-the model, exports, converts and runs it, and shares nothing with the next. Environments are installed before the clock starts.
+the model, exports, converts and runs it, and shares nothing with the next. Environments are installed before the clock
+starts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--orch", type=Path, default=Path("target/release/orch"))
     parser.add_argument("--spec", type=Path, default=Path("specs/all.yaml"))
     parser.add_argument("--env-dir", type=Path, default=Path("cache/envs"))
-    parser.add_argument("--model", action="append", default=[], help="these models, as `orch run --model` (default: all)")
+    parser.add_argument(
+        "--model", action="append", default=[], help="these models, as `orch run --model` (default: all)"
+    )
     parser.add_argument("--target", action="append", default=[], help="these targets, as `orch run --target`")
     return parser.parse_args()
 
@@ -56,7 +59,7 @@ def run(args: argparse.Namespace, folder: Path, selection: list[str]) -> tuple[f
     argv = [str(args.orch), "run", str(args.spec), "--cache-dir", str(folder / "cache"), "--env-dir", str(args.env_dir)]
     argv += ["--out-dir", str(folder / "out"), "--json", *selection]
     start = time.monotonic()
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(argv, capture_output=True, text=True)
     seconds = time.monotonic() - start
     if done.returncode != 0:
         sys.exit(f"`{' '.join(argv)}` ended with {done.returncode}:\n{done.stderr[-2000:]}")

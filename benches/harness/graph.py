@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 IN_GROUP = 100
 IN_FOLDER = 1000
@@ -31,7 +32,7 @@ class Graph:
         self.text = ""
         """What the leaf of `change_leaf` holds now."""
 
-    LEAVES = {"words": 'read -r x < {source}; echo "$x" > {output}', "program": "cp {source} {output}"}
+    LEAVES: ClassVar = {"words": 'read -r x < {source}; echo "$x" > {output}', "program": "cp {source} {output}"}
     """The shell's own words, so that a step is one process; or a program, as most commands are."""
     JOIN = "cat {sources} > {output}"
     TOP = "out/top"
@@ -74,8 +75,8 @@ class Graph:
         return self.leaves // 2
 
     def clear(self) -> None:
-        """Moves all but the sources out of the way. Removing it would be charged to whoever comes next: for minutes ext4
-        passes over what was just freed.
+        """Moves all but the sources out of the way. Removing it would be charged to whoever comes next: for minutes
+        ext4 passes over what was just freed.
         """
         aside = self.folder.parent / f"{self.folder.name}.aside" / str(self.cleared)
         aside.mkdir(parents=True)
