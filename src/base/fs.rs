@@ -191,6 +191,16 @@ pub fn protect(path: &Path, executable: bool) -> io::Result<()> {
     }
 }
 
+/// Makes a file that is protected as by [`protect`], in place of any other.
+pub fn write_protected(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    file.write_all(content)?;
+    #[cfg(unix)]
+    return file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o444));
+    #[cfg(not(unix))]
+    return protect(path, false);
+}
+
 /// Gives a file another name: a hard link where the file system can, a copy where it cannot.
 pub fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
     match fs::hard_link(from, to) {

@@ -1,4 +1,4 @@
-//! A step in advance for each job thread. Between two steps a thread would wait until the scheduler has heard of the one
+//! Steps in advance for each job thread. Between two steps a thread would wait until the scheduler has heard of the one
 //! and chosen the other; where steps take a millisecond, that is a tenth of the time.
 //!
 //! A step is handed out early only if it claims just what each executing one holds, so that whichever ends first leaves
@@ -17,6 +17,8 @@ use crate::step::StepId;
 
 /// Longer steps gain nothing.
 const SHORT: Duration = Duration::from_millis(20);
+/// Of these, which orch does itself, several are handed out: waking a thread for each would take as long as the step.
+const TINY: Duration = Duration::from_micros(200);
 
 /// When a step that a job thread is handed holds what it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +64,14 @@ impl Scheduler<'_> {
 
     /// The next step that is to be handed out early.
     pub(super) fn next_early(&mut self) -> Option<Next> {
-        let is_short = self.ahead.pace.is_some_and(|pace| pace < SHORT);
+        let each = match self.ahead.pace {
+            Some(pace) if pace < TINY => 4,
+            Some(pace) if pace < SHORT => 1,
+            _ => 0,
+        };
         // After a failure nothing more may begin, and the thread does not ask.
         let may_fail = self.context.options.keep_going != KeepGoing::Never;
-        if !is_short || !may_fail || self.ahead.steps.len() >= self.slots.machine.capacity.cores as usize {
+        if !may_fail || self.ahead.steps.len() >= each * self.slots.machine.capacity.cores as usize {
             return None;
         }
         let place = self.slots.common_place()?;

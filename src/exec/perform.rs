@@ -150,11 +150,15 @@ impl Performer<'_> {
             progress: &progress,
         };
         let work = task.step.kind.lower(task.step, places)?;
-        let is_pure = matches!(work, Work::Pure(_));
+        let is_pure = matches!(work, Work::Pure(_) | Work::Files(_));
         if !is_pure {
             retry::clear_logs(&log, &task.attempts);
         }
         let judged = match work {
+            Work::Files(files) => {
+                let made = Some(self.store.place_contents(files, &places.out)?);
+                return Ok(Done { judged: Judged::pass(), numerics: None, made, is_flat: true });
+            }
             Work::Pure(work) => work().map(|()| Judged::pass())?,
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;

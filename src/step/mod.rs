@@ -232,6 +232,8 @@ pub enum Library {
 
 /// What is to be done, with absolute paths filled in.
 pub enum Work {
+    /// Files whose content is known: their paths in the step's tree, and what is in them.
+    Files(Vec<(String, Vec<u8>)>),
     /// In this process: quick, and free of native libraries.
     Pure(Box<dyn FnOnce() -> anyhow::Result<()> + Send>),
     /// In a child that speaks the job protocol.

@@ -30,14 +30,9 @@ impl StepKind for Render {
         &CODE
     }
 
-    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
+    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let context: TestContext = step.params.parse()?;
-        let out = places.out.clone();
-        Ok(Work::Pure(Box::new(move || {
-            let text = render_test(&context)?;
-            std::fs::write(out.join(context.file_name()), text)?;
-            Ok(())
-        })))
+        Ok(Work::Files(vec![(context.file_name(), render_test(&context)?.into_bytes())]))
     }
 }
 

@@ -15,19 +15,8 @@ impl StepKind for Write {
         &CODE
     }
 
-    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
+    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let Params::Files(files) = &step.params else { panic!("BUG: {} has no files", step.name) };
-        let files = files.clone();
-        let out = places.out.clone();
-        Ok(Work::Pure(Box::new(move || {
-            for (path, text) in &files.0 {
-                let path = out.join(&**path);
-                if let Some(folder) = path.parent().filter(|folder| *folder != out) {
-                    std::fs::create_dir_all(folder)?;
-                }
-                std::fs::write(path, text)?;
-            }
-            Ok(())
-        })))
+        Ok(Work::Files(files.0.iter().map(|(path, text)| (path.to_string(), text.as_bytes().to_vec())).collect()))
     }
 }

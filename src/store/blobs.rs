@@ -47,8 +47,21 @@ impl Blobs {
     /// Moves a file, whose digest the caller has just computed, into its place. An older blob of the same name is
     /// replaced: it may be damaged, and this one is not.
     pub(super) fn take(&self, from: &Path, file: &ManifestFile) -> Result<(), StoreError> {
-        let home = self.path_of(file);
         bfs::protect(from, file.executable).map_err(StoreError::io("protect", from))?;
+        self.move_in(from, file)
+    }
+
+    /// Makes a blob of what is in memory: the file `path` of a tree. It is written at `by`, where nothing lies.
+    pub(super) fn put(&self, path: String, content: &[u8], by: &Path) -> Result<ManifestFile, StoreError> {
+        let digest = Digest::of(content);
+        let file = ManifestFile { path, size: content.len() as u64, digest, executable: false };
+        bfs::write_protected(by, content).map_err(StoreError::io("write", by))?;
+        self.move_in(by, &file)?;
+        Ok(file)
+    }
+
+    fn move_in(&self, from: &Path, file: &ManifestFile) -> Result<(), StoreError> {
+        let home = self.path_of(file);
         if let Err(e) = fs::rename(from, &home) {
             // Folders that are gone, by hand or with a power failure, come back with what is put into them.
             let fan = home.parent().filter(|fan| e.kind() == io::ErrorKind::NotFound && !fan.is_dir());

@@ -146,6 +146,14 @@ impl DiskStore {
         Ok(manifest)
     }
 
+    /// The same of files that are not on the disk yet, given with their paths in the tree. They pass through the folder
+    /// `by`, which is as empty afterwards as before.
+    pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest, StoreError> {
+        made.sort();
+        let files = made.into_iter().map(|(path, content)| self.blobs.put(path, &content, &by.join("content")));
+        Ok(Manifest { files: files.collect::<Result<_, _>>()? })
+    }
+
     /// Publishes the files below `made` as a tree. They are moved, not copied.
     pub fn publish(&self, made: &Path) -> Result<Digest, StoreError> {
         let manifest = self.place(made)?;
