@@ -254,6 +254,14 @@ pub fn probe_all(host: &Host, mode: Mode<'_>) -> Vec<Backend> {
     }
 }
 
+/// One of them, in full mode.
+pub fn probe_one(name: &str, host: &Host, child: ChildProbe<'_>) -> Backend {
+    match PROBERS.iter().find(|prober| prober.name() == name) {
+        Some(prober) => probe(*prober, host, Mode::Full(child)),
+        None => Backend::unavailable(name, format!("no prober is called `{name}`")),
+    }
+}
+
 /// [`probe_all`] without children or tools: fast enough for every run.
 pub fn inventory_cheap(host: &Host) -> Vec<Backend> {
     probe_all(host, Mode::Cheap)
