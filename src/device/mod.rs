@@ -27,6 +27,7 @@ pub mod render;
 pub mod rocm;
 mod rocminfo;
 pub mod runnable;
+pub mod shown;
 pub mod snapdragon;
 mod visible;
 pub mod vram;

@@ -196,7 +196,7 @@ impl<'a> Scheduler<'a> {
             };
             let probe = || {
                 let sender = sender.clone();
-                scope.spawn(move || sender.send(Message::Sized(context.probe.ask(MUTE))));
+                scope.spawn(move || drop(sender.send(Message::Sized(context.probe.ask(MUTE)))));
             };
             let hands = Hands { performer: &performer, pool: &pool, sender: &sender, install: &install, probe: &probe };
             self.turn(&hands, &receiver);

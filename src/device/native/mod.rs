@@ -1,8 +1,10 @@
 //! Native code behind the probers: shared libraries opened by hand, and short tools.
 //!
 //! The functions of `nvml`, `openvino` and `qnn` load foreign code into this process. They are called in the child behind
-//! [`super::ChildProbe`] only: a library that crashes there costs one reason and not the run.
+//! [`super::ChildProbe`] only: a library that crashes there costs one reason and not the run. Those of `cuda` are called in
+//! workers, which exist for one run.
 
+pub(crate) mod cuda;
 pub(crate) mod nvml;
 pub(crate) mod openvino;
 pub(crate) mod qnn;
