@@ -100,7 +100,7 @@ fn node_minors(host: &Host) -> Vec<u32> {
 }
 
 /// The GPUs as the kernel module lists them, without those whose device node this process lacks.
-fn listed(host: &Host, minors: &[u32]) -> Vec<Device> {
+pub(super) fn listed(host: &Host, minors: &[u32]) -> Vec<Device> {
     const GPUS: &str = "/proc/driver/nvidia/gpus";
     let mut devices = vec![];
     for address in host.list(GPUS) {
@@ -117,9 +117,15 @@ fn listed(host: &Host, minors: &[u32]) -> Vec<Device> {
         devices.push(device);
     }
     if devices.is_empty() {
-        // Some sandboxes give the nodes without the module's listing.
-        let plain = |n: usize| Device::new(format!("cuda:{n}"), "NVIDIA GPU", DeviceKind::Hardware);
-        devices.extend((0..minors.len().max(1)).map(plain));
+        // Some sandboxes give the nodes without the module's listing. The bus tells one model from another, so that they
+        // do not share a key.
+        let cards: Vec<_> = host.pci().iter().filter(|card| card.vendor == pci::NVIDIA).collect();
+        let count = minors.len().max(1);
+        let name = |n: usize| match cards.get(n).filter(|_| cards.len() == count) {
+            Some(card) => format!("NVIDIA GPU {:04x}:{:04x}", card.vendor, card.device),
+            None => "NVIDIA GPU".to_owned(),
+        };
+        devices.extend((0..count).map(|n| Device::new(format!("cuda:{n}"), name(n), DeviceKind::Hardware)));
     }
     devices
 }

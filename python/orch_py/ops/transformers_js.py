@@ -184,3 +184,5 @@ def _labels(config: Any, described: dict[str, Any]) -> list[str]:
 def _scatter(scores: np.ndarray, found: list[dict[str, Any]], labels: list[str]) -> None:
     for entry in found:
         scores[labels.index(entry["label"])] = entry["score"]
+
+

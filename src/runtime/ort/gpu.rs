@@ -111,9 +111,11 @@ fn allows_tf32(options: &[(String, String)]) -> bool {
 }
 
 /// The place, if CUDA's driver starts and shows this process the leased GPU.
-pub(super) fn seen(place: Place) -> Result<Place, Failure> {
-    let Some(lease) = &place.lease else { return Ok(place) };
+pub(super) fn seen(mut place: Place) -> Result<Place, Failure> {
+    let Some(lease) = &mut place.lease else { return Ok(place) };
     let shown = shown::nvidia(lease).map_err(Failure::unavailable)?;
+    // Files do not always tell it, and NVML is asked by it.
+    lease.uuid.get_or_insert_with(|| shown.uuid.clone());
     Ok(place.with_fact("cuda", json!(shown)))
 }
 
