@@ -100,7 +100,7 @@ fn node_minors(host: &Host) -> Vec<u32> {
 }
 
 /// The GPUs as the kernel module lists them, without those whose device node this process lacks.
-pub(super) fn listed(host: &Host, minors: &[u32]) -> Vec<Device> {
+fn listed(host: &Host, minors: &[u32]) -> Vec<Device> {
     const GPUS: &str = "/proc/driver/nvidia/gpus";
     let mut devices = vec![];
     for address in host.list(GPUS) {
@@ -167,4 +167,31 @@ fn cudnn(host: &Host) -> Option<String> {
         version.contains('.').then(|| version.to_owned())
     };
     FOLDERS.iter().chain(&["/usr/local/cuda/lib64"]).find_map(|folder| host.list(folder).iter().find_map(version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sandbox with the driver's nodes and without its listing, as some clouds give.
+    #[test]
+    fn without_a_listing_the_bus_tells_one_model_from_another() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let named = || {
+            let host = Host::recorded("neither").with_root(root.path().to_owned());
+            let devices = listed(&host, &[0]);
+            devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
+        };
+        write("dev/nvidia0", "");
+        assert_eq!(named(), ["NVIDIA GPU"]);
+        for (file, text) in [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x2330")] {
+            write(&format!("sys/bus/pci/devices/0000:17:00.0/{file}"), text);
+        }
+        assert_eq!(named(), ["NVIDIA GPU 10de:2330"]);
+    }
 }

@@ -349,28 +349,6 @@ fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
     assert_eq!(backend.facts["broken"], json!(["GPU 1: gpu is lost (error 15)"]));
 }
 
-/// A sandbox with the driver's nodes and without its listing, as some clouds give.
-#[test]
-fn without_a_listing_the_bus_tells_one_model_from_another() {
-    let root = tempfile::tempdir().unwrap();
-    let write = |path: &str, text: &str| {
-        let path = root.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    };
-    let named = || {
-        let host = Host::recorded("neither").with_root(root.path().to_owned());
-        let devices = cuda::listed(&host, &[0]);
-        devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
-    };
-    write("dev/nvidia0", "");
-    assert_eq!(named(), ["NVIDIA GPU"]);
-    for (file, text) in [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x2330")] {
-        write(&format!("sys/bus/pci/devices/0000:17:00.0/{file}"), text);
-    }
-    assert_eq!(named(), ["NVIDIA GPU 10de:2330"]);
-}
-
 #[test]
 fn a_driver_of_another_version_is_a_reason_with_its_remedy() {
     let (_folder, library) = nvml("-DINIT=18");
