@@ -201,6 +201,8 @@ pub(super) fn is_absence(reason: &str) -> bool {
         // The card is older or newer than any that the library holds kernels for.
         "CUDA failure 209",
         "no kernel image is available",
+        // The driver cannot read what the runtime compiles: it is of an older CUDA.
+        "CUDA failure 222",
         "CUDA failure 802",
         "CUDA failure 803",
         "CUDA failure 804",
