@@ -3,14 +3,12 @@
 //! The lease names a GPU by its UUID, and the process is shown it by a variable. That what is shown is that GPU, and as
 //! a whole, is CUDA's to say: of a partitioned GPU (MIG) it shows the first slice when the GPU is named.
 
-use std::path::Path;
-
 use libloading::Library;
 use libloading::os::unix::Library as Loaded;
 use serde::Serialize;
 
 use super::Lease;
-use super::native::{cuda, open};
+use super::native::{cuda, open_nvidia};
 
 const DRIVER: &str = "libcuda.so.1";
 
@@ -32,7 +30,7 @@ pub struct Shown {
 /// Starts CUDA's driver and makes sure that it shows the leased GPU and no other. Why it is not so is why the run is
 /// unavailable.
 pub fn nvidia(lease: &Lease) -> Result<Shown, String> {
-    let library = open(Path::new(DRIVER)).map_err(|why| format!("CUDA's driver library does not load: {why}"))?;
+    let library = open_nvidia(DRIVER).map_err(|why| format!("CUDA's driver library does not load: {why}"))?;
     let shown = shown(&library, lease, runtime());
     // The runtimes use it until the process ends.
     std::mem::forget(library);
@@ -90,6 +88,7 @@ fn runtime() -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::process::Command;
 
     use super::*;
@@ -107,7 +106,7 @@ mod tests {
         let (id, name) = ("cuda:3".to_owned(), "NVIDIA H100".to_owned());
         let uuid = uuid.map(str::to_owned);
         let lease = Lease { id, name, uuid, pci: None, memory_bytes: None, env: Default::default() };
-        shown(&open(&library).unwrap(), &lease, Some(runtime))
+        shown(&crate::device::native::open(&library).unwrap(), &lease, Some(runtime))
     }
 
     #[test]

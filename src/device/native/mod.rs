@@ -30,6 +30,13 @@ pub(crate) fn open(path: &Path) -> Result<Library, String> {
     })
 }
 
+/// A library of NVIDIA's driver: where the loader looks, or where distributions and containers put it.
+pub(crate) fn open_nvidia(soname: &str) -> Result<Library, String> {
+    let elsewhere = || super::cuda::FOLDERS.iter().map(|folder| Path::new(folder).join(soname));
+    let unknown = |why: String| elsewhere().find_map(|path| open(&path).ok()).ok_or(why);
+    open(Path::new(soname)).or_else(unknown)
+}
+
 /// A function of a library, copied out of it.
 ///
 /// # Safety

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use libloading::Library;
 
-use super::{function, open, text};
+use super::{function, open, open_nvidia, text};
 use crate::device::{Backend, Device, DeviceKind};
 
 type Handle = *mut c_void;
@@ -69,7 +69,7 @@ struct Process {
 
 /// Bytes that a process holds on the GPU of that UUID. None where NVML does not see it, or does not tell.
 pub(crate) fn held(uuid: &str, process: u32) -> Option<u64> {
-    held_by(&open(Path::new("libnvidia-ml.so.1")).ok()?, uuid, process)
+    held_by(&open_nvidia("libnvidia-ml.so.1").ok()?, uuid, process)
 }
 
 fn held_by(library: &Library, uuid: &str, process: u32) -> Option<u64> {
@@ -87,7 +87,7 @@ fn held_by(library: &Library, uuid: &str, process: u32) -> Option<u64> {
 
 /// Bytes that all processes together hold on the GPU of that UUID.
 pub(crate) fn used(uuid: &str) -> Option<u64> {
-    used_of(&open(Path::new("libnvidia-ml.so.1")).ok()?, uuid)
+    used_of(&open_nvidia("libnvidia-ml.so.1").ok()?, uuid)
 }
 
 fn used_of(library: &Library, uuid: &str) -> Option<u64> {
