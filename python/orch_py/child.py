@@ -16,6 +16,9 @@ from typing import Any, NoReturn
 from orch_py import family
 from orch_py.protocol import Job, Op, Output, Refused, listed, outcome_of
 
+# Makes PyTorch ask NVML, and not CUDA, whether there is a GPU.
+NO_CUDA = "PYTORCH_NVML_BASED_CUDA_CHECK"
+
 
 def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> NoReturn:
     """Never returns and never unwinds into the server's stack: after a fork that stack is a copy."""
@@ -25,6 +28,7 @@ def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> 
         _redirect(Path(request["log"]))
         # Which device it was given. No library has looked for one yet: the server only imports.
         os.environ.update(request.get("env") or {})
+        os.environ.pop(NO_CUDA, None)
         _send(pipe, {"started": os.getpid()})
         _send(pipe, {"output": _perform(request, ops, pipe).to_json()})
         code = 0

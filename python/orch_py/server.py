@@ -301,6 +301,14 @@ def forbid_telemetry() -> None:
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 
+def ask_no_gpu() -> None:
+    """Lets PyTorch ask NVML whether there is a GPU: asking CUDA would start its driver, which no fork survives.
+
+    Something imports that asks, and every job on a GPU fails. Children ask CUDA itself.
+    """
+    os.environ[child.NO_CUDA] = "1"
+
+
 def preload(names: list[str]) -> None:
     """Imports `names` so that every fork has them. A failure is told here and met again by the job that needs it."""
     for name in names:
@@ -319,6 +327,7 @@ def main(ops: dict[str, Op]) -> NoReturn:
     if number is None:
         sys.exit("ORCH_RESULT_FD is not set: this server is started by orch, which passes a descriptor for the answers")
     forbid_telemetry()
+    ask_no_gpu()
     family.adopt_orphans()
     results = int(number)
     os.set_inheritable(results, False)

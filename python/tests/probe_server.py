@@ -177,6 +177,13 @@ def report_usage(job: Job) -> Output:
     return Output(facts={"module": openvino_telemetry.__name__})
 
 
+def curious(job: Job) -> Output:
+    from tests import curious
+
+    now = os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK")
+    return Output(facts={"while_importing": curious.WHILE_IMPORTING, "in_the_job": now})
+
+
 def large(job: Job) -> Output:
     """Uses 64 MiB and answers with more than a pipe holds."""
     block = bytearray(os.urandom(1)) * (64 << 20)
@@ -187,6 +194,6 @@ if __name__ == "__main__":
     OPS = (
         echo, noise, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave, unprintable, large,
         report_usage, escape, junk, descriptors, tidy, siblings, wrapped_memory,
-        eat, nap, kill_server,
+        eat, nap, kill_server, curious,
     )  # fmt: skip
     main({op.__name__: op for op in OPS})

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.support import Worker
 
+LEASE = {"id": "cuda:3", "name": "NVIDIA H200", "uuid": "GPU-1", "env": {"CUDA_VISIBLE_DEVICES": "GPU-1"}}
 WRITE = "import json, sys; json.dump({result}, open(sys.argv[sys.argv.index('--json') + 1], 'w')); print('said')\n"
 
 
@@ -16,11 +17,11 @@ class Scripts(unittest.TestCase):
         self.worker = Worker("orch_py.server")
         self.addCleanup(self.worker.close)
 
-    def run_script(self, text: str, **params: Any) -> dict[str, Any]:
+    def run_script(self, text: str, number: int = 1, **params: Any) -> dict[str, Any]:
         path = self.worker.root / "test_model.py"
         path.write_text(textwrap.dedent(text))
-        self.worker.start(1, "script", params={"script": str(path), "argv": ["--device", "cpu"], **params})
-        return self.worker.output(1)
+        self.worker.start(number, "script", params={"script": str(path), "argv": ["--device", "cpu"], **params})
+        return self.worker.output(number)
 
     def test_the_scripts_result_is_the_jobs(self) -> None:
         result = {"status": "ok", "reason": None, "facts": {"a": 1}, "measure": {"samples_ms": [1.5]}}
@@ -30,15 +31,31 @@ class Scripts(unittest.TestCase):
         self.assertIn("said", self.worker.log(1).read_text())
 
     def test_a_leased_gpu_is_the_only_one_shown_and_keeps_its_name(self) -> None:
-        lease = {"id": "cuda:3", "name": "NVIDIA H200", "index": 0, "env": {"CUDA_VISIBLE_DEVICES": "GPU-1"}}
-        result = {"status": "ok", "measure": {"actual_device": "cuda:0"}}
+        result = {"status": "ok", "measure": {"requested_device": "cuda:0", "actual_device": "cuda:0"}}
         text = "import os; assert os.environ['CUDA_VISIBLE_DEVICES'] == 'GPU-1'\n" + WRITE.format(result=result)
-        self.assertEqual(self.run_script(text, lease=lease)["measure"]["actual_device"], "cuda:3")
+        text += "assert sys.argv[1:3] == ['--device', 'cuda:0'], sys.argv"
+        output = self.run_script(text, lease=LEASE, argv=["--device", "cuda:3"])
+        self.assertEqual((output["status"], output["reason"]), ("ok", None))
+        self.assertEqual(output["measure"], {"requested_device": "cuda:3", "actual_device": "cuda:3"})
+        # Any of several was asked for, and the lease says which it is.
+        text = WRITE.format(result=result) + "assert sys.argv[1:3] == ['--device', 'cuda:0'], sys.argv"
+        output = self.run_script(text, 2, lease=LEASE, argv=["--device", "cuda"])
+        self.assertEqual(output["measure"], {"requested_device": "cuda", "actual_device": "cuda:3"})
+
+    def test_a_gpu_that_is_not_the_leased_one_is_an_error(self) -> None:
+        """Where a GPU is partitioned, CUDA shows the first slice of it under the name of the whole."""
+        measure = {"requested_device": "cuda:0", "actual_device": "cuda:0"}
+        for number, (shown, status) in enumerate([("1", "ok"), ("GPU-1", "ok"), ("2", "unavailable")], 1):
+            result = {"status": "ok", "facts": {"device_uuid": shown}, "measure": measure}
+            text = WRITE.format(result=result)
+            output = self.run_script(text, number, lease=LEASE, argv=["--device", "cuda"])
+            self.assertEqual(output["status"], status, output)
+        told = "cuda:3 (GPU-1) is leased, and PyTorch is shown 2: is the GPU partitioned (MIG)?"
+        self.assertEqual(output["reason"], told)
 
     def test_what_fell_back_to_the_cpu_is_not_called_a_gpu(self) -> None:
-        lease = {"id": "cuda:3", "index": 0}
         result = {"status": "ok", "measure": {"actual_device": "cpu"}}
-        output = self.run_script(WRITE.format(result=result), lease=lease)
+        output = self.run_script(WRITE.format(result=result), lease=LEASE)
         self.assertEqual(output["measure"]["actual_device"], "cpu")
 
     def test_a_failure_that_the_script_tells_is_kept(self) -> None:

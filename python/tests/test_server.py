@@ -211,6 +211,14 @@ class Server(unittest.TestCase):
         self.assertEqual(worker.output(1)["status"], "ok")
         self.assertIn("preload of `no_such_package` failed: ModuleNotFoundError", worker.server_log())
 
+    def test_what_imports_may_ask_for_gpus_and_starts_no_driver(self) -> None:
+        worker = Worker()
+        self.addCleanup(worker.close)
+        worker.send({"preload": ["tests.curious"]})
+        worker.start(1, "curious")
+        facts = worker.output(1)["facts"]
+        self.assertEqual((facts["while_importing"], facts["in_the_job"]), ("1", None))
+
     def test_a_preload_that_leaves_a_thread_is_told_of_in_the_log(self) -> None:
         worker = Worker()
         self.addCleanup(worker.close)

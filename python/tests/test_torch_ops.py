@@ -62,6 +62,9 @@ class TorchOps(unittest.TestCase):
             output, _ = self.worker.do("half", {"device": "cuda:0", "precision": "fp16"})
             self.assertEqual(output["status"], "unavailable")
             self.assertIn("sees no cuda:0", output["reason"])
+            lease = {"id": "cuda:3", "env": {"CUDA_VISIBLE_DEVICES": "GPU-1"}}
+            output, _ = self.worker.do("half", {"device": "cuda:3", "precision": "fp16", "lease": lease})
+            self.assertIn("sees no cuda:0", output["reason"])
 
     def inputs(self) -> Path:
         import numpy as np

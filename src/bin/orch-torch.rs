@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use orch::device::Lease;
+use orch::device::shown::{self, Shown};
 use orch::device::vram;
 use orch::runtime::manifest::Manifest;
 use orch::runtime::measure::{self, MeasureParams};
@@ -50,9 +51,15 @@ struct RunParams {
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
+    let mut params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
     let measure = MeasureParams::of(&job.params)?;
-    let device = device(&params.device, params.lease.as_ref())?;
+    let device = device(&params.device, params.lease.as_ref()).map_err(|error| {
+        // Why there is none CUDA's driver tells better than libtorch.
+        let nvidia = params.lease.as_mut().filter(|lease| lease.id.starts_with("cuda"));
+        nvidia.and_then(|lease| shown(lease).err()).unwrap_or(error)
+    })?;
+    let nvidia = params.lease.as_mut().filter(|lease| device.is_cuda() && lease.id.starts_with("cuda"));
+    let shown = nvidia.map(shown).transpose()?;
     if let Some(threads) = params.threads {
         ensure!(threads > 0, "`threads` is 0; give a number, or leave it out for torch's own choice");
         utils::set_num_threads(i32::try_from(threads)?);
@@ -63,6 +70,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 
     // The profiling executor specialises the graph anew in each of the first calls, up to a second each.
     jit::f_set_profiling_mode(false)?;
+    let meter = params.lease.as_ref().map(vram::Meter::start);
     let _no_grad = tch::no_grad_guard();
     progress(&format!("loading onto {}", name(device)));
     let load = || load(&tree.join("model.pt"), &manifest, &inputs, device);
@@ -99,8 +107,11 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let mut facts = versions();
     if let Some(lease) = &params.lease {
         facts["device"] = json!({"id": lease.id, "name": lease.name, "uuid": lease.uuid});
+        if let Some(shown) = shown {
+            facts["cuda"] = json!(shown);
+        }
         // Asked while the module lives: libtorch keeps what it allocated, so this is the most that it held.
-        if let Some(held) = vram::held(lease) {
+        if let Some(held) = meter.and_then(|meter| meter.held()) {
             raw.peak_device_bytes = Some(held.bytes);
             facts["device_memory"] = json!(held);
         }
@@ -113,6 +124,14 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         facts["cudnn_benchmark"] = Value::from(false);
     }
     Ok(JobOutput::ok(facts, Some(raw)))
+}
+
+/// What CUDA shows this process, which must be the leased GPU.
+fn shown(lease: &mut Lease) -> Result<Shown> {
+    let shown = shown::nvidia(lease).map_err(Refusal::unavailable)?;
+    // Files do not always tell it, and NVML is asked by it.
+    lease.uuid.get_or_insert_with(|| shown.uuid.clone());
+    Ok(shown)
 }
 
 /// The module with every parameter on the device, and its inputs there in the module's own order.

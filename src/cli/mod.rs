@@ -12,6 +12,7 @@ mod half;
 mod handout;
 mod printer;
 mod probed;
+mod probes;
 mod project;
 mod resume;
 mod scope;

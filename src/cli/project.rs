@@ -11,6 +11,7 @@ use crate::cli::args::{Args, SelectionArgs, SpecArgs};
 use crate::cli::auto;
 use crate::cli::exit::UsageError;
 use crate::cli::half::{self, Ask};
+use crate::cli::probes::Probes;
 use crate::device::{self, Backend, Host, Libraries};
 use crate::exec::{self, HostFacts, Options};
 use crate::matrix::{AUTO, Fallback, Matrix, Selection};
@@ -195,10 +196,21 @@ impl Workplace {
             provision: &self.provision,
             listener,
             inventory: self.inventory_for(!project.plan.cases.is_empty()),
+            probe: self,
             host: &self.host,
             options,
             cancel: &self.cancel,
             remote: None,
+        }
+    }
+}
+
+/// NVIDIA's and others' libraries, asked by a run that must know more than files tell.
+impl exec::Probe for Workplace {
+    fn ask(&self, backend: &str) -> Backend {
+        match Probes::new(&self.store, &self.provision, self.cancel.clone()) {
+            Ok(probes) => device::probe_one(backend, &Host::real(), &|name, params| probes.ask(name, params)),
+            Err(e) => Backend::unavailable(backend, format!("{e:#}")),
         }
     }
 }

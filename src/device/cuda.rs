@@ -10,8 +10,8 @@ use super::{Backend, Device, DeviceKind, Look, Prober, native, pci};
 pub struct Cuda;
 
 const NVML: &str = "libnvidia-ml.so.1";
-/// Where the NVML library lies when the loader does not know: distributions, NixOS, WSL, containers.
-const FOLDERS: &[&str] = &[
+/// Where the driver's libraries lie when the loader does not know: distributions, NixOS, WSL, containers.
+pub(super) const FOLDERS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib64",
@@ -117,9 +117,15 @@ fn listed(host: &Host, minors: &[u32]) -> Vec<Device> {
         devices.push(device);
     }
     if devices.is_empty() {
-        // Some sandboxes give the nodes without the module's listing.
-        let plain = |n: usize| Device::new(format!("cuda:{n}"), "NVIDIA GPU", DeviceKind::Hardware);
-        devices.extend((0..minors.len().max(1)).map(plain));
+        // Some sandboxes give the nodes without the module's listing. The bus tells one model from another, so that they
+        // do not share a key.
+        let cards: Vec<_> = host.pci().iter().filter(|card| card.vendor == pci::NVIDIA).collect();
+        let count = minors.len().max(1);
+        let name = |n: usize| match cards.get(n).filter(|_| cards.len() == count) {
+            Some(card) => format!("NVIDIA GPU {:04x}:{:04x}", card.vendor, card.device),
+            None => "NVIDIA GPU".to_owned(),
+        };
+        devices.extend((0..count).map(|n| Device::new(format!("cuda:{n}"), name(n), DeviceKind::Hardware)));
     }
     devices
 }
@@ -161,4 +167,31 @@ fn cudnn(host: &Host) -> Option<String> {
         version.contains('.').then(|| version.to_owned())
     };
     FOLDERS.iter().chain(&["/usr/local/cuda/lib64"]).find_map(|folder| host.list(folder).iter().find_map(version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sandbox with the driver's nodes and without its listing, as some clouds give.
+    #[test]
+    fn without_a_listing_the_bus_tells_one_model_from_another() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let named = || {
+            let host = Host::recorded("neither").with_root(root.path().to_owned());
+            let devices = listed(&host, &[0]);
+            devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
+        };
+        write("dev/nvidia0", "");
+        assert_eq!(named(), ["NVIDIA GPU"]);
+        for (file, text) in [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x2330")] {
+            write(&format!("sys/bus/pci/devices/0000:17:00.0/{file}"), text);
+        }
+        assert_eq!(named(), ["NVIDIA GPU 10de:2330"]);
+    }
 }

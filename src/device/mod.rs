@@ -27,6 +27,7 @@ pub mod render;
 pub mod rocm;
 mod rocminfo;
 pub mod runnable;
+pub mod shown;
 pub mod snapdragon;
 mod visible;
 pub mod vram;
@@ -251,6 +252,14 @@ pub fn probe_all(host: &Host, mode: Mode<'_>) -> Vec<Backend> {
             let lost = |name: &str| Backend::unavailable(name, format!("BUG: the {name} prober panicked"));
             running.into_iter().map(|(prober, run)| run.join().unwrap_or_else(|_| lost(prober.name()))).collect()
         }),
+    }
+}
+
+/// One of them, in full mode.
+pub fn probe_one(name: &str, host: &Host, child: ChildProbe<'_>) -> Backend {
+    match PROBERS.iter().find(|prober| prober.name() == name) {
+        Some(prober) => probe(*prober, host, Mode::Full(child)),
+        None => Backend::unavailable(name, format!("no prober is called `{name}`")),
     }
 }
 

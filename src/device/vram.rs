@@ -1,5 +1,8 @@
 //! How much of a GPU's memory this process holds, by the driver's own word. Asked right after a run: neither ONNX Runtime
 //! nor PyTorch gives memory back while its session lives, so what is held then is the most that was held.
+//!
+//! In a container NVIDIA's driver may know the process by no number that it has here. Then what all processes together hold
+//! is compared with what they held before; a timed run has its GPU to itself, as far as orch's own steps go.
 
 use std::path::Path;
 
@@ -15,13 +18,39 @@ pub struct Held {
     pub by: &'static str,
 }
 
-/// None where the driver does not tell, as in some containers, where it knows the process by another number.
-pub fn held(lease: &Lease) -> Option<Held> {
-    if lease.id.starts_with("rocm") {
-        return of_kfd(Path::new("/sys/class/kfd/kfd/proc"), std::process::id());
+/// Looks before a run and after it.
+pub struct Meter<'a> {
+    lease: &'a Lease,
+    /// Bytes that all processes held before.
+    before: Option<u64>,
+}
+
+impl<'a> Meter<'a> {
+    /// Before anything is loaded onto the GPU.
+    pub fn start(lease: &'a Lease) -> Self {
+        let uuid = lease.uuid.as_deref().filter(|_| is_nvidia(lease));
+        Self { lease, before: uuid.and_then(nvml::used) }
     }
-    let bytes = nvml::held(lease.uuid.as_deref()?, std::process::id())?;
-    Some(Held { bytes, by: "nvmlDeviceGetComputeRunningProcesses" })
+
+    /// None where the driver does not tell.
+    pub fn held(&self) -> Option<Held> {
+        let process = std::process::id();
+        if !is_nvidia(self.lease) {
+            return of_kfd(Path::new("/sys/class/kfd/kfd/proc"), process);
+        }
+        let uuid = self.lease.uuid.as_deref()?;
+        let own = nvml::held(uuid, process).map(|bytes| Held { bytes, by: "nvmlDeviceGetComputeRunningProcesses" });
+        own.or_else(|| grown(self.before?, nvml::used(uuid)?))
+    }
+}
+
+fn is_nvidia(lease: &Lease) -> bool {
+    lease.id.starts_with("cuda")
+}
+
+fn grown(before: u64, after: u64) -> Option<Held> {
+    let bytes = after.checked_sub(before).filter(|bytes| *bytes > 0)?;
+    Some(Held { bytes, by: "nvmlDeviceGetMemoryInfo, after the run less before it" })
 }
 
 /// The kernel's own account: a file for each GPU, below a folder for each process.
@@ -36,6 +65,12 @@ fn of_kfd(folder: &Path, process: u32) -> Option<Held> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_all_hold_counts_only_by_how_much_it_grew() {
+        assert_eq!(grown(1 << 20, 5 << 20).unwrap().bytes, 4 << 20);
+        assert_eq!((grown(5, 5), grown(5, 4)), (None, None), "another process gave back more: nothing is known");
+    }
 
     #[test]
     fn the_kernel_counts_an_amd_process_s_memory() {

@@ -76,8 +76,9 @@ impl Scheduler<'_> {
         }
         let place = self.slots.common_place()?;
         let like = Claim { host: Host::Cores(place.cores), memory: place.memory, device: None };
+        let setting_up = self.is_setting_up();
         self.slots.machine.give_back(&place);
-        let next = self.queue.next_like(&like, &self.slots.machine, self.setups.is_busy());
+        let next = self.queue.next_like(&like, &self.slots.machine, setting_up);
         self.slots.machine.take(&place);
         next
     }

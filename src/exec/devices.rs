@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::device::candidates::{candidates, silicon};
 use crate::device::lease::lend;
-use crate::device::{Backend, Lease};
+use crate::device::{Backend, Device, Lease};
 use crate::exec::resources::Unit;
 
 pub(super) struct Devices<'a> {
@@ -42,6 +42,26 @@ impl<'a> Devices<'a> {
         self.known.entry(name).or_insert_with(find).clone()
     }
 
+    /// How much memory each unit of a backend has, by a thorough look at it; or why that is not known.
+    ///
+    /// By UUID. Where files tell none, by number, if both looks found as many.
+    pub(super) fn sizes(&self, answer: &Backend) -> Vec<(usize, Result<u64, String>)> {
+        let Some(known) = self.inventory.iter().find(|known| known.name == answer.name) else { return vec![] };
+        let uuid = |device: &Device| device.facts.get("uuid").cloned();
+        let same = |device: &Device| match uuid(device) {
+            Some(own) => answer.devices.iter().find(|asked| uuid(asked).as_ref() == Some(&own)),
+            None if answer.devices.len() == known.devices.len() => {
+                answer.devices.iter().find(|asked| asked.id == device.id)
+            }
+            None => None,
+        };
+        let size = |device: &Device| match same(device) {
+            Some(found) => found.memory_bytes.ok_or_else(|| "its driver does not tell it".to_owned()),
+            None => Err(answer.reason.clone().unwrap_or_else(|| "its driver does not list it".to_owned())),
+        };
+        known.devices.iter().map(|device| (self.positions[silicon(device)], size(device))).collect()
+    }
+
     /// The device of a unit as this backend knows it.
     pub(super) fn lease(&self, unit: usize, backend: &str, device: &str) -> Option<Lease> {
         let found = candidates(self.inventory, backend, device);
@@ -53,7 +73,7 @@ impl<'a> Devices<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Device, DeviceKind};
+    use crate::device::DeviceKind;
 
     #[test]
     fn two_names_of_one_device_are_one_unit() {

@@ -28,6 +28,8 @@ pub(super) struct Hands<'h, 'env> {
     pub(super) pool: &'h Pool<'env>,
     pub(super) sender: &'h Sender<Message>,
     pub(super) install: &'h dyn Fn(Requirement),
+    /// Asks how much memory devices have that do not tell it in files.
+    pub(super) probe: &'h dyn Fn(),
 }
 
 /// What became of a step whose turn it was.
@@ -47,10 +49,12 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn wait_for_turn(&mut self, id: StepId) {
-        self.line_up(id, None);
+        if !self.waits_for_size(id) {
+            self.line_up(id, None);
+        }
     }
 
-    fn line_up(&mut self, id: StepId, before: Option<Lack>) {
+    pub(super) fn line_up(&mut self, id: StepId, before: Option<Lack>) {
         self.slots.ready(id);
         let claim = self.claim(id);
         self.queue.push(id, claim, before);
@@ -64,11 +68,14 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn load(&self) -> Load {
-        Load { running: self.slots.running(), ready: (self.queue.len() + self.parked.len()) as u32 }
+        Load {
+            running: self.slots.running(),
+            ready: (self.queue.len() + self.parked.len() + self.sizes.waiting()) as u32,
+        }
     }
 
     pub(super) fn nothing_queued(&self) -> bool {
-        self.queue.len() == 0 && self.parked.is_empty()
+        self.queue.len() == 0 && self.parked.is_empty() && self.sizes.waiting() == 0
     }
 
     /// What a step takes of the machine: what its kind says, and the memory that is expected.
@@ -101,12 +108,17 @@ impl<'a> Scheduler<'a> {
         machine.fitted(claim)
     }
 
+    /// Whether something goes on beside the steps that would disturb a timed run.
+    pub(super) fn is_setting_up(&self) -> bool {
+        self.setups.is_busy() || self.sizes.is_asking()
+    }
+
     /// Starts what can start.
     pub(super) fn dispatch<'env>(&mut self, hands: &Hands<'_, 'env>)
     where
         'a: 'env,
     {
-        while let Some(next) = self.queue.next(&self.slots.machine, self.setups.is_busy()) {
+        while let Some(next) = self.queue.next(&self.slots.machine, self.is_setting_up()) {
             self.take_turn(next, Begin::Now, hands);
         }
         while let Some(next) = self.next_early() {
@@ -243,7 +255,12 @@ impl<'a> Scheduler<'a> {
     fn lease(&self, id: StepId, held: &Held) -> Option<Lease> {
         let step = self.context.plan.step(id);
         match step.kind.needs(step) {
-            Needs::Device { backend, device, .. } => self.devices.lease(held.unit?, &backend, &device),
+            Needs::Device { backend, device, .. } => {
+                let at = held.unit?;
+                let lease = self.devices.lease(at, &backend, &device)?;
+                let size = lease.memory_bytes.or(self.slots.machine.capacity.units[at].vram);
+                Some(Lease { memory_bytes: size, ..lease })
+            }
             Needs::Shared { .. } | Needs::Exclusive => None,
         }
     }

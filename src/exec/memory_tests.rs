@@ -149,6 +149,52 @@ fn untimed_steps_share_a_recorded_card_only_as_far_as_both_fit() {
     assert_eq!(machine.offer(&second), Err(Lack::Vram("rocm:0".into())));
 }
 
+/// What NVML says of the recorded machine's two cards, the second of which is smaller than its like.
+fn nvml(sizes: [Option<u64>; 2]) -> Backend {
+    let mut answer = inventory_cheap(&Machines::recorded("nvidia")).into_iter().find(|b| b.name == "cuda").unwrap();
+    for (device, size) in answer.devices.iter_mut().zip(sizes) {
+        device.memory_bytes = size;
+    }
+    answer
+}
+
+#[test]
+fn two_claims_that_do_not_fit_a_card_together_follow_each_other_as_soon_as_its_driver_was_asked() {
+    let inventory = inventory_cheap(&Machines::recorded("nvidia"));
+    let mut devices = Devices::new(&inventory);
+    let any_of = devices.any_of("cuda", "cuda:1");
+    let claim = Claim { device: Some(DeviceClaim { any_of, timed: false, vram: 30 * GIB }), ..Claim::CORE };
+    let mut machine = Machine::new(Capacity { cores: 16, memory: 64 * GIB, units: devices.units() });
+    let first = machine.offer(&machine.fitted(claim.clone())).unwrap();
+    machine.take(&first);
+    assert!(machine.offer(&machine.fitted(claim.clone())).is_ok(), "files do not say what the card has");
+    for (at, size) in devices.sizes(&nvml([Some(140 * GIB), Some(40 * GIB)])) {
+        machine.capacity.units[at].vram = size.ok();
+    }
+    assert_eq!(machine.offer(&machine.fitted(claim.clone())), Err(Lack::Vram("cuda:1".into())));
+    machine.give_back(&first);
+    assert!(machine.offer(&machine.fitted(claim)).is_ok());
+}
+
+#[test]
+fn a_size_is_of_the_card_with_that_uuid_or_not_known() {
+    let inventory = inventory_cheap(&Machines::recorded("nvidia"));
+    let mut devices = Devices::new(&inventory);
+    let at = |devices: &mut Devices<'_>, name: &str| devices.any_of("cuda", name)[0];
+    let [first, second] = ["cuda:0", "cuda:1"].map(|name| at(&mut devices, name));
+    let mut answer = nvml([Some(140 * GIB), Some(40 * GIB)]);
+    answer.devices.reverse();
+    assert_eq!(devices.sizes(&answer), [(first, Ok(140 * GIB)), (second, Ok(40 * GIB))]);
+    answer.devices.pop();
+    let unlisted = Err("its driver does not list it".to_owned());
+    assert_eq!(devices.sizes(&answer), [(first, unlisted), (second, Ok(40 * GIB))]);
+    let silent = Err("its driver does not tell it".to_owned());
+    assert_eq!(devices.sizes(&nvml([None, Some(GIB)])), [(first, silent), (second, Ok(GIB))]);
+    let broken = Err("NVML refuses".to_owned());
+    let refused = Backend::unavailable("cuda", "NVML refuses");
+    assert_eq!(devices.sizes(&refused), [(first, broken.clone()), (second, broken)]);
+}
+
 #[test]
 fn a_claim_larger_than_the_card_is_said_once() {
     let inventory = recorded();

@@ -28,6 +28,7 @@ mod schedule;
 mod settle;
 mod shared;
 mod setup;
+mod sizes;
 mod slots;
 mod state;
 mod task;
@@ -56,6 +57,7 @@ pub use preview::{held, preview};
 pub use reporting::{Pages, report_doc, stable_backend};
 pub use retry::Backoff;
 pub use schedule::run;
+pub use sizes::Probe;
 pub use state::{How, StepResult};
 
 /// Everything a run is given.
@@ -66,6 +68,8 @@ pub struct Context<'a> {
     pub listener: &'a dyn Listener,
     /// What the probers said about this host.
     pub inventory: &'a [Backend],
+    /// Who asks what that look could not see.
+    pub probe: &'a dyn Probe,
     pub host: &'a HostFacts,
     pub options: &'a Options,
     pub cancel: &'a Cancel,

@@ -123,7 +123,7 @@ impl Queue {
             _ if line.claim.host == Host::Whole && installing => false,
             Ok(_) | Err(Lack::Cores | Lack::Memory | Lack::Idle) => true,
             // The rest may go on: it is another run's end that this one waits for.
-            Err(Lack::Host | Lack::Device(_) | Lack::Vram(_) | Lack::Turn | Lack::Setup) => false,
+            Err(Lack::Host | Lack::Device(_) | Lack::Vram(_) | Lack::Turn | Lack::Size | Lack::Setup) => false,
         });
         helped.min_by_key(|(_, line)| line.head()).map(|(at, _)| at)
     }

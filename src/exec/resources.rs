@@ -69,6 +69,8 @@ pub(super) enum Lack {
     Vram(String),
     /// A step that was overtaken too often starts before all others.
     Turn,
+    /// Its driver is asked how much memory the device has.
+    Size,
     /// Something is being installed: what it requires, or what would disturb a timed run.
     Setup,
 }
@@ -83,6 +85,7 @@ impl fmt::Display for Lack {
             Self::Device(token) => write!(f, "device {token}"),
             Self::Vram(token) => write!(f, "memory of {token}"),
             Self::Turn => f.write_str("turn of an overtaken step"),
+            Self::Size => f.write_str("size of the device's memory"),
             Self::Setup => f.write_str("installation"),
         }
     }
@@ -171,7 +174,7 @@ impl Machine {
         let mut lack = None;
         for &at in claim.any_of.iter() {
             let (unit, used) = (&self.capacity.units[at], &self.used[at]);
-            let room = unit.vram.map_or(u64::MAX, |vram| vram - used.vram);
+            let room = unit.vram.map_or(u64::MAX, |vram| vram.saturating_sub(used.vram));
             if used.timed || (claim.timed && used.sharers > 0) {
                 lack.get_or_insert_with(|| Lack::Device(unit.token.clone()));
             } else if used.sharers > 0 && claim.vram > room {

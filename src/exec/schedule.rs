@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::base::Digest;
+use crate::device::Backend;
 use crate::event::{Event, Span};
 use crate::exec::ahead::Ahead;
 use crate::exec::desk::Desks;
@@ -20,6 +21,7 @@ use crate::exec::resources::{Capacity, Machine};
 use crate::exec::retry::Retries;
 use crate::exec::setup::{self, Servers, Setups};
 use crate::exec::shared::Questions;
+use crate::exec::sizes::{MUTE, Sizes};
 use crate::exec::slots::Slots;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::Choices;
@@ -57,6 +59,8 @@ pub(super) enum Message {
     /// What a remote said about a step.
     Answered(StepId, Option<Box<Record>>),
     Installed(Requirement, Result<(), String>),
+    /// What the driver of devices said of them.
+    Sized(Backend),
 }
 
 pub(super) struct Scheduler<'a> {
@@ -79,6 +83,7 @@ pub(super) struct Scheduler<'a> {
     /// Those among them for which something is being installed.
     pub(super) parked: Vec<StepId>,
     pub(super) slots: Slots,
+    pub(super) sizes: Sizes,
     pub(super) ahead: Ahead,
     pub(super) devices: Devices<'a>,
     pub(super) memory: Memory,
@@ -118,6 +123,7 @@ impl<'a> Scheduler<'a> {
             queue: Queue::default(),
             parked: Vec::new(),
             slots: Slots::new(Machine::new(capacity)),
+            sizes: Sizes::default(),
             ahead: Ahead::default(),
             devices,
             memory: Memory::default(),
@@ -188,7 +194,11 @@ impl<'a> Scheduler<'a> {
                     let _ = sender.send(Message::Installed(requirement, result));
                 });
             };
-            let hands = Hands { performer: &performer, pool: &pool, sender: &sender, install: &install };
+            let probe = || {
+                let sender = sender.clone();
+                scope.spawn(move || drop(sender.send(Message::Sized(context.probe.ask(MUTE)))));
+            };
+            let hands = Hands { performer: &performer, pool: &pool, sender: &sender, install: &install, probe: &probe };
             self.turn(&hands, &receiver);
             drop(pool);
         });
@@ -203,6 +213,7 @@ impl<'a> Scheduler<'a> {
         if self.context.options.keep_going == KeepGoing::Dependencies {
             self.hope();
         }
+        self.ask_sizes(hands.probe);
         // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
         // nothing may have to be installed.
         for id in self.wanted.iter().collect::<Vec<_>>() {
@@ -244,6 +255,7 @@ impl<'a> Scheduler<'a> {
                     self.setups.finished(requirement, result);
                     self.unpark();
                 }
+                Ok(Message::Sized(answer)) => self.sized(&answer),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }

@@ -42,7 +42,7 @@ pub struct Job {
     /// Where a server's forked child writes its stdout and stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<PathBuf>,
-    /// What a server's forked child adds to its environment: which device it was given.
+    /// What a worker, or a server's forked child, has in its environment: which device it was given.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
 }

@@ -46,8 +46,10 @@ pub(super) const WORKER: &[Part] = &[
 pub(super) const ORT: &[Part] = &[
     Part::Rust("device/lease.rs"),
     Part::Rust("device/snapdragon.rs"),
+    Part::Rust("device/native/cuda.rs"),
     Part::Rust("device/native/nvml.rs"),
     Part::Rust("device/native/vulkan.rs"),
+    Part::Rust("device/shown.rs"),
     Part::Rust("device/vram.rs"),
     Part::Rust("runtime/ort/"),
     Part::Rust("runtime/onnx_proto.rs"),
@@ -86,7 +88,9 @@ pub(super) const ANDROID: &[Part] = &[
 pub(super) const TORCH: &[Part] = &[
     Part::Rust("bin/orch-torch.rs"),
     Part::Rust("device/lease.rs"),
+    Part::Rust("device/native/cuda.rs"),
     Part::Rust("device/native/nvml.rs"),
+    Part::Rust("device/shown.rs"),
     Part::Rust("device/vram.rs"),
     Part::Crate("tch"),
     Part::Crate("torch-sys"),

@@ -29,6 +29,7 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
         Ok(said) => said,
         Err(e) => return broken("make a pipe", e),
     };
+    command.envs(&job.env);
     let (lines, mut group) = match spawn_with_result_pipe(&mut command, Output::Pipe(said.output())) {
         Ok(pair) => pair,
         Err(e) => return broken(&format!("start `{}`", command.get_program().display()), e),
@@ -211,6 +212,20 @@ mod tests {
         let (ended, log) = shell(&format!("echo '{{junk'; read job; {ANSWER}; echo bye >&2"), Duration::from_secs(10));
         assert!(matches!(ended, Ended::Answered(_)), "{ended:?}");
         assert!(log.contains("{junk") && log.contains("bye"));
+    }
+
+    /// CUDA reads it when it starts, which may be before a job is read.
+    #[test]
+    fn a_worker_starts_with_the_environment_of_its_job() {
+        let dir = tempfile::tempdir().unwrap();
+        let (log, cancel, mut job) = (dir.path().join("log"), Cancel::default(), job(dir.path()));
+        job.env.insert("CUDA_VISIBLE_DEVICES".into(), "GPU-a1".into());
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("echo shown $CUDA_VISIBLE_DEVICES; {ANSWER}")]);
+        let timeout = Duration::from_secs(10);
+        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
+        assert!(matches!(run_oneshot(command, &job, &limits), Ended::Answered(_)));
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "shown GPU-a1\n");
     }
 
     #[test]

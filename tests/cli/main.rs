@@ -30,4 +30,6 @@ mod watched;
 mod worn;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(target_os = "linux")]
+mod vram;
 mod watch;

@@ -51,6 +51,15 @@ pub(crate) enum Outputs {
 /// Steps that ran, in order, with orch's reason.
 pub(crate) type Reran = Vec<(String, MissReason)>;
 
+/// Nothing executes here, so no device is asked for anything.
+struct Unasked;
+
+impl exec::Probe for Unasked {
+    fn ask(&self, backend: &str) -> Backend {
+        Backend::unavailable(backend, "nobody asks it here")
+    }
+}
+
 struct Silent;
 impl Listener for Silent {
     fn tell(&self, event: Event) {
@@ -191,6 +200,7 @@ impl World {
             store: &store,
             provision: &provision,
             listener: &Silent,
+            probe: &Unasked,
             inventory: &self.inventory,
             host: &self.host,
             options: &self.options,

@@ -125,6 +125,15 @@ impl Sandbox {
         self.ended(shown, output)
     }
 
+    /// The same, started by another program: its arguments, and then orch's own command line.
+    pub fn run_through<const N: usize>(&self, starter: [&str; N], args: &[&str]) -> Ended {
+        let orch = self.command(args);
+        let mut command = Command::new(starter[0]);
+        command.args(&starter[1..]).arg(orch.get_program()).args(args).current_dir(self.dir.path()).env_clear();
+        command.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).stdin(Stdio::null());
+        self.ended(format!("{args:?}"), command.output().expect("it starts"))
+    }
+
     /// Starts without waiting. Its output is kept for [`Sandbox::wait`].
     pub fn spawn<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Child {
         self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("orch starts")
@@ -139,6 +148,12 @@ impl Sandbox {
         let redact = |text: String| redacted(&text, self.dir.path());
         Ended { shown, code: output.status.code(), stdout: text(output.stdout), stderr: redact(text(output.stderr)) }
     }
+}
+
+/// What a test leaves out is shown with its output.
+#[expect(clippy::print_stderr, reason = "what a test leaves out is shown with its output")]
+pub fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
 }
 
 /// Where environments are installed; kept between test runs.

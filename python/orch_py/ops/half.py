@@ -27,9 +27,12 @@ def run(job: Job) -> Output:
     precision = job.required("precision")
     if precision not in _TYPES:
         raise Refused("error", f"`{precision}` is no half precision; known: {', '.join(_TYPES)}")
-    # A process that is shown one GPU calls it number 0 whichever it is.
-    os.environ.update(job.param("lease", {}).get("env", {}))
-    device = _device(job.required("device"))
+    name, lease = job.required("device"), job.param("lease", {})
+    if lease:
+        # A process that is shown one GPU calls it number 0 whichever it is.
+        os.environ.update(lease.get("env", {}))
+        name = f"{lease['id'].partition(':')[0]}:0"
+    device = _device(name)
     x, weight = _values(4, 64, 37), _values(64, 64, 59)
     want = torch.nn.functional.layer_norm(x @ weight, (64,))
     narrow = [value.to(device, _TYPES[precision]) for value in (x, weight)]

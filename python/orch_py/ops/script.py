@@ -11,6 +11,7 @@ import os
 import runpy
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,58 @@ def run(job: Job) -> Output:
     script = Path(job.required("script"))
     if not script.is_file():
         raise Refused("error", f"the generated test `{script}` does not exist")
-    lease: dict[str, Any] = job.param("lease", {})
-    # The vendors' libraries read these when they start, which in this child is later than now.
-    os.environ.update(lease.get("env", {}))
+    argv = [*map(str, job.param("argv", []))]
+    lease = Lease.of(job.param("lease", {}), argv)
+    if lease:
+        # The vendors' libraries read these when they start, which in this child is later than now.
+        os.environ.update(lease.env)
+        argv[lease.at] = lease.shown
     descriptor, name = tempfile.mkstemp(suffix=".json", prefix="orch-")
     os.close(descriptor)
     result = Path(name)
     try:
-        code = _execute(script, [*map(str, job.param("argv", [])), "--json", str(result)])
+        code = _execute(script, [*argv, "--json", str(result)])
         text = result.read_text("utf-8")
     finally:
         result.unlink(missing_ok=True)
-    return _named(_judge(script, code, text), lease)
+    output = _judge(script, code, text)
+    return lease.named(output) if lease else output
+
+
+@dataclass
+class Lease:
+    """The one GPU that this process is shown. Here it is number 0, whichever it is."""
+
+    id: str
+    uuid: str | None
+    env: dict[str, str]
+    # What the spec calls it, and where in the script's arguments that stands.
+    asked: str
+    at: int
+
+    @classmethod
+    def of(cls, lent: dict[str, Any], argv: list[str]) -> Lease | None:
+        at = argv.index("--device") + 1 if "--device" in argv[:-1] else None
+        if not lent or at is None:
+            return None
+        return cls(lent["id"], lent.get("uuid"), lent.get("env", {}), argv[at], at)
+
+    @property
+    def shown(self) -> str:
+        return f"{self.id.partition(':')[0]}:0"
+
+    def named(self, output: Output) -> Output:
+        """The run by the names of spec and inventory, if it was on this GPU."""
+        found = output.facts.get("device_uuid")
+        # A build of torch for AMD writes UUIDs in a form of its own.
+        is_nvidia = self.id.startswith("cuda")
+        if is_nvidia and found and self.uuid and found.removeprefix("GPU-") != self.uuid.removeprefix("GPU-"):
+            told = f"{self.id} ({self.uuid}) is leased, and PyTorch is shown {found}: is the GPU partitioned (MIG)?"
+            raise Refused("unavailable", told)
+        for field, name in {"requested_device": self.asked, "actual_device": self.id}.items():
+            if output.measure and output.measure.get(field) == self.shown:
+                output.measure[field] = name
+        return output
 
 
 def _execute(script: Path, argv: list[str]) -> int:
@@ -49,14 +90,6 @@ def _execute(script: Path, argv: list[str]) -> int:
         print(stop.code, file=sys.stderr)
         return 1
     return 0
-
-
-def _named(output: Output, lease: dict[str, Any]) -> Output:
-    """The device by the inventory's name: a process that is shown one GPU calls it number 0 whichever it is."""
-    kind, _, _ = lease.get("id", "").partition(":")
-    if output.measure and output.measure.get("actual_device") == f"{kind}:{lease.get('index')}":
-        output.measure["actual_device"] = lease["id"]
-    return output
 
 
 def _judge(script: Path, code: int, text: str) -> Output:

@@ -1,23 +1,18 @@
 //! `orch devices`, `orch doctor`
 
-use std::process::Command;
-use std::time::Duration;
-
-use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::cli::args::{Args, DevicesArgs};
 use crate::cli::exit::Exit;
 use crate::cli::half;
 use crate::cli::printer::Printer;
-use crate::cli::probed::Probed;
+use crate::cli::probes::Probes;
 use crate::cli::project::{absolute, browsers, provision};
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
-use crate::runtime::Job;
 use crate::step::{Library, Requirement};
 use crate::store::DiskStore;
 use crate::toolchain::EnvName;
-use crate::worker::{Cancel, Ended, Limits, run_oneshot};
+use crate::worker::Cancel;
 
 const WIDTH: usize = 100;
 
@@ -62,31 +57,10 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
 
 fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
-    let scratch = store.scratch()?;
     let host = Host::real().with_libraries(libraries(args)?);
-    let exe = std::env::current_exe().context("failed to find orch's own executable")?;
-    let probed = Probed::at(provision(args, Cancel::default())?.dir().join("probes"));
-    let ask = |name: &str, params: Value| -> Result<Backend, String> {
-        let out = scratch.dir("probe").map_err(|e| e.to_string())?;
-        let (inputs, env) = Default::default();
-        let job = Job { id: 0, op: name.into(), params, inputs, out: out.clone(), log: None, env };
-        let mut command = Command::new(&exe);
-        // Browsers leave their profile there.
-        command.args(["worker", "probe"]).current_dir(&out);
-        let cancel = Cancel::default();
-        let log = out.join("log");
-        let limits =
-            Limits { timeout: Duration::from_secs(10), memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
-        match run_oneshot(command, &job, &limits) {
-            Ended::Answered(output) => serde_json::from_value(output.facts).map_err(|e| e.to_string()),
-            Ended::Died { signal: Some(signal), .. } => Err(format!("the probe was ended by signal {signal}")),
-            Ended::Died { code, .. } => Err(format!("the probe ended with code {code:?}")),
-            Ended::TimedOut => Err("the probe did not answer within 10 s".into()),
-            Ended::Interrupted => Err("interrupted".into()),
-            Ended::Broken(what) | Ended::OutOfMemory(what) | Ended::ServerDied(what) => Err(what),
-        }
-    };
-    let child = |name: &str, params: Value| probed.or_ask(name, &params, || ask(name, params.clone()));
+    let provision = provision(args, Cancel::default())?;
+    let probes = Probes::new(&store, &provision, Cancel::default())?;
+    let child = |name: &str, params: Value| probes.ask(name, params);
     let backends = device::probe_all(&host, Mode::Full(&child));
     Ok((host, backends))
 }

@@ -1,8 +1,10 @@
 //! Native code behind the probers: shared libraries opened by hand, and short tools.
 //!
 //! The functions of `nvml`, `openvino` and `qnn` load foreign code into this process. They are called in the child behind
-//! [`super::ChildProbe`] only: a library that crashes there costs one reason and not the run.
+//! [`super::ChildProbe`] only: a library that crashes there costs one reason and not the run. Those of `cuda` are called in
+//! workers, which exist for one run.
 
+pub(crate) mod cuda;
 pub(crate) mod nvml;
 pub(crate) mod openvino;
 pub(crate) mod qnn;
@@ -26,6 +28,13 @@ pub(crate) fn open(path: &Path) -> Result<Library, String> {
         }
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     })
+}
+
+/// A library of NVIDIA's driver: where the loader looks, or where distributions and containers put it.
+pub(crate) fn open_nvidia(soname: &str) -> Result<Library, String> {
+    let elsewhere = || super::cuda::FOLDERS.iter().map(|folder| Path::new(folder).join(soname));
+    let unknown = |why: String| elsewhere().find_map(|path| open(&path).ok()).ok_or(why);
+    open(Path::new(soname)).or_else(unknown)
 }
 
 /// A function of a library, copied out of it.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use libloading::Library;
 
-use super::{function, open, text};
+use super::{function, open, open_nvidia, text};
 use crate::device::{Backend, Device, DeviceKind};
 
 type Handle = *mut c_void;
@@ -69,25 +69,45 @@ struct Process {
 
 /// Bytes that a process holds on the GPU of that UUID. None where NVML does not see it, or does not tell.
 pub(crate) fn held(uuid: &str, process: u32) -> Option<u64> {
-    held_by(&open(Path::new("libnvidia-ml.so.1")).ok()?, uuid, process)
+    held_by(&open_nvidia("libnvidia-ml.so.1").ok()?, uuid, process)
 }
 
 fn held_by(library: &Library, uuid: &str, process: u32) -> Option<u64> {
-    type Find = unsafe extern "C" fn(*const c_char, *mut Handle) -> Status;
     type List = unsafe extern "C" fn(Handle, *mut c_uint, *mut Process) -> Status;
-    let nvml = Nvml { library };
-    let uuid = CString::new(uuid).ok()?;
-    let mut handle: Handle = std::ptr::null_mut();
+    let (nvml, handle) = by_uuid(library, uuid)?;
     let mut list = [Process::default(); 256];
     let mut count = list.len() as c_uint;
     // SAFETY: the types are those of nvml.h, and `count` says how many rows the list has room for.
-    nvml.call("nvmlInit_v2", |f: unsafe extern "C" fn() -> Status| unsafe { f() }).ok()?;
-    nvml.call("nvmlDeviceGetHandleByUUID", |f: Find| unsafe { f(uuid.as_ptr(), &mut handle) }).ok()?;
     let asked = "nvmlDeviceGetComputeRunningProcesses_v3";
     nvml.call(asked, |f: List| unsafe { f(handle, &mut count, list.as_mut_ptr()) }).ok()?;
     let row = list.iter().take(count as usize).find(|row| row.id == process)?;
     // NVML_VALUE_NOT_AVAILABLE
     (row.used != c_ulonglong::MAX).then_some(row.used)
+}
+
+/// Bytes that all processes together hold on the GPU of that UUID.
+pub(crate) fn used(uuid: &str) -> Option<u64> {
+    used_of(&open_nvidia("libnvidia-ml.so.1").ok()?, uuid)
+}
+
+fn used_of(library: &Library, uuid: &str) -> Option<u64> {
+    type MemoryInfo = unsafe extern "C" fn(Handle, *mut Memory) -> Status;
+    let (nvml, handle) = by_uuid(library, uuid)?;
+    let mut memory = Memory::default();
+    // SAFETY: `Memory` has the layout of nvmlMemory_t.
+    nvml.call("nvmlDeviceGetMemoryInfo", |f: MemoryInfo| unsafe { f(handle, &mut memory) }).ok()?;
+    Some(memory.used)
+}
+
+fn by_uuid<'l>(library: &'l Library, uuid: &str) -> Option<(Nvml<'l>, Handle)> {
+    type Find = unsafe extern "C" fn(*const c_char, *mut Handle) -> Status;
+    let nvml = Nvml { library };
+    let uuid = CString::new(uuid).ok()?;
+    let mut handle: Handle = std::ptr::null_mut();
+    // SAFETY: the types are those of nvml.h.
+    nvml.call("nvmlInit_v2", |f: unsafe extern "C" fn() -> Status| unsafe { f() }).ok()?;
+    nvml.call("nvmlDeviceGetHandleByUUID", |f: Find| unsafe { f(uuid.as_ptr(), &mut handle) }).ok()?;
+    Some((nvml, handle))
 }
 
 fn refused(failure: &Failure, path: &str) -> Backend {
@@ -232,5 +252,7 @@ mod tests {
         assert_eq!(held_by(&library, first, 4712), None, "its driver does not tell");
         assert_eq!(held_by(&library, first, 1), None);
         assert_eq!(held_by(&library, "GPU-ffffffff", 4711), None);
+        assert_eq!(used_of(&library, first), Some(1 << 20), "all processes together");
+        assert_eq!(used_of(&library, "GPU-ffffffff"), None);
     }
 }

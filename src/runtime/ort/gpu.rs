@@ -1,7 +1,7 @@
 //! Providers that come with a build of ONNX Runtime of their own: CUDA and TensorRT, MIGraphX and ROCm, CoreML.
 //!
 //! None falls back: a session gets the one provider, and the nodes that it leaves are an error (`place.rs`). One process
-//! has one device (`device/shown.rs`), so each provider is told number 0 of what it is shown.
+//! has one device (`device/lease.rs`, `device/shown.rs`), so each provider is told number 0 of what it is shown.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use serde_json::json;
 use super::options::{SWITCH, Table, whole, words};
 use super::place::Place;
 use super::{Failure, Params};
+use crate::device::shown;
 
 pub(super) const CUDA: &str = "CUDAExecutionProvider";
 pub(super) const TENSORRT: &str = "TensorrtExecutionProvider";
@@ -84,7 +85,38 @@ pub(super) fn cuda(params: &Params) -> Result<Place, Failure> {
             "TensorRT is not here: no libnvinfer.so.10 loads (install TensorRT 10, and name its folder in LD_LIBRARY_PATH)",
         ));
     }
-    Ok(on_lease(params, provider, asked)?.with_options(options).with_fact("cuda_libraries", json!(loaded)))
+    let tf32 = if allows_tf32(&options) { "on (use_tf32)" } else { "off (NVIDIA_TF32_OVERRIDE=0)" };
+    let place = on_lease(params, provider, asked)?.with_options(options);
+    Ok(place.with_fact("cuda_libraries", json!(loaded)).with_fact("tf32", json!(tf32)))
+}
+
+/// The last word on TF32, before any of NVIDIA's libraries is loaded: TensorRT's provider has no option for it, and cuBLAS,
+/// cuDNN and TensorRT ask this variable before their programs.
+pub(super) fn settle_tf32(params: &Params) -> Result<(), Failure> {
+    const OVERRIDE: &str = "NVIDIA_TF32_OVERRIDE";
+    let asked = params.options.iter().map(|(name, value)| (name.clone(), value.to_string().replace('"', "")));
+    if !allows_tf32(&asked.collect::<Vec<_>>()) {
+        // SAFETY: the worker has read its job, and no other thread of it runs yet.
+        unsafe { std::env::set_var(OVERRIDE, "0") };
+    } else if std::env::var(OVERRIDE).is_ok_and(|value| value == "0") {
+        return Err(Failure::error(format!(
+            "the option `use_tf32` is on, and {OVERRIDE}=0 forbids it: unset one of them"
+        )));
+    }
+    Ok(())
+}
+
+fn allows_tf32(options: &[(String, String)]) -> bool {
+    options.iter().any(|(name, value)| name == "use_tf32" && ["1", "true"].contains(&value.as_str()))
+}
+
+/// The place, if CUDA's driver starts and shows this process the leased GPU.
+pub(super) fn seen(mut place: Place) -> Result<Place, Failure> {
+    let Some(lease) = &mut place.lease else { return Ok(place) };
+    let shown = shown::nvidia(lease).map_err(Failure::unavailable)?;
+    // Files do not always tell it, and NVML is asked by it.
+    lease.uuid.get_or_insert_with(|| shown.uuid.clone());
+    Ok(place.with_fact("cuda", json!(shown)))
 }
 
 pub(super) fn rocm(params: &Params) -> Result<Place, Failure> {
@@ -164,7 +196,16 @@ pub(super) fn is_absence(reason: &str) -> bool {
         "CUDA driver version is insufficient",
         "CUDA error 35",
         "CUDA failure 35",
+        "CUDA failure 46:",
         "CUDA failure 100",
+        // The card is older or newer than any that the library holds kernels for.
+        "CUDA failure 209",
+        "no kernel image is available",
+        // The driver cannot read what the runtime compiles: it is of an older CUDA.
+        "CUDA failure 222",
+        "CUDA failure 802",
+        "CUDA failure 803",
+        "CUDA failure 804",
         "hipErrorNoDevice",
         "no ROCm-capable device",
         "execution provider is not enabled in this build",
@@ -249,9 +290,11 @@ mod tests {
             place.options.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()).unwrap()
         };
         assert_eq!(option(&place, "use_tf32"), "0");
+        assert_eq!(place.more["tf32"], "off (NVIDIA_TF32_OVERRIDE=0)");
         assert_eq!((place.requested.as_str(), place.actual.as_str()), ("cuda:1", "cuda:1"));
         let place = cuda(&params(json!({"lease": lease, "options": {"use_tf32": 1}}))).unwrap();
         assert_eq!(option(&place, "use_tf32"), "1");
+        assert_eq!(place.more["tf32"], "on (use_tf32)");
         let error = cuda(&params(json!({"lease": lease, "options": {"use_tf23": 1}}))).err().unwrap();
         assert_eq!(error.reason, "CUDA has no option `use_tf23`; did you mean `use_tf32`?");
     }
@@ -278,7 +321,10 @@ mod tests {
     fn what_is_not_there_is_told_from_what_failed() {
         assert!(is_absence("libcudart.so.13: cannot open shared object file: No such file or directory"));
         assert!(is_absence("CUDA failure 100: no CUDA-capable device is detected"));
+        assert!(is_absence("CUDA failure 209: no kernel image is available for execution on the device ; GPU=0"));
+        assert!(is_absence("CUDA failure 802: system not yet initialized"));
         assert!(!is_absence("CUDNN_STATUS_EXECUTION_FAILED"));
+        assert!(!is_absence("CUDA failure 700: an illegal memory access was encountered"));
     }
 
     /// Two libraries, the first of which needs the second.

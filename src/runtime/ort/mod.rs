@@ -137,8 +137,16 @@ impl Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         let reason = format!("{error:#}");
-        // The words of ONNX Runtime's arena and of the C++ runtime for one and the same thing.
-        let exhausted = ["Failed to allocate memory", "bad_alloc"].iter().any(|words| reason.contains(words));
+        // The words of ONNX Runtime's arena, of the C++ runtime and of NVIDIA's libraries for one and the same thing.
+        let words = [
+            "Failed to allocate memory",
+            "bad_alloc",
+            "CUDA failure 2:",
+            "is smaller than requested bytes",
+            "STATUS_ALLOC_FAILED",
+            "OutOfMemory",
+        ];
+        let exhausted = words.iter().any(|words| reason.contains(words));
         Self::new(if exhausted { JobStatus::Oom } else { JobStatus::Error }, reason)
     }
 }
@@ -200,6 +208,10 @@ mod tests {
         let of = |text: &'static str| Failure::from(anyhow::anyhow!(text)).status;
         assert_eq!(of("BFCArena: Failed to allocate memory for requested buffer of size 9"), JobStatus::Oom);
         assert_eq!(of("std::bad_alloc"), JobStatus::Oom);
+        assert_eq!(of("CUDA failure 2: out of memory ; GPU=0 ; hostname=h"), JobStatus::Oom);
+        assert_eq!(of("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0"), JobStatus::Oom);
+        assert_eq!(of("Available memory of 10 is smaller than requested bytes of 20"), JobStatus::Oom);
+        assert_eq!(of("CUDA failure 209: no kernel image is available"), JobStatus::Error);
         assert_eq!(of("no such node"), JobStatus::Error);
     }
 }

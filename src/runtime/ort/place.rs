@@ -19,7 +19,7 @@ pub(super) struct Place {
     pub(super) options: Vec<(String, String)>,
     /// Its GPU, where it has one of its own.
     pub(super) lease: Option<Lease>,
-    more: Map<String, Value>,
+    pub(super) more: Map<String, Value>,
 }
 
 type Open = fn(&Params) -> Result<(Host, Place), Failure>;
@@ -45,7 +45,8 @@ const PLACES: &[(&str, Open)] = &[
         Ok((host, place))
     }),
     ("cuda", |params| {
-        let place = gpu::cuda(params)?;
+        gpu::settle_tf32(params)?;
+        let place = gpu::seen(gpu::cuda(params)?)?;
         Ok((Host::load(&params.library)?, place))
     }),
     ("rocm", |params| {

@@ -33,6 +33,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     let model = model_file(artefact)?;
 
     let mut facts = place.facts(host, params)?;
+    let meter = place.lease.as_ref().map(vram::Meter::start);
     let load = || {
         let mut builder = place.builder(host, params.threads)?;
         let session = builder.commit_from_file(&model).map_err(plain)?;
@@ -51,7 +52,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     tensors::write(&job.out.join("outputs.safetensors"), &collect(outputs, &manifest.outputs)?)?;
     let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
     raw.placement = placement.counts();
-    if let Some(held) = place.lease.as_ref().and_then(vram::held) {
+    if let Some(held) = meter.and_then(|meter| meter.held()) {
         raw.peak_device_bytes = Some(held.bytes);
         facts.insert("device_memory".to_owned(), json!(held));
     }

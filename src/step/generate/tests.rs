@@ -157,6 +157,23 @@ fn a_file_brings_only_its_own_hardware() {
 }
 
 #[test]
+fn nvidia_s_libraries_come_out_of_its_packages_and_compute_no_tf32() {
+    let off = "os.environ[\"NVIDIA_TF32_OVERRIDE\"] = \"0\"\n";
+    let text = render_test(&context("fill-mask", "cuda")).unwrap();
+    let at = |words: &str| text.find(words).unwrap_or_else(|| panic!("{words} is not in {text}"));
+    assert!(at(off) < at("runtime().preload_dlls()") && at("runtime().preload_dlls()") < at("return strict_session("));
+    assert!(text.contains("\"use_tf32\": \"0\"") && !text.contains("Tensorrt"));
+    assert!(!render_test(&context("fill-mask", "rocm")).unwrap().contains("preload_dlls"));
+    let plain = context("fill-mask", "cuda");
+    let told = TestContext { options: BTreeMap::from([("use_tf32".to_owned(), json!(1))]), ..plain };
+    assert!(!render_test(&told).unwrap().contains(off));
+    let tensorrt =
+        render_test(&TestContext { device: "tensorrt:1".to_owned(), ..context("fill-mask", "cuda") }).unwrap();
+    assert!(tensorrt.contains("    \"tensorrt\": \"TensorrtExecutionProvider\",\n    \"cuda\""), "{tensorrt}");
+    assert!(tensorrt.contains("\"tensorrt\": {\"trt_engine_cache_enable\": \"0\"") && tensorrt.contains(off));
+}
+
+#[test]
 fn a_browser_is_looked_for_where_it_is_installed() {
     let text = render_test(&context("fill-mask", "webnn")).unwrap();
     for place in [crate::browser::BINARY, crate::browser::ORT_WEB] {

@@ -1,0 +1,57 @@
+//! Questions to native libraries, each in a child of its own: a driver that crashes or hangs is an answer too.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use crate::cli::probed::Probed;
+use crate::device::Backend;
+use crate::provision::Provision;
+use crate::runtime::Job;
+use crate::store::{DiskStore, Scratch};
+use crate::worker::{Cancel, Ended, Limits, run_oneshot};
+
+/// Longer than any driver takes that works.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(super) struct Probes {
+    exe: PathBuf,
+    scratch: Scratch,
+    probed: Probed,
+    cancel: Cancel,
+}
+
+impl Probes {
+    pub(super) fn new(store: &DiskStore, provision: &Provision, cancel: Cancel) -> anyhow::Result<Self> {
+        let exe = std::env::current_exe().context("failed to find orch's own executable")?;
+        let scratch = store.scratch()?;
+        Ok(Self { exe, scratch, probed: Probed::at(provision.dir().join("probes")), cancel })
+    }
+
+    /// What the prober's library says, or said a short while ago; or why there is no answer.
+    pub(super) fn ask(&self, name: &str, params: Value) -> Result<Backend, String> {
+        self.probed.or_ask(name, &params, || self.ask_now(name, params.clone()))
+    }
+
+    fn ask_now(&self, name: &str, params: Value) -> Result<Backend, String> {
+        let out = self.scratch.dir("probe").map_err(|e| e.to_string())?;
+        let (inputs, env) = Default::default();
+        let job = Job { id: 0, op: name.into(), params, inputs, out: out.clone(), log: None, env };
+        let mut command = Command::new(&self.exe);
+        // Browsers leave their profile there.
+        command.args(["worker", "probe"]).current_dir(&out);
+        let log = out.join("log");
+        let limits = Limits { timeout: PATIENCE, memory: None, cancel: &self.cancel, log: &log, progress: &|_| {} };
+        match run_oneshot(command, &job, &limits) {
+            Ended::Answered(output) => serde_json::from_value(output.facts).map_err(|e| e.to_string()),
+            Ended::Died { signal: Some(signal), .. } => Err(format!("the probe was ended by signal {signal}")),
+            Ended::Died { code, .. } => Err(format!("the probe ended with code {code:?}")),
+            Ended::TimedOut => Err(format!("the probe did not answer within {} s", PATIENCE.as_secs())),
+            Ended::Interrupted => Err("interrupted".into()),
+            Ended::Broken(what) | Ended::OutOfMemory(what) | Ended::ServerDied(what) => Err(what),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! How much memory devices have that only their driver's library can tell: NVIDIA's cards.
+//!
+//! The look before a run reads files, which do not say it. So a run in which a step must hold such a device asks the
+//! library, in a child and beside whatever else it begins with; steps that would claim memory there wait for the answer.
+//! A run without such a step asks nothing. Without an answer nothing limits what is claimed, and that is told.
+
+use crate::device::Backend;
+use crate::event::Event;
+use crate::exec::resources::Lack;
+use crate::exec::schedule::Scheduler;
+use crate::step::{Needs, StepId};
+
+/// The backend whose devices do not tell their memory in files.
+pub(super) const MUTE: &str = "cuda";
+
+/// Asks a backend's native library.
+pub trait Probe: Sync {
+    /// Everything that is found, as a thorough look does; a library that crashes or hangs makes it unavailable.
+    fn ask(&self, backend: &str) -> Backend;
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Sizes {
+    asking: bool,
+    /// Steps that wait for the answer.
+    waiting: Vec<StepId>,
+}
+
+impl Sizes {
+    pub(super) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
+    /// How many steps wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+impl Scheduler<'_> {
+    /// Begins to ask, where a step that must run holds a device whose memory is not known.
+    pub(super) fn ask_sizes(&mut self, ask: &dyn Fn()) {
+        let to_run: Vec<_> = self.wanted.iter().filter(|id| !self.is_done(*id)).collect();
+        if to_run.into_iter().any(|id| self.is_unsized(id)) {
+            self.sizes.asking = true;
+            ask();
+        }
+    }
+
+    /// Whether a step waits for the answer instead of its turn.
+    pub(super) fn waits_for_size(&mut self, id: StepId) -> bool {
+        let waits = self.sizes.asking && self.is_unsized(id);
+        if waits {
+            self.slots.ready(id);
+            self.sizes.waiting.push(id);
+        }
+        waits
+    }
+
+    fn is_unsized(&mut self, id: StepId) -> bool {
+        let step = self.context.plan.step(id);
+        let Needs::Device { backend, device, .. } = step.kind.needs(step) else { return false };
+        let units = &self.slots.machine.capacity.units;
+        backend == MUTE && self.devices.any_of(&backend, &device).iter().any(|at| units[*at].vram.is_none())
+    }
+
+    /// The answer is there.
+    pub(super) fn sized(&mut self, answer: &Backend) {
+        self.sizes.asking = false;
+        for (at, size) in self.devices.sizes(answer) {
+            let unit = &mut self.slots.machine.capacity.units[at];
+            match size {
+                Ok(bytes) => unit.vram = Some(bytes),
+                Err(why) => {
+                    let token = &unit.token;
+                    let text =
+                        format!("the memory of {token} is unknown: {why}; nothing limits what steps claim of it");
+                    self.context.listener.tell(Event::Warning { text });
+                }
+            }
+        }
+        for id in std::mem::take(&mut self.sizes.waiting) {
+            self.line_up(id, Some(Lack::Size));
+        }
+    }
+}
