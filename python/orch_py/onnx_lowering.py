@@ -111,6 +111,28 @@ def lower(model: onnx.ModelProto) -> dict[str, int]:
     return dict(sorted(done.items()))
 
 
+def look_up_masks(model: onnx.ModelProto, masks: list[str]) -> dict[str, int]:
+    """Inputs of int64 that hold only 0 and 1 are looked up in a table of int32 where they would be cast.
+
+    For runtimes without an int64 on the device, which take it only to look things up by it. Any other value would be a
+    place that the table does not have.
+    """
+    graph = model.graph
+    casts = [node for node in graph.node if node.op_type == "Cast" and node.input[0] in masks]
+    looked_up = sorted({node.input[0] for node in casts})
+    if not casts:
+        return {}
+    table = "mask.values"
+    graph.initializer.append(numpy_helper.from_array(np.array([0, 1], np.int32), table))
+    for node in casts:
+        node.input[0] += ".int32"
+    nodes = [helper.make_node("Gather", [table, name], [f"{name}.int32"], f"{name}/int32") for name in looked_up]
+    nodes += [onnx.NodeProto.FromString(node.SerializeToString()) for node in graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return {"mask-gather": len(looked_up)}
+
+
 def _opset(model: onnx.ModelProto) -> int:
     return next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
 

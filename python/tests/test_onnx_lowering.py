@@ -117,6 +117,30 @@ class Lowering(unittest.TestCase):
         self.assertEqual(onnx_lowering.lower(model), {})
         self.assertEqual(model.SerializeToString(deterministic=True), before)
 
+    def test_masks_are_looked_up_where_they_were_cast(self) -> None:
+        import numpy as np
+        import onnx
+        from onnx import TensorProto, helper
+
+        from orch_py import onnx_lowering
+
+        nodes = [
+            helper.make_node("Cast", ["mask"], ["flags"], to=TensorProto.BOOL),
+            helper.make_node("Cast", ["mask"], ["share"], to=TensorProto.FLOAT),
+            helper.make_node("Cast", ["ids"], ["number"], to=TensorProto.FLOAT),
+            helper.make_node("Where", ["flags", "share", "number"], ["y"]),
+        ]
+        mask, ids = np.array([[1, 0, 1]], np.int64), np.array([[5, 6, 7]], np.int64)
+        feed = {"mask": mask, "ids": ids}
+        model = made(nodes, feed, {"y": ids.astype(np.float32)}, {})
+        before = executed(model, feed)
+        self.assertEqual(onnx_lowering.look_up_masks(model, ["mask", "other"]), {"mask-gather": 1})
+        onnx.checker.check_model(model, full_check=True)
+        self.assertEqual(operators(model), ["Gather", "Cast", "Cast", "Cast", "Where"])
+        self.assertEqual([node.input[0] for node in model.graph.node[1:4]], ["mask.int32", "mask.int32", "ids"])
+        np.testing.assert_array_equal(executed(model, feed), before)
+        self.assertEqual(onnx_lowering.look_up_masks(model, ["mask"]), {}, "there is nothing left to do")
+
     def test_what_is_of_another_domain_stays(self) -> None:
         import numpy as np
         from onnx import helper
