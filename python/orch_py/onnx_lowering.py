@@ -1,8 +1,9 @@
 """Operators of an ONNX graph in terms of others that more devices have.
 
-Every rule keeps the function (one with a condition that it names), so there is one artefact for all runtimes and none of them is worse off; what was done is
-told to whoever asked, who publishes it. What only one vendor's compiler refuses is not changed here
-(`src/runtime/ort/lowering` does that for the HTP). Knows nothing of models, exporters or devices. Needs onnx.
+Every rule keeps the function (one with a condition that it names), so there is one artefact for all runtimes and none
+of them is worse off; who publishes a graph tells what was done to it. What only one vendor's compiler refuses is not
+changed here (`src/runtime/ort/lowering` does that for the HTP). Knows nothing of models, exporters or devices. Needs
+onnx.
 """
 
 from __future__ import annotations

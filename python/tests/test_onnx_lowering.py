@@ -1,4 +1,4 @@
-"""The rules of `onnx_lowering`, each against the graph as it was, in ONNX Runtime. Skipped where that is not installed."""
+"""The rules of `onnx_lowering`, each against the graph as it was in ONNX Runtime. Skipped where that is absent."""
 
 from __future__ import annotations
 
