@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from orch_py import onnx_lowering
 from orch_py.protocol import listed
 from orch_py.trees import Tensors
 
@@ -26,17 +27,27 @@ class Wrong(Exception):
     """The graph is not what was asked for; the message says how."""
 
 
-def tidy(model: onnx.ModelProto, outputs: list[str]) -> onnx.ModelProto:
-    """The same function with only `outputs`, in that order, and nothing that says how, when or where it was made."""
+def tidy(model: onnx.ModelProto, outputs: list[str]) -> tuple[onnx.ModelProto, dict[str, int]]:
+    """The same function with only `outputs`, in that order, and nothing that says how, when or where it was made; and
+    how often each rule of `onnx_lowering` changed it."""
     _keep_outputs(model.graph, outputs)
     _prune(model.graph)
+    rules: dict[str, int] = {}
     if model.ByteSize() < _EMBED_LIMIT:
         # Mobile compilers cannot place a node whose shape they do not know, and tracing leaves many that compute
         # shapes. Larger graphs pass through files in both libraries, and runtimes fold for themselves anyway.
-        model = onnx.shape_inference.infer_shapes(_fold(model), data_prop=True)
+        model = _inferred(_fold(model))
+        if rules := onnx_lowering.lower(model):
+            # A rule may leave constants behind that fold further.
+            _prune(model.graph)
+            model = _inferred(_fold(model))
     _strip(model)
     _require_static(model.graph)
-    return model
+    return model, rules
+
+
+def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
+    return onnx.shape_inference.infer_shapes(model, data_prop=True)
 
 
 def _fold(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -62,8 +73,11 @@ def _fold(model: onnx.ModelProto) -> onnx.ModelProto:
     known = {tensor.name for tensor in model.graph.initializer}
     for number, tensor in enumerate(folded.graph.initializer):
         if tensor.name not in known:
-            _rename(folded.graph, tensor.name, f"folded.{number}")
-            tensor.name = f"folded.{number}"
+            name = f"folded.{number}"
+            while name in known:
+                name += ".again"
+            _rename(folded.graph, tensor.name, name)
+            tensor.name = name
     return folded
 
 

@@ -55,8 +55,14 @@ def _exportable() -> Iterator[None]:
 
     def masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         mask = mask.expand(self.shape)
-        place = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
-        return torch.where(mask, source.reshape(-1)[place.clamp(min=0)].reshape(self.shape), self)
+        # A mask that was expanded over the last axis picks whole rows, of which there are fewer to count than values.
+        whole_rows = mask.ndim > 1 and mask.stride(-1) == 0 and source.numel() % mask.shape[-1] == 0
+        width = mask.shape[-1] if whole_rows else 1
+        # int32, and 0 where nothing is taken: WebGPU sums no int64 and slices no integers, WebNN bounds none.
+        chosen = mask.to(torch.int32)
+        chosen = (chosen.select(-1, 0) if whole_rows else chosen).reshape(-1)
+        place = (cumsum(chosen, 0, dtype=torch.int32) - 1) * chosen
+        return torch.where(mask, source.reshape(-1, width)[place].reshape(self.shape), self)
 
     def difference(input, n=1, dim=-1, prepend=None, append=None):  # type: ignore[no-untyped-def]
         joined = torch.cat([part for part in (prepend, input, append) if part is not None], dim)

@@ -41,7 +41,7 @@ def run(job: Job) -> Output:
         attempt: dict[str, Any] = {"route": route, "opset": used, "ok": False, "error": None, "max_abs": None}
         try:
             # A fresh model each time: a route that fails half-way may leave its patches behind.
-            given = _attempt(tree, route, used, names, reference, bound, job.out, attempt)
+            given, rules = _attempt(tree, route, used, names, reference, bound, job.out, attempt)
         except Exception as error:  # noqa: BLE001 - exporters raise anything; the next route may do better.
             attempt["error"] = str(error) if isinstance(error, onnx_graph.Wrong) else first_line(error)
             print(f"route {route} failed: {error}", flush=True)
@@ -50,7 +50,7 @@ def run(job: Job) -> Output:
         attempts.append(attempt)
         if attempt["error"] is None:
             attempt["ok"] = True
-            return _publish(job.out, route, used, given, names, attempts)
+            return _publish(job.out, route, used, given, names, rules, attempts)
     reasons = "; ".join(f"{attempt['route']}: {attempt['error']}" for attempt in attempts)
     wrong = any(attempt["max_abs"] is not None for attempt in attempts)
     raise Refused("numerics" if wrong else "error", f"no export route works: {reasons}", {"attempts": attempts})
@@ -65,19 +65,19 @@ def _attempt(
     bound: float,
     out: Path,
     attempt: dict[str, Any],
-) -> trees.Tensors:
+) -> tuple[trees.Tensors, dict[str, int]]:
     model, _, inputs = torch_model.load_tree(tree)
     # Not inference_mode: its tensors cannot be recorded by the tracers.
     with torch.no_grad():
         graph, given = ROUTES[route](model, inputs, names, opset)
-    graph = onnx_graph.tidy(graph, names)
+    graph, rules = onnx_graph.tidy(graph, names)
     taken = {value.name for value in graph.graph.input}
     feed = {name: tensor.detach().cpu().numpy() for name, tensor in given.items() if name in taken}
     path = onnx_graph.save(graph, out)[0]
     got = onnx_graph.execute(path, feed)
     attempt["nodes"] = len(graph.graph.node)
     attempt["max_abs"] = _worst(got, reference, names, bound, attempt)
-    return {value.name: feed[value.name] for value in graph.graph.input}
+    return {value.name: feed[value.name] for value in graph.graph.input}, rules
 
 
 def _worst(
@@ -104,7 +104,13 @@ def _clear(out: Path) -> None:
 
 
 def _publish(
-    out: Path, route: str, opset: int, given: trees.Tensors, names: list[str], attempts: list[dict[str, Any]]
+    out: Path,
+    route: str,
+    opset: int,
+    given: trees.Tensors,
+    names: list[str],
+    rules: dict[str, int],
+    attempts: list[dict[str, Any]],
 ) -> Output:
     trees.write_tensors(out, trees.INPUTS, given)
     packages = ["torch", "transformers", "onnx", "onnxruntime"] + (["onnxscript"] if route != "legacy" else [])
@@ -117,8 +123,10 @@ def _publish(
             "outputs": names,
             "route": route,
             "opset": opset,
+            **({"lowering": rules} if rules else {}),
             "precision": "fp32",
             "versions": versions,
         },
     )
-    return Output(facts={"versions": versions, "route": route, "opset": opset, "attempts": attempts})
+    told = {"versions": versions, "route": route, "opset": opset, "lowering": rules}
+    return Output(facts={**told, "attempts": attempts})

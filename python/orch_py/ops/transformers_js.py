@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
 import transformers
 from PIL import Image
 
-from orch_py import task_text, torch_model, trees
+from orch_py import onnx_graph, onnx_lowering, task_text, torch_model, trees
 from orch_py.onnx_graph import DATA, MODEL
 from orch_py.protocol import Job, Output, Refused, listed
 
@@ -42,8 +43,14 @@ def run(job: Job) -> Output:
     _require_output(manifest["outputs"], "last_hidden_state" if task == "feature-extraction" else "logits", task)
     shutil.copy(tree / "config.json", job.out)
     (job.out / "onnx").mkdir()
-    shutil.copy(exported / MODEL, job.out / "onnx")
-    taken: list[str] = trees.read_manifest(exported)["inputs"]
+    graph = onnx.load(exported / MODEL)
+    # Made by a tokenizer, a mask is of int64, and WebGPU casts none unless the graph is captured: an option of ONNX
+    # Runtime Web that Transformers.js does not set.
+    rules = onnx_lowering.look_up_masks(graph, ["attention_mask"])
+    onnx_graph.save(graph, job.out / "onnx")
+    made = trees.read_manifest(exported)
+    taken: list[str] = made["inputs"]
+    rules = made.get("lowering", {}) | rules
 
     described: dict[str, Any] = {"task": task, "call": _call(task, model.config)}
     if task in TEXT_TASKS:
@@ -66,11 +73,12 @@ def run(job: Job) -> Output:
             "outputs": list(reference),
             "precision": "fp32",
             "reference": label,
+            **({"lowering": rules} if rules else {}),
             "versions": versions,
             **described,
         },
     )
-    return Output(facts={"versions": versions, "reference": label, **described})
+    return Output(facts={"versions": versions, "reference": label, "lowering": rules, **described})
 
 
 def _require_output(outputs: list[str], name: str, task: str) -> None:
