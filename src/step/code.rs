@@ -50,6 +50,7 @@ pub(super) const ORT: &[Part] = &[
     Part::Rust("device/native/vulkan.rs"),
     Part::Rust("device/vram.rs"),
     Part::Rust("runtime/ort/"),
+    Part::Rust("runtime/onnx_file.rs"),
     Part::Rust("runtime/onnx_proto.rs"),
     Part::Crate("ort"),
     Part::Crate("prost"),
