@@ -33,7 +33,7 @@ class OnnxConvert(unittest.TestCase):
         self.folder = Path(folder.name)
 
     def tree(self, nodes: list[Any], weights: dict[str, Any]) -> Path:
-        """x (2 × 8) becomes y (2 × 8)."""
+        """The graph takes `x` and gives `y`, both 2 by 8."""
         ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in "xy"]
         tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
         graph = helper.make_graph(nodes, "main", ports[:1], ports[1:], tensors)

@@ -124,7 +124,7 @@ fn a_precision_that_no_artefact_carries_is_no_case_under_its_name() {
   targets: [cpu, ts]
   include: [{target: cpu, precision: fp16}, {target: cpu, precision: bf16}, {target: ts, precision: int8}]",
     ));
-    assert_eq!(ids(&matrix), ["bert:cpu-fp32", "bert:cpu-fp16", "bert:ts-fp32"]);
+    assert_eq!(ids(&matrix), ["bert:cpu-fp32", "bert:cpu-fp16", "bert:ts-fp32", "literal:cpu-fp16"]);
     let (_, reason) = excluded(&matrix).into_iter().find(|(id, _)| id == "bert:cpu-bf16").unwrap();
     assert_eq!(
         reason,

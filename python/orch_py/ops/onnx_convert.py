@@ -55,7 +55,7 @@ def run(job: Job) -> Output:
     path, *_ = onnx_graph.save(model, job.out)
     try:
         onnx_graph.open_session(path)
-    except Exception as error:  # noqa: BLE001 - a converter's slip is any error of ONNX Runtime.
+    except Exception as error:  # a converter's slip is any error of ONNX Runtime.
         raise Refused("error", f"the converted model does not load: {first_line(error)}", facts) from error
 
     shutil.copyfile(tree / trees.INPUTS, job.out / trees.INPUTS)
