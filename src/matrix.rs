@@ -240,12 +240,13 @@ fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTree
 /// The precisions that a target's artefact really has when orch makes it.
 fn carried(target: &Target) -> &'static [Precision] {
     match target.artefact {
-        Artefact::Onnx | Artefact::Torchscript | Artefact::TransformersJs => &[Precision::Fp32],
+        Artefact::Onnx => &[Precision::Fp32, Precision::Fp16, Precision::Int8],
+        Artefact::TransformersJs => &[Precision::Fp32],
         Artefact::Qnn => &[Precision::Fp16],
         // Told to infer in bf16, OpenVINO rounds fp32 weights itself.
         Artefact::Openvino if target.half.is_some() => &[Precision::Fp32, Precision::Fp16, Precision::Bf16],
         Artefact::Openvino => &[Precision::Fp32, Precision::Fp16, Precision::Int8],
-        Artefact::Model => &[Precision::Fp32, Precision::Fp16, Precision::Bf16],
+        Artefact::Model | Artefact::Torchscript => &[Precision::Fp32, Precision::Fp16, Precision::Bf16],
     }
 }
 

@@ -20,7 +20,7 @@ pub static PACKAGE: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/python/orch
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EnvName {
-    /// ONNX Runtime: the library that `orch worker ort` loads.
+    /// ONNX Runtime: the library that `orch worker ort` loads, and what makes fp16 and int8 of ONNX files.
     Ort,
     /// ONNX Runtime with Qualcomm's plugin.
     Qnn,
@@ -121,14 +121,10 @@ impl EnvName {
             ],
             Self::Nncf => &["openvino", "nncf"],
             Self::Openvino => &["openvino"],
-            Self::Ort
-            | Self::Qnn
-            | Self::Webgpu
-            | Self::Cuda
-            | Self::Rocm
-            | Self::Browser
-            | Self::Node
-            | Self::TransformersJs => &[],
+            Self::Ort => &["orch_py.ops.onnx_convert"],
+            Self::Qnn | Self::Webgpu | Self::Cuda | Self::Rocm | Self::Browser | Self::Node | Self::TransformersJs => {
+                &[]
+            }
         }
     }
 }

@@ -212,6 +212,37 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
     assert_eq!(manifest["weights"]["revision"], REVISION);
 }
 
+/// The files that users ship, beside what they were made of: fp16 and int8 ONNX, TorchScript in half precision.
+#[test]
+fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = suite();
+    let row = "artefact: torchscript\n    precisions: [fp32]\n  eager-cpu:";
+    edit(&sandbox, "specs/targets.yaml", row, "artefact: torchscript\n    precisions: [fp16, bf16]\n  eager-cpu:");
+    let chosen = ["-m", "bert", "-m", "detr", "-t", "cpu-small", "-t", "torch-cpu"];
+    let run = [&["run", "specs/all.yaml", "--json"], &chosen[..]].concat();
+    let document = sandbox.run(run).success().summary([("cases", 8), ("passed", 8)]).json();
+    for (name, case) in cases(&document) {
+        let model = text(&case["model"]);
+        match text(&case["precision"]) {
+            "fp16" if case["target"] == "cpu-small" => {
+                let made = &case["facts"][format!("convert:{model}:onnx-fp16")];
+                assert!(made["weights"].get("fp32").is_none() && made["nodes"].get("fp32").is_none(), "{name}: {made}");
+                assert!(artefact(&sandbox, &format!("{model}-onnx-fp16")).join("model.onnx").is_file());
+            }
+            "int8" => {
+                let made = &case["facts"][format!("convert:{model}:onnx-int8")];
+                assert!(made["nodes"]["integer"].as_u64().unwrap() > 10, "{name}: {made}");
+            }
+            _ => {}
+        }
+        // No run is as exact as fp32, or it is fp32 under another name.
+        let off = case["numerics"]["max_abs"].as_f64().unwrap();
+        assert!(off > 1e-4, "{name}: {off}");
+    }
+    the_generated_test_stands_alone(&sandbox, cases(&document)["bert:cpu-small-fp16"]);
+}
+
 /// PyTorch's own kernels decide for eager models: which precision it is depends on this CPU, and that it is told does not.
 #[test]
 fn half_auto_of_an_eager_target_is_what_pytorch_really_computes_in() {

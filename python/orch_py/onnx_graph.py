@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ def tidy(model: onnx.ModelProto, outputs: list[str]) -> tuple[onnx.ModelProto, d
     _keep_outputs(model.graph, outputs)
     _prune(model.graph)
     rules: dict[str, int] = {}
-    if model.ByteSize() < _EMBED_LIMIT:
+    if not is_large(model):
         # Mobile compilers cannot place a node whose shape they do not know, and tracing leaves many that compute
         # shapes. Larger graphs pass through files in both libraries, and runtimes fold for themselves anyway.
         model = _inferred(_fold(model))
@@ -41,13 +42,18 @@ def tidy(model: onnx.ModelProto, outputs: list[str]) -> tuple[onnx.ModelProto, d
             # A rule may leave constants behind that fold further.
             _prune(model.graph)
             model = _inferred(_fold(model))
-    _strip(model)
+    strip(model)
     _require_static(model.graph)
     return model, rules
 
 
 def _inferred(model: onnx.ModelProto) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(model, data_prop=True)
+
+
+def is_large(model: onnx.ModelProto) -> bool:
+    """Whether the weights need a file of their own."""
+    return bool(model.ByteSize() >= _EMBED_LIMIT)
 
 
 def _fold(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -111,7 +117,7 @@ def _prune(graph: onnx.GraphProto) -> None:
         if needed.intersection(node.output):
             kept.append(node)
             needed.update(node.input)
-            for below in _subgraphs(node):
+            for below in subgraphs(node):
                 needed.update(_outer_names(below))
     _refill(graph.node, list(reversed(kept)))
     _refill(graph.initializer, [tensor for tensor in graph.initializer if tensor.name in needed])
@@ -124,7 +130,7 @@ def _refill(field, items) -> None:  # type: ignore[no-untyped-def]
     field.extend(copies)
 
 
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -135,11 +141,11 @@ def _outer_names(graph: onnx.GraphProto) -> Iterator[str]:
     yield from (value.name for value in graph.output)
     for node in graph.node:
         yield from node.input
-        for below in _subgraphs(node):
+        for below in subgraphs(node):
             yield from _outer_names(below)
 
 
-def _strip(model: onnx.ModelProto) -> None:
+def strip(model: onnx.ModelProto) -> None:
     """The dynamo exporters write stack traces, with paths and line numbers, into every node."""
     model.doc_string = ""
     # `2.13.0+cu130` says which build of torch a host happens to have.
@@ -171,7 +177,7 @@ def _strip_node(node: onnx.NodeProto) -> None:
     node.ClearField("metadata_props")
     for attribute in node.attribute:
         attribute.doc_string = ""
-    for below in _subgraphs(node):
+    for below in subgraphs(node):
         _strip_graph(below)
 
 
@@ -186,7 +192,7 @@ def _require_static(graph: onnx.GraphProto) -> None:
 def save(model: onnx.ModelProto, folder: Path) -> list[Path]:
     """Writes one file, or two when the weights are too large for one. Gives back what it wrote."""
     path = folder / MODEL
-    if model.ByteSize() < _EMBED_LIMIT:
+    if not is_large(model):
         onnx.checker.check_model(model)
         path.write_bytes(model.SerializeToString(deterministic=True))
         return [path]
@@ -195,9 +201,48 @@ def save(model: onnx.ModelProto, folder: Path) -> list[Path]:
     return [path, folder / DATA]
 
 
+def load_typed(tree: Path) -> onnx.ModelProto:
+    """The model of a tree with its weights, and with the type of every tensor that can be known."""
+    with tempfile.TemporaryDirectory() as folder:
+        typed = Path(folder) / MODEL
+        # By path, because a large model fits into no message.
+        onnx.shape_inference.infer_shapes_path(tree / MODEL, typed, data_prop=True)
+        model = onnx.load(typed, load_external_data=False)
+    onnx.external_data_helper.load_external_data_for_model(model, str(tree))
+    return model
+
+
+def drop_repeated(graph: onnx.GraphProto) -> None:
+    """Drops nodes that give what an equal node gives already, under the same names."""
+    known: set[tuple[str, ...]] = set()
+    kept = []
+    for node in graph.node:
+        names = (node.op_type, *node.input, *node.output)
+        if names not in known:
+            kept.append(node)
+            known.add(names)
+    _refill(graph.node, kept)
+
+
+def sort(graph: onnx.GraphProto) -> None:
+    """Puts each node after those whose outputs it reads, also where it reads them in a graph of its own."""
+    makers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+
+    def ahead(place: int, node: onnx.NodeProto) -> list[int]:
+        reads = [*node.input, *(name for below in subgraphs(node) for name in _outer_names(below))]
+        return sorted({makers[name] for name in reads if name in makers} - {place})
+
+    order = TopologicalSorter({place: ahead(place, node) for place, node in enumerate(graph.node)}).static_order()
+    _refill(graph.node, [graph.node[place] for place in order])
+
+
+def open_session(path: Path) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(path, _options(), providers=["CPUExecutionProvider"])
+
+
 def execute(path: Path, inputs: Tensors) -> Tensors:
     """Runs the file in ONNX Runtime: CPU, one thread, as written."""
-    session = onnxruntime.InferenceSession(path, _options(), providers=["CPUExecutionProvider"])
+    session = open_session(path)
     names = [value.name for value in session.get_outputs()]
     return dict(zip(names, (np.asarray(value) for value in session.run(names, inputs)), strict=True))
 

@@ -147,7 +147,7 @@ def select(got: Named, names: list[str], cls: str) -> Named:
 
 class Positional(torch.nn.Module):
     """The model as exporters like it: tensors in by position, a tuple of tensors out. `fixed` are arguments that are
-    no inputs of the graph."""
+    no inputs of the graph. A model in half precision still takes and gives fp32, as its reference does."""
 
     def __init__(
         self, model: PreTrainedModel, inputs: list[str], outputs: list[str], fixed: dict[str, Any] | None = None
@@ -159,8 +159,15 @@ class Positional(torch.nn.Module):
         self.fixed = fixed or {}
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        result = self.model(**dict(zip(self.inputs, tensors, strict=True)), **self.fixed)
-        return tuple(result[name] for name in self.outputs)
+        dtype = self.model.dtype
+        given = [_from_to(value, torch.float32, dtype) for value in tensors]
+        result = self.model(**dict(zip(self.inputs, given, strict=True)), **self.fixed)
+        return tuple(_from_to(result[name], dtype, torch.float32) for name in self.outputs)
+
+
+def _from_to(value: torch.Tensor, old: torch.dtype, new: torch.dtype) -> torch.Tensor:
+    """A value of another type as it is: a tracer would keep a conversion that changes nothing."""
+    return value.to(new) if old is not new and value.dtype is old else value
 
 
 def prepared(model: PreTrainedModel, inputs: Named) -> tuple[Named, dict[str, Any]]:
@@ -172,6 +179,7 @@ def prepared(model: PreTrainedModel, inputs: Named) -> tuple[Named, dict[str, An
 
     _, made, _ = prepare_for_export(model, {name: value.clone() for name, value in inputs.items()})
     tensors = {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
+    tensors = {name: _from_to(value, model.dtype, torch.float32) for name, value in tensors.items()}
     return tensors, {name: value for name, value in made.items() if name not in tensors}
 
 

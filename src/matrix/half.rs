@@ -91,6 +91,8 @@ fn settled(target: &Target, all: Alternatives, computes: &impl Fn(&Target, Preci
         if let Some(case) = all.cases.iter().find(|case| case.precision == precision) {
             match computes(target, precision) {
                 Computes::Yes(how) => return Some(with(case, target, how)),
+                // Of a device that is not there both precisions say the same.
+                Computes::No(why) if against.contains(&why) => {}
                 Computes::No(why) => against.push(why),
             }
         } else if let Some(excluded) = all.excluded.iter().find(|excluded| excluded.case.precision == precision)
@@ -141,6 +143,7 @@ targets:
   ort: {runtime: ort, backend: cpu, artefact: onnx, half: auto}
   qnn: {runtime: ort, backend: qnn, device: htp, artefact: qnn, half: auto}
   off: {runtime: python, backend: cpu, artefact: model, half: false}
+  tasks: {runtime: transformers-js, backend: webgpu-browser, device: webgpu, artefact: transformers-js, half: auto}
   both: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp16, fp32]}
 models:
   bert: {class: Bert, family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
@@ -180,14 +183,16 @@ models:
         let expected = [
             "gpu-fp16 asked for half: auto, got fp16: it was seen",
             "eager-bf16 asked for half: always, got bf16: it was seen",
-            "ort-fp32 asked for half: auto, got fp32: ort has no fp16; orch makes the `onnx` artefact at fp32 only",
+            "ort-fp32 asked for half: auto, got fp32: ort has no fp16",
             "qnn-fp16 asked for half: auto, got fp16: it was seen",
             "off-fp32",
+            "tasks-fp32 asked for half: auto, got fp32: tasks has no fp16; \
+             orch makes the `transformers-js` artefact at fp32 only",
             "both-fp16",
             "both-fp32",
         ];
         assert_eq!(cases, expected);
-        assert_eq!(asked, ["gpu fp16", "eager fp16", "eager bf16", "ort fp16", "qnn fp16"]);
+        assert_eq!(asked, ["gpu fp16", "eager fp16", "eager bf16", "ort fp16", "qnn fp16", "tasks fp16"]);
     }
 
     #[test]
@@ -208,8 +213,9 @@ models:
         assert!(!asked.contains(&"gpu fp16".to_owned()), "{asked:?}");
         let (cases, _) = settled("matrix: {exclude: [{target: gpu, reason: gone}]}", yes);
         assert_eq!(cases.iter().filter(|case| case.starts_with("gpu")).collect::<Vec<_>>(), ["gpu-fp32: gone"]);
-        let although = "ort-fp32 asked for half: auto, got fp32: orch makes the `onnx` artefact at fp32 only, \
-             although it was seen";
-        assert_eq!(cases[1], although);
+        assert_eq!(cases[1], "ort-fp16 asked for half: auto, got fp16: it was seen");
+        let although = "tasks-fp32 asked for half: auto, got fp32: orch makes the `transformers-js` artefact at fp32 \
+             only, although it was seen";
+        assert_eq!(cases[4], although);
     }
 }

@@ -239,9 +239,15 @@ impl Builder<'_> {
         let label = artefact_label(target, case);
         match target.artefact {
             Artefact::Model => made.model,
-            Artefact::Onnx => onnx(),
+            Artefact::Onnx if case.precision == Precision::Fp32 => onnx(),
+            Artefact::Onnx => {
+                let from = onnx();
+                convert(&label, &step::ONNX_PRECISION, json!({"precision": case.precision}), "onnx", from)
+            }
             Artefact::Torchscript if made.ready == Some(ReadyFormat::Torchscript) => made.model,
-            Artefact::Torchscript => convert("torchscript", &step::TORCHSCRIPT, json!({}), "model", made.model),
+            Artefact::Torchscript => {
+                convert(&label, &step::TORCHSCRIPT, json!({"precision": case.precision}), "model", made.model)
+            }
             Artefact::Openvino if made.ready == Some(ReadyFormat::Openvino) => made.model,
             Artefact::Openvino => {
                 let from = onnx();

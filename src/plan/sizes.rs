@@ -44,8 +44,9 @@ pub(super) fn texts(model: &Model) -> &[String] {
 pub(super) fn artefact_label(target: &Target, case: &Case) -> String {
     match target.artefact {
         Artefact::Model => "model".into(),
-        Artefact::Onnx => "onnx".into(),
-        Artefact::Torchscript => "torchscript".into(),
+        // At fp32 they are what the exporters make, and the others are made of them.
+        Artefact::Onnx | Artefact::Torchscript if case.precision == Precision::Fp32 => target.artefact.word().into(),
+        Artefact::Onnx | Artefact::Torchscript => format!("{}-{}", target.artefact.word(), case.precision.word()),
         Artefact::TransformersJs => "transformers-js".into(),
         Artefact::Openvino => format!("openvino-{}", weights(case.precision).word()),
         // Another SoC makes another binary, so two targets that differ in options have artefacts of their own.

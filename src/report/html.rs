@@ -170,7 +170,7 @@ fn square<'a>(view: &View<'a>, model: &str, target: &'a str, cell: Cell<'a>, nar
                 kind: kind_of(case),
                 glyph: glyph(case.status),
                 text: passed.map_or_else(|| word(case.status).to_owned(), |metrics| ms(metrics.median_ms)),
-                label: view.stand_in(case).or_else(|| remark(case.status)).filter(|_| passed.is_some()),
+                label: view.label(case).or_else(|| remark(case.status)).filter(|_| passed.is_some()),
                 title: format!("{}: {}{reason}", case_name(case), word(case.status)),
                 case: Some(at),
                 ..empty
@@ -229,7 +229,7 @@ fn performance(view: &View<'_>) -> Vec<Performance> {
             .filter(|(_, case)| matches!(case.status, Outcome::Pass | Outcome::Flaky) && case.metrics.is_some())
             .collect();
         if let Some((_, first)) = cases.first() {
-            let label = view.stand_in(first);
+            let label = view.label(first);
             tables.push(Performance { name: variant.name(), label, cases: cases.iter().map(|(at, _)| *at).collect() });
         }
     }
@@ -264,7 +264,8 @@ fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
         half: case.half.as_ref().map(HalfChoice::told),
         requested: &case.requested_device,
         actual: case.actual_device.as_deref(),
-        label: view.stand_in(case),
+        label: view.label(case),
+        cast_to_fp32: case.cast_to_fp32(),
         measured: measured(case),
         metrics: case.metrics.as_ref().map(figures),
         numerics: case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty()).map(compared),

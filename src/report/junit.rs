@@ -120,6 +120,9 @@ fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
     if let Some(label) = view.stand_in(case) {
         rows.push(("stand_in", label.to_owned()));
     }
+    if let Some(why) = case.cast_to_fp32() {
+        rows.push(("cast_to_fp32", why.to_owned()));
+    }
     if let Some(half) = &case.half {
         rows.push(("half", half.told()));
     }

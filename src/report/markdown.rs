@@ -81,6 +81,9 @@ fn matrix(out: &mut String, view: &View<'_>, notes: &Notes<'_>) {
             "\n*emulated*, *software*: a stand-in for the hardware ran it; its latency says nothing of the hardware's.\n",
         );
     }
+    for (target, _, why) in view.cast_to_fp32() {
+        let _ = writeln!(out, "\n*cast to fp32*, {}: for instance: {}.", text(target), text(why));
+    }
 }
 
 fn cell_text(view: &View<'_>, cell: Cell<'_>, notes: &Notes<'_>) -> String {
@@ -102,7 +105,7 @@ fn cell_text(view: &View<'_>, cell: Cell<'_>, notes: &Notes<'_>) -> String {
 }
 
 fn label(view: &View<'_>, case: &CaseResult) -> String {
-    view.stand_in(case).map(|label| format!(" *{label}*")).unwrap_or_default()
+    view.label(case).map(|label| format!(" *{label}*")).unwrap_or_default()
 }
 
 fn failures<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {

@@ -138,6 +138,12 @@ impl CaseResult {
         self.status.is_failure() || (self.status == Outcome::Xpass && is_strict)
     }
 
+    /// Why it computed in fp32, wholly or in part, though its model is in half precision: its runtime's word.
+    pub fn cast_to_fp32(&self) -> Option<&str> {
+        let runs = self.facts.as_object()?.iter().filter(|(step, _)| step.starts_with("run:"));
+        runs.into_iter().find_map(|(_, facts)| facts["cast_to_fp32"].as_str())
+    }
+
     /// What is to be said of a case that is no failure and no plain success, nor missing.
     pub fn note(&self) -> Option<String> {
         let reason = self.reason.as_deref().unwrap_or("no reason was recorded");

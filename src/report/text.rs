@@ -62,6 +62,7 @@ pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
     failures(&mut out, &view, styles);
     notable(&mut out, &view, styles);
     halves(&mut out, &view, styles);
+    cast_to_fp32(&mut out, &view, styles);
     skipped(&mut out, &view, styles);
     if !out.is_empty() {
         out.push('\n');
@@ -126,8 +127,9 @@ fn cell_text(view: &View<'_>, cell: Cell<'_>, styles: &Styles) -> (String, Style
 fn figure(view: &View<'_>, case: &CaseResult) -> String {
     match &case.metrics {
         Some(metrics) if has_figure(case.status) => {
-            let label = match view.stand_in(case) {
+            let label = match view.label(case) {
                 Some("emulated") => " emul.",
+                Some("cast to fp32") => " casts",
                 Some(_) => " softw.",
                 None => "",
             };
@@ -242,6 +244,14 @@ fn halves(out: &mut String, view: &View<'_>, styles: &Styles) {
         let cases = counted(cases, "case");
         let _ = writeln!(out, "{dim}half{dim:#} {target} ({cases})");
         wrapped(out, "  ", &one_line(&half.told()));
+    }
+}
+
+fn cast_to_fp32(out: &mut String, view: &View<'_>, styles: &Styles) {
+    let dim = styles.skip;
+    for (target, cases, why) in view.cast_to_fp32() {
+        let _ = writeln!(out, "\n{dim}cast to fp32{dim:#} {target} ({})", counted(cases, "case"));
+        wrapped(out, "  ", &one_line(&format!("for instance: {why}")));
     }
 }
 

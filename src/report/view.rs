@@ -97,6 +97,24 @@ impl<'a> View<'a> {
         }
     }
 
+    /// What stands beside its figure: that a stand-in ran it, or in which precision it was computed, where that is another.
+    pub(super) fn label(&self, case: &CaseResult) -> Option<&'static str> {
+        self.stand_in(case).or_else(|| case.cast_to_fp32().map(|_| "cast to fp32"))
+    }
+
+    /// Cases whose fp16 model was computed in fp32: the target, why, and of how many cases it is.
+    pub(super) fn cast_to_fp32(&self) -> Vec<(&'a str, usize, &'a str)> {
+        let mut found: Vec<(&str, usize, &str)> = Vec::new();
+        for case in &self.doc.cases {
+            let Some(why) = case.cast_to_fp32() else { continue };
+            match found.iter_mut().find(|(target, ..)| *target == case.target) {
+                Some((_, count, _)) => *count += 1,
+                None => found.push((case.target.as_str(), 1, why)),
+            }
+        }
+        found
+    }
+
     /// A latency that may stand beside others: of a right result, on hardware.
     pub(super) fn comparable(&self, case: &CaseResult) -> bool {
         case.status == Outcome::Pass && case.metrics.is_some() && self.stand_in(case).is_none()

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use prost::Message;
 
-use crate::runtime::onnx_proto::{ModelProto, TensorProto};
+use crate::runtime::onnx_proto::{ModelProto, NodeProto, TensorProto};
 use crate::runtime::tensors::{Element, Tensor, Tensors};
 
 /// What a graph takes, gives, and keeps beside the file.
@@ -48,12 +48,12 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     Ok(OnnxFacts { inputs, outputs, external })
 }
 
-/// The operators of the graph's nodes, in its order.
-pub fn operators(path: &Path) -> anyhow::Result<Vec<String>> {
+/// The graph's nodes, in its order.
+pub(in crate::runtime) fn nodes(path: &Path) -> anyhow::Result<Vec<NodeProto>> {
     let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     let not_onnx = || format!("`{}` is not an ONNX model", path.display());
     let graph = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?.graph.with_context(not_onnx)?;
-    Ok(graph.node.into_iter().filter_map(|node| node.op_type).collect())
+    Ok(graph.node)
 }
 
 /// Each named size of a model's inputs with the number that the tensors give it.

@@ -29,6 +29,14 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// What ONNX Runtime's WebGPU says, in a browser and without one, of a shader that the adapter cannot compile.
+const NO_F16: &str = "requires f16 but the device does not support it";
+
+/// The reason, where an error says that a WebGPU adapter has no half precision: the model is not at fault.
+pub fn without_f16(error: &str) -> Option<String> {
+    error.contains(NO_F16).then(|| format!("the WebGPU adapter does not compute in fp16 (no `shader-f16`): {error}"))
+}
+
 /// The answer to a job: what it made, or its whole chain of errors under the status that the chain names.
 pub fn answer(result: anyhow::Result<JobOutput>) -> JobOutput {
     result.unwrap_or_else(|error| {
@@ -50,5 +58,17 @@ mod tests {
         assert_eq!(output.status, JobStatus::Unavailable);
         assert_eq!(output.reason.as_deref(), Some("failed to compile: no GPU"));
         assert_eq!(answer(Err(anyhow::anyhow!("odd"))).status, JobStatus::Error);
+    }
+
+    #[test]
+    fn an_adapter_without_half_precision_is_told_from_a_broken_model() {
+        let said =
+            "shader_helper.cc:416 GenerateSourceCode Program Gather requires f16 but the device does not support it.";
+        let reason = without_f16(said).unwrap();
+        assert!(
+            reason.starts_with("the WebGPU adapter does not compute in fp16") && reason.ends_with(said),
+            "{reason}"
+        );
+        assert_eq!(without_f16("Program Gather failed to compile"), None);
     }
 }

@@ -52,6 +52,7 @@ pub(super) const ORT: &[Part] = &[
     Part::Rust("device/shown.rs"),
     Part::Rust("device/vram.rs"),
     Part::Rust("runtime/ort/"),
+    Part::Rust("runtime/onnx_file.rs"),
     Part::Rust("runtime/onnx_proto.rs"),
     Part::Crate("ort"),
     Part::Crate("prost"),

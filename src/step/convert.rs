@@ -32,6 +32,15 @@ pub static ONNX: PythonConversion = PythonConversion {
     code: Code::of(&[HERE, &[Part::Python("export_onnx")]]),
 };
 
+/// ONNX at another precision, from the fp32 one.
+pub static ONNX_PRECISION: PythonConversion = PythonConversion {
+    name: "convert.onnx-precision",
+    op: "onnx_convert",
+    env: |_| EnvName::Ort,
+    packages: |_| &["onnx", "onnxruntime", "numpy", "safetensors"],
+    code: Code::of(&[HERE, &[Part::Python("onnx_convert")]]),
+};
+
 pub static TORCHSCRIPT: PythonConversion = PythonConversion {
     name: "convert.torchscript",
     op: "export_torchscript",

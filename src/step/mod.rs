@@ -31,7 +31,7 @@ use crate::toolchain::{EnvName, Tool};
 
 pub use code::{Code, Part, Sources, TORCH_WORKER};
 pub use command::COMMAND;
-pub use convert::{ONNX, OPENVINO, QNN, TORCHSCRIPT, TRANSFORMERS_JS, qnn_options};
+pub use convert::{ONNX, ONNX_PRECISION, OPENVINO, QNN, TORCHSCRIPT, TRANSFORMERS_JS, qnn_options};
 pub use generate::{InputSummary, TestContext, TestMeasure};
 pub use materialise::MATERIALISE;
 pub use needs::{MemoryGuess, Needs};
@@ -50,6 +50,7 @@ pub static KINDS: &[&dyn StepKind] = &[
     &REFERENCE,
     &RENDER,
     &ONNX,
+    &ONNX_PRECISION,
     &TORCHSCRIPT,
     &OPENVINO,
     &QNN,

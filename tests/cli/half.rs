@@ -48,7 +48,7 @@ fn what_the_device_answers_decides_and_every_page_says_so() {
     );
     let why = ort["half"]["why"].as_str().unwrap();
     assert!(why.starts_with("ort on cpu at fp16: ONNX Runtime ") && why.contains("casts into the model"), "{why}");
-    assert!(why.ends_with("computes in fp32; orch makes the `onnx` artefact at fp32 only"), "{why}");
+    assert!(why.ends_with("computes in fp32"), "{why}");
     let fact = ort["facts"]["run:linear:ort-fp32"]["half"].as_str().unwrap();
     assert_eq!(fact, format!("asked for half: auto, got fp32: {why}"));
 
@@ -90,6 +90,53 @@ fn what_the_device_answers_decides_and_every_page_says_so() {
     assert_eq!((&again["summary"]["path"], &again["cases"][0]["half"]), (&"full".into(), &ort["half"]));
 }
 
+/// Its weights are what it is called, and where a CPU lacks the kernels, its sums are not.
+#[test]
+fn an_onnx_file_runs_at_fp16_and_int8_and_says_what_computed_it() {
+    let sandbox = ready_onnx::sandbox(ready_onnx::RIGHT);
+    let spec = sandbox.read("specs/all.yaml");
+    sandbox.write(
+        "specs/all.yaml",
+        spec.replacen("artefact: onnx, precisions: [fp32]", "artefact: onnx, precisions: [fp16, int8]", 1),
+    );
+    let run = ["run", "specs/all.yaml", "-t", "cpu", "--json"];
+    let document = sandbox.run(run).success().summary([("cases", 2), ("passed", 2)]).json();
+    let of = |precision: &str| {
+        let cases = document["cases"].as_array().unwrap();
+        cases.iter().find(|case| case["precision"] == precision).unwrap_or_else(|| panic!("no {precision}: {document}"))
+    };
+    let made = |precision: &str| of(precision)["facts"][format!("convert:linear:onnx-{precision}")].clone();
+    assert_eq!(made("fp16")["weights"], serde_json::json!({"fp16": 9}));
+    assert_eq!(made("int8")["nodes"]["integer"], 1);
+    assert!(made("int8")["scheme"].as_str().unwrap().starts_with("dynamic: weights int8 by channel"));
+    // The numbers are really rounded: as far off as 8 bits are, and no further.
+    let off = of("int8")["numerics"]["max_abs"].as_f64().unwrap();
+    assert!(off > 1e-3 && off < 2., "{off}");
+    assert_eq!(of("int8")["placement"].as_object().unwrap().keys().collect::<Vec<_>>(), ["CPUExecutionProvider"]);
+
+    if cfg!(target_arch = "x86_64") {
+        let told = of("fp16")["facts"]["run:linear:cpu-fp16"]["cast_to_fp32"].as_str().unwrap();
+        assert!(
+            told.ends_with("no fp16 kernels on this CPU for 1 of the model's 1 nodes, and computed them in fp32"),
+            "{told}"
+        );
+        for (format, words) in [
+            ("text", "cast to fp32 cpu (1 case)\n  for instance: ONNX Runtime "),
+            ("markdown", " *cast to fp32* |"),
+            ("junit", "<property name=\"cast_to_fp32\" value=\"ONNX Runtime "),
+            ("html", "<dt>computed</dt><dd>ONNX Runtime "),
+        ] {
+            sandbox.run(["report", "specs/all.yaml", "--format", format]).success().stdout_has(words);
+        }
+    }
+    assert!(of("int8")["facts"]["run:linear:cpu-int8"].get("cast_to_fp32").is_none());
+    sandbox.run(run).success().summary([("executed", 0), ("passed", 2)]);
+
+    // The generated test of each does it by itself.
+    let orch_out = sandbox.path("orch-out/artefacts");
+    assert!(orch_out.join("linear-onnx-fp16/model.onnx").is_file() && orch_out.join("linear-onnx-int8").is_dir());
+}
+
 #[test]
 fn what_falls_to_fp32_is_the_same_work_as_a_plain_row() {
     let sandbox = sandbox();
@@ -121,7 +168,7 @@ fn a_driver_that_crashes_and_a_device_that_is_not_there_are_reasons() {
     assert!(why.contains("openvino on CPU at fp16: the process was ended by SIGSEGV"), "{why}");
     if cfg!(target_os = "linux") {
         let why = half(plan(), "bert:mps-fp32");
-        assert_eq!(why, "no device to ask: not macOS; orch makes the `torchscript` artefact at fp32 only");
+        assert_eq!(why, "no device to ask: not macOS");
     }
     // A plan installs nothing, so it cannot know.
     let why = half(sandbox.run(["plan", "spec.yaml", "--json"]).success().json(), "bert:ov-fp32");

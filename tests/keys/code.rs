@@ -12,11 +12,13 @@ const ONNX: &str = "convert:bert:onnx | convert:plain:onnx";
 const OPENVINO: &str = "convert:bert:openvino-fp16 | convert:bert:openvino-int8";
 const OPENVINO_RUNS: &str = "run:bert:openvino-fp16 | run:bert:openvino-int8";
 const QNN: &str = "convert:bert:qnn-fp16 | run:bert:qnn-fp16";
-const ORT_RUNS: &str = "run:bert:cpu-fp32 | run:plain:cpu-fp32 | run:affine:cpu-fp32 | run:scaled:cpu-fp32";
+const ORT_RUNS: &str =
+    "run:bert:cpu-fp32 | run:plain:cpu-fp32 | run:affine:cpu-fp32 | run:affine:cpu-fp16 | run:scaled:cpu-fp32";
+const PRECISION: &str = "convert:affine:onnx-fp16";
 const EAGER: &str = "run:bert:eager-cpu-fp32 | run:hubbed:eager-cpu-fp32 | run:local:eager-cpu-fp32";
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
     | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:plain:cpu-fp32 \
-    | generate:hubbed:eager-cpu-fp32 | generate:local:eager-cpu-fp32 | generate:affine:cpu-fp32 \
+    | generate:hubbed:eager-cpu-fp32 | generate:local:eager-cpu-fp32 | generate:affine:cpu-fp32 | generate:affine:cpu-fp16 \
     | generate:scaled:cpu-fp32";
 const INPUTS: &str = "inputs:bert | inputs:plain | inputs:hubbed | inputs:local | inputs:scaled";
 const READY: &str = "generate:affine | generate:scaled";
@@ -35,10 +37,13 @@ fn python() {
         source("python/orch_py/onnx_routes.py", &[ONNX]),
         source("python/orch_py/ops/export_torchscript.py", &["convert:bert:torchscript"]),
         source("python/orch_py/ops/openvino_convert.py", &[OPENVINO]),
+        source("python/orch_py/ops/onnx_convert.py", &[PRECISION]),
+        source("python/orch_py/onnx_census.py", &[PRECISION]),
+        source("python/orch_py/onnx_graph.py", &[ONNX, PRECISION]),
         source("python/orch_py/ops/script.py", &[EAGER]),
         source("python/orch_py/torch_model.py", &[MODELS, ONNX, "convert:bert:torchscript"]),
-        source("python/orch_py/trees.py", &[MODELS, ONNX, "convert:bert:torchscript", OPENVINO]),
-        source("python/orch_py/child.py", &[MODELS, ONNX, "convert:bert:torchscript", OPENVINO, EAGER]),
+        source("python/orch_py/trees.py", &[MODELS, ONNX, "convert:bert:torchscript", OPENVINO, PRECISION]),
+        source("python/orch_py/child.py", &[MODELS, ONNX, "convert:bert:torchscript", OPENVINO, PRECISION, EAGER]),
     ]);
 }
 

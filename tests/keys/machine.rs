@@ -11,14 +11,15 @@ const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | gene
 const RUNS: &str = "run:bert:cpu-fp32 | run:bert:openvino-fp16 | run:bert:openvino-int8 | run:bert:qnn-fp16 \
     | run:bert:torch-cpu-fp32 | run:bert:eager-cpu-fp32";
 const OTHER_TESTS: &str = "generate:plain:cpu-fp32 | generate:hubbed:eager-cpu-fp32 | generate:local:eager-cpu-fp32 \
-    | generate:affine:cpu-fp32 | generate:scaled:cpu-fp32";
+    | generate:affine:cpu-fp32 | generate:affine:cpu-fp16 | generate:scaled:cpu-fp32";
 const OTHER_RUNS: &str = "run:plain:cpu-fp32 | run:hubbed:eager-cpu-fp32 | run:local:eager-cpu-fp32 \
-    | run:affine:cpu-fp32 | run:scaled:cpu-fp32";
+    | run:affine:cpu-fp32 | run:affine:cpu-fp16 | run:scaled:cpu-fp32";
 const COMMANDS: &str = "command:sorted | command:packed | command:card";
 const MODELS: &str = "generate:bert | generate:plain | generate:hubbed | generate:local";
 const EXPORTS: &str = "convert:bert:onnx | convert:plain:onnx | convert:bert:torchscript";
 const EAGER: &str = "run:bert:eager-cpu-fp32 | run:hubbed:eager-cpu-fp32 | run:local:eager-cpu-fp32";
-const ORT: &str = "run:bert:cpu-fp32 | run:plain:cpu-fp32 | run:affine:cpu-fp32 | run:scaled:cpu-fp32";
+const ORT: &str =
+    "run:bert:cpu-fp32 | run:plain:cpu-fp32 | run:affine:cpu-fp32 | run:affine:cpu-fp16 | run:scaled:cpu-fp32";
 const OPENVINO: &str = "run:bert:openvino-fp16 | run:bert:openvino-int8";
 
 #[test]
@@ -52,7 +53,8 @@ fn runs_and_tests() {
             &[
                 (ORT, threads),
                 (
-                    "generate:bert:cpu-fp32 | generate:plain:cpu-fp32 | generate:affine:cpu-fp32 | generate:scaled:cpu-fp32",
+                    "generate:bert:cpu-fp32 | generate:plain:cpu-fp32 | generate:affine:cpu-fp32 | generate:affine:cpu-fp16 \
+                     | generate:scaled:cpu-fp32",
                     threads,
                 ),
             ],
@@ -95,7 +97,10 @@ fn runs_and_tests() {
         row(
             "the template",
             |w| w.edit("template: text", "template: vision"),
-            &[("generate:affine:cpu-fp32 | generate:scaled:cpu-fp32", r#"param.template "text" => "vision""#)],
+            &[(
+                "generate:affine:cpu-fp32 | generate:affine:cpu-fp16 | generate:scaled:cpu-fp32",
+                r#"param.template "text" => "vision""#,
+            )],
         ),
     ]);
 }
@@ -110,6 +115,7 @@ fn packages() {
     let ort = new("onnxruntime", "1.31.1");
     let openvino = new("openvino", "2026.4.1");
     let onnx = "convert:bert:onnx | convert:plain:onnx";
+    let small = "convert:affine:onnx-fp16";
     let qnn = "convert:bert:qnn-fp16 | run:bert:qnn-fp16";
     assert_all([
         row(
@@ -140,8 +146,14 @@ fn packages() {
         row(
             "ONNX Runtime",
             |w| w.bump(EnvName::Ort, "onnxruntime", "99.0"),
-            &[(ORT, &ort), ("generate:scaled:reference", &ort)],
+            &[(ORT, &ort), ("generate:scaled:reference", &ort), (small, &ort)],
         ),
+        row(
+            "onnx of what makes fp16 and int8",
+            |w| w.bump(EnvName::Ort, "onnx", "99.0"),
+            &[(small, &new("onnx", "1.23.2"))],
+        ),
+        row("numpy beside it", |w| w.bump(EnvName::Ort, "numpy", "99.0"), &[(small, &numpy)]),
         row("ONNX Runtime of QNN", |w| w.bump(EnvName::Qnn, "onnxruntime", "99.0"), &[(qnn, &ort)]),
         row("QNN", |w| w.bump(EnvName::Qnn, "onnxruntime-qnn", "99.0"), &[(qnn, &new("onnxruntime-qnn", "2.7.0"))]),
         // The wheel holds the SDK's libraries: other content of the same version is another library.
@@ -214,6 +226,7 @@ fn the_machine() {
                 (RUNS, bf16),
                 (OTHER_RUNS, bf16),
                 ("convert:bert:openvino-fp16 | convert:bert:openvino-int8 | convert:bert:qnn-fp16", bf16),
+                ("convert:affine:onnx-fp16", bf16),
             ],
         ),
     ]);

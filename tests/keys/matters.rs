@@ -155,6 +155,14 @@ fn conversions() {
             |w| w.edit("routes: [legacy, dynamo]", "routes: [dynamo, legacy]"),
             &[("convert:bert:onnx", r#"param.routes ["legacy","dynamo"] => ["dynamo","legacy"]"#)],
         ),
+        row(
+            "the precision of an ONNX file",
+            |w| w.edit("target: cpu, precision: fp16", "target: cpu, precision: int8"),
+            &[
+                ("convert:affine:onnx-int8 | generate:affine:cpu-int8 | run:affine:cpu-int8", "never ran"),
+                ("report", "case.run:affine:cpu-fp16, order"),
+            ],
+        ),
         row("the opset", |w| w.edit("opset: 17", "opset: 18"), &[("convert:bert:onnx", "param.opset 17 => 18")]),
         row(
             "the chip",

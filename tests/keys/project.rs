@@ -25,6 +25,7 @@ matrix:
     - {model: hubbed, target: eager-cpu}
     - {model: local, target: eager-cpu}
     - {family: vectors, target: cpu}
+    - {model: affine, target: cpu, precision: fp16}
 models:
   bert:
     class: BertForMaskedLM

@@ -13,6 +13,7 @@ NAMES = (
     "export_onnx",
     "export_torchscript",
     "half",
+    "onnx_convert",
     "openvino_convert",
     "transformers_js",
     "script",

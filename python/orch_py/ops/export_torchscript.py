@@ -1,5 +1,5 @@
 """Makes the TorchScript artefact: the model traced with its inputs, frozen, and checked against the reference after
-it has been loaded back from its file.
+it has been loaded back from its file. In half precision its weights are, and all that is computed with them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,25 @@ from typing import Any
 import torch
 
 from orch_py import torch_model, torchscript_file, trees
-from orch_py.protocol import Job, Output, Refused
+from orch_py.protocol import Job, Output, Refused, listed
 
 MODEL = "model.pt"
-DEFAULT_MAX_ABS = 1e-3
+# By precision: its type, and how far from the reference is no rounding any more but a wrong trace.
+PRECISIONS = {"fp32": (torch.float32, 1e-3), "fp16": (torch.float16, 5e-2), "bf16": (torch.bfloat16, 2e-1)}
 
 
 def run(job: Job) -> Output:
-    bound = float(job.param("max_abs", DEFAULT_MAX_ABS))
+    precision = job.param("precision", "fp32")
+    if precision not in PRECISIONS:
+        raise Refused("unsupported", f"no TorchScript is made at `{precision}`; known: {listed(PRECISIONS)}")
+    dtype, bound = PRECISIONS[precision]
+    bound = float(job.param("max_abs", bound))
     tree = job.tree("model")
     reference = trees.read_tensors(tree, trees.REFERENCE)
     model, manifest, inputs = torch_model.load_tree(tree)
     names: list[str] = manifest["outputs"]
+    if dtype is not torch.float32:
+        model = model.to(dtype)
 
     started = time.perf_counter()
     with warnings.catch_warnings(), torch.no_grad():
@@ -49,7 +56,7 @@ def run(job: Job) -> Output:
             "inputs": list(inputs),
             "outputs": names,
             "route": "trace",
-            "precision": "fp32",
+            "precision": precision,
             "versions": versions,
         },
     )

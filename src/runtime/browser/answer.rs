@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::options::Options;
 use crate::browser::Api;
-use crate::runtime::refusal::Refusal;
+use crate::runtime::refusal::{Refusal, without_f16};
 use crate::runtime::tensors::{Element, Tensor, Tensors};
 use crate::runtime::{JobStatus, RawMeasure};
 
@@ -62,6 +62,9 @@ impl Answer {
         let strangers: u64 = self.placement.iter().filter(|(name, _)| *name != provider).map(|(_, count)| count).sum();
         if self.status != JobStatus::Ok {
             let reason = self.reason.clone().unwrap_or_else(|| "the page gave no reason".to_owned());
+            if let Some(reason) = without_f16(&reason) {
+                return Err(Refusal::because(JobStatus::Unsupported, reason));
+            }
             let reason = match strangers {
                 0 => reason,
                 _ => format!("{provider} leaves {strangers} nodes to others: {} ({reason})", self.nodes(strangers)),

@@ -1,15 +1,19 @@
-//! `half`: whether a model in half precision is computed in it.
+//! Whether a model in half precision is computed in it: `half`, the probe, and what a run on the CPU says of its own model.
 //!
 //! A provider takes a node only with a kernel for its types, and a strict session has every node on its provider. The
 //! CPU's is the exception: where it has no kernel, ONNX Runtime puts casts around the node and computes in fp32. So the
 //! graph is asked for as it was after all that, and a cast in it, of which the model has none, tells.
 
+use std::path::Path;
+
+use anyhow::Context;
 use serde_json::json;
 
-use super::host::{CPU, plain};
+use super::host::{CPU, Host, plain};
 use super::place::Place;
 use super::run::{model_file, run_at};
 use super::{Failure, Params, tree};
+use crate::runtime::onnx_proto::NodeProto;
 use crate::runtime::{Job, JobOutput, JobStatus, onnx_file};
 
 pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
@@ -18,11 +22,8 @@ pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     if place.provider != CPU {
         return Ok(output);
     }
-    let model = model_file(tree(job, "artefact")?)?;
-    let written = job.out.join("optimised.onnx");
-    let mut builder = place.builder(&host, params.threads)?.with_optimized_model_path(&written).map_err(plain)?;
-    builder.commit_from_file(&model).map_err(plain)?;
-    let casts = onnx_file::operators(&written)?.into_iter().filter(|operator| operator == "Cast").count();
+    let nodes = optimised(&host, &place, params, &model_file(tree(job, "artefact")?)?)?;
+    let casts = nodes.iter().filter(|node| is_cast(node)).count();
     if casts > 0 {
         let reason = format!(
             "ONNX Runtime {} has no such kernels on the CPU: it put {casts} casts into the model and computes in fp32",
@@ -31,4 +32,47 @@ pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
         return Err(Failure { facts: json!({"casts": casts}), ..Failure::new(JobStatus::Unsupported, reason) });
     }
     Ok(output)
+}
+
+/// What ONNX Runtime calls the tensors that it casts for a node without a kernel for their type.
+const CAST: &str = "InsertedPrecisionFreeCast_";
+
+/// What is to be said of a run of an fp16 model on the CPU, if it was not all computed in fp16.
+pub(super) fn cast_to_fp32(
+    host: &Host,
+    place: &Place,
+    params: &Params,
+    model: &Path,
+) -> anyhow::Result<Option<String>> {
+    let nodes = optimised(host, place, params, model)?;
+    let nodes: Vec<_> = nodes.iter().filter(|node| !is_cast(node)).collect();
+    let is_forced = |node: &&&NodeProto| node.input.iter().chain(&node.output).any(|name| name.starts_with(CAST));
+    let forced = nodes.iter().filter(is_forced).count();
+    Ok((forced > 0).then(|| {
+        format!(
+            "ONNX Runtime {} has no fp16 kernels on this CPU for {forced} of the model's {} nodes, and computed them in fp32",
+            host.version,
+            nodes.len()
+        )
+    }))
+}
+
+fn is_cast(node: &NodeProto) -> bool {
+    node.op_type.as_deref() == Some("Cast")
+}
+
+/// The nodes of the model as this CPU executes it.
+fn optimised(host: &Host, place: &Place, params: &Params, model: &Path) -> anyhow::Result<Vec<NodeProto>> {
+    let folder = tempfile::Builder::new().prefix("optimised-").tempdir_in(".").context("failed to make a folder")?;
+    let written = folder.path().join("optimised.onnx");
+    let mut builder = place.builder(host, params.threads)?.with_optimized_model_path(&written).map_err(plain)?;
+    // Weights go beside the graph: a message of protobuf ends at 2 GiB.
+    for (key, value) in [
+        ("session.optimized_model_external_initializers_file_name", "weights"),
+        ("session.optimized_model_external_initializers_min_size_in_bytes", "1024"),
+    ] {
+        builder = builder.with_config_entry(key, value).map_err(plain)?;
+    }
+    builder.commit_from_file(model).map_err(plain)?;
+    onnx_file::nodes(&written)
 }

@@ -11,11 +11,12 @@ use super::infer::{Feed, collect, infer};
 use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
-use super::{Failure, Params, gpu, tree};
+use super::{Failure, Params, gpu, half, tree};
 use crate::base::fs as bfs;
 use crate::device::vram;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure::{self, MeasureParams};
+use crate::runtime::refusal::without_f16;
 use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 
 /// `run`: measures the artefact and writes `outputs.safetensors`.
@@ -52,6 +53,12 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     tensors::write(&job.out.join("outputs.safetensors"), &collect(outputs, &manifest.outputs)?)?;
     let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
     raw.placement = placement.counts();
+    if place.provider == CPU
+        && manifest.rest.get("precision").is_some_and(|precision| precision == "fp16")
+        && let Some(told) = half::cast_to_fp32(host, place, params, &model)?
+    {
+        facts.insert("cast_to_fp32".to_owned(), json!(told));
+    }
     if let Some(held) = meter.and_then(|meter| meter.held()) {
         raw.peak_device_bytes = Some(held.bytes);
         facts.insert("device_memory".to_owned(), json!(held));
@@ -103,6 +110,9 @@ pub(super) fn model_file(artefact: &Path) -> anyhow::Result<PathBuf> {
 fn explained(failure: Failure, host: &Host, place: &Place, model: &Path) -> Failure {
     if place.provider == CPU {
         return failure;
+    }
+    if let Some(reason) = without_f16(&failure.reason) {
+        return Failure::new(JobStatus::Unsupported, reason);
     }
     if gpu::is_absence(&failure.reason) {
         // Before its own words ONNX Runtime writes where in its sources it said them.

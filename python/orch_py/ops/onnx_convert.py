@@ -1,0 +1,114 @@
+"""Makes an ONNX artefact of another precision from the fp32 one: fp16, or int8 by dynamic quantisation.
+
+Both are ONNX Runtime's own tools, which is what its users ship. Inputs and outputs keep their types, so that what is
+given and what is compared is the same at every precision; casts stand at the borders. Never imports torch.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import TensorProto
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from onnxruntime.transformers import float16
+
+from orch_py import onnx_graph, trees
+from orch_py.onnx_census import Census
+from orch_py.protocol import Job, Output, Refused, first_line, listed
+
+# The least share of what could be of the precision that must be: less is another precision under its name.
+_LEAST_SHARE = 0.5
+# The greatest finite number of fp16: masks made of fp32's lowest number become this, and not an infinity.
+_FP16_MAX = 65504.0
+_SCHEMES = {
+    "fp16": "all operators but those without fp16 kernels; inputs and outputs fp32",
+    "int8": "dynamic: weights int8 by channel, activations uint8 by tensor as they come",
+}
+
+
+def run(job: Job) -> Output:
+    precision = job.required("precision")
+    if precision not in _SCHEMES:
+        raise Refused("unsupported", f"ONNX conversion to `{precision}` is not known; known: {listed(_SCHEMES)}")
+    tree = job.tree("onnx")
+    manifest = trees.read_manifest(tree)
+    before = onnx_graph.load_typed(tree)
+    if not Census.of(before).weights["fp32"]:
+        raise Refused("unsupported", f"the ONNX model holds no fp32 weights, so there is nothing to make {precision}")
+    ports = _ports(before)
+
+    started = time.perf_counter()
+    model = _to_fp16(before) if precision == "fp16" else _to_int8(before)
+    seconds = time.perf_counter() - started
+    onnx_graph.strip(model)
+    census = Census.of(model)
+    facts = {"scheme": _SCHEMES[precision], **census.facts(), "seconds": {"convert": seconds}}
+    if wrong := census.lacks(precision, _LEAST_SHARE):
+        raise Refused("unsupported", wrong, facts)
+    if (now := _ports(model)) != ports:
+        raise Refused("error", f"the converted model takes and gives {now}, the fp32 one {ports}", facts)
+    path, *_ = onnx_graph.save(model, job.out)
+    try:
+        onnx_graph.open_session(path)
+    except Exception as error:  # a converter's slip is any error of ONNX Runtime.
+        raise Refused("error", f"the converted model does not load: {first_line(error)}", facts) from error
+
+    shutil.copyfile(tree / trees.INPUTS, job.out / trees.INPUTS)
+    versions = trees.versions("onnx", "onnxruntime")
+    trees.write_manifest(
+        job.out,
+        {
+            "format": "onnx",
+            "inputs": manifest["inputs"],
+            "outputs": manifest["outputs"],
+            "route": manifest.get("route"),
+            "opset": next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")),
+            "precision": precision,
+            "scheme": _SCHEMES[precision],
+            "versions": manifest.get("versions", {}) | versions,
+        },
+    )
+    facts["versions"] = versions
+    return Output(facts=facts)
+
+
+def _to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
+    model = float16.convert_float_to_float16(
+        model,
+        keep_io_types=True,
+        # Types are known already; inferring them once more would pass the whole model through one message.
+        disable_shape_infer=True,
+        max_finite_val=_FP16_MAX,
+        op_block_list=float16.DEFAULT_OP_BLOCK_LIST,
+    )
+    # Two operators that stay in fp32 and read the same tensor get a cast each, under one name.
+    onnx_graph.drop_repeated(model.graph)
+    # The casts stand at the end, after what reads them.
+    onnx_graph.sort(model.graph)
+    return model
+
+
+def _to_int8(model: onnx.ModelProto) -> onnx.ModelProto:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / onnx_graph.MODEL
+        quantize_dynamic(
+            model,
+            path,
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            use_external_data_format=onnx_graph.is_large(model),
+            extra_options={"EnableSubgraph": True},
+        )
+        return onnx.load(path)
+
+
+def _ports(model: onnx.ModelProto) -> dict[str, list[Any]]:
+    def told(values: Any) -> list[Any]:
+        return [(value.name, TensorProto.DataType.Name(value.type.tensor_type.elem_type)) for value in values]
+
+    return {"inputs": told(model.graph.input), "outputs": told(model.graph.output)}

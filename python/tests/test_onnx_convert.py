@@ -1,0 +1,130 @@
+"""ONNX at fp16 and int8, made for real of small graphs. Skipped where onnx or ONNX Runtime is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+MODULES = ("onnx", "onnxruntime", "safetensors", "numpy")
+HERE = all(importlib.util.find_spec(name) for name in MODULES)
+
+if HERE:
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    from orch_py import onnx_graph, trees
+    from orch_py.ops import onnx_convert
+    from orch_py.protocol import Job, Output, Refused
+
+# fp32's lowest number, of which attention masks are made.
+LOWEST = -3.4028234663852886e38
+
+
+@unittest.skipUnless(HERE, "onnx is not installed")
+class OnnxConvert(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def tree(self, nodes: list[Any], weights: dict[str, Any]) -> Path:
+        """The graph takes `x` and gives `y`, both 2 by 8."""
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in "xy"]
+        tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
+        graph = helper.make_graph(nodes, "main", ports[:1], ports[1:], tensors)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        tree = self.folder / "onnx"
+        tree.mkdir()
+        onnx_graph.save(model, tree)
+        trees.write_tensors(tree, trees.INPUTS, {"x": np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8)})
+        trees.write_manifest(tree, {"inputs": ["x"], "outputs": ["y"], "route": "legacy", "versions": {}})
+        return tree
+
+    def product(self) -> Path:
+        """A mask of fp32's lowest number on one column, and two operators that stay in fp32 and read one tensor."""
+        mask = np.zeros(8, np.float32)
+        mask[3] = LOWEST
+        weight = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["product"]),
+            helper.make_node("Max", ["product", "zero"], ["most"]),
+            helper.make_node("Min", ["product", "zero"], ["least"]),
+            helper.make_node("Add", ["most", "least"], ["sum"]),
+            helper.make_node("Add", ["sum", "mask"], ["masked"]),
+            helper.make_node("Softmax", ["masked"], ["y"]),
+        ]
+        return self.tree(nodes, {"w": weight, "zero": np.float32(0), "mask": mask})
+
+    def convert(self, tree: Path, precision: str, name: str = "out") -> tuple[Output, Path]:
+        out = self.folder / f"{name}-{precision}"
+        out.mkdir()
+        params = {"precision": precision}
+        return onnx_convert.run(Job(params=params, inputs={"onnx": tree}, out=out, progress=print)), out
+
+    def off(self, tree: Path, out: Path) -> float:
+        inputs = trees.read_tensors(tree, trees.INPUTS)
+        want = onnx_graph.execute(tree / onnx_graph.MODEL, inputs)["y"]
+        got = onnx_graph.execute(out / onnx_graph.MODEL, inputs)["y"]
+        self.assertEqual(got.dtype, np.float32)
+        self.assertIsNone(trees.not_finite("y", got))
+        return trees.max_abs(got, want)
+
+    def test_fp16_keeps_inputs_and_outputs_and_bounds_its_masks(self) -> None:
+        tree = self.product()
+        output, out = self.convert(tree, "fp16")
+        self.assertTrue(0 < self.off(tree, out) < 5e-3)
+        model = onnx.load(out / onnx_graph.MODEL)
+        tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        self.assertEqual((tensors["w"].dtype, tensors["mask"].min()), (np.float16, -65504))
+        # `Max` and `Min` stay; both read the one cast of what they share.
+        self.assertEqual(output.facts["nodes"], {"fp16": 4, "fp32": 2})
+        manifest = json.loads((out / trees.MANIFEST).read_text())
+        self.assertEqual((manifest["precision"], manifest["opset"], manifest["route"]), ("fp16", 17, "legacy"))
+
+    def test_int8_multiplies_integers(self) -> None:
+        tree = self.product()
+        output, out = self.convert(tree, "int8")
+        self.assertTrue(1e-5 < self.off(tree, out) < 2e-2)
+        self.assertEqual(output.facts["nodes"]["integer"], 1)
+
+    def test_equal_models_give_equal_bytes(self) -> None:
+        tree = self.product()
+        for precision in ("fp16", "int8"):
+            one, two = (self.convert(tree, precision, name)[1] for name in ("one", "two"))
+            for name in (onnx_graph.MODEL, trees.MANIFEST):
+                self.assertEqual((one / name).read_bytes(), (two / name).read_bytes())
+
+    def test_a_large_model_keeps_its_weights_in_a_file_of_their_own(self) -> None:
+        limit = onnx_graph._EMBED_LIMIT
+        self.addCleanup(setattr, onnx_graph, "_EMBED_LIMIT", limit)
+        onnx_graph._EMBED_LIMIT = 1
+        weight = np.random.default_rng(0).standard_normal((8, 1024)).astype(np.float32)
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["wide"]), helper.make_node("MatMul", ["wide", "v"], ["y"])]
+        tree = self.tree(nodes, {"w": weight, "v": weight.T.copy()})
+        self.assertTrue((tree / onnx_graph.DATA).is_file())
+        for precision, bound in (("fp16", 5e-3), ("int8", 5e-2)):
+            _, out = self.convert(tree, precision)
+            self.assertTrue((out / onnx_graph.DATA).is_file())
+            self.assertTrue(0 < self.off(tree, out) < bound)
+
+    def test_what_would_not_be_what_it_is_called_is_refused(self) -> None:
+        whole = self.tree([helper.make_node("Relu", ["x"], ["y"])], {})
+        with self.assertRaisesRegex(Refused, "holds no fp32 weights"):
+            self.convert(whole, "fp16")
+        for file in whole.iterdir():
+            file.unlink()
+        whole.rmdir()
+        added = self.tree([helper.make_node("Add", ["x", "w"], ["y"])], {"w": np.ones(8, np.float32)})
+        with self.assertRaisesRegex(Refused, "nothing in the model became int8"):
+            self.convert(added, "int8")
+        with self.assertRaisesRegex(Refused, "`bf16` is not known"):
+            self.convert(added, "bf16", "other")
+
+
+if __name__ == "__main__":
+    unittest.main()
