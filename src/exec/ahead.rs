@@ -17,8 +17,11 @@ use crate::step::StepId;
 
 /// Longer steps gain nothing.
 const SHORT: Duration = Duration::from_millis(20);
-/// Of these, which orch does itself, several are handed out: waking a thread for each would take as long as the step.
+/// Of these, which orch does itself, many are handed out: waking a thread for each would take as long as the step.
 const TINY: Duration = Duration::from_micros(200);
+const MANY: usize = 16;
+/// So long their ends may gather, while more than half of them are still to begin.
+const GATHER: Duration = Duration::from_micros(100);
 
 /// When a step that a job thread is handed holds what it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +65,17 @@ impl Scheduler<'_> {
         }
     }
 
+    /// Lets ends of tiny steps gather, as long as no job thread runs dry meanwhile.
+    pub(super) fn gather_ends(&self) {
+        if self.ahead.steps.len() > MANY / 2 * self.slots.machine.capacity.cores as usize {
+            std::thread::sleep(GATHER);
+        }
+    }
+
     /// The next step that is to be handed out early.
     pub(super) fn next_early(&mut self) -> Option<Next> {
         let each = match self.ahead.pace {
-            Some(pace) if pace < TINY => 4,
+            Some(pace) if pace < TINY => MANY,
             Some(pace) if pace < SHORT => 1,
             _ => 0,
         };

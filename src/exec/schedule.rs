@@ -239,7 +239,11 @@ impl<'a> Scheduler<'a> {
             if self.slots.machine.is_idle() && !self.setups.is_busy() && (stopping || settled) {
                 return;
             }
-            match receiver.recv_timeout(Duration::from_millis(100)) {
+            let message = receiver.try_recv().or_else(|_| {
+                self.gather_ends();
+                receiver.recv_timeout(Duration::from_millis(100))
+            });
+            match message {
                 Ok(Message::Performed(id, performed, span)) => {
                     self.pass_on(id, span);
                     let settled = self.settle(id, performed, span);
