@@ -160,6 +160,8 @@ class MaskedScatter(unittest.TestCase):
         from orch_py import onnx_graph, onnx_routes
 
         class Put(torch.nn.Module):
+            dtype = torch.float32
+
             def forward(self, ids: torch.Tensor, hidden: torch.Tensor, source: torch.Tensor) -> dict[str, torch.Tensor]:
                 mask = ids == 7
                 mask = mask.unsqueeze(-1).expand_as(hidden) if mask.ndim < hidden.ndim else mask
