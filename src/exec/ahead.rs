@@ -17,8 +17,7 @@ use crate::step::StepId;
 
 /// Longer steps gain nothing.
 const SHORT: Duration = Duration::from_millis(20);
-/// Of these, which orch does itself, many are handed out: waking a thread for each would take as long as the step.
-const TINY: Duration = Duration::from_micros(200);
+/// So many are handed out for each thread of those that take no longer than to wake it for them.
 const MANY: usize = 16;
 /// So long their ends may gather, while more than half of them are still to begin.
 const GATHER: Duration = Duration::from_micros(100);
@@ -65,7 +64,7 @@ impl Scheduler<'_> {
         }
     }
 
-    /// Lets ends of tiny steps gather, as long as no job thread runs dry meanwhile.
+    /// Lets ends of such steps gather, as long as no job thread runs dry meanwhile.
     pub(super) fn gather_ends(&self) {
         if self.ahead.steps.len() > MANY / 2 * self.slots.machine.capacity.cores as usize {
             std::thread::sleep(GATHER);
@@ -74,21 +73,21 @@ impl Scheduler<'_> {
 
     /// The next step that is to be handed out early.
     pub(super) fn next_early(&mut self) -> Option<Next> {
-        let each = match self.ahead.pace {
-            Some(pace) if pace < TINY => MANY,
-            Some(pace) if pace < SHORT => 1,
-            _ => 0,
-        };
+        let is_short = self.ahead.pace.is_some_and(|pace| pace < SHORT);
         // After a failure nothing more may begin, and the thread does not ask.
         let may_fail = self.context.options.keep_going != KeepGoing::Never;
-        if !may_fail || self.ahead.steps.len() >= each * self.slots.machine.capacity.cores as usize {
+        let (ahead, threads) = (self.ahead.steps.len(), self.slots.machine.capacity.cores as usize);
+        if !is_short || !may_fail || ahead >= MANY * threads {
             return None;
         }
+        let plan = self.context.plan;
+        // Of others one is enough: what takes long would be decided long before it begins.
+        let may = |id| ahead < threads || plan.step(id).kind.is_instant();
         let place = self.slots.common_place()?;
         let like = Claim { host: Host::Cores(place.cores), memory: place.memory, device: None };
         let setting_up = self.is_setting_up();
         self.slots.machine.give_back(&place);
-        let next = self.queue.next_like(&like, &self.slots.machine, setting_up);
+        let next = self.queue.next_like(&like, &self.slots.machine, setting_up, may);
         self.slots.machine.take(&place);
         next
     }

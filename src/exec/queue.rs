@@ -71,10 +71,17 @@ impl Queue {
         Some(self.take(at, held))
     }
 
-    /// The same, if that step has this very claim.
-    pub(super) fn next_like(&mut self, claim: &Claim, machine: &Machine, installing: bool) -> Option<Next> {
+    /// The same, if that step has this very claim and `may` says so.
+    pub(super) fn next_like(
+        &mut self,
+        claim: &Claim,
+        machine: &Machine,
+        installing: bool,
+        may: impl Fn(StepId) -> bool,
+    ) -> Option<Next> {
         let (at, held) = self.best(machine, installing)?;
-        (self.lines[at].claim == *claim).then(|| self.take(at, held))
+        let line = &self.lines[at];
+        (line.claim == *claim && line.steps.front().is_some_and(|head| may(head.id))).then(|| self.take(at, held))
     }
 
     /// The line whose head is next, and what that one would hold.

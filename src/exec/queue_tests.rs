@@ -162,7 +162,9 @@ fn only_the_next_step_is_handed_out_early_and_only_if_it_fits_into_the_place() {
     let large = Claim { memory: 40, ..Claim::CORE };
     let other = world.arrive(large.clone());
     let last = world.arrive(Claim::CORE);
-    let mut early = |claim| world.queue.next_like(claim, &world.machine, false).map(|next| next.id);
+    let refused = world.queue.next_like(&Claim::CORE, &world.machine, false, |id| id != first);
+    assert!(refused.is_none(), "and only if it may");
+    let mut early = |claim| world.queue.next_like(claim, &world.machine, false, |_| true).map(|next| next.id);
     assert_eq!([early(&Claim::CORE), early(&Claim::CORE)], [Some(first), Some(second)]);
     assert_eq!(early(&Claim::CORE), None, "it would overtake another");
     assert_eq!([early(&large), early(&Claim::CORE), early(&Claim::CORE)], [Some(other), Some(last), None]);
