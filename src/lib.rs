@@ -11,6 +11,7 @@ pub mod template;
 pub mod toolchain;
 pub mod browser;
 pub mod spec;
+pub mod judge;
 pub mod device;
 pub mod runtime;
 pub mod key;

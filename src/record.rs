@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::Digest;
+pub use crate::judge::{Numerics, TensorNumerics};
 use crate::key::{KeyDoc, MissReason};
 use crate::runtime::RawMeasure;
-pub use crate::runtime::compare::{Numerics, TensorNumerics};
 
 /// The state of a step or of a case. The names are stable: they stand in JSON, JUnit and people's scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub enum Outcome {
     Xfail,
     /// It passed, although the spec expects it to fail. Of cases only.
     Xpass,
+    /// It ran, and its outputs agree with the reference; so would wrong ones have.
+    Indecisive,
     /// The device, driver or library is not there.
     SkipUnavailable,
     /// The vendor's tool refuses this model, by its own word.
@@ -42,8 +44,9 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every state, in the order in which reports count them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Pass,
+        Self::Indecisive,
         Self::PassFallback,
         Self::Flaky,
         Self::Xfail,
@@ -82,6 +85,7 @@ impl Outcome {
             Self::PassFallback => "PASS_FALLBACK",
             Self::Xfail => "XFAIL",
             Self::Xpass => "XPASS",
+            Self::Indecisive => "INDECISIVE",
             Self::SkipUnavailable => "SKIP_UNAVAILABLE",
             Self::SkipUnsupported => "SKIP_UNSUPPORTED",
             Self::Fail => "FAIL",

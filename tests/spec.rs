@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use orch::spec::schema;
-use orch::spec::{CommandInput, Dim, Fill, Measure, Precision, Priority, ReadyFormat, Route, Source, Spec, Weights};
+use orch::spec::{
+    CommandInput, Dim, Fill, Measure, Precision, Priority, ReadyFormat, Route, Source, Spec, Tolerance, Weights,
+};
 use pretty_assertions::assert_eq;
 
 /// Compares a file with what it should hold, or writes it.
@@ -118,7 +120,7 @@ models:
     let Source::Transformers { weights, config, hub, trust_remote_code, .. } = &bert.source else { panic!() };
     assert_eq!((weights, config, hub, trust_remote_code), (&Weights::Seeded, &serde_json::json!({}), &None, &false));
     assert_eq!(spec.measure, Measure { warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 });
-    assert_eq!(spec.tolerances[&Precision::Fp32].max_abs, 1e-3);
+    assert_eq!(spec.tolerances[&Precision::Fp32], Tolerance::usual(Precision::Fp32));
     assert_eq!((spec.targets["cpu"].device.as_str(), spec.targets["cpu"].measure), ("cpu", None));
     assert_eq!(spec.pipelines["text"].template, "text");
 }
@@ -212,18 +214,18 @@ fn a_target_changes_only_what_it_names() {
         "
 version: 1
 measure: {samples: 7}
-tolerances: {fp16: {mae: 0.5}}
+tolerances: {fp16: {rtol: 0.5}}
 pipelines: {}
 targets:
   qnn:
     {runtime: ort, backend: qnn, device: htp, artefact: qnn, precisions: [fp16], options: {soc_model: 60, nested: {a: [1]}},
-    measure: {warmup: 0}, tolerances: {fp16: {max_abs: 0.25}}}
+    measure: {warmup: 0}, tolerances: {fp16: {atol: 0.25}}}
 ",
     );
     let qnn = &spec.targets["qnn"];
     assert_eq!(qnn.measure, Some(Measure { warmup: 0, samples: 7, max_seconds: 10.0, timeout_seconds: 600 }));
     let tolerance = qnn.tolerances[&Precision::Fp16];
-    assert_eq!((tolerance.max_abs, tolerance.mae, tolerance.cosine), (0.25, 0.5, 0.999));
+    assert_eq!((tolerance.atol, tolerance.rtol, tolerance.cosine), (0.25, 0.5, 0.999));
     assert_eq!(qnn.options["soc_model"], 60);
     assert_eq!(qnn.options["nested"], serde_json::json!({"a": [1]}));
 }

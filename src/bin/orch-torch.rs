@@ -81,25 +81,12 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     };
     let ((module, _), outputs, timings) = measure::run(&measure, load, infer).map_err(classified)?;
 
-    let outputs = flat(outputs)?;
-    ensure!(
-        outputs.len() == manifest.outputs.len(),
-        "the manifest names {} outputs and the module returns {}",
-        manifest.outputs.len(),
-        outputs.len()
-    );
-    let mut files = Tensors::new();
-    for (output, tensor) in manifest.outputs.iter().zip(&outputs) {
-        let found = tensor.device();
-        ensure!(
-            found == device,
-            "output `{output}` is on {}, and the run was asked onto {}",
-            name(found),
-            name(device)
-        );
-        files.insert(output.clone(), to_host(tensor).with_context(|| format!("output `{output}`"))?);
-    }
-    tensors::write(&job.out.join("outputs.safetensors"), &files)?;
+    tensors::write(&job.out.join("outputs.safetensors"), &named(outputs, &manifest, device)?)?;
+    tensors::run_control(tree, &job.out, |inputs| {
+        let outputs = module.forward_is(&placed(&manifest, inputs, device)?)?;
+        wait(device, &outputs)?;
+        named(outputs, &manifest, device)
+    })?;
 
     let actual = params.lease.as_ref().map_or_else(|| name(device), |lease| lease.id.clone());
     let mut raw = timings.into_raw(sync(device), &params.device, &actual);
@@ -142,13 +129,41 @@ fn load(path: &Path, manifest: &Manifest, inputs: &Tensors, device: Device) -> R
         let found = tensor.device();
         ensure!(found == device, "parameter `{parameter}` is on {}, not on {}", name(found), name(device));
     }
-    let placed = manifest.inputs.iter().map(|input| {
-        let tensor = inputs.get(input).with_context(|| format!("inputs.safetensors lacks the input `{input}`"))?;
-        Ok(IValue::Tensor(to_device(tensor, device).with_context(|| format!("input `{input}`"))?))
-    });
-    let placed = placed.collect::<Result<Vec<_>>>()?;
+    let placed = placed(manifest, inputs, device)?;
     wait(device, &IValue::None)?;
     Ok((module, placed))
+}
+
+/// The inputs on the device, in the module's own order.
+fn placed(manifest: &Manifest, inputs: &Tensors, device: Device) -> Result<Vec<IValue>> {
+    let placed = manifest.inputs.iter().map(|input| {
+        let tensor = inputs.get(input).with_context(|| format!("the artefact's tensors lack the input `{input}`"))?;
+        Ok(IValue::Tensor(to_device(tensor, device).with_context(|| format!("input `{input}`"))?))
+    });
+    placed.collect()
+}
+
+/// What the module returned, under the manifest's names, from the device that was asked for.
+fn named(outputs: IValue, manifest: &Manifest, device: Device) -> Result<Tensors> {
+    let outputs = flat(outputs)?;
+    ensure!(
+        outputs.len() == manifest.outputs.len(),
+        "the manifest names {} outputs and the module returns {}",
+        manifest.outputs.len(),
+        outputs.len()
+    );
+    let mut files = Tensors::new();
+    for (output, tensor) in manifest.outputs.iter().zip(&outputs) {
+        let found = tensor.device();
+        ensure!(
+            found == device,
+            "output `{output}` is on {}, and the run was asked onto {}",
+            name(found),
+            name(device)
+        );
+        files.insert(output.clone(), to_host(tensor).with_context(|| format!("output `{output}`"))?);
+    }
+    Ok(files)
 }
 
 /// The device of that name, ready for use, or why it is not there.

@@ -18,7 +18,11 @@ fn known(case: &Case, spec: &Spec, workplace: &Workplace, inventory: &[Backend])
     if let Some(why) = out(backend, inventory) {
         return Known::Out(why);
     }
-    let last = workplace.store.latest(&format!("run:{}:{}", case.model, case.name)).ok().flatten();
+    let latest = |stage: &str| workplace.store.latest(&format!("{stage}:{}:{}", case.model, case.name)).ok().flatten();
+    if latest("judge").is_some_and(|verdict| verdict.outcome == Outcome::Numerics) {
+        return Known::Failed(Outcome::Numerics.label().to_owned());
+    }
+    let last = latest("run");
     // Of another kind of machine nothing follows.
     let host = &workplace.host.fingerprint;
     let is_here = |record: &Record| record.key.lines().any(|(name, value)| name == "host" && value == *host);

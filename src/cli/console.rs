@@ -125,11 +125,16 @@ impl Listener for Console {
                 self.line(&format!("{GOOD}got{GOOD:#}   {step} {DIM}made {made} on {host}{DIM:#}"));
             }
             Event::StepProgress { step, text } => self.progress(&step, &text),
+            // A verdict takes no time, and the matrix tells it.
+            Event::StepFinished { step, outcome: Outcome::Pass, .. } if step.starts_with("judge:") => {
+                self.end(&step, true)
+            }
             Event::StepFinished { step, outcome, reason, seconds, log, repro, .. } => {
                 self.end(&step, true);
                 let (style, word) = match outcome {
                     Outcome::Pass => (GOOD, "ok"),
                     Outcome::Flaky => (WARN, "flaky"),
+                    Outcome::Indecisive => (WARN, "?"),
                     Outcome::SkipUnavailable | Outcome::SkipUnsupported | Outcome::Incomplete => (WARN, "skip"),
                     _ => (BAD, "FAIL"),
                 };

@@ -11,7 +11,7 @@ use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace};
 use crate::exec;
 use crate::matrix::{Case, Partition};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedCase};
 use crate::record::Outcome;
 use crate::step::StepId;
 
@@ -54,7 +54,13 @@ impl Asked<'_> {
         let project = Project::load_here(workplace, self.spec, ask)?;
         tell_chosen(&project.plan, printer);
         let rerun = chosen(&project, workplace, self.rerun)?;
-        let steps = if self.steps.is_empty() { None } else { Some(chosen(&project, workplace, self.steps)?) };
+        let mut steps = if self.steps.is_empty() { None } else { Some(chosen(&project, workplace, self.steps)?) };
+        if let Some(steps) = &mut steps {
+            // Whoever asks for a run wants to know what it is worth.
+            let is_run = |planned: &&PlannedCase| steps.contains(&planned.run);
+            let verdicts: Vec<_> = project.plan.cases.iter().filter(is_run).map(|planned| planned.judge).collect();
+            steps.extend(verdicts);
+        }
         let stands = BTreeSet::new();
         let mut scoped = Scoped { project, wanted: steps, rerun, stands, label: None, nothing: None };
         if scoped.wanted.as_ref().is_some_and(BTreeSet::is_empty) {
@@ -160,7 +166,7 @@ fn take_part<T>(partition: &Partition, plan: &Plan, wanted: &mut BTreeSet<StepId
     let of_cases: BTreeMap<StepId, String> = plan
         .cases
         .iter()
-        .flat_map(|planned| [planned.test, planned.run].map(|step| (step, planned.case.id())))
+        .flat_map(|planned| [planned.test, planned.run, planned.judge].map(|step| (step, planned.case.id())))
         .collect();
     let unit = |id: &StepId| of_cases.get(id).map_or(plan.step(*id).name.as_str(), String::as_str);
     let excluded_ids: Vec<String> = excluded.keys().cloned().collect();

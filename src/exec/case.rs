@@ -20,10 +20,10 @@ const MEMORY: usize = 50;
 pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> CaseResult {
     let plan = context.plan;
     let case = &planned.case;
-    let own = &results[planned.run.0 as usize];
+    let own = &results[planned.judge.0 as usize];
     let params = RunParams::of(plan.step(planned.run));
     let model = &plan.model_facts[&case.model];
-    let at = own.blamed.unwrap_or(planned.run);
+    let at = own.blamed.unwrap_or(planned.judge);
     let expected = case.expect.as_ref().map(|expect| expected(expect));
     let course = course(planned, |id| Some(results[id.0 as usize].outcome));
     let (answered, after) = match course {
@@ -32,10 +32,13 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     };
     let (status, reason) = judged(plan, results, planned, answered);
     // What is shown is what ran, wherever it ran.
-    let shown = answered.map_or(own, |fallback| &results[fallback.run.0 as usize]);
+    let (run, judge) = answered.map_or((planned.run, planned.judge), |fallback| (fallback.run, fallback.judge));
+    let shown = &results[run.0 as usize];
     let record = shown.record.as_deref();
+    let verdict = results[judge.0 as usize].record.as_deref();
     let measure = record.and_then(|record| record.measure.as_ref());
-    let requested = own.record.as_deref().and_then(|record| record.measure.as_ref());
+    let own_run = results[planned.run.0 as usize].record.as_deref();
+    let requested = own_run.and_then(|record| record.measure.as_ref());
     CaseResult {
         model: case.model.clone(),
         family: model.family.clone(),
@@ -54,14 +57,14 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         cached: shown.how == How::Hit,
         measured: record.map(|record| record.started.clone()),
         metrics: measure.and_then(report::stats::metrics),
-        numerics: record.and_then(|record| record.numerics.clone()),
+        numerics: verdict.and_then(|record| record.numerics.clone()),
         placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
         facts: facts(context, results, planned, answered.map(|fallback| fallback.run)),
         repro: repro(context, results, planned, at),
         steps: planned.chain.iter().map(|id| plan.step(*id).name.clone()).collect(),
         expected,
         fallback: answered.map(|fallback| fallback_result(context, results, planned, fallback, &after)),
-        attempts: own.record.as_deref().map(|record| record.attempts.clone()).unwrap_or_default(),
+        attempts: own_run.map(|record| record.attempts.clone()).unwrap_or_default(),
     }
 }
 
@@ -72,12 +75,12 @@ fn judged(
     planned: &PlannedCase,
     answered: Option<&PlannedFallback>,
 ) -> (Outcome, Option<String>) {
-    let own = &results[planned.run.0 as usize];
+    let own = &results[planned.judge.0 as usize];
     let reason = own.reason.clone();
     if answered.is_some() {
         return (Outcome::PassFallback, reason);
     }
-    let stage = plan.step(own.blamed.unwrap_or(planned.run)).stage;
+    let stage = plan.step(own.blamed.unwrap_or(planned.judge)).stage;
     match &planned.case.expect {
         Some(_) if is_as_expected(&planned.case, stage, own.outcome) => return (Outcome::Xfail, reason),
         Some(expect) if own.outcome.is_made() => {
@@ -103,8 +106,11 @@ fn flaky(results: &[StepResult], planned: &PlannedCase) -> Option<StepId> {
 }
 
 fn stage(plan: &Plan, results: &[StepResult], planned: &PlannedCase, at: StepId) -> String {
-    let at = if results[planned.run.0 as usize].outcome.is_made() { flaky(results, planned).unwrap_or(at) } else { at };
-    plan.step(at).stage.name().to_owned()
+    let at =
+        if results[planned.judge.0 as usize].outcome.is_made() { flaky(results, planned).unwrap_or(at) } else { at };
+    // What the verdict is about is the run.
+    let stage = if at == planned.judge { Stage::Run } else { plan.step(at).stage };
+    stage.name().to_owned()
 }
 
 fn expected(expect: &Expect) -> Expected {
@@ -129,8 +135,8 @@ fn fallback_result(
         let result = &results[id.0 as usize];
         Tried { name: name.to_owned(), status: result.outcome, reason: result.reason.clone() }
     };
-    let mut all = vec![tried(planned.run, &planned.case.name)];
-    all.extend(after.iter().map(|other| tried(other.run, &other.case.name)));
+    let mut all = vec![tried(planned.judge, &planned.case.name)];
+    all.extend(after.iter().map(|other| tried(other.judge, &other.case.name)));
     // A smaller batch takes less time, which says nothing of its cost.
     let known = match fallback.batch {
         Some(_) => None,
@@ -162,8 +168,8 @@ fn known_median(context: &Context<'_>, step: &str) -> Option<(f64, String)> {
 pub(super) fn failed_steps(plan: &Plan, results: &[StepResult]) -> BTreeSet<StepId> {
     let rests_on = |planned: &PlannedCase, id: StepId| {
         let spare =
-            |fallback: &PlannedFallback| fallback.run == id || results[fallback.run.0 as usize].blamed == Some(id);
-        results[planned.run.0 as usize].how != How::NotNeeded
+            |fallback: &PlannedFallback| fallback.judge == id || results[fallback.judge.0 as usize].blamed == Some(id);
+        results[planned.judge.0 as usize].how != How::NotNeeded
             && (planned.chain.binary_search(&id).is_ok() || planned.fallbacks.iter().any(spare))
     };
     let failed = plan.ids().filter(|id| results[id.0 as usize].outcome.is_failure());
@@ -218,7 +224,7 @@ fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, a
     if run.outcome == Outcome::SkipUnavailable {
         return None;
     }
-    if at != planned.run {
+    if at != planned.run && at != planned.judge {
         let name = &context.plan.step(at).name;
         return Some(reproducer(&context.options.again(), name));
     }

@@ -15,8 +15,8 @@ use crate::store::{StoreError, stat::Stamp};
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
     plan.ids().filter(|id| {
         let step = plan.step(*id);
-        let is_shown =
-            matches!(step.stage, Stage::Run | Stage::Command | Stage::Report) || step.kind.name() == "render";
+        let is_shown = matches!(step.stage, Stage::Run | Stage::Judge | Stage::Command | Stage::Report)
+            || step.kind.name() == "render";
         is_shown && !plan.standby.contains(id)
     })
 }

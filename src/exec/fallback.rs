@@ -31,9 +31,9 @@ pub(super) enum Course<'p> {
     },
 }
 
-/// `outcome`: of a run that is done.
+/// `outcome`: of a verdict that is done.
 pub(super) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<Outcome>) -> Course<'_> {
-    let Some(mut last) = outcome(planned.run) else { return Course::Own };
+    let Some(mut last) = outcome(planned.judge) else { return Course::Own };
     let mut after = Vec::new();
     for fallback in &planned.fallbacks {
         let applies = match fallback.batch {
@@ -43,7 +43,7 @@ pub(super) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<O
         if !applies {
             continue;
         }
-        match outcome(fallback.run) {
+        match outcome(fallback.judge) {
             None => return Course::Next(fallback),
             Some(end) if end.is_made() => return Course::Answered { by: fallback, after },
             Some(end) => last = end,
@@ -73,7 +73,7 @@ pub(super) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> boo
         None => true,
         Some(ExpectedStage::Generate) => stage == Stage::Generate,
         Some(ExpectedStage::Convert) => stage == Stage::Convert,
-        Some(ExpectedStage::Run) => stage == Stage::Run,
+        Some(ExpectedStage::Run) => matches!(stage, Stage::Run | Stage::Judge),
     };
     is_status && is_stage
 }
@@ -116,11 +116,11 @@ impl Scheduler<'_> {
         let plan = self.context.plan;
         for planned in plan.cases.iter().filter(|planned| !planned.fallbacks.is_empty()) {
             // One that is wanted may be done already, and call for the one after it.
-            while self.wanted.contains(&planned.run)
+            while self.wanted.contains(&planned.judge)
                 && let Course::Next(next) = course(planned, |id| self.result(id).map(|result| result.outcome))
-                && !self.wanted.contains(&next.run)
+                && !self.wanted.contains(&next.judge)
             {
-                self.want(next.run);
+                self.want(next.judge);
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::provision::Provision;
 use crate::record::Outcome;
 use crate::runtime::tensors::Element;
 use crate::runtime::{Job, half};
-use crate::spec::{Precision, Tolerance};
+use crate::spec::Precision;
 use crate::step::{Places, RUN, Requirement, RunParams, Stage, Step, StepKind, TestMeasure, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 use crate::worker::{self, Cancel, Limits};
@@ -172,7 +172,6 @@ fn step(question: &HalfQuestion) -> Step {
         precision: question.precision.word().to_owned(),
         options: Default::default(),
         measure: TestMeasure { warmup: 0, samples: 1, max_seconds: 1.0 },
-        tolerance: Tolerance { max_abs: 0.0, mae: 0.0, cosine: 1.0 },
         computes: match (question.runtime.as_str(), question.precision) {
             ("openvino", Precision::Bf16) => Some("bf16".to_owned()),
             ("openvino", _) => Some("f16".to_owned()),

@@ -6,7 +6,6 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use serde_json::Value;
 
 use crate::base::{Digest, fs as bfs};
 use crate::event::{Event, Listener};
@@ -15,11 +14,12 @@ use crate::exec::outcome::{Judged, judge};
 use crate::exec::setup::Servers;
 use crate::exec::task::{InputAt, Task, placed};
 use crate::exec::{reproducer, retry};
+use crate::judge::Verdict;
 use crate::key::MissReason;
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
-use crate::runtime::{Job, compare};
-use crate::step::{CommandCall, Places, RunParams, StepId, Stored, Work, Worker, WorkerCall};
+use crate::runtime::Job;
+use crate::step::{CommandCall, Places, StepId, Stored, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, StoreError};
 use crate::worker::{self, Cancel, Ended, Gone, Ground, Limits};
 
@@ -150,11 +150,22 @@ impl Performer<'_> {
             progress: &progress,
         };
         let work = task.step.kind.lower(task.step, places)?;
-        let is_pure = matches!(work, Work::Pure(_) | Work::Files(_));
+        let is_pure = matches!(work, Work::Pure(_) | Work::Judge(_) | Work::Files(_));
         if !is_pure {
             retry::clear_logs(&log, &task.attempts);
         }
+        let mut numerics = None;
         let judged = match work {
+            Work::Judge(work) => {
+                let judgement = work()?;
+                let outcome = match judgement.verdict {
+                    Verdict::Pass => Outcome::Pass,
+                    Verdict::Numerics => Outcome::Numerics,
+                    Verdict::Indecisive => Outcome::Indecisive,
+                };
+                numerics = Some(judgement.numerics);
+                Judged { outcome, reason: judgement.reason, ..Judged::pass() }
+            }
             Work::Files(files) => {
                 let made = Some(self.store.place_contents(files, &places.out)?);
                 return Ok(Done { judged: Judged::pass(), numerics: None, made, is_flat: true });
@@ -170,9 +181,9 @@ impl Performer<'_> {
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
         let judged = placed(judged, task);
-        let mut done = Done { judged, numerics: None, made: None, is_flat: false };
+        let mut done = Done { judged, numerics, made: None, is_flat: false };
         if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
-            self.check_outputs(task, places, &mut done)?;
+            check_samples(&mut done);
         }
         if done.judged.outcome == Outcome::Pass {
             let made = self.store.place(&places.out)?;
@@ -254,29 +265,6 @@ impl Performer<'_> {
         })
     }
 
-    /// Compares a run's outputs with the reference. A run that measured nothing did not run.
-    fn check_outputs(&self, task: &Task<'_>, places: &Places, done: &mut Done) -> anyhow::Result<()> {
-        let params = RunParams::of(task.step);
-        if done.judged.measure.as_ref().is_none_or(|measure| measure.samples_ms.is_empty()) {
-            done.judged = Judged::failed(Outcome::Fail, "the worker reported success without a single sample");
-            return Ok(());
-        }
-        let manifest = crate::runtime::manifest::Manifest::read(places.input("model"))?;
-        let reference = manifest.rest.get("reference").and_then(Value::as_str).unwrap_or("unnamed").to_owned();
-        let (numerics, complaint) = compare::compare(
-            &places.out.join("outputs.safetensors"),
-            &places.input("model").join("reference.safetensors"),
-            &reference,
-            &params.tolerance,
-        )?;
-        if let Some(complaint) = complaint {
-            done.judged.outcome = Outcome::Numerics;
-            done.judged.reason = Some(complaint);
-        }
-        done.numerics = Some(numerics);
-        Ok(())
-    }
-
     /// Writes the record. An error of orch's own is an outcome too: it must not end the other steps.
     fn keep(
         &self,
@@ -349,6 +337,13 @@ impl Performer<'_> {
             }
         };
         Performed::Executed { record: Box::new(record), unchanged: false, transient: false }
+    }
+}
+
+/// A run that measured nothing did not run.
+fn check_samples(done: &mut Done) {
+    if done.judged.measure.as_ref().is_none_or(|measure| measure.samples_ms.is_empty()) {
+        done.judged = Judged::failed(Outcome::Fail, "the worker reported success without a single sample");
     }
 }
 

@@ -179,9 +179,10 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     key.set("order", Digest::of(json!(order).to_string().as_bytes()));
     for case in &doc.cases {
         let stable = CaseResult { cached: false, ..case.clone() };
-        // The run's name, which tells batch and sequence length too: `case.run:bert:cpu-fp32`.
-        let run = case.steps.last().map_or("", String::as_str);
-        key.set(format!("case.{run}"), Digest::of(json!(stable).to_string().as_bytes()));
+        // As its verdict is called, which tells batch and sequence length too: `case.bert:cpu-fp32`.
+        let verdict = case.steps.last().map_or("", String::as_str);
+        let name = verdict.split_once(':').map_or(verdict, |(_, name)| name);
+        key.set(format!("case.{name}"), Digest::of(json!(stable).to_string().as_bytes()));
     }
     key
 }
@@ -198,7 +199,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         .plan
         .cases
         .iter()
-        .filter(|planned| results[planned.run.0 as usize].how != How::NotNeeded)
+        .filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded)
         .map(|planned| case::result(context, results, planned))
         .collect();
     let excluded: Vec<_> = context

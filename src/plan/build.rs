@@ -15,9 +15,11 @@ use crate::plan::graph::{self, Dependents};
 use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes, texts, weights};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{
-    Artefact, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Weights,
+    Artefact, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
 };
-use crate::step::{self, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context};
+use crate::step::{
+    self, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context,
+};
 
 /// Conversions may import whole frameworks and compile; an hour is a hang.
 const CONVERT_TIMEOUT: u64 = 3600;
@@ -41,12 +43,12 @@ pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback) -> Result<Pl
         .collect();
     builder.commands()?;
     // Each once, in the order of the cases: the report reads what became of all of them.
-    let runs: IndexSet<StepId> =
-        planned.iter().map(|(_, run)| *run).chain(spare.iter().flatten().map(|((_, run), _)| *run)).collect();
-    let named = |run: StepId| (builder.steps[run.0 as usize].name.as_str().into(), Source::Record(run));
-    let runs = runs.into_iter().map(named).collect();
-    let planned = planned.into_iter().zip(spare).map(|((test, run), spare)| Planned { test, run, spare }).collect();
-    let report = builder.add("report".into(), Stage::Report, &step::REPORT, json!({}), runs, 60);
+    let all = planned.iter().chain(spare.iter().flatten().map(|(steps, _)| steps));
+    let records: IndexSet<StepId> = all.flat_map(|steps| [steps.run, steps.judge]).collect();
+    let named = |id: StepId| (builder.steps[id.0 as usize].name.as_str().into(), Source::Record(id));
+    let records = records.into_iter().map(named).collect();
+    let planned = planned.into_iter().zip(spare).map(|(steps, spare)| Planned { steps, spare }).collect();
+    let report = builder.add("report".into(), Stage::Report, &step::REPORT, json!({}), records, 60);
     let model_facts =
         spec.models.values().map(|m| (m.name.clone(), ModelFacts { family: m.family.clone(), task: m.task.clone() }));
     let model_facts = model_facts.collect();
@@ -63,9 +65,8 @@ pub enum BuildError {
 
 /// The steps of a case, and those of the cases that it falls back on.
 struct Planned {
-    test: StepId,
-    run: StepId,
-    spare: Vec<((StepId, StepId), Instead)>,
+    steps: StepsOfCase,
+    spare: Vec<(StepsOfCase, Instead)>,
 }
 
 struct Builder<'a> {
@@ -112,22 +113,21 @@ impl Builder<'_> {
         self.index.find(name, |id| &self.steps[id as usize].name).map(StepId)
     }
 
-    fn case(&mut self, case: &Case) -> (StepId, StepId) {
+    fn case(&mut self, case: &Case) -> StepsOfCase {
         let model = &self.spec.models[&case.model];
         let target = &self.spec.targets[&case.target];
         let first = self.steps.len();
         let made = self.model(model, case);
-        let test = self.test(model, target, case);
+        let test = self.test(model, target, case, Purpose::Person);
         let artefact = self.artefact(model, target, case, &made);
-        let params = self.run_params(model, target, case);
+        let params = self.run_params(target, case);
         // A task is compared with what the same task gives in Python, and its artefact holds that.
         let task = (target.artefact == Artefact::TransformersJs).then_some(artefact);
-        let mut inputs = vec![
-            ("artefact".into(), Source::Step(artefact)),
-            ("model".into(), Source::Step(task.or(made.reference).unwrap_or(made.model))),
-        ];
+        let reference = task.or(made.reference).unwrap_or(made.model);
+        let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(reference))];
         if params.test.is_some() {
-            inputs.push(("test".into(), Source::Step(test)));
+            let harness = self.test(model, target, case, Purpose::Run);
+            inputs.push(("test".into(), Source::Step(harness)));
         }
         let timeout = measure(self.spec, target).timeout_seconds;
         let name = format!("run:{}:{}", case.model, case.name);
@@ -136,7 +136,11 @@ impl Builder<'_> {
         for step in self.steps[first..].iter_mut().filter(|step| step.kind.memory().is_some()) {
             step.memory = model.memory;
         }
-        (test, run)
+        let inputs = vec![("result".into(), Source::Step(run)), ("model".into(), Source::Step(reference))];
+        let params = JudgeParams { tolerance: self.tolerance(model, target, case), precision: case.precision };
+        let name = format!("judge:{}:{}", case.model, case.name);
+        let judge = self.add(name, Stage::Judge, &step::JUDGE, json!(params), inputs, 600);
+        StepsOfCase { test, run, judge }
     }
 
     /// `inputs:` and `generate:` of a model at the case's sizes.
@@ -266,19 +270,27 @@ impl Builder<'_> {
         }
     }
 
-    fn test(&mut self, model: &Model, target: &Target, case: &Case) -> StepId {
-        let params = self.run_params(model, target, case);
-        let context = test_context(self.spec, model, target, case, &params, &artefact_label(target, case));
-        let name = format!("generate:{}:{}", case.model, case.name);
+    fn test(&mut self, model: &Model, target: &Target, case: &Case, purpose: Purpose) -> StepId {
+        let params = self.run_params(target, case);
+        let mut context = test_context(self.spec, model, target, case, &params, &artefact_label(target, case));
+        let mut name = format!("generate:{}:{}", case.model, case.name);
+        match purpose {
+            Purpose::Person => context.tolerance = Some(self.tolerance(model, target, case)),
+            Purpose::Run => name.push_str(":run"),
+        }
         self.add(name, Stage::Generate, &step::RENDER, json!(context), vec![], 60)
     }
 
-    fn run_params(&self, model: &Model, target: &Target, case: &Case) -> RunParams {
+    fn tolerance(&self, model: &Model, target: &Target, case: &Case) -> Tolerance {
+        let precision = case.precision;
+        let own = model.tolerances.get(&precision).or(target.tolerances.get(&precision));
+        *own.or(self.spec.tolerances.get(&precision)).expect("BUG: checked: every precision has a tolerance")
+    }
+
+    fn run_params(&self, target: &Target, case: &Case) -> RunParams {
         let precision: Precision = case.precision;
-        let by_target = target.tolerances.get(&precision);
         // Not the timeout: how long a run may take does not change what it finds.
         let Measure { warmup, samples, max_seconds, timeout_seconds: _ } = measure(self.spec, target);
-        let tolerance = model.tolerances.get(&precision).or(by_target).or(self.spec.tolerances.get(&precision));
         RunParams {
             runtime: target.runtime.clone(),
             backend: target.backend.clone(),
@@ -286,10 +298,32 @@ impl Builder<'_> {
             precision: precision.word().into(),
             options: target.options.clone().into_iter().collect(),
             measure: TestMeasure { warmup, samples, max_seconds },
-            tolerance: *tolerance.expect("BUG: checked: every precision in use has a tolerance"),
             computes: step::computes(target, precision).map(str::to_owned),
             test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.name)),
         }
+    }
+}
+
+/// What a generated test is for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    /// It runs by itself, and judges.
+    Person,
+    /// orch runs it, and judges in a step of its own: so another tolerance is no reason to measure again.
+    Run,
+}
+
+/// The steps that are a case's own.
+#[derive(Clone, Copy)]
+struct StepsOfCase {
+    test: StepId,
+    run: StepId,
+    judge: StepId,
+}
+
+impl StepsOfCase {
+    fn map(self, f: impl Fn(StepId) -> StepId) -> Self {
+        Self { test: f(self.test), run: f(self.run), judge: f(self.judge) }
     }
 }
 
@@ -332,17 +366,15 @@ fn finish(
         }
     };
     let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
-    for (case, Planned { test, run, spare }) in matrix.cases.iter().zip(planned) {
-        let run = new_id(run);
-        let spare = spare.into_iter().map(|((test, run), Instead { case, batch })| PlannedFallback {
-            case,
-            batch,
-            test: new_id(test),
-            run: new_id(run),
+    for (case, Planned { steps, spare }) in matrix.cases.iter().zip(planned) {
+        let spare = spare.into_iter().map(|(steps, Instead { case, batch })| {
+            let StepsOfCase { test, run, judge } = steps.map(new_id);
+            PlannedFallback { case, batch, test, run, judge }
         });
         let fallbacks = spare.collect();
-        let chain = chain(&plan, run);
-        plan.cases.push(PlannedCase { case: case.clone(), test: new_id(test), run, chain, fallbacks });
+        let StepsOfCase { test, run, judge } = steps.map(new_id);
+        let chain = chain(&plan, judge);
+        plan.cases.push(PlannedCase { case: case.clone(), test, run, judge, chain, fallbacks });
     }
     plan.note_standby();
     Ok(plan)

@@ -49,7 +49,9 @@ pub struct PlannedCase {
     /// The generated test.
     pub test: StepId,
     pub run: StepId,
-    /// Everything that the run depends on, and the run, in order of execution.
+    /// The verdict on what it gave: how the case ends.
+    pub judge: StepId,
+    /// Everything that the verdict depends on, and the verdict, in order of execution.
     pub chain: Vec<StepId>,
     /// What is tried in its place, in this order.
     pub fallbacks: Vec<PlannedFallback>,
@@ -63,6 +65,7 @@ pub struct PlannedFallback {
     pub batch: Option<Batch>,
     pub test: StepId,
     pub run: StepId,
+    pub judge: StepId,
 }
 
 impl Plan {
@@ -87,9 +90,9 @@ impl Plan {
 
     fn note_standby(&mut self) {
         let spare = self.cases.iter().flat_map(|planned| &planned.fallbacks);
-        let spare: BTreeSet<_> = spare.flat_map(|fallback| [fallback.run, fallback.test]).collect();
+        let spare: BTreeSet<_> = spare.flat_map(|fallback| [fallback.judge, fallback.run, fallback.test]).collect();
         if !spare.is_empty() {
-            let own = self.cases.iter().flat_map(|planned| [planned.run, planned.test]).collect();
+            let own = self.cases.iter().flat_map(|planned| [planned.judge, planned.run, planned.test]).collect();
             self.standby = &spare - &own;
         }
     }

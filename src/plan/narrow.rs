@@ -8,28 +8,35 @@ use crate::step::{Source, Step, StepId};
 impl Plan {
     /// The plan of these steps: they, all that they depend on, and the report of the cases among them.
     ///
-    /// A case is kept if its run is chosen; one that only something chosen depends on is no case of this part. `excluded`
+    /// A case is kept if its run or its verdict is chosen, and then both are; one that only something chosen depends on is no case of this part. `excluded`
     /// says which exclusions are told.
     pub fn narrowed(&self, chosen: &BTreeSet<StepId>, excluded: &dyn Fn(&str) -> bool) -> Plan {
-        let cases: Vec<_> = self.cases.iter().filter(|planned| chosen.contains(&planned.run)).collect();
+        let cases: Vec<_> = self
+            .cases
+            .iter()
+            .filter(|planned| [planned.run, planned.judge].iter().any(|id| chosen.contains(id)))
+            .collect();
         let mut kept: BTreeSet<StepId> = chosen.iter().copied().filter(|id| *id != self.report).collect();
-        kept.extend(cases.iter().map(|planned| planned.test));
+        kept.extend(cases.iter().flat_map(|planned| [planned.test, planned.judge]));
         let spare = cases.iter().flat_map(|planned| &planned.fallbacks);
-        kept.extend(spare.flat_map(|fallback| [fallback.test, fallback.run]));
+        kept.extend(spare.flat_map(|fallback| [fallback.test, fallback.judge]));
         let mut open: Vec<StepId> = kept.iter().copied().collect();
         while let Some(id) = open.pop() {
             open.extend(self.dependencies(id).filter(|dependency| kept.insert(*dependency)));
         }
         // The report reads the records of its own cases only.
         kept.insert(self.report);
-        let own_runs = |planned: &&PlannedCase| planned.fallbacks.iter().map(|f| f.run).chain([planned.run]).collect();
-        let runs: BTreeSet<StepId> = cases.iter().flat_map(own_runs as fn(&&PlannedCase) -> Vec<StepId>).collect();
+        let own = |planned: &&PlannedCase| -> Vec<StepId> {
+            let spare = planned.fallbacks.iter().flat_map(|fallback| [fallback.run, fallback.judge]);
+            spare.chain([planned.run, planned.judge]).collect()
+        };
+        let records: BTreeSet<StepId> = cases.iter().flat_map(own).collect();
         let new_ids: BTreeMap<StepId, StepId> = kept.iter().copied().zip((0..).map(StepId)).collect();
         let moved = |step: &Step| {
             let inputs = step.inputs.iter().filter_map(|(name, source)| {
                 let source = match source {
                     Source::Step(from) => Source::Step(new_ids[from]),
-                    Source::Record(from) if runs.contains(from) => Source::Record(new_ids[from]),
+                    Source::Record(from) if records.contains(from) => Source::Record(new_ids[from]),
                     Source::Record(_) => return None,
                     Source::File(path) => Source::File(path.clone()),
                 };
@@ -43,11 +50,13 @@ impl Plan {
             batch: fallback.batch,
             test: new_ids[&fallback.test],
             run: new_ids[&fallback.run],
+            judge: new_ids[&fallback.judge],
         };
         let case = |planned: &&PlannedCase| PlannedCase {
             case: planned.case.clone(),
             test: new_ids[&planned.test],
             run: new_ids[&planned.run],
+            judge: new_ids[&planned.judge],
             chain: planned.chain.iter().map(|id| new_ids[id]).collect(),
             fallbacks: planned.fallbacks.iter().map(fallback).collect(),
         };

@@ -71,6 +71,7 @@ pub fn glyph(status: Outcome) -> &'static str {
         Outcome::Pass => "✓",
         Outcome::PassFallback => "↪",
         Outcome::Flaky => "≈",
+        Outcome::Indecisive => "?",
         Outcome::Xfail => "⊖",
         Outcome::Xpass => "⊕",
         Outcome::Mock => "∅",
@@ -87,6 +88,7 @@ pub fn word(status: Outcome) -> &'static str {
         Outcome::Pass => "passed",
         Outcome::PassFallback => "fallback",
         Outcome::Flaky => "flaky",
+        Outcome::Indecisive => "indecisive",
         Outcome::Xfail => "xfail",
         Outcome::Mock => "mock",
         Outcome::SkipUnavailable => "unavailable",
@@ -96,9 +98,9 @@ pub fn word(status: Outcome) -> &'static str {
     }
 }
 
-/// Whether a case in this state has figures to show: of a right result, wherever and whenever it came.
+/// Whether a case in this state has figures to show: of a result that is not known to be wrong.
 pub fn has_figure(status: Outcome) -> bool {
-    matches!(status, Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Xpass)
+    matches!(status, Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Indecisive | Outcome::Xpass)
 }
 
 /// What is said beside a figure that is no plain one.
@@ -106,6 +108,7 @@ pub fn remark(status: Outcome) -> Option<&'static str> {
     match status {
         Outcome::PassFallback => Some("fallback"),
         Outcome::Flaky => Some("flaky"),
+        Outcome::Indecisive => Some("indecisive"),
         Outcome::Xpass => Some("XPASS"),
         _ => None,
     }

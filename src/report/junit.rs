@@ -93,7 +93,7 @@ fn test(out: &mut String, counts: &mut Counts, view: &View<'_>, case: &CaseResul
             problem(out, "failure", case, reason);
         }
         Outcome::Xpass => {}
-        Outcome::SkipUnavailable | Outcome::SkipUnsupported | Outcome::Xfail | Outcome::Mock => {
+        Outcome::Indecisive | Outcome::SkipUnavailable | Outcome::SkipUnsupported | Outcome::Xfail | Outcome::Mock => {
             let note = case.note();
             let reason = note.as_deref().unwrap_or(reason);
             counts.skipped += 1;

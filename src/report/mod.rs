@@ -67,6 +67,9 @@ pub struct Summary {
     /// Cases that passed at a later attempt.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub flaky: u32,
+    /// Cases that agree with the reference, as wrong ones would have; never counted as passed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub indecisive: u32,
     /// Cases that failed as the spec expects.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub xfailed: u32,
@@ -113,6 +116,7 @@ impl Summary {
             passed: count(Outcome::Pass),
             fallbacks: count(Outcome::PassFallback),
             flaky: count(Outcome::Flaky),
+            indecisive: count(Outcome::Indecisive),
             xfailed: count(Outcome::Xfail),
             xpassed: count(Outcome::Xpass),
             failed: cases.iter().filter(|case| case.is_failure()).count() as u32,
@@ -125,9 +129,9 @@ impl Summary {
         }
     }
 
-    /// Whether anything ran and came out as it should.
+    /// Whether anything ran, and nothing that ran is known to be wrong.
     pub fn is_well(&self) -> bool {
-        self.passed + self.fallbacks + self.flaky + self.xfailed + self.xpassed > 0
+        self.passed + self.fallbacks + self.flaky + self.indecisive + self.xfailed + self.xpassed > 0
     }
 }
 
@@ -165,7 +169,7 @@ impl CaseResult {
             }
             Outcome::Xfail => Some(format!("expected {}; it ended{stage}: {reason}", self.expected.as_ref()?.told())),
             Outcome::Xpass if !self.is_failure() => Some(reason.to_owned()),
-            Outcome::Mock => Some(reason.to_owned()),
+            Outcome::Mock | Outcome::Indecisive => Some(reason.to_owned()),
             _ => None,
         }
     }

@@ -43,7 +43,9 @@ impl Styles {
     fn of(&self, status: Outcome) -> Style {
         match status {
             Outcome::Pass => self.pass,
-            Outcome::Incomplete | Outcome::Flaky | Outcome::PassFallback | Outcome::Mock => self.incomplete,
+            Outcome::Incomplete | Outcome::Flaky | Outcome::Indecisive | Outcome::PassFallback | Outcome::Mock => {
+                self.incomplete
+            }
             status if status.is_failure() || status == Outcome::Xpass => self.fail,
             _ => self.skip,
         }

@@ -159,10 +159,18 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
     let (properties, chip) = phone(&mut adb, &asked)?;
     let (sdk, mut items) = bundle(&libraries)?;
     let binary = Item::content(&prepared.binary)?;
-    let (list, tensors) = lay_out(&prepared, &inputs, scratch.path())?;
-    let on_phone = (binary.to.clone(), list.to.clone());
+    let (list, tensors) = lay_out(&prepared, &inputs, scratch.path(), "input")?;
+    let on_phone = OnPhone { sdk, binary: binary.to.clone(), list: list.to.clone(), out: "out" };
     items.extend([binary, list]);
     items.extend(tensors);
+    let control = tensors::control_inputs(artefact)?;
+    let control = control.map(|inputs| lay_out(&prepared, &inputs, scratch.path(), "control")).transpose()?;
+    let control = control.map(|(list, tensors)| {
+        let on_phone = OnPhone { list: list.to.clone(), out: "out-control", ..on_phone.clone() };
+        items.push(list);
+        items.extend(tensors);
+        on_phone
+    });
 
     let name = format!("{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
     let run = Run::open(&adb, &name)?;
@@ -170,14 +178,22 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
     let brought = run.put(&items)?;
     progress("running on the phone");
     let count = 1 + measure.warmup as usize + measure.samples as usize;
-    execute(&adb, &run, &sdk, &on_phone, count, asked.performance.as_deref())?;
-    adb.pull(&format!("{}/out", run.folder), scratch.path()).context("failed to fetch the outputs")?;
+    for (on_phone, count) in
+        [Some((&on_phone, count)), control.as_ref().map(|control| (control, 1))].into_iter().flatten()
+    {
+        execute(&adb, &run, on_phone, count, asked.performance.as_deref())?;
+        adb.pull(&format!("{}/{}", run.folder, on_phone.out), scratch.path()).context("failed to fetch the outputs")?;
+    }
     let left = run.close().err().map(|error| format!("{error:#}"));
 
     let out = scratch.path().join("out");
     let profile = profile(&params.sdk, &out, deadline)?;
     profile.check(count)?;
-    tensors::write(&job.out.join("outputs.safetensors"), &outputs(&out, &prepared, &manifest)?)?;
+    tensors::write(&job.out.join(tensors::OUTPUTS), &outputs(&out, &prepared, &manifest)?)?;
+    if let Some(control) = control {
+        let outputs = outputs(&scratch.path().join(control.out), &prepared, &manifest)?;
+        tensors::write(&job.out.join(tensors::CONTROL_OUTPUTS), &outputs)?;
+    }
     let mut facts = json!({
         "phone": {
             "serial": adb.serial, "model": properties.model, "soc": properties.soc, "android": properties.release,
@@ -233,30 +249,39 @@ fn libraries(sdk: &Path, htp: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// Each input as a file of its bytes, and the list that names them by the context's own names.
-fn lay_out(prepared: &Prepared, inputs: &Tensors, scratch: &Path) -> Result<(Item, Vec<Item>)> {
+fn lay_out(prepared: &Prepared, inputs: &Tensors, scratch: &Path, stem: &str) -> Result<(Item, Vec<Item>)> {
     let given: Vec<_> = inputs.keys().map(String::as_str).collect();
     let mut words = vec![];
     let mut items = vec![];
     for (index, name) in prepared.inputs.iter().enumerate() {
         let tensor = inputs.get(name);
         let tensor = tensor.with_context(|| format!("the context takes `{name}`, and the inputs are {given:?}"))?;
-        let path = scratch.join(format!("input-{index}"));
+        let path = scratch.join(format!("{stem}-{index}"));
         std::fs::write(&path, tensor.bytes()).with_context(|| format!("failed to write `{}`", path.display()))?;
         let item = Item::content(&path)?;
         words.push(format!("{name}:={}", item.to));
         items.push(item);
     }
     ensure!(inputs.len() == items.len(), "the context takes {:?}, and the inputs are {given:?}", prepared.inputs);
-    let path = scratch.join("inputs.txt");
+    let path = scratch.join(format!("{stem}s.txt"));
     std::fs::write(&path, words.join(" ") + "\n").context("failed to write the list of inputs")?;
     Ok((Item::content(&path)?, items))
+}
+
+/// What the runner on the phone is told, by paths there.
+#[derive(Clone)]
+struct OnPhone {
+    sdk: String,
+    binary: String,
+    list: String,
+    /// A folder of its own for what it leaves.
+    out: &'static str,
 }
 
 fn execute(
     adb: &Adb,
     run: &Run<'_>,
-    sdk: &str,
-    (binary, list): &(String, String),
+    OnPhone { sdk, binary, list, out }: &OnPhone,
     count: usize,
     performance: Option<&str>,
 ) -> Result<()> {
@@ -271,7 +296,7 @@ fn execute(
         quoted(&adsp),
         quoted(&format!("{sdk}/qnn-net-run")),
     );
-    let (backend, out, count) = (format!("{sdk}/libQnnHtp.so"), format!("{}/out", run.folder), count.to_string());
+    let (backend, out, count) = (format!("{sdk}/libQnnHtp.so"), format!("{}/{out}", run.folder), count.to_string());
     let mut arguments = vec![
         ("--backend", backend.as_str()),
         ("--retrieve_context", binary),

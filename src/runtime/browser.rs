@@ -85,6 +85,7 @@ fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<Jo
     let model = artefact.join("model.onnx");
     let external = onnx_file::facts(&model)?.external;
     let (bytes, described) = packed(&inputs);
+    let (control, described_control) = tensors::control_inputs(artefact)?.map(|control| packed(&control)).unzip();
     let settings = json!({
         "provider": options.provider(),
         "provider_name": options.provider_name(),
@@ -93,13 +94,15 @@ fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<Jo
         "model": "model.onnx",
         "external": external,
         "inputs": described,
+        "control": described_control,
         // WebNN takes no open sizes, and what is known of a shape also folds away what WebGPU would leave to the CPU.
         "free_dimensions": onnx_file::sizes(&model, &inputs)?,
         "optimisation": OPTIMISATION,
         "without_fusions": options.without_fusions(),
         "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
     });
-    let files = files(params, artefact, &external, bytes)?;
+    let mut files = files(params, artefact, &external, bytes)?;
+    files.extend(control.map(|bytes| ("control".to_owned(), Served::Bytes(bytes))));
     let page = Page { script: SCRIPT, params: &settings, files, imports: &[] };
     let talk = open(&params.browser, &options, &page, progress)?;
     let facts = json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});
@@ -201,8 +204,11 @@ pub(super) fn finish(
         facts["complaints"] = json!(answer.complaints);
     }
     let judged = answer.judge(options, sync).and_then(|measured| {
-        let outputs = answer.outputs(talk.outputs.as_deref().unwrap_or_default(), &manifest.outputs)?;
-        tensors::write(&job.out.join("outputs.safetensors"), &outputs)?;
+        let (outputs, control) = answer.outputs(talk.outputs.as_deref().unwrap_or_default(), &manifest.outputs)?;
+        tensors::write(&job.out.join(tensors::OUTPUTS), &outputs)?;
+        if let Some(control) = control {
+            tensors::write(&job.out.join(tensors::CONTROL_OUTPUTS), &control)?;
+        }
         Ok(measured)
     });
     let mut output = match judged {

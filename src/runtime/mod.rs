@@ -5,7 +5,6 @@
 
 pub mod android;
 pub mod browser;
-pub mod compare;
 pub mod foreign;
 pub mod half;
 pub mod libtorch;

@@ -115,11 +115,12 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         .map_err(|error| classified(error, "failed to run the model"))?;
 
     // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
-    let mut outputs = Tensors::new();
-    for (index, name) in manifest.outputs.iter().enumerate() {
-        outputs.insert(name.clone(), session.request.output(index).with_context(|| format!("output `{name}`"))?);
-    }
-    tensors::write(&job.out.join("outputs.safetensors"), &outputs)?;
+    tensors::write(&job.out.join("outputs.safetensors"), &session.outputs(&manifest)?)?;
+    tensors::run_control(tree, &job.out, |inputs| {
+        session.set_inputs(&manifest, inputs)?;
+        session.request.infer()?;
+        session.outputs(&manifest)
+    })?;
 
     let devices = session.devices.join(" ");
     let now = execution_devices(&session.compiled)?;
@@ -153,6 +154,24 @@ struct Session {
     compile_seconds: f64,
 }
 
+impl Session {
+    fn set_inputs(&mut self, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
+        for name in &manifest.inputs {
+            self.request.set_input(name, &inputs[name]).with_context(|| format!("input `{name}`"))?;
+        }
+        Ok(())
+    }
+
+    /// From the memory that the last inference wrote.
+    fn outputs(&self, manifest: &Manifest) -> Result<Tensors> {
+        let output = |(index, name): (usize, &String)| {
+            let tensor = self.request.output(index).with_context(|| format!("output `{name}`"))?;
+            Ok((name.clone(), tensor))
+        };
+        manifest.outputs.iter().enumerate().map(output).collect()
+    }
+}
+
 fn load(
     core: &Core,
     tree: &Path,
@@ -180,11 +199,8 @@ fn load(
     let in_force = options::read_back(&compiled);
     options::check_in_force(properties, &in_force)?;
     check_ports(&compiled, manifest, inputs)?;
-    let mut request = compiled.request()?;
-    for name in &manifest.inputs {
-        request.set_input(name, &inputs[name]).with_context(|| format!("input `{name}`"))?;
-    }
-    Ok(Session {
+    let request = compiled.request()?;
+    let mut session = Session {
         request,
         devices,
         precision: match compiled.property(options::PRECISION) {
@@ -198,9 +214,12 @@ fn load(
         properties: in_force,
         dynamic,
         read_seconds,
-        compile_seconds: clock.elapsed().as_secs_f64(),
+        compile_seconds: 0.0,
         compiled,
-    })
+    };
+    session.set_inputs(manifest, inputs)?;
+    session.compile_seconds = clock.elapsed().as_secs_f64();
+    Ok(session)
 }
 
 /// The devices that the compiled model executes on: the one that was asked for.

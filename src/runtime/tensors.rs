@@ -108,6 +108,30 @@ fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64
     bytes.as_chunks::<N>().0.iter().map(|chunk| value(*chunk)).collect()
 }
 
+/// Of an artefact: the example inputs, and those of the control, which the run is held against as well.
+pub const INPUTS: &str = "inputs.safetensors";
+pub const CONTROL_INPUTS: &str = "control-inputs.safetensors";
+/// Of a result: what the artefact gave for the two.
+pub const OUTPUTS: &str = "outputs.safetensors";
+pub const CONTROL_OUTPUTS: &str = "control-outputs.safetensors";
+
+/// The control's inputs of an artefact, if it has any.
+pub fn control_inputs(artefact: &Path) -> anyhow::Result<Option<Tensors>> {
+    let path = artefact.join(CONTROL_INPUTS);
+    path.is_file().then(|| read(&path)).transpose()
+}
+
+/// Runs the artefact on the control's inputs, if it has any, and writes what comes out.
+pub fn run_control(
+    artefact: &Path,
+    out: &Path,
+    infer: impl FnOnce(&Tensors) -> anyhow::Result<Tensors>,
+) -> anyhow::Result<()> {
+    let Some(inputs) = control_inputs(artefact)? else { return Ok(()) };
+    let outputs = infer(&inputs).context("right so far, but it fails on the control's inputs")?;
+    write(&out.join(CONTROL_OUTPUTS), &outputs)
+}
+
 /// Reads a whole safetensors file.
 pub fn read(path: &Path) -> anyhow::Result<Tensors> {
     let content = std::fs::read(path).with_context(|| format!("failed to read tensors from `{}`", path.display()))?;

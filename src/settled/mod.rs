@@ -176,7 +176,9 @@ impl Place {
 fn leaves_nothing(how: How, outcome: Outcome) -> bool {
     match how {
         // A refusal by a vendor's tool is kept, and so is what depends on it.
-        How::Hit | How::Executed => matches!(outcome, Outcome::Pass | Outcome::Flaky | Outcome::SkipUnsupported),
+        How::Hit | How::Executed => {
+            matches!(outcome, Outcome::Pass | Outcome::Flaky | Outcome::Indecisive | Outcome::SkipUnsupported)
+        }
         How::Skipped => matches!(outcome, Outcome::SkipUnavailable | Outcome::SkipUnsupported),
         How::NotNeeded => true,
     }

@@ -188,14 +188,19 @@ shape! {
 }
 
 shape! {
-    /// How far outputs may be from the reference; all three bounds must hold.
+    /// How far outputs `a` may be from the reference `b`; all bounds must hold.
     Tolerance {
-        /// Bound on max |a − b| / max(1, max |b|).
-        max_abs: f64,
-        /// Bound on mean |a − b| / max(1, max |b|).
-        mae: f64,
-        /// Least cosine similarity over the flattened tensor.
+        /// With `rtol` the bound of each value: |a − b| <= atol · scale + rtol · |b|. The scale is the typical |b| of the
+        /// tensor.
+        atol: f64,
+        /// See `atol`.
+        rtol: f64,
+        /// Share of the values that may be beyond that bound, though none by more than four times.
+        budget: f64,
+        /// Least cosine similarity, of the tensor and of the first percentile of the rows of its last axis.
         cosine: f64,
+        /// Least signal to noise in decibels, of the tensor and of the first percentile of the rows of its last axis.
+        snr: f64,
     }
 }
 

@@ -35,6 +35,56 @@ pub fn tensors(
     made.map(|(name, input)| tensor(seed, name, input, dims).map_err(|why| format!("input `{name}`: {why}"))).collect()
 }
 
+/// Other values of the same recipes, by which a wrong answer is told from the right one; None where every recipe has but one.
+pub fn control(
+    seed: u64,
+    inputs: &IndexMap<String, Input>,
+    dims: &BTreeMap<String, u64>,
+) -> Result<Option<Vec<Tensor>>, String> {
+    let usual = tensors(seed, inputs, dims)?;
+    // The usual stream of another seed: any bits of it differ.
+    let mut other = tensors(seed ^ 0x636f_6e74_726f_6c00, inputs, dims)?;
+    for tensor in &mut other {
+        if matches!(inputs[&tensor.name].fill, Fill::Data(_)) {
+            reverse_unique(tensor);
+        }
+    }
+    if other == usual {
+        other.iter_mut().for_each(halve);
+    }
+    Ok((other != usual).then_some(other))
+}
+
+/// Values that occur once change places with each other. What occurs more often has a meaning: padding, the tokens of an
+/// image, a mask.
+fn reverse_unique(tensor: &mut Tensor) {
+    let width = tensor.dtype.bytes();
+    let values: Vec<Vec<u8>> = tensor.bytes.chunks(width).map(<[u8]>::to_vec).collect();
+    let mut seen: BTreeMap<&[u8], u32> = BTreeMap::new();
+    for value in &values {
+        *seen.entry(value).or_default() += 1;
+    }
+    let unique: Vec<usize> = (0..values.len()).filter(|at| seen[values[*at].as_slice()] == 1).collect();
+    for (to, from) in unique.iter().zip(unique.iter().rev()) {
+        tensor.bytes[to * width..][..width].copy_from_slice(&values[*from]);
+    }
+}
+
+/// Floats only: half of a constant is as good an input as the constant.
+fn halve(tensor: &mut Tensor) {
+    match tensor.dtype {
+        Dtype::Float32 => each(tensor, |bytes| (f32::from_le_bytes(bytes) / 2.0).to_le_bytes()),
+        Dtype::Float16 => {
+            each(tensor, |bytes| half::f16::from_f32(half::f16::from_le_bytes(bytes).to_f32() / 2.0).to_le_bytes());
+        }
+        _ => {}
+    }
+}
+
+fn each<const N: usize>(tensor: &mut Tensor, change: impl Fn([u8; N]) -> [u8; N]) {
+    tensor.bytes.as_chunks_mut::<N>().0.iter_mut().for_each(|bytes| *bytes = change(*bytes));
+}
+
 /// The sizes of a shape with its names resolved.
 pub fn sizes(shape: &[Dim], dims: &BTreeMap<String, u64>) -> Result<Vec<u64>, String> {
     let size = |dim: &Dim| match dim {

@@ -115,3 +115,25 @@ fn texts_are_left_to_the_tokenizer_and_impossible_recipes_named() {
     let huge = IndexMap::from([("y".to_owned(), input(Dtype::Int64, &[u64::MAX, 2], Fill::Value(0.0)))]);
     assert_eq!(tensors(0, &huge, &small).unwrap_err(), "input `y`: the shape holds too many elements");
 }
+
+#[test]
+fn a_control_has_other_values_of_the_same_recipe() {
+    let of = |inputs: &[(&str, Input)]| {
+        let inputs = inputs.iter().map(|(name, input)| ((*name).to_owned(), input.clone())).collect();
+        (tensors(7, &inputs, &BTreeMap::new()).unwrap(), control(7, &inputs, &BTreeMap::new()).unwrap())
+    };
+    let random = input(Dtype::Int64, &[4], Fill::Randint(5, 128));
+    let constant = input(Dtype::Int64, &[4], Fill::Value(1.0));
+    let (usual, control) = of(&[("x", random), ("m", constant.clone())]);
+    let control = control.unwrap();
+    assert_ne!(control[0].bytes, usual[0].bytes);
+    assert!(ints(&control[0]).iter().all(|value| (5..128).contains(value)));
+    assert_eq!(control[1], usual[1], "a constant has no other value, and another input differs already");
+
+    // Tokens that occur once change places; padding and an image's tokens stay where they are.
+    let tokens = input(Dtype::Int64, &[2, 4], Fill::Data(vec![3.0, 9.0, 9.0, 4.0, 1.0, 1.0, 5.0, 6.0]));
+    assert_eq!(ints(&of(&[("x", tokens)]).1.unwrap()[0]), [6, 9, 9, 5, 1, 1, 4, 3]);
+    let floating = input(Dtype::Float32, &[4], Fill::Value(3.0));
+    assert_eq!(floats(&of(&[("x", floating)]).1.unwrap()[0]), [1.5; 4]);
+    assert_eq!(of(&[("m", constant)]).1, None);
+}

@@ -6,6 +6,7 @@ mod code;
 mod command;
 mod convert;
 pub mod generate;
+mod judge;
 mod materialise;
 mod needs;
 pub mod ready;
@@ -33,6 +34,7 @@ pub use code::{Code, Part, Sources, TORCH_WORKER};
 pub use command::COMMAND;
 pub use convert::{ONNX, ONNX_PRECISION, OPENVINO, QNN, TORCHSCRIPT, TRANSFORMERS_JS, qnn_options};
 pub use generate::{InputSummary, TestContext, TestMeasure};
+pub use judge::{JUDGE, JudgeParams, Judgement};
 pub use materialise::MATERIALISE;
 pub use needs::{MemoryGuess, Needs};
 pub use ready::{READY, REFERENCE};
@@ -56,6 +58,7 @@ pub static KINDS: &[&dyn StepKind] = &[
     &QNN,
     &TRANSFORMERS_JS,
     &RUN,
+    &JUDGE,
     &COMMAND,
     &WRITE,
     &REPORT,
@@ -184,6 +187,8 @@ pub enum Stage {
     Generate,
     Convert,
     Run,
+    /// Holding what ran against the reference.
+    Judge,
     Command,
     Report,
 }
@@ -194,6 +199,7 @@ impl Stage {
             Self::Generate => "generate",
             Self::Convert => "convert",
             Self::Run => "run",
+            Self::Judge => "judge",
             Self::Command => "command",
             Self::Report => "report",
         }
@@ -237,6 +243,8 @@ pub enum Work {
     Files(Vec<(String, Vec<u8>)>),
     /// In this process: quick, and free of native libraries.
     Pure(Box<dyn FnOnce() -> anyhow::Result<()> + Send>),
+    /// In this process too: a verdict, which a step's tree and its record both hold.
+    Judge(Box<dyn FnOnce() -> anyhow::Result<Judgement> + Send>),
     /// In a child that speaks the job protocol.
     Worker(WorkerCall),
     /// A user's program in its own working folder.

@@ -81,7 +81,7 @@ pub fn test_context(
         artefact_variant: artefact_variant.to_owned(),
         inputs: inputs.collect(),
         outputs: model.outputs.clone(),
-        tolerance: run.tolerance,
+        tolerance: None,
         measure: run.measure,
         options: target.options.clone(),
         trust_remote_code,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::spec::{Precision, Target, Tolerance};
+use crate::spec::{Precision, Target};
 use crate::step::code;
 use crate::step::{
     Code, Library, MemoryGuess, Needs, Part, Places, Requirement, Step, StepKind, TestMeasure, Work, Worker, WorkerCall,
@@ -21,7 +21,6 @@ pub struct RunParams {
     pub precision: String,
     pub options: serde_json::Map<String, Value>,
     pub measure: TestMeasure,
-    pub tolerance: Tolerance,
     /// File name of the generated test (runtime `python`).
     pub test: Option<String>,
     /// OpenVINO's word for what a target with `half` computes in; None where the precision alone says it. A run at fp32
@@ -108,8 +107,8 @@ impl StepKind for Run {
     }
 
     fn code(&self, step: &Step) -> &Code {
-        /// What is asked of the worker, and how its outputs are judged.
-        const RUN: &[Part] = &[Part::Rust("step/run.rs"), Part::Rust("runtime/compare.rs"), Part::Crate("safetensors")];
+        /// What is asked of the worker.
+        const RUN: &[Part] = &[Part::Rust("step/run.rs"), Part::Crate("safetensors")];
         static ORT: Code = Code::of(&[RUN, code::WORKER, code::ORT]);
         static OPENVINO: Code = Code::of(&[RUN, code::WORKER, code::OPENVINO]);
         static TORCH: Code = Code::of(&[RUN, code::WORKER, code::TORCH]);
@@ -253,7 +252,9 @@ impl StepKind for Run {
             "python" => {
                 let name = params.test.as_deref().unwrap_or_else(|| panic!("BUG: {} names no test", step.name));
                 let model = places.input("model");
+                // What the outputs are worth, `judge` says.
                 let argv = json!([
+                    "--no-judge",
                     "--model",
                     model,
                     "--device",

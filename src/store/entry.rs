@@ -39,6 +39,8 @@ pub(super) enum Held {
     Refused = 2,
     /// It succeeded at a later attempt: its tree is as good as any, and its record says what happened before.
     Flaky = 3,
+    /// The verdict decides nothing, and would decide nothing again.
+    Indecisive = 4,
 }
 
 impl Held {
@@ -47,6 +49,7 @@ impl Held {
             Outcome::Pass => Self::Passed,
             Outcome::Flaky => Self::Flaky,
             Outcome::SkipUnsupported => Self::Refused,
+            Outcome::Indecisive => Self::Indecisive,
             _ => Self::No,
         }
     }
@@ -57,6 +60,7 @@ impl Held {
             Self::Passed => Some(Outcome::Pass),
             Self::Refused => Some(Outcome::SkipUnsupported),
             Self::Flaky => Some(Outcome::Flaky),
+            Self::Indecisive => Some(Outcome::Indecisive),
         }
     }
 }
@@ -147,6 +151,7 @@ impl Header {
                 1 => Held::Passed,
                 2 => Held::Refused,
                 3 => Held::Flaky,
+                4 => Held::Indecisive,
                 _ => return None,
             },
             aside: bytes[10] == 1,

@@ -17,9 +17,12 @@ const ORT_RUNS: &str =
 const PRECISION: &str = "convert:affine:onnx-fp16";
 const EAGER: &str = "run:bert:eager-cpu-fp32 | run:hubbed:eager-cpu-fp32 | run:local:eager-cpu-fp32";
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
-    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:plain:cpu-fp32 \
-    | generate:hubbed:eager-cpu-fp32 | generate:local:eager-cpu-fp32 | generate:affine:cpu-fp32 | generate:affine:cpu-fp16 \
+    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run | generate:plain:cpu-fp32 \
+    | generate:hubbed:eager-cpu-fp32 | generate:hubbed:eager-cpu-fp32:run | generate:local:eager-cpu-fp32 | generate:local:eager-cpu-fp32:run | generate:affine:cpu-fp32 | generate:affine:cpu-fp16 \
     | generate:scaled:cpu-fp32";
+const JUDGES: &str = "judge:bert:cpu-fp32 | judge:bert:openvino-fp16 | judge:bert:openvino-int8 | judge:bert:qnn-fp16 \
+    | judge:bert:torch-cpu-fp32 | judge:bert:eager-cpu-fp32 | judge:plain:cpu-fp32 | judge:hubbed:eager-cpu-fp32 \
+    | judge:local:eager-cpu-fp32 | judge:affine:cpu-fp32 | judge:affine:cpu-fp16 | judge:scaled:cpu-fp32";
 const INPUTS: &str = "inputs:bert | inputs:plain | inputs:hubbed | inputs:local | inputs:scaled";
 const READY: &str = "generate:affine | generate:scaled";
 
@@ -57,10 +60,7 @@ fn rust() {
         source("src/runtime/ort/run.rs", &[QNN, ORT_RUNS, "generate:scaled:reference"]),
         source("src/runtime/openvino/options.rs", &[OPENVINO_RUNS]),
         source("src/bin/orch-torch.rs", &["run:bert:torch-cpu-fp32"]),
-        source(
-            "src/runtime/compare.rs",
-            &[OPENVINO_RUNS, ORT_RUNS, EAGER, "run:bert:qnn-fp16 | run:bert:torch-cpu-fp32"],
-        ),
+        source("src/judge/tensor.rs", &[JUDGES]),
         source("src/report/markdown.rs", &["report"]),
         source("src/cli/args.rs", &[]),
         row(

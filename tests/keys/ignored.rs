@@ -10,7 +10,7 @@ use crate::project;
 use crate::table::{assert_all, row};
 
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
-    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32";
+    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run | generate:bert:eager-cpu-fp32:run";
 
 #[test]
 fn places_and_times() {
@@ -176,14 +176,14 @@ fn words_that_only_describe() {
         row(
             "what is expected to fail",
             |w| w.edit("matrix:\n", "matrix:\n  expect:\n    - {target: torch-cpu, status: FAIL, reason: x}\n"),
-            &[("report", "case.run:bert:torch-cpu-fp32")],
+            &[("report", "case.bert:torch-cpu-fp32")],
         ),
         row("a target's tags", |w| w.edit("artefact: qnn,", "artefact: qnn, tags: [slow],"), &[]),
         row("the description of a pipeline", |w| w.edit("token ids to logits", "ids in, logits out"), &[]),
         row("which Hub model seeded weights stand for", |w| w.edit("someone/bert", "someone/else"), &[]),
         row(
             "a tolerance of a precision that is not tested",
-            |w| w.edit("version: 1\n", "version: 1\ntolerances: {bf16: {max_abs: 0.5}}\n"),
+            |w| w.edit("version: 1\n", "version: 1\ntolerances: {bf16: {atol: 0.5}}\n"),
             &[],
         ),
     ]);
@@ -214,7 +214,8 @@ fn neighbours() {
             },
             &[
                 (
-                    "inputs:further | generate:further | convert:further:onnx | run:further:cpu-fp32 | generate:further:cpu-fp32",
+                    "inputs:further | generate:further | convert:further:onnx | run:further:cpu-fp32 \
+                        | generate:further:cpu-fp32 | judge:further:cpu-fp32",
                     "never ran",
                 ),
                 ("report", "order"),
@@ -225,7 +226,10 @@ fn neighbours() {
             move |w| {
                 w.edit("matrix:\n", &format!("{target}matrix:\n"));
             },
-            &[("generate:bert:further-fp32 | run:bert:further-fp32", "never ran"), ("report", "order, excluded")],
+            &[
+                ("generate:bert:further-fp32 | run:bert:further-fp32 | judge:bert:further-fp32", "never ran"),
+                ("report", "order, excluded"),
+            ],
         ),
         row(
             "another command",
@@ -235,7 +239,7 @@ fn neighbours() {
         row(
             "a model less",
             |w| w.edit("    - {model: local, target: eager-cpu}\n", ""),
-            &[("report", "case.run:local:eager-cpu-fp32, order")],
+            &[("report", "case.local:eager-cpu-fp32, order")],
         ),
     ]);
 }

@@ -7,7 +7,7 @@ use crate::harness::{Outputs, World};
 use crate::table::{assert_all, row};
 
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
-    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32";
+    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run | generate:bert:eager-cpu-fp32:run";
 
 #[test]
 fn a_models_own_inputs() {
@@ -37,7 +37,10 @@ fn a_models_own_inputs() {
             |w| w.edit("weights: path\n", "weights: path\n    trust_remote_code: true\n"),
             &[
                 ("generate:local", "param.trust_remote_code false => true"),
-                ("generate:local:eager-cpu-fp32", "param.trust_remote_code false => true"),
+                (
+                    "generate:local:eager-cpu-fp32 | generate:local:eager-cpu-fp32:run | generate:local:eager-cpu-fp32:run",
+                    "param.trust_remote_code false => true",
+                ),
             ],
         ),
         row(
@@ -105,7 +108,7 @@ fn a_models_own_inputs() {
             },
             &[
                 ("generate:plain | generate:plain:cpu-fp32", r#"param.task "fill-mask" => "other""#),
-                ("report", "case.run:plain:cpu-fp32"),
+                ("report", "case.plain:cpu-fp32"),
             ],
         ),
         row(
@@ -113,7 +116,7 @@ fn a_models_own_inputs() {
             |w| w.edit("class: BertModel\n    family: encoder-only", "class: BertModel\n    family: other"),
             &[
                 ("generate:plain:cpu-fp32", r#"param.family "encoder-only" => "other""#),
-                ("report", "case.run:plain:cpu-fp32"),
+                ("report", "case.plain:cpu-fp32"),
             ],
         ),
     ]);
@@ -159,8 +162,11 @@ fn conversions() {
             "the precision of an ONNX file",
             |w| w.edit("target: cpu, precision: fp16", "target: cpu, precision: int8"),
             &[
-                ("convert:affine:onnx-int8 | generate:affine:cpu-int8 | run:affine:cpu-int8", "never ran"),
-                ("report", "case.run:affine:cpu-fp16, order"),
+                (
+                    "convert:affine:onnx-int8 | generate:affine:cpu-int8 | run:affine:cpu-int8 | judge:affine:cpu-int8",
+                    "never ran",
+                ),
+                ("report", "case.affine:cpu-fp16, order"),
             ],
         ),
         row("the opset", |w| w.edit("opset: 17", "opset: 18"), &[("convert:bert:onnx", "param.opset 17 => 18")]),
@@ -181,8 +187,12 @@ fn conversions() {
             "the precision",
             |w| w.edit("precisions: [fp16, int8]", "precisions: [fp16, fp32]"),
             &[
-                ("convert:bert:openvino-fp32 | generate:bert:openvino-fp32 | run:bert:openvino-fp32", "never ran"),
-                ("report", "case.run:bert:openvino-int8, excluded, order"),
+                (
+                    "convert:bert:openvino-fp32 | generate:bert:openvino-fp32 | run:bert:openvino-fp32 \
+                    | judge:bert:openvino-fp32",
+                    "never ran",
+                ),
+                ("report", "case.bert:openvino-int8, excluded, order"),
             ],
         ),
     ]);
@@ -245,6 +255,12 @@ fn a_wave_ends_at_the_model() {
         "run:bert:openvino-int8",
         "run:bert:qnn-fp16",
         "run:bert:torch-cpu-fp32",
+        "judge:bert:cpu-fp32",
+        "judge:bert:eager-cpu-fp32",
+        "judge:bert:openvino-fp16",
+        "judge:bert:openvino-int8",
+        "judge:bert:qnn-fp16",
+        "judge:bert:torch-cpu-fp32",
         "report",
     ];
     assert_eq!(reran.iter().map(String::as_str).collect::<std::collections::BTreeSet<_>>(), expected.into());

@@ -89,8 +89,9 @@ impl Row {
             if outputs == Outputs::Changed {
                 add_descendants(&world.plan(), &mut expected);
             }
-            let cases: Vec<_> =
-                expected.keys().filter(|step| step.starts_with("run:")).map(|run| format!("case.{run}")).collect();
+            let stages = |step: &&String| step.starts_with("run:") || step.starts_with("judge:");
+            let case = |step: &String| Some(format!("case.{}", step.split_once(':')?.1));
+            let cases: Vec<_> = expected.keys().filter(stages).filter_map(case).collect();
             if !cases.is_empty() {
                 expected.entry("report".into()).or_default().extend(cases);
             }

@@ -103,7 +103,11 @@ impl End {
             Outcome::Timeout => ExpectedStatus::Timeout,
             Outcome::Crash => ExpectedStatus::Crash,
             Outcome::SkipUnsupported => ExpectedStatus::Unsupported,
-            Outcome::SkipUnavailable | Outcome::Incomplete | Outcome::Mock | Outcome::PassFallback => {
+            Outcome::Indecisive
+            | Outcome::SkipUnavailable
+            | Outcome::Incomplete
+            | Outcome::Mock
+            | Outcome::PassFallback => {
                 return Self::Unknown;
             }
         };

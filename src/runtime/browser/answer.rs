@@ -32,6 +32,9 @@ pub(in crate::runtime) struct Answer {
     measure: Option<Times>,
     #[serde(default)]
     outputs: Vec<Described>,
+    /// Of the control's inputs, where there are any.
+    #[serde(default)]
+    control_outputs: Option<Vec<Described>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -122,30 +125,38 @@ impl Answer {
         Ok(("webgpu-browser", format!("webgpu-browser:{label}")))
     }
 
-    /// Outputs as tensors, under `names` by position.
-    pub(super) fn outputs(&self, bytes: &[u8], names: &[String]) -> anyhow::Result<Tensors> {
-        ensure!(
-            self.outputs.len() == names.len(),
-            "the model returned {} outputs, and its manifest names {}: {names:?}",
-            self.outputs.len(),
-            names.len()
-        );
-        let mut tensors = Tensors::new();
-        let mut rest = bytes;
-        for (described, name) in self.outputs.iter().zip(names) {
-            let (own, after) = rest
-                .split_at_checked(described.length)
-                .with_context(|| format!("the page sent too few bytes for the output `{}`", described.name))?;
-            rest = after;
-            let element = Element::named(&described.dtype)
-                .with_context(|| format!("the output `{name}` has the type {}", described.dtype))?;
-            let tensor = Tensor::new(element, described.shape.clone(), own.to_vec());
-            let tensor = tensor.with_context(|| format!("output `{name}`"))?;
-            ensure!(tensors.insert(name.clone(), tensor).is_none(), "the manifest names the output `{name}` twice");
-        }
+    /// Outputs as tensors, under `names` by position, and those of the control after them.
+    pub(super) fn outputs(&self, bytes: &[u8], names: &[String]) -> anyhow::Result<(Tensors, Option<Tensors>)> {
+        let (outputs, rest) = named(&self.outputs, bytes, names)?;
+        let control = self.control_outputs.as_ref().map(|described| named(described, rest, names)).transpose()?;
+        let (control, rest) = control.map_or((None, rest), |(control, rest)| (Some(control), rest));
         ensure!(rest.is_empty(), "the page sent {} bytes too many", rest.len());
-        Ok(tensors)
+        Ok((outputs, control))
     }
+}
+
+/// Tensors from the beginning of `bytes`, and what lies behind them.
+fn named<'b>(described: &[Described], bytes: &'b [u8], names: &[String]) -> anyhow::Result<(Tensors, &'b [u8])> {
+    ensure!(
+        described.len() == names.len(),
+        "the model returned {} outputs, and its manifest names {}: {names:?}",
+        described.len(),
+        names.len()
+    );
+    let mut tensors = Tensors::new();
+    let mut rest = bytes;
+    for (described, name) in described.iter().zip(names) {
+        let (own, after) = rest
+            .split_at_checked(described.length)
+            .with_context(|| format!("the page sent too few bytes for the output `{}`", described.name))?;
+        rest = after;
+        let element = Element::named(&described.dtype)
+            .with_context(|| format!("the output `{name}` has the type {}", described.dtype))?;
+        let tensor = Tensor::new(element, described.shape.clone(), own.to_vec());
+        let tensor = tensor.with_context(|| format!("output `{name}`"))?;
+        ensure!(tensors.insert(name.clone(), tensor).is_none(), "the manifest names the output `{name}` twice");
+    }
+    Ok((tensors, rest))
 }
 
 #[cfg(test)]
@@ -217,7 +228,7 @@ mod tests {
     fn outputs_are_exactly_the_bytes_that_the_manifest_names() {
         let answer = answer(json!({}), json!({}));
         let names = ["out".to_owned()];
-        assert_eq!(answer.outputs(&[1, 0, 0, 0, 2, 0, 0, 0], &names).unwrap()["out"].to_f64(), [1.0, 2.0]);
+        assert_eq!(answer.outputs(&[1, 0, 0, 0, 2, 0, 0, 0], &names).unwrap().0["out"].to_f64(), [1.0, 2.0]);
         assert!(answer.outputs(&[0; 4], &names).is_err());
         assert!(answer.outputs(&[0; 12], &names).unwrap_err().to_string().contains("4 bytes too many"));
         assert!(answer.outputs(&[0; 8], &[]).unwrap_err().to_string().contains("its manifest names 0"));

@@ -79,8 +79,8 @@ const TYPES = {
   float16: globalThis.Float16Array ?? Uint16Array,
 };
 
-export function inputsOf(bytes) {
-  return params.inputs.map(({ name, dtype, shape, offset, length }) => {
+export function inputsOf(described, bytes) {
+  return described.map(({ name, dtype, shape, offset, length }) => {
     const type = TYPES[dtype];
     if (!type) {
       throw new Refusal("unsupported", `ONNX Runtime Web has no tensors of type ${dtype} (input \`${name}\`)`);

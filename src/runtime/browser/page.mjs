@@ -10,8 +10,10 @@ import {
 
 /// Inputs in the page's memory: the provider copies them in each inference.
 function onHost(ort, inputs) {
-  const feeds = Object.fromEntries(inputs.map(({ name, dtype, shape, data }) => [name, new ort.Tensor(dtype, data, shape)]));
-  return { feeds, write: () => {} };
+  const feeds = {};
+  const set = (inputs) => inputs.forEach(({ name, dtype, shape, data }) => { feeds[name] = new ort.Tensor(dtype, data, shape); });
+  set(inputs);
+  return { feeds, set, write: () => {} };
 }
 
 /// Inputs in buffers of the device, written anew for each inference. Without this there is no int64 on WebGPU: the
@@ -28,7 +30,12 @@ async function onDevice(ort, inputs) {
   });
   const feeds = Object.fromEntries(buffers.map(({ name, tensor }) => [name, tensor]));
   const write = () => buffers.forEach(({ bytes, gpuBuffer }) => device.queue.writeBuffer(gpuBuffer, 0, bytes));
-  return { feeds, write };
+  // The captured graph reads these very buffers.
+  const set = (inputs) => inputs.forEach(({ name, data }) => {
+    const { bytes } = buffers.find((buffer) => buffer.name === name);
+    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+  });
+  return { feeds, set, write };
 }
 
 /// The outputs, in the page's memory. Reading them is what waits for the device.
@@ -100,13 +107,13 @@ async function run() {
   const load_ms = clock() - loadBegun;
   facts.adapter = await used(ort);
 
-  const inputs = inputsOf(bytes);
+  const inputs = inputsOf(params.inputs, bytes);
   const given = inputs.map((input) => input.name).sort().join(", ");
   const wanted = [...session.inputNames].sort().join(", ");
   if (given !== wanted) {
     throw new Refusal("error", `the model takes the inputs ${wanted}, and inputs.safetensors holds ${given}`);
   }
-  const { feeds, write } = capture ? await onDevice(ort, inputs) : onHost(ort, inputs);
+  const { feeds, set, write } = capture ? await onDevice(ort, inputs) : onHost(ort, inputs);
   const quiet = { logSeverityLevel: 3 };
   let raw;
   const infer = async () => {
@@ -128,8 +135,16 @@ async function run() {
   await progress("samples");
   const samples_ms = await repeat(infer, params.measure.samples, 1);
   facts.log_lines = volume.lines;
-  const outputs = await send(first);
-  return { status: "ok", outputs, measure: { load_ms, first_ms, warmup_ms, samples_ms } };
+  let control = [];
+  if (params.control) {
+    await progress("control");
+    set(inputsOf(params.control, await (await fetch("files/control")).arrayBuffer()));
+    [, control] = await infer();
+  }
+  const sent = await send([...first, ...control]);
+  const outputs = sent.slice(0, first.length);
+  const control_outputs = params.control ? sent.slice(first.length) : null;
+  return { status: "ok", outputs, control_outputs, measure: { load_ms, first_ms, warmup_ms, samples_ms } };
 }
 
 await answer(run);

@@ -137,9 +137,11 @@ fn publish(
     place: &Place,
 ) -> anyhow::Result<()> {
     // An input that the graph does not use is gone from the compiled model.
-    let mut inputs = source.inputs.clone();
-    inputs.retain(|name, _| made.inputs.contains(name));
-    tensors::write(&job.out.join("inputs.safetensors"), &inputs)?;
+    for (file, given) in [(tensors::INPUTS, Some(&source.inputs)), (tensors::CONTROL_INPUTS, source.control.as_ref())] {
+        let Some(mut inputs) = given.cloned() else { continue };
+        inputs.retain(|name, _| made.inputs.contains(name));
+        tensors::write(&job.out.join(file), &inputs)?;
+    }
     let mut rest = Map::new();
     rest.insert("format".to_owned(), json!("qnn"));
     rest.insert("model".to_owned(), json!(made.file.file_name().unwrap_or_default().to_string_lossy()));

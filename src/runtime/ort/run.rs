@@ -42,7 +42,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
         Ok(Loaded { session, feed })
     };
     let ran = measure::run(&measured, load, |loaded| infer(&mut loaded.session, &loaded.feed));
-    let (loaded, outputs, timings) = match ran {
+    let (mut loaded, outputs, timings) = match ran {
         Ok(ran) => ran,
         Err(error) => return Err(explained(error.into(), host, place, &model)),
     };
@@ -51,6 +51,10 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     place.assert(&placement)?;
     facts.insert("placement".to_owned(), json!(placement.counts()));
     tensors::write(&job.out.join("outputs.safetensors"), &collect(outputs, &manifest.outputs)?)?;
+    tensors::run_control(artefact, &job.out, |inputs| {
+        let feed = Feed::new(&loaded.session, inputs)?;
+        collect(infer(&mut loaded.session, &feed)?, &manifest.outputs)
+    })?;
     let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
     raw.placement = placement.counts();
     if place.provider == CPU

@@ -24,6 +24,7 @@ pub(super) struct Source<'j> {
     tree: &'j Path,
     pub(super) manifest: Manifest,
     pub(super) inputs: Tensors,
+    pub(super) control: Option<Tensors>,
 }
 
 /// The model as the compiler gets it: static, folded, lowered, in one piece.
@@ -35,14 +36,13 @@ pub(super) struct Prepared {
 impl<'j> Source<'j> {
     pub(super) fn read(tree: &'j Path) -> anyhow::Result<Self> {
         let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
-        Ok(Self { tree, manifest: Manifest::read(tree)?, inputs })
+        Ok(Self { tree, manifest: Manifest::read(tree)?, inputs, control: tensors::control_inputs(tree)? })
     }
 
     pub(super) fn prepare(&self, host: &Host) -> anyhow::Result<Prepared> {
         let file = self.tree.join("model.onnx");
         let mut builder = at(host, GraphOptimizationLevel::Disable)?;
         let mut original = builder.commit_from_file(&file).map_err(plain).context("failed to load model.onnx")?;
-        let feed = Feed::new(&original, &self.inputs)?;
         let outputs: Vec<_> = original.outputs().iter().map(|output| output.name().to_owned()).collect();
         ensure!(
             outputs == self.manifest.outputs,
@@ -56,10 +56,10 @@ impl<'j> Source<'j> {
                 .commit_from_memory(&lowered.bytes)
                 .map_err(plain)
                 .with_context(|| format!("the graph does not load after {:?}", lowered.rules))?;
-            let expected = collect(infer(&mut original, &feed)?, &outputs)?;
-            let feed = Feed::new(&changed, &self.inputs)?;
-            let lowered_outputs = collect(infer(&mut changed, &feed)?, &outputs)?;
-            same(&expected, &lowered_outputs).with_context(|| format!("after {:?}", lowered.rules))?;
+            for inputs in [Some(&self.inputs), self.control.as_ref()].into_iter().flatten() {
+                let of = |session: &mut Session| collect(infer(session, &Feed::new(session, inputs)?)?, &outputs);
+                same(&of(&mut original)?, &of(&mut changed)?).with_context(|| format!("after {:?}", lowered.rules))?;
+            }
         }
         Ok(Prepared { bytes: lowered.bytes, rules: lowered.rules })
     }

@@ -66,7 +66,7 @@ async function run() {
   Object.assign(env, { useBrowserCache: false, useWasmCache: false });
   if (params.provider === "webgpu") await webgpu();
   if (params.provider === "webnn") await webnn();
-  const inputs = inputsOf(await (await fetch("files/inputs")).arrayBuffer());
+  const inputs = inputsOf(params.inputs, await (await fetch("files/inputs")).arrayBuffer());
   const input = given(RawImage, inputs);
   facts.versions = { "transformers.js": env.version, "onnxruntime-web": ort.env.versions.web };
   facts.cross_origin_isolated = globalThis.crossOriginIsolated;

@@ -15,12 +15,7 @@ pub(super) const DEFAULT_MEASURE: Measure = Measure { warmup: 3, samples: 20, ma
 pub(super) type Tolerances = BTreeMap<Precision, Tolerance>;
 
 fn default_tolerances() -> Tolerances {
-    BTreeMap::from([
-        (Precision::Fp32, Tolerance { max_abs: 1e-3, mae: 1e-4, cosine: 0.9999 }),
-        (Precision::Fp16, Tolerance { max_abs: 2e-2, mae: 5e-3, cosine: 0.999 }),
-        (Precision::Bf16, Tolerance { max_abs: 5e-2, mae: 1e-2, cosine: 0.995 }),
-        (Precision::Int8, Tolerance { max_abs: 1e-1, mae: 2e-2, cosine: 0.99 }),
-    ])
+    Precision::ALL.map(|precision| (precision, Tolerance::usual(precision))).into()
 }
 
 /// The general tolerances of all files, over the defaults.
@@ -62,19 +57,25 @@ fn per_precision<'a>(rows: &'a Rows<raw::Tolerance>, sink: &mut Sink) -> Vec<(Pr
 
 /// What is given over `base`.
 pub(super) fn tolerance(given: &raw::Tolerance, base: Tolerance, sink: &mut Sink) -> Tolerance {
-    for (key, field) in [("max_abs", &given.max_abs), ("mae", &given.mae)] {
+    let at_least_zero = [("atol", &given.atol), ("rtol", &given.rtol), ("budget", &given.budget)];
+    for (key, field) in at_least_zero {
         if let Some(at) = field.given().filter(|at| at.value < 0.0) {
             sink.error(at.span, format!("`{key}` must not be below 0, found {}", at.value));
         }
+    }
+    if let Some(at) = given.budget.given().filter(|at| at.value > 1.0) {
+        sink.error(at.span, format!("`budget` is a share of the values, at most 1, found {}", at.value));
     }
     if let Some(at) = given.cosine.given().filter(|at| !(-1.0..=1.0).contains(&at.value)) {
         sink.error(at.span, format!("`cosine` must be between -1 and 1, found {}", at.value));
     }
     let or = |field: &Field<f64>, base| field.value().copied().unwrap_or(base);
     Tolerance {
-        max_abs: or(&given.max_abs, base.max_abs),
-        mae: or(&given.mae, base.mae),
+        atol: or(&given.atol, base.atol),
+        rtol: or(&given.rtol, base.rtol),
+        budget: or(&given.budget, base.budget),
         cosine: or(&given.cosine, base.cosine),
+        snr: or(&given.snr, base.snr),
     }
 }
 

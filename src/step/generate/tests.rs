@@ -94,7 +94,7 @@ fn contexts() -> Vec<TestContext> {
                 artefact_variant: artefact_variant.to_owned(),
                 inputs: inputs.clone(),
                 outputs: Vec::new(),
-                tolerance: Tolerance { max_abs: 1e-3, mae: 1e-4, cosine: 0.9999 },
+                tolerance: Some(Tolerance::usual(Precision::Fp32)),
                 measure: TestMeasure { warmup: 3, samples: 20, max_seconds: 10.0 },
                 options: match runtime {
                     "openvino" => BTreeMap::from([("num_streams".to_owned(), json!(1))]),

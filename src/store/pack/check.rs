@@ -63,7 +63,7 @@ pub(super) fn record(bytes: &[u8], has_tree: impl Fn(&Digest) -> bool) -> Result
     }
     let has_output = match record.outcome {
         Outcome::Pass | Outcome::Flaky => true,
-        Outcome::SkipUnsupported => false,
+        Outcome::SkipUnsupported | Outcome::Indecisive => false,
         other => return Err(format!("the record of {step} is {}, which answers for no key", other.label())),
     };
     if record.output.is_some() != has_output {

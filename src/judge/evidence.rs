@@ -1,0 +1,142 @@
+//! All that a verdict rests on: outputs and reference, and what tells them from the outputs of something else.
+
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+
+use super::{Comparison, Control, Dropped, Numerics, Verdict};
+use crate::spec::Tolerance;
+
+/// Safetensors files. What is None was not made.
+pub struct Evidence<'a> {
+    pub outputs: &'a Path,
+    pub reference: &'a Path,
+    /// What the run gave on the control's inputs.
+    pub control_outputs: Option<&'a Path>,
+    /// What the reference gives on them.
+    pub control_reference: Option<&'a Path>,
+    /// The reference without one layer, on the usual inputs; and which layer.
+    pub dropped: Option<(&'a Path, &'a str)>,
+}
+
+/// A file that cannot be read as tensors, which says nothing about the numbers in it.
+#[derive(Debug, thiserror::Error)]
+pub enum EvidenceError {
+    #[error("cannot read `{}`: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("`{}` is not a safetensors file: {source}", path.display())]
+    Format { path: PathBuf, source: safetensors::SafeTensorError },
+}
+
+struct File<'a> {
+    path: &'a Path,
+    bytes: Vec<u8>,
+}
+
+impl<'a> File<'a> {
+    fn read(path: &'a Path) -> Result<Self, EvidenceError> {
+        let bytes = std::fs::read(path).map_err(|source| EvidenceError::Read { path: path.to_owned(), source })?;
+        Ok(Self { path, bytes })
+    }
+
+    fn tensors(&self) -> Result<SafeTensors<'_>, EvidenceError> {
+        let failed = |source| EvidenceError::Format { path: self.path.to_owned(), source };
+        SafeTensors::deserialize(&self.bytes).map_err(failed)
+    }
+}
+
+impl Evidence<'_> {
+    /// The verdict, its figures, and, unless it is a pass, the reason. `label` says what the reference is.
+    pub fn judge(
+        &self,
+        label: &str,
+        tolerance: &Tolerance,
+    ) -> Result<(Verdict, Numerics, Option<String>), EvidenceError> {
+        let reference = File::read(self.reference)?;
+        let reference = reference.tensors()?;
+        let against_reference = |path: &Path, tolerance: &Tolerance| {
+            let file = File::read(path)?;
+            Ok::<_, EvidenceError>(Comparison::of(&file.tensors()?, &reference, tolerance))
+        };
+        let main = against_reference(self.outputs, tolerance)?;
+        // Where no reference was made for the control, the run's own answer to it stands for one.
+        let other = self.control_reference.or(self.control_outputs);
+        let other = other.map(|path| against_reference(path, tolerance)).transpose()?;
+        let on_control = match (self.control_outputs, self.control_reference) {
+            (Some(outputs), Some(reference)) => {
+                let (outputs, reference) = (File::read(outputs)?, File::read(reference)?);
+                Some(Comparison::of(&outputs.tensors()?, &reference.tensors()?, tolerance))
+            }
+            _ => None,
+        };
+        let dropped =
+            self.dropped.map(|(path, layer)| Ok::<_, EvidenceError>((against_reference(path, tolerance)?, layer)));
+        let dropped = dropped.transpose()?;
+        let (verdict, reason) = decided(&main, on_control.as_ref(), other.as_ref(), dropped.as_ref(), tolerance);
+        let numerics = Numerics {
+            reference: label.to_owned(),
+            tolerance: Some(*tolerance),
+            looser: Vec::new(),
+            max_abs: main.most(|t| t.max_abs),
+            mae: main.most(|t| t.mae),
+            cosine: main.least(|t| t.cosine),
+            snr_db: main.least(|t| t.snr_db),
+            worst: main.most(|t| t.worst),
+            passed: main.agrees() && on_control.as_ref().is_none_or(Comparison::agrees),
+            control: other.map(|other| Control {
+                differs_by: other.most(|t| t.max_abs),
+                worst: other.most(|t| t.worst),
+                undecided: other.agreeing,
+                max_abs: on_control.map(|on_control| on_control.most(|t| t.max_abs)),
+            }),
+            dropped: dropped.map(|(dropped, layer)| Dropped {
+                layer: layer.to_owned(),
+                differs_by: dropped.most(|t| t.max_abs),
+                worst: dropped.most(|t| t.worst),
+            }),
+            no_control: None,
+            tensors: main.tensors,
+        };
+        Ok((verdict, numerics, reason))
+    }
+}
+
+fn decided(
+    main: &Comparison,
+    on_control: Option<&Comparison>,
+    other: Option<&Comparison>,
+    dropped: Option<&(Comparison, &str)>,
+    tolerance: &Tolerance,
+) -> (Verdict, Option<String>) {
+    if let Some(reason) = main.told() {
+        return (Verdict::Numerics, Some(reason));
+    }
+    if let Some(reason) = on_control.and_then(Comparison::told) {
+        let told = format!("right on the inputs that it was made with, wrong on the control's inputs: {reason}");
+        return (Verdict::Numerics, Some(told));
+    }
+    if !main.decides() {
+        return (Verdict::Indecisive, Some("no output holds a computed value, so nothing was compared".to_owned()));
+    }
+    if let Some(other) = other.filter(|other| other.agrees()) {
+        return (Verdict::Indecisive, Some(too_loose("the outputs of another input", other, tolerance)));
+    }
+    if let Some((dropped, layer)) = dropped.filter(|(dropped, _)| dropped.agrees()) {
+        let whose = format!("the outputs without the weights of layer `{layer}`");
+        return (Verdict::Indecisive, Some(too_loose(&whose, dropped, tolerance)));
+    }
+    (Verdict::Pass, None)
+}
+
+/// Both figures: by how much what is wrong differs, and what the tolerance allows.
+fn too_loose(whose: &str, wrong: &Comparison, tolerance: &Tolerance) -> String {
+    let (off, worst) = (wrong.most(|t| t.max_abs), wrong.most(|t| t.worst));
+    if off == 0.0 {
+        return format!("{whose} are the same, so a wrong run could not be told from a right one");
+    }
+    format!(
+        "{whose} differ by {off:.3e} at most, {:.2} of what the tolerance allows (atol {:e}, rtol {:e}), so they would pass \
+         as the answer",
+        worst, tolerance.atol, tolerance.rtol
+    )
+}

@@ -1,0 +1,208 @@
+//! The verdict: whether outputs are the reference's, and whether that says anything.
+//!
+//! Pure: tensors and a tolerance in, figures and a verdict out. `python/orch_py/judge.py` gives the same verdicts in
+//! generated tests; `tests/fixtures/judge` holds both to one table. It knows nothing of models, runtimes and steps.
+//!
+//! A missing or extra tensor, another shape or type, and a NaN on either side are wrong whatever the tolerance says.
+
+mod evidence;
+mod sentinel;
+mod tensor;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
+
+use crate::spec::Tolerance;
+
+pub use evidence::{Evidence, EvidenceError};
+pub use tensor::{Rows, TensorNumerics};
+
+/// What a case comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The outputs are the reference's, and others would have been told from them.
+    Pass,
+    /// They are not.
+    Numerics,
+    /// They are, and so would others have been.
+    Indecisive,
+}
+
+/// The figures of a verdict, the worst over all tensors.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Numerics {
+    /// What the reference is, e.g. `torch 2.13.0 cpu fp32`.
+    pub reference: String,
+    /// What was asked for.
+    #[serde(default)]
+    pub tolerance: Option<Tolerance>,
+    /// Bounds of it that are looser than orch's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub looser: Vec<String>,
+    pub max_abs: f64,
+    pub mae: f64,
+    /// None where no tensor has one.
+    pub cosine: Option<f64>,
+    #[serde(default)]
+    pub snr_db: Option<f64>,
+    /// The largest difference as a multiple of its bound.
+    #[serde(default)]
+    pub worst: f64,
+    pub passed: bool,
+    /// Per output tensor that could be compared.
+    pub tensors: BTreeMap<String, TensorNumerics>,
+    /// What tells the outputs from those of another input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<Control>,
+    /// What tells them from those of the model without one of its layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped: Option<Dropped>,
+    /// Why there is no control.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_control: Option<String>,
+}
+
+/// The same model on another input.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    /// How far its outputs are from the reference, the largest difference over all tensors.
+    pub differs_by: f64,
+    /// The same as a multiple of the bound.
+    pub worst: f64,
+    /// Outputs for which they would have passed as the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undecided: Vec<String>,
+    /// How far the run was from them on that input; None where it was not run there.
+    #[serde(default)]
+    pub max_abs: Option<f64>,
+}
+
+/// The same model on the same input, with all weights of one layer zero: the layer that changes least.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Dropped {
+    pub layer: String,
+    pub differs_by: f64,
+    pub worst: f64,
+}
+
+/// One set of outputs against another.
+pub(crate) struct Comparison {
+    pub(crate) tensors: BTreeMap<String, TensorNumerics>,
+    /// Outputs that agree, and could have disagreed.
+    agreeing: Vec<String>,
+    reasons: Vec<String>,
+}
+
+impl Comparison {
+    pub(crate) fn of(ours: &SafeTensors<'_>, theirs: &SafeTensors<'_>, tolerance: &Tolerance) -> Self {
+        let ours: BTreeMap<_, _> = ours.iter().collect();
+        let theirs: BTreeMap<_, _> = theirs.iter().collect();
+        let mut made = Self { tensors: BTreeMap::new(), agreeing: Vec::new(), reasons: Vec::new() };
+        if theirs.is_empty() {
+            made.reasons.push("the reference holds no tensors, so nothing was compared".to_owned());
+        }
+        for (name, reference) in &theirs {
+            let Some(output) = ours.get(name) else {
+                let known: Vec<_> = ours.keys().copied().collect();
+                made.reasons.push(format!("the outputs lack tensor `{name}`; they hold [{}]", known.join(", ")));
+                continue;
+            };
+            match one(output, reference, tolerance) {
+                Ok((figures, reason)) => {
+                    if reason.is_none() && figures.decides {
+                        made.agreeing.push((*name).to_owned());
+                    }
+                    made.reasons.extend(reason.map(|reason| format!("tensor `{name}`: {reason}")));
+                    made.tensors.insert((*name).to_owned(), figures);
+                }
+                Err(reason) => made.reasons.push(format!("tensor `{name}`: {reason}")),
+            }
+        }
+        for name in ours.keys().filter(|name| !theirs.contains_key(*name)) {
+            made.reasons.push(format!("the outputs hold tensor `{name}`, which the reference lacks"));
+        }
+        made
+    }
+
+    pub(crate) fn agrees(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    fn decides(&self) -> bool {
+        self.tensors.values().any(|tensor| tensor.decides)
+    }
+
+    fn most(&self, pick: fn(&TensorNumerics) -> f64) -> f64 {
+        self.tensors.values().map(pick).fold(0.0, f64::max)
+    }
+
+    fn least(&self, pick: fn(&TensorNumerics) -> Option<f64>) -> Option<f64> {
+        self.tensors.values().filter_map(pick).reduce(f64::min)
+    }
+
+    /// One sentence: the first reason in full, the others counted.
+    pub(crate) fn told(&self) -> Option<String> {
+        let (first, rest) = self.reasons.split_first()?;
+        Some(if rest.is_empty() { first.clone() } else { format!("{first}; and {} more of this kind", rest.len()) })
+    }
+}
+
+/// Err when the two cannot be compared at all; otherwise the figures, and the reason when they are too far apart.
+fn one(
+    output: &TensorView<'_>,
+    reference: &TensorView<'_>,
+    tolerance: &Tolerance,
+) -> Result<(TensorNumerics, Option<String>), String> {
+    let (dtype, shape) = (reference.dtype(), reference.shape());
+    if output.dtype() != dtype {
+        return Err(format!("dtype is {}, the reference's is {dtype}", output.dtype()));
+    }
+    if output.shape() != shape {
+        return Err(format!("shape is {:?}, the reference's is {shape:?}", output.shape()));
+    }
+    let (ours, theirs, name) = (output.data(), reference.data(), dtype.to_string());
+    if let Some(b) = as_floats(dtype, theirs) {
+        let a = as_floats(dtype, ours).expect("BUG: both have one type");
+        return tensor::floats(&a, &b, shape, &name, tolerance);
+    }
+    match (as_whole(dtype, ours), as_whole(dtype, theirs)) {
+        (Some(a), Some(b)) => Ok(tensor::exact(&a, &b, shape, &name)),
+        _ => Err(format!("values of dtype {name} cannot be compared; have the model return float or int")),
+    }
+}
+
+fn as_floats(dtype: Dtype, bytes: &[u8]) -> Option<Vec<f64>> {
+    Some(match dtype {
+        Dtype::F64 => each(bytes, f64::from_le_bytes),
+        Dtype::F32 => each(bytes, |b| f64::from(f32::from_le_bytes(b))),
+        Dtype::F16 => each(bytes, |b| half::f16::from_le_bytes(b).to_f64()),
+        Dtype::BF16 => each(bytes, |b| half::bf16::from_le_bytes(b).to_f64()),
+        _ => return None,
+    })
+}
+
+fn as_whole(dtype: Dtype, bytes: &[u8]) -> Option<Vec<i128>> {
+    Some(match dtype {
+        Dtype::I64 => each(bytes, |b| i64::from_le_bytes(b).into()),
+        Dtype::U64 => each(bytes, |b| u64::from_le_bytes(b).into()),
+        Dtype::I32 => each(bytes, |b| i32::from_le_bytes(b).into()),
+        Dtype::U32 => each(bytes, |b| u32::from_le_bytes(b).into()),
+        Dtype::I16 => each(bytes, |b| i16::from_le_bytes(b).into()),
+        Dtype::U16 => each(bytes, |b| u16::from_le_bytes(b).into()),
+        Dtype::I8 => each(bytes, |b| i8::from_le_bytes(b).into()),
+        Dtype::U8 => each(bytes, |b: [u8; 1]| b[0].into()),
+        // Any byte but 0 is true: runtimes differ in which one they write.
+        Dtype::BOOL => each(bytes, |b: [u8; 1]| (b[0] != 0).into()),
+        _ => return None,
+    })
+}
+
+fn each<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Vec<T> {
+    bytes.as_chunks::<N>().0.iter().map(|chunk| decode(*chunk)).collect()
+}

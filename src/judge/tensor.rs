@@ -1,0 +1,290 @@
+//! One tensor against its reference: by value, by the places of its sentinels, by direction and by noise.
+
+use serde::{Deserialize, Serialize};
+
+use super::sentinel::Sentinels;
+use crate::spec::Tolerance;
+
+/// Where a budget lets values beyond the bound, none may be further than so many times the bound.
+const FURTHEST: f64 = 4.0;
+/// Rows whose root mean square is below this share of the tensor's scale have no direction worth asking for.
+const FAINT: f64 = 0.1;
+/// Decibels that stand for "equal", and, negated, for "nothing right".
+const MOST_DB: f64 = 200.0;
+/// JSON knows no infinity.
+const MOST: f64 = 1e300;
+
+/// How one output tensor lies to its reference. Differences are over the places that the reference computed, that is
+/// without its sentinels.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TensorNumerics {
+    pub shape: Vec<u64>,
+    pub dtype: String,
+    /// max |a − b|
+    pub max_abs: f64,
+    /// mean |a − b|
+    pub mae: f64,
+    /// Of the whole tensor; None where fewer than two values were computed.
+    pub cosine: Option<f64>,
+    /// The typical magnitude of the reference's values, which `atol` is multiplied by.
+    pub scale: f64,
+    /// Share of the values that lie beyond the bound.
+    #[serde(default)]
+    pub over: f64,
+    /// The largest |a − b| as a multiple of its bound.
+    #[serde(default)]
+    pub worst: f64,
+    /// Signal to noise of the whole tensor, decibels.
+    #[serde(default)]
+    pub snr_db: Option<f64>,
+    #[serde(default)]
+    pub row_cosine: Option<Rows>,
+    #[serde(default)]
+    pub row_snr_db: Option<Rows>,
+    /// Places of the reference that hold a mask's value or an infinity.
+    #[serde(default)]
+    pub sentinels: u64,
+    /// Whether there is anything that could have been wrong.
+    #[serde(default = "yes")]
+    pub decides: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A figure over the rows of the last axis.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Rows {
+    pub worst: f64,
+    /// The first percentile.
+    pub p01: f64,
+}
+
+/// Floats: `a` are ours, `b` the reference's, both row-major and of `shape`. The reason is None where they agree; Err where
+/// there is nothing to reckon with.
+pub(super) fn floats(
+    a: &[f64],
+    b: &[f64],
+    shape: &[usize],
+    dtype: &str,
+    tolerance: &Tolerance,
+) -> Result<(TensorNumerics, Option<String>), String> {
+    let mut figures = TensorNumerics {
+        shape: shape.iter().map(|&size| size as u64).collect(),
+        dtype: dtype.to_owned(),
+        max_abs: 0.0,
+        mae: 0.0,
+        cosine: None,
+        scale: 1.0,
+        over: 0.0,
+        worst: 0.0,
+        snr_db: None,
+        row_cosine: None,
+        row_snr_db: None,
+        sentinels: 0,
+        decides: !b.is_empty(),
+    };
+    for (values, whose) in [(b, "the reference"), (a, "the output")] {
+        let nans = values.iter().filter(|value| value.is_nan()).count();
+        if nans > 0 {
+            return Err(format!("{whose} holds {nans} NaN of {} values", values.len()));
+        }
+    }
+    let sentinels = Sentinels::of(b);
+    figures.sentinels = sentinels.count() as u64;
+    figures.scale = scale(b, &sentinels);
+    let wrong = sentinels
+        .misplaced(a, b)
+        .map(|at| format!("at {:?} it is {} where the reference has the sentinel {}", place(at, shape), a[at], b[at]));
+
+    let mut total = Sums::default();
+    let mut farthest = 0;
+    let mut over = 0;
+    for at in (0..b.len()).filter(|&at| !sentinels.holds(at)) {
+        if !a[at].is_finite() {
+            return Err(format!("at {:?} it is {} where the reference is {}", place(at, shape), a[at], b[at]));
+        }
+        total.add(a[at], b[at]);
+        let ratio = ratio(a[at], b[at], figures.scale, tolerance);
+        over += usize::from(ratio > 1.0);
+        if ratio > figures.worst {
+            (figures.worst, farthest) = (ratio, at);
+        }
+    }
+    figures.max_abs = total.max_abs.min(MOST);
+    figures.mae = (total.sum_abs / total.count.max(1) as f64).min(MOST);
+    figures.over = over as f64 / total.count.max(1) as f64;
+    figures.cosine = (total.count >= 2).then(|| total.cosine());
+    figures.snr_db = (total.count >= 2).then(|| total.snr_db());
+    (figures.row_cosine, figures.row_snr_db) = rows(a, b, shape, &sentinels, figures.scale);
+    let wrong = wrong.or_else(|| {
+        let far = || {
+            let (at, ours, theirs) = (place(farthest, shape), a[farthest], b[farthest]);
+            format!("the farthest at {at:?}: {ours} where the reference is {theirs}")
+        };
+        beyond(&figures, tolerance, over, total.count, far)
+    });
+    figures.worst = figures.worst.min(MOST);
+    Ok((figures, wrong))
+}
+
+/// Whole numbers and truth values: equal everywhere, or wrong.
+pub(super) fn exact(a: &[i128], b: &[i128], shape: &[usize], dtype: &str) -> (TensorNumerics, Option<String>) {
+    let off: Vec<u128> = a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).collect();
+    let differing = off.iter().filter(|off| **off > 0).count();
+    let count = off.len().max(1) as f64;
+    let figures = TensorNumerics {
+        shape: shape.iter().map(|&size| size as u64).collect(),
+        dtype: dtype.to_owned(),
+        max_abs: off.iter().max().map_or(0.0, |off| *off as f64),
+        mae: off.iter().map(|off| *off as f64).sum::<f64>() / count,
+        cosine: None,
+        scale: 1.0,
+        over: differing as f64 / count,
+        worst: off.iter().max().map_or(0.0, |off| *off as f64),
+        snr_db: None,
+        row_cosine: None,
+        row_snr_db: None,
+        sentinels: 0,
+        decides: !b.is_empty(),
+    };
+    let first = off.iter().position(|off| *off > 0).map(|at| {
+        format!(
+            "{differing} of {} values differ, the first at {:?}: {} where the reference is {}",
+            b.len(),
+            place(at, shape),
+            a[at],
+            b[at]
+        )
+    });
+    (figures, first)
+}
+
+/// |a − b| as a multiple of `atol` · scale + `rtol` · |b|.
+fn ratio(a: f64, b: f64, scale: f64, tolerance: &Tolerance) -> f64 {
+    if a == b { 0.0 } else { (a - b).abs() / (tolerance.atol * scale + tolerance.rtol * b.abs()) }
+}
+
+/// The root mean square of the nonzero values, each clipped to four times their median: a few giants do not move it.
+fn scale(b: &[f64], sentinels: &Sentinels) -> f64 {
+    let mut sizes: Vec<f64> =
+        (0..b.len()).filter(|&at| !sentinels.holds(at) && b[at] != 0.0).map(|at| b[at].abs()).collect();
+    if sizes.is_empty() {
+        return 1.0;
+    }
+    let is_odd = sizes.len() % 2 == 1;
+    let middle = sizes.len() / 2;
+    let (below, upper, _) = sizes.select_nth_unstable_by(middle, f64::total_cmp);
+    let lower = if is_odd { *upper } else { below.iter().copied().fold(0.0, f64::max) };
+    let most = 4.0 * ((lower + *upper) / 2.0);
+    let scale = (sizes.iter().map(|size| size.min(most).powi(2)).sum::<f64>() / sizes.len() as f64).sqrt();
+    if scale > 0.0 { scale } else { 1.0 }
+}
+
+/// Which bounds do not hold.
+fn beyond(
+    figures: &TensorNumerics,
+    tolerance: &Tolerance,
+    over: usize,
+    count: usize,
+    far: impl Fn() -> String,
+) -> Option<String> {
+    let mut broken = Vec::new();
+    let most = if tolerance.budget > 0.0 { FURTHEST } else { 1.0 };
+    if figures.over > tolerance.budget || figures.worst > most {
+        broken.push(format!(
+            "{over} of {count} values are beyond the bound, by up to {:.3} times, max_abs {:.3e}, {}",
+            figures.worst,
+            figures.max_abs,
+            far()
+        ));
+    }
+    for (name, whole, rows, least, least_row) in [
+        ("cosine", figures.cosine, figures.row_cosine, tolerance.cosine, 1.0 - 4.0 * (1.0 - tolerance.cosine)),
+        ("SNR", figures.snr_db, figures.row_snr_db, tolerance.snr, tolerance.snr - 6.0),
+    ] {
+        let mut asked = vec![("", whole, least)];
+        asked.push((" of the 1st percentile of rows", rows.map(|rows| rows.p01), least));
+        asked.push((" of the worst row", rows.map(|rows| rows.worst), least_row));
+        if let Some((of, value, bound)) =
+            asked.into_iter().find_map(|(of, value, bound)| Some((of, value.filter(|value| *value < bound)?, bound)))
+        {
+            broken.push(format!("{name}{of} {value:.6} is below {bound}"));
+        }
+    }
+    (!broken.is_empty()).then(|| broken.join("; "))
+}
+
+/// Sums over one row or tensor.
+#[derive(Default)]
+struct Sums {
+    count: usize,
+    max_abs: f64,
+    sum_abs: f64,
+    ours_squared: f64,
+    theirs_squared: f64,
+    product: f64,
+    noise: f64,
+}
+
+impl Sums {
+    fn add(&mut self, a: f64, b: f64) {
+        let off = (a - b).abs();
+        self.count += 1;
+        self.max_abs = self.max_abs.max(off);
+        self.sum_abs += off;
+        self.ours_squared += a * a;
+        self.theirs_squared += b * b;
+        self.product += a * b;
+        self.noise += off * off;
+    }
+
+    /// 1 where both are equal, 0 where one alone is zero or a sum overflows.
+    fn cosine(&self) -> f64 {
+        if self.noise == 0.0 {
+            return 1.0;
+        }
+        let cosine = self.product / (self.ours_squared.sqrt() * self.theirs_squared.sqrt());
+        if cosine.is_finite() { cosine.clamp(-1.0, 1.0) } else { 0.0 }
+    }
+
+    fn snr_db(&self) -> f64 {
+        if self.noise == 0.0 {
+            return MOST_DB;
+        }
+        let db = 10.0 * (self.theirs_squared / self.noise).log10();
+        if db.is_nan() { -MOST_DB } else { db.clamp(-MOST_DB, MOST_DB) }
+    }
+}
+
+/// Cosine and signal to noise of the rows of the last axis that have a direction.
+fn rows(a: &[f64], b: &[f64], shape: &[usize], sentinels: &Sentinels, scale: f64) -> (Option<Rows>, Option<Rows>) {
+    let width = shape.last().copied().filter(|width| *width >= 2).unwrap_or(b.len()).max(1);
+    let (mut cosines, mut noises) = (Vec::new(), Vec::new());
+    for begin in (0..b.len()).step_by(width) {
+        let mut sums = Sums::default();
+        let is_computed = |at: &usize| !sentinels.holds(*at);
+        (begin..begin + width).filter(is_computed).for_each(|at| sums.add(a[at], b[at]));
+        if sums.count >= 2 && (sums.theirs_squared / sums.count as f64).sqrt() >= FAINT * scale {
+            cosines.push(sums.cosine());
+            noises.push(sums.snr_db());
+        }
+    }
+    (worst(cosines), worst(noises))
+}
+
+fn worst(mut values: Vec<f64>) -> Option<Rows> {
+    values.sort_unstable_by(f64::total_cmp);
+    Some(Rows { worst: *values.first()?, p01: values[(values.len() - 1) / 100] })
+}
+
+/// Row-major index of a flat position.
+fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; shape.len()];
+    for (slot, &size) in index.iter_mut().zip(shape).rev() {
+        *slot = at % size.max(1);
+        at /= size.max(1);
+    }
+    index
+}

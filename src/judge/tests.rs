@@ -1,0 +1,176 @@
+//! Verdicts on files: the table that the Python package is held to as well, and what a case rests on.
+
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype, TensorView};
+
+use super::*;
+use crate::spec::Precision;
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, tensors: &[(&str, &[f32])]) -> PathBuf {
+        let bytes: Vec<(String, Vec<u8>, usize)> = tensors
+            .iter()
+            .map(|(name, values)| {
+                ((*name).to_owned(), values.iter().flat_map(|v| v.to_le_bytes()).collect(), values.len())
+            })
+            .collect();
+        let views = bytes
+            .iter()
+            .map(|(name, bytes, count)| (name.clone(), TensorView::new(Dtype::F32, vec![*count], bytes).unwrap()));
+        let path = self.0.path().join(name);
+        safetensors::serialize_to_file(views, None, &path).unwrap();
+        path
+    }
+}
+
+const RIGHT: &[f32] = &[1.0, -2.0, 0.5, 3.0];
+const OTHER: &[f32] = &[-1.0, 2.5, 0.25, 1.0];
+
+fn judged(
+    folder: &Folder,
+    outputs: &[(&str, &[f32])],
+    control: Option<(&[f32], &[f32])>,
+    dropped: Option<&[f32]>,
+) -> (Verdict, String) {
+    let outputs = folder.file("outputs", outputs);
+    let reference = folder.file("reference", &[("y", RIGHT)]);
+    let control = control.map(|(ours, theirs)| {
+        (folder.file("control-outputs", &[("y", ours)]), folder.file("control-reference", &[("y", theirs)]))
+    });
+    let dropped = dropped.map(|values| folder.file("dropped", &[("y", values)]));
+    let evidence = Evidence {
+        outputs: &outputs,
+        reference: &reference,
+        control_outputs: control.as_ref().map(|(ours, _)| ours.as_path()),
+        control_reference: control.as_ref().map(|(_, theirs)| theirs.as_path()),
+        dropped: dropped.as_deref().map(|path: &Path| (path, "layers.1")),
+    };
+    let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp32)).unwrap();
+    assert_eq!(verdict == Verdict::Pass, reason.is_none());
+    assert!(verdict != Verdict::Pass || numerics.passed);
+    (verdict, reason.unwrap_or_default())
+}
+
+#[test]
+fn a_pass_has_a_control_that_fails() {
+    let folder = Folder::new();
+    let all = |ours, theirs, dropped| judged(&folder, &[("y", RIGHT)], Some((ours, theirs)), dropped);
+    assert_eq!(all(OTHER, OTHER, Some(OTHER)).0, Verdict::Pass);
+
+    let (verdict, reason) = all(RIGHT, RIGHT, None);
+    assert_eq!(verdict, Verdict::Indecisive);
+    assert_eq!(reason, "the outputs of another input are the same, so a wrong run could not be told from a right one");
+
+    let near = &[1.0001, -2.0001, 0.5, 3.0001];
+    let (verdict, reason) = all(near, near, None);
+    assert_eq!(verdict, Verdict::Indecisive, "{reason}");
+    assert!(reason.starts_with("the outputs of another input differ by 1.0"), "{reason}");
+    assert!(reason.contains("so they would pass as the answer"), "{reason}");
+
+    let (verdict, reason) = all(OTHER, OTHER, Some(near));
+    assert_eq!(verdict, Verdict::Indecisive, "{reason}");
+    assert!(reason.starts_with("the outputs without the weights of layer `layers.1` differ by"), "{reason}");
+
+    let (verdict, reason) = all(RIGHT, OTHER, None);
+    assert_eq!(verdict, Verdict::Numerics);
+    assert!(reason.starts_with("right on the inputs that it was made with, wrong on the control's inputs"), "{reason}");
+}
+
+#[test]
+fn tensors_that_lack_or_are_too_many_are_wrong() {
+    let folder = Folder::new();
+    let (verdict, reason) = judged(&folder, &[("x", RIGHT)], None, None);
+    assert_eq!(verdict, Verdict::Numerics);
+    assert_eq!(reason, "the outputs lack tensor `y`; they hold [x]; and 1 more of this kind");
+    assert_eq!(judged(&folder, &[("y", RIGHT), ("z", RIGHT)], None, None).0, Verdict::Numerics);
+    assert_eq!(judged(&folder, &[("y", &RIGHT[..3])], None, None).0, Verdict::Numerics);
+}
+
+#[test]
+fn a_tolerance_names_what_it_loosens() {
+    let usual = Tolerance::usual(Precision::Fp32);
+    assert!(usual.looser_than(&usual).is_empty());
+    let loose = Tolerance { atol: 1.0, snr: 10.0, ..usual };
+    assert_eq!(loose.looser_than(&usual), ["atol", "snr"]);
+    assert!(usual.looser_than(&loose).is_empty());
+}
+
+/// A tensor of the table: its values as JSON, with words for what JSON has no numbers for.
+fn tensor(dtype: &str, values: &[serde_json::Value]) -> (Dtype, Vec<u8>) {
+    let float = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap());
+    let whole = |value: &serde_json::Value| match value {
+        serde_json::Value::Bool(value) => i64::from(*value),
+        value => value.as_i64().unwrap(),
+    };
+    let floats = values.iter().map(float);
+    match dtype {
+        "float64" => (Dtype::F64, floats.flat_map(f64::to_le_bytes).collect()),
+        "float32" => (Dtype::F32, floats.flat_map(|v| (v as f32).to_le_bytes()).collect()),
+        "float16" => (Dtype::F16, floats.flat_map(|v| half::f16::from_f64(v).to_le_bytes()).collect()),
+        "bfloat16" => (Dtype::BF16, floats.flat_map(|v| half::bf16::from_f64(v).to_le_bytes()).collect()),
+        "uint16" => (Dtype::U16, values.iter().flat_map(|v| (whole(v) as u16).to_le_bytes()).collect()),
+        "int16" => (Dtype::I16, values.iter().flat_map(|v| (whole(v) as i16).to_le_bytes()).collect()),
+        "uint32" => (Dtype::U32, values.iter().flat_map(|v| (whole(v) as u32).to_le_bytes()).collect()),
+        "uint64" => (Dtype::U64, values.iter().flat_map(|v| v.as_u64().unwrap().to_le_bytes()).collect()),
+        "int64" => (Dtype::I64, values.iter().flat_map(|v| whole(v).to_le_bytes()).collect()),
+        "int32" => (Dtype::I32, values.iter().flat_map(|v| (whole(v) as i32).to_le_bytes()).collect()),
+        "int8" => (Dtype::I8, values.iter().map(|v| whole(v) as i8 as u8).collect()),
+        "uint8" => (Dtype::U8, values.iter().map(|v| whole(v) as u8).collect()),
+        "bool" => (Dtype::BOOL, values.iter().map(|v| whole(v) as u8).collect()),
+        other => panic!("the table has a dtype {other}: give it a row here"),
+    }
+}
+
+#[test]
+fn verdicts_and_figures_are_those_of_the_table() {
+    let table = include_str!("../../tests/fixtures/judge/cases.json");
+    let table: Vec<serde_json::Value> = serde_json::from_str(table).unwrap();
+    assert!(table.len() > 40);
+    for case in &table {
+        let name = case["name"].as_str().unwrap();
+        let tolerance: Tolerance = serde_json::from_value(case["tolerance"].clone()).unwrap();
+        let shape = |key: &str| -> Vec<usize> {
+            let shape = case.get(key).unwrap_or(&case["shape"]);
+            shape.as_array().unwrap().iter().map(|size| size.as_u64().unwrap() as usize).collect()
+        };
+        let dtype = case["dtype"].as_str().unwrap();
+        let ours_dtype = case.get("ours_dtype").and_then(|dtype| dtype.as_str()).unwrap_or(dtype);
+        let (theirs_dtype, theirs) = tensor(dtype, case["reference"].as_array().unwrap());
+        let (ours_dtype, ours) = tensor(ours_dtype, case["ours"].as_array().unwrap());
+        let theirs = TensorView::new(theirs_dtype, shape("shape"), &theirs).unwrap();
+        let ours = TensorView::new(ours_dtype, shape("ours_shape"), &ours).unwrap();
+        let found = one(&ours, &theirs, &tolerance);
+        let verdict = match &found {
+            Err(_) | Ok((_, Some(_))) => "wrong",
+            Ok((figures, None)) if figures.decides => "agrees",
+            Ok(_) => "nothing",
+        };
+        assert_eq!(verdict, case["expect"], "{name}: {found:?}");
+        let (Ok((figures, _)), Some(expected)) = (&found, case.get("figures")) else { continue };
+        let figures = serde_json::to_value(figures).unwrap();
+        for (key, expected) in expected.as_object().unwrap() {
+            assert!(is_near(&figures[key], expected), "{name}: {key} is {}, not {expected}", figures[key]);
+        }
+    }
+}
+
+/// Sums are in another order in numpy.
+fn is_near(ours: &serde_json::Value, theirs: &serde_json::Value) -> bool {
+    match (ours, theirs) {
+        (serde_json::Value::Object(ours), serde_json::Value::Object(theirs)) => {
+            theirs.iter().all(|(key, theirs)| is_near(&ours[key], theirs))
+        }
+        _ => match (ours.as_f64(), theirs.as_f64()) {
+            (Some(a), Some(b)) => (a - b).abs() <= 1e-9 * b.abs().max(1e-3),
+            (None, None) => ours == theirs,
+            _ => false,
+        },
+    }
+}

@@ -1,0 +1,80 @@
+//! `judge:<model>:<variant>`: holds what a run gave against the reference. Measures nothing, so another tolerance only
+//! judges again.
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::judge::{Evidence, Numerics, Verdict};
+use crate::runtime::manifest::Manifest;
+use crate::spec::{Precision, Tolerance};
+use crate::step::{Code, Part, Places, Step, StepKind, Work};
+
+/// The parameters of a verdict, all of them in its key.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct JudgeParams {
+    pub tolerance: Tolerance,
+    /// Whose usual tolerance it is held against.
+    pub precision: Precision,
+}
+
+/// What a verdict comes to, and why it is no pass.
+pub struct Judgement {
+    pub verdict: Verdict,
+    pub numerics: Numerics,
+    pub reason: Option<String>,
+}
+
+pub struct Judge;
+pub static JUDGE: Judge = Judge;
+
+impl StepKind for Judge {
+    fn name(&self) -> &'static str {
+        "judge"
+    }
+
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[
+            Part::Rust("step/judge.rs"),
+            Part::Rust("judge/"),
+            Part::Crate("safetensors"),
+            Part::Crate("half"),
+        ]]);
+        &CODE
+    }
+
+    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
+        let params: JudgeParams = step.params.parse()?;
+        let (result, model) = (places.input("result").to_owned(), places.input("model").to_owned());
+        let out = places.out.clone();
+        Ok(Work::Judge(Box::new(move || judge(&params, &result, &model, &out))))
+    }
+}
+
+fn judge(params: &JudgeParams, result: &Path, model: &Path, out: &Path) -> anyhow::Result<Judgement> {
+    let manifest = Manifest::read(model)?.rest;
+    let told = |key: &str| manifest.get(key).and_then(Value::as_str);
+    let present = |tree: &Path, name: &str| Some(tree.join(name)).filter(|path| path.is_file());
+    let control_outputs = present(result, "control-outputs.safetensors");
+    let control_reference = present(model, "control-reference.safetensors");
+    let dropped = present(model, "dropped-reference.safetensors");
+    let evidence = Evidence {
+        outputs: &result.join("outputs.safetensors"),
+        reference: &model.join("reference.safetensors"),
+        control_outputs: control_outputs.as_deref(),
+        control_reference: control_reference.as_deref(),
+        dropped: dropped.as_deref().zip(told("dropped")),
+    };
+    let (verdict, mut numerics, reason) = evidence.judge(told("reference").unwrap_or("unnamed"), &params.tolerance)?;
+    let usual = Tolerance::usual(params.precision);
+    numerics.looser = params.tolerance.looser_than(&usual).into_iter().map(str::to_owned).collect();
+    if numerics.control.is_none() {
+        let why = told("no_control").unwrap_or("the model's tree holds no outputs of another input");
+        numerics.no_control = Some(why.to_owned());
+    }
+    let text = serde_json::to_string_pretty(&numerics).context("BUG: figures are JSON")?;
+    std::fs::write(out.join("verdict.json"), text).context("failed to write the verdict")?;
+    Ok(Judgement { verdict, numerics, reason })
+}
