@@ -1,6 +1,7 @@
 //! Matrix → steps.
 
 mod commands;
+mod own;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,6 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::names::Index;
 use crate::matrix::{Case, Fallback, Instead, Matrix};
+use crate::plan::build::own::{Purpose, StepsOfCase};
 use crate::plan::graph::{self, Dependents};
 use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes, texts, weights};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
@@ -301,29 +303,6 @@ impl Builder<'_> {
             computes: step::computes(target, precision).map(str::to_owned),
             test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.name)),
         }
-    }
-}
-
-/// What a generated test is for.
-#[derive(Clone, Copy)]
-enum Purpose {
-    /// It runs by itself, and judges.
-    Person,
-    /// orch runs it, and judges in a step of its own: so another tolerance is no reason to measure again.
-    Run,
-}
-
-/// The steps that are a case's own.
-#[derive(Clone, Copy)]
-struct StepsOfCase {
-    test: StepId,
-    run: StepId,
-    judge: StepId,
-}
-
-impl StepsOfCase {
-    fn map(self, f: impl Fn(StepId) -> StepId) -> Self {
-        Self { test: f(self.test), run: f(self.run), judge: f(self.judge) }
     }
 }
 

@@ -7,6 +7,7 @@ mod adb;
 mod context;
 mod phone;
 mod profile;
+mod runner;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,13 +21,13 @@ use self::adb::{Adb, Late, bounded};
 use self::context::Prepared;
 use self::phone::{Item, Run, bundle};
 use self::profile::Profile;
+use self::runner::{OnPhone, execute};
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::ort::qnn;
 use super::refusal::{Refusal, answer};
 use super::tensors::{self, Tensor, Tensors};
 use super::{Job, JobOutput, JobStatus, RawMeasure, Runtime};
-use crate::base::shell::quoted;
 use crate::device::android::{self as found, Properties};
 use crate::device::snapdragon::{self, Chip};
 
@@ -266,63 +267,6 @@ fn lay_out(prepared: &Prepared, inputs: &Tensors, scratch: &Path, stem: &str) ->
     let path = scratch.join(format!("{stem}s.txt"));
     std::fs::write(&path, words.join(" ") + "\n").context("failed to write the list of inputs")?;
     Ok((Item::content(&path)?, items))
-}
-
-/// What the runner on the phone is told, by paths there.
-#[derive(Clone)]
-struct OnPhone {
-    sdk: String,
-    binary: String,
-    list: String,
-    /// A folder of its own for what it leaves.
-    out: &'static str,
-}
-
-fn execute(
-    adb: &Adb,
-    run: &Run<'_>,
-    OnPhone { sdk, binary, list, out }: &OnPhone,
-    count: usize,
-    performance: Option<&str>,
-) -> Result<()> {
-    // The phone ends it first, so that nothing goes on there when this side gives up.
-    let seconds = adb.deadline.saturating_duration_since(Instant::now()).as_secs().saturating_sub(1).max(1);
-    // The HTP's half is looked for by the DSP's loader, in a list of its own; the rest are the system's places.
-    let adsp = format!("{sdk};/vendor/dsp/cdsp;/vendor/lib/rfsa/adsp;/system/lib/rfsa/adsp;/dsp");
-    let mut script = format!(
-        "cd {} && export LD_LIBRARY_PATH={} ADSP_LIBRARY_PATH={} && timeout -s KILL {seconds} {}",
-        quoted(&run.folder),
-        quoted(sdk),
-        quoted(&adsp),
-        quoted(&format!("{sdk}/qnn-net-run")),
-    );
-    let (backend, out, count) = (format!("{sdk}/libQnnHtp.so"), format!("{}/{out}", run.folder), count.to_string());
-    let mut arguments = vec![
-        ("--backend", backend.as_str()),
-        ("--retrieve_context", binary),
-        ("--input_list", list),
-        ("--output_dir", &out),
-        ("--num_inferences", &count),
-        // Those of the first inference, as with every other runtime.
-        ("--keep_num_outputs", "1"),
-        ("--profiling_level", "basic"),
-    ];
-    arguments.extend(performance.map(|performance| ("--perf_profile", performance)));
-    for (name, value) in arguments {
-        script.push_str(&format!(" {name} {}", quoted(value)));
-    }
-    script.push_str(" --use_native_input_files --use_native_output_files 2>&1");
-    let said = adb.shell(&script)?;
-    let last = said.text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing").trim().to_owned();
-    match said.code {
-        0 => Ok(()),
-        137 if adb.deadline.saturating_duration_since(Instant::now()) < Duration::from_secs(3) => Err(Late.into()),
-        signal @ 129..=192 => {
-            let reason = format!("qnn-net-run died of signal {} on the phone: {last}", signal - 128);
-            Err(Refusal::because(JobStatus::Crash, reason))
-        }
-        code => bail!("qnn-net-run ended with {code} on the phone: {last}"),
-    }
 }
 
 fn profile(sdk: &Path, out: &Path, deadline: Instant) -> Result<Profile> {

@@ -6,6 +6,7 @@
 mod yaml;
 mod error;
 mod shape;
+mod tolerance;
 mod values;
 mod raw;
 mod load;
@@ -31,6 +32,7 @@ pub use commands::Commands;
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus};
 pub use half::Half;
+pub use tolerance::Tolerance;
 
 /// YAML as plain data, for readers who do not care for places. None if it is not YAML.
 pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
@@ -285,46 +287,8 @@ pub enum Precision {
     Int8,
 }
 
-/// How far outputs `a` may be from the reference `b`; all of it must hold (docs/specs.md, "What counts as agreement").
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Tolerance {
-    /// With `rtol` the bound of each value: |a − b| <= atol · scale + rtol · |b|, where scale is the typical |b|.
-    pub atol: f64,
-    pub rtol: f64,
-    /// Share of the values that may be beyond that bound, though none by more than four times.
-    pub budget: f64,
-    /// Least cosine similarity: of the tensor and of the first percentile of its rows.
-    pub cosine: f64,
-    /// Least signal to noise, decibels: of the same two.
-    pub snr: f64,
-}
-
 impl Precision {
     pub const ALL: [Self; 4] = [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8];
-}
-
-impl Tolerance {
-    /// What holds where a spec says nothing.
-    pub const fn usual(precision: Precision) -> Self {
-        match precision {
-            Precision::Fp32 => Self { atol: 1e-3, rtol: 1e-3, budget: 0.0, cosine: 0.9999, snr: 50.0 },
-            Precision::Fp16 => Self { atol: 2e-2, rtol: 2e-2, budget: 1e-3, cosine: 0.999, snr: 30.0 },
-            Precision::Bf16 => Self { atol: 6e-2, rtol: 3e-2, budget: 5e-3, cosine: 0.995, snr: 20.0 },
-            Precision::Int8 => Self { atol: 1.5e-1, rtol: 1e-1, budget: 1e-2, cosine: 0.98, snr: 14.0 },
-        }
-    }
-
-    /// The bounds that let through what `other` would not.
-    pub fn looser_than(&self, other: &Self) -> Vec<&'static str> {
-        let looser = [
-            ("atol", self.atol > other.atol),
-            ("rtol", self.rtol > other.rtol),
-            ("budget", self.budget > other.budget),
-            ("cosine", self.cosine < other.cosine),
-            ("snr", self.snr < other.snr),
-        ];
-        looser.into_iter().filter_map(|(name, is_looser)| is_looser.then_some(name)).collect()
-    }
 }
 
 /// How a run is measured.

@@ -7,7 +7,7 @@ use crate::harness::World;
 use crate::table::{assert_all, row};
 
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
-    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run | generate:bert:eager-cpu-fp32:run";
+    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run";
 const RUNS: &str = "run:bert:cpu-fp32 | run:bert:openvino-fp16 | run:bert:openvino-int8 | run:bert:qnn-fp16 \
     | run:bert:torch-cpu-fp32 | run:bert:eager-cpu-fp32";
 const OTHER_TESTS: &str = "generate:plain:cpu-fp32 | generate:hubbed:eager-cpu-fp32 | generate:hubbed:eager-cpu-fp32:run | generate:local:eager-cpu-fp32 | generate:local:eager-cpu-fp32:run \
@@ -66,7 +66,7 @@ fn runs_and_tests() {
             &[
                 (EAGER, threads),
                 (
-                    "generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run | generate:hubbed:eager-cpu-fp32 | generate:hubbed:eager-cpu-fp32:run | generate:local:eager-cpu-fp32 | generate:local:eager-cpu-fp32:run | generate:local:eager-cpu-fp32:run",
+                    "generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run | generate:hubbed:eager-cpu-fp32 | generate:hubbed:eager-cpu-fp32:run | generate:local:eager-cpu-fp32 | generate:local:eager-cpu-fp32:run",
                     threads,
                 ),
             ],

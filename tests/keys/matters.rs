@@ -7,7 +7,7 @@ use crate::harness::{Outputs, World};
 use crate::table::{assert_all, row};
 
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
-    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run | generate:bert:eager-cpu-fp32:run";
+    | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run";
 
 #[test]
 fn a_models_own_inputs() {
@@ -38,7 +38,7 @@ fn a_models_own_inputs() {
             &[
                 ("generate:local", "param.trust_remote_code false => true"),
                 (
-                    "generate:local:eager-cpu-fp32 | generate:local:eager-cpu-fp32:run | generate:local:eager-cpu-fp32:run",
+                    "generate:local:eager-cpu-fp32 | generate:local:eager-cpu-fp32:run",
                     "param.trust_remote_code false => true",
                 ),
             ],

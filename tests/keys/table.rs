@@ -89,9 +89,8 @@ impl Row {
             if outputs == Outputs::Changed {
                 add_descendants(&world.plan(), &mut expected);
             }
-            let stages = |step: &&String| step.starts_with("run:") || step.starts_with("judge:");
-            let case = |step: &String| Some(format!("case.{}", step.split_once(':')?.1));
-            let cases: Vec<_> = expected.keys().filter(stages).filter_map(case).collect();
+            let case = |step: &String| Some(format!("case.{}", step.strip_prefix("run:")?));
+            let cases: Vec<_> = expected.keys().filter_map(case).collect();
             if !cases.is_empty() {
                 expected.entry("report".into()).or_default().extend(cases);
             }
