@@ -1,0 +1,60 @@
+//! What a verdict rests on, in words: the tolerance asked and how well it was met, and what wrong outputs would have failed.
+
+use super::format::{cosine, error};
+use crate::record::Numerics;
+use crate::spec::Tolerance;
+
+/// One line each: asked, met, the control, the dropped layer.
+pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
+    let mut lines = Vec::new();
+    if let Some(tolerance) = &numerics.tolerance {
+        let looser = match numerics.looser.as_slice() {
+            [] => String::new(),
+            looser => format!(" (looser than usual: {})", looser.join(", ")),
+        };
+        lines.push(("asked", asked(tolerance) + &looser));
+    }
+    let snr = numerics.snr_db.map(|snr| format!(", SNR {snr:.0} dB")).unwrap_or_default();
+    let of_bound = bound(numerics.worst);
+    lines.push(("met", format!("the farthest value at {of_bound}, cosine {}{snr}", cosine(numerics.cosine))));
+    match (&numerics.control, &numerics.no_control) {
+        (Some(control), _) => {
+            let mut told = format!("another input differs by {}, {}", error(control.differs_by), bound(control.worst));
+            if let Some(off) = control.max_abs {
+                told.push_str(&format!("; the run is off by {} there", error(off)));
+            }
+            if !control.undecided.is_empty() {
+                told.push_str(&format!("; it would pass for {}", control.undecided.join(", ")));
+            }
+            lines.push(("control", told));
+        }
+        (None, Some(why)) => lines.push(("no control", why.clone())),
+        (None, None) => {}
+    }
+    if let Some(dropped) = &numerics.dropped {
+        let (layer, off) = (&dropped.layer, error(dropped.differs_by));
+        lines.push(("layer", format!("without `{layer}` it differs by {off}, {}", bound(dropped.worst))));
+    }
+    lines
+}
+
+/// `atol 1e-3, rtol 1e-3, budget 0, cosine 0.9999, snr 50`
+pub(super) fn asked(tolerance: &Tolerance) -> String {
+    let Tolerance { atol, rtol, budget, cosine, snr } = tolerance;
+    format!("atol {}, rtol {}, budget {}, cosine {cosine}, snr {snr}", short(*atol), short(*rtol), short(*budget))
+}
+
+fn short(value: f64) -> String {
+    if value == 0.0 || value >= 0.01 { value.to_string() } else { format!("{value:e}") }
+}
+
+/// A ratio to its bound, with as many digits as mean something.
+fn bound(ratio: f64) -> String {
+    match ratio {
+        0.0 => "0 of its bound".to_owned(),
+        ratio if ratio < 0.01 => "less than 0.01 of its bound".to_owned(),
+        ratio if ratio < 10.0 => format!("{ratio:.2} of its bound"),
+        ratio if ratio < 1e6 => format!("{ratio:.0} times its bound"),
+        _ => "more than a million times its bound".to_owned(),
+    }
+}
