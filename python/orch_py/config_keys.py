@@ -12,13 +12,13 @@ import difflib
 import functools
 import importlib
 import inspect
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from transformers import GenerationConfig, PreTrainedConfig
 
 from orch_py.protocol import Refused, listed
+from orch_py.source import last_name, looked_up
 
 # Read of every model's config by the class that all models derive from.
 _BASE = "transformers.modeling_utils"
@@ -117,23 +117,8 @@ def _taken(kind: type) -> set[str]:
                 tree = ast.parse(inspect.cleandoc("if True:\n" + inspect.getsource(inspect.unwrap(method))))
             except (OSError, TypeError, SyntaxError):
                 continue
-            found |= set(_looked_up(tree, "kwargs"))
+            found |= set(looked_up(tree, "kwargs"))
     return found
-
-
-def _looked_up(tree: ast.AST, mapping: str) -> Iterator[str]:
-    """Constant keys with which `mapping` is asked: `.get("a")`, `.pop("a")`, `["a"]`, `"a" in`."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Call(
-                func=ast.Attribute(value=ast.Name(id=name), attr="get" | "pop" | "setdefault"),
-                args=[ast.Constant(value=str(key)), *_],
-            ) if name == mapping:
-                yield key
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(key))) if name == mapping:
-                yield key
-            case ast.Compare(left=ast.Constant(value=str(key)), comparators=[ast.Name(id=name)]) if name == mapping:
-                yield key
 
 
 def _is_read(config: PreTrainedConfig, key: str, name: str, modules: list[str], above: list[str]) -> bool:
@@ -176,18 +161,11 @@ def _reads(module: str) -> tuple[Read, ...]:
                     pass
                 case _:
                     continue
-            of = _last_name(value)
+            of = last_name(value)
             if of and ("config" in of.lower() or of == "cfg"):
                 # The class's own config is called so; by another name it is a part of it.
                 found[Read(of, key, kind if of == "config" else None)] = None
     return tuple(found)
-
-
-def _last_name(node: ast.expr) -> str | None:
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return None
 
 
 def _config_class(node: ast.stmt) -> str | None:
