@@ -15,13 +15,14 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from transformers import GenerationConfig, PreTrainedConfig
+from transformers import CONFIG_MAPPING, GenerationConfig, PreTrainedConfig
 
 from orch_py.protocol import Refused, listed
 from orch_py.source import last_name, looked_up
 
-# Read of every model's config by the class that all models derive from.
-_BASE = "transformers.modeling_utils"
+# What the class that all models derive from reads of any config and acts on; of the rest that it reads (such as
+# `sliding_window`) the model itself must know.
+OF_ALL = {"initializer_range", "init_std", "initializer_factor", "tie_word_embeddings", "gradient_checkpointing"}
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,10 @@ def _check(
 
 
 def _same_type(config: PreTrainedConfig, given: Any, place: str) -> None:
-    if config.model_type and given != config.model_type:
-        raise Refused(
-            "error",
-            f"`{place}.model_type` is `{given}`, but {type(config).__name__} is of the type `{config.model_type}`",
-        )
+    """Not the attribute of `config`, which the constructor has set to whatever was given."""
+    own = type(config).model_type
+    if own and given != own and not (given in CONFIG_MAPPING and CONFIG_MAPPING[given] is type(config)):
+        raise Refused("error", f"`{place}.model_type` is `{given}`, but {type(config).__name__} is of the type `{own}`")
 
 
 def _unknown(config: PreTrainedConfig, key: str, place: str, known: set[str]) -> str:
@@ -123,12 +123,14 @@ def _taken(kind: type) -> set[str]:
 
 def _is_read(config: PreTrainedConfig, key: str, name: str, modules: list[str], above: list[str]) -> bool:
     """Whether the model's own source reads `key` of this config, or a model above reads it by the sub-config's name."""
+    if key in OF_ALL:
+        return True
     kinds = {base.__name__ for base in type(config).__mro__} - {"PreTrainedConfig"}
-    for module in (*modules, _BASE):
-        for read in _reads(module):
+    for module in modules:
+        for read in reads(module):
             if read.key == key and (read.config in kinds if read.config else read.of in ("config", name)):
                 return True
-    return any(read.key == key and read.of == name for module in above for read in _reads(module))
+    return any(read.key == key and read.of == name for module in above for read in reads(module))
 
 
 def _modules(cls: Any) -> list[str]:
@@ -143,7 +145,7 @@ def _written_in(kind: type) -> list[str]:
 
 
 @functools.cache
-def _reads(module: str) -> tuple[Read, ...]:
+def reads(module: str) -> tuple[Read, ...]:
     try:
         tree = ast.parse(inspect.getsource(importlib.import_module(module)))
     except (ImportError, OSError, SyntaxError):
@@ -155,9 +157,7 @@ def _reads(module: str) -> tuple[Read, ...]:
             match node:
                 case ast.Attribute(value=value, attr=key):
                     pass
-                case ast.Call(
-                    func=ast.Name(id="getattr" | "hasattr"), args=[value, ast.Constant(value=str(key)), *_]
-                ):
+                case ast.Call(func=ast.Name(id="getattr" | "hasattr"), args=[value, ast.Constant(value=str(key)), *_]):
                     pass
                 case _:
                     continue

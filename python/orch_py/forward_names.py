@@ -68,7 +68,7 @@ def _typed(annotation: Any, function: Any) -> set[str]:
     """The keys of `**kwargs: Unpack[SomeTypedDict]`."""
     if isinstance(annotation, str):
         try:
-            annotation = eval(annotation, vars(inspect.getmodule(function)))  # noqa: S307 - what the module itself says.
+            annotation = eval(annotation, vars(inspect.getmodule(function)))
         except Exception:  # noqa: BLE001 - a type that is imported only for checkers names nothing.
             return set()
     found: set[str] = set()
@@ -134,4 +134,6 @@ def _holds(base: type, function: Any) -> bool:
 def _given(call: ast.Call, target: Callable[..., Any]) -> set[str]:
     """The parameters that the call fills itself."""
     parameters = list(inspect.signature(target).parameters)
-    return set(parameters[: len(call.args)]) | {part.arg for part in call.keywords if part.arg}
+    # How many a starred argument fills is not known.
+    places = 0 if any(isinstance(part, ast.Starred) for part in call.args) else len(call.args)
+    return set(parameters[:places]) | {part.arg for part in call.keywords if part.arg}
