@@ -6,6 +6,7 @@ only the ops that need torch import it.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from orch_py import trees
+from orch_py import checkpoint, config_keys, trees
 from orch_py.protocol import Refused, first_line, listed
 
 Named = dict[str, torch.Tensor]
@@ -39,37 +40,18 @@ def build_config(cls: Any, given: dict[str, Any]) -> PreTrainedConfig:
     """The class's own defaults overridden by `given`.
 
     The constructor does it, for it derives fields from others and builds the sub-configs by their own constructors.
-    It also accepts any misspelt key in silence, so keys are checked first.
+    It also accepts any misspelt key in silence, so keys are checked.
     """
     config_class = getattr(cls, "config_class", None)
     if config_class is None:
         raise Refused("error", f"`{cls.__name__}` has no config class; seeded weights need a concrete model class")
     try:
-        config: PreTrainedConfig = config_class(**given)
+        # A copy: some constructors take the sub-configs that they are given apart.
+        config: PreTrainedConfig = config_class(**copy.deepcopy(given))
     except (TypeError, ValueError) as error:
         raise Refused("error", f"{config_class.__name__} refuses the config: {error}") from error
-    _check_keys(config, given, "config")
+    config_keys.check(cls, config, given)
     return config
-
-
-def _check_keys(config: PreTrainedConfig, given: dict[str, Any], place: str) -> None:
-    known = set(inspect.signature(type(config).__init__).parameters) | set(config.attribute_map)
-    try:
-        # `dir` also finds properties that can be set, such as `num_labels`.
-        known |= {name for name in dir(type(config)()) if not name.startswith("_")}
-    except Exception:  # noqa: BLE001 - a config without defaults is known by its signature alone.
-        pass
-    if hasattr(config, "rope_parameters"):
-        # Names of older releases, which the constructors still translate.
-        known |= {"rope_theta", "rope_scaling"}
-    for key, value in given.items():
-        if key != "model_type" and key not in known:
-            near = difflib.get_close_matches(key, known, n=3)
-            hint = f"; did you mean {listed(near)}?" if near else ""
-            raise Refused("error", f"{type(config).__name__} knows no `{key}` (in `{place}`){hint}")
-        below = getattr(config, key, None)
-        if isinstance(value, dict) and isinstance(below, PreTrainedConfig):
-            _check_keys(below, value, f"{place}.{key}")
 
 
 def plain(config: PreTrainedConfig) -> None:
@@ -91,15 +73,20 @@ def implementations(cls: Any) -> dict[str, str]:
     return chosen
 
 
-def from_pretrained(cls: Any, source: str, **more: Any) -> PreTrainedModel:
-    """Loads fp32 weights and refuses a checkpoint that leaves some of the model's weights to chance."""
+def from_pretrained(cls: Any, source: str, unused: list[str] | None = None, **more: Any) -> PreTrainedModel:
+    """Loads fp32 weights and refuses a checkpoint that is not the model's whole and only one, but for weights that the
+    globs `unused` name. A tree of orch's own was written by the class itself: it gives none."""
     model, info = cls.from_pretrained(
-        source, dtype=torch.float32, use_safetensors=True, output_loading_info=True, **implementations(cls), **more
+        source,
+        dtype=torch.float32,
+        use_safetensors=True,
+        output_loading_info=True,
+        # Told, and refused below by name: transformers itself refuses them without one.
+        ignore_mismatched_sizes=True,
+        **implementations(cls),
+        **more,
     )
-    for key, what in (("missing_keys", "lacks"), ("mismatched_keys", "has other shapes for")):
-        names = sorted(str(name) for name in info.get(key) or [])
-        if names:
-            raise Refused("error", f"the checkpoint {what} {len(names)} weights of {cls.__name__}: {listed(names[:5])}")
+    checkpoint.complete(cls, info, unused)
     plain(model.config)
     result: PreTrainedModel = model.eval()
     return result

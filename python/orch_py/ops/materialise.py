@@ -10,6 +10,8 @@ import gc
 import json
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 import torch
 import transformers
 
-from orch_py import torch_model, trees
+from orch_py import class_checks, torch_model, trees
 from orch_py.protocol import Job, Output, Refused, listed
 
 # Larger than any file: one model.safetensors, never shards.
@@ -32,6 +34,9 @@ def run(job: Job) -> Output:
     seconds: dict[str, float] = {}
     cls = torch_model.model_class(job.required("class"))
     weights: dict[str, Any] = job.param("weights", {"kind": "seeded"})
+
+    with class_checks.packages(job.required("class"), cls):
+        _examine(job, cls, weights)
 
     started = time.perf_counter()
     model = _load(job, cls, weights)
@@ -93,10 +98,35 @@ def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTraine
         model = cls._from_config(config, dtype=torch.float32, **torch_model.implementations(cls))
         return model.eval()  # type: ignore[no-any-return]
     source, where = _source(weights)
-    if kind == "path":
-        _refuse_pickles(Path(source))
+    with _loading(source):
+        unused = weights.get("unused") or []
+        return torch_model.from_pretrained(cls, source, unused=unused, **where, **_remote_code(job))
+
+
+def _examine(job: Job, cls: Any, weights: dict[str, Any]) -> None:
+    """Finds what is wrong with the row before any weights exist."""
+    if weights.get("kind") == "seeded":
+        config = torch_model.build_config(cls, job.param("config", {}))
+        remote = {}
+    else:
+        source, where = _source(weights)
+        if weights["kind"] == "path":
+            _refuse_pickles(Path(source))
+        remote = _remote_code(job)
+        with _loading(source):
+            config = class_checks.config_of(cls, source, where, **remote)
+    torch_model.plain(config)
+    # Texts become tensors when the tokenizer is there.
+    inputs: dict[str, torch.Tensor | None] = dict.fromkeys(job.param("inputs", {}))
+    given = trees.read_tensors(job.tree("inputs"), trees.INPUTS) if "inputs" in job.inputs else {}
+    inputs |= {name: torch.from_numpy(value) for name, value in given.items()}
+    class_checks.before_weights(cls, config, inputs, job.param("outputs", []), job.param("max_parameters"), **remote)
+
+
+@contextmanager
+def _loading(source: str) -> Iterator[None]:
     try:
-        return torch_model.from_pretrained(cls, source, **where, **_remote_code(job))
+        yield
     except OSError as error:
         if "safetensors" in str(error):
             raise Refused(
