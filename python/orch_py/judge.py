@@ -82,7 +82,7 @@ def of_rows(values: np.ndarray) -> dict[str, float] | None:
     return {"worst": float(ranked[0]), "p01": float(ranked[(len(ranked) - 1) // 100])}
 
 
-def place_of(where: np.ndarray, shape: list[int]) -> str:
+def first_place(where: np.ndarray, shape: list[int]) -> str:
     """The first place that holds, e.g. `at [0, 3]`."""
     return f"at {[int(axis) for axis in np.unravel_index(int(np.flatnonzero(where)[0]), shape)]}"
 
@@ -98,7 +98,7 @@ def compared_exactly(found: dict[str, Any], ours: np.ndarray, reference: np.ndar
     found |= {"max_abs": most, "mae": sum(gaps) / size, "scale": 1.0, "over": len(gaps) / size, "worst": most}
     found["sentinels"] = 0
     if gaps:
-        first = place_of(differ, found["shape"])
+        first = first_place(differ, found["shape"])
         told = f"{ours[differ][0]} where the reference is {reference[differ][0]}"
         found["wrong"] = f"{len(gaps)} of {ours.size} values differ, the first {first}: {told}"
     return found
@@ -111,7 +111,7 @@ def compared(
     shape = found["shape"]
     for value, whose in ((reference, "the reference"), (ours, "it")):
         if (nans := np.isnan(value)).any():
-            return found | {"wrong": f"{whose} holds {int(nans.sum())} NaN, the first {place_of(nans, shape)}"}
+            return found | {"wrong": f"{whose} holds {int(nans.sum())} NaN, the first {first_place(nans, shape)}"}
     marks = sentinels(reference)
     found["sentinels"] = int(marks.sum())
     a, b = ours[~marks], reference[~marks]
@@ -122,10 +122,10 @@ def compared(
     kept = (ours == reference) | ((np.sign(ours) == np.sign(reference)) & (near | saturated))
     if (lost := marks & ~kept).any():
         told = f"it is {ours[lost][0]:.6g} where the reference has the sentinel {reference[lost][0]:.6g}"
-        wrong.append(f"{place_of(lost, shape)} {told}")
+        wrong.append(f"{first_place(lost, shape)} {told}")
     if (odd := ~marks & ~np.isfinite(ours)).any():
         told = f"it is {ours[odd][0]} where the reference is {reference[odd][0]:.6g}"
-        return found | {"wrong": f"{place_of(odd, shape)} {told}"}
+        return found | {"wrong": f"{first_place(odd, shape)} {told}"}
 
     sizes = np.abs(b[b != 0])
     scale = float(np.sqrt(np.mean(np.minimum(sizes, 4 * np.median(sizes)) ** 2))) if sizes.size else 0.0
@@ -137,7 +137,7 @@ def compared(
     found |= {name: float(min(value, 1e300)) for name, value in known.items()} | {"over": over}
     if worst > (4.0 if tolerance["budget"] > 0 else 1.0) or over > tolerance["budget"]:
         at = int(np.argmax(ratios))
-        place = place_of(np.cumsum(~marks) == at + 1, shape)
+        place = first_place(np.cumsum(~marks) == at + 1, shape)
         told = f"it is {a[at]:.6g} where the reference is {b[at]:.6g}, {worst:.3g} times the bound"
         wrong.append(f"{place} {told}; {over:.3g} of the values are beyond theirs, {tolerance['budget']:g} may be")
 
