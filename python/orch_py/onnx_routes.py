@@ -14,14 +14,14 @@ from typing import Any
 import onnx
 import torch
 
-from orch_py.torch_model import Named, Positional, traceable
+from orch_py.torch_model import Named, Positional, Traced, require_alike, traceable
 
-# Graph, and the values of its inputs by the graph's own names.
-Exported = tuple[onnx.ModelProto, Named]
-Route = Callable[[Any, Named, list[str], int], Exported]
+# Model, inputs, the control's inputs, outputs and opset; what is made is a graph (`onnx.ModelProto`), and its inputs
+# have the graph's own names.
+Route = Callable[[Any, Named, Named | None, list[str], int], Traced]
 
 
-def legacy(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exported:
+def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:
     """`torch.onnx.export(dynamo=False)`: traces; fast; bakes in every branch that Python took."""
 
     def trace(tensors: Named, fixed: dict[str, Any]) -> onnx.ModelProto:
@@ -40,7 +40,7 @@ def legacy(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exporte
             # Read whole while the folder lives: a large model's weights lie in files beside it.
             return onnx.load(path)
 
-    return traceable(model, inputs, trace)
+    return traceable(model, inputs, control, trace)
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def _exportable() -> Iterator[None]:
         torch.diff = diff
 
 
-def dynamo(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exported:
+def dynamo(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:
     """`torch.onnx.export(dynamo=True)`: goes by `torch.export`."""
     program = torch.onnx.export(
         Positional(model, list(inputs), outputs).eval(),
@@ -98,10 +98,10 @@ def dynamo(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exporte
         verbose=False,
     )
     assert program is not None, "BUG: a dynamo export without a program"
-    return program.model_proto, inputs
+    return Traced(program.model_proto, inputs, control)
 
 
-def transformers(model: Any, inputs: Named, outputs: list[str], opset: int) -> Exported:
+def transformers(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:
     """`transformers.exporters.OnnxExporter`: `torch.export` with patches for many models; may add inputs of its own."""
     from transformers.exporters.exporter_onnx import (  # type: ignore[attr-defined]
         OnnxConfig,
@@ -111,20 +111,27 @@ def transformers(model: Any, inputs: Named, outputs: list[str], opset: int) -> E
 
     # The exporter prepares a copy and keeps it to itself, but the values it adds are needed here.
     model, prepared, _ = prepare_for_export(model, dict(copy.deepcopy(inputs)))
+    others = None
+    if control is not None:
+        others = get_leaf_tensors(prepare_for_export(model, dict(copy.deepcopy(control)))[1])
     program = OnnxExporter().export(model, prepared, OnnxConfig(opset_version=opset, optimize=True)).program
 
     import onnx_ir
 
     proto = onnx_ir.to_proto(program)
     leaves = get_leaf_tensors(prepared)
-    given = {}
+    names = {}
     for value in proto.graph.input:
         # An input that has an output's name comes out with this prefix.
         name = value.name.removeprefix("input.")
         if name not in leaves:
             raise RuntimeError(f"the graph takes `{value.name}`, for which the exporter shows no value")
-        given[value.name] = leaves[name]
-    return proto, given
+        names[value.name] = name
+    given = {graph_name: leaves[name] for graph_name, name in names.items()}
+    if others is None:
+        return Traced(proto, given, None)
+    require_alike({name: leaves[name] for name in names.values()}, others)
+    return Traced(proto, given, {graph_name: others[name] for graph_name, name in names.items()})
 
 
 ROUTES: dict[str, Route] = {"legacy": legacy, "dynamo": dynamo, "transformers": transformers}

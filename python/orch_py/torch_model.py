@@ -11,6 +11,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,17 +66,24 @@ def plain(config: PreTrainedConfig) -> None:
             plain(below)
 
 
-def implementations(cls: Any) -> dict[str, str]:
-    """Eager attention and experts: the fused kernels differ between hosts and stop some exporters."""
-    chosen = {"attn_implementation": "eager"}
-    if getattr(cls, "_can_set_experts_implementation", lambda: False)():
-        chosen["experts_implementation"] = "eager"
-    return chosen
+def for_export(cls: Any) -> list[dict[str, str]]:
+    """Implementations of attention and experts that exporters can take, the best first.
+
+    The library's fused attention stops some of them. Experts in `eager` are a loop over those that the router chose,
+    which a trace bakes in; `batched_mm` looks the chosen ones up.
+    """
+    attention = {"attn_implementation": "eager"}
+    if not getattr(cls, "_can_set_experts_implementation", lambda: False)():
+        return [attention]
+    return [attention | {"experts_implementation": name} for name in ("batched_mm", "eager")]
 
 
 def from_pretrained(cls: Any, source: str, unused: list[str] | None = None, **more: Any) -> PreTrainedModel:
-    """Loads fp32 weights and refuses a checkpoint that is not the model's whole and only one, but for weights that the
-    globs `unused` name. A tree of orch's own was written by the class itself: it gives none."""
+    """Loads fp32 weights, with the library's own choice of attention and experts unless `more` says otherwise.
+
+    Refuses a checkpoint that is not the model's whole and only one, but for weights that the globs `unused` name. A tree
+    of orch's own was written by the class itself: it gives none.
+    """
     model, info = cls.from_pretrained(
         source,
         dtype=torch.float32,
@@ -83,7 +91,6 @@ def from_pretrained(cls: Any, source: str, unused: list[str] | None = None, **mo
         output_loading_info=True,
         # Told, and refused below by name: transformers itself refuses them without one.
         ignore_mismatched_sizes=True,
-        **implementations(cls),
         **more,
     )
     checkpoint.complete(cls, info, unused)
@@ -92,13 +99,40 @@ def from_pretrained(cls: Any, source: str, unused: list[str] | None = None, **mo
     return result
 
 
-def load_tree(tree: Path) -> tuple[PreTrainedModel, dict[str, Any], Named]:
-    """The model of a `model` tree, its manifest, and its inputs in the manifest's order."""
+@dataclass
+class Tree:
+    """A `model` tree as it is loaded."""
+
+    model: PreTrainedModel
+    manifest: dict[str, Any]
+    # In the manifest's order; the control's are None where it has none.
+    inputs: Named
+    control: Named | None
+
+    @property
+    def outputs(self) -> list[str]:
+        names: list[str] = self.manifest["outputs"]
+        return names
+
+
+def load_tree(tree: Path, **implementations: str) -> Tree:
+    """The model with the library's own choice of attention and experts, or these."""
     manifest = trees.read_manifest(tree)
+    cls = model_class(manifest["class"])
     more = {"trust_remote_code": True} if manifest.get("trust_remote_code") else {}
-    model = from_pretrained(model_class(manifest["class"]), str(tree), local_files_only=True, **more)
-    tensors = trees.read_tensors(tree, trees.INPUTS)
-    return model, manifest, {name: torch.from_numpy(tensors[name]) for name in manifest["inputs"]}
+    model = from_pretrained(cls, str(tree), local_files_only=True, **more, **implementations)
+
+    def named(tensors: trees.Tensors) -> Named:
+        return {name: torch.from_numpy(tensors[name]) for name in manifest["inputs"]}
+
+    control = trees.read_if_present(tree, trees.CONTROL_INPUTS)
+    inputs = named(trees.read_tensors(tree, trees.INPUTS))
+    return Tree(model, manifest, inputs, None if control is None else named(control))
+
+
+def attention(model: PreTrainedModel) -> str:
+    """The implementation in use, by the library's name of it."""
+    return str(getattr(model.config, "_attn_implementation", None) or "eager")
 
 
 def ordered(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> Named:
@@ -170,10 +204,23 @@ def prepared(model: PreTrainedModel, inputs: Named) -> tuple[Named, dict[str, An
     return tensors, {name: value for name, value in made.items() if name not in tensors}
 
 
+@dataclass
+class Traced:
+    """What a tracer made of a model, with the inputs that it takes, and the control's."""
+
+    made: Any
+    inputs: Named
+    control: Named | None
+
+
+class OneInputOnly(Exception):
+    """The graph would be right for the inputs that it was made with, and for no others."""
+
+
 def traceable(
-    model: PreTrainedModel, inputs: Named, trace: Callable[[Named, dict[str, Any]], Any]
-) -> tuple[Any, Named]:
-    """What `trace` makes of the model, and the inputs that it took.
+    model: PreTrainedModel, inputs: Named, control: Named | None, trace: Callable[[Named, dict[str, Any]], Any]
+) -> Traced:
+    """What `trace` makes of the model.
 
     The inputs are left as they are if that works; but one whose values Python reads would stay an input of the graph
     that changes nothing, so such inputs are fixed from the start.
@@ -182,14 +229,52 @@ def traceable(
     with _rounding():
         if fixed:
             print(f"part of the graph, as Python code decides by their values: {listed(fixed)}", flush=True)
-            return trace(tensors, fixed), tensors
+            # Before the work, which would be in vain.
+            other = prepared_alike(model, control, tensors, fixed)
+            return Traced(trace(tensors, fixed), tensors, other)
         try:
-            return trace(inputs, {}), inputs
+            return Traced(trace(inputs, {}), inputs, control)
         except Exception as error:
             if list(tensors) == list(inputs):
                 raise
             print(f"tracing failed ({first_line(error)}); trying with {listed(tensors)}", flush=True)
-            return trace(tensors, {}), tensors
+            return Traced(trace(tensors, {}), tensors, prepared_alike(model, control, tensors, {}))
+
+
+def prepared_alike(
+    model: PreTrainedModel, control: Named | None, tensors: Named, fixed: dict[str, Any]
+) -> Named | None:
+    """The control's inputs as a graph with these tensors and constants takes them; an error if it cannot."""
+    if control is None:
+        return None
+    others, constants = prepared(model, control)
+    differ = [name for name in fixed if not _same(fixed[name], constants.get(name))]
+    if differ:
+        raise OneInputOnly(
+            f"{listed(differ)} become constants of the graph, and are others for the control's inputs: it would be "
+            "right for one input only; give the inputs that they follow from literal values"
+        )
+    require_alike(tensors, others)
+    return {name: others[name] for name in tensors}
+
+
+def require_alike(tensors: Named, others: Named) -> None:
+    for name, value in tensors.items():
+        other = others.get(name)
+        if other is None or (other.shape, other.dtype) != (value.shape, value.dtype):
+            found = "nothing" if other is None else f"{other.dtype}{list(other.shape)}"
+            told = f"`{name}` is {value.dtype}{list(value.shape)} here and {found} for the control's inputs"
+            raise OneInputOnly(f"{told}: a graph of fixed shapes would be right for one input only")
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
+        return isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and torch.equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,11 @@ Tensors = dict[str, np.ndarray]
 MANIFEST = "manifest.json"
 INPUTS = "inputs.safetensors"
 REFERENCE = "reference.safetensors"
+# Other inputs of the same recipe, and what the reference gives on them; absent where none can be made.
+CONTROL_INPUTS = "control-inputs.safetensors"
+CONTROL_REFERENCE = "control-reference.safetensors"
+# The outputs on the first inputs of the model without one of its layers.
+DROPPED_REFERENCE = "dropped-reference.safetensors"
 
 
 def read_manifest(tree: Path) -> dict[str, Any]:
@@ -35,6 +41,17 @@ def write_manifest(tree: Path, manifest: dict[str, Any]) -> None:
 def read_tensors(tree: Path, name: str) -> Tensors:
     tensors: Tensors = load_file(_present(tree, name))
     return tensors
+
+
+def read_if_present(tree: Path, name: str) -> Tensors | None:
+    return read_tensors(tree, name) if (tree / name).is_file() else None
+
+
+def copy_inputs(tree: Path, out: Path) -> None:
+    """The inputs of another form of the same model, and the control's where there are any."""
+    shutil.copyfile(_present(tree, INPUTS), out / INPUTS)
+    if (tree / CONTROL_INPUTS).is_file():
+        shutil.copyfile(tree / CONTROL_INPUTS, out / CONTROL_INPUTS)
 
 
 def write_tensors(tree: Path, name: str, tensors: Tensors) -> None:
@@ -55,19 +72,9 @@ def versions(*packages: str) -> dict[str, str]:
     return {package: importlib.metadata.version(package).split("+")[0] for package in packages}
 
 
-def not_finite(name: str, value: np.ndarray) -> str | None:
-    """What is wrong with `value`, if it holds NaN or infinity."""
-    if not np.issubdtype(value.dtype, np.floating):
+def not_a_number(name: str, value: np.ndarray) -> str | None:
+    """What is wrong with `value`, if it holds NaN. An infinity is a value like a mask, which models give on purpose."""
+    if not np.issubdtype(value.dtype, np.floating) or not (nans := int(np.isnan(value).sum())):
         return None
-    nans, infinities = int(np.isnan(value).sum()), int(np.isinf(value).sum())
-    if nans == infinities == 0:
-        return None
+    infinities = int(np.isinf(value).sum())
     return f"output `{name}` holds {nans} NaN and {infinities} infinite values of {value.size}"
-
-
-def max_abs(got: np.ndarray, want: np.ndarray) -> float:
-    """Bound on max |a - b| / max(1, max |b|), the measure by which orch compares outputs too."""
-    if want.size == 0:
-        return 0.0
-    a, b = got.astype(np.float64), want.astype(np.float64)
-    return float(np.abs(a - b).max() / max(1.0, float(np.abs(b).max())))

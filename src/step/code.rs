@@ -24,6 +24,8 @@ pub enum Part {
     Rust(&'static str),
     /// An op of the Python package, with the server that calls it and every module of the package that these import.
     Python(&'static str),
+    /// One file of the Python package, whatever it imports.
+    PythonFile(&'static str),
     /// Templates whose path below `templates/` begins so.
     Templates(&'static str),
     /// A crate at its locked version.
@@ -169,6 +171,7 @@ impl Sources {
             Part::Rust(prefix) => self.beginning(format!("src/{prefix}")),
             Part::Templates(prefix) => self.beginning(format!("templates/{prefix}")),
             Part::Python(op) => self.python(op),
+            Part::PythonFile(name) => self.beginning(format!("python/orch_py/{name}")),
             Part::Crate(_) => [LOCK.to_owned()].into(),
         }
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::spec::{Artefact, Dtype, Precision, Tolerance};
-use crate::template;
+use crate::{template, toolchain};
 
 pub use syntax::parses;
 
@@ -81,6 +81,18 @@ struct View<'a> {
     input_names: Vec<&'a str>,
     first_input: Option<&'a str>,
     main: &'a str,
+    /// The verdict: what `orch_py` itself judges by, since no test imports it.
+    judge: &'static str,
+}
+
+/// The module of the verdict, and the line below which it is part of every test.
+pub const JUDGE: &str = "judge.py";
+const EMBEDDED_BELOW: &str = "# --- What follows is a part of every generated test. ---\n";
+
+fn judge() -> &'static str {
+    let text = toolchain::PACKAGE.get_file(JUDGE).and_then(|file| file.contents_utf8());
+    let (_, below) = text.and_then(|text| text.split_once(EMBEDDED_BELOW)).expect("BUG: judge.py has lost its mark");
+    below.trim()
 }
 
 impl TestContext {
@@ -151,6 +163,7 @@ impl TestContext {
                 false => self.outputs.first().map_or("logits", String::as_str),
             },
             input_names,
+            judge: judge(),
         }
     }
 }

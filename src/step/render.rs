@@ -2,7 +2,7 @@
 
 use crate::matrix::Case;
 use crate::spec::{Dim, Model, Source, Spec, Target};
-use crate::step::generate::render_test;
+use crate::step::generate::{self, render_test};
 use crate::step::{Code, InputSummary, Part, Places, RunParams, Step, StepKind, TestContext, Work};
 use crate::toolchain::EnvName;
 
@@ -21,6 +21,7 @@ impl StepKind for Render {
             Part::Rust("step/render.rs"),
             Part::Rust("step/generate"),
             Part::Rust("template.rs"),
+            Part::PythonFile(generate::JUDGE),
             Part::Templates("test.py.j2"),
             Part::Templates("hardware/"),
             Part::Templates("pipelines/"),

@@ -1,24 +1,27 @@
 """Makes the ONNX artefact: tries exporters in order, and the first whose graph computes the reference wins.
 
 Exporters can be silently wrong, so a graph that was made is worth nothing until ONNX Runtime has repeated the
-reference with it.
+reference with it, on the inputs that it was made with and on the control's.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from orch_py import onnx_graph, torch_model, trees
+from orch_py import judge, onnx_graph, torch_model, trees
+from orch_py.attention import Difference
 from orch_py.onnx_routes import ROUTES
+from orch_py.parity import Expected
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
 DEFAULT_ROUTES = ["legacy", "dynamo", "transformers"]
 DEFAULT_OPSET = 17
-DEFAULT_MAX_ABS = 1e-3
 # onnxscript knows no older operators; an older `opset` asks the dynamo routes for more than they can do.
 _DYNAMO_LEAST_OPSET = 18
 
@@ -28,74 +31,107 @@ def run(job: Job) -> Output:
     unknown = [route for route in routes if route not in ROUTES]
     if unknown or not routes:
         raise Refused("error", f"no such export route: {listed(unknown)}; known: {listed(ROUTES)}")
-    opset, bound = int(job.param("opset", DEFAULT_OPSET)), float(job.param("max_abs", DEFAULT_MAX_ABS))
+    opset = int(job.param("opset", DEFAULT_OPSET))
     tree = job.tree("model")
-    reference = trees.read_tensors(tree, trees.REFERENCE)
-    names: list[str] = trees.read_manifest(tree)["outputs"]
-
+    manifest = trees.read_manifest(tree)
+    work = _Work(tree, manifest["outputs"], Expected.of(tree), job.out)
     attempts: list[dict[str, Any]] = []
-    for route in routes:
-        job.progress(f"exporting by {route}")
-        used = opset if route == "legacy" else max(opset, _DYNAMO_LEAST_OPSET)
-        started = time.perf_counter()
-        attempt: dict[str, Any] = {"route": route, "opset": used, "ok": False, "error": None, "max_abs": None}
-        try:
-            # A fresh model each time: a route that fails half-way may leave its patches behind.
-            given, rules = _attempt(tree, route, used, names, reference, bound, job.out, attempt)
-        except Exception as error:  # noqa: BLE001 - exporters raise anything; the next route may do better.
-            attempt["error"] = str(error) if isinstance(error, onnx_graph.Wrong) else first_line(error)
-            print(f"route {route} failed: {error}", flush=True)
-            _clear(job.out)
-        attempt["seconds"] = time.perf_counter() - started
-        attempts.append(attempt)
-        if attempt["error"] is None:
-            attempt["ok"] = True
-            return _publish(job.out, route, used, given, names, rules, attempts)
-    reasons = "; ".join(f"{attempt['route']}: {attempt['error']}" for attempt in attempts)
+    chosen = torch_model.for_export(torch_model.model_class(manifest["class"]))
+    # Last of all the library's own attention, and only where eager attention is shown to be another function.
+    default = {name: value for name, value in chosen[0].items() if name != "attn_implementation"}
+    cause = ""
+    for implementations in (*chosen, default):
+        if implementations is default:
+            if not (cause := _cause(tree, attempts)):
+                break
+            print(f"trying the exporters with the library's default:{cause}", flush=True)
+        for route in routes:
+            job.progress(f"exporting by {route}")
+            used = opset if route == "legacy" else max(opset, _DYNAMO_LEAST_OPSET)
+            attempt = {"route": route, "opset": used, "attention": "default", **_named(implementations), "ok": False}
+            attempt |= {"error": None, "max_abs": None, "control_max_abs": None}
+            attempts.append(attempt)
+            if made := work.attempt(implementations, attempt):
+                return _publish(job.out, made, work.names, attempts)
+    reasons = "; ".join(f"{attempt['route']}: {attempt['error']}" for attempt in _last_of_each(attempts))
     wrong = any(attempt["max_abs"] is not None for attempt in attempts)
-    raise Refused("numerics" if wrong else "error", f"no export route works: {reasons}", {"attempts": attempts})
+    raise Refused("numerics" if wrong else "error", f"no export route works{cause}: {reasons}", {"attempts": attempts})
 
 
-def _attempt(
-    tree: Path,
-    route: str,
-    opset: int,
-    names: list[str],
-    reference: trees.Tensors,
-    bound: float,
-    out: Path,
-    attempt: dict[str, Any],
-) -> tuple[trees.Tensors, dict[str, int]]:
-    model, _, inputs = torch_model.load_tree(tree)
-    # Not inference_mode: its tensors cannot be recorded by the tracers.
-    with torch.no_grad():
-        graph, given = ROUTES[route](model, inputs, names, opset)
-    graph, rules = onnx_graph.tidy(graph, names)
-    taken = {value.name for value in graph.graph.input}
-    feed = {name: tensor.detach().cpu().numpy() for name, tensor in given.items() if name in taken}
-    path = onnx_graph.save(graph, out)[0]
-    got = onnx_graph.execute(path, feed)
-    attempt["nodes"] = len(graph.graph.node)
-    attempt["max_abs"] = _worst(got, reference, names, bound, attempt)
-    return {value.name: feed[value.name] for value in graph.graph.input}, rules
+def _named(implementations: dict[str, str]) -> dict[str, str]:
+    return {
+        name.removesuffix("_implementation").replace("attn", "attention"): what
+        for name, what in implementations.items()
+    }
 
 
-def _worst(
-    got: trees.Tensors, reference: trees.Tensors, names: list[str], bound: float, attempt: dict[str, Any]
-) -> float:
-    worst = 0.0
-    for name in names:
-        a, b = got[name], reference[name]
-        if a.shape != b.shape or a.dtype != b.dtype:
-            raise onnx_graph.Wrong(f"`{name}` is {a.dtype}{list(a.shape)}, the reference {b.dtype}{list(b.shape)}")
-        if wrong := trees.not_finite(name, a):
+def _cause(tree: Path, attempts: list[dict[str, Any]]) -> str:
+    """Whether it is eager attention by which the graphs are wrong."""
+    if all(attempt["max_abs"] is None for attempt in attempts):
+        return ""
+    difference = Difference.of(tree)
+    return f" ({difference})" if difference.explains(attempts) else ""
+
+
+def _last_of_each(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One attempt of each route, for a reason that can be read; the facts have all of them."""
+    return list({attempt["route"]: attempt for attempt in attempts}.values())
+
+
+@dataclass
+class Made:
+    """A graph that is right: where it is from, its inputs and the control's, and how often each rule changed it."""
+
+    route: str
+    opset: int
+    inputs: trees.Tensors
+    control: trees.Tensors | None
+    rules: dict[str, int]
+
+
+@dataclass
+class _Work:
+    tree: Path
+    names: list[str]
+    expected: Expected
+    out: Path
+
+    def attempt(self, implementations: dict[str, str], told: dict[str, Any]) -> Made | None:
+        """A graph that is right; or None, and `told` says why not."""
+        started = time.perf_counter()
+        try:
+            made = self._made(implementations, told)
+            told["ok"] = True
+            return made
+        except Exception as error:  # noqa: BLE001 - exporters raise anything; the next route may do better.
+            ours = isinstance(error, (onnx_graph.Wrong, torch_model.OneInputOnly))
+            told["error"] = str(error) if ours else first_line(error)
+            print(f"route {told['route']} failed: {error}", flush=True)
+            _clear(self.out)
+            return None
+        finally:
+            told["seconds"] = time.perf_counter() - started
+
+    def _made(self, implementations: dict[str, str], told: dict[str, Any]) -> Made:
+        # A fresh model each time: a route that fails half-way may leave its patches behind.
+        loaded = torch_model.load_tree(self.tree, **implementations)
+        route, opset = told["route"], told["opset"]
+        # Not inference_mode: its tensors cannot be recorded by the tracers.
+        with torch.no_grad():
+            traced = ROUTES[route](loaded.model, loaded.inputs, loaded.control, self.names, opset)
+        graph, rules = onnx_graph.tidy(traced.made, self.names)
+        taken = [value.name for value in graph.graph.input]
+        path = onnx_graph.save(graph, self.out)[0]
+
+        def fed(named: torch_model.Named) -> trees.Tensors:
+            return {name: named[name].detach().cpu().numpy() for name in taken}
+
+        given, control = fed(traced.inputs), None if traced.control is None else fed(traced.control)
+        told["nodes"] = len(graph.graph.node)
+        tolerance = judge.TOLERANCES["fp32"]
+        if wrong := self.expected.wrong(partial(onnx_graph.execute, path), given, control, tolerance, told):
             raise onnx_graph.Wrong(wrong)
-        off = trees.max_abs(a, b)
-        if off > bound:
-            attempt["max_abs"] = off
-            raise onnx_graph.Wrong(f"`{name}` is off by {off:.3g} in ONNX Runtime, allowed {bound:.3g}")
-        worst = max(worst, off)
-    return worst
+        return Made(route, opset, given, control, rules)
 
 
 def _clear(out: Path) -> None:
@@ -103,30 +139,24 @@ def _clear(out: Path) -> None:
         entry.unlink()
 
 
-def _publish(
-    out: Path,
-    route: str,
-    opset: int,
-    given: trees.Tensors,
-    names: list[str],
-    rules: dict[str, int],
-    attempts: list[dict[str, Any]],
-) -> Output:
-    trees.write_tensors(out, trees.INPUTS, given)
-    packages = ["torch", "transformers", "onnx", "onnxruntime"] + (["onnxscript"] if route != "legacy" else [])
+def _publish(out: Path, made: Made, names: list[str], attempts: list[dict[str, Any]]) -> Output:
+    trees.write_tensors(out, trees.INPUTS, made.inputs)
+    if made.control is not None:
+        trees.write_tensors(out, trees.CONTROL_INPUTS, made.control)
+    packages = ["torch", "transformers", "onnx", "onnxruntime"] + (["onnxscript"] if made.route != "legacy" else [])
     versions = trees.versions(*packages)
     trees.write_manifest(
         out,
         {
             "format": "onnx",
-            "inputs": list(given),
+            "inputs": list(made.inputs),
             "outputs": names,
-            "route": route,
-            "opset": opset,
-            **({"lowering": rules} if rules else {}),
+            "route": made.route,
+            "opset": made.opset,
+            **({"lowering": made.rules} if made.rules else {}),
             "precision": "fp32",
             "versions": versions,
         },
     )
-    told = {"versions": versions, "route": route, "opset": opset, "lowering": rules}
+    told = {"versions": versions, "route": made.route, "opset": made.opset, "lowering": made.rules}
     return Output(facts={**told, "attempts": attempts})

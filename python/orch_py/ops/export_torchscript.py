@@ -1,5 +1,6 @@
-"""Makes the TorchScript artefact: the model traced with its inputs, frozen, and checked against the reference after
-it has been loaded back from its file. In half precision its weights are, and all that is computed with them.
+"""Makes the TorchScript artefact: the model traced with its inputs, frozen, and checked against the reference, on these
+inputs and on the control's, after it has been loaded back from its file. In half precision its weights are, and all
+that is computed with them.
 """
 
 from __future__ import annotations
@@ -13,24 +14,30 @@ from typing import Any
 
 import torch
 
-from orch_py import torch_model, torchscript_file, trees
+from orch_py import judge, torch_model, torchscript_file, trees
+from orch_py.attention import Difference
+from orch_py.parity import LOOSE, Expected
 from orch_py.protocol import Job, Output, Refused, listed
 
 MODEL = "model.pt"
-# By precision: its type, and how far from the reference is no rounding any more but a wrong trace.
-PRECISIONS = {"fp32": (torch.float32, 1e-3), "fp16": (torch.float16, 5e-2), "bf16": (torch.bfloat16, 2e-1)}
+# By precision: its type, and beyond what it is no rounding any more but a wrong trace.
+PRECISIONS = {
+    "fp32": (torch.float32, judge.TOLERANCES["fp32"]),
+    "fp16": (torch.float16, LOOSE["fp16"]),
+    "bf16": (torch.bfloat16, LOOSE["bf16"]),
+}
 
 
 def run(job: Job) -> Output:
     precision = job.param("precision", "fp32")
     if precision not in PRECISIONS:
         raise Refused("unsupported", f"no TorchScript is made at `{precision}`; known: {listed(PRECISIONS)}")
-    dtype, bound = PRECISIONS[precision]
-    bound = float(job.param("max_abs", bound))
+    dtype, tolerance = PRECISIONS[precision]
     tree = job.tree("model")
-    reference = trees.read_tensors(tree, trees.REFERENCE)
-    model, manifest, inputs = torch_model.load_tree(tree)
-    names: list[str] = manifest["outputs"]
+    expected = Expected.of(tree)
+    cls = torch_model.model_class(trees.read_manifest(tree)["class"])
+    loaded = torch_model.load_tree(tree, **torch_model.for_export(cls)[0])
+    model, names = loaded.model, loaded.outputs
     if dtype is not torch.float32:
         model = model.to(dtype)
 
@@ -39,28 +46,39 @@ def run(job: Job) -> Output:
         # Tracing is deprecated but is the only form that libtorch's C++ side can load.
         warnings.simplefilter("ignore", category=DeprecationWarning)
         warnings.simplefilter("ignore", category=torch.jit.TracerWarning)  # type: ignore[attr-defined]
-        traced, inputs = torch_model.traceable(model, inputs, partial(_trace, model, names))
+        try:
+            traced = torch_model.traceable(model, loaded.inputs, loaded.control, partial(_trace, model, names))
+        except torch_model.OneInputOnly as error:
+            raise Refused("error", str(error)) from error
         with tempfile.TemporaryDirectory() as folder:
             raw = Path(folder) / MODEL
-            torch.jit.save(traced, str(raw))
+            torch.jit.save(traced.made, str(raw))
             torchscript_file.strip(raw, job.out / MODEL)
         seconds = time.perf_counter() - started
-        worst = _check(job.out / MODEL, tuple(inputs.values()), names, reference, bound)
+        given = {name: value.numpy() for name, value in traced.inputs.items()}
+        control = None
+        if traced.control is not None:
+            control = {name: value.numpy() for name, value in traced.control.items()}
+        figures: dict[str, Any] = {}
+        if wrong := expected.wrong(partial(_execute, job.out / MODEL, names), given, control, tolerance, figures):
+            raise Refused("numerics", f"{wrong}{_cause(tree, figures)}", figures)
 
-    trees.write_tensors(job.out, trees.INPUTS, {name: value.numpy() for name, value in inputs.items()})
+    trees.write_tensors(job.out, trees.INPUTS, given)
+    if control is not None:
+        trees.write_tensors(job.out, trees.CONTROL_INPUTS, control)
     versions = trees.versions("torch", "transformers")
     trees.write_manifest(
         job.out,
         {
             "format": "torchscript",
-            "inputs": list(inputs),
+            "inputs": list(given),
             "outputs": names,
             "route": "trace",
             "precision": precision,
             "versions": versions,
         },
     )
-    return Output(facts={"versions": versions, "route": "trace", "max_abs": worst, "seconds": {"trace": seconds}})
+    return Output(facts={"versions": versions, "route": "trace", **figures, "seconds": {"trace": seconds}})
 
 
 def _trace(model: Any, names: list[str], tensors: torch_model.Named, fixed: dict[str, Any]) -> Any:
@@ -71,24 +89,12 @@ def _trace(model: Any, names: list[str], tensors: torch_model.Named, fixed: dict
     return torch.jit.freeze(traced, optimize_numerics=False)
 
 
-def _check(
-    path: Path, values: tuple[torch.Tensor, ...], names: list[str], reference: trees.Tensors, bound: float
-) -> float:
+def _execute(path: Path, names: list[str], given: trees.Tensors) -> trees.Tensors:
     loaded = torch.jit.load(str(path))
-    worst = 0.0
-    for name, value in zip(names, loaded(*values), strict=True):
-        got, want = value.numpy(), reference[name]
-        if got.shape != want.shape or got.dtype != want.dtype:
-            raise Refused(
-                "numerics",
-                f"traced `{name}` is {got.dtype}{list(got.shape)}, the reference {want.dtype}{list(want.shape)}",
-            )
-        if wrong := trees.not_finite(name, got):
-            raise Refused("numerics", f"traced {wrong}")
-        off = trees.max_abs(got, want)
-        if off > bound:
-            raise Refused(
-                "numerics", f"traced `{name}` is off by {off:.3g} after it was loaded back, allowed {bound:.3g}"
-            )
-        worst = max(worst, off)
-    return worst
+    made = loaded(*(torch.from_numpy(value) for value in given.values()))
+    return {name: value.numpy() for name, value in zip(names, made, strict=True)}
+
+
+def _cause(tree: Path, figures: dict[str, Any]) -> str:
+    difference = Difference.of(tree)
+    return f" ({difference})" if difference.explains([figures | {"attention": "eager"}]) else ""

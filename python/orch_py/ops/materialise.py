@@ -1,13 +1,15 @@
 """Makes the `model` tree: weights, config, complete inputs, and the reference outputs that every run is held to.
 
 The reference comes from the model as loaded back from the tree, not from the one in memory: so it is a statement
-about the bytes that are published. fp32, CPU, eager attention.
+about the bytes that are published. fp32, CPU, and the library's own choice of attention, which is what users run.
+
+Beside it stands what shows whether agreeing with it means anything: the outputs on other inputs (the control), and
+those of the model without one of its layers.
 """
 
 from __future__ import annotations
 
 import gc
-import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -15,12 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
 
-from orch_py import class_checks, torch_model, trees
-from orch_py.protocol import Job, Output, Refused, listed
+from orch_py import class_checks, steady, text_inputs, torch_model, trees
+from orch_py.protocol import Job, Output, Refused, first_line, listed
 
 # Larger than any file: one model.safetensors, never shards.
 _ONE_FILE = "100000GB"
@@ -46,24 +47,26 @@ def run(job: Job) -> Output:
     _drop_strays(job.out)
     seconds["build"] = time.perf_counter() - started
 
-    # A model whose inputs are all text has no tree of inputs made before it.
-    given = trees.read_tensors(job.tree("inputs"), trees.INPUTS) if "inputs" in job.inputs else {}
-    inputs = given | _text_inputs(job, weights)
+    inputs, control, no_control = _inputs(job, weights)
     del model
     gc.collect()
 
     started = time.perf_counter()
     model = torch_model.from_pretrained(cls, str(job.out), local_files_only=True, **_remote_code(job))
-    named = torch_model.ordered(model, {name: torch.from_numpy(value) for name, value in inputs.items()})
-    got = torch_model.select(torch_model.forward(model, named), job.param("outputs", []), cls.__name__)
+    reference, named = _outputs(model, inputs, job.param("outputs", []))
     seconds["reference"] = time.perf_counter() - started
-
-    reference = {name: value.numpy() for name, value in got.items()}
-    for name, value in reference.items():
-        if wrong := trees.not_finite(name, value):
-            raise Refused("numerics", f"{wrong}: no run can be compared with it; change the config, seed or inputs")
+    started = time.perf_counter()
     trees.write_tensors(job.out, trees.INPUTS, inputs)
     trees.write_tensors(job.out, trees.REFERENCE, reference)
+    if control is not None:
+        no_control = _control(job.out, model, control, list(reference))
+    dropped, without, no_dropped = steady.without_a_layer(model, named, reference)
+    if without is not None:
+        trees.write_tensors(job.out, trees.DROPPED_REFERENCE, without)
+    attention = torch_model.attention(model)
+    fp64 = steady.require_steady(model, named, reference)
+    seconds["steady"] = time.perf_counter() - started
+
     versions = trees.versions("torch", "transformers", "safetensors", "tokenizers")
     manifest: dict[str, Any] = {
         "class": cls.__name__,
@@ -75,6 +78,10 @@ def run(job: Job) -> Output:
         "reference": f"torch {versions['torch']} cpu fp32",
         "versions": versions,
     }
+    if no_control is not None:
+        manifest["no_control"] = no_control
+    if dropped is not None:
+        manifest["dropped"] = dropped
     if job.param("trust_remote_code", False):
         manifest["trust_remote_code"] = True
     trees.write_manifest(job.out, manifest)
@@ -83,10 +90,52 @@ def run(job: Job) -> Output:
         "seconds": seconds,
         "parameters": parameters,
         "threads": torch.get_num_threads(),
-        "attention": "eager",
+        "attention": attention,
+        "fp64": fp64,
+        "dropped": dropped or no_dropped,
         "outputs": {name: {"shape": list(value.shape), "dtype": str(value.dtype)} for name, value in reference.items()},
     }
     return Output(facts=facts)
+
+
+def _outputs(
+    model: transformers.PreTrainedModel, inputs: trees.Tensors, names: list[str], when: str = ""
+) -> tuple[trees.Tensors, torch_model.Named]:
+    """What the model gives, and the inputs as it takes them."""
+    named = torch_model.ordered(model, {name: torch.from_numpy(value) for name, value in inputs.items()})
+    got = torch_model.select(torch_model.forward(model, named), names, type(model).__name__)
+    outputs = {name: value.numpy() for name, value in got.items()}
+    for name, value in outputs.items():
+        if wrong := trees.not_a_number(name, value):
+            raise Refused(
+                "numerics", f"{wrong}{when}: no run can be compared with it; change the config, seed or inputs"
+            )
+    return outputs, named
+
+
+def _control(out: Path, model: transformers.PreTrainedModel, control: trees.Tensors, names: list[str]) -> str | None:
+    """Writes the control's inputs and outputs, or says why there are none."""
+    try:
+        other, _ = _outputs(model, control, names, " on the control's inputs")
+    except Refused:
+        raise
+    except Exception as error:  # noqa: BLE001 - a model may need more of its inputs than their recipes say.
+        return f"{type(model).__name__} takes the inputs, but not the control's: {first_line(error)}"
+    trees.write_tensors(out, trees.CONTROL_INPUTS, control)
+    trees.write_tensors(out, trees.CONTROL_REFERENCE, other)
+    return None
+
+
+def _inputs(job: Job, weights: dict[str, Any]) -> tuple[trees.Tensors, trees.Tensors | None, str | None]:
+    """The inputs, and the control's or why there are none."""
+    # A model whose inputs are all text has no tree of inputs made before it.
+    tree = job.tree("inputs") if "inputs" in job.inputs else None
+    given = trees.read_tensors(tree, trees.INPUTS) if tree else {}
+    control = trees.read_if_present(tree, trees.CONTROL_INPUTS) if tree else None
+    texts, other_texts = _text_inputs(job, weights)
+    if control is None and not texts:
+        return given, None, "the recipes of the inputs give no others than these"
+    return given | texts, (given if control is None else control) | other_texts, None
 
 
 def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTrainedModel:
@@ -95,7 +144,7 @@ def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTraine
         torch.manual_seed(int(job.param("seed", 0)))
         config = torch_model.build_config(cls, job.param("config", {}))
         torch_model.plain(config)
-        model = cls._from_config(config, dtype=torch.float32, **torch_model.implementations(cls))
+        model = cls._from_config(config, dtype=torch.float32)
         return model.eval()  # type: ignore[no-any-return]
     source, where = _source(weights)
     with _loading(source):
@@ -173,12 +222,11 @@ def _drop_strays(tree: Path) -> None:
     shutil.rmtree(tree / ".cache", ignore_errors=True)
 
 
-def _text_inputs(job: Job, weights: dict[str, Any]) -> trees.Tensors:
+def _text_inputs(job: Job, weights: dict[str, Any]) -> tuple[trees.Tensors, trees.Tensors]:
     """The inputs that are declared as text, by the model's own tokenizer, whose files go into the tree."""
-    recipes: dict[str, Any] = job.param("inputs", {})
-    texts = {name: recipe for name, recipe in recipes.items() if "text" in (recipe.get("fill") or {})}
+    texts = text_inputs.of_text(job.param("inputs", {}))
     if not texts:
-        return {}
+        return {}, {}
     if weights.get("kind") == "seeded":
         raise Refused(
             "error",
@@ -187,35 +235,6 @@ def _text_inputs(job: Job, weights: dict[str, Any]) -> trees.Tensors:
         )
     source, where = _source(weights)
     tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where, **_remote_code(job))
-    made: trees.Tensors = {}
-    for name, recipe in texts.items():
-        batch, length = recipe["shape"]
-        lines = recipe["fill"]["text"]
-        if len(lines) != batch:
-            raise Refused("error", f"input `{name}` has {len(lines)} texts for a batch of {batch}; one text per row")
-        if tokenizer.pad_token is None:
-            # Padding needs some id; the attention mask hides it, and causal models are trained just so.
-            tokenizer.pad_token = tokenizer.eos_token
-        encoded = tokenizer(
-            lines,
-            padding="max_length",
-            truncation=True,
-            max_length=length,
-            return_tensors="np",
-            # Some tokenizers leave them out unless asked.
-            return_attention_mask=True,
-            return_token_type_ids=name == "token_type_ids" or None,
-        )
-        if name not in encoded:
-            raise Refused("error", f"the tokenizer of `{source}` makes no `{name}`; it makes {listed(encoded)}")
-        made[name] = np.asarray(encoded[name]).astype(recipe["dtype"])
-    tokenizer.save_pretrained(job.out)
-    _forget_origin(job.out / "tokenizer_config.json")
+    made = text_inputs.encoded(texts, tokenizer, source)
+    text_inputs.save(tokenizer, job.out)
     return made
-
-
-def _forget_origin(path: Path) -> None:
-    """Removes how the tokenizer was found, which differs between a host with the network and one without."""
-    config = json.loads(path.read_text("utf-8"))
-    kept = {key: value for key, value in config.items() if key not in ("is_local", "local_files_only", "name_or_path")}
-    path.write_text(json.dumps(kept, indent=2, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")

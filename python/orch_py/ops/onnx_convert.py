@@ -6,7 +6,6 @@ given and what is compared is the same at every precision; casts stand at the bo
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -58,7 +57,7 @@ def run(job: Job) -> Output:
     except Exception as error:  # a converter's slip is any error of ONNX Runtime.
         raise Refused("error", f"the converted model does not load: {first_line(error)}", facts) from error
 
-    shutil.copyfile(tree / trees.INPUTS, job.out / trees.INPUTS)
+    trees.copy_inputs(tree, job.out)
     versions = trees.versions("onnx", "onnxruntime")
     trees.write_manifest(
         job.out,

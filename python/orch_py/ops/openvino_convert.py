@@ -6,7 +6,6 @@ numbers its nodes differently: the server forks for each job, so that holds.
 
 from __future__ import annotations
 
-import shutil
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -42,7 +41,7 @@ def run(job: Job) -> Output:
     _strip(job.out / "model.xml")
 
     _require_names(job.out / "model.xml", manifest)
-    shutil.copyfile(tree / trees.INPUTS, job.out / trees.INPUTS)
+    trees.copy_inputs(tree, job.out)
     versions = trees.versions(*packages)
     trees.write_manifest(
         job.out,

@@ -39,8 +39,9 @@ def run(job: Job) -> Output:
         raise Refused("unsupported", f"orch has no task `{task}` for Transformers.js; it has {known}")
     if (exported / DATA).exists():
         raise Refused("unsupported", "the weights lie beside the ONNX file, and Transformers.js is given one file only")
-    model, manifest, inputs = torch_model.load_tree(tree)
-    _require_output(manifest["outputs"], "last_hidden_state" if task == "feature-extraction" else "logits", task)
+    loaded = torch_model.load_tree(tree)
+    model = loaded.model
+    _require_output(loaded.outputs, "last_hidden_state" if task == "feature-extraction" else "logits", task)
     shutil.copy(tree / "config.json", job.out)
     (job.out / "onnx").mkdir()
     graph = onnx.load(exported / MODEL)
@@ -54,22 +55,28 @@ def run(job: Job) -> Output:
 
     described: dict[str, Any] = {"task": task, "call": _call(task, model.config)}
     if task in TEXT_TASKS:
-        given = _text(job, task, model, manifest, taken, inputs, described)
+        given, control = _text(job, task, loaded, taken, described)
     else:
-        given = _image(job.out, task, model, taken, inputs, described)
-    reference = given.pop("reference")
-    for name, value in reference.items():
-        if wrong := trees.not_finite(name, value):
-            raise Refused("numerics", f"{wrong}: no run can be compared with it; change the config, seed or inputs")
-    trees.write_tensors(job.out, trees.INPUTS, given["inputs"])
+        given, control = _image(job.out, task, loaded, taken, described)
+    for _, reference in filter(None, (given, control)):
+        for name, value in reference.items():
+            if wrong := trees.not_a_number(name, value):
+                raise Refused("numerics", f"{wrong}: no run can be compared with it; change the config, seed or inputs")
+    inputs, reference = given
+    trees.write_tensors(job.out, trees.INPUTS, inputs)
     trees.write_tensors(job.out, trees.REFERENCE, reference)
+    if control is not None:
+        trees.write_tensors(job.out, trees.CONTROL_INPUTS, control[0])
+        trees.write_tensors(job.out, trees.CONTROL_REFERENCE, control[1])
+    else:
+        described["no_control"] = "no other input of the same shape can be made for the task"
     versions = trees.versions("torch", "transformers", "tokenizers")
     label = f"transformers {versions['transformers']} pipeline `{task}` on torch {versions['torch']} cpu fp32"
     trees.write_manifest(
         job.out,
         {
             "format": "transformers-js",
-            "inputs": list(given["inputs"]),
+            "inputs": list(inputs),
             "outputs": list(reference),
             "precision": "fp32",
             "reference": label,
@@ -97,21 +104,21 @@ def _call(task: str, config: Any) -> dict[str, Any]:
     return {"top_k": count}
 
 
+# What a task is given, and Python's answer.
+Answered = tuple[trees.Tensors, trees.Tensors]
+
+
 def _text(
-    job: Job,
-    task: str,
-    model: Any,
-    manifest: dict[str, Any],
-    taken: list[str],
-    inputs: torch_model.Named,
-    described: dict[str, Any],
-) -> dict[str, trees.Tensors]:
+    job: Job, task: str, loaded: torch_model.Tree, taken: list[str], described: dict[str, Any]
+) -> tuple[Answered, Answered | None]:
     if strange := [name for name in taken if name not in task_text.NAMES]:
         raise Refused("unsupported", f"a tokenizer makes no {listed(strange)}, which the model takes")
-    shape = list(inputs["input_ids"].shape)
-    if manifest["weights"]["kind"] == "seeded":
-        tokenizer = task_text.small_tokenizer(model.config.vocab_size, taken, job.out)
-        texts = task_text.sentences(inputs["input_ids"].tolist(), mask=task == "fill-mask")
+    control = loaded.control["input_ids"].tolist() if loaded.control else None
+    if loaded.manifest["weights"]["kind"] == "seeded":
+        tokenizer = task_text.small_tokenizer(loaded.model.config.vocab_size, taken, job.out)
+        mask = task == "fill-mask"
+        texts = task_text.sentences(loaded.inputs["input_ids"].tolist(), mask=mask)
+        others = task_text.sentences(control, mask=mask) if control else None
         described["tokenizer"] = "orch's own of syllables, for seeded weights know no words"
     else:
         texts = job.param("texts", [])
@@ -120,35 +127,49 @@ def _text(
         for path in manifest_files:
             shutil.copy(path, job.out)
         tokenizer = transformers.AutoTokenizer.from_pretrained(job.out, local_files_only=True)
+        # As in the model tree: the same words from behind.
+        others = [" ".join(reversed(text.split())) for text in texts]
         described["tokenizer"] = type(tokenizer).__name__
-    # Pooling needs the mask also where the model takes none.
-    encoded = tokenizer(texts, padding=True, truncation=True, return_tensors="np", return_attention_mask=True)
-    ids = np.asarray(encoded["input_ids"]).astype(np.int64)
+    described["texts"] = texts
+    shape = list(loaded.inputs["input_ids"].shape)
+    given = _answered(task, loaded.model, tokenizer, texts, described)
+    ids = given["input_ids"]
     if list(ids.shape) != shape:
         raise Refused(
             "unsupported",
             f"the tokenizer makes {list(ids.shape)} ids of the texts, the model was exported for {shape}, and "
             "Transformers.js pads to no given length: give `dims` that fit the texts",
         )
-    described["texts"] = texts
+    other = _answered(task, loaded.model, tokenizer, others, described) if others and others != texts else None
+    if others is None or other is None or list(other["input_ids"].shape) != shape:
+        return ({"text": task_text.packed(texts)}, given), None
+    rows = task_text.packed([*texts, *others])
+    return ({"text": rows[: len(texts)]}, given), ({"text": rows[len(texts) :]}, other)
+
+
+def _answered(task: str, model: Any, tokenizer: Any, texts: list[str], described: dict[str, Any]) -> trees.Tensors:
+    # Pooling needs the mask also where the model takes none.
+    encoded = tokenizer(texts, padding=True, truncation=True, return_tensors="np", return_attention_mask=True)
+    ids = np.asarray(encoded["input_ids"]).astype(np.int64)
     pipe = transformers.pipeline(task, model=model, tokenizer=tokenizer, device="cpu")
     if task == "feature-extraction":
         rows = [np.asarray(row, np.float32)[0] for row in pipe(texts)]
         masks = np.asarray(encoded["attention_mask"], np.float32)
-        result = {"embedding": np.stack([_pooled(row, mask) for row, mask in zip(rows, masks, strict=True)])}
-    else:
-        count = described["call"]["top_k"]
-        scores = np.zeros((len(texts), count), np.float32)
-        for row, text in enumerate(texts):
-            if task == "fill-mask":
-                if (masks := int((ids[row] == tokenizer.mask_token_id).sum())) != 1:
-                    raise Refused("error", f"{text!r} has {masks} masks; fill-mask wants one `{tokenizer.mask_token}`")
-                for found in pipe(text, top_k=count):
-                    scores[row, found["token"]] = found["score"]
-            else:
-                _scatter(scores[row], pipe(text, top_k=count), _labels(model.config, described))
-        result = {"scores": scores}
-    return {"inputs": {"text": task_text.packed(texts)}, "reference": {"input_ids": ids, **result}}
+        embedding = np.stack([_pooled(row, mask) for row, mask in zip(rows, masks, strict=True)])
+        return {"input_ids": ids, "embedding": embedding}
+    count = described["call"]["top_k"]
+    scores = np.zeros((len(texts), count), np.float32)
+    for row, text in enumerate(texts):
+        if task == "fill-mask":
+            if (found_masks := int((ids[row] == tokenizer.mask_token_id).sum())) != 1:
+                raise Refused(
+                    "error", f"{text!r} has {found_masks} masks; fill-mask wants one `{tokenizer.mask_token}`"
+                )
+            for found in pipe(text, top_k=count):
+                scores[row, found["token"]] = found["score"]
+        else:
+            _scatter(scores[row], pipe(text, top_k=count), _labels(model.config, described))
+    return {"input_ids": ids, "scores": scores}
 
 
 def _pooled(tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -158,9 +179,9 @@ def _pooled(tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def _image(
-    out: Path, task: str, model: Any, taken: list[str], inputs: torch_model.Named, described: dict[str, Any]
-) -> dict[str, trees.Tensors]:
-    pixels = inputs.get("pixel_values")
+    out: Path, task: str, loaded: torch_model.Tree, taken: list[str], described: dict[str, Any]
+) -> tuple[Answered, Answered | None]:
+    pixels = loaded.inputs.get("pixel_values")
     if taken != ["pixel_values"] or pixels is None or pixels.ndim != 4 or pixels.shape[1] != 3:
         why = f"an image processor makes `pixel_values` of 3 colours; the model takes {listed(taken)}"
         raise Refused("unsupported", why)
@@ -170,15 +191,20 @@ def _image(
     processor = transformers.ViTImageProcessor(do_resize=False, size=size)
     processor.save_pretrained(out)
     described["image_processor"] = "orch's own: no resizing, scaled to 0..1, mean and deviation 0.5"
-    # The model's own example input as an image of whole numbers.
-    images = ((pixels.numpy().transpose(0, 2, 3, 1) * 0.5 + 0.5) * 255).round().clip(0, 255).astype(np.uint8)
-    pictures = [Image.fromarray(image) for image in images]
-    made = np.asarray(processor(pictures, return_tensors="np")["pixel_values"], np.float32)
-    pipe = transformers.pipeline(task, model=model, image_processor=processor, device="cpu")
-    scores = np.zeros((len(pictures), described["call"]["top_k"]), np.float32)
-    for row, picture in enumerate(pictures):
-        _scatter(scores[row], pipe(picture, top_k=scores.shape[1]), _labels(model.config, described))
-    return {"inputs": {"images": images}, "reference": {"pixel_values": made, "scores": scores}}
+    pipe = transformers.pipeline(task, model=loaded.model, image_processor=processor, device="cpu")
+    labels = _labels(loaded.model.config, described)
+
+    def answered(values: torch.Tensor) -> Answered:
+        # The model's own example input as an image of whole numbers.
+        images = ((values.numpy().transpose(0, 2, 3, 1) * 0.5 + 0.5) * 255).round().clip(0, 255).astype(np.uint8)
+        pictures = [Image.fromarray(image) for image in images]
+        made = np.asarray(processor(pictures, return_tensors="np")["pixel_values"], np.float32)
+        scores = np.zeros((len(pictures), described["call"]["top_k"]), np.float32)
+        for row, picture in enumerate(pictures):
+            _scatter(scores[row], pipe(picture, top_k=scores.shape[1]), labels)
+        return {"images": images}, {"pixel_values": made, "scores": scores}
+
+    return answered(pixels), answered(loaded.control["pixel_values"]) if loaded.control else None
 
 
 def _labels(config: Any, described: dict[str, Any]) -> list[str]:

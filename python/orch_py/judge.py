@@ -1,0 +1,242 @@
+"""Whether outputs agree with the reference: the one definition of it in Python. `src/judge` is the same in Rust, and
+`tests/fixtures/judge/cases.json` holds both to it. All is reckoned in 64-bit floats.
+
+One tensor, ours `a` against the reference `b`, under `{atol, rtol, budget, cosine, snr}`:
+
+1. Dtypes and shapes are equal. Integers and bools are equal everywhere (any byte but 0 is true). A NaN on either side
+   is wrong. A tensor without elements decides nothing. Of a tensor that is refused here, no figure is known (None).
+2. Sentinels are places of `b`: every infinity; every |b| >= 1e30; and the values above a gap. For the gap, sort the
+   magnitudes that are not 0 and below 1e30: the last of them that is >= 9e3 (a mask of -1e4 lies on top of a score)
+   and >= 1000 times the one before it, and all above it, are candidates (none, if there is no such). The candidates
+   of one sign are sentinels if the largest is at most 1.01 times the smallest. At a sentinel `a` has the same sign
+   and is within 1 % of `b` (of an infinity: is equal), or has a magnitude of at least 65500 (half precision
+   saturates) and at least 10 times the largest computed |b|. Sentinels take part in nothing that follows, not even in
+   `max_abs`.
+3. All other places are computed. There `a` is finite; if not, no figure is known but how many sentinels there are.
+   scale = sqrt(mean(min(|b|, 4 * median)^2)) over the computed |b| that are not 0, median being theirs (the mean of
+   the two middle ones); 1 if there are none or if it comes out as 0. ratio = 0 where a equals b, else |a - b| / (atol
+   * scale + rtol * |b|). `over` is the share of computed places with a ratio above 1, and may not be above `budget`;
+   no ratio may be above 4 (above 1 where the budget is 0).
+4. Cosine = a.b / (|a| |b|), between -1 and 1; 1 if a equals b everywhere; else 0 if |a| or |b| is 0, or if it is not
+   finite. SNR = 10 log10(|b|^2 / |a - b|^2) in dB, between -200 and 200; 200 if |a - b| is 0; else -200 if |b| is 0.
+   Both over the computed places of the tensor, if there are at least 2; and of every row of the last axis that has at
+   least 2 and in which rms(b) >= 0.1 * scale. A tensor of rank 0, or with a last axis below 2, is one row. Of n rows
+   counted are the worst, and the 1st percentile, which is element (n - 1) // 100 of them in ascending order. Neither
+   the tensor's cosine nor the 1st percentile is below `cosine`, and the worst row not below 1 - 4 * (1 - cosine); the
+   same with `snr`, where the worst row may be 6 dB below.
+
+`max_abs` and `mae` are those of the computed places. Of integers and bools `scale` is 1, a ratio is the difference,
+and there is neither cosine nor SNR. A figure above 1e300 is told as 1e300, for JSON knows no infinity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+# What is asked unless a spec says otherwise.
+TOLERANCES: dict[str, dict[str, float]] = {
+    "fp32": {"atol": 1e-3, "rtol": 1e-3, "budget": 0.0, "cosine": 0.9999, "snr": 50.0},
+    "fp16": {"atol": 2e-2, "rtol": 2e-2, "budget": 1e-3, "cosine": 0.999, "snr": 30.0},
+    "bf16": {"atol": 6e-2, "rtol": 3e-2, "budget": 5e-3, "cosine": 0.995, "snr": 20.0},
+    "int8": {"atol": 1.5e-1, "rtol": 1e-1, "budget": 1e-2, "cosine": 0.98, "snr": 14.0},
+}
+
+# --- What follows is a part of every generated test. ---
+
+
+def sentinels(reference: np.ndarray) -> np.ndarray:
+    """The places of `reference`, as 64-bit floats, that hold no computed value but a mark: a mask or an infinity."""
+    size = np.abs(reference)
+    marks = size >= 1e30
+    large = np.sort(size[~marks & (size >= 9e3)])
+    # Of what lies below, only the largest can be the one before a gap.
+    below = size[size < 9e3].max(initial=0.0)
+    steps = np.concatenate([[below] if below > 0 else large[:1], large])
+    gaps = np.flatnonzero(steps[1:] >= 1000 * steps[:-1])
+    if gaps.size:
+        least = steps[1:][gaps[-1]]
+        for side in (reference > 0, reference < 0):
+            candidates = side & (size >= least) & (size < 1e30)
+            if candidates.any() and size[candidates].max() <= 1.01 * size[candidates].min():
+                marks |= candidates
+    return marks
+
+
+def likeness(ours: np.ndarray, reference: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cosine and signal-to-noise ratio of each row."""
+    noise = ((ours - reference) ** 2).sum(axis=-1)
+    energy, signal = (ours**2).sum(axis=-1), (reference**2).sum(axis=-1)
+    cosine = (ours * reference).sum(axis=-1) / (np.sqrt(energy) * np.sqrt(signal))
+    cosine = np.where((ours == reference).all(axis=-1), 1.0, np.where(np.isfinite(cosine), cosine, 0.0))
+    snr = np.where(noise == 0, 200.0, np.where(signal == 0, -200.0, 10 * np.log10(signal / noise)))
+    return np.clip(cosine, -1.0, 1.0), np.clip(snr, -200.0, 200.0)
+
+
+def of_rows(values: np.ndarray) -> dict[str, float] | None:
+    """The worst of the rows, and their 1st percentile."""
+    if not values.size:
+        return None
+    ranked = np.sort(values)
+    return {"worst": float(ranked[0]), "p01": float(ranked[(len(ranked) - 1) // 100])}
+
+
+def first_place(where: np.ndarray, shape: list[int]) -> str:
+    """The first place that holds, e.g. `at [0, 3]`."""
+    return f"at {[int(axis) for axis in np.unravel_index(int(np.flatnonzero(where)[0]), shape)]}"
+
+
+def compared_exactly(found: dict[str, Any], ours: np.ndarray, reference: np.ndarray) -> dict[str, Any]:
+    """Integers and bools, flattened: equal everywhere."""
+    if ours.dtype.kind == "b":
+        ours, reference = ours.view(np.uint8) != 0, reference.view(np.uint8) != 0
+    differ = ours != reference
+    # Python's own integers, which hold the difference of any two.
+    gaps = [abs(int(a) - int(b)) for a, b in zip(ours[differ], reference[differ], strict=True)]
+    most, size = float(max(gaps, default=0)), max(1, ours.size)
+    found |= {"max_abs": most, "mae": sum(gaps) / size, "scale": 1.0, "over": len(gaps) / size, "worst": most}
+    found["sentinels"] = 0
+    if gaps:
+        first = first_place(differ, found["shape"])
+        told = f"{ours[differ][0]} where the reference is {reference[differ][0]}"
+        found["wrong"] = f"{len(gaps)} of {ours.size} values differ, the first {first}: {told}"
+    return found
+
+
+def compared(
+    found: dict[str, Any], ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float]
+) -> dict[str, Any]:
+    """Floating-point numbers, flattened: marks as places, computed values one by one, by row and as a whole."""
+    shape = found["shape"]
+    for value, whose in ((reference, "the reference"), (ours, "it")):
+        if (nans := np.isnan(value)).any():
+            return found | {"wrong": f"{whose} holds {int(nans.sum())} NaN, the first {first_place(nans, shape)}"}
+    marks = sentinels(reference)
+    found["sentinels"] = int(marks.sum())
+    a, b = ours[~marks], reference[~marks]
+    wrong = []
+
+    near = np.isfinite(reference) & (np.abs(ours - reference) <= 0.01 * np.abs(reference))
+    saturated = np.abs(ours) >= max(65500.0, 10 * np.abs(b).max(initial=0.0))
+    kept = (ours == reference) | ((np.sign(ours) == np.sign(reference)) & (near | saturated))
+    if (lost := marks & ~kept).any():
+        told = f"it is {ours[lost][0]:.6g} where the reference has the sentinel {reference[lost][0]:.6g}"
+        wrong.append(f"{first_place(lost, shape)} {told}")
+    if (odd := ~marks & ~np.isfinite(ours)).any():
+        told = f"it is {ours[odd][0]} where the reference is {reference[odd][0]:.6g}"
+        return found | {"wrong": f"{first_place(odd, shape)} {told}"}
+
+    sizes = np.abs(b[b != 0])
+    scale = float(np.sqrt(np.mean(np.minimum(sizes, 4 * np.median(sizes)) ** 2))) if sizes.size else 0.0
+    scale = scale or 1.0
+    gaps = np.abs(a - b)
+    ratios = np.where(gaps == 0, 0.0, gaps / (tolerance["atol"] * scale + tolerance["rtol"] * np.abs(b)))
+    worst, over = float(ratios.max(initial=0.0)), float((ratios > 1).sum() / max(1, ratios.size))
+    known = {"max_abs": gaps.max(initial=0.0), "mae": gaps.sum() / max(1, gaps.size), "scale": scale, "worst": worst}
+    found |= {name: float(min(value, 1e300)) for name, value in known.items()} | {"over": over}
+    if worst > (4.0 if tolerance["budget"] > 0 else 1.0) or over > tolerance["budget"]:
+        at = int(np.argmax(ratios))
+        place = first_place(np.cumsum(~marks) == at + 1, shape)
+        told = f"it is {a[at]:.6g} where the reference is {b[at]:.6g}, {worst:.3g} times the bound"
+        wrong.append(f"{place} {told}; {over:.3g} of the values are beyond theirs, {tolerance['budget']:g} may be")
+
+    if a.size >= 2:
+        # A mark becomes a 0 on both sides, which adds nothing to any sum.
+        width = shape[-1] if shape and shape[-1] >= 2 else len(marks)
+        ours, reference, count = (
+            value.reshape(-1, width) for value in (np.where(marks, 0, ours), np.where(marks, 0, reference), ~marks)
+        )
+        whole = likeness(ours.reshape(1, -1), reference.reshape(1, -1))
+        found |= {"cosine": float(whole[0][0]), "snr_db": float(whole[1][0])}
+        counts = count.sum(axis=-1)
+        speak = (counts >= 2) & (np.sqrt((reference**2).sum(axis=-1) / np.maximum(counts, 1)) >= 0.1 * scale)
+        rows = likeness(ours[speak], reference[speak])
+        found |= {"row_cosine": of_rows(rows[0]), "row_snr_db": of_rows(rows[1])}
+    cosine, snr = tolerance["cosine"], tolerance["snr"]
+    for name, least, loosest in (("cosine", cosine, 1 - 4 * (1 - cosine)), ("snr_db", snr, snr - 6)):
+        row = found[f"row_{name}"] or {}
+        for what, value, bound in (
+            ("", found[name], least),
+            (" of the rows' 1st percentile", row.get("p01"), least),
+            (" of the worst row", row.get("worst"), loosest),
+        ):
+            if value is not None and value < bound:
+                wrong.append(f"{name}{what} is {value:.6g}, at least {bound:.6g} is asked")
+                break
+    found["wrong"] = "; ".join(wrong) or None
+    return found
+
+
+def tensor_verdict(ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float]) -> dict[str, Any]:
+    """The figures of one output; `wrong` is None if it agrees, and `decides` says whether that means anything."""
+    figures = ("max_abs", "mae", "scale", "over", "worst", "cosine", "snr_db", "row_cosine", "row_snr_db", "sentinels")
+    found: dict[str, Any] = {"shape": list(ours.shape), "dtype": str(ours.dtype), **dict.fromkeys(figures)}
+    found |= {"decides": reference.size > 0, "wrong": None}
+    if ours.dtype != reference.dtype:
+        return found | {"wrong": f"its dtype is {ours.dtype}, the reference's is {reference.dtype}"}
+    if ours.shape != reference.shape:
+        return found | {"wrong": f"its shape is {list(ours.shape)}, the reference's is {list(reference.shape)}"}
+    ours, reference = ours.reshape(-1), reference.reshape(-1)
+    if ours.dtype.kind in "iub":
+        return compared_exactly(found, ours, reference)
+    if ours.dtype.kind != "f" and ours.dtype.name != "bfloat16":
+        return found | {"wrong": f"values of dtype {ours.dtype} cannot be compared; have the model return float or int"}
+    with np.errstate(all="ignore"):
+        return compared(found, ours.astype(np.float64), reference.astype(np.float64), tolerance)
+
+
+def verdict(
+    outputs: dict[str, np.ndarray], reference: dict[str, np.ndarray], tolerance: dict[str, float]
+) -> dict[str, Any]:
+    """All outputs against the reference. One that is wrong, lacking or too many is a disagreement."""
+    tensors = {
+        name: tensor_verdict(outputs[name], value, tolerance) for name, value in reference.items() if name in outputs
+    }
+    wrong = [f"the outputs lack `{name}`" for name in reference if name not in outputs]
+    wrong += [f"the reference lacks `{name}`" for name in outputs if name not in reference]
+    wrong += [f"`{name}`: {found['wrong']}" for name, found in tensors.items() if found["wrong"]]
+    more = f"; and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    return {
+        "agrees": not wrong,
+        "reason": wrong[0] + more if wrong else None,
+        "decides": any(found["decides"] for found in tensors.values()),
+        "tensors": tensors,
+    }
+
+
+def farthest(found: dict[str, Any]) -> str:
+    """How far the outputs of a verdict are apart, for a sentence."""
+    rows = [(row["worst"] or 0.0, name, row) for name, row in found["tensors"].items() if row["max_abs"] is not None]
+    if not rows:
+        return "nothing"
+    worst, name, row = max(rows, key=lambda each: each[0])
+    return f"{row['max_abs']:.3g} in `{name}` (scale {row['scale']:.3g}), {worst:.3g} times the bound"
+
+
+def decide(
+    outputs: dict[str, np.ndarray],
+    reference: dict[str, np.ndarray],
+    tolerance: dict[str, float],
+    control_outputs: dict[str, np.ndarray] | None = None,
+    control_reference: dict[str, np.ndarray] | None = None,
+    dropped_reference: dict[str, np.ndarray] | None = None,
+    dropped: str = "one of its layers",
+) -> tuple[str, str | None]:
+    """PASS, NUMERICS or INDECISIVE, and why. A figure that another input's outputs would pass too proves nothing."""
+    first = verdict(outputs, reference, tolerance)
+    if not first["agrees"]:
+        return "NUMERICS", first["reason"]
+    if control_outputs is not None and control_reference is not None:
+        second = verdict(control_outputs, control_reference, tolerance)
+        if not second["agrees"]:
+            return "NUMERICS", f"right on the first input, wrong on the control's: {second['reason']}"
+    if not first["decides"]:
+        return "INDECISIVE", "no output has an element, so nothing was compared"
+    for other, what in (
+        (control_reference, "the outputs of another input"),
+        (dropped_reference, f"the outputs of the model without `{dropped}`"),
+    ):
+        if other is not None and (found := verdict(other, reference, tolerance))["agrees"]:
+            return "INDECISIVE", f"{what} would pass as well: they differ by {farthest(found)}"
+    return "PASS", None

@@ -1,0 +1,51 @@
+"""Renders the templates of generated tests as orch does, without orch: its engine speaks the same language as Jinja."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "# --- What follows is a part of every generated test. ---\n"
+EAGER = {"target": "eager-cpu", "backend": "cpu", "runtime": "python", "device": "cpu", "variant": "eager-cpu-fp32"}
+
+
+def rendered(hardware: str, **given: Any) -> str:
+    """The test of a model for `hardware`, a template of `templates/hardware`."""
+    import jinja2
+
+    from orch_py import judge
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ROOT / "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["pyrepr"] = repr
+    environment.filters["items"] = lambda mapping: mapping.items()
+    context = {
+        "orch": "0.0.0",
+        "model": "tiny",
+        "task": "fill-mask",
+        "pipeline": "text",
+        "template": "text",
+        "precision": "fp32",
+        "computes": None,
+        "artefact_variant": hardware,
+        "inputs": [],
+        "outputs": ["logits"],
+        "tolerance": judge.TOLERANCES["fp32"],
+        "measure": {"warmup": 1, "samples": 2, "max_seconds": 10.0},
+        "options": {},
+        "trust_remote_code": False,
+        "file": "test_tiny.py",
+        "loads": "the model",
+        "main": "logits",
+        "judge": Path(judge.__file__).read_text("utf-8").split(MARK)[1].strip(),
+        **EAGER,
+        **given,
+    }
+    context["input_names"] = [each["name"] for each in context["inputs"]]
+    context["first_input"] = next(iter(context["input_names"]), None)
+    return environment.get_template(f"hardware/{hardware}.py.j2").render(context)
