@@ -81,8 +81,8 @@ def for_export(cls: Any) -> list[dict[str, str]]:
 def from_pretrained(cls: Any, source: str, unused: list[str] | None = None, **more: Any) -> PreTrainedModel:
     """Loads fp32 weights, with the library's own choice of attention and experts unless `more` says otherwise.
 
-    Refuses a checkpoint that is not the model's whole and only one, but for weights that the globs `unused` name. A tree
-    of orch's own was written by the class itself: it gives none.
+    Refuses a checkpoint that is not the model's whole and only one, but for weights that the globs `unused` name. A
+    tree of orch's own was written by the class itself: it gives none.
     """
     model, info = cls.from_pretrained(
         source,
