@@ -1,0 +1,141 @@
+"""Exports are right on the inputs that they were made with and on others, or they are not published. Skipped where
+torch is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import unittest
+from pathlib import Path
+from typing import Any
+
+from tests.support import Worker
+
+MODULES = ("torch", "transformers", "onnx", "onnxruntime", "safetensors")
+SWITCH = {
+    "vocab_size": 32,
+    "d_model": 16,
+    "d_kv": 8,
+    "d_ff": 32,
+    "num_layers": 2,
+    "num_sparse_encoder_layers": 1,
+    "num_decoder_layers": 2,
+    "num_sparse_decoder_layers": 1,
+    "num_heads": 2,
+    "num_experts": 4,
+}
+MIXTRAL = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "max_position_embeddings": 32,
+    "initializer_range": 0.2,
+}
+AIMV2 = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "eos_token_id": 2,
+}
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
+class Exports(unittest.TestCase):
+    worker: Worker
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.worker = Worker("orch_py.server")
+        cls.addClassCleanup(cls.worker.close)
+        ops = ("materialise", "export_onnx", "export_torchscript")
+        cls.worker.send({"preload": [f"orch_py.ops.{op}" for op in ops]})
+
+    def model(self, cls: str, config: dict[str, Any], *names: str, **constant: int) -> Path:
+        import numpy as np
+
+        from orch_py import trees
+
+        folder = self.worker.root / f"inputs-{self.worker.jobs}"
+        folder.mkdir()
+        for seed, name in enumerate((trees.INPUTS, trees.CONTROL_INPUTS)):
+            random = np.random.default_rng(seed)
+            tensors = {each: random.integers(3, 32, (1, 8)) for each in names}
+            tensors |= {each: np.full((1, 8), value) for each, value in constant.items()}
+            trees.write_tensors(folder, name, tensors)
+        output, out = self.worker.do("materialise", {"class": cls, "config": config}, inputs=folder)
+        self.assertEqual((output["status"], output["reason"]), ("ok", None))
+        return out
+
+    def test_a_trace_that_bakes_the_router_s_choice_in_is_not_published(self) -> None:
+        model = self.model("SwitchTransformersModel", SWITCH, "input_ids", "decoder_input_ids")
+        baked = "right on the inputs it was traced with, wrong on others: the trace baked a choice in"
+        output, out = self.worker.do("export_onnx", {"routes": ["legacy"]}, model=model)
+        self.assertEqual(output["status"], "numerics")
+        self.assertIn(f"legacy: {baked}", output["reason"])
+        attempt = output["facts"]["attempts"][0]
+        self.assertEqual((attempt["ok"], attempt["max_abs"] < 1e-4), (False, True))
+        self.assertEqual(list(out.iterdir()), [])
+        output, _ = self.worker.do("export_torchscript", {}, model=model)
+        self.assertEqual(output["status"], "numerics")
+        self.assertIn(baked, output["reason"])
+
+    def test_experts_that_are_looked_up_are_right_on_any_input(self) -> None:
+        from orch_py import trees
+
+        model = self.model("MixtralModel", MIXTRAL, "input_ids")
+        for op, params in (("export_onnx", {"routes": ["legacy"]}), ("export_torchscript", {})):
+            output, out = self.worker.do(op, params, model=model)
+            self.assertEqual((output["status"], output["reason"]), ("ok", None))
+            told = output["facts"]["attempts"][0] if op == "export_onnx" else output["facts"]
+            self.assertLess(told["control_max_abs"], 1e-4)
+            control = trees.read_tensors(out, trees.CONTROL_INPUTS)
+            self.assertEqual(
+                control["input_ids"].tolist(), trees.read_tensors(model, trees.CONTROL_INPUTS)["input_ids"].tolist()
+            )
+
+    def test_an_export_that_differs_by_eager_attention_says_so(self) -> None:
+        # It is about the mask of ones that the two kinds of attention disagree.
+        model = self.model("Aimv2TextModel", AIMV2, "input_ids", attention_mask=1)
+        output, _ = self.worker.do("export_onnx", {"routes": ["legacy"]}, model=model)
+        said = r"eager attention, which the export needs, differs from transformers' default \(sdpa\) by [0-9.]+ of"
+        if output["status"] == "ok":
+            # The default could be exported too, and agrees.
+            attempts = output["facts"]["attempts"]
+            self.assertEqual([attempt["attention"] for attempt in attempts], ["eager", "default"])
+        else:
+            self.assertEqual(output["status"], "numerics")
+            self.assertRegex(output["reason"], said)
+        output, _ = self.worker.do("export_torchscript", {}, model=model)
+        self.assertEqual(output["status"], "numerics")
+        self.assertRegex(output["reason"], said)
+
+    def test_inputs_that_become_other_constants_cannot_be_right_for_both(self) -> None:
+        from unittest import mock
+
+        import torch
+
+        from orch_py import torch_model
+
+        def prepared(_: Any, inputs: Any) -> Any:
+            return {"pixels": inputs["pixels"]}, {"sizes": [int(size) for size in inputs["grid"]]}
+
+        given = {"pixels": torch.ones(2), "grid": torch.tensor([4, 4])}
+        with mock.patch.object(torch_model, "prepared", prepared):
+            traced = torch_model.traceable(None, given, given, lambda tensors, fixed: "graph")  # type: ignore[arg-type]
+            self.assertEqual((traced.made, list(traced.control or {})), ("graph", ["pixels"]))
+            other = given | {"grid": torch.tensor([2, 8])}
+            with self.assertRaisesRegex(torch_model.OneInputOnly, "`sizes` become constants of the graph"):
+                torch_model.traceable(None, given, other, lambda tensors, fixed: "graph")  # type: ignore[arg-type]
+            other = given | {"pixels": torch.ones(3)}
+            with self.assertRaisesRegex(torch_model.OneInputOnly, r"`pixels` is torch.float32\[2\] here and .*\[3\]"):
+                torch_model.traceable(None, given, other, lambda tensors, fixed: "graph")  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    unittest.main()
