@@ -13,14 +13,14 @@ from tests.support import Worker
 MODULES = ("torch", "transformers", "onnx", "onnxruntime", "safetensors")
 SWITCH = {
     "vocab_size": 32,
-    "d_model": 16,
-    "d_kv": 8,
+    "d_model": 64,
+    "d_kv": 16,
     "d_ff": 32,
     "num_layers": 2,
-    "num_sparse_encoder_layers": 1,
+    "num_sparse_encoder_layers": 2,
     "num_decoder_layers": 2,
-    "num_sparse_decoder_layers": 1,
-    "num_heads": 2,
+    "num_sparse_decoder_layers": 2,
+    "num_heads": 4,
     "num_experts": 4,
 }
 MIXTRAL = {

@@ -148,6 +148,18 @@ fn every_template_of_a_test_is_reached() {
     }
 }
 
+/// Every file holds the whole text of the verdict, and none holds another one.
+#[test]
+fn a_file_judges_by_the_verdict_of_the_package() {
+    let of_package = judge();
+    assert!(of_package.contains("def tensor_verdict(") && !of_package.contains("import"), "{of_package}");
+    for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
+        let text = render_test(ctx).unwrap();
+        assert_eq!(text.contains(of_package), ctx.runtime != "android", "{}", ctx.target);
+        assert!(!text.contains("orch_py"), "{}", ctx.target);
+    }
+}
+
 #[test]
 fn a_file_brings_only_its_own_hardware() {
     let text = render_test(&context("fill-mask", "openvino")).unwrap();
