@@ -106,7 +106,7 @@ fn what_is_not_given_has_its_default() {
     let spec = load(&format!(
         "{USUAL}
 models:
-  bert: {{class: Bert, family: f, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [batch, seq, 3], value: 1}}}}}}"
+  bert: {{class: BertModel, family: f, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [batch, seq, 3], value: 1}}}}}}"
     ));
     let bert = &spec.models["bert"];
     assert_eq!(bert.priority, Priority::Medium);
@@ -130,7 +130,7 @@ fn memory_is_a_size() {
     let spec = load(&format!(
         "{USUAL}
 models:
-  bert: {{class: Bert, memory: 12 GiB, family: f, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [1], value: 1}}}}}}
+  bert: {{class: BertModel, memory: 12 GiB, family: f, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [1], value: 1}}}}}}
 commands:
   a: {{argv: [x], outputs: [o], memory: 500M}}
   b: {{argv: [x], outputs: [o], memory: 2097152}}
@@ -149,13 +149,13 @@ x-inputs: &inputs {{x: {{dtype: int64, shape: [1], value: 1}}}}
 x-usual: &usual {{family: f, task: fill-mask, pipeline: text, inputs: *inputs, tags: [a]}}
 x-small: &small {{config: {{hidden_size: 8}}, tags: [b]}}
 models:
-  one: {{<<: *usual, class: One}}
-  two: {{<<: [*small, *usual], class: Two, family: g}}"
+  one: {{<<: *usual, class: OPTModel}}
+  two: {{<<: [*small, *usual], class: T5Model, family: g}}"
     ));
     let two = &spec.models["two"];
     assert_eq!((two.family.as_str(), &two.tags, two.inputs.len()), ("g", &vec!["b".to_owned()], 1));
     let Source::Transformers { class, config, .. } = &two.source else { panic!() };
-    assert_eq!((class.as_str(), config), ("Two", &serde_json::json!({"hidden_size": 8})));
+    assert_eq!((class.as_str(), config), ("T5Model", &serde_json::json!({"hidden_size": 8})));
     assert_eq!(spec.models["one"].tags, ["a"]);
 }
 
@@ -165,7 +165,7 @@ fn only_true_and_false_are_booleans() {
         "{USUAL}
 models:
   no:
-    {{class: Bert, family: on, task: fill-mask, pipeline: text, tags: [y, off, yes],
+    {{class: BertModel, family: on, task: fill-mask, pipeline: text, tags: [y, off, yes],
     config: {{a: no, b: true, c: 1, d: 1.0e-5, e: null, f: [1, [2]], 0: label, g: -3}},
     inputs: {{x: {{dtype: bool, shape: [2], data: [true, false]}}}}}}"
     ));
@@ -187,7 +187,7 @@ fn paths_start_from_the_file_that_names_them() {
     let more = "
 models:
   ready: {onnx: ./m.onnx, external: [m.onnx.data], inputs_from: data/in, expected: /abs/out.npz, family: f, task: fill-mask, pipeline: text}
-  local: {class: A, weights: path, path: w, family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
+  local: {class: BertModel, weights: path, path: w, family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
 commands:
   copy: {argv: [cp, a, b], inputs: {a: {file: a.txt}, tree: {step: 'convert:ready:onnx'}}, outputs: [b]}
 ";

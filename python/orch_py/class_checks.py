@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, get_args
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils.import_utils import BACKENDS_MAPPING
 
@@ -87,8 +88,7 @@ def config_of(cls: Any, source: str, where: dict[str, Any], **remote: Any) -> Pr
 def _without_weights(cls: Any, config: PreTrainedConfig, **remote: Any) -> PreTrainedModel:
     make = getattr(cls, "_from_config", None) or cls.from_config
     with torch.device("meta"):
-        # Eager, which asks no mask for its values: here there are none.
-        model: PreTrainedModel = make(config, attn_implementation="eager", **remote)
+        model: PreTrainedModel = make(config, **remote)
     return model.eval()
 
 
@@ -117,11 +117,16 @@ def _outputs(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor | None], 
     be wrong, so a name that is not in it is refused only after a forward without numbers."""
     declared = _declared(model)
     missing = [name for name in wanted if name not in declared]
-    if not declared or not missing or any(value is None for value in inputs.values()):
+    tensors = {name: value for name, value in inputs.items() if value is not None}
+    if not declared or not missing or len(tensors) < len(inputs):
         return
     try:
-        with torch.no_grad():
-            got = model(**{name: value.to("meta") for name, value in inputs.items() if value is not None})
+        # By the mode of tracers, in which models ask no mask for its values: here there are none.
+        with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+            given = {
+                name: torch.empty_like(value, device="meta") for name, value in inputs.items() if value is not None
+            }
+            got = model(**given)
         returned = [name for name, value in got.items() if isinstance(value, torch.Tensor)]
     except Exception:  # noqa: BLE001 - a forward that decides by values needs them; the real one will tell.
         return

@@ -81,11 +81,31 @@ def _mean_of_one_axis(graph: _Graph, node: onnx.NodeProto) -> list[onnx.NodeProt
     return [helper.make_node("ReduceMean", [*node.input, axes], node.output, node.name, keepdims=1)]
 
 
+def _without_nothing(graph: _Graph, node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
+    """What is joined to nothing stays as it is: a rotary embedding of the whole head joins a rest of width zero, and
+    compilers of fixed shapes refuse tensors without elements."""
+    if node.op_type != "Concat" or len(shape := graph.types.get(node.output[0], (0, []))[1]) == 0:
+        return None
+    [axis] = [attribute.i % len(shape) for attribute in node.attribute if attribute.name == "axis"]
+
+    def is_nothing(name: str) -> bool:
+        sizes = graph.types.get(name, (0, []))[1]
+        return len(sizes) == len(shape) and sizes[axis] == 0
+
+    kept = [name for name in node.input if not is_nothing(name)]
+    if len(kept) in (0, len(node.input)):
+        return None
+    if len(kept) == 1:
+        return [helper.make_node("Identity", kept, node.output, node.name)]
+    return [helper.make_node("Concat", kept, node.output, node.name, axis=axis)]
+
+
 # By the name under which a manifest tells how often each was applied.
 RULES: dict[str, Rule] = {
     "cumsum-int32": _narrow_cumsum,
     "uniform-gather": _uniform_gather,
     "pool-mean": _mean_of_one_axis,
+    "empty-concat": _without_nothing,
 }
 
 

@@ -128,6 +128,12 @@ class ClassChecks(unittest.TestCase):
         self.checked("LlamaModel", LLAMA | {"rope_theta": 1e6, "torch_dtype": "float32", "num_labels": 3})
         self.checked("GPT2Model", GPT2 | {"hidden_size": 16, "tie_word_embeddings": True, "model_type": "gpt2"})
 
+    def test_what_all_models_read_is_read_by_their_base(self) -> None:
+        from orch_py import config_keys
+
+        found = {read.key for read in config_keys.reads("transformers.modeling_utils")}
+        self.assertLessEqual(config_keys.OF_ALL, found)
+
     def test_what_a_config_drops_in_silence_is_refused(self) -> None:
         for change, said in (
             ({"temperature": 0.5}, "BertConfig drops `temperature` .*text generation"),
@@ -193,14 +199,12 @@ class ClassChecks(unittest.TestCase):
         from orch_py.protocol import Refused
 
         cls, config = model("GPTNeoXForCausalLM", {})
-        for memory, given, said in (
-            (16 * 2**30, None, "has 20,.* 76.. GiB in fp32; this machine has 16.0 GiB.* half"),
-        ):
-            with mock.patch.object(class_checks, "whole_memory", return_value=memory):
-                with self.assertRaisesRegex(Refused, said) as caught:
-                    class_checks.before_weights(cls, config, {}, [], given)
-                self.assertEqual(caught.exception.status, "oom")
-                class_checks.before_weights(cls, config, {}, [], 10**12)
+        with mock.patch.object(class_checks, "whole_memory", return_value=16 * 2**30):
+            said = "has 20,.* 76.. GiB in fp32; this machine has 16.0 GiB.* half: 2,147,483,648 parameters"
+            with self.assertRaisesRegex(Refused, said) as caught:
+                class_checks.before_weights(cls, config, {}, [])
+            self.assertEqual(caught.exception.status, "oom")
+            class_checks.before_weights(cls, config, {}, [], 10**12)
         with mock.patch.object(class_checks, "whole_memory", return_value=256 * 2**30):
             class_checks.before_weights(cls, config, {}, [])
 

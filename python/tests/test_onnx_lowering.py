@@ -105,6 +105,35 @@ class Lowering(unittest.TestCase):
                 expected = "ReduceMean" if rules else "GlobalAveragePool"
                 self.assertEqual((done, operators(after)), (rules, [expected]))
 
+    def test_what_is_joined_to_nothing_stays_as_it_is(self) -> None:
+        import numpy as np
+        from onnx import helper
+
+        x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+        # The rest behind the fourth value, by way of an operator that passes nothing on.
+        rest = [
+            helper.make_node("Slice", ["x", "four", "end", "last"], ["cut"]),
+            helper.make_node("Neg", ["cut"], ["rest"]),
+            helper.make_node("Neg", ["x"], ["minus"]),
+        ]
+        constants = {"four": np.array([4]), "end": np.array([2**62]), "last": np.array([2])}
+        for axis in (2, -1):
+            for parts, left in (
+                (["minus", "rest"], ["Neg", "Add"]),
+                (["rest", "x", "minus"], ["Neg", "Concat", "Add"]),
+            ):
+                y = np.zeros((2, 3, 4 * (len(left) - 1)), np.float32)
+                last = helper.make_node("Add", ["joined", "one"], ["y"])
+                join = helper.make_node("Concat", parts, ["joined"], axis=axis)
+                given = constants | {"one": np.float32(1)}
+                after, rules, _ = self.lowered(made([*rest, join, last], {"x": x}, {"y": y}, given), {"x": x})
+                self.assertEqual((rules, sorted(operators(after))), ({"empty-concat": 1}, sorted(left)))
+        # Nothing but nothing, and nothing that only another axis lacks, stay.
+        join = helper.make_node("Concat", ["rest", "rest"], ["y"], axis=1)
+        y = np.zeros((2, 6, 0), np.float32)
+        _, rules, _ = self.lowered(made([*rest, join], {"x": x}, {"y": y}, constants), {"x": x})
+        self.assertEqual(rules, {})
+
     def test_a_graph_without_such_operators_keeps_its_bytes(self) -> None:
         import numpy as np
         from onnx import helper
@@ -183,6 +212,52 @@ class MaskedScatter(unittest.TestCase):
             [sums] = [node for node in graph.graph.node if node.op_type == "CumSum"]
             sizes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in graph.graph.value_info}
             self.assertEqual(sizes[sums.output[0]], [counted])
+
+
+@unittest.skipUnless(installed(*MODULES, "torch", "transformers", "safetensors"), "torch is not installed")
+class Rotary(unittest.TestCase):
+    def test_phi_3_has_no_tensor_without_elements(self) -> None:
+        """Its rotary embedding is of the whole head, and joins the rest of it all the same."""
+        import torch
+
+        from orch_py import onnx_graph, onnx_routes, torch_model
+
+        cls = torch_model.model_class("Phi3ForCausalLM")
+        given = {
+            "vocab_size": 32,
+            "hidden_size": 16,
+            "intermediate_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 16,
+            "original_max_position_embeddings": 16,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+            "pad_token_id": 0,
+        }
+        config = torch_model.build_config(cls, given)
+        torch_model.plain(config)
+        torch.manual_seed(0)
+        model = cls._from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+        inputs = {"input_ids": torch.arange(3, 11)[None], "attention_mask": torch.ones(1, 8, dtype=torch.int64)}
+        with torch.no_grad():
+            expected = model(**inputs).logits
+            graph, _ = onnx_routes.legacy(model, inputs, ["logits"], 17)
+        self.assertTrue(empty(onnx_graph._inferred(onnx_graph._fold(graph))), "the export itself has some")
+        graph, rules = onnx_graph.tidy(graph, ["logits"])
+        self.assertEqual(rules["empty-concat"], 4, "queries and keys of two layers")
+        self.assertEqual(empty(graph), [])
+        [got] = executed(graph, {name: value.numpy() for name, value in inputs.items()})
+        torch.testing.assert_close(torch.from_numpy(got), expected, rtol=1e-4, atol=1e-5)
+
+
+def empty(model: onnx.ModelProto) -> list[str]:
+    """Values that have no elements."""
+    values = (*model.graph.value_info, *model.graph.output)
+    return [
+        v.name for v in values if any(d.HasField("dim_value") and not d.dim_value for d in v.type.tensor_type.shape.dim)
+    ]
 
 
 def made(

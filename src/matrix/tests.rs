@@ -14,10 +14,10 @@ targets:
   ts: {runtime: torch, backend: cpu, artefact: torchscript, precisions: [fp32]}
 models:
   bert:
-    {class: Bert, family: encoder, task: fill-mask, pipeline: text, priority: high, tags: [key],
+    {class: BertModel, family: encoder, task: fill-mask, pipeline: text, priority: high, tags: [key],
     inputs: {ids: {dtype: int64, shape: [batch, seq], randint: [0, 9]}}}
   literal:
-    {class: Bert, family: encoder, task: fill-mask, pipeline: text,
+    {class: BertModel, family: encoder, task: fill-mask, pipeline: text,
     inputs: {ids: {dtype: int64, shape: [batch, 2], data: [1, 2]}}}
   ir:
     {openvino: m.xml, family: ready, task: fill-mask, pipeline: text,
@@ -181,7 +181,7 @@ pipelines: {{text: {{description: x, tasks: [fill-mask]}}}}
 targets:
 {targets}
 models:
-  bert: {{class: Bert, family: encoder, task: fill-mask, pipeline: text, dims: {{batch: 4}},
+  bert: {{class: BertModel, family: encoder, task: fill-mask, pipeline: text, dims: {{batch: 4}},
     inputs: {{ids: {{dtype: int64, shape: [batch, seq], randint: [0, 9]}}}}}}
 "
     );

@@ -162,9 +162,17 @@ impl Builder<'_> {
             inputs.map(|id| ("inputs".into(), Source::Step(id))).into_iter().collect();
         let name = format!("generate:{instance}");
         match &model.source {
-            ModelSource::Transformers { class, config, weights, hub, trust_remote_code } => {
+            ModelSource::Transformers {
+                class,
+                config,
+                weights,
+                hub,
+                trust_remote_code,
+                unused_weights,
+                max_parameters,
+            } => {
                 let seed = (*weights == Weights::Seeded).then_some(model.seed);
-                let weights = match weights {
+                let mut weights = match weights {
                     Weights::Seeded => json!({"kind": "seeded"}),
                     Weights::Hub => {
                         let hub = hub.as_ref().expect("BUG: checked: hub weights have a hub id");
@@ -175,15 +183,22 @@ impl Builder<'_> {
                         json!({"kind": "path"})
                     }
                 };
+                if !unused_weights.is_empty() {
+                    weights["unused"] = json!(unused_weights);
+                }
                 let text: Map<String, Value> = resolved
                     .iter()
                     .filter(|(_, input)| matches!(input.fill, Fill::Text(_)))
                     .map(|(k, v)| (k.clone(), json!({"dtype": v.dtype, "shape": sizes(v), "fill": v.fill})))
                     .collect();
-                let params = json!({
+                let mut params = json!({
                     "class": class, "config": config, "weights": weights, "seed": seed,
                     "trust_remote_code": trust_remote_code, "outputs": model.outputs, "inputs": text, "task": model.task,
                 });
+                // The default is the machine's: it decides whether there is an output, and never which.
+                if let Some(most) = max_parameters {
+                    params["max_parameters"] = json!(most);
+                }
                 let made = self.add(name, Stage::Generate, &step::MATERIALISE, params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None, reference: None }
             }

@@ -5,6 +5,7 @@
 
 mod yaml;
 mod error;
+mod classes;
 mod shape;
 mod tolerance;
 mod values;
@@ -110,6 +111,10 @@ pub enum Source {
         /// Representative Hub id (documentation for seeded weights, the source for hub weights).
         hub: Option<Hub>,
         trust_remote_code: bool,
+        /// Globs over weights of the checkpoint that the class is known not to use.
+        unused_weights: Vec<String>,
+        /// None: what the machine's memory allows.
+        max_parameters: Option<u64>,
     },
     /// A ready file: no torch needed. Absolute paths.
     Ready {

@@ -34,6 +34,9 @@ shape! {
         /// What `-t auto` goes by until something was measured: for each family, names of `targets`, the best first; `any`
         /// is for families without a row of their own.
         prefer: Rows<List<String>>,
+        /// How many parameters a model made from `class` may have. Default: as many as fit into half of the machine's
+        /// memory in fp32.
+        max_parameters: u64,
         /// Steps of your own.
         commands: Rows<Command>,
     }
@@ -42,7 +45,7 @@ shape! {
 shape! {
     /// One model. Exactly one of `class`, `onnx`, `openvino`, `torchscript` says where it comes from.
     Model {
-        /// Name of a transformers class, e.g. `BertForMaskedLM`.
+        /// Name of a class of the locked transformers, e.g. `BertForMaskedLM`.
         class: String,
         /// A ready ONNX file, relative to this spec file.
         onnx: String,
@@ -69,6 +72,11 @@ shape! {
         path: String,
         /// With seeded weights: overrides of the class's default config, nested as in the config itself.
         config: Config,
+        /// With hub or path weights: globs over weights of the checkpoint that the class does not use, e.g.
+        /// `cls.seq_relationship.*`. Any other that it leaves unused is an error.
+        unused_weights: List<String>,
+        /// With `class`: how many parameters it may have, in place of the general `max_parameters`.
+        max_parameters: u64,
         /// With hub or path weights: lets transformers execute Python code that comes with the weights. Default: false.
         trust_remote_code: bool,
         /// Seed of the weights and of the inputs. Default: 0.

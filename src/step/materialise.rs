@@ -19,7 +19,17 @@ impl StepKind for Materialise {
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {
-        ["torch", "transformers", "safetensors", "tokenizers", "sentencepiece", "numpy"]
+        [
+            "torch",
+            "transformers",
+            "safetensors",
+            "tokenizers",
+            "sentencepiece",
+            "numpy",
+            "scipy",
+            "timm",
+            "torchvision",
+        ]
             .map(|package| Tool { env: EnvName::Torch, package })
             .into()
     }

@@ -50,7 +50,11 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Sourc
     };
     let pipelines = pipelines(&raw_pipelines, sink);
     let targets = targets::targets(&raw_targets, &tolerances, measure, sink);
-    let models = models::models(&raw_models, &raw_pipelines, &tolerances, sink);
+    for source in &sources {
+        source::positive(&source.content.max_parameters, sink);
+    }
+    let most = once(&sources, |file| &file.max_parameters, "max_parameters", sink).copied();
+    let models = models::models(&raw_models, &raw_pipelines, &tolerances, most, sink);
     let matrix = once(&sources, |file| &file.matrix, "matrix", sink);
     let names = matrix::Names::of(&raw_models, &raw_targets);
     let matrix = matrix::matrix(matrix, &names, sink);

@@ -22,11 +22,12 @@ pub(super) fn models(
     section: &Section<'_, raw::Model>,
     pipelines: &Section<'_, raw::Pipeline>,
     general: &targets::Tolerances,
+    most: Option<u64>,
     sink: &mut Sink,
 ) -> IndexMap<String, Model> {
     let mut models = IndexMap::new();
     for row in &section.rows {
-        if let Some(model) = model(row, pipelines, general, sink) {
+        if let Some(model) = model(row, pipelines, general, most, sink) {
             models.insert(row.name.value.clone(), model);
         }
     }
@@ -37,10 +38,11 @@ fn model(
     row: &Row<'_, raw::Model>,
     pipelines: &Section<'_, raw::Pipeline>,
     general: &targets::Tolerances,
+    most: Option<u64>,
     sink: &mut Sink,
 ) -> Option<Model> {
     let raw = row.value;
-    let source = source(row, sink);
+    let source = source(row, most, sink);
     usage(raw, pipelines, sink);
     let mut dims = dims(raw, sink);
     let inputs = inputs(row, &mut dims, sink);

@@ -1,13 +1,15 @@
 //! Where a model comes from: exactly one source, what that needs, and nothing that would have no effect with it.
 
 use super::{Row, absolute};
+use crate::spec::classes;
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw::{self, Weights as RawWeights};
 use crate::spec::shape::Field;
 use crate::spec::{Hub, ReadyFormat, Source, Weights};
 
 /// Exactly one of the four sources, and nothing that belongs to another.
-pub(super) fn source(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
+/// `most` is the general `max_parameters`.
+pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Option<Source> {
     let raw = row.value;
     let all =
         [("class", &raw.class), ("onnx", &raw.onnx), ("openvino", &raw.openvino), ("torchscript", &raw.torchscript)];
@@ -27,7 +29,7 @@ pub(super) fn source(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Sourc
         }
     };
     let format = match key {
-        "class" => return class(row, sink),
+        "class" => return class(row, most, sink),
         "onnx" => ReadyFormat::Onnx,
         "openvino" => ReadyFormat::Openvino,
         _ => ReadyFormat::Torchscript,
@@ -39,6 +41,8 @@ pub(super) fn source(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Sourc
             ("path", span(&raw.path)),
             ("config", span(&raw.config)),
             ("trust_remote_code", span(&raw.trust_remote_code)),
+            ("unused_weights", span(&raw.unused_weights)),
+            ("max_parameters", span(&raw.max_parameters)),
             ("export", span(&raw.export)),
         ],
         "a model made from `class`",
@@ -72,7 +76,7 @@ fn foreign(keys: &[(&str, Option<Span>)], owner: &str, source: &str, sink: &mut 
     }
 }
 
-fn class(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
+fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Option<Source> {
     let raw = row.value;
     let ready =
         [("inputs_from", span(&raw.inputs_from)), ("expected", span(&raw.expected)), ("external", span(&raw.external))];
@@ -82,6 +86,10 @@ fn class(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
     if class.value.is_empty() || !class.value.chars().all(identifier) {
         let message = format!("`{}` is no name of a Python class", class.value);
         sink.error_hint(class.span, message, "give the class alone, e.g. `BertForMaskedLM`");
+    } else if !classes::is_known(&class.value) {
+        // Also with code of the checkpoint's own: that is loaded through one of transformers' `Auto` classes.
+        let message = format!("transformers {} has no model class `{}`", classes::version(), class.value);
+        sink.error_hint(class.span, message, classes::hint(&class.value));
     }
     let hub = hub(raw, sink);
     let weights = match raw.weights.given() {
@@ -89,7 +97,12 @@ fn class(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
         None => RawWeights::Seeded,
         Some(at) => at.value,
     };
+    if weights == RawWeights::Seeded && classes::chooses(&class.value) {
+        let message = format!("`{}` chooses a class by a checkpoint, and seeded weights have none", class.value);
+        sink.error_hint(class.span, message, "write the class itself, e.g. `BertForMaskedLM`");
+    }
     weights_agree(row, weights, sink);
+    positive(&raw.max_parameters, sink);
     Some(Source::Transformers {
         class: class.value.clone(),
         config: raw.config.value().map_or_else(|| serde_json::json!({}), |config| config.0.clone()),
@@ -100,7 +113,16 @@ fn class(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
         },
         hub,
         trust_remote_code: raw.trust_remote_code.value().copied().unwrap_or(false),
+        unused_weights: raw.unused_weights.items().iter().map(|glob| glob.value.clone()).collect(),
+        max_parameters: raw.max_parameters.value().copied().or(most),
     })
+}
+
+/// How many parameters a model may have.
+pub(super) fn positive(most: &Field<u64>, sink: &mut Sink) {
+    if let Some(most) = most.given().filter(|most| most.value == 0) {
+        sink.error(most.span, "`max_parameters` must be at least 1");
+    }
 }
 
 /// What each kind of weights needs and what has no effect with it.
@@ -136,6 +158,10 @@ fn weights_agree(row: &Row<'_, raw::Model>, weights: RawWeights, sink: &mut Sink
     if let (true, Some(config)) = (weights != RawWeights::Seeded, span(&raw.config)) {
         let hint = "hub and path weights bring their own config";
         sink.error_hint(config, "`config` has an effect with seeded weights only", hint);
+    }
+    if let (true, Some(unused)) = (weights == RawWeights::Seeded, span(&raw.unused_weights)) {
+        let hint = "seeded weights are made for the class; remove it";
+        sink.error_hint(unused, "`unused_weights` has an effect with hub and path weights only", hint);
     }
     if let Some(trust) = raw.trust_remote_code.given().filter(|at| at.value && weights == RawWeights::Seeded) {
         let hint = "seeded weights run no code but that of transformers; remove it";
