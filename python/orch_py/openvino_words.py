@@ -1,7 +1,8 @@
 """What OpenVINO's errors say of a model, without where in its sources they say it.
 
-Its frontends answer with a block of lines, of which one or two are the reason: `No conversion rule found for operations:
-Det-17`, or what one operator's converter complains of. The Rust runtime reads the same words (`runtime/openvino/words.rs`).
+Its frontends answer with a block of lines, of which one or two are the reason: `No conversion rule found for
+operations: Det-17`, or what one operator's converter complains of. The Rust runtime reads the same words
+(`runtime/openvino/words.rs`).
 """
 
 from __future__ import annotations
