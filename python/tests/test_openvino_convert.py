@@ -51,7 +51,7 @@ The split number is invalid
                 "Split-20: The split number is invalid; No conversion rule found for operations: Det-17",
             ),
             (
-                "Check 'false' failed at src/frontends/common/frontend.cpp:59:\nLoading input model\nUnsupported type\n",
+                "Check 'false' failed at src/frontends/frontend.cpp:59:\nLoading input model\nUnsupported type\n",
                 "Unsupported type",
             ),
             (

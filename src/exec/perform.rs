@@ -286,7 +286,7 @@ impl Performer<'_> {
         result: anyhow::Result<Done>,
     ) -> Performed {
         let Done { judged, numerics, made, .. } = result.unwrap_or_else(|e| Done {
-            judged: Judged::failed(Outcome::Fail, error_text(&e)),
+            judged: Judged::error(&e),
             numerics: None,
             made: None,
             is_flat: false,

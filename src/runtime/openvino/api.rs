@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use openvino_sys as sys;
 use openvino_sys::{ov_element_type_e as ElementType, ov_status_e as Status};
 
+use super::words::telling;
 use crate::runtime::tensors::{Element, Tensor};
 
 /// What OpenVINO said, whole.
