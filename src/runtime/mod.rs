@@ -6,6 +6,7 @@
 pub mod android;
 pub mod browser;
 pub mod compare;
+mod cpu;
 pub mod foreign;
 pub mod half;
 pub mod libtorch;

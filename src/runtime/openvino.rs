@@ -24,7 +24,7 @@ use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::refusal::{Refusal, answer};
 use super::tensors::{self, Tensors};
-use super::{Job, JobOutput, JobStatus, Runtime};
+use super::{Job, JobOutput, JobStatus, Runtime, cpu};
 
 pub struct OpenVino;
 
@@ -130,7 +130,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let mut raw = timings.into_raw(SYNC, &params.device, &devices);
     // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
     raw.placement = session.devices.iter().map(|device| (device.clone(), 1)).collect();
-    let facts = json!({
+    let mut facts = json!({
         "openvino": version,
         "device": {"id": devices, "name": name, "capabilities": capabilities},
         "precision": session.precision,
@@ -139,6 +139,9 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         "dynamic_shapes": session.dynamic,
         "seconds": {"start_runtime": runtime_seconds, "read": session.read_seconds, "compile": session.compile_seconds},
     });
+    if let (Some(facts), true) = (facts.as_object_mut(), devices == "CPU") {
+        cpu::note(facts);
+    }
     Ok(JobOutput::ok(facts, Some(raw)))
 }
 

@@ -9,7 +9,7 @@ use super::error::Sink;
 use super::shape::{self, Field, Json, List, Rows, Shape, shape, words};
 use super::values::{Config, Memory, Pair, Scalar, Size};
 use super::yaml::{Key, Node};
-use super::{Artefact, Dtype, ExpectedStage, ExpectedStatus, Half, Precision, Priority, Route};
+use super::{Artefact, Dtype, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route};
 
 shape! {
     /// A spec file. Top-level keys that begin with `x-` are ignored: a place for anchors.

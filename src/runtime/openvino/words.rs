@@ -51,10 +51,7 @@ mod tests {
         let report = "Check 'false' failed at src/frontends/common_translators/src/unconverted_ops_report.cpp:151:\n\
                       FrontEnd API failed with OpConversionFailure:\nModel wasn't fully converted.";
         let none = "-- No conversion rule found for operations: Det-17\n";
-        assert_eq!(
-            telling(&format!("{report}\nSummary:\n{none}")),
-            "No conversion rule found for operations: Det-17"
-        );
+        assert_eq!(telling(&format!("{report}\nSummary:\n{none}")), "No conversion rule found for operations: Det-17");
         let grid = "-- GridSample-22 with a message:\n[ONNX Frontend] Conversion failed for GridSample-22\n\
                     Check '(data_rank.is_dynamic())' failed at src/frontends/onnx/op/grid_sample.cpp:27:\n\
                     While validating ONNX node '<Node(GridSample): Y>':\n\

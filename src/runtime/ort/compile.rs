@@ -24,7 +24,8 @@ use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 const PRECISION: &str = "fp16";
 
 /// An ONNX file of one Relu over a 1×4 float tensor.
-const RELU: &[u8] = b"\x08\x08:>\n\x0f\n\x01x\x12\x01y\x1a\x01r\"\x04Relu\x12\x01gZ\x13\n\x01x\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\
+const RELU: &[u8] =
+    b"\x08\x08:>\n\x0f\n\x01x\x12\x01y\x1a\x01r\"\x04Relu\x12\x01gZ\x13\n\x01x\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\
 \x08\x01\n\x02\x08\x04b\x13\n\x01y\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\x08\x01\n\x02\x08\x04B\x04\n\x00\x10\x11";
 
 pub(super) fn compile(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
@@ -98,7 +99,9 @@ fn failed(reason: &str, takes_another: anyhow::Result<()>) -> Failure {
             let status = if failure.status == JobStatus::Error { JobStatus::Unsupported } else { failure.status };
             Failure { status, ..failure }
         }
-        Err(other) => Failure::error(format!("the QNN compiler failed: {reason}; and on a model of one Relu: {other:#}")),
+        Err(other) => {
+            Failure::error(format!("the QNN compiler failed: {reason}; and on a model of one Relu: {other:#}"))
+        }
     }
 }
 
