@@ -58,7 +58,8 @@ function heard(line) {
   if (missing) {
     lacking.set(`${missing[1]} \`${missing[2].trim()}\``, null);
   }
-  const asked = /Operator type: \[(\w+)\] index: \[\d+\] name: \[(.*)\] supported: \[([01])\]/.exec(line);
+  // A part that it took already is a node by now, of which it is asked again.
+  const asked = /Operator type: \[WEBNN_/.test(line) ? null : /Operator type: \[(\w+)\] index: \[\d+\] name: \[(.*)\] supported: \[([01])\]/.exec(line);
   if (asked) {
     if (asked[3] === "0") lacking.set(`${asked[1]} \`${asked[2]}\``, why);
     why = null;
@@ -178,9 +179,13 @@ export async function used(ort) {
 
 // --- Why it failed ---
 
+/// The browser's own refusal of a graph that ONNX Runtime made.
+const isOfTheBrowser = (error, text) =>
+  error?.name === "NotSupportedError" || /Failed to execute '\w+' on 'MLGraphBuilder'/.test(text);
+
 function statusOf(error, text) {
-  // The browser's own word on a graph.
-  if (error?.name === "NotSupportedError" || /Failed to execute '\w+' on 'MLGraphBuilder'/.test(text)) return "unsupported";
+  if (isOfTheBrowser(error, text)) return "unsupported";
+  if (/Provider type for .* is not set|is not a registered function\/op|is not currently registered or supported/.test(text)) return "unsupported";
   if (/fallback to CPU EP has been explicitly disabled|have not been partitioned to the/.test(text)) return "unsupported";
   if (/Could not find an implementation|not implemented|NOT_IMPLEMENTED|is not supported by/i.test(text)) return "unsupported";
   if (/out of memory|bad_alloc|Array buffer allocation failed|Failed to allocate memory/i.test(text)) return "oom";
@@ -225,9 +230,9 @@ function left() {
   }
   const lacks = groups.get(null);
   groups.delete(null);
-  const told = [...groups].map(([reason, nodes]) => `${reason} (${some(nodes, 3)})`);
+  const told = [...groups].map(([reason, nodes]) => `${some(nodes, 3)} (${reason})`);
   const parts = [];
-  if (told.length > 0) parts.push(`takes no part of the graph where ${some(told, 3)}`);
+  if (told.length > 0) parts.push(`does not take ${some(told, 3)}`);
   if (lacks) parts.push(`has no kernel for ${some(lacks, 8)}`);
   if (lacking.values().next().value === null) parts.reverse();
   return `${params.provider_name} ${parts.join("; it ")}`;
@@ -241,7 +246,8 @@ export async function answer(run) {
   } catch (error) {
     let text = message(error);
     const status = error instanceof Refusal ? error.status : statusOf(error, text);
-    if (lacking.size > 0) text = `${left()} (${text})`;
+    // Of functions it has no kernel either, and takes what they are made of: then they are not why it failed.
+    if (lacking.size > 0 && !isOfTheBrowser(error, text)) text = `${left()} (${text})`;
     answer = { status, reason: text };
   }
   await post("answer", JSON.stringify({ ...answer, facts, placement, elsewhere: elsewhere.slice(0, 12), partitions, complaints }));
