@@ -191,6 +191,8 @@ mod tests {
             html.contains(r#"<script type="importmap">{"imports":{"ort":"./files/ort/x.mjs"}}</script>"#),
             "{html}"
         );
+        let post = format!("POST /{token}/trouble HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nwhy");
+        assert!(matches!(answer(&server, &post).1, Some(Said::Trouble(text)) if text == "why"));
         let post = format!("POST /{token}/outputs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
         assert!(matches!(answer(&server, &post).1, Some(Said::Outputs(bytes)) if bytes == b"abc"));
     }
