@@ -27,6 +27,8 @@ use serve::{Said, Server};
 const TICK: Duration = Duration::from_millis(100);
 /// A browser that has not asked for its page after so long never will.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A page whose device went away with the browser's GPU process says so itself by then, or never.
+const GRACE: Duration = Duration::from_secs(2);
 /// Looking at all processes takes a millisecond or two, which a measurement should not meet often.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -88,7 +90,16 @@ pub fn open(launch: &Launch<'_>, page: &Page<'_>, progress: &dyn Fn(&str)) -> Re
     loop {
         match server.next(TICK).map_err(|e| broken("answer the browser", &e))? {
             Some(Said::Page) => start = Some(clock.elapsed()),
-            Some(Said::Progress(text)) => progress(&text),
+            Some(Said::Progress(text)) => {
+                // It has its device by the first word.
+                if launch.api != Api::Wasm {
+                    child.watch_gpu();
+                }
+                progress(&text);
+            }
+            Some(Said::Trouble(text)) => {
+                return Err(Trouble::Broken(format!("its page failed: {}{}", text.trim(), child.last_words())));
+            }
             Some(Said::Outputs(bytes)) => outputs = Some(bytes),
             Some(Said::Answer(answer)) => {
                 let processes = child.processes();

@@ -83,6 +83,48 @@ const LACKING: &str = "  lacking:
     inputs: {x: {dtype: float32, shape: [1, 2, 2], normal: [0, 1]}, n: {dtype: int64, shape: [1, 4], value: 1}}
 ";
 
+/// WebNN names nodes that it leaves, and not why; and where the browser refuses the graph that it made, it says nothing to
+/// whoever waits. Both were no reason, the second one for as long as a run may take.
+#[test]
+fn a_refused_graph_is_told_at_once_and_by_its_cause() {
+    let sandbox = suite();
+    let mut models = sandbox.read("specs/models.yaml");
+    for (name, inputs) in [
+        (
+            "computed-indices",
+            "{x: {dtype: float32, shape: [2, 4], normal: [0, 1]}, i: {dtype: int64, shape: [2, 2], value: 1}}",
+        ),
+        ("zero-width", "{x: {dtype: float32, shape: [2, 4], normal: [0, 1]}}"),
+    ] {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/browser");
+        sandbox.write(&format!("models/{name}.onnx"), fs::read(fixtures.join(format!("{name}.onnx"))).unwrap());
+        models += &format!(
+            "  {name}:\n    onnx: ../models/{name}.onnx\n    family: other\n    task: text-classification\n    \
+             pipeline: text\n    inputs: {inputs}\n"
+        );
+    }
+    sandbox.write("specs/models.yaml", models);
+    let wanted = ["computed-indices", "zero-width"];
+    // What is installed first is not timed.
+    let ended = sandbox.run(run(&wanted, &["webnn"])).summary([("cases", 2), ("failed", 0)]);
+    let found = cases(&ended.json());
+    for (model, words) in [
+        ("computed-indices", "gatherElements only supports constant indices"),
+        ("zero-width", "does not take Slice `cut`, Concat `join` (the shape of `z` has a zero)"),
+    ] {
+        let case = &found[&format!("{model}:webnn")];
+        assert_eq!(case["status"], "SKIP_UNSUPPORTED", "{case:#}");
+        assert!(case["reason"].as_str().unwrap().contains(words), "{case:#}");
+    }
+    let clock = std::time::Instant::now();
+    sandbox.run(["run", "specs/all.yaml", "-m", wanted[0], "-t", "webnn", "--rerun", "all"]);
+    assert!(clock.elapsed().as_secs() < 100, "it waited for a page that had failed: {:?}", clock.elapsed());
+    // The browser's own words are kept.
+    let log = sandbox.run(["log", "run:computed-indices:webnn-fp32"]).success();
+    log.stdout_has("Uncaught (in promise) NotSupportedError");
+    assert_eq!(processes_of(&sandbox), [0u32; 0], "a browser was left");
+}
+
 /// By the line that the report gives for it.
 fn the_generated_test_runs_by_itself(sandbox: &Sandbox, case: &Value) {
     let repro = case["repro"].as_str().unwrap();
@@ -196,27 +238,74 @@ fn a_browser_that_is_killed_is_a_crash_and_a_missing_one_is_unavailable() {
     assert_eq!(missing["status"], "SKIP_UNAVAILABLE", "{missing:#}");
     assert!(missing["reason"].as_str().unwrap().contains("ORCH_BROWSER=/nowhere/chrome is no file"), "{missing:#}");
 
-    // The real one, killed from outside while its page works.
-    let child = sandbox.spawn(run(&["detr"], &["webgpu-browser"]));
-    let folder = sandbox.path("cache");
-    let profile = format!("user-data-dir={}", folder.display());
-    let main = || {
-        let all = support::processes_with(&profile).into_iter();
-        all.filter(|pid| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            !String::from_utf8_lossy(&line).contains("--type=")
+    // One that is ended with its worker leaves its words.
+    let mute = sandbox.path(&marker("mute"));
+    fs::write(&mute, "#!/bin/sh\necho the words of a browser that hangs >&2\nexec sleep 600\n").unwrap();
+    fs::set_permissions(&mute, fs::metadata(&killed).unwrap().permissions()).unwrap();
+    let targets = sandbox.read("specs/targets.yaml");
+    let limited =
+        targets.replace("backend: webnn, device: cpu,", "backend: webnn, device: cpu, measure: {timeout_seconds: 5},");
+    assert_ne!(limited, targets);
+    sandbox.write("specs/targets.yaml", limited);
+    let hung = with(&mute);
+    assert_eq!(hung["status"], "TIMEOUT", "{hung:#}");
+    sandbox.run(["log", "run:vit:webnn-fp32"]).stdout_has("the words of a browser that hangs");
+
+    // The real one, and of its processes those without which its page answers nothing, killed from outside while it works.
+    for (kind, words) in [("", "was ended by signal 9"), ("renderer", "process of the page died"), ("gpu-process", "")]
+    {
+        let child = sandbox.spawn(run(&["detr"], &["webgpu-browser"]));
+        let profile = format!("user-data-dir={}", sandbox.path("cache").display());
+        let wanted = || {
+            let line = |pid: &u32| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                String::from_utf8_lossy(&line).replace('\0', " ")
+            };
+            let is_it = |line: String| match kind {
+                "" => !line.contains("--type="),
+                kind => line.contains(&format!("--type={kind}")),
+            };
+            // Of the children not all name the profile; the browser does.
+            let main =
+                support::processes_with(&profile).into_iter().filter(|pid| !line(pid).contains("--type=")).min()?;
+            if kind.is_empty() { Some(main) } else { descendants(main).into_iter().find(|pid| is_it(line(pid))) }
+        };
+        eventually_long("the browser is up", || wanted().is_some());
+        // Its page is up within a second, and this model takes the software adapter ten more.
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        // SAFETY: kill takes no pointers.
+        unsafe { libc::kill(wanted().unwrap() as i32, libc::SIGKILL) };
+        let document = sandbox.wait(child).code(1).json();
+        let case = &cases(&document)["detr:webgpu-browser"];
+        assert_eq!(case["status"], "CRASH", "{kind}: {case:#}");
+        assert!(case["reason"].as_str().unwrap().contains(words), "{kind}: {case:#}");
+        eventually("nothing of the browser is left", || processes_of(&sandbox).is_empty());
+    }
+}
+
+/// The processes that a process started, and theirs.
+fn descendants(root: u32) -> Vec<u32> {
+    let parents: BTreeMap<u32, u32> = fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            Some((pid, stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?))
         })
-        .min()
-    };
-    eventually_long("the browser is up", || main().is_some());
-    // Its page is up within a second, and this model takes the software adapter ten more.
-    std::thread::sleep(std::time::Duration::from_secs(4));
-    // SAFETY: kill takes no pointers.
-    unsafe { libc::kill(main().unwrap() as i32, libc::SIGKILL) };
-    let document = sandbox.wait(child).code(1).json();
-    let case = &cases(&document)["detr:webgpu-browser"];
-    assert_eq!(case["status"], "CRASH", "{case:#}");
-    eventually("nothing of the browser is left", || processes_of(&sandbox).is_empty());
+        .collect();
+    let mut found = vec![root];
+    loop {
+        let more: Vec<_> = parents
+            .iter()
+            .filter(|(pid, parent)| found.contains(parent) && !found.contains(pid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if more.is_empty() {
+            return found;
+        }
+        found.extend(more);
+    }
 }
 
 /// Installing and exporting come before the browser.

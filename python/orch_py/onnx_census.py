@@ -37,7 +37,7 @@ class Census:
     @classmethod
     def of(cls, model: onnx.ModelProto) -> Census:
         census = cls()
-        for graph in _graphs(model.graph):
+        for graph in graphs(model.graph):
             census._count(graph)
         return census
 
@@ -71,8 +71,8 @@ class Census:
         return None
 
 
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     yield graph
     for node in graph.node:
         for below in subgraphs(node):
-            yield from _graphs(below)
+            yield from graphs(below)

@@ -97,10 +97,10 @@ def outcome_of(error: BaseException) -> Output:
     """The outcome that an exception stands for."""
     if isinstance(error, Refused):
         return Output(error.status, str(error) or error.status, error.facts)
-    return Output("oom" if _is_out_of_memory(error) else "error", first_line(error))
+    return Output("oom" if is_out_of_memory(error) else "error", first_line(error))
 
 
-def _is_out_of_memory(error: BaseException | None) -> bool:
+def is_out_of_memory(error: BaseException | None) -> bool:
     """Of an error or one that it was raised from: exporters wrap whatever happens in errors of their own."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:

@@ -24,6 +24,8 @@ pub enum Adapter {
 
 const QUIET: &[&str] = &[
     "--headless",
+    // What nobody catches in the page is in the browser's log then.
+    "--enable-logging=stderr",
     "--no-first-run",
     "--no-default-browser-check",
     "--disable-background-networking",

@@ -1,11 +1,12 @@
 //! The processes of a browser: started with its profile in a scratch folder, watched, ended for certain.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, PipeWriter, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -16,6 +17,11 @@ use super::{Launch, Trouble, files};
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Last words of a browser that are shown, in lines and in letters.
 const WORDS: (usize, usize) = (6, 800);
+
+/// Of what a browser writes so much is kept for them, bytes.
+const TAIL: usize = 64 << 10;
+/// How long is waited for words that are still on their way.
+const SETTLED: Duration = Duration::from_millis(300);
 
 /// The memory that a browser took, where the system tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -29,22 +35,21 @@ pub struct Processes {
 pub(super) struct Child {
     child: std::process::Child,
     profile: PathBuf,
-    log: PathBuf,
+    log: Log,
+    /// The process in which the page's device lives, and since when it is gone.
+    gpu: Option<(Member, Option<Instant>)>,
     ended: bool,
 }
 
 impl Child {
     /// Starts it in this process' group: what ends the group ends all of the browser.
     pub(super) fn start(launch: &Launch<'_>, flags: &[String], address: &str) -> Result<Self, Trouble> {
-        let (profile, log) = (launch.scratch.join("browser-profile"), launch.scratch.join("browser.log"));
-        let file = || -> io::Result<File> {
-            std::fs::create_dir_all(&profile)?;
-            File::create(&log)
-        };
-        let made = file().and_then(|file| Ok((file.try_clone()?, file)));
-        let (out, err) = made.map_err(|e| {
+        let profile = launch.scratch.join("browser-profile");
+        std::fs::create_dir_all(&profile).map_err(|e| {
             Trouble::Broken(format!("failed to make a profile below `{}`: {e}", launch.scratch.display()))
         })?;
+        let made = Log::open().and_then(|(log, out)| Ok((log, out.try_clone()?, out)));
+        let (log, out, err) = made.map_err(|e| Trouble::Broken(format!("failed to listen to the browser: {e}")))?;
         let mut command = Command::new(launch.program);
         command.args(flags).arg(format!("--user-data-dir={}", profile.display())).arg(address);
         // It looks for a session bus, a display and a home to write to; it has none here.
@@ -56,7 +61,7 @@ impl Child {
             reason: format!("the browser `{}` does not start: {e}", launch.program.display()),
             remedy: Some("`orch setup browser` installs one; ORCH_BROWSER names another".into()),
         })?;
-        Ok(Self { child, profile, log, ended: false })
+        Ok(Self { child, profile, log, gpu: None, ended: false })
     }
 
     /// An error if it has ended. `worked`: it had opened its page.
@@ -70,15 +75,32 @@ impl Child {
         })
     }
 
-    /// An error if the process of the page is gone. The browser itself survives that, and the page is silent for ever.
+    /// From now on the page needs the GPU process that lives now: another one would not have its device.
+    pub(super) fn watch_gpu(&mut self) {
+        if self.gpu.is_none() {
+            let found = family(self.child.id()).into_iter().find(|member| member.kind == "gpu-process");
+            self.gpu = found.map(|member| (member, None));
+        }
+    }
+
+    /// An error if the process of the page is gone, or that of its device. The browser itself survives that, and the page is
+    /// silent for ever.
     pub(super) fn check_page(&mut self) -> Result<(), Trouble> {
         let family = family(self.child.id());
         // Without /proc nothing is known; the step's time limit is left.
-        if family.is_empty() || family.iter().any(|member| member.kind == "renderer") {
-            return Ok(());
+        if !family.is_empty() && !family.iter().any(|member| member.kind == "renderer") {
+            self.check(true)?;
+            let words = self.last_words();
+            return Err(Trouble::Died(format!("the browser's process of the page died while it worked{words}")));
         }
-        self.check(true)?;
-        Err(Trouble::Died(format!("the browser's process of the page died while it worked{}", self.last_words())))
+        if let Some((gpu, gone)) = self.gpu.as_mut().filter(|(gpu, _)| !gpu.lives())
+            && gone.get_or_insert_with(Instant::now).elapsed() > super::GRACE
+        {
+            let text = format!("the browser's GPU process {} died while the page worked", gpu.pid);
+            self.check(true)?;
+            return Err(Trouble::Died(format!("{text}{}", self.last_words())));
+        }
+        Ok(())
     }
 
     pub(super) fn processes(&self) -> Processes {
@@ -99,14 +121,14 @@ impl Child {
     }
 
     fn words(&self) -> String {
-        let text = std::fs::read(&self.log).unwrap_or_default();
+        let text = self.log.tail();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         let tail = lines[lines.len().saturating_sub(WORDS.0)..].join(" | ");
         tail.chars().take(WORDS.1).collect()
     }
 
-    /// Ends it and all that it started; its log goes to this process' own.
+    /// Ends it and all that it started.
     pub(super) fn end(&mut self) {
         if std::mem::replace(&mut self.ended, true) {
             return;
@@ -121,15 +143,52 @@ impl Child {
         let _ = self.child.kill();
         let _ = self.child.wait();
         family.iter().filter(|member| member.lives()).for_each(Member::kill);
-        let _ = io::stderr().write_all(&std::fs::read(&self.log).unwrap_or_default());
+        self.log.settle();
         let _ = std::fs::remove_dir_all(&self.profile);
-        let _ = std::fs::remove_file(&self.log);
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
         self.end();
+    }
+}
+
+/// What a browser writes. It goes to this process' own stderr as it comes, so that it is kept whoever ends this process.
+struct Log {
+    tail: Arc<Mutex<VecDeque<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Log {
+    fn open() -> io::Result<(Self, PipeWriter)> {
+        let (mut pipe, writer) = io::pipe()?;
+        let tail = Arc::new(Mutex::new(VecDeque::new()));
+        let own = Arc::clone(&tail);
+        let reader = std::thread::Builder::new().name("browser-log".into()).spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = pipe.read(&mut bytes) {
+                let _ = io::stderr().write_all(&bytes[..count]);
+                let mut tail = own.lock().unwrap_or_else(PoisonError::into_inner);
+                tail.extend(&bytes[..count]);
+                let surplus = tail.len().saturating_sub(TAIL);
+                tail.drain(..surplus);
+            }
+        })?;
+        Ok((Self { tail, reader }, writer))
+    }
+
+    /// Until all is read that was written, if everybody who could write is gone.
+    fn settle(&self) {
+        let clock = Instant::now();
+        while !self.reader.is_finished() && clock.elapsed() < SETTLED {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn tail(&self) -> Vec<u8> {
+        self.settle();
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 }
 

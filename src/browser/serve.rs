@@ -20,7 +20,7 @@ const IMPORTS: &str = "IMPORTS";
 #[derive(Debug)]
 pub struct Page<'a> {
     /// A JavaScript module; it finds `params.json` and `files/<name>` beside itself and posts to `progress`, `outputs`,
-    /// `answer`.
+    /// `answer`. What it does not catch goes to `onTrouble`, which posts it unless the module puts its own in the place.
     pub script: &'a str,
     pub params: &'a Value,
     /// By the names under which the script asks for them.
@@ -42,6 +42,8 @@ pub(super) enum Said {
     Progress(String),
     Outputs(Vec<u8>),
     Answer(Value),
+    /// It failed in a way that its script did not foresee, in the browser's words.
+    Trouble(String),
     Nothing,
 }
 
@@ -78,6 +80,7 @@ impl<'p> Server<'p> {
         request.as_reader().read_to_end(&mut body)?;
         let said = match path.as_str() {
             "progress" => Said::Progress(String::from_utf8_lossy(&body).into_owned()),
+            "trouble" => Said::Trouble(String::from_utf8_lossy(&body).into_owned()),
             "outputs" => Said::Outputs(body),
             "answer" => Said::Answer(serde_json::from_slice(&body).map_err(io::Error::other)?),
             _ => return refuse(request),
@@ -188,6 +191,8 @@ mod tests {
             html.contains(r#"<script type="importmap">{"imports":{"ort":"./files/ort/x.mjs"}}</script>"#),
             "{html}"
         );
+        let post = format!("POST /{token}/trouble HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nwhy");
+        assert!(matches!(answer(&server, &post).1, Some(Said::Trouble(text)) if text == "why"));
         let post = format!("POST /{token}/outputs HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
         assert!(matches!(answer(&server, &post).1, Some(Said::Outputs(bytes)) if bytes == b"abc"));
     }

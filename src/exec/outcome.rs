@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::exec::perform::error_text;
 use crate::record::Outcome;
 use crate::runtime::{JobOutput, JobStatus, RawMeasure};
 use crate::worker::Ended;
@@ -25,11 +26,43 @@ impl Judged {
         Self { outcome, reason: Some(reason.into()), facts: Value::Null, measure: None, transient: false }
     }
 
+    /// An error of orch's own around the work, such as a process that could not be started.
+    pub(super) fn error(error: &anyhow::Error) -> Self {
+        let judged = Self::failed(Outcome::Fail, error_text(error));
+        let passes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(may_pass);
+        if passes || is_shortage(judged.reason.as_deref().unwrap_or_default()) { judged.transient() } else { judged }
+    }
+
     /// A failure of the machinery around the work, or one that the work itself calls passing. A full disk stays full.
     pub(super) fn transient(self) -> Self {
         let is_full = self.reason.as_ref().is_some_and(|reason| reason.contains("No space left on device"));
         Self { transient: !is_full, ..self }
     }
+}
+
+/// What a busy system answers, and a moment later does not.
+const SHORTAGES: [i32; 9] = [
+    libc::EAGAIN,
+    libc::EINTR,
+    libc::ENOMEM,
+    libc::EMFILE,
+    libc::ENFILE,
+    libc::ETXTBSY,
+    libc::EPIPE,
+    libc::ECONNRESET,
+    libc::ECONNABORTED,
+];
+
+fn may_pass(error: &std::io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
+}
+
+/// The same in a sentence, for an error may have been a sentence before it came here: of Rust, of Python, of C++.
+fn is_shortage(reason: &str) -> bool {
+    let by_number =
+        |code: &i32| reason.contains(&format!("(os error {code})")) || reason.contains(&format!("[Errno {code}]"));
+    SHORTAGES.iter().any(by_number)
+        || ["Resource temporarily unavailable", "Text file busy"].iter().any(|words| reason.contains(words))
 }
 
 /// `transient`: exit codes by which a program asks for another attempt.
@@ -50,8 +83,11 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
             };
             let reason = reason.or_else(|| (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned()));
             let asks = facts["exit_code"].as_u64().is_some_and(|code| transient.iter().any(|c| u64::from(*c) == code));
+            // What a program of the user's says with its last words is its own affair: it has exit codes for that.
+            let is_short = facts.get("exit_code").is_none() && reason.as_deref().is_some_and(is_shortage);
             let judged = Judged { outcome, reason, facts, measure, transient: false };
-            if signal.is_some() || (asks && outcome == Outcome::Fail) { judged.transient() } else { judged }
+            let may_pass = signal.is_some() || ((asks || is_short) && outcome == Outcome::Fail);
+            if may_pass { judged.transient() } else { judged }
         }
         Ended::Died { signal: Some(signal), .. } => {
             Judged::failed(Outcome::Crash, format!("the process was ended by {}", signal_name(signal))).transient()
@@ -113,6 +149,7 @@ mod tests {
         let exited = |facts: Value| {
             Ended::Answered(JobOutput { facts, ..JobOutput::failed(JobStatus::Error, "ended with exit status: 75") })
         };
+        let answered = |reason: &str| Ended::Answered(JobOutput::failed(JobStatus::Error, reason));
         let cases = [
             (Ended::Died { signal: Some(11), code: None }, true),
             (Ended::Died { signal: None, code: Some(1) }, false),
@@ -124,11 +161,45 @@ mod tests {
             (exited(json!({"exit_code": 1})), false),
             (exited(json!({"signal": 9})), true),
             (Ended::Answered(JobOutput::failed(JobStatus::Oom, "x")), false),
+            (answered("OSError: [Errno 11] Resource temporarily unavailable"), true),
+            (answered("failed to start the browser: Text file busy (os error 26)"), true),
+            (answered("thread constructor failed: Resource temporarily unavailable"), true),
+            (answered("ValueError: the model has no layer 11"), false),
+            // A user's program says by its exit code whether it may be tried again.
+            (
+                Ended::Answered(JobOutput {
+                    facts: json!({"exit_code": 1}),
+                    ..JobOutput::failed(JobStatus::Error, "its last words: fork: Resource temporarily unavailable")
+                }),
+                false,
+            ),
         ];
         for (ended, transient) in cases {
             let shown = format!("{ended:?}");
             assert_eq!(judge(ended, 1, &[75]).transient, transient, "{shown}");
         }
         assert_eq!(judge(exited(json!({"signal": 9})), 1, &[]).outcome, Outcome::Crash);
+    }
+
+    #[test]
+    fn an_error_around_the_work_is_transient_if_the_system_was_short_of_something() {
+        use anyhow::Context;
+        let of = |code: i32| {
+            let failed: anyhow::Result<()> = Err(std::io::Error::from_raw_os_error(code).into());
+            Judged::error(&failed.context("failed to start the Python server of `torch`").unwrap_err())
+        };
+        for code in [libc::EAGAIN, libc::ETXTBSY, libc::ENOMEM, libc::ECONNRESET, libc::EPIPE] {
+            let judged = of(code);
+            assert_eq!((judged.outcome, judged.transient), (Outcome::Fail, true), "{:?}", judged.reason);
+        }
+        let reason = of(libc::EAGAIN).reason.unwrap();
+        assert!(reason.starts_with("failed to start the Python server of `torch`: Resource temporarily"), "{reason}");
+        for code in [libc::ENOENT, libc::EACCES, libc::ENOSPC] {
+            assert!(!of(code).transient, "{code}");
+        }
+        // On the way it may have become a sentence.
+        let told = anyhow::anyhow!("failed to fork: {}", std::io::Error::from_raw_os_error(libc::EAGAIN));
+        assert!(Judged::error(&told).transient);
+        assert!(!Judged::error(&anyhow::anyhow!("BUG: no input")).transient);
     }
 }

@@ -273,12 +273,8 @@ impl Performer<'_> {
         clock: Instant,
         result: anyhow::Result<Done>,
     ) -> Performed {
-        let Done { judged, numerics, made, .. } = result.unwrap_or_else(|e| Done {
-            judged: Judged::failed(Outcome::Fail, error_text(&e)),
-            numerics: None,
-            made: None,
-            is_flat: false,
-        });
+        let Done { judged, numerics, made, .. } =
+            result.unwrap_or_else(|e| Done { judged: Judged::error(&e), numerics: None, made: None, is_flat: false });
         let transient = judged.transient;
         let (outcome, reason) = retry::told(judged.outcome, judged.reason, &task.attempts);
         let record = Record {

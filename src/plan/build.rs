@@ -263,7 +263,11 @@ impl Builder<'_> {
             Artefact::Onnx if case.precision == Precision::Fp32 => onnx(),
             Artefact::Onnx => {
                 let from = onnx();
-                convert(&label, &step::ONNX_PRECISION, json!({"precision": case.precision}), "onnx", from)
+                let mut params = json!({"precision": case.precision});
+                if case.precision == Precision::Int8 {
+                    params["range"] = json!(target.int8_range);
+                }
+                convert(&label, &step::ONNX_PRECISION, params, "onnx", from)
             }
             Artefact::Torchscript if made.ready == Some(ReadyFormat::Torchscript) => made.model,
             Artefact::Torchscript => {

@@ -3,7 +3,7 @@
 use indexmap::IndexMap;
 
 use crate::matrix::Case;
-use crate::spec::{Artefact, Dim, Fill, Input, Model, Precision, Target};
+use crate::spec::{Artefact, Dim, Fill, Input, Int8Range, Model, Precision, Target};
 
 /// The model at the case's sizes: `bert`, or `bert-b4` where batch is not the model's own.
 pub(super) fn instance(case: &Case) -> String {
@@ -46,6 +46,9 @@ pub(super) fn artefact_label(target: &Target, case: &Case) -> String {
         Artefact::Model => "model".into(),
         // At fp32 they are what the exporters make, and the others are made of them.
         Artefact::Onnx | Artefact::Torchscript if case.precision == Precision::Fp32 => target.artefact.word().into(),
+        Artefact::Onnx if case.precision == Precision::Int8 && target.int8_range == Int8Range::Full => {
+            "onnx-int8-full".into()
+        }
         Artefact::Onnx | Artefact::Torchscript => format!("{}-{}", target.artefact.word(), case.precision.word()),
         Artefact::TransformersJs => "transformers-js".into(),
         Artefact::Openvino => format!("openvino-{}", weights(case.precision).word()),

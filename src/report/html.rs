@@ -268,6 +268,7 @@ fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
         actual: case.actual_device.as_deref(),
         label: view.label(case),
         cast_to_fp32: case.cast_to_fp32(),
+        reduced_range: case.reduced_range(),
         measured: measured(case),
         metrics: case.metrics.as_ref().map(figures),
         numerics: case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty()).map(compared),

@@ -123,6 +123,9 @@ fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
     if let Some(why) = case.cast_to_fp32() {
         rows.push(("cast_to_fp32", why.to_owned()));
     }
+    if let Some(scheme) = case.reduced_range() {
+        rows.push(("reduced_range", scheme.to_owned()));
+    }
     if let Some(half) = &case.half {
         rows.push(("half", half.told()));
     }

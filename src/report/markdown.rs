@@ -81,8 +81,10 @@ fn matrix(out: &mut String, view: &View<'_>, notes: &Notes<'_>) {
             "\n*emulated*, *software*: a stand-in for the hardware ran it; its latency says nothing of the hardware's.\n",
         );
     }
-    for (target, _, why) in view.cast_to_fp32() {
-        let _ = writeln!(out, "\n*cast to fp32*, {}: for instance: {}.", text(target), text(why));
+    for (label, rows) in [("cast to fp32", view.cast_to_fp32()), ("reduced range", view.reduced_range())] {
+        for (target, _, why) in rows {
+            let _ = writeln!(out, "\n*{label}*, {}: for instance: {}.", text(target), text(why));
+        }
     }
 }
 

@@ -148,6 +148,12 @@ impl CaseResult {
         runs.into_iter().find_map(|(_, facts)| facts["cast_to_fp32"].as_str())
     }
 
+    /// How its int8 weights were made, where they keep to a reduced range: its converter's word.
+    pub fn reduced_range(&self) -> Option<&str> {
+        let mut made = self.facts.as_object()?.iter().filter(|(step, _)| step.starts_with("convert:"));
+        made.find_map(|(_, facts)| if facts["range"] == "reduced" { facts["scheme"].as_str() } else { None })
+    }
+
     /// What is to be said of a case that is no failure and no plain success, nor missing.
     pub fn note(&self) -> Option<String> {
         let reason = self.reason.as_deref().unwrap_or("no reason was recorded");

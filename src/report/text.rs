@@ -64,7 +64,9 @@ pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
     failures(&mut out, &view, styles);
     notable(&mut out, &view, styles);
     halves(&mut out, &view, styles);
-    cast_to_fp32(&mut out, &view, styles);
+    for (label, rows) in [("cast to fp32", view.cast_to_fp32()), ("reduced range", view.reduced_range())] {
+        said(&mut out, label, &rows, styles);
+    }
     skipped(&mut out, &view, styles);
     if !out.is_empty() {
         out.push('\n');
@@ -132,6 +134,7 @@ fn figure(view: &View<'_>, case: &CaseResult) -> String {
             let label = match view.label(case) {
                 Some("emulated") => " emul.",
                 Some("cast to fp32") => " casts",
+                Some("reduced range") => " reduced",
                 Some(_) => " softw.",
                 None => "",
             };
@@ -249,10 +252,11 @@ fn halves(out: &mut String, view: &View<'_>, styles: &Styles) {
     }
 }
 
-fn cast_to_fp32(out: &mut String, view: &View<'_>, styles: &Styles) {
+/// What a label in the cells of targets means.
+fn said(out: &mut String, label: &str, rows: &[(&str, usize, &str)], styles: &Styles) {
     let dim = styles.skip;
-    for (target, cases, why) in view.cast_to_fp32() {
-        let _ = writeln!(out, "\n{dim}cast to fp32{dim:#} {target} ({})", counted(cases, "case"));
+    for (target, cases, why) in rows {
+        let _ = writeln!(out, "\n{dim}{label}{dim:#} {target} ({})", counted(*cases, "case"));
         wrapped(out, "  ", &one_line(&format!("for instance: {why}")));
     }
 }

@@ -99,14 +99,24 @@ impl<'a> View<'a> {
 
     /// What stands beside its figure: that a stand-in ran it, or in which precision it was computed, where that is another.
     pub(super) fn label(&self, case: &CaseResult) -> Option<&'static str> {
-        self.stand_in(case).or_else(|| case.cast_to_fp32().map(|_| "cast to fp32"))
+        let of_weights = || case.reduced_range().map(|_| "reduced range");
+        self.stand_in(case).or_else(|| case.cast_to_fp32().map(|_| "cast to fp32")).or_else(of_weights)
     }
 
     /// Cases whose fp16 model was computed in fp32: the target, why, and of how many cases it is.
     pub(super) fn cast_to_fp32(&self) -> Vec<(&'a str, usize, &'a str)> {
+        self.said(CaseResult::cast_to_fp32)
+    }
+
+    /// Cases whose int8 weights keep to a reduced range: the target, how they were made, and of how many cases it is.
+    pub(super) fn reduced_range(&self) -> Vec<(&'a str, usize, &'a str)> {
+        self.said(CaseResult::reduced_range)
+    }
+
+    fn said(&self, of: fn(&CaseResult) -> Option<&str>) -> Vec<(&'a str, usize, &'a str)> {
         let mut found: Vec<(&str, usize, &str)> = Vec::new();
         for case in &self.doc.cases {
-            let Some(why) = case.cast_to_fp32() else { continue };
+            let Some(why) = of(case) else { continue };
             match found.iter_mut().find(|(target, ..)| *target == case.target) {
                 Some((_, count, _)) => *count += 1,
                 None => found.push((case.target.as_str(), 1, why)),

@@ -5,6 +5,7 @@
 
 pub mod android;
 pub mod browser;
+mod cpu;
 pub mod foreign;
 pub mod half;
 pub mod libtorch;

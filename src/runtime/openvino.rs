@@ -5,6 +5,7 @@
 
 mod api;
 mod options;
+mod words;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +24,7 @@ use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::refusal::{Refusal, answer};
 use super::tensors::{self, Tensors};
-use super::{Job, JobOutput, Runtime};
+use super::{Job, JobOutput, JobStatus, Runtime, cpu};
 
 pub struct OpenVino;
 
@@ -130,7 +131,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let mut raw = timings.into_raw(SYNC, &params.device, &devices);
     // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
     raw.placement = session.devices.iter().map(|device| (device.clone(), 1)).collect();
-    let facts = json!({
+    let mut facts = json!({
         "openvino": version,
         "device": {"id": devices, "name": name, "capabilities": capabilities},
         "precision": session.precision,
@@ -139,6 +140,9 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         "dynamic_shapes": session.dynamic,
         "seconds": {"start_runtime": runtime_seconds, "read": session.read_seconds, "compile": session.compile_seconds},
     });
+    if let (Some(facts), true) = (facts.as_object_mut(), devices == "CPU") {
+        cpu::note(facts);
+    }
     Ok(JobOutput::ok(facts, Some(raw)))
 }
 
@@ -185,7 +189,7 @@ fn load(
     let model = if ir.is_file() {
         core.read(&ir, Some(&tree.join("model.bin"))).context("failed to read model.xml")?
     } else if onnx.is_file() {
-        core.read(&onnx, None).context("failed to read model.onnx")?
+        core.read(&onnx, None).map_err(unread).context("failed to read model.onnx")?
     } else {
         bail!("`{}` holds neither model.xml nor model.onnx", tree.display());
     };
@@ -330,6 +334,18 @@ fn describe(core: &Core, version: &str, device: &str) -> Result<(String, Vec<Str
     let name = core.property(device, "FULL_DEVICE_NAME").map_err(absent)?;
     let capabilities = core.property(device, "OPTIMIZATION_CAPABILITIES").map_err(absent)?;
     Ok((name.trim().to_owned(), capabilities.split([' ', ',']).filter(|c| !c.is_empty()).map(str::to_owned).collect()))
+}
+
+/// What OpenVINO's ONNX frontend says of a model that it does not take is its refusal: the file is a model, which others
+/// have read by now.
+fn unread(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<Failure>() {
+        Some(failure) => {
+            let status = options::status_of(failure).unwrap_or(JobStatus::Unsupported);
+            Refusal::because(status, format!("OpenVINO does not convert the model: {failure}"))
+        }
+        None => error,
+    }
 }
 
 /// OpenVINO's own word for a missing operator or for memory, as the status that says so.

@@ -257,6 +257,7 @@ pub struct Target {
     pub half: Option<Half>,
     /// Options of the runtime, checked against the runtime's own table (e.g. `soc_model: 60`).
     pub options: BTreeMap<String, serde_json::Value>,
+    pub int8_range: Int8Range,
     pub tolerances: BTreeMap<Precision, Tolerance>,
     pub measure: Option<Measure>,
     pub tags: Vec<String>,
@@ -290,6 +291,17 @@ pub enum Precision {
     Fp16,
     Bf16,
     Int8,
+}
+
+/// How far the int8 weights of an ONNX artefact reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Int8Range {
+    /// Within ±64: the sum of two products with uint8 fits 16 bits, in which x86 CPUs without VNNI add them.
+    #[default]
+    Reduced,
+    /// All of the eight bits.
+    Full,
 }
 
 impl Precision {

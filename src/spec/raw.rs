@@ -9,7 +9,7 @@ use super::error::Sink;
 use super::shape::{self, Field, Json, List, Rows, Shape, shape, words};
 use super::values::{Config, Memory, Pair, Scalar, Size};
 use super::yaml::{Key, Node};
-use super::{Artefact, Dtype, ExpectedStage, ExpectedStatus, Half, Precision, Priority, Route};
+use super::{Artefact, Dtype, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route};
 
 shape! {
     /// A spec file. Top-level keys that begin with `x-` are ignored: a place for anchors.
@@ -178,6 +178,9 @@ shape! {
         half: Half,
         /// Options of the runtime, e.g. `soc_model` for QNN.
         options: Rows<Json>,
+        /// How far int8 weights of `onnx` reach. `reduced` (the default): within ±64, so that no CPU saturates. `full`: all
+        /// eight bits, for machines that have VNNI or are not x86: without it x86 CPUs add pairs of products in 16 bits.
+        int8_range: Int8Range,
         /// Tolerances per precision on this target; figures that are not given keep their general value.
         tolerances: Rows<Tolerance>,
         /// How runs on this target are measured; what is not given keeps its general value.
@@ -385,4 +388,5 @@ words!(pub ExpectedStatus as "status of an expectation" {
     "SKIP_UNSUPPORTED" => Unsupported,
 });
 words!(pub ExpectedStage as "stage" { "generate" => Generate, "convert" => Convert, "run" => Run });
+words!(pub Int8Range as "range of int8 weights" { "reduced" => Reduced, "full" => Full });
 words!(pub Precision as "precision" { "fp32" => Fp32, "fp16" => Fp16, "bf16" => Bf16, "int8" => Int8 });

@@ -35,6 +35,7 @@ pub enum Part {
 /// What every worker in Rust is made of, whatever it runs.
 pub(super) const WORKER: &[Part] = &[
     Part::Rust("runtime/mod.rs"),
+    Part::Rust("runtime/cpu.rs"),
     Part::Rust("runtime/serve.rs"),
     Part::Rust("runtime/manifest.rs"),
     Part::Rust("runtime/measure.rs"),

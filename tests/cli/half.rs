@@ -97,7 +97,12 @@ fn an_onnx_file_runs_at_fp16_and_int8_and_says_what_computed_it() {
     let spec = sandbox.read("specs/all.yaml");
     sandbox.write(
         "specs/all.yaml",
-        spec.replacen("artefact: onnx, precisions: [fp32]", "artefact: onnx, precisions: [fp16, int8]", 1),
+        spec.replacen(
+            "artefact: onnx, precisions: [fp32]}",
+            "artefact: onnx, precisions: [fp16, int8]}\n  \
+             vnni: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [int8], int8_range: full}",
+            1,
+        ),
     );
     let run = ["run", "specs/all.yaml", "-t", "cpu", "--json"];
     let document = sandbox.run(run).success().summary([("cases", 2), ("passed", 2)]).json();
@@ -108,10 +113,27 @@ fn an_onnx_file_runs_at_fp16_and_int8_and_says_what_computed_it() {
     let made = |precision: &str| of(precision)["facts"][format!("convert:linear:onnx-{precision}")].clone();
     assert_eq!(made("fp16")["weights"], serde_json::json!({"fp16": 9}));
     assert_eq!(made("int8")["nodes"]["integer"], 1);
-    assert!(made("int8")["scheme"].as_str().unwrap().starts_with("dynamic: weights int8 by channel"));
-    // The numbers are really rounded: as far off as 8 bits are, and no further.
+    // Sums of such weights are exact on every CPU, so what this test finds does not depend on which one it runs on.
+    let scheme = "dynamic: weights int8 by channel in a reduced range (±64: exact on every CPU), activations uint8";
+    assert!(made("int8")["scheme"].as_str().unwrap().starts_with(scheme), "{}", made("int8"));
+    assert_eq!(made("int8")["range"], "reduced");
+    // The numbers are really rounded: as far off as 7 bits are, and no further.
     let off = of("int8")["numerics"]["max_abs"].as_f64().unwrap();
     assert!(off > 1e-3 && off < 2., "{off}");
+    for (format, words) in [
+        ("text", "reduced range cpu (1 case)\n  for instance: dynamic: weights int8 by channel in a reduced range "),
+        ("markdown", " *reduced range* |"),
+        ("junit", "<property name=\"reduced_range\" value=\"dynamic: weights int8 "),
+        ("html", "<dt>weights</dt><dd>dynamic: weights int8 "),
+    ] {
+        sandbox.run(["report", "specs/all.yaml", "--format", format]).success().stdout_has(words);
+    }
+    // Whether this CPU would have saturated the full range stands with the result.
+    let vnni = of("int8")["facts"]["run:linear:cpu-int8"]["vnni"].clone();
+    assert_eq!(vnni.is_boolean(), cfg!(target_arch = "x86_64"), "{vnni}");
+    // A target whose machines have VNNI gets weights of its own, of all eight bits, in a step with a key of its own.
+    let plan = sandbox.run(["plan", "specs/all.yaml", "--all"]).success();
+    plan.stdout_has("convert:linear:onnx-int8 ").stdout_has("convert:linear:onnx-int8-full");
     assert_eq!(of("int8")["placement"].as_object().unwrap().keys().collect::<Vec<_>>(), ["CPUExecutionProvider"]);
 
     if cfg!(target_arch = "x86_64") {

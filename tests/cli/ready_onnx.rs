@@ -293,3 +293,65 @@ fn a_run_whose_program_is_removed_meanwhile_goes_on() {
     assert!(!own.exists());
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
+
+/// y = the determinant of x, of 1 × 2 × 2.
+fn determinant() -> Vec<u8> {
+    let graph = GraphProto {
+        node: vec![node("Det", ["x"], "y")],
+        name: "det".into(),
+        initializer: vec![],
+        input: vec![value("x", &[1, 2, 2])],
+        output: vec![value("y", &[1])],
+    };
+    let opset_import = vec![OperatorSetIdProto { version: 17 }];
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+}
+
+/// An operator of ONNX that ONNX Runtime has no kernel for on any device.
+fn image_decoder() -> Vec<u8> {
+    const UINT8: i32 = 2;
+    let bytes = |name: &str, dims: &[i64]| {
+        let mut info = value(name, dims);
+        info.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = UINT8;
+        info
+    };
+    let graph = GraphProto {
+        node: vec![node("ImageDecoder", ["x"], "y")],
+        name: "picture".into(),
+        initializer: vec![],
+        input: vec![bytes("x", &[20])],
+        output: vec![bytes("y", &[2, 2, 3])],
+    };
+    let opset_import = vec![OperatorSetIdProto { version: 20 }];
+    ModelProto { ir_version: 9, graph: Some(graph), opset_import }.encode_to_vec()
+}
+
+/// Each was a failure, OpenVINO's with a line that said where in its sources.
+#[test]
+fn what_a_runtime_has_no_operator_for_is_its_refusal_in_its_words() {
+    let sandbox = sandbox(RIGHT);
+    sandbox.write("models/linear.onnx", determinant());
+    let inputs = "inputs: {x: {dtype: float32, shape: [1, 2, 2], data: [[[1, 2], [3, 4]]]}}";
+    let (head, _) = SPEC.split_once("    inputs:").unwrap();
+    let head = head.replace("    expected: ../models/expected\n", "");
+    sandbox.write("specs/all.yaml", format!("{head}    {inputs}\n"));
+    let document = sandbox.run(RUN).json();
+    let case = &document["cases"][1];
+    assert_eq!((&case["target"], &case["status"]), (&"openvino".into(), &"SKIP_UNSUPPORTED".into()), "{case:#}");
+    assert_eq!(case["stage"], "convert", "{case:#}");
+    let reason = case["reason"].as_str().unwrap();
+    assert!(reason.starts_with("OpenVINO 20"), "{reason}");
+    assert!(
+        reason.ends_with("does not convert the model: No conversion rule found for operations: Det-17"),
+        "{reason}"
+    );
+
+    // Nobody can say what is right where the reference is ONNX Runtime's own, and it lacks the operator.
+    sandbox.write("models/linear.onnx", image_decoder());
+    sandbox.write("specs/all.yaml", format!("{head}    inputs: {{x: {{dtype: uint8, shape: [20], value: 1}}}}\n"));
+    let document = sandbox.run(RUN).json();
+    let case = &document["cases"][0];
+    assert_eq!((&case["target"], &case["status"]), (&"cpu".into(), &"SKIP_UNSUPPORTED".into()), "{case:#}");
+    let reason = case["reason"].as_str().unwrap();
+    assert!(reason.contains("Could not find an implementation for ImageDecoder(20)"), "{reason}");
+}

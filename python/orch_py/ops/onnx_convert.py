@@ -11,13 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers import float16
 
 from orch_py import onnx_graph, trees
-from orch_py.onnx_census import Census
+from orch_py.onnx_census import Census, graphs
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
 # The least share of what could be of the precision that must be: less is another precision under its name.
@@ -26,14 +27,24 @@ _LEAST_SHARE = 0.5
 _FP16_MAX = 65504.0
 _SCHEMES = {
     "fp16": "all operators but those without fp16 kernels; inputs and outputs fp32",
-    "int8": "dynamic: weights int8 by channel, activations uint8 by tensor as they come",
+    "int8": "dynamic: weights int8 by channel{range}, activations uint8 by tensor as they come",
 }
+# How far int8 weights reach. x86 CPUs without VNNI add the products of a pair, of uint8 and int8, in 16 bits, which
+# saturate: 255 x 64 x 2 is the most that fits.
+_RANGES = {"reduced": " in a reduced range (±64: exact on every CPU)", "full": " (CPUs without VNNI saturate)"}
+_REDUCED = 64
 
 
 def run(job: Job) -> Output:
     precision = job.required("precision")
     if precision not in _SCHEMES:
         raise Refused("unsupported", f"ONNX conversion to `{precision}` is not known; known: {listed(_SCHEMES)}")
+    scheme, range_ = _SCHEMES[precision], None
+    if precision == "int8":
+        range_ = job.param("range", "reduced")
+        if range_ not in _RANGES:
+            raise Refused("error", f"the range of int8 weights `{range_}` is not known; known: {listed(_RANGES)}")
+        scheme = scheme.format(range=_RANGES[range_])
     tree = job.tree("onnx")
     manifest = trees.read_manifest(tree)
     before = onnx_graph.load_typed(tree)
@@ -42,11 +53,13 @@ def run(job: Job) -> Output:
     ports = _ports(before)
 
     started = time.perf_counter()
-    model = _to_fp16(before) if precision == "fp16" else _to_int8(before)
+    model = _to_fp16(before) if range_ is None else _to_int8(before, range_ == "reduced")
     seconds = time.perf_counter() - started
     onnx_graph.strip(model)
     census = Census.of(model)
-    facts = {"scheme": _SCHEMES[precision], **census.facts(), "seconds": {"convert": seconds}}
+    facts = {"scheme": scheme, "range": range_, **census.facts(), "seconds": {"convert": seconds}}
+    if range_ == "reduced" and (far := _reach(model, before)) > _REDUCED:
+        raise Refused("error", f"BUG: asked for weights within ±{_REDUCED}, ONNX Runtime made one of {far}", facts)
     if wrong := census.lacks(precision, _LEAST_SHARE):
         raise Refused("unsupported", wrong, facts)
     if (now := _ports(model)) != ports:
@@ -68,7 +81,8 @@ def run(job: Job) -> Output:
             "route": manifest.get("route"),
             "opset": next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")),
             "precision": precision,
-            "scheme": _SCHEMES[precision],
+            "scheme": scheme,
+            "range": range_,
             "versions": manifest.get("versions", {}) | versions,
         },
     )
@@ -92,18 +106,31 @@ def _to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _to_int8(model: onnx.ModelProto) -> onnx.ModelProto:
+def _to_int8(model: onnx.ModelProto, reduced: bool) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / onnx_graph.MODEL
         quantize_dynamic(
             model,
             path,
             per_channel=True,
+            reduce_range=reduced,
             weight_type=QuantType.QInt8,
             use_external_data_format=onnx_graph.is_large(model),
             extra_options={"EnableSubgraph": True},
         )
         return onnx.load(path)
+
+
+def _reach(model: onnx.ModelProto, before: onnx.ModelProto) -> int:
+    """The largest magnitude among the weights that became int8."""
+
+    def weights(of: onnx.ModelProto) -> dict[str, onnx.TensorProto]:
+        tensors = (tensor for graph in graphs(of.graph) for tensor in graph.initializer)
+        return {tensor.name: tensor for tensor in tensors if tensor.data_type == TensorProto.INT8}
+
+    known = weights(before)
+    made = (numpy_helper.to_array(tensor) for name, tensor in weights(model).items() if name not in known)
+    return max((int(np.abs(values.astype(np.int16)).max(initial=0)) for values in made), default=0)
 
 
 def _ports(model: onnx.ModelProto) -> dict[str, list[Any]]:

@@ -14,10 +14,13 @@ from typing import Any
 import openvino
 
 from orch_py import trees
-from orch_py.protocol import Job, Output, Refused, listed
+from orch_py.openvino_words import telling
+from orch_py.protocol import Job, Output, Refused, is_out_of_memory, listed
 
 PRECISIONS = ("fp32", "fp16", "int8")
 _INT8_TYPES = ("i8", "u8")
+# How the text of an error begins that OpenVINO itself raised: a check in its sources, and the place.
+_OWN_WORDS = ("Check '", "Exception from ")
 
 
 def run(job: Job) -> Output:
@@ -30,7 +33,7 @@ def run(job: Job) -> Output:
     facts: dict[str, Any] = {"seconds": {}}
 
     started = time.perf_counter()
-    model = openvino.convert_model(tree / "model.onnx")
+    model = _converted(tree / "model.onnx")
     facts["seconds"]["convert"] = time.perf_counter() - started
     if precision == "int8":
         packages.append("nncf")
@@ -57,6 +60,21 @@ def run(job: Job) -> Output:
     )
     facts["versions"] = versions | {"openvino_build": openvino.get_version()}
     return Output(facts=facts)
+
+
+def _converted(path: Path) -> openvino.Model:
+    """What OpenVINO says of a model that it does not take is its refusal; any other error is orch's own affair."""
+    if not path.is_file():
+        raise Refused("error", f"`{path}` is missing")
+    try:
+        return openvino.convert_model(path)
+    except Exception as error:
+        text = str(error)
+        is_its_own = type(error).__module__.startswith("openvino") or text.startswith(_OWN_WORDS)
+        if not is_its_own or is_out_of_memory(error):
+            raise
+        reason = f"OpenVINO {trees.versions('openvino')['openvino']} does not convert the model: {telling(text)}"
+        raise Refused("unsupported", reason) from error
 
 
 def _compress(model: openvino.Model, facts: dict[str, Any]) -> openvino.Model:

@@ -120,6 +120,8 @@ pub(super) struct Detail<'a> {
     pub(super) chosen: Option<&'a str>,
     /// Why it computed in fp32 though its model is in half precision.
     pub(super) cast_to_fp32: Option<&'a str>,
+    /// How its int8 weights were made, where they keep to a reduced range.
+    pub(super) reduced_range: Option<&'a str>,
     /// What its target's `half` came to.
     pub(super) half: Option<String>,
     pub(super) requested: &'a str,

@@ -15,15 +15,32 @@ const post = (where, body) => fetch(where, { method: "POST", body });
 export const progress = (text) => post("progress", text);
 const message = (error) => String(error?.message ?? error).replace(/\s+/g, " ").trim();
 
+/// Ends the page's work where nobody waits for what failed: a promise that ONNX Runtime forgets, a device that is lost.
+let fail;
+const failed = new Promise((_, reject) => { fail = reject; });
+failed.catch(() => {});
+globalThis.onTrouble = fail;
+
 // --- ONNX Runtime's log: its own word on where nodes went ---
 
 const PLACED = /(?:All nodes|Node\(s\)) placed on \[(\w+)\]\. Number of nodes: (\d+)/;
 const placement = {};
 const elsewhere = [];
 const partitions = {};
-/// Nodes for which the provider says that it has no kernel.
-const lacking = new Set();
+/// Nodes that the provider says it does not take, with its reason where it gives one.
+const lacking = new Map();
+let why = null;
 let listed = null;
+
+/// Before the line that a node is not taken, WebNN's provider says what is wrong with a tensor of it.
+function reasonIn(line) {
+  const said = /\[V:onnxruntime:[^\]]*\b(?:helper|\w+_op_builder)\.cc:\d+ \w+\] (.*)/.exec(line)?.[1].trim();
+  if (!said) return null;
+  const dynamic = /^Dynamic shape is not supported\b.*: (.*)$/.exec(said);
+  if (dynamic) return `\`${dynamic[1]}\` has a dynamic shape`;
+  const zero = /^The shape of \[(.*)\] has 0 dimension/.exec(said);
+  return zero ? `the shape of \`${zero[1]}\` has a zero` : said;
+}
 
 function heard(line) {
   const placed = PLACED.exec(line);
@@ -39,11 +56,15 @@ function heard(line) {
   }
   const missing = /kernel not found in registries for Op type: (\w+) node name: (.*)/.exec(line);
   if (missing) {
-    lacking.add(`${missing[1]} \`${missing[2].trim()}\``);
+    lacking.set(`${missing[1]} \`${missing[2].trim()}\``, null);
   }
-  const refused = /Operator type: \[(\w+)\] index: \[\d+\] name: \[(.*)\] supported: \[0\]/.exec(line);
-  if (refused) {
-    lacking.add(`${refused[1]} \`${refused[2]}\``);
+  // A part that it took already is a node by now, of which it is asked again.
+  const asked = /Operator type: \[WEBNN_/.test(line) ? null : /Operator type: \[(\w+)\] index: \[\d+\] name: \[(.*)\] supported: \[([01])\]/.exec(line);
+  if (asked) {
+    if (asked[3] === "0") lacking.set(`${asked[1]} \`${asked[2]}\``, why);
+    why = null;
+  } else {
+    why ??= reasonIn(line);
   }
   const taken = /(\w+)::GetCapability, number of partitions supported by \w+: (\d+) number of nodes in the graph: (\d+) number of nodes supported by \w+: (\d+)/.exec(line);
   if (taken) {
@@ -54,6 +75,7 @@ function heard(line) {
 const LOUD = /\[[EF]:onnxruntime|\[W:onnxruntime/;
 const complaints = [];
 export const volume = { lines: 0, heard: performance.now() };
+const kept = console.warn.bind(console);
 for (const level of ["log", "info", "warn", "error", "debug"]) {
   console[level] = (...words) => {
     volume.lines += 1;
@@ -62,6 +84,8 @@ for (const level of ["log", "info", "warn", "error", "debug"]) {
       heard(line);
       if (LOUD.test(line) && complaints.length < 20) {
         complaints.push(line.replace(/\x1b\[[0-9;]*m/g, "").slice(0, 400));
+        // What the browser itself writes stays in the step's log, also of a page that is ended from outside.
+        kept(complaints.at(-1));
       }
     }
   };
@@ -105,6 +129,13 @@ export async function send(outputs) {
 
 // --- The device ---
 
+/// A device that is lost answers nothing any more, and nobody who waits for it is told.
+function watch(lost, what) {
+  lost.then((info) => {
+    if (info?.reason !== "destroyed") fail(new Refusal("crash", `${what} was lost while the page worked: ${message(info)}`));
+  }, () => {});
+}
+
 export async function webgpu() {
   if (!navigator.gpu) {
     throw new Refusal("unavailable", "this browser has no WebGPU (navigator.gpu is missing)");
@@ -113,6 +144,12 @@ export async function webgpu() {
   if (!adapter) {
     throw new Refusal("unavailable", "WebGPU gives no adapter here");
   }
+  const request = GPUAdapter.prototype.requestDevice;
+  GPUAdapter.prototype.requestDevice = async function (...asked) {
+    const device = await request.apply(this, asked);
+    watch(device.lost, "the WebGPU device");
+    return device;
+  };
   return { name: "webgpu" };
 }
 
@@ -123,6 +160,7 @@ export async function webnn() {
   const deviceType = params.device_type;
   try {
     const context = await navigator.ml.createContext({ deviceType });
+    if (context.lost) watch(context.lost, "the WebNN context");
     return { name: "webnn", deviceType, context };
   } catch (error) {
     throw new Refusal("unavailable", `WebNN gives no ${deviceType} context here: ${message(error)}`);
@@ -141,7 +179,13 @@ export async function used(ort) {
 
 // --- Why it failed ---
 
-function statusOf(text) {
+/// The browser's own refusal of a graph that ONNX Runtime made.
+const isOfTheBrowser = (error, text) =>
+  error?.name === "NotSupportedError" || /Failed to execute '\w+' on 'MLGraphBuilder'/.test(text);
+
+function statusOf(error, text) {
+  if (isOfTheBrowser(error, text)) return "unsupported";
+  if (/Provider type for .* is not set|is not a registered function\/op|is not currently registered or supported/.test(text)) return "unsupported";
   if (/fallback to CPU EP has been explicitly disabled|have not been partitioned to the/.test(text)) return "unsupported";
   if (/Could not find an implementation|not implemented|NOT_IMPLEMENTED|is not supported by/i.test(text)) return "unsupported";
   if (/out of memory|bad_alloc|Array buffer allocation failed|Failed to allocate memory/i.test(text)) return "oom";
@@ -172,17 +216,39 @@ export async function repeat(infer, count, atLeast) {
   return taken;
 }
 
+/// `a, b and 3 more`, as many as are read.
+function some(items, most) {
+  const rest = items.length - most;
+  return rest > 0 ? `${items.slice(0, most).join(", ")} and ${rest} more` : items.join(", ");
+}
+
+/// Which nodes the provider leaves, by what is wrong with them. In the order of the graph: the first is the cause of the rest.
+function left() {
+  const groups = new Map();
+  for (const [node, reason] of lacking) {
+    groups.set(reason, [...(groups.get(reason) ?? []), node]);
+  }
+  const lacks = groups.get(null);
+  groups.delete(null);
+  const told = [...groups].map(([reason, nodes]) => `${some(nodes, 3)} (${reason})`);
+  const parts = [];
+  if (told.length > 0) parts.push(`does not take ${some(told, 3)}`);
+  if (lacks) parts.push(`has no kernel for ${some(lacks, 8)}`);
+  if (lacking.values().next().value === null) parts.reverse();
+  return `${params.provider_name} ${parts.join("; it ")}`;
+}
+
 /// Does the page's work and posts what came of it.
 export async function answer(run) {
   let answer;
   try {
-    answer = await run();
+    answer = await Promise.race([run(), failed]);
   } catch (error) {
     let text = message(error);
-    if (lacking.size > 0) {
-      text = `${params.provider_name} has no kernel for ${[...lacking].slice(0, 8).join(", ")} (${text})`;
-    }
-    answer = { status: error instanceof Refusal ? error.status : statusOf(text), reason: text };
+    const status = error instanceof Refusal ? error.status : statusOf(error, text);
+    // Of functions it has no kernel either, and takes what they are made of: then they are not why it failed.
+    if (lacking.size > 0 && !isOfTheBrowser(error, text)) text = `${left()} (${text})`;
+    answer = { status, reason: text };
   }
   await post("answer", JSON.stringify({ ...answer, facts, placement, elsewhere: elsewhere.slice(0, 12), partitions, complaints }));
 }

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use openvino_sys as sys;
 use openvino_sys::{ov_element_type_e as ElementType, ov_status_e as Status};
 
+use super::words::telling;
 use crate::runtime::tensors::{Element, Tensor};
 
 /// What OpenVINO said, whole.
@@ -29,10 +30,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A message is a line per C++ source place that the error passed, and then what happened.
-        let told: Vec<_> = self.message.lines().filter(|line| !line.starts_with("Exception from ")).collect();
-        let words: Vec<_> = told.iter().flat_map(|line| line.split_whitespace()).collect();
-        if words.is_empty() { write!(f, "{:?}", self.status) } else { f.write_str(&words.join(" ")) }
+        let told = telling(&self.message);
+        if told.is_empty() { write!(f, "{:?}", self.status) } else { f.write_str(&told) }
     }
 }
 

@@ -23,6 +23,11 @@ use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 /// The only one: floating-point graphs run in half precision on the HTP, whatever the ONNX says.
 const PRECISION: &str = "fp16";
 
+/// An ONNX file of one Relu over a 1×4 float tensor.
+const RELU: &[u8] =
+    b"\x08\x08:>\n\x0f\n\x01x\x12\x01y\x1a\x01r\"\x04Relu\x12\x01gZ\x13\n\x01x\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\
+\x08\x01\n\x02\x08\x04b\x13\n\x01y\x12\x0e\n\x0c\x08\x01\x12\x08\n\x02\x08\x01\n\x02\x08\x04B\x04\n\x00\x10\x11";
+
 pub(super) fn compile(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     let made = make(job, params);
     if made.is_err() {
@@ -53,14 +58,15 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     let compiled = match compiled {
         Ok(session) => Placement::of(&session)?,
         Err(error) => {
-            if let Some(broken) = broken(&messages) {
-                return Err(Failure::error(format!("the QNN compiler failed: {broken}")));
-            }
-            return Err(match examine(place.lenient(&host)?, QNN, &prepared.bytes)? {
-                Verdict::Refused(reason) => Failure::new(JobStatus::Unsupported, reason),
-                Verdict::Broken(reason) => Failure::error(format!("the QNN compiler failed: {reason}")),
-                Verdict::Unexplained => Failure::error(format!("the QNN compiler failed: {}", error.message())),
-            });
+            let reason = match broken(&messages) {
+                Some(broken) => broken,
+                None => match examine(place.lenient(&host)?, QNN, &prepared.bytes)? {
+                    Verdict::Refused(reason) => return Err(Failure::new(JobStatus::Unsupported, reason)),
+                    Verdict::Broken(reason) => reason,
+                    Verdict::Unexplained => error.message().to_owned(),
+                },
+            };
+            return Err(failed(&reason, takes_another(&host, &place)));
         }
     };
     place.assert(&compiled)?;
@@ -82,6 +88,30 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     facts.insert("lowering".to_owned(), json!(prepared.rules));
     facts.insert("qnn_sdk".to_owned(), json!(sdk(&session)));
     Ok(JobOutput::ok(Value::Object(facts), None))
+}
+
+/// A compiler that fails on a whole model names no node that it refuses, and often says no more than a code. Whether it is
+/// the model that it refuses, another one shows.
+fn failed(reason: &str, takes_another: anyhow::Result<()>) -> Failure {
+    match takes_another {
+        Ok(()) => {
+            let failure = Failure::from(anyhow::anyhow!("the QNN compiler refuses the model: {reason}"));
+            let status = if failure.status == JobStatus::Error { JobStatus::Unsupported } else { failure.status };
+            Failure { status, ..failure }
+        }
+        Err(other) => {
+            Failure::error(format!("the QNN compiler failed: {reason}; and on a model of one Relu: {other:#}"))
+        }
+    }
+}
+
+/// Whether the compiler works here at all.
+fn takes_another(host: &Host, place: &Place) -> anyhow::Result<()> {
+    let session = strict(place.lenient(host)?)?.commit_from_memory(RELU).map_err(plain)?;
+    match Placement::of(&session)?.elsewhere(QNN).first() {
+        Some(node) => anyhow::bail!("it leaves `{}`", node.operator),
+        None => Ok(()),
+    }
 }
 
 /// Makes the session write what it compiled, as a small ONNX file beside a binary.
@@ -165,4 +195,24 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
         if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) }.with_context(left)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_failure_it_is_another_model_shows() {
+        let words = "QNN.graphAddNode() failed for node `Mul0` of type `ElementWiseMultiply` with error code 6005";
+        let refused = failed(words, Ok(()));
+        assert_eq!(refused.status, JobStatus::Unsupported);
+        assert_eq!(refused.reason, format!("the QNN compiler refuses the model: {words}"));
+        let broken = failed("QNN SetupBackend failed", Err(anyhow::anyhow!("QNN SetupBackend failed")));
+        assert_eq!(broken.status, JobStatus::Error);
+        assert_eq!(
+            broken.reason,
+            "the QNN compiler failed: QNN SetupBackend failed; and on a model of one Relu: QNN SetupBackend failed"
+        );
+        assert_eq!(failed("Failed to allocate memory", Ok(())).status, JobStatus::Oom);
+    }
 }

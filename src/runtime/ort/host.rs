@@ -13,6 +13,8 @@ use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use anyhow::Context;
 
 use super::{Failure, gpu};
+use crate::runtime::JobStatus;
+use crate::runtime::refusal::Refusal;
 
 pub(super) const CPU: &str = "CPUExecutionProvider";
 pub(super) const QNN: &str = "QNNExecutionProvider";
@@ -121,9 +123,31 @@ pub(super) fn listening(builder: SessionBuilder, least: LogLevel) -> anyhow::Res
     Ok((builder.with_log_level(least).map_err(plain)?, messages))
 }
 
-/// An error of the crate in its own words, without the builder that some of them carry.
+/// An error of the crate in its own words, without the builder that some of them carry; a model that ONNX Runtime has no
+/// code for is refused, whatever was being done with it.
 pub(super) fn plain<R>(error: ort::Error<R>) -> anyhow::Error {
-    anyhow::anyhow!("{}", error.message())
+    told(error.code() == ort::ErrorCode::NotImplemented, error.message())
+}
+
+pub(super) fn told(not_implemented: bool, reason: &str) -> anyhow::Error {
+    if not_implemented || refuses(reason) {
+        return Refusal::because(JobStatus::Unsupported, reason);
+    }
+    anyhow::anyhow!("{reason}")
+}
+
+/// Whether ONNX Runtime says of a model that it lacks what the model asks for, where the error's code does not.
+fn refuses(reason: &str) -> bool {
+    const WORDS: [&str; 6] = [
+        "Could not find an implementation for ",
+        "Failed to find kernel for ",
+        // Of an operator set that it does not know.
+        " is not a registered function/op",
+        "Unsupported model IR version: ",
+        "ONNX Runtime only *guarantees* support for models stamped with",
+        " are not supported. If you need support create a github issue",
+    ];
+    WORDS.iter().any(|words| reason.contains(words))
 }
 
 /// The library's own version: the crate does not tell it.

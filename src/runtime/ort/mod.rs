@@ -27,6 +27,7 @@ use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::refusal::Refusal;
 use super::{Job, JobOutput, JobStatus, Runtime};
 use crate::device::Lease;
 
@@ -147,7 +148,8 @@ impl From<anyhow::Error> for Failure {
             "OutOfMemory",
         ];
         let exhausted = words.iter().any(|words| reason.contains(words));
-        Self::new(if exhausted { JobStatus::Oom } else { JobStatus::Error }, reason)
+        let told = error.downcast_ref::<Refusal>().map_or(JobStatus::Error, |refusal| refusal.status);
+        Self::new(if exhausted { JobStatus::Oom } else { told }, reason)
     }
 }
 
@@ -201,6 +203,25 @@ mod tests {
         let (status, reason) = refused("probe", json!({"library": "/nowhere/libonnxruntime.so"}));
         assert_eq!(status, JobStatus::Unavailable);
         assert!(reason.contains("`/nowhere/libonnxruntime.so`"), "{reason}");
+    }
+
+    #[test]
+    fn what_onnx_runtime_lacks_is_its_refusal() {
+        let words = [
+            "Could not find an implementation for Det(11) node with name 'd'",
+            "Failed to find kernel for Cast(24) (node:'' ep:'CPUExecutionProvider').",
+            "Load model from m.onnx failed:Fatal error: ai.onnx.preview.training:Adam(-1) is not a registered function/op",
+            "Batchwise recurrent operations (layout == 1) are not supported. If you need support create a github issue with \
+             justification.",
+        ];
+        let status = |not_implemented, words: &str| {
+            Failure::from(host::told(not_implemented, words).context("failed to load model.onnx")).status
+        };
+        for words in words {
+            assert_eq!(status(false, words), JobStatus::Unsupported, "{words}");
+        }
+        assert_eq!(status(true, "no kernel"), JobStatus::Unsupported);
+        assert_eq!(status(false, "Invalid input name: x"), JobStatus::Error);
     }
 
     #[test]

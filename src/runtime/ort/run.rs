@@ -17,7 +17,7 @@ use crate::device::vram;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure::{self, MeasureParams};
 use crate::runtime::refusal::without_f16;
-use crate::runtime::{Job, JobOutput, JobStatus, tensors};
+use crate::runtime::{Job, JobOutput, JobStatus, cpu, tensors};
 
 /// `run`: measures the artefact and writes `outputs.safetensors`.
 pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
@@ -57,6 +57,9 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     })?;
     let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
     raw.placement = placement.counts();
+    if place.provider == CPU {
+        cpu::note(&mut facts);
+    }
     if place.provider == CPU
         && manifest.rest.get("precision").is_some_and(|precision| precision == "fp16")
         && let Some(told) = half::cast_to_fp32(host, place, params, &model)?

@@ -207,6 +207,16 @@ fn precisions(row: &Row<'_, raw::Target>, sink: &mut Sink) -> Vec<Precision> {
     }
 }
 
+/// It is said where it changes something.
+fn int8_range(raw: &raw::Target, precisions: &[Precision], sink: &mut Sink) {
+    let (Some(range), Some(artefact)) = (raw.int8_range.given(), raw.artefact.given()) else { return };
+    if artefact.value != Artefact::Onnx || (!precisions.is_empty() && !precisions.contains(&Precision::Int8)) {
+        let hint = "take it out, or give the target `artefact: onnx` and `int8` among its precisions";
+        let message = "`int8_range` is of int8 ONNX, which this target does not run".to_owned();
+        sink.error_hint(range.span, message, hint);
+    }
+}
+
 fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, sink: &mut Sink) -> Option<Target> {
     let raw = row.value;
     if row.name.value == "auto" {
@@ -224,6 +234,7 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
         }
         tolerances.insert(precision, tolerance(given, general[&precision], sink));
     }
+    int8_range(raw, &precisions, sink);
     let own_measure = raw.measure.value().map(|given| self::measure(given, measure, sink));
     let options = raw.options.value().into_iter().flat_map(|rows| &rows.0);
     let options = options.filter_map(|(name, value)| Some((name.value.clone(), value.as_ref()?.value.0.clone())));
@@ -238,6 +249,7 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
         precisions,
         half: raw.half.value().copied(),
         options: options.collect(),
+        int8_range: raw.int8_range.value().copied().unwrap_or_default(),
         tolerances,
         measure: own_measure,
         tags: texts(&raw.tags),

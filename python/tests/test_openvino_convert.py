@@ -1,0 +1,96 @@
+"""What OpenVINO does not convert is its refusal, in its telling words. The real one is asked where it is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import tempfile
+import unittest
+from pathlib import Path
+
+from orch_py.openvino_words import telling
+
+HERE = all(importlib.util.find_spec(name) for name in ("openvino", "safetensors", "numpy"))
+# `Det` of a float matrix, and `CumSum`.
+LACKING = Path(__file__).resolve().parents[2] / "tests/fixtures/browser/lacking.onnx"
+
+REPORT = """Check 'false' failed at src/frontends/common_translators/src/unconverted_ops_report.cpp:151:
+FrontEnd API failed with OpConversionFailure:
+Model wasn't fully converted."""
+
+
+class Words(unittest.TestCase):
+    """Texts of OpenVINO 2026.4.1, as they are."""
+
+    def test_the_reason_is_told_and_not_the_place(self) -> None:
+        grid = """
+-- GridSample-22 with a message:
+[ONNX Frontend] Conversion failed for GridSample-22
+Check '(data_rank.is_dynamic() || data_rank.get_length() == 4)' failed at src/frontends/onnx/op/grid_sample.cpp:27:
+While validating ONNX node '<Node(GridSample): Y>':
+GridSample is only supported for 4D input tensors. Got rank: 5
+"""
+        split = """
+-- Split-20 with a message:
+[ONNX Frontend] Conversion failed for Split-20
+While validating ONNX node '<Node(Split): n>': Check 'false' failed at src/frontends/onnx/utils/split.cpp:33:
+FrontEnd API failed with GeneralFailure:
+The split number is invalid
+"""
+        detailed = f"{REPORT} Failed operations detailed log:{grid}{split}\nSummary:\n"
+        for text, told in (
+            (
+                f"{REPORT}\nSummary:\n-- No conversion rule found for operations: Det-17\n",
+                "No conversion rule found for operations: Det-17",
+            ),
+            (
+                f"{detailed}-- No conversion rule found for operations: Det-17\n"
+                "-- Conversion is failed for: GridSample-22, Split-20\n",
+                "GridSample-22: GridSample is only supported for 4D input tensors. Got rank: 5; "
+                "Split-20: The split number is invalid; No conversion rule found for operations: Det-17",
+            ),
+            (
+                "Check 'false' failed at src/frontends/frontend.cpp:59:\nLoading input model\nUnsupported type\n",
+                "Unsupported type",
+            ),
+            (
+                "Exception from src/core/src/partial_shape.cpp:267:\nto_shape was called on a dynamic shape.\n",
+                "to_shape was called on a dynamic shape.",
+            ),
+            # Words that are not known are not lost.
+            ("Check 'x' failed at a.cpp:1:\n", "Check 'x' failed at a.cpp:1:"),
+            ("", ""),
+        ):
+            self.assertEqual(telling(text), told)
+
+
+@unittest.skipUnless(HERE, "openvino is not installed")
+class OpenvinoConvert(unittest.TestCase):
+    def test_an_operator_without_a_rule_is_refused_by_its_name(self) -> None:
+        from orch_py import trees
+        from orch_py.ops import openvino_convert
+        from orch_py.protocol import Job, Refused, outcome_of
+
+        with tempfile.TemporaryDirectory() as folder:
+            tree, out = Path(folder) / "onnx", Path(folder) / "out"
+            for path in (tree, out):
+                path.mkdir()
+            shutil.copyfile(LACKING, tree / "model.onnx")
+            (tree / trees.MANIFEST).write_text(json.dumps({"inputs": ["x", "n"], "outputs": ["y", "s"]}))
+            job = Job(params={"precision": "fp32"}, inputs={"onnx": tree}, out=out, progress=print)
+            with self.assertRaises(Refused) as caught:
+                openvino_convert.run(job)
+            outcome = outcome_of(caught.exception)
+            self.assertEqual(outcome.status, "unsupported")
+            reason = r"OpenVINO \S+ does not convert the model: No conversion rule found for operations: Det-\d+"
+            self.assertRegex(outcome.reason or "", f"^{reason}$")
+            # What is not OpenVINO's word on a model is no refusal.
+            (tree / "model.onnx").unlink()
+            with self.assertRaises(Exception) as caught:
+                openvino_convert.run(job)
+            self.assertEqual(outcome_of(caught.exception).status, "error")
+
+
+if __name__ == "__main__":
+    unittest.main()
