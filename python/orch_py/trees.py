@@ -54,6 +54,13 @@ def copy_inputs(tree: Path, out: Path) -> None:
         shutil.copyfile(tree / CONTROL_INPUTS, out / CONTROL_INPUTS)
 
 
+def shapes(tree: Path, name: str) -> dict[str, list[int]]:
+    """Shapes by name, without reading the tensors: numpy lacks some of their types."""
+    with _present(tree, name).open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    return {key: value["shape"] for key, value in header.items() if key != "__metadata__"}
+
+
 def write_tensors(tree: Path, name: str, tensors: Tensors) -> None:
     # safetensors writes memory as it lies, so a transposed view would come out scrambled.
     save_file({key: np.ascontiguousarray(value).reshape(value.shape) for key, value in tensors.items()}, tree / name)

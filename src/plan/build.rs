@@ -201,9 +201,9 @@ impl Builder<'_> {
                 if *format == ReadyFormat::Openvino {
                     sources.push(("weights".into(), Source::File(path.with_extension("bin").into())));
                 }
-                // An ONNX file tells its names and their order itself.
+                // An ONNX file tells its names and their order itself; of its outputs it gives those that are named.
                 let params = match format {
-                    ReadyFormat::Onnx => json!({"format": format, "inputs": [], "outputs": []}),
+                    ReadyFormat::Onnx => json!({"format": format, "inputs": [], "outputs": model.outputs}),
                     _ => {
                         let names: Vec<_> = model.inputs.keys().collect();
                         json!({"format": format, "inputs": names, "outputs": model.outputs})

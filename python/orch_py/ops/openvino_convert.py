@@ -30,7 +30,12 @@ def run(job: Job) -> Output:
     facts: dict[str, Any] = {"seconds": {}}
 
     started = time.perf_counter()
-    model = openvino.convert_model(tree / "model.onnx")
+    shapes = trees.shapes(tree, trees.INPUTS)
+    model = openvino.convert_model(
+        tree / "model.onnx",
+        # The sizes of the inputs that there are: left open, they keep whole operators from being converted.
+        input={name: openvino.PartialShape(shapes[name]) for name in manifest["inputs"]} or None,
+    )
     facts["seconds"]["convert"] = time.perf_counter() - started
     if precision == "int8":
         packages.append("nncf")

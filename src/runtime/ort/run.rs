@@ -89,16 +89,44 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput, Failure
     let names: Vec<String> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
     tensors::write(&job.out.join("reference.safetensors"), &collect(outputs, &names)?)?;
     // With these the tree is all that a run or a generated test asks of a model besides its weights.
-    for name in ["inputs.safetensors", "manifest.json"] {
-        bfs::copy_file(&artefact.join(name), &job.out.join(name))
-            .map_err(|e| Failure::error(format!("failed to copy {name} of the model: {e}")))?;
+    let mut manifest = Manifest::read(artefact)?;
+    if let Err(why) = control(&mut session, artefact, &job.out, &names)? {
+        manifest.rest.entry("no_control").or_insert(json!(why));
     }
+    manifest.write(&job.out)?;
+    let brought = |name: &str| {
+        bfs::copy_file(&artefact.join(name), &job.out.join(name))
+            .map_err(|e| Failure::error(format!("failed to copy {name} of the model: {e}")))
+    };
+    brought("inputs.safetensors")?;
 
     let mut facts = place.facts(&host, params)?;
     facts.insert("reference".to_owned(), json!(format!("onnxruntime {} cpu", host.version)));
     facts.insert("inputs".to_owned(), json!(session.inputs().iter().map(|i| i.name()).collect::<Vec<_>>()));
     facts.insert("outputs".to_owned(), json!(names));
     Ok(JobOutput::ok(Value::Object(facts), None))
+}
+
+/// What the model gives for the control's inputs, beside them; or why there is none. Values in other places may be such
+/// as the model cannot take, an index beyond its table: then there is no control, and nothing is wrong.
+fn control(
+    session: &mut Session,
+    artefact: &Path,
+    out: &Path,
+    names: &[String],
+) -> Result<Result<(), String>, Failure> {
+    let (from, to) = (artefact.join("control-inputs.safetensors"), out.join("control-inputs.safetensors"));
+    if !from.is_file() {
+        return Ok(Err("the model came without a second input".to_owned()));
+    }
+    let inputs = tensors::read(&from)?;
+    let outputs = match Feed::new(session, &inputs).and_then(|feed| infer(session, &feed)) {
+        Ok(outputs) => outputs,
+        Err(error) => return Ok(Err(format!("onnxruntime cpu does not take the second input: {error:#}"))),
+    };
+    tensors::write(&to.with_file_name("control-reference.safetensors"), &collect(outputs, names)?)?;
+    bfs::copy_file(&from, &to).map_err(|e| Failure::error(format!("failed to copy the control's inputs: {e}")))?;
+    Ok(Ok(()))
 }
 
 /// The model of an artefact tree: a compiled one before the ONNX that it may lie beside.
