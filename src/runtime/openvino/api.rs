@@ -223,10 +223,10 @@ impl Port {
 }
 
 impl Request {
-    pub(super) fn set_input(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
-        let name = c_string(name)?;
+    pub(super) fn set_input(&mut self, port: &Port, tensor: &Tensor) -> Result<()> {
         let blob = Blob::of(tensor)?;
-        Ok(check(unsafe { sys::ov_infer_request_set_tensor(self.0.as_ptr(), name.as_ptr(), blob.0.as_ptr()) })?)
+        let (request, port, blob) = (self.0.as_ptr(), port.0.as_ptr(), blob.0.as_ptr());
+        Ok(check(unsafe { sys::ov_infer_request_set_tensor_by_const_port(request, port, blob) })?)
     }
 
     /// Returns when the outputs are there.
