@@ -236,13 +236,13 @@ fn bring_tensors(
     rest.insert("reference".into(), json!(reference));
     rest.insert("precision".into(), json!("fp32"));
     let recipe = inputs.get("inputs").filter(|_| !inputs.contains_key("inputs_from"));
-    if let Err(why) = control::bring(recipe.map(PathBuf::as_path), given, out)? {
+    if let Err(why) = control::bring(recipe.map(PathBuf::as_path), given, format, out)? {
         rest.insert("no_control".into(), json!(why));
     }
     Manifest { inputs: names.inputs, outputs: names.outputs, rest }.write(out)
 }
 
-/// `generate:<model>:reference`: outputs of a ready ONNX model that came without expected ones.
+/// `generate:<model>:reference`: a ready ONNX model with the outputs that nobody gave, and with a control that it takes.
 pub struct Reference;
 pub static REFERENCE: Reference = Reference;
 

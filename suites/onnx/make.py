@@ -3,8 +3,8 @@
     python3 suites/onnx/make.py target/suite-onnx
     orch run target/suite-onnx/all.yaml
 
-The models come from wheels of PyPI, by version and hash (`requirements.txt`); nothing of them is imported. What is known
-not to pass stands in `known.yaml`, a row for each cause. Python's own library only, so any Python 3.10 or later will do.
+The models come from wheels of PyPI, by version and hash (`requirements.txt`); nothing of them is imported. What is
+known not to pass stands in `known.yaml`, a row for each cause. Any Python from 3.10 on will do: no package is needed.
 """
 
 from __future__ import annotations

@@ -102,13 +102,17 @@ def _taken(model: openvino.Model, names: list[str], shapes: dict[str, list[int]]
 
     An input that nothing depends on is gone from it. One that is an output too has only the output's name left.
     """
-    ports: list[str | None] = [next((name for name in names if name in port.get_names()), None) for port in model.inputs]
+
+    def own(port: Any) -> str | None:
+        return next((name for name in names if name in port.get_names()), None)
+
+    ports = [own(port) for port in model.inputs]
     rest = [name for name in names if name not in ports]
     if len(rest) == ports.count(None):
         ports = [port or rest.pop(0) for port in ports]
     unknown = [sorted(port.get_names()) for port, name in zip(model.inputs, ports, strict=True) if not name]
     if unknown:
-        raise Refused("error", f"the converted model has the inputs {unknown}, which the ONNX model does not name: {names}")
+        raise Refused("error", f"the converted model has the inputs {unknown}, and the ONNX model names {names}")
     found = [name for name in ports if name]
     for name, port in zip(found, model.inputs, strict=True):
         if not port.get_partial_shape().compatible(openvino.PartialShape(shapes[name])):

@@ -75,35 +75,52 @@ struct Loaded {
     feed: Feed,
 }
 
-/// `reference`: all outputs of one inference on the CPU, as `reference.safetensors`.
+/// What `reference` brings over changed, or not at all.
+const CHANGED: [&str; 2] = ["manifest.json", tensors::CONTROL_INPUTS];
+
+/// `reference`: the model's tree with what one inference on the CPU gives, and another one on the control's inputs. A
+/// reference that the user gave stays; then only the control is computed.
 pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     if let Some(ep) = params.ep.as_deref().filter(|ep| *ep != "cpu") {
         return Err(Failure::error(format!("a reference is computed on the CPU, not on `{ep}`")));
     }
     let artefact = tree(job, "artefact")?;
-    let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
-    let (host, place) = Place::open(params)?;
-    let mut session = place.builder(&host, params.threads)?.commit_from_file(model_file(artefact)?).map_err(plain)?;
-    let feed = Feed::new(&session, &inputs)?;
-    let outputs = infer(&mut session, &feed)?;
-    let names: Vec<String> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
-    tensors::write(&job.out.join("reference.safetensors"), &collect(outputs, &names)?)?;
-    // With these the tree is all that a run or a generated test asks of a model besides its weights.
     let mut manifest = Manifest::read(artefact)?;
-    if let Err(why) = control(&mut session, artefact, &job.out, &names)? {
+    let (host, place) = Place::open(params)?;
+    for name in
+        bfs::files_below(artefact).map_err(anyhow::Error::from)?.iter().filter(|name| !CHANGED.contains(&&***name))
+    {
+        bfs::copy_file(&artefact.join(name), &job.out.join(name))
+            .map_err(|e| Failure::error(format!("failed to copy {name} of the model: {e}")))?;
+    }
+    let given = artefact.join("reference.safetensors").is_file();
+    let session = place.builder(&host, params.threads)?.commit_from_file(model_file(artefact)?).map_err(plain);
+    let told = match session {
+        Ok(mut session) => {
+            if !given {
+                let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
+                let feed = Feed::new(&session, &inputs)?;
+                let outputs = infer(&mut session, &feed)?;
+                tensors::write(&job.out.join("reference.safetensors"), &collect(outputs, &manifest.outputs)?)?;
+            }
+            control(&mut session, artefact, &job.out, &manifest.outputs)?
+        }
+        // Another runtime may take the model, and the user knows what it has to give.
+        Err(error) if given => Err(format!("onnxruntime cpu does not take the model: {error:#}")),
+        Err(error) => return Err(error.into()),
+    };
+    if let Err(why) = &told {
         manifest.rest.entry("no_control").or_insert(json!(why));
     }
     manifest.write(&job.out)?;
-    let brought = |name: &str| {
-        bfs::copy_file(&artefact.join(name), &job.out.join(name))
-            .map_err(|e| Failure::error(format!("failed to copy {name} of the model: {e}")))
-    };
-    brought("inputs.safetensors")?;
 
     let mut facts = place.facts(&host, params)?;
-    facts.insert("reference".to_owned(), json!(format!("onnxruntime {} cpu", host.version)));
-    facts.insert("inputs".to_owned(), json!(session.inputs().iter().map(|i| i.name()).collect::<Vec<_>>()));
-    facts.insert("outputs".to_owned(), json!(names));
+    if !given {
+        facts.insert("reference".to_owned(), json!(format!("onnxruntime {} cpu", host.version)));
+    }
+    facts.insert("no_control".to_owned(), json!(told.err()));
+    facts.insert("inputs".to_owned(), json!(manifest.inputs));
+    facts.insert("outputs".to_owned(), json!(manifest.outputs));
     Ok(JobOutput::ok(Value::Object(facts), None))
 }
 
@@ -115,17 +132,15 @@ fn control(
     out: &Path,
     names: &[String],
 ) -> Result<Result<(), String>, Failure> {
-    let (from, to) = (artefact.join("control-inputs.safetensors"), out.join("control-inputs.safetensors"));
-    if !from.is_file() {
+    let Some(inputs) = tensors::control_inputs(artefact)? else {
         return Ok(Err("the model came without a second input".to_owned()));
-    }
-    let inputs = tensors::read(&from)?;
+    };
     let outputs = match Feed::new(session, &inputs).and_then(|feed| infer(session, &feed)) {
         Ok(outputs) => outputs,
         Err(error) => return Ok(Err(format!("onnxruntime cpu does not take the second input: {error:#}"))),
     };
-    tensors::write(&to.with_file_name("control-reference.safetensors"), &collect(outputs, names)?)?;
-    bfs::copy_file(&from, &to).map_err(|e| Failure::error(format!("failed to copy the control's inputs: {e}")))?;
+    tensors::write(&out.join("control-reference.safetensors"), &collect(outputs, names)?)?;
+    tensors::write(&out.join(tensors::CONTROL_INPUTS), &inputs)?;
     Ok(Ok(()))
 }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use ::ort::session::Session;
 use ::ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 use ::ort::value::ValueType;
 use anyhow::{Context, ensure};
