@@ -51,3 +51,9 @@ bench *ARGS:
 bench-throughput *ARGS:
     cargo build --release
     python3 benches/throughput.py {{ ARGS }}
+
+# Run ONNX's own 1,615 node tests and three trained models from PyPI, e.g. `just suite-onnx --sample 100`
+suite-onnx *ARGS:
+    cargo build --release
+    python3 suites/onnx/make.py target/suite-onnx {{ ARGS }}
+    ./target/release/orch run target/suite-onnx/all.yaml --cache-dir target/suite-onnx/cache

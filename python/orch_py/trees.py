@@ -47,11 +47,43 @@ def read_if_present(tree: Path, name: str) -> Tensors | None:
     return read_tensors(tree, name) if (tree / name).is_file() else None
 
 
-def copy_inputs(tree: Path, out: Path) -> None:
-    """The inputs of another form of the same model, and the control's where there are any."""
-    shutil.copyfile(_present(tree, INPUTS), out / INPUTS)
+def copy_inputs(tree: Path, out: Path, names: list[str] | None = None) -> None:
+    """The inputs of another form of the same model, and the control's where there are any: all, or those of `names`."""
+    _copy(_present(tree, INPUTS), out / INPUTS, names)
     if (tree / CONTROL_INPUTS).is_file():
-        shutil.copyfile(tree / CONTROL_INPUTS, out / CONTROL_INPUTS)
+        _copy(tree / CONTROL_INPUTS, out / CONTROL_INPUTS, names)
+
+
+def shapes(tree: Path, name: str) -> dict[str, list[int]]:
+    """Shapes by name, without reading the tensors: numpy lacks some of their types."""
+    return {key: value["shape"] for key, value in _header(_present(tree, name))[0].items()}
+
+
+def _copy(source: Path, target: Path, names: list[str] | None) -> None:
+    """The same file with these of its tensors, byte for byte."""
+    header, begin = _header(source)
+    if names is None or sorted(header) == sorted(names):
+        shutil.copyfile(source, target)
+        return
+    content = source.read_bytes()[begin:]
+    kept, data = {}, bytearray()
+    # In their order there, which keeps each at a multiple of its element's size.
+    for name in sorted(names, key=lambda name: header[name]["data_offsets"]):
+        first, last = header[name]["data_offsets"]
+        kept[name] = header[name] | {"data_offsets": [len(data), len(data) + last - first]}
+        data += content[first:last]
+    text = json.dumps(kept, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    target.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def _header(path: Path) -> tuple[dict[str, dict[str, Any]], int]:
+    """What a safetensors file says of its tensors, and where their bytes begin."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    header.pop("__metadata__", None)
+    return header, 8 + size
 
 
 def write_tensors(tree: Path, name: str, tensors: Tensors) -> None:

@@ -283,19 +283,23 @@ fn flat(value: IValue) -> Result<Vec<Tensor>> {
 
 /// One row a type that both sides know.
 const ELEMENTS: &[(Element, Kind)] = &[
+    (Element::F64, Kind::Double),
     (Element::F32, Kind::Float),
     (Element::F16, Kind::Half),
     (Element::Bf16, Kind::BFloat16),
     (Element::I64, Kind::Int64),
     (Element::I32, Kind::Int),
+    (Element::I16, Kind::Int16),
     (Element::I8, Kind::Int8),
     (Element::U8, Kind::Uint8),
     (Element::Bool, Kind::Bool),
 ];
 
 fn to_device(tensor: &HostTensor, device: Device) -> Result<Tensor> {
-    let row = ELEMENTS.iter().find(|row| row.0 == tensor.element());
-    let kind = row.expect("BUG: every element type has its row in ELEMENTS").1;
+    let Some((_, kind)) = ELEMENTS.iter().copied().find(|row| row.0 == tensor.element()) else {
+        let reason = format!("TorchScript modules here take no tensors of {}", tensor.element().name());
+        return Err(Refusal::because(JobStatus::Unsupported, reason));
+    };
     let shape = tensor.shape().iter().map(|size| i64::try_from(*size)).collect::<Result<Vec<_>, _>>()?;
     Ok(Tensor::f_from_data_size(tensor.bytes(), &shape, kind)?.f_to_device(device)?)
 }

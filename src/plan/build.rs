@@ -125,7 +125,7 @@ impl Builder<'_> {
         let params = self.run_params(target, case);
         // A task is compared with what the same task gives in Python, and its artefact holds that.
         let task = (target.artefact == Artefact::TransformersJs).then_some(artefact);
-        let reference = task.or(made.reference).unwrap_or(made.model);
+        let reference = task.unwrap_or(made.model);
         let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(reference))];
         if params.test.is_some() {
             let harness = self.test(model, target, case, Purpose::Run);
@@ -200,7 +200,7 @@ impl Builder<'_> {
                     params["max_parameters"] = json!(most);
                 }
                 let made = self.add(name, Stage::Generate, &step::MATERIALISE, params, sources, CONVERT_TIMEOUT);
-                Made { model: made, ready: None, reference: None }
+                Made { model: made, ready: None }
             }
             ModelSource::Ready { format, path, external, inputs_from, expected } => {
                 sources.push(("file".into(), Source::File(path.as_path().into())));
@@ -216,27 +216,25 @@ impl Builder<'_> {
                 if *format == ReadyFormat::Openvino {
                     sources.push(("weights".into(), Source::File(path.with_extension("bin").into())));
                 }
-                // An ONNX file tells its names and their order itself.
+                // An ONNX file tells its names and their order itself; of its outputs it gives those that are named.
                 let params = match format {
-                    ReadyFormat::Onnx => json!({"format": format, "inputs": [], "outputs": []}),
+                    ReadyFormat::Onnx => json!({"format": format, "inputs": [], "outputs": model.outputs}),
                     _ => {
                         let names: Vec<_> = model.inputs.keys().collect();
                         json!({"format": format, "inputs": names, "outputs": model.outputs})
                     }
                 };
                 let made = self.add(name.clone(), Stage::Generate, &step::READY, params, sources, CONVERT_TIMEOUT);
-                let reference = (expected.is_none() && *format == ReadyFormat::Onnx).then(|| {
-                    let inputs = vec![("artefact".into(), Source::Step(made)), ("model".into(), Source::Step(made))];
-                    self.add(
-                        format!("{name}:reference"),
-                        Stage::Generate,
-                        &step::REFERENCE,
-                        json!({}),
-                        inputs,
-                        CONVERT_TIMEOUT,
-                    )
-                });
-                Made { model: made, ready: Some(*format), reference }
+                // ONNX Runtime computes what the user does not give, and says which second input the model takes.
+                let model = match format {
+                    ReadyFormat::Onnx => {
+                        let (name, inputs) =
+                            (format!("{name}:reference"), vec![("artefact".into(), Source::Step(made))]);
+                        self.add(name, Stage::Generate, &step::REFERENCE, json!({}), inputs, CONVERT_TIMEOUT)
+                    }
+                    _ => made,
+                };
+                Made { model, ready: Some(*format) }
             }
         }
     }
@@ -332,8 +330,6 @@ fn measure(spec: &Spec, target: &Target) -> Measure {
 struct Made {
     model: StepId,
     ready: Option<ReadyFormat>,
-    /// The tree with the reference outputs, when the model's own has none.
-    reference: Option<StepId>,
 }
 
 /// Puts the steps into an order in which dependencies come first, and fills in what can be derived.

@@ -18,7 +18,7 @@ use super::manifest::Manifest;
 use super::measure::MeasureParams;
 use super::refusal::{Refusal, answer};
 use super::tensors::Tensors;
-use super::{Job, JobOutput, JobStatus, Runtime, onnx_file, tensors};
+use super::{Job, JobOutput, JobStatus, Runtime, onnx_change, onnx_file, tensors};
 use crate::browser::{self, Api, Launch, Page, Served, Talk, Trouble};
 
 use answer::Answer;
@@ -84,6 +84,7 @@ fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<Jo
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
     let model = artefact.join("model.onnx");
     let external = onnx_file::facts(&model)?.external;
+    let closed = onnx_change::closed(&model, &inputs)?;
     let (bytes, described) = packed(&inputs);
     let (control, described_control) = tensors::control_inputs(artefact)?.map(|control| packed(&control)).unzip();
     let settings = json!({
@@ -96,13 +97,16 @@ fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<Jo
         "inputs": described,
         "control": described_control,
         // WebNN takes no open sizes, and what is known of a shape also folds away what WebGPU would leave to the CPU.
-        "free_dimensions": onnx_file::sizes(&model, &inputs)?,
+        "free_dimensions": closed.named,
         "optimisation": OPTIMISATION,
         "without_fusions": options.without_fusions(),
         "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
     });
     let mut files = files(params, artefact, &external, bytes)?;
     files.extend(control.map(|bytes| ("control".to_owned(), Served::Bytes(bytes))));
+    if let Some(model) = closed.model {
+        files.insert("model/model.onnx".to_owned(), Served::Bytes(model));
+    }
     let page = Page { script: SCRIPT, params: &settings, files, imports: &[] };
     let talk = open(&params.browser, &options, &page, progress)?;
     let facts = json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});

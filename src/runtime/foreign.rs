@@ -21,6 +21,11 @@ pub fn read(path: &Path, prefix: &str, names: &[String]) -> anyhow::Result<Tenso
     }
 }
 
+/// Whether a folder of tensors has none of this kind: a model without inputs comes with such a one.
+pub fn is_without(path: &Path, prefix: &str) -> bool {
+    path.is_dir() && !path.join(format!("{prefix}_0.pb")).exists()
+}
+
 fn read_folder(dir: &Path, prefix: &str, names: &[String]) -> anyhow::Result<Tensors> {
     let mut found = Tensors::new();
     for index in 0.. {
@@ -69,13 +74,19 @@ fn npy_tensor<R: std::io::Read>(array: npyz::NpyFile<R>) -> anyhow::Result<Tenso
     let (element, bytes) = match text.trim_start_matches(['<', '|', '>', '=']) {
         _ if text.starts_with('>') => bail!("its type {text} is big-endian"),
         "f4" => (Element::F32, flat(array.into_vec::<f32>()?, f32::to_le_bytes)),
-        "f8" => (Element::F32, flat(array.into_vec::<f64>()?, |v| (v as f32).to_le_bytes())),
+        "f8" => (Element::F64, flat(array.into_vec::<f64>()?, f64::to_le_bytes)),
+        "f2" => (Element::F16, flat(array.into_vec::<half::f16>()?, half::f16::to_le_bytes)),
         "i8" => (Element::I64, flat(array.into_vec::<i64>()?, i64::to_le_bytes)),
         "i4" => (Element::I32, flat(array.into_vec::<i32>()?, i32::to_le_bytes)),
+        "i2" => (Element::I16, flat(array.into_vec::<i16>()?, i16::to_le_bytes)),
         "i1" => (Element::I8, flat(array.into_vec::<i8>()?, i8::to_le_bytes)),
+        "u8" => (Element::U64, flat(array.into_vec::<u64>()?, u64::to_le_bytes)),
+        "u4" => (Element::U32, flat(array.into_vec::<u32>()?, u32::to_le_bytes)),
+        "u2" => (Element::U16, flat(array.into_vec::<u16>()?, u16::to_le_bytes)),
         "u1" => (Element::U8, array.into_vec::<u8>()?),
         "b1" => (Element::Bool, flat(array.into_vec::<bool>()?, |v| [u8::from(v)])),
-        other => bail!("its type `{other}` is none of f4, f8, i8, i4, i1, u1, b1"),
+        "V2" => bail!("its type `V2` may be bfloat16, which .npz files do not tell; save it as .safetensors"),
+        other => bail!("its type `{other}` is none of f8, f4, f2, i8, i4, i2, i1, u8, u4, u2, u1, b1"),
     };
     Tensor::new(element, shape, bytes)
 }
@@ -105,6 +116,23 @@ mod tests {
         let found = read(&path, "output", &[]).unwrap();
         assert_eq!(found["logits"].shape(), [1, 2]);
         assert_eq!(found["logits"].to_f64(), [1.5, -2.0]);
+    }
+
+    #[test]
+    fn every_type_of_numpy_s_keeps_its_width() {
+        fn one<T: npyz::AutoSerialize + npyz::Serialize + Copy>(value: T) -> Tensor {
+            let mut npy = Vec::new();
+            let mut array = npyz::WriteOptions::new().default_dtype().shape(&[1]).writer(&mut npy).begin_nd().unwrap();
+            array.push(&value).unwrap();
+            array.finish().unwrap();
+            npy_tensor(npyz::NpyFile::new(npy.as_slice()).unwrap()).unwrap()
+        }
+        let found = [one(2f64), one(2f32), one(2i64), one(2i32), one(2i16), one(2i8), one(2u64), one(2u32), one(2u16)];
+        let types: Vec<_> = found.iter().map(|tensor| tensor.element().name()).collect();
+        let expected = ["float64", "float32", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16"];
+        assert_eq!(types, expected);
+        assert!(found.iter().all(|tensor| tensor.to_f64() == [2.0]));
+        assert_eq!(one(half::f16::from_f32(0.5)).to_f64(), [0.5]);
     }
 
     #[test]

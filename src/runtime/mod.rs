@@ -12,6 +12,7 @@ pub mod libtorch;
 pub mod manifest;
 pub mod measure;
 pub mod onnx_file;
+pub mod onnx_change;
 mod onnx_proto;
 pub mod openvino;
 pub mod ort;

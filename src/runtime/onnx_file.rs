@@ -2,23 +2,86 @@
 //!
 //! Running a model is the concern of `ort/`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use prost::Message;
 
-use crate::runtime::onnx_proto::{ModelProto, NodeProto, TensorProto};
-use crate::runtime::tensors::{Element, Tensor, Tensors};
+use crate::runtime::onnx_proto::{ModelProto, NodeProto, TensorProto, TypeProto};
+use crate::runtime::tensors::{Element, Tensor};
 
 /// What a graph takes, gives, and keeps beside the file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct OnnxFacts {
     /// Inputs that are not initializers, in graph order.
     pub inputs: Vec<String>,
+    /// Inputs that have a value of their own, and take another one where it is given.
+    pub optional: Vec<String>,
     pub outputs: Vec<String>,
     /// Files of external data, relative to the model's folder.
     pub external: Vec<String>,
+    /// Each input and output that no tensor here can hold, as a sentence.
+    pub inexpressible: Vec<String>,
+}
+
+/// ONNX's numbers of the element types that tensors here have.
+const ELEMENTS: &[(i32, Element)] = &[
+    (1, Element::F32),
+    (2, Element::U8),
+    (3, Element::I8),
+    (4, Element::U16),
+    (5, Element::I16),
+    (6, Element::I32),
+    (7, Element::I64),
+    (9, Element::Bool),
+    (10, Element::F16),
+    (11, Element::F64),
+    (12, Element::U32),
+    (13, Element::U64),
+    (16, Element::Bf16),
+];
+
+/// What the others are called.
+const FOREIGN: &[(i32, &str)] = &[
+    (8, "strings"),
+    (14, "complex64"),
+    (15, "complex128"),
+    (17, "float8e4m3fn"),
+    (18, "float8e4m3fnuz"),
+    (19, "float8e5m2"),
+    (20, "float8e5m2fnuz"),
+    (21, "uint4"),
+    (22, "int4"),
+    (23, "float4e2m1"),
+    (24, "float8e8m0"),
+    (25, "uint2"),
+    (26, "int2"),
+];
+
+/// The element type of that number, or what it is called instead.
+fn element(number: i32) -> Result<Element, String> {
+    let known = ELEMENTS.iter().find(|(known, _)| *known == number).map(|(_, element)| *element);
+    known.ok_or_else(|| {
+        let name = FOREIGN.iter().find(|(foreign, _)| *foreign == number);
+        name.map_or_else(|| format!("ONNX's element type {number}"), |(_, name)| (*name).to_owned())
+    })
+}
+
+/// What a value is, where it is none of the tensors that can be given and compared here.
+fn inexpressible(kind: Option<&TypeProto>) -> Option<String> {
+    let kind = kind?;
+    let others = [
+        (&kind.sequence_type, "a sequence"),
+        (&kind.map_type, "a map"),
+        (&kind.optional_type, "an optional"),
+        (&kind.sparse_tensor_type, "a sparse tensor"),
+        (&kind.opaque_type, "an opaque value"),
+    ];
+    if let Some((_, name)) = others.into_iter().find(|(given, _)| given.is_some()) {
+        return Some(name.to_owned());
+    }
+    let number = kind.tensor_type.as_ref()?.elem_type.filter(|number| *number != 0)?;
+    element(number).err().map(|name| format!("a tensor of {name}"))
 }
 
 pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
@@ -28,13 +91,15 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     let graph = model.graph.with_context(not_onnx)?;
     let initializers: std::collections::BTreeSet<_> =
         graph.initializer.iter().filter_map(|t| t.name.as_deref()).collect();
-    let inputs = graph
-        .input
-        .iter()
-        .filter_map(|v| v.name.clone())
-        .filter(|name| !initializers.contains(name.as_str()))
-        .collect();
+    let taken = graph.input.iter().filter_map(|v| v.name.clone());
+    let (optional, inputs) = taken.partition(|name| initializers.contains(name.as_str()));
     let outputs = graph.output.iter().filter_map(|v| v.name.clone()).collect();
+    let values = graph.input.iter().map(|v| ("input", v)).chain(graph.output.iter().map(|v| ("output", v)));
+    let inexpressible = values.filter_map(|(side, value)| {
+        let what = inexpressible(value.r#type.as_ref())?;
+        Some(format!("its {side} `{}` is {what}", value.name.as_deref().unwrap_or_default()))
+    });
+    let inexpressible = inexpressible.collect();
     let entries = graph.initializer.iter().flat_map(|tensor| &tensor.external_data);
     let mut external: Vec<_> = entries
         .filter(|entry| entry.key.as_deref() == Some("location"))
@@ -45,7 +110,7 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     if let Some(outside) = external.iter().find(|name| name.contains("..") || Path::new(name).is_absolute()) {
         bail!("`{}` keeps data outside its own folder: `{outside}`", path.display());
     }
-    Ok(OnnxFacts { inputs, outputs, external })
+    Ok(OnnxFacts { inputs, optional, outputs, external, inexpressible })
 }
 
 /// The graph's nodes, in its order.
@@ -56,51 +121,27 @@ pub(in crate::runtime) fn nodes(path: &Path) -> anyhow::Result<Vec<NodeProto>> {
     Ok(graph.node)
 }
 
-/// Each named size of a model's inputs with the number that the tensors give it.
-pub fn sizes(path: &Path, inputs: &Tensors) -> anyhow::Result<BTreeMap<String, usize>> {
-    let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    let not_onnx = || format!("`{}` is not an ONNX model", path.display());
-    let graph = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?.graph.with_context(not_onnx)?;
-    let mut sizes = BTreeMap::new();
-    for input in &graph.input {
-        let name = input.name.as_deref().unwrap_or_default();
-        let shape = input.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()?.shape.as_ref());
-        let (Some(shape), Some(tensor)) = (shape, inputs.get(name)) else { continue };
-        for (dim, size) in shape.dim.iter().zip(tensor.shape()) {
-            let Some(symbol) = dim.dim_param.as_deref().filter(|symbol| !symbol.is_empty()) else { continue };
-            match sizes.insert(symbol.to_owned(), *size) {
-                Some(other) if other != *size => {
-                    bail!("the inputs give the size `{symbol}` two values, {other} and {size} (at `{name}`)")
-                }
-                _ => {}
-            }
-        }
-    }
-    Ok(sizes)
-}
-
 /// Reads a serialised `TensorProto`, as in ONNX's `test_data_set_*` folders. Gives its name too.
 pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
     let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     let proto =
         TensorProto::decode(bytes.as_slice()).with_context(|| format!("`{}` is not an ONNX tensor", path.display()))?;
-    let element = match proto.data_type.unwrap_or_default() {
-        1 => Element::F32,
-        2 => Element::U8,
-        3 => Element::I8,
-        6 => Element::I32,
-        7 => Element::I64,
-        9 => Element::Bool,
-        10 => Element::F16,
-        16 => Element::Bf16,
-        other => bail!("`{}` has ONNX element type {other}, which orch does not read", path.display()),
+    let element = match element(proto.data_type.unwrap_or_default()) {
+        Ok(element) => element,
+        Err(name) => {
+            let known: Vec<_> = Element::all().map(Element::name).collect();
+            bail!("`{}` holds {name}, and tensors here are of {}", path.display(), known.join(", "))
+        }
     };
     let narrow =
         |size: usize| proto.int32_data.iter().flat_map(move |v| v.to_le_bytes()[..size].to_vec()).collect::<Vec<u8>>();
     let data = match element {
         _ if proto.raw_data.as_ref().is_some_and(|raw| !raw.is_empty()) => proto.raw_data.clone().unwrap_or_default(),
         Element::F32 => proto.float_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Element::F64 => proto.double_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
         Element::I64 => proto.int64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Element::U64 => proto.uint64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
+        Element::U32 => proto.uint64_data.iter().flat_map(|v| (*v as u32).to_le_bytes()).collect(),
         other => narrow(other.size()),
     };
     let shape = proto.dims.iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>()?;
@@ -112,7 +153,7 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::onnx_proto::{GraphProto, StringStringEntryProto, ValueInfoProto};
+    use crate::runtime::onnx_proto::{GraphProto, StringStringEntryProto, TensorType, ValueInfoProto};
 
     fn write(dir: &Path, name: &str, message: &impl Message) -> std::path::PathBuf {
         let path = dir.join(name);
@@ -140,6 +181,7 @@ mod tests {
         let path = write(dir.path(), "m.onnx", &ModelProto { graph: Some(graph), ..Default::default() });
         let facts = facts(&path).unwrap();
         assert_eq!(facts.inputs, ["x", "a"]);
+        assert_eq!(facts.optional, ["w"]);
         assert_eq!(facts.outputs, ["y"]);
         assert_eq!(facts.external, ["model.onnx.data"]);
     }
@@ -150,6 +192,59 @@ mod tests {
         let path = dir.path().join("m.onnx");
         std::fs::write(&path, "version https://git-lfs.github.com/spec/v1").unwrap();
         assert!(facts(&path).unwrap_err().to_string().ends_with("m.onnx` is not an ONNX model"));
+    }
+
+    #[test]
+    fn what_no_tensor_holds_is_told_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let value = |name: &str, kind: TypeProto| ValueInfoProto {
+            name: Some(name.into()),
+            r#type: Some(kind),
+            ..Default::default()
+        };
+        let of = |number| TypeProto {
+            tensor_type: Some(TensorType { elem_type: Some(number), shape: None }),
+            ..Default::default()
+        };
+        let graph = GraphProto {
+            input: vec![
+                value("words", of(8)),
+                value("x", of(1)),
+                value("list", TypeProto { sequence_type: Some(vec![]), ..Default::default() }),
+            ],
+            output: vec![value("z", of(14))],
+            ..Default::default()
+        };
+        let path = write(dir.path(), "m.onnx", &ModelProto { graph: Some(graph), ..Default::default() });
+        assert_eq!(
+            facts(&path).unwrap().inexpressible,
+            [
+                "its input `words` is a tensor of strings",
+                "its input `list` is a sequence",
+                "its output `z` is a tensor of complex64"
+            ]
+        );
+    }
+
+    #[test]
+    fn every_element_type_is_read_from_its_own_field() {
+        let dir = tempfile::tempdir().unwrap();
+        let one = |number: i32| TensorProto { dims: vec![1], data_type: Some(number), ..Default::default() };
+        let cases = [
+            TensorProto { double_data: vec![2.0], ..one(11) },
+            TensorProto { int32_data: vec![2], ..one(5) },
+            TensorProto { int32_data: vec![2], ..one(4) },
+            TensorProto { uint64_data: vec![2], ..one(12) },
+            TensorProto { uint64_data: vec![2], ..one(13) },
+            TensorProto { int32_data: vec![0x4000], ..one(10) },
+            TensorProto { int32_data: vec![0x4000], ..one(16) },
+        ];
+        for case in cases {
+            let (_, tensor) = read_pb(&write(dir.path(), "x.pb", &case)).unwrap();
+            assert_eq!(tensor.to_f64(), [2.0], "{:?}", case.data_type);
+        }
+        let error = read_pb(&write(dir.path(), "x.pb", &one(8))).unwrap_err().to_string();
+        assert!(error.contains("holds strings, and tensors here are of float64, float32"), "{error}");
     }
 
     #[test]

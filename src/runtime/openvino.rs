@@ -160,8 +160,9 @@ struct Session {
 
 impl Session {
     fn set_inputs(&mut self, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
-        for name in &manifest.inputs {
-            self.request.set_input(name, &inputs[name]).with_context(|| format!("input `{name}`"))?;
+        for (index, name) in manifest.inputs.iter().enumerate() {
+            let port = input_port(&self.compiled, manifest, index)?;
+            self.request.set_input(&port, &inputs[name]).with_context(|| format!("input `{name}`"))?;
         }
         Ok(())
     }
@@ -263,10 +264,9 @@ fn check_ports(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Re
         names.len(),
         names.join(", ")
     );
-    for name in &manifest.inputs {
+    for (index, name) in manifest.inputs.iter().enumerate() {
         let tensor = inputs.get(name).with_context(|| format!("inputs.safetensors lacks the input `{name}`"))?;
-        let port = compiled
-            .input_named(name)
+        let port = input_port(compiled, manifest, index)
             .with_context(|| format!("the model has no input `{name}`; it takes: {}", names.join(", ")))?;
         let element = port.element()?;
         ensure!(
@@ -290,6 +290,16 @@ fn check_ports(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Re
         }
     }
     Ok(())
+}
+
+/// The port of an input by its name. One that the model hands on as an output may be left with the output's name alone: it
+/// is found by its place, where that bears no other input's name.
+fn input_port(compiled: &Compiled, manifest: &Manifest, index: usize) -> Result<api::Port> {
+    compiled.input_named(&manifest.inputs[index]).or_else(|error| {
+        let port = compiled.inputs()?.into_iter().nth(index);
+        let is_another = |port: &api::Port| port.name().is_some_and(|name| manifest.inputs.contains(&name));
+        port.filter(|port| !is_another(port)).ok_or(error)
+    })
 }
 
 fn probe(job: &Job) -> Result<JobOutput> {

@@ -11,24 +11,34 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 /// The element types that models here take and return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Element {
+    F64,
     F32,
     F16,
     Bf16,
     I64,
     I32,
+    I16,
     I8,
+    U64,
+    U32,
+    U16,
     U8,
     Bool,
 }
 
 /// One row a type: ours, the safetensors one, the name that specs and reports use, bytes an element.
 const ELEMENTS: &[(Element, Dtype, &str, usize)] = &[
+    (Element::F64, Dtype::F64, "float64", 8),
     (Element::F32, Dtype::F32, "float32", 4),
     (Element::F16, Dtype::F16, "float16", 2),
     (Element::Bf16, Dtype::BF16, "bfloat16", 2),
     (Element::I64, Dtype::I64, "int64", 8),
     (Element::I32, Dtype::I32, "int32", 4),
+    (Element::I16, Dtype::I16, "int16", 2),
     (Element::I8, Dtype::I8, "int8", 1),
+    (Element::U64, Dtype::U64, "uint64", 8),
+    (Element::U32, Dtype::U32, "uint32", 4),
+    (Element::U16, Dtype::U16, "uint16", 2),
     (Element::U8, Dtype::U8, "uint8", 1),
     (Element::Bool, Dtype::BOOL, "bool", 1),
 ];
@@ -36,6 +46,11 @@ const ELEMENTS: &[(Element, Dtype, &str, usize)] = &[
 impl Element {
     fn row(self) -> &'static (Element, Dtype, &'static str, usize) {
         ELEMENTS.iter().find(|row| row.0 == self).expect("BUG: every element type has its row in ELEMENTS")
+    }
+
+    /// Every type there is.
+    pub fn all() -> impl Iterator<Item = Self> {
+        ELEMENTS.iter().map(|row| row.0)
     }
 
     /// The type that specs and reports call so.
@@ -93,12 +108,17 @@ impl Tensor {
     /// The values as the widest float, in row-major order: for comparing, not for computing.
     pub fn to_f64(&self) -> Vec<f64> {
         match self.element {
+            Element::F64 => each(&self.bytes, f64::from_le_bytes),
             Element::F32 => each(&self.bytes, |b| f64::from(f32::from_le_bytes(b))),
             Element::F16 => each(&self.bytes, |b| half::f16::from_le_bytes(b).to_f64()),
             Element::Bf16 => each(&self.bytes, |b| half::bf16::from_le_bytes(b).to_f64()),
             Element::I64 => each(&self.bytes, |b| i64::from_le_bytes(b) as f64),
             Element::I32 => each(&self.bytes, |b| f64::from(i32::from_le_bytes(b))),
+            Element::I16 => each(&self.bytes, |b| f64::from(i16::from_le_bytes(b))),
             Element::I8 => each(&self.bytes, |b| f64::from(i8::from_le_bytes(b))),
+            Element::U64 => each(&self.bytes, |b| u64::from_le_bytes(b) as f64),
+            Element::U32 => each(&self.bytes, |b| f64::from(u32::from_le_bytes(b))),
+            Element::U16 => each(&self.bytes, |b| f64::from(u16::from_le_bytes(b))),
             Element::U8 | Element::Bool => each(&self.bytes, |b: [u8; 1]| f64::from(b[0])),
         }
     }
@@ -194,6 +214,11 @@ mod tests {
         assert_eq!(of(Element::I64, &(-7i64).to_le_bytes()), [-7.0]);
         assert_eq!(of(Element::I8, &[0xff]), [-1.0]);
         assert_eq!(of(Element::U8, &[0xff]), [255.0]);
+        assert_eq!(of(Element::F64, &1e300f64.to_le_bytes()), [1e300]);
+        assert_eq!(of(Element::I16, &(-300i16).to_le_bytes()), [-300.0]);
+        assert_eq!(of(Element::U16, &65535u16.to_le_bytes()), [65535.0]);
+        assert_eq!(of(Element::U32, &u32::MAX.to_le_bytes()), [4294967295.0]);
+        assert_eq!(of(Element::U64, &(1u64 << 63).to_le_bytes()), [9223372036854775808.0]);
     }
 
     #[test]
@@ -205,9 +230,9 @@ mod tests {
 
     #[test]
     fn a_foreign_type_is_named_with_the_known_ones() {
-        let view = TensorView::new(Dtype::F64, vec![1], &[0; 8]).unwrap();
+        let view = TensorView::new(Dtype::C64, vec![1], &[0; 8]).unwrap();
         let content = safetensors::serialize([("x", view)], None).unwrap();
         let error = parse(&content).unwrap_err().to_string();
-        assert!(error.starts_with("tensor `x` has the type F64; known: float32"), "{error}");
+        assert!(error.starts_with("tensor `x` has the type C64; known: float64"), "{error}");
     }
 }

@@ -181,11 +181,17 @@ pub enum Dim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
+    Float64,
     Float32,
     Float16,
+    Bfloat16,
     Int64,
     Int32,
+    Int16,
     Int8,
+    Uint64,
+    Uint32,
+    Uint16,
     Uint8,
     Bool,
 }

@@ -53,12 +53,15 @@ shape! {
         openvino: String,
         /// A ready TorchScript file, relative to this spec file.
         torchscript: String,
-        /// Architecture family, e.g. `encoder-only`: for selection and for the report.
-        family @required: String,
-        /// What the model does, e.g. `fill-mask`: one of the tasks of its pipeline.
-        task @required: String,
-        /// Name of a row of `pipelines`.
-        pipeline @required: String,
+        /// Architecture family, e.g. `encoder-only`: for selection and for the report. Of a ready file it is `other` unless it
+        /// is given.
+        family: String,
+        /// What the model does, e.g. `fill-mask`: one of the tasks of its pipeline. Of a ready file it is the pipeline's first
+        /// one unless it is given.
+        task: String,
+        /// Name of a row of `pipelines`. Of a ready file it is `tensors` unless it is given: tensors go in as they are, and of
+        /// those that come out only what holds for every model is checked. It needs no row.
+        pipeline: String,
         /// Words for selection.
         tags: List<String>,
         /// `high`, `medium` (the default) or `low`: for selection and for the order of the report.
@@ -83,7 +86,7 @@ shape! {
         seed: u64,
         /// Named sizes for input shapes. `batch` (default 1) and `seq` (default 16) need no declaration.
         dims: Rows<u64>,
-        /// The example inputs by name, in the order of the model's signature.
+        /// The example inputs by name, in the order of the model's signature; `{}` for a ready file that takes none.
         inputs: Rows<Input>,
         /// With a ready file: `.npz`, `.safetensors`, or a folder of `input_*.pb`, instead of `inputs`.
         inputs_from: String,
@@ -92,7 +95,8 @@ shape! {
         /// With a ready file: `.npz`, `.safetensors`, or a folder of `output_*.pb`: what the outputs are compared with.
         /// Without it, ONNX Runtime's CPU provider makes the reference.
         expected: String,
-        /// Names of the outputs that are compared, in order. Default: all tensors that the model returns.
+        /// Names of the outputs that are compared, in order. Default: all tensors that the model returns. An ONNX file gives
+        /// no others then.
         outputs: List<String>,
         /// With `class`: how ONNX is made.
         export: Export,
@@ -375,8 +379,9 @@ words!(pub(super) Backend as "backend" {
 });
 words!(pub Priority as "priority" { "high" => High, "medium" => Medium, "low" => Low });
 words!(pub Dtype as "dtype" {
-    "float32" => Float32, "float16" => Float16, "int64" => Int64, "int32" => Int32, "int8" => Int8, "uint8" => Uint8,
-    "bool" => Bool,
+    "float64" => Float64, "float32" => Float32, "float16" => Float16, "bfloat16" => Bfloat16, "int64" => Int64,
+    "int32" => Int32, "int16" => Int16, "int8" => Int8, "uint64" => Uint64, "uint32" => Uint32, "uint16" => Uint16,
+    "uint8" => Uint8, "bool" => Bool,
 });
 words!(pub Route as "export route" { "legacy" => Legacy, "dynamo" => Dynamo, "transformers" => Transformers });
 words!(pub Artefact as "artefact" {

@@ -132,19 +132,25 @@ fn tensor(seed: u64, name: &str, input: &Input, dims: &BTreeMap<String, u64>) ->
 
 fn push(bytes: &mut Vec<u8>, dtype: Dtype, value: f64) {
     match dtype {
+        Dtype::Float64 => bytes.extend(value.to_le_bytes()),
         Dtype::Float32 => bytes.extend((value as f32).to_le_bytes()),
         // By way of f32, because that is all that hardware converters take: so all machines round alike.
         Dtype::Float16 => bytes.extend(half::f16::from_f32(value as f32).to_le_bytes()),
+        Dtype::Bfloat16 => bytes.extend(half::bf16::from_f32(value as f32).to_le_bytes()),
         _ => push_int(bytes, dtype, value as i64),
     }
 }
 
 fn push_int(bytes: &mut Vec<u8>, dtype: Dtype, value: i64) {
     match dtype {
-        Dtype::Float32 | Dtype::Float16 => push(bytes, dtype, value as f64),
+        Dtype::Float64 | Dtype::Float32 | Dtype::Float16 | Dtype::Bfloat16 => push(bytes, dtype, value as f64),
         Dtype::Int64 => bytes.extend(value.to_le_bytes()),
         Dtype::Int32 => bytes.extend((value as i32).to_le_bytes()),
+        Dtype::Int16 => bytes.extend((value as i16).to_le_bytes()),
         Dtype::Int8 => bytes.extend((value as i8).to_le_bytes()),
+        Dtype::Uint64 => bytes.extend((value as u64).to_le_bytes()),
+        Dtype::Uint32 => bytes.extend((value as u32).to_le_bytes()),
+        Dtype::Uint16 => bytes.extend((value as u16).to_le_bytes()),
         Dtype::Uint8 => bytes.push(value as u8),
         Dtype::Bool => bytes.push(u8::from(value != 0)),
     }
@@ -232,10 +238,14 @@ impl Dtype {
     /// Least and greatest value of a whole-number type.
     pub fn range(self) -> Option<(i128, i128)> {
         match self {
-            Self::Float32 | Self::Float16 => None,
+            Self::Float64 | Self::Float32 | Self::Float16 | Self::Bfloat16 => None,
             Self::Int64 => Some((i64::MIN.into(), i64::MAX.into())),
             Self::Int32 => Some((i32::MIN.into(), i32::MAX.into())),
+            Self::Int16 => Some((i16::MIN.into(), i16::MAX.into())),
             Self::Int8 => Some((i8::MIN.into(), i8::MAX.into())),
+            Self::Uint64 => Some((0, u64::MAX.into())),
+            Self::Uint32 => Some((0, u32::MAX.into())),
+            Self::Uint16 => Some((0, u16::MAX.into())),
             Self::Uint8 => Some((0, u8::MAX.into())),
             Self::Bool => Some((0, 1)),
         }
@@ -244,7 +254,9 @@ impl Dtype {
     /// The largest magnitude that stays finite.
     pub fn largest(self) -> f64 {
         match self {
+            Self::Float64 => f64::MAX,
             Self::Float32 => f32::MAX.into(),
+            Self::Bfloat16 => half::bf16::MAX.to_f64(),
             Self::Float16 => 65504.0,
             _ => self.range().map_or(0.0, |(_, most)| most as f64),
         }
@@ -253,9 +265,9 @@ impl Dtype {
     /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
-            Self::Int64 => 8,
-            Self::Float32 | Self::Int32 => 4,
-            Self::Float16 => 2,
+            Self::Float64 | Self::Int64 | Self::Uint64 => 8,
+            Self::Float32 | Self::Int32 | Self::Uint32 => 4,
+            Self::Float16 | Self::Bfloat16 | Self::Int16 | Self::Uint16 => 2,
             Self::Int8 | Self::Uint8 | Self::Bool => 1,
         }
     }

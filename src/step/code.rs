@@ -55,6 +55,7 @@ pub(super) const ORT: &[Part] = &[
     Part::Rust("device/shown.rs"),
     Part::Rust("device/vram.rs"),
     Part::Rust("runtime/ort/"),
+    Part::Rust("runtime/onnx_change.rs"),
     Part::Rust("runtime/onnx_file.rs"),
     Part::Rust("runtime/onnx_proto.rs"),
     Part::Crate("ort"),
@@ -68,6 +69,7 @@ pub(super) const OPENVINO: &[Part] = &[Part::Rust("runtime/openvino"), Part::Cra
 pub(super) const BROWSER: &[Part] = &[
     Part::Rust("browser"),
     Part::Rust("runtime/browser"),
+    Part::Rust("runtime/onnx_change.rs"),
     Part::Rust("runtime/onnx_file.rs"),
     Part::Rust("runtime/onnx_proto.rs"),
     Part::Crate("prost"),

@@ -1,18 +1,21 @@
 //! `generate:<model>` of a ready file: the file as it is, its inputs, and, where the user has them, its expected outputs.
 //!
-//! No torch, no Python. Without expected outputs the reference is ONNX Runtime's CPU provider, and is called that.
+//! No torch, no Python. The file is changed in two cases: where `outputs` names a part of its outputs, and where the user
+//! gives a value for an initializer, which then is an input like any other. Without expected outputs the reference is ONNX Runtime's CPU provider, and is called that.
+
+mod control;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 
 use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors::{self, Tensors};
-use crate::runtime::{foreign, onnx_file};
+use crate::runtime::{foreign, onnx_change, onnx_file};
 use crate::spec::ReadyFormat;
 use crate::step::code::{ORT, WORKER};
 use crate::step::{Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
@@ -23,7 +26,8 @@ pub(super) struct ReadyParams {
     pub format: ReadyFormat,
     /// Input names in the order of the recipe: a TorchScript module takes its inputs by position.
     pub inputs: Vec<String>,
-    /// Names of the outputs, for formats that do not tell them.
+    /// Names of the outputs that are compared: of an ONNX file those that it is to give, and for formats that do not tell
+    /// their names all that there are.
     pub outputs: Vec<String>,
 }
 
@@ -37,9 +41,10 @@ impl StepKind for Ready {
 
     fn code(&self, _: &Step) -> &Code {
         static CODE: Code = Code::of(&[&[
-            Part::Rust("step/ready.rs"),
+            Part::Rust("step/ready"),
             Part::Rust("runtime/foreign.rs"),
             Part::Rust("runtime/manifest.rs"),
+            Part::Rust("runtime/onnx_change.rs"),
             Part::Rust("runtime/onnx_file.rs"),
             Part::Rust("runtime/onnx_proto.rs"),
             Part::Rust("runtime/tensors.rs"),
@@ -57,19 +62,16 @@ impl StepKind for Ready {
         let out = places.out.clone();
         Ok(Work::Pure(Box::new(move || {
             let file = inputs.get("file").context("BUG: a ready model has a file")?;
-            let manifest = match params.format {
-                ReadyFormat::Onnx => bring_onnx(file, &inputs, &out)?,
-                ReadyFormat::Openvino => bring_openvino(file, &out, &params)?,
-                ReadyFormat::Torchscript => {
-                    bfs::copy_file(file, &out.join("model.pt"))?;
-                    Names { inputs: params.inputs.clone(), outputs: params.outputs.clone() }
-                }
-            };
-            bring_tensors(&inputs, &out, params.format, manifest)
+            match params.format {
+                ReadyFormat::Onnx => bring_onnx(file, &inputs, &out, &params.outputs),
+                ReadyFormat::Openvino => bring_openvino(file, &inputs, &out, params),
+                ReadyFormat::Torchscript => bring_torchscript(file, &inputs, &out, params),
+            }
         })))
     }
 }
 
+/// What a model takes and gives.
 struct Names {
     inputs: Vec<String>,
     outputs: Vec<String>,
@@ -80,9 +82,20 @@ pub fn external(name: &str) -> String {
     format!("external/{name}")
 }
 
-fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path) -> anyhow::Result<Names> {
+fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path, wanted: &[String]) -> anyhow::Result<()> {
     let facts = onnx_file::facts(file)?;
-    bfs::copy_file(file, &out.join("model.onnx"))?;
+    if !facts.inexpressible.is_empty() {
+        bail!(
+            "`{}` cannot be tested here: {}; inputs and outputs must be tensors of numbers or bools",
+            file.display(),
+            facts.inexpressible.join(", ")
+        );
+    }
+    let kept = if wanted.is_empty() { &facts.outputs } else { wanted };
+    if let Some(unknown) = kept.iter().find(|name| !facts.outputs.contains(name)) {
+        let has = facts.outputs.join(", ");
+        bail!("`outputs` names `{unknown}`, which `{}` does not give; it gives: {has}", file.display());
+    }
     for name in &facts.external {
         // Taken unasked, its content would be in no key.
         let from = inputs.get(&external(name)).with_context(|| {
@@ -91,15 +104,111 @@ fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path) -> an
         bfs::copy_file(from, &out.join(name))
             .with_context(|| format!("failed to copy `{}`, external data of `{}`", from.display(), file.display()))?;
     }
-    Ok(Names { inputs: facts.inputs, outputs: facts.outputs })
+    let taken = [facts.inputs.as_slice(), &facts.optional].concat();
+    let given = given(inputs, &taken)?;
+    takes(&taken, &given)?;
+    let overridden: Vec<_> = facts.optional.into_iter().filter(|name| given.contains_key(name)).collect();
+    match onnx_change::adapted(file, &overridden, kept)? {
+        Some(changed) => std::fs::write(out.join("model.onnx"), changed).context("failed to write model.onnx")?,
+        None => bfs::copy_file(file, &out.join("model.onnx"))?,
+    }
+    let expected = inputs.get("expected").map(|path| expected(path, &facts.outputs, kept)).transpose()?;
+    let names = Names { inputs: [facts.inputs, overridden].concat(), outputs: kept.to_vec() };
+    bring_tensors(inputs, out, ReadyFormat::Onnx, names, &given, expected.as_ref())
 }
 
-fn bring_openvino(file: &Path, out: &Path, params: &ReadyParams) -> anyhow::Result<Names> {
+fn bring_openvino(
+    file: &Path,
+    inputs: &BTreeMap<String, PathBuf>,
+    out: &Path,
+    params: ReadyParams,
+) -> anyhow::Result<()> {
     let weights = file.with_extension("bin");
     bfs::copy_file(file, &out.join("model.xml"))?;
     bfs::copy_file(&weights, &out.join("model.bin"))
         .with_context(|| format!("failed to copy `{}`, the weights of `{}`", weights.display(), file.display()))?;
-    Ok(Names { inputs: params.inputs.clone(), outputs: params.outputs.clone() })
+    bring_untold(inputs, out, ReadyFormat::Openvino, params)
+}
+
+fn bring_torchscript(
+    file: &Path,
+    inputs: &BTreeMap<String, PathBuf>,
+    out: &Path,
+    params: ReadyParams,
+) -> anyhow::Result<()> {
+    bfs::copy_file(file, &out.join("model.pt"))?;
+    if params.inputs.is_empty() {
+        bail!(
+            "a TorchScript module takes its inputs by position, and a file of named tensors has no order; \
+             declare them under `inputs` instead of `inputs_from` (`data: […]` gives exact values)"
+        );
+    }
+    bring_untold(inputs, out, ReadyFormat::Torchscript, params)
+}
+
+/// A file that does not tell its names here: they are those of the spec, or of the tensors.
+fn bring_untold(
+    inputs: &BTreeMap<String, PathBuf>,
+    out: &Path,
+    format: ReadyFormat,
+    params: ReadyParams,
+) -> anyhow::Result<()> {
+    let given = given(inputs, &params.inputs)?;
+    let taken = if params.inputs.is_empty() { given.keys().cloned().collect() } else { params.inputs };
+    takes(&taken, &given)?;
+    let (mut outputs, mut reference) = (params.outputs, None);
+    if let Some(path) = inputs.get("expected") {
+        let read = foreign::read(path, "output", &outputs)?;
+        if outputs.is_empty() {
+            outputs = read.keys().cloned().collect();
+        }
+        reference = Some(compared(path, read, &outputs, &outputs)?);
+    }
+    bring_tensors(inputs, out, format, Names { inputs: taken, outputs }, &given, reference.as_ref())
+}
+
+/// The tensors that the model gets: from the user's file, or by the recipe. A model may take none.
+fn given(inputs: &BTreeMap<String, PathBuf>, taken: &[String]) -> anyhow::Result<Tensors> {
+    match (inputs.get("inputs_from"), inputs.get("inputs")) {
+        (Some(path), _) if taken.is_empty() && foreign::is_without(path, "input") => Ok(Tensors::new()),
+        (Some(path), _) => foreign::read(path, "input", taken),
+        (None, Some(tree)) => tensors::read(&tree.join("inputs.safetensors")),
+        (None, None) => Ok(Tensors::new()),
+    }
+}
+
+/// Every tensor is one that the model takes: one that it does not know would be given and change nothing.
+fn takes(taken: &[String], given: &Tensors) -> anyhow::Result<()> {
+    let unknown: Vec<_> = given.keys().filter(|name| !taken.contains(name)).map(|name| format!("`{name}`")).collect();
+    let takes = if taken.is_empty() { "no input".to_owned() } else { taken.join(", ") };
+    ensure!(
+        unknown.is_empty(),
+        "the inputs hold {}, which the model does not take; it takes: {takes}",
+        unknown.join(", ")
+    );
+    Ok(())
+}
+
+/// What the user expects of the outputs that are compared; `all` are those of the model, in its order.
+fn expected(path: &Path, all: &[String], kept: &[String]) -> anyhow::Result<Tensors> {
+    compared(path, foreign::read(path, "output", all)?, all, kept)
+}
+
+fn compared(path: &Path, mut read: Tensors, all: &[String], kept: &[String]) -> anyhow::Result<Tensors> {
+    if let Some(unknown) = read.keys().find(|name| !all.contains(name)) {
+        let has = all.join(", ");
+        bail!("`{}` expects an output `{unknown}`, which the model does not give; it gives: {has}", path.display());
+    }
+    if let Some(missing) = kept.iter().find(|name| !read.contains_key(*name)) {
+        let has: Vec<_> = read.keys().map(String::as_str).collect();
+        bail!(
+            "`{}` says nothing of the output `{missing}`; name those that are compared: `outputs: [{}]`",
+            path.display(),
+            has.join(", ")
+        );
+    }
+    read.retain(|name, _| kept.contains(name));
+    Ok(read)
 }
 
 fn bring_tensors(
@@ -107,46 +216,33 @@ fn bring_tensors(
     out: &Path,
     format: ReadyFormat,
     names: Names,
+    given: &Tensors,
+    expected: Option<&Tensors>,
 ) -> anyhow::Result<()> {
-    let given: Tensors = match (inputs.get("inputs_from"), inputs.get("inputs")) {
-        (Some(path), _) => foreign::read(path, "input", &names.inputs)?,
-        (None, Some(tree)) => tensors::read(&tree.join("inputs.safetensors"))?,
-        (None, None) => bail!("BUG: a ready model has inputs"),
-    };
-    let mut names = names;
-    if names.inputs.is_empty() {
-        if format == ReadyFormat::Torchscript {
-            bail!(
-                "a TorchScript module takes its inputs by position, and a file of named tensors has no order; \
-                 declare them under `inputs` instead of `inputs_from` (`data: […]` gives exact values)"
-            );
-        }
-        names.inputs = given.keys().cloned().collect();
-    }
     if let Some(missing) = names.inputs.iter().find(|name| !given.contains_key(*name)) {
         let known: Vec<_> = given.keys().map(String::as_str).collect();
         bail!("the model takes an input `{missing}` that nothing gives; given: {}", known.join(", "));
     }
-    tensors::write(&out.join("inputs.safetensors"), &given)?;
-    let mut outputs = names.outputs;
-    let reference = if let Some(path) = inputs.get("expected") {
-        let expected = foreign::read(path, "output", &outputs)?;
-        if outputs.is_empty() {
-            outputs = expected.keys().cloned().collect();
+    tensors::write(&out.join("inputs.safetensors"), given)?;
+    let reference = match expected {
+        Some(expected) => {
+            tensors::write(&out.join("reference.safetensors"), expected)?;
+            "expected outputs given by the user"
         }
-        tensors::write(&out.join("reference.safetensors"), &expected)?;
-        "expected outputs given by the user"
-    } else {
-        "onnxruntime cpu fp32"
+        None => "onnxruntime cpu fp32",
     };
     let mut rest = Map::new();
     rest.insert("format".into(), json!(format));
     rest.insert("reference".into(), json!(reference));
     rest.insert("precision".into(), json!("fp32"));
-    Manifest { inputs: names.inputs, outputs, rest }.write(out)
+    let recipe = inputs.get("inputs").filter(|_| !inputs.contains_key("inputs_from"));
+    if let Err(why) = control::bring(recipe.map(PathBuf::as_path), given, format, out)? {
+        rest.insert("no_control".into(), json!(why));
+    }
+    Manifest { inputs: names.inputs, outputs: names.outputs, rest }.write(out)
 }
 
-/// `generate:<model>:reference`: outputs of a ready ONNX model that came without expected ones.
+/// `generate:<model>:reference`: a ready ONNX model with the outputs that nobody gave, and with a control that it takes.
 pub struct Reference;
 pub static REFERENCE: Reference = Reference;
 
@@ -156,7 +252,7 @@ impl StepKind for Reference {
     }
 
     fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[Part::Rust("step/ready.rs")], WORKER, ORT]);
+        static CODE: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, ORT]);
         &CODE
     }
 
@@ -184,29 +280,4 @@ impl StepKind for Reference {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A field of a protobuf message that has a length.
-    fn field(tag: u8, content: &[u8]) -> Vec<u8> {
-        [&[tag << 3 | 2, content.len() as u8], content].concat()
-    }
-
-    #[test]
-    fn external_data_is_taken_only_where_it_is_declared() {
-        let dir = tempfile::tempdir().unwrap();
-        // ModelProto { graph: { initializer: { external_data: { key: "location", value: "w.data" } } } }
-        let entry = [field(1, b"location"), field(2, b"w.data")].concat();
-        let file = dir.path().join("m.onnx");
-        std::fs::write(&file, field(7, &field(5, &field(13, &entry)))).unwrap();
-        let data = dir.path().join("w.data");
-        std::fs::write(&data, "weights").unwrap();
-        let out = dir.path().join("out");
-        std::fs::create_dir(&out).unwrap();
-
-        let error = bring_onnx(&file, &BTreeMap::new(), &out).err().expect("its content would be in no key");
-        assert!(error.to_string().ends_with("write `external: [w.data]` in its row of the spec"), "{error}");
-        bring_onnx(&file, &BTreeMap::from([(external("w.data"), data)]), &out).unwrap();
-        assert_eq!(std::fs::read(out.join("w.data")).unwrap(), b"weights");
-    }
-}
+mod tests;

@@ -55,11 +55,17 @@ fn write(path: &Path, made: Vec<recipe::Tensor>) -> anyhow::Result<()> {
 
 fn element(dtype: Dtype) -> Element {
     match dtype {
+        Dtype::Float64 => Element::F64,
         Dtype::Float32 => Element::F32,
         Dtype::Float16 => Element::F16,
+        Dtype::Bfloat16 => Element::Bf16,
         Dtype::Int64 => Element::I64,
         Dtype::Int32 => Element::I32,
+        Dtype::Int16 => Element::I16,
         Dtype::Int8 => Element::I8,
+        Dtype::Uint64 => Element::U64,
+        Dtype::Uint32 => Element::U32,
+        Dtype::Uint16 => Element::U16,
         Dtype::Uint8 => Element::U8,
         Dtype::Bool => Element::Bool,
     }

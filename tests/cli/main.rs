@@ -21,6 +21,7 @@ mod oom;
 mod pages;
 mod partition;
 mod phone;
+mod ready_files;
 mod ready_onnx;
 mod rerun;
 mod settled;

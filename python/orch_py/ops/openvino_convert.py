@@ -33,7 +33,10 @@ def run(job: Job) -> Output:
     facts: dict[str, Any] = {"seconds": {}}
 
     started = time.perf_counter()
-    model = _converted(tree / "model.onnx")
+    shapes = trees.shapes(tree, trees.INPUTS)
+    # The sizes of the inputs that there are: left open, they keep whole operators from being converted.
+    given = {name: openvino.PartialShape(shapes[name]) for name in manifest["inputs"]}
+    model = _converted(tree / "model.onnx", given)
     facts["seconds"]["convert"] = time.perf_counter() - started
     if precision == "int8":
         packages.append("nncf")
@@ -43,14 +46,15 @@ def run(job: Job) -> Output:
     openvino.save_model(model, job.out / "model.xml", compress_to_fp16=precision == "fp16")
     _strip(job.out / "model.xml")
 
-    _require_names(job.out / "model.xml", manifest)
-    trees.copy_inputs(tree, job.out)
+    inputs = _taken(model, manifest["inputs"], shapes)
+    _require_names(job.out / "model.xml", inputs, manifest["outputs"])
+    trees.copy_inputs(tree, job.out, inputs)
     versions = trees.versions(*packages)
     trees.write_manifest(
         job.out,
         {
             "format": "openvino",
-            "inputs": manifest["inputs"],
+            "inputs": inputs,
             "outputs": manifest["outputs"],
             "route": manifest.get("route"),
             "opset": manifest.get("opset"),
@@ -62,12 +66,12 @@ def run(job: Job) -> Output:
     return Output(facts=facts)
 
 
-def _converted(path: Path) -> openvino.Model:
+def _converted(path: Path, shapes: dict[str, openvino.PartialShape]) -> openvino.Model:
     """What OpenVINO says of a model that it does not take is its refusal; any other error is orch's own affair."""
     if not path.is_file():
         raise Refused("error", f"`{path}` is missing")
     try:
-        return openvino.convert_model(path)
+        return openvino.convert_model(path, input=shapes or None)
     except Exception as error:
         text = str(error)
         is_its_own = type(error).__module__.startswith("openvino") or text.startswith(_OWN_WORDS)
@@ -109,11 +113,40 @@ def _strip(path: Path) -> None:
     document.write(path, encoding="utf-8", xml_declaration=True)
 
 
-def _require_names(path: Path, manifest: dict[str, Any]) -> None:
+def _taken(model: openvino.Model, names: list[str], shapes: dict[str, list[int]]) -> list[str]:
+    """The names of the inputs that the model takes, in its own order.
+
+    An input that nothing depends on is gone from it. One that is an output too has only the output's name left.
+    """
+
+    def own(port: Any) -> str | None:
+        return next((name for name in names if name in port.get_names()), None)
+
+    ports = [own(port) for port in model.inputs]
+    rest = [name for name in names if name not in ports]
+    if len(rest) == ports.count(None):
+        ports = [port or rest.pop(0) for port in ports]
+    unknown = [sorted(port.get_names()) for port, name in zip(model.inputs, ports, strict=True) if not name]
+    if unknown:
+        raise Refused("error", f"the converted model has the inputs {unknown}, and the ONNX model names {names}")
+    found = [name for name in ports if name]
+    for name, port in zip(found, model.inputs, strict=True):
+        if not port.get_partial_shape().compatible(openvino.PartialShape(shapes[name])):
+            shape = port.get_partial_shape()
+            raise Refused("error", f"the input `{name}` is {shapes[name]}, and the converted model takes {shape}")
+    return found
+
+
+def _require_names(path: Path, inputs: list[str], outputs: list[str]) -> None:
     """A runtime finds tensors by name, so a conversion that lost one must not be published."""
     model = openvino.Core().read_model(path)
-    for kind, ports in (("inputs", model.inputs), ("outputs", model.outputs)):
-        names = [port.get_names() for port in ports]
-        lost = [name for name in manifest[kind] if not any(name in known for known in names)]
-        if lost or len(names) != len(manifest[kind]):
-            raise Refused("error", f"the converted model has the {kind} {names}, the ONNX model {manifest[kind]}")
+    for kind, ports, names in (("inputs", model.inputs, inputs), ("outputs", model.outputs, outputs)):
+        found = [port.get_names() for port in ports]
+        # An input without its own name is found by its place, if it bears no other input's.
+        lost = [
+            name
+            for name, known in zip(names, found, strict=False)
+            if name not in known and (kind == "outputs" or known.intersection(names))
+        ]
+        if lost or len(found) != len(names):
+            raise Refused("error", f"the converted model has the {kind} {found}, the ONNX model {names}")

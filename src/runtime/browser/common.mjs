@@ -94,10 +94,15 @@ for (const level of ["log", "info", "warn", "error", "debug"]) {
 // --- Tensors ---
 
 const TYPES = {
+  float64: Float64Array,
   float32: Float32Array,
   int64: BigInt64Array,
   int32: Int32Array,
+  int16: Int16Array,
   int8: Int8Array,
+  uint64: BigUint64Array,
+  uint32: Uint32Array,
+  uint16: Uint16Array,
   uint8: Uint8Array,
   bool: Uint8Array,
   float16: globalThis.Float16Array ?? Uint16Array,

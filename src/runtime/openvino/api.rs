@@ -222,10 +222,10 @@ impl Port {
 }
 
 impl Request {
-    pub(super) fn set_input(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
-        let name = c_string(name)?;
+    pub(super) fn set_input(&mut self, port: &Port, tensor: &Tensor) -> Result<()> {
         let blob = Blob::of(tensor)?;
-        Ok(check(unsafe { sys::ov_infer_request_set_tensor(self.0.as_ptr(), name.as_ptr(), blob.0.as_ptr()) })?)
+        let (request, port, blob) = (self.0.as_ptr(), port.0.as_ptr(), blob.0.as_ptr());
+        Ok(check(unsafe { sys::ov_infer_request_set_tensor_by_const_port(request, port, blob) })?)
     }
 
     /// Returns when the outputs are there.
@@ -254,14 +254,26 @@ impl Blob {
         let mut shape = sys::ov_shape_t { rank: 0, dims: null_mut() };
         let dims = unsafe {
             check(sys::ov_tensor_get_element_type(self.0.as_ptr(), &mut element))?;
-            check(sys::ov_tensor_get_shape(self.0.as_ptr(), &mut shape))?;
+            match check(sys::ov_tensor_get_shape(self.0.as_ptr(), &mut shape)) {
+                // The C API has no shape without sizes: it refuses to make one, and says no more than that.
+                Err(failure) if failure.status == Status::INVALID_C_PARAM && self.holds_one()? => {}
+                told => told?,
+            }
             let rank = usize::try_from(shape.rank)?;
             let dims = if rank == 0 { Vec::new() } else { std::slice::from_raw_parts(shape.dims, rank).to_vec() };
-            sys::ov_shape_free(&mut shape);
+            if rank > 0 {
+                sys::ov_shape_free(&mut shape);
+            }
             dims
         };
         let dims = dims.into_iter().map(usize::try_from).collect::<Result<Vec<_>, _>>()?;
         Tensor::new(element_of(element)?, dims, unsafe { self.memory()?.as_ref() }.to_vec())
+    }
+
+    fn holds_one(&self) -> Result<bool, Failure> {
+        let mut count = 0;
+        check(unsafe { sys::ov_tensor_get_size(self.0.as_ptr(), &mut count) })?;
+        Ok(count == 1)
     }
 
     /// The tensor's own memory, valid as long as the blob.
@@ -281,12 +293,17 @@ impl Blob {
 
 /// One row a type that both sides know.
 const ELEMENTS: &[(Element, ElementType)] = &[
+    (Element::F64, ElementType::F64),
     (Element::F32, ElementType::F32),
     (Element::F16, ElementType::F16),
     (Element::Bf16, ElementType::BF16),
     (Element::I64, ElementType::I64),
     (Element::I32, ElementType::I32),
+    (Element::I16, ElementType::I16),
     (Element::I8, ElementType::I8),
+    (Element::U64, ElementType::U64),
+    (Element::U32, ElementType::U32),
+    (Element::U16, ElementType::U16),
     (Element::U8, ElementType::U8),
     (Element::Bool, ElementType::OV_BOOLEAN),
 ];

@@ -14,8 +14,13 @@ const ELEMENTS: &[(TensorElementType, Element)] = &[
     (TensorElementType::Float16, Element::F16),
     (TensorElementType::Bfloat16, Element::Bf16),
     (TensorElementType::Int64, Element::I64),
+    (TensorElementType::Float64, Element::F64),
     (TensorElementType::Int32, Element::I32),
+    (TensorElementType::Int16, Element::I16),
     (TensorElementType::Int8, Element::I8),
+    (TensorElementType::Uint64, Element::U64),
+    (TensorElementType::Uint32, Element::U32),
+    (TensorElementType::Uint16, Element::U16),
     (TensorElementType::Uint8, Element::U8),
     (TensorElementType::Bool, Element::Bool),
 ];

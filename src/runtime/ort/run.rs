@@ -78,30 +78,73 @@ struct Loaded {
     feed: Feed,
 }
 
-/// `reference`: all outputs of one inference on the CPU, as `reference.safetensors`.
+/// What `reference` brings over changed, or not at all.
+const CHANGED: [&str; 2] = ["manifest.json", tensors::CONTROL_INPUTS];
+
+/// `reference`: the model's tree with what one inference on the CPU gives, and another one on the control's inputs. A
+/// reference that the user gave stays; then only the control is computed.
 pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     if let Some(ep) = params.ep.as_deref().filter(|ep| *ep != "cpu") {
         return Err(Failure::error(format!("a reference is computed on the CPU, not on `{ep}`")));
     }
     let artefact = tree(job, "artefact")?;
-    let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
+    let mut manifest = Manifest::read(artefact)?;
     let (host, place) = Place::open(params)?;
-    let mut session = place.builder(&host, params.threads)?.commit_from_file(model_file(artefact)?).map_err(plain)?;
-    let feed = Feed::new(&session, &inputs)?;
-    let outputs = infer(&mut session, &feed)?;
-    let names: Vec<String> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
-    tensors::write(&job.out.join("reference.safetensors"), &collect(outputs, &names)?)?;
-    // With these the tree is all that a run or a generated test asks of a model besides its weights.
-    for name in ["inputs.safetensors", "manifest.json"] {
+    for name in
+        bfs::files_below(artefact).map_err(anyhow::Error::from)?.iter().filter(|name| !CHANGED.contains(&&***name))
+    {
         bfs::copy_file(&artefact.join(name), &job.out.join(name))
             .map_err(|e| Failure::error(format!("failed to copy {name} of the model: {e}")))?;
     }
+    let given = artefact.join("reference.safetensors").is_file();
+    let session = place.builder(&host, params.threads)?.commit_from_file(model_file(artefact)?).map_err(plain);
+    let told = match session {
+        Ok(mut session) => {
+            if !given {
+                let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
+                let feed = Feed::new(&session, &inputs)?;
+                let outputs = infer(&mut session, &feed)?;
+                tensors::write(&job.out.join("reference.safetensors"), &collect(outputs, &manifest.outputs)?)?;
+            }
+            control(&mut session, artefact, &job.out, &manifest.outputs)?
+        }
+        // Another runtime may take the model, and the user knows what it has to give.
+        Err(error) if given => Err(format!("onnxruntime cpu does not take the model: {error:#}")),
+        Err(error) => return Err(error.into()),
+    };
+    if let Err(why) = &told {
+        manifest.rest.entry("no_control").or_insert(json!(why));
+    }
+    manifest.write(&job.out)?;
 
     let mut facts = place.facts(&host, params)?;
-    facts.insert("reference".to_owned(), json!(format!("onnxruntime {} cpu", host.version)));
-    facts.insert("inputs".to_owned(), json!(session.inputs().iter().map(|i| i.name()).collect::<Vec<_>>()));
-    facts.insert("outputs".to_owned(), json!(names));
+    if !given {
+        facts.insert("reference".to_owned(), json!(format!("onnxruntime {} cpu", host.version)));
+    }
+    facts.insert("no_control".to_owned(), json!(told.err()));
+    facts.insert("inputs".to_owned(), json!(manifest.inputs));
+    facts.insert("outputs".to_owned(), json!(manifest.outputs));
     Ok(JobOutput::ok(Value::Object(facts), None))
+}
+
+/// What the model gives for the control's inputs, beside them; or why there is none. Values in other places may be such
+/// as the model cannot take, an index beyond its table: then there is no control, and nothing is wrong.
+fn control(
+    session: &mut Session,
+    artefact: &Path,
+    out: &Path,
+    names: &[String],
+) -> Result<Result<(), String>, Failure> {
+    let Some(inputs) = tensors::control_inputs(artefact)? else {
+        return Ok(Err("the model came without a second input".to_owned()));
+    };
+    let outputs = match Feed::new(session, &inputs).and_then(|feed| infer(session, &feed)) {
+        Ok(outputs) => outputs,
+        Err(error) => return Ok(Err(format!("onnxruntime cpu does not take the second input: {error:#}"))),
+    };
+    tensors::write(&out.join("control-reference.safetensors"), &collect(outputs, names)?)?;
+    tensors::write(&out.join(tensors::CONTROL_INPUTS), &inputs)?;
+    Ok(Ok(()))
 }
 
 /// The model of an artefact tree: a compiled one before the ONNX that it may lie beside.

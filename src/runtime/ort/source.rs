@@ -13,8 +13,10 @@ use anyhow::{Context, ensure};
 use super::host::{CPU, Host, plain};
 use super::infer::{Feed, collect, infer};
 use super::lowering::{Shapes, lower};
+use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors::{self, Tensors};
+use crate::runtime::{onnx_change, onnx_file};
 
 /// How far a lowered graph may be from the original on the CPU, relative to the largest value (absolute up to 1): every
 /// rule is exact, so only the order of summation is left to differ.
@@ -50,7 +52,7 @@ impl<'j> Source<'j> {
             self.manifest.outputs
         );
 
-        let lowered = lower(&self.folded(host, &original)?, self.tree, |exposed| shapes(host, exposed))?;
+        let lowered = lower(&self.folded(host)?, self.tree, |exposed| shapes(host, exposed))?;
         if !lowered.rules.is_empty() {
             let mut changed = at(host, GraphOptimizationLevel::Disable)?
                 .commit_from_memory(&lowered.bytes)
@@ -65,14 +67,24 @@ impl<'j> Source<'j> {
     }
 
     /// The model with its open sizes closed and its constants computed, at the level that keeps to ONNX's own operators.
-    fn folded(&self, host: &Host, original: &Session) -> anyhow::Result<Vec<u8>> {
+    fn folded(&self, host: &Host) -> anyhow::Result<Vec<u8>> {
         let folder = tempfile::tempdir().context("failed to make a temporary folder")?;
         let file = folder.path().join("folded.onnx");
         let mut builder = at(host, GraphOptimizationLevel::Level1)?.with_optimized_model_path(&file).map_err(plain)?;
-        for (name, size) in sizes(original, &self.inputs)? {
-            builder = builder.with_dimension_override(name, size).map_err(plain)?;
+        let mut model = self.tree.join("model.onnx");
+        let closed = onnx_change::closed(&model, &self.inputs)?;
+        for (name, size) in closed.named {
+            builder = builder.with_dimension_override(name, size as i64).map_err(plain)?;
         }
-        builder.commit_from_file(self.tree.join("model.onnx")).map_err(plain).context("failed to fold model.onnx")?;
+        if let Some(bytes) = closed.model {
+            for name in onnx_file::facts(&model)?.external {
+                bfs::link_or_copy(&self.tree.join(&name), &folder.path().join(&name))
+                    .with_context(|| format!("failed to bring `{name}`, which model.onnx keeps data in"))?;
+            }
+            model = folder.path().join("model.onnx");
+            std::fs::write(&model, bytes).context("failed to write the model with its sizes closed")?;
+        }
+        builder.commit_from_file(model).map_err(plain).context("failed to fold model.onnx")?;
         std::fs::read(&file).context("failed to read the folded model")
     }
 }
@@ -94,27 +106,6 @@ fn shapes(host: &Host, bytes: &[u8]) -> anyhow::Result<Shapes> {
         }
     }
     Ok(shapes)
-}
-
-/// Each symbolic size of the model's inputs with the number that the tensors give it.
-fn sizes(session: &Session, inputs: &Tensors) -> anyhow::Result<Vec<(String, i64)>> {
-    let mut sizes: Vec<(String, i64)> = Vec::new();
-    for input in session.inputs() {
-        let ValueType::Tensor { dimension_symbols, .. } = input.dtype() else { continue };
-        for (symbol, size) in dimension_symbols.iter().zip(inputs[input.name()].shape()) {
-            let size = *size as i64;
-            match sizes.iter().find(|(name, _)| name == symbol) {
-                _ if symbol.is_empty() => {}
-                None => sizes.push((symbol.clone(), size)),
-                Some((_, other)) => ensure!(
-                    *other == size,
-                    "the inputs give the size `{symbol}` two values, {other} and {size} (at `{}`)",
-                    input.name()
-                ),
-            }
-        }
-    }
-    Ok(sizes)
 }
 
 fn same(expected: &Tensors, got: &Tensors) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::Section;
+use super::{Section, models};
 use crate::base::{glob, suggest};
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
@@ -25,7 +25,12 @@ impl<'a> Names<'a> {
         let families: HashMap<&str, &str> = models
             .rows
             .iter()
-            .filter_map(|row| Some((row.name.value.as_str(), row.value.family.value()?.as_str())))
+            .filter_map(|row| {
+                // A ready file may leave it out.
+                let usual = row.value.family.is_absent() && row.value.class.is_absent();
+                let family = if usual { models::OTHER } else { row.value.family.value()? };
+                Some((row.name.value.as_str(), family))
+            })
             .collect();
         let precisions: HashMap<&str, Vec<Precision>> = targets
             .rows

@@ -48,13 +48,22 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Sourc
         Some(given) => targets::measure(given, targets::DEFAULT_MEASURE, sink),
         None => targets::DEFAULT_MEASURE,
     };
-    let pipelines = pipelines(&raw_pipelines, sink);
+    let mut pipelines = pipelines(&raw_pipelines, sink);
     let targets = targets::targets(&raw_targets, &tolerances, measure, sink);
     for source in &sources {
         source::positive(&source.content.max_parameters, sink);
     }
     let most = once(&sources, |file| &file.max_parameters, "max_parameters", sink).copied();
     let models = models::models(&raw_models, &raw_pipelines, &tolerances, most, sink);
+    if let Some(model) = models.values().find(|model| model.pipeline == models::TENSORS) {
+        pipelines.entry(models::TENSORS.to_owned()).or_insert_with(|| Pipeline {
+            name: models::TENSORS.to_owned(),
+            loc: model.loc.clone(),
+            description: "tensors to tensors".to_owned(),
+            tasks: vec![models::TENSORS.to_owned()],
+            template: models::TENSORS.to_owned(),
+        });
+    }
     let matrix = once(&sources, |file| &file.matrix, "matrix", sink);
     let names = matrix::Names::of(&raw_models, &raw_targets);
     let matrix = matrix::matrix(matrix, &names, sink);

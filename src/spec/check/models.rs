@@ -9,11 +9,15 @@ use super::source::{source, span};
 use super::{Row, Section, targets, texts, unknown};
 use crate::spec::error::Sink;
 use crate::spec::raw::{self, Weights as RawWeights};
-use crate::spec::shape::At;
+use crate::spec::shape::{At, Field};
 use crate::spec::values::Size;
 use crate::spec::{Export, Model, Priority, Route};
 
 const DEFAULT_ROUTES: [Route; 3] = [Route::Legacy, Route::Dynamo, Route::Transformers];
+/// The pipeline of a ready file that names none, and its task: it needs no row.
+pub(super) const TENSORS: &str = "tensors";
+/// The family of a ready file that names none.
+pub(super) const OTHER: &str = "other";
 const DEFAULT_OPSET: u32 = 17;
 /// Opsets that any current exporter can write at all; which of them a given version can, it says itself.
 const OPSETS: std::ops::RangeInclusive<u32> = 9..=30;
@@ -43,7 +47,7 @@ fn model(
 ) -> Option<Model> {
     let raw = row.value;
     let source = source(row, most, sink);
-    usage(raw, pipelines, sink);
+    let usage = usage(row, pipelines, sink);
     let mut dims = dims(raw, sink);
     let inputs = inputs(row, &mut dims, sink);
     let export = export(raw, sink);
@@ -53,9 +57,9 @@ fn model(
         name: row.name.value.clone(),
         loc: sink.loc(row.name.span),
         source: source?,
-        family: raw.family.value()?.clone(),
-        task: raw.task.value()?.clone(),
-        pipeline: raw.pipeline.value()?.clone(),
+        family: usage.family?,
+        task: usage.task?,
+        pipeline: usage.pipeline?,
         tags: texts(&raw.tags),
         priority: raw.priority.value().copied().unwrap_or(Priority::Medium),
         dims,
@@ -76,14 +80,45 @@ fn repeated(names: &[At<String>], what: &str, sink: &mut Sink) {
     }
 }
 
+/// What a model is for. None where it was given and is wrong, or is missing and was reported.
+struct Usage {
+    family: Option<String>,
+    task: Option<String>,
+    pipeline: Option<String>,
+}
+
+/// Of a ready file all three follow from what is known; a class is known for what it does, so there they are asked for.
+fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> Usage {
+    let raw = row.value;
+    let is_ready = raw.class.is_absent();
+    for (key, field) in [("family", &raw.family), ("task", &raw.task), ("pipeline", &raw.pipeline)] {
+        if field.is_absent() && !is_ready {
+            sink.error(row.name.span, format!("`{}` lacks `{key}`", row.name.value));
+        }
+    }
+    let or = |field: &Field<String>, usual: &str| match field {
+        Field::Absent if is_ready => Some(usual.to_owned()),
+        _ => field.value().cloned(),
+    };
+    let pipeline = or(&raw.pipeline, TENSORS);
+    let own = pipelines.rows.iter().find(|row| Some(&row.name.value) == pipeline.as_ref());
+    let first = own.and_then(|own| texts(&own.value.tasks).into_iter().next());
+    let task = or(&raw.task, first.as_deref().unwrap_or(TENSORS));
+    agree(raw, pipelines, sink);
+    Usage { family: or(&raw.family, OTHER), task, pipeline }
+}
+
 /// The pipeline exists and does the task.
-fn usage(raw: &raw::Model, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) {
+fn agree(raw: &raw::Model, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) {
     if let Some(family) = raw.family.given().filter(|at| at.value.trim().is_empty()) {
         sink.error(family.span, "`family` must not be empty");
     }
     let Some(pipeline) = raw.pipeline.given() else { return };
     if !pipelines.names.contains(&pipeline.value.as_str()) {
-        return unknown("pipeline", pipeline, &pipelines.names, sink);
+        if pipeline.value != TENSORS {
+            unknown("pipeline", pipeline, &pipelines.names, sink);
+        }
+        return;
     }
     let tasks = |row: &Row<'_, raw::Pipeline>| texts(&row.value.tasks);
     let Some(own) = pipelines.rows.iter().find(|row| row.name.value == pipeline.value) else { return };
@@ -128,8 +163,12 @@ fn inputs(
         sink.error_hint(given, "`inputs_from` replaces `inputs`", "keep one of the two");
     }
     let empty = raw.inputs.value().is_some_and(|rows| rows.0.is_empty());
-    if !from_file && (raw.inputs.is_absent() || empty) {
-        let hint = if raw.class.is_absent() { "add `inputs` or `inputs_from`" } else { "add `inputs`" };
+    let is_ready = raw.class.is_absent();
+    if !from_file && (raw.inputs.is_absent() || (empty && !is_ready)) {
+        let hint = match is_ready {
+            true => "add `inputs` or `inputs_from`; `inputs: {}` for a model that takes none",
+            false => "add `inputs`",
+        };
         sink.error_hint(row.name.span, format!("model `{}` has no inputs", row.name.value), hint);
     }
     let no_text = match (raw.class.is_absent(), raw.weights.value()) {

@@ -130,6 +130,30 @@ fn every_pipeline_renders_on_every_hardware() {
     }
 }
 
+/// Its inputs come from a file of tensors, and its outputs are called as its author liked.
+#[test]
+fn a_ready_file_is_asked_for_no_name_that_it_may_not_have() {
+    // These run no ready file, and a phone gets no test of its own.
+    let other = |ctx: &TestContext| ["python", "transformers-js", "android"].contains(&&*ctx.runtime);
+    let contexts = contexts().into_iter().filter(|ctx| !other(ctx));
+    for ctx in contexts {
+        let ready = TestContext { class: None, inputs: Vec::new(), ..ctx };
+        let text = render_test(&ready).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ready.task, ready.target));
+        for asked in ["inputs[", "outputs["] {
+            assert!(!text.contains(asked), "{asked} for {} on {}", ready.task, ready.target);
+        }
+    }
+}
+
+#[test]
+fn a_ready_file_is_checked_as_its_task_where_the_spec_tells_its_names() {
+    let mut ready = context("fill-mask", "cpu");
+    ready.class = None;
+    assert!(!render_test(&ready).unwrap().contains("outputs[\"scores\"]"));
+    ready.outputs = vec!["scores".to_owned()];
+    assert!(render_test(&ready).unwrap().contains("outputs[\"scores\"]"));
+}
+
 #[test]
 fn rendering_again_gives_the_same_text() {
     for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {

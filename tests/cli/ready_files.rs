@@ -1,0 +1,49 @@
+//! Ready files as users bring them: the example's generated tests, and a sample of the suite of ONNX's own node tests.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{Sandbox, env_dir};
+
+/// By the line that the report gives for each case.
+#[test]
+fn the_example_s_generated_tests_pass_by_themselves() {
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/onnx-file/specs");
+    let mut sandbox = Sandbox::new().installs();
+    for entry in std::fs::read_dir(example).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("specs/{}", entry.file_name().to_str().unwrap());
+        sandbox = sandbox.file(&name, std::fs::read(entry.path()).unwrap());
+    }
+    sandbox.run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"]).success();
+    let document = sandbox.run(["run", "specs/all.yaml", "--json"]).success().summary([("passed", 3)]).json();
+    for case in document["cases"].as_array().unwrap() {
+        let line = format!("{} --json by-itself.json", case["repro"].as_str().unwrap());
+        let output = Command::new("sh").args(["-c", &line]).current_dir(sandbox.path("")).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{line}\n{said}{}", String::from_utf8_lossy(&output.stdout));
+        let passed: Value = serde_json::from_str(&sandbox.read("by-itself.json")).unwrap();
+        assert_eq!(passed["facts"]["numerics"]["passed"], true, "{passed:#}");
+    }
+}
+
+/// Each case ends as `suites/onnx/known.yaml` says, or passes.
+#[test]
+fn a_sample_of_onnx_s_own_tests_ends_as_it_is_known_to() {
+    let sandbox = Sandbox::new().installs();
+    let make = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/onnx/make.py");
+    let mut command = Command::new("python3");
+    command.arg(make).arg(sandbox.path("suite")).args(["--sample", "100", "--packages"]);
+    let output = command.arg(env_dir().join("suite-onnx")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    sandbox.run(["setup", "ort", "openvino", "--spec", "suite/all.yaml"]).success();
+    let document = sandbox.run(["run", "suite/all.yaml", "--json"]).success().json();
+    // A hundred, and the three trained ones.
+    assert_eq!(document["summary"]["cases"], 206, "{}", document["summary"]);
+    assert_eq!(document["summary"]["unavailable"], 0, "{}", document["summary"]);
+    for case in document["cases"].as_array().unwrap().iter().filter(|case| case["model"] == "silero-vad") {
+        assert_eq!((&case["status"], &case["family"]), (&"PASS".into(), &"other".into()), "{case:#}");
+    }
+}
