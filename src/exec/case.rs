@@ -36,6 +36,8 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     let shown = &results[run.0 as usize];
     let record = shown.record.as_deref();
     let verdict = results[judge.0 as usize].record.as_deref();
+    // Of a case that ended above its run, what is known is known of that step.
+    let end = if answered.is_none() && own.blamed.is_some() { &results[at.0 as usize] } else { shown };
     let measure = record.and_then(|record| record.measure.as_ref());
     let own_run = results[planned.run.0 as usize].record.as_deref();
     let requested = own_run.and_then(|record| record.measure.as_ref());
@@ -54,8 +56,8 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         reason,
         requested_device: requested.map_or_else(|| params.requested_device(), |m| m.requested_device.clone()),
         actual_device: measure.map(|measure| measure.actual_device.clone()),
-        cached: shown.how == How::Hit,
-        measured: record.map(|record| record.started.clone()),
+        cached: end.how == How::Hit,
+        measured: end.record.as_deref().map(|record| record.started.clone()),
         metrics: measure.and_then(report::stats::metrics),
         numerics: verdict.and_then(|record| record.numerics.clone()),
         placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),

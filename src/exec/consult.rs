@@ -2,6 +2,7 @@
 
 use crate::base::Digest;
 use crate::event::Event;
+use crate::exec::Options;
 use crate::exec::perform::error_text;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
@@ -112,6 +113,13 @@ impl Scheduler<'_> {
             MissReason::OutputLost { what }
         };
         let Some(hit) = store.hit(&key.digest()).map_err(damaged)? else {
+            if let Some(failed) = store.failure(&key.digest()).map_err(damaged)?.filter(|one| self.keys.stands(id, one))
+            {
+                self.memory.learn(id, &failed);
+                let Options { rerun_failed, stands, .. } = self.context.options;
+                let is_asked = *rerun_failed && !stands.contains(&id);
+                return if is_asked { Err(MissReason::Asked) } else { self.fresh(id, failed) };
+            }
             let last = last();
             if let Some(last) = &last {
                 self.memory.learn(id, last);
@@ -132,6 +140,11 @@ impl Scheduler<'_> {
             return Ok(StepResult::held(&hit));
         }
         let record = store.record(&hit).map_err(damaged)?;
+        self.fresh(id, record)
+    }
+
+    /// What is held, unless it is older than was asked for.
+    fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, MissReason> {
         if self.is_too_old(id, &record) {
             let max = self.context.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
             self.memory.learn(id, &record);
@@ -265,7 +278,7 @@ impl Scheduler<'_> {
     }
 }
 
-/// Why no success with this key is on record, by the latest record of the step.
+/// Why nothing with this key is held, by the latest record of the step.
 pub(super) fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
     match last {
         Some(last) => {

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use crate::base::Digest;
 use crate::device::Backend;
 use crate::exec::Context;
+use crate::exec::standing::stands_here;
 use crate::key::KeyDoc;
 use crate::plan::Plan;
 use crate::provision::Provision;
+use crate::record::Record;
 use crate::step::{Params, RunParams, Source, StepId};
 use crate::store::{FileDigests, StoreError};
 use crate::toolchain::Tool;
@@ -100,6 +102,11 @@ impl<'a> Keys<'a> {
     pub(super) fn new(context: &Context<'a>, files: FileDigests) -> Self {
         let Context { plan, provision, host, inventory, .. } = *context;
         Self { plan, provision, files, host, inventory, known: RefCell::default() }
+    }
+
+    /// Whether a failure of this step stands, on this machine and with what is installed.
+    pub(super) fn stands(&self, id: StepId, record: &Record) -> bool {
+        stands_here(record, self.plan.step(id), &self.host.fingerprint, self.provision)
     }
 
     /// The key document. `output` gives the tree of a step that passed.

@@ -139,6 +139,7 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
         repro: None,
         why: Some(why),
         attempts: Vec::new(),
+        stands: None,
     };
     context.store.remember(&record)?;
     context.listener.tell(Event::StepFinished {
@@ -214,10 +215,13 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         })
         .collect();
     let how = |how: How| results.iter().filter(|result| result.how == how).count() as u32;
+    let failed_before = results.iter().filter(|result| result.how == How::Hit && result.outcome.is_failure());
+    let failed_before = failed_before.count() as u32;
     let summary = Summary {
         steps: results.len() as u32 - how(How::NotNeeded),
         executed: how(How::Executed),
-        hits: how(How::Hit),
+        hits: how(How::Hit) - failed_before,
+        failed_before,
         fetched: results.iter().filter(|result| result.fetched).count() as u32,
         failed_steps: case::failed_steps(context.plan, results).len() as u32,
         seconds,

@@ -179,6 +179,7 @@ impl<'a> Scheduler<'a> {
             listener: context.listener,
             cancel: context.cancel,
             host: &context.host.report.name,
+            fingerprint: &context.host.fingerprint,
             again: &again,
             remote: context.remote,
             job_memory: context.options.job_memory,

@@ -56,6 +56,9 @@ pub struct Summary {
     /// Those of the hits that this run fetched from a remote store.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fetched: u32,
+    /// Steps that failed in an earlier run, in a way that stands, and were not executed again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed_before: u32,
     /// Steps that failed and of which no case tells.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_steps: u32,
@@ -136,6 +139,11 @@ impl Summary {
 }
 
 impl CaseResult {
+    /// The day since which a failure is known that this run did not meet again.
+    pub fn known_since(&self) -> Option<&str> {
+        self.measured.as_deref().filter(|_| self.cached && self.status.is_failure()).map(format::day)
+    }
+
     /// A failure of the run.
     pub fn is_failure(&self) -> bool {
         let is_strict = self.expected.as_ref().is_none_or(|expected| expected.strict);
@@ -207,7 +215,7 @@ pub struct CaseResult {
     pub actual_device: Option<String>,
     /// Executed in this run, or a hit from an earlier one.
     pub cached: bool,
-    /// When it was measured, RFC 3339 UTC.
+    /// When it was measured, or ended without that, RFC 3339 UTC.
     pub measured: Option<String>,
     pub metrics: Option<Metrics>,
     pub numerics: Option<Numerics>,
