@@ -3,11 +3,11 @@
 use crate::cli::project::Workplace;
 use crate::device::{Backend, DeviceKind};
 use crate::matrix::{Case, Known, Matrix};
-use crate::record::{Outcome, Record};
+use crate::record::Record;
 use crate::report::stats;
 use crate::spec::Spec;
 
-/// Leaves one target for each model, precision and size.
+/// Leaves one target for each model.
 pub(super) fn choose(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace) {
     let inventory = workplace.inventory();
     matrix.choose(spec, |case| known(case, spec, workplace, inventory));
@@ -28,11 +28,11 @@ fn known(case: &Case, spec: &Spec, workplace: &Workplace, inventory: &[Backend])
     let is_here = |record: &Record| record.key.lines().any(|(name, value)| name == "host" && value == *host);
     let Some(last) = last.filter(is_here) else { return Known::Unmeasured };
     match (last.outcome, last.measure.as_ref().and_then(stats::metrics)) {
-        (Outcome::Pass, Some(metrics)) => {
+        (outcome, Some(metrics)) if outcome.is_made() => {
             let day = last.started.split('T').next().unwrap_or_default().to_owned();
             Known::Measured { median_ms: metrics.median_ms, day }
         }
-        (Outcome::Pass, None) => Known::Unmeasured,
+        (outcome, None) if outcome.is_made() => Known::Unmeasured,
         (outcome, _) => Known::Failed(outcome.label().to_owned()),
     }
 }

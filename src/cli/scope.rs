@@ -143,7 +143,9 @@ fn chosen(project: &Project, workplace: &Workplace, globs: &[String]) -> anyhow:
 fn tell_chosen(plan: &Plan, printer: &Printer) {
     let told = |case: &Case| case.choices().into_iter().map(|(_, why)| why).collect::<Vec<_>>().join("; ");
     let chosen: Vec<_> = plan.cases.iter().map(|planned| (&planned.case, told(&planned.case))).collect();
-    let chosen: Vec<_> = chosen.into_iter().filter(|(_, why)| !why.is_empty()).collect();
+    let mut chosen: Vec<_> = chosen.into_iter().filter(|(_, why)| !why.is_empty()).collect();
+    // What holds for all precisions and sizes is said once.
+    chosen.dedup_by(|(a, why), (b, same)| (&a.model, &a.target, why) == (&b.model, &b.target, same));
     for (case, why) in chosen.iter().take(TOLD) {
         printer.note(&format!("{} on {}: {why}", case.model, case.target));
     }

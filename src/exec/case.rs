@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 use crate::base::shell;
+use crate::device::DeviceKind;
 use crate::exec::fallback::{Course, course, expected_outcome, is_as_expected};
 use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, reproducer};
@@ -142,6 +143,8 @@ fn fallback_result(
     // A smaller batch takes less time, which says nothing of its cost.
     let known = match fallback.batch {
         Some(_) => None,
+        // Nor does the figure of an emulator or of a driver in software.
+        None if is_stand_in(context, &RunParams::of(plan.step(planned.run)).backend) => None,
         None => known_median(context, &plan.step(planned.run).name),
     };
     let measure = results[fallback.run.0 as usize].record.as_deref().and_then(|record| record.measure.as_ref());
@@ -154,6 +157,12 @@ fn fallback_result(
         slowdown: median.zip(known.as_ref()).map(|(own, (real, _))| own / real),
         against: known.map(|(_, date)| date),
     }
+}
+
+/// Whether a backend is here without the hardware that it is made for.
+fn is_stand_in(context: &Context<'_>, backend: &str) -> bool {
+    let found = context.inventory.iter().find(|known| known.name == backend && known.available);
+    found.is_some_and(|found| found.devices.iter().all(|device| device.kind != DeviceKind::Hardware))
 }
 
 /// The newest figure that the requested target has really given on this machine, in milliseconds, and when.

@@ -162,9 +162,7 @@ impl<'a> Keys<'a> {
     fn set_device(&self, backend: &str, doc: &mut KeyDoc) {
         let Some(found) = self.inventory.iter().find(|known| known.name == backend && backend != "cpu") else { return };
         for device in &found.devices {
-            // A browser's device has its name only once a page was opened, and asking must change no key.
-            let name = device.facts.get("known_as").and_then(|name| name.as_str()).unwrap_or(&device.name);
-            doc.set(format!("device.{}", device.id), name);
+            doc.set(format!("device.{}", device.id), device.known_as());
         }
         for fact in ["driver", "rocm"] {
             if let Some(version) = found.facts.get(fact) {

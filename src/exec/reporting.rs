@@ -188,9 +188,11 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     key
 }
 
-/// A backend without its facts: how much memory is free at the moment makes no other report.
+/// A backend without its facts: how much memory is free at the moment makes no other report. Nor does what a browser's
+/// device calls itself, once somebody has asked it.
 pub fn stable_backend(backend: &Backend) -> Value {
-    let devices: Vec<_> = backend.devices.iter().map(|device| json!([device.id, device.name, device.kind])).collect();
+    let devices = backend.devices.iter().map(|device| json!([device.id, device.known_as(), device.kind]));
+    let devices: Vec<_> = devices.collect();
     json!([backend.available, backend.reason, backend.remedy, devices])
 }
 

@@ -118,6 +118,19 @@ fn failures_are_handed_to_nobody() {
     ended.stderr_lacks("ok    generate:linear\n");
 }
 
+#[test]
+fn a_changed_source_beside_a_known_failure_is_all_that_runs() {
+    let sandbox = sandbox(WRONG).file("words.txt", "a\n");
+    let command =
+        "commands:\n  words: {argv: [cp, words.txt, out], inputs: {words.txt: {file: ../words.txt}}, outputs: [out]}\n";
+    sandbox.write("specs/all.yaml", sandbox.read("specs/all.yaml") + command);
+    sandbox.run(RUN).code(1);
+    sandbox.write("words.txt", "b\n");
+    let ended = sandbox.run(RUN).code(1).summary([("executed", 1), ("failed", 2), ("failed_before", 2)]);
+    assert_eq!(ended.stderr_has("ok    command:words").json()["summary"]["path"], "cone");
+    sandbox.run(RUN).code(1).summary([("executed", 0), ("failed_before", 2)]);
+}
+
 /// Orch does not know what else a program reads.
 #[test]
 fn a_command_that_failed_runs_again() {
