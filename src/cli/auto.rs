@@ -19,15 +19,14 @@ fn known(case: &Case, spec: &Spec, workplace: &Workplace, inventory: &[Backend])
         return Known::Out(why);
     }
     let latest = |stage: &str| workplace.store.latest(&format!("{stage}:{}:{}", case.model, case.name)).ok().flatten();
-    if latest("judge").is_some_and(|verdict| verdict.outcome == Outcome::Numerics) {
-        return Known::Failed(Outcome::Numerics.label().to_owned());
-    }
-    let last = latest("run");
     // Of another kind of machine nothing follows.
     let host = &workplace.host.fingerprint;
     let is_here = |record: &Record| record.key.lines().any(|(name, value)| name == "host" && value == *host);
-    let Some(last) = last.filter(is_here) else { return Known::Unmeasured };
-    match (last.outcome, last.measure.as_ref().and_then(stats::metrics)) {
+    let Some(last) = latest("run").filter(is_here) else { return Known::Unmeasured };
+    // What was measured is worth nothing where it was wrong.
+    let verdict = latest("judge").map(|verdict| verdict.outcome).filter(|outcome| outcome.is_failure());
+    let outcome = verdict.unwrap_or(last.outcome);
+    match (outcome, last.measure.as_ref().and_then(stats::metrics)) {
         (outcome, Some(metrics)) if outcome.is_made() => {
             let day = last.started.split('T').next().unwrap_or_default().to_owned();
             Known::Measured { median_ms: metrics.median_ms, day }

@@ -58,7 +58,8 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         requested_device: requested.map_or_else(|| params.requested_device(), |m| m.requested_device.clone()),
         actual_device: measure.map(|measure| measure.actual_device.clone()),
         cached: end.how == How::Hit,
-        measured: end.record.as_deref().map(|record| record.started.clone()),
+        measured: record.map(|record| record.started.clone()),
+        known_since: known_since(&results[at.0 as usize]).filter(|_| answered.is_none()),
         metrics: measure.and_then(report::stats::metrics),
         numerics: verdict.and_then(|record| record.numerics.clone()),
         placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
@@ -69,6 +70,12 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         fallback: answered.map(|fallback| fallback_result(context, results, planned, fallback, &after)),
         attempts: own_run.map(|record| record.attempts.clone()).unwrap_or_default(),
     }
+}
+
+/// When the step at which a case ended failed, if that was in an earlier run.
+fn known_since(end: &StepResult) -> Option<String> {
+    let record = end.record.as_deref().filter(|_| end.failed_before);
+    record.map(|record| record.started.clone())
 }
 
 /// The state of a case, and why.

@@ -167,7 +167,10 @@ impl Performer<'_> {
         let mut numerics = None;
         let judged = match work {
             Work::Judge(work) => {
-                let judgement = work()?;
+                let judgement = match work() {
+                    Ok(judgement) => judgement,
+                    Err(e) => return of_itself(e),
+                };
                 let outcome = match judgement.verdict {
                     Verdict::Pass => Outcome::Pass,
                     Verdict::Numerics => Outcome::Numerics,
@@ -182,9 +185,7 @@ impl Performer<'_> {
             }
             Work::Pure(work) => match work() {
                 Ok(()) => Judged::pass(),
-                // What the disk refuses today it may grant tomorrow; all else follows from what the step reads.
-                Err(e) if e.chain().any(|cause| cause.is::<std::io::Error>()) => return Err(e),
-                Err(e) => Judged::failed(Outcome::Fail, error_text(&e)),
+                Err(e) => return of_itself(e),
             },
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;
@@ -369,6 +370,16 @@ struct Done {
     made: Option<Manifest>,
     /// Not even a folder has stayed where outputs are put.
     is_flat: bool,
+}
+
+/// What a step of orch's own comes to that did not end well. What the disk refuses today it may grant tomorrow; all else
+/// follows from what the step reads.
+fn of_itself(error: anyhow::Error) -> anyhow::Result<Done> {
+    if error.chain().any(|cause| cause.is::<std::io::Error>()) {
+        return Err(error);
+    }
+    let judged = Judged::failed(Outcome::Fail, error_text(&error));
+    Ok(Done { judged, numerics: None, made: None, is_flat: false })
 }
 
 impl Done {

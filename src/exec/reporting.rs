@@ -179,7 +179,7 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     let order: Vec<_> = doc.cases.iter().filter_map(|case| case.steps.last()).collect();
     key.set("order", Digest::of(json!(order).to_string().as_bytes()));
     for case in &doc.cases {
-        let stable = CaseResult { cached: false, ..case.clone() };
+        let stable = CaseResult { cached: false, known_since: None, ..case.clone() };
         // As its verdict is called, which tells batch and sequence length too: `case.bert:cpu-fp32`.
         let verdict = case.steps.last().map_or("", String::as_str);
         let name = verdict.split_once(':').map_or(verdict, |(_, name)| name);
@@ -217,8 +217,7 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         })
         .collect();
     let how = |how: How| results.iter().filter(|result| result.how == how).count() as u32;
-    let failed_before = results.iter().filter(|result| result.how == How::Hit && result.outcome.is_failure());
-    let failed_before = failed_before.count() as u32;
+    let failed_before = results.iter().filter(|result| result.failed_before).count() as u32;
     let summary = Summary {
         steps: results.len() as u32 - how(How::NotNeeded),
         executed: how(How::Executed),

@@ -139,11 +139,6 @@ impl Summary {
 }
 
 impl CaseResult {
-    /// The day since which a failure is known that this run did not meet again.
-    pub fn known_since(&self) -> Option<&str> {
-        self.measured.as_deref().filter(|_| self.cached && self.status.is_failure()).map(format::day)
-    }
-
     /// A failure of the run.
     pub fn is_failure(&self) -> bool {
         let is_strict = self.expected.as_ref().is_none_or(|expected| expected.strict);
@@ -215,8 +210,11 @@ pub struct CaseResult {
     pub actual_device: Option<String>,
     /// Executed in this run, or a hit from an earlier one.
     pub cached: bool,
-    /// When it was measured, or ended without that, RFC 3339 UTC.
+    /// When it was measured, RFC 3339 UTC.
     pub measured: Option<String>,
+    /// When it failed, if that was in an earlier run and was not met again, RFC 3339 UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_since: Option<String>,
     pub metrics: Option<Metrics>,
     pub numerics: Option<Numerics>,
     pub placement: std::collections::BTreeMap<String, u64>,

@@ -207,7 +207,8 @@ fn failures(out: &mut String, view: &View<'_>, styles: &Styles) {
         let style = styles.of(case.status);
         let stage = case.stage.as_deref().map(|stage| format!(" at {stage}")).unwrap_or_default();
         let sign = glyph(case.status);
-        let since = case.known_since().map(|day| format!(" (known since {day})")).unwrap_or_default();
+        let since = case.known_since.as_deref().map(super::format::day);
+        let since = since.map(|day| format!(" (known since {day})")).unwrap_or_default();
         let _ = writeln!(out, "\n{style}{sign} {}{style:#} {}{stage}{since}", case.status.label(), case_name(case));
         if let Some(reason) = &case.reason {
             wrapped(out, "  ", &one_line(reason));

@@ -159,6 +159,9 @@ impl Place {
         for result in finished.results.iter_mut().filter(|result| result.how == How::Executed) {
             result.how = How::Hit;
         }
+        for result in finished.results.iter_mut().filter(|result| result.how == How::Hit) {
+            result.failed_before = result.outcome.is_failure();
+        }
         let doc: ReportDoc = crate::exec::report_doc(context, &finished.results, 0.0);
         let frozen = plan_file::Frozen { context, results: &finished.results, doc: &doc, found, here };
         let Some(seal) = frozen.write(&self.plan)? else { return Ok(false) };
@@ -179,8 +182,10 @@ fn leaves_nothing(result: &StepResult) -> bool {
     match result.how {
         // A refusal by a vendor's tool is kept, and so is what depends on it.
         How::Hit | How::Executed => {
-            let is_kept =
-                matches!(result.outcome, Outcome::Pass | Outcome::Flaky | Outcome::Indecisive | Outcome::SkipUnsupported);
+            let is_kept = matches!(
+                result.outcome,
+                Outcome::Pass | Outcome::Flaky | Outcome::Indecisive | Outcome::SkipUnsupported
+            );
             is_kept || stands()
         }
         // Of what failed above it the step there tells.
