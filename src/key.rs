@@ -260,7 +260,7 @@ pub enum MissReason {
     Changed {
         changes: Vec<Change>,
     },
-    /// The key is known and its last execution with it did not pass.
+    /// The key is known and its last execution with it did not pass, in a way that need not stand.
     DidNotPass {
         outcome: String,
     },
@@ -290,7 +290,7 @@ impl fmt::Display for MissReason {
                 f.write_str(&lines.join(", "))?;
                 if changes.len() > 3 { write!(f, " and {} more", changes.len() - 3) } else { Ok(()) }
             }
-            Self::DidNotPass { outcome } => write!(f, "last time: {outcome}; only success is a hit"),
+            Self::DidNotPass { outcome } => write!(f, "last time: {outcome}, which may end otherwise now"),
             Self::OutputLost { what } => write!(f, "its output was lost: {what}"),
             Self::Asked => f.write_str("asked for by --rerun"),
             Self::TooOld { date, max } => write!(f, "measured {date}, longer ago than {max}"),

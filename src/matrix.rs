@@ -97,7 +97,8 @@ impl Matrix {
         Self::with(spec, &[])
     }
 
-    /// With the targets of these very names as well, though `matrix.targets` leaves them out: whoever names a row wants it.
+    /// With the targets of these very names as well, of which the matrix has no case: whoever names a row wants it. Of a
+    /// target that an `include` rule brings in, nobody gets more by naming it than that rule says.
     pub fn with(spec: &Spec, named: &[String]) -> Self {
         let mut matrix = Self { cases: Vec::new(), excluded: Vec::new() };
         for model in spec.models.values() {
@@ -148,7 +149,8 @@ fn excluded(
 
 /// The precisions at which model and target are candidates, and whether the product (and not only `include`) says so.
 fn candidates(spec: &Spec, model: &Model, target: &Target, named: &[String]) -> Vec<(Precision, bool)> {
-    let is_target = glob::any(&spec.matrix.targets, &target.name) || named.contains(&target.name);
+    let is_target =
+        glob::any(&spec.matrix.targets, &target.name) || (named.contains(&target.name) && !is_included(spec, target));
     let in_product = is_target && glob::any(&spec.matrix.models, &model.name);
     let mut found: Vec<(Precision, bool)> = Vec::new();
     if in_product {
@@ -166,6 +168,12 @@ fn candidates(spec: &Spec, model: &Model, target: &Target, named: &[String]) -> 
         }
     }
     found
+}
+
+/// Whether an `include` rule has a say in which models meet the target.
+fn is_included(spec: &Spec, target: &Target) -> bool {
+    let names = |rule: &Rule| rule.target.as_ref().is_none_or(|pattern| glob::matches(pattern, &target.name));
+    spec.matrix.include.iter().any(names)
 }
 
 /// Every combination of the axes that the model has; an axis for a dim that it lacks does not multiply its cases.

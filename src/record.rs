@@ -68,6 +68,11 @@ impl Outcome {
         matches!(self, Self::Fail | Self::Numerics | Self::Oom | Self::Timeout | Self::Crash)
     }
 
+    /// A failure that lies in the work itself, not in the moment or in what the machine had left for it.
+    pub fn may_stand(self) -> bool {
+        matches!(self, Self::Fail | Self::Numerics)
+    }
+
     /// The step made what it is there for, so what reads it may go on.
     pub fn is_made(self) -> bool {
         matches!(self, Self::Pass | Self::Flaky)
@@ -125,6 +130,10 @@ pub struct Record {
     /// The executions before this one that failed and were tried again, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
+    /// Of a failure that another execution with this key would meet again: all besides the key that it may depend on, as a
+    /// digest (`exec/standing.rs`). Where that is the same, it is told and not executed again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands: Option<Digest>,
 }
 
 /// An execution whose failure was taken for transient.

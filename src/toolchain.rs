@@ -150,12 +150,17 @@ pub struct Locks {
     texts: [Cow<'static, str>; EnvName::ALL.len()],
     /// Read on first use: most runs need none but a few of them.
     packages: [Arc<OnceLock<BTreeMap<String, Locked>>>; EnvName::ALL.len()],
+    digests: [Arc<OnceLock<Digest>>; EnvName::ALL.len()],
 }
 
 impl Default for Locks {
     /// Those that are embedded in this binary.
     fn default() -> Self {
-        Self { texts: EnvName::ALL.map(|env| Cow::Borrowed(env.lock())), packages: Default::default() }
+        Self {
+            texts: EnvName::ALL.map(|env| Cow::Borrowed(env.lock())),
+            packages: Default::default(),
+            digests: Default::default(),
+        }
     }
 }
 
@@ -166,10 +171,16 @@ impl Locks {
         &self.texts[env as usize]
     }
 
+    /// Of the whole lock.
+    pub fn digest(&self, env: EnvName) -> Digest {
+        *self.digests[env as usize].get_or_init(|| Digest::of(self.text(env).as_bytes()))
+    }
+
     /// The same locks but for one environment.
     pub fn with(mut self, env: EnvName, text: String) -> Self {
         self.texts[env as usize] = Cow::Owned(text);
         self.packages[env as usize] = Arc::default();
+        self.digests[env as usize] = Arc::default();
         self
     }
 

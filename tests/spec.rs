@@ -43,6 +43,33 @@ fn the_suites_of_this_repository_load() {
     assert_eq!(spec.models["bert"].loc.file.as_path(), Path::new("specs/models.yaml"));
 }
 
+/// As the mission has them, each by the first target of its kind.
+#[test]
+fn each_family_prefers_what_it_runs_best_on() {
+    let spec = Spec::load(Path::new("specs/all.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+    let order = |family: &str| {
+        let mut backends: Vec<&str> = Vec::new();
+        for target in &spec.prefer[family] {
+            let backend = spec.targets[target].backend.as_str();
+            if !backends.contains(&backend) {
+                backends.push(backend);
+            }
+        }
+        backends.join(" > ")
+    };
+    for family in ["encoder-only", "decoder-only", "encoder-decoder", "diffusion"] {
+        assert_eq!(order(family), "cuda > rocm > mps > cpu", "{family}");
+    }
+    assert_eq!(order("vision"), "cuda > rocm > mps > openvino > qnn > cpu");
+    assert_eq!(order("audio"), "cuda > rocm > openvino > qnn > mps > cpu");
+    for family in ["mixture-of-experts", "state-space"] {
+        assert_eq!(order(family), "cuda > rocm > cpu", "{family}");
+    }
+    assert!(
+        spec.models.values().all(|model| spec.prefer.contains_key(&model.family) || spec.prefer.contains_key("any"))
+    );
+}
+
 #[test]
 fn every_suite_names_its_schema() {
     for path in yaml_files("specs") {

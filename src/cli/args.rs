@@ -11,6 +11,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use crate::base::Size;
 use crate::exec::MaxAge;
 use crate::matrix::{Fallback, Partition};
+use crate::toolchain::EnvName;
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
 pub(super) use run::RunArgs;
 pub(super) use states::{AcceptArgs, RetryArgs};
@@ -111,7 +112,7 @@ pub(super) struct SpecArgs {
     #[arg(default_value = "specs/all.yaml")]
     pub(super) spec: PathBuf,
     /// Run a case on other hardware when its own is not there or fails, and say so: CUDA, ROCm and MPS on OpenVINO, then
-    /// on the CPU; WebGPU on WebNN, then on the CPU (a target's `fallback` says otherwise)
+    /// on the CPU; WebGPU on WebNN, then on the CPU; WebNN, OpenVINO and QNN on the CPU (a target's `fallback` says otherwise)
     #[arg(long)]
     pub(super) fallback: bool,
     #[command(flatten)]
@@ -130,8 +131,8 @@ pub(super) struct SelectionArgs {
     /// Only these models
     #[arg(long = "model", short = 'm', value_name = "GLOB")]
     pub(super) models: Vec<String>,
-    /// Only these targets, also one that the matrix leaves out, by its very name; `auto`: the best one for each model, of
-    /// these or of all
+    /// Only these targets; one of which the matrix has no case at all, by its very name, with every model; `auto`: the best
+    /// one for each model, of these or of all
     #[arg(long = "target", short = 't', value_name = "GLOB")]
     pub(super) targets: Vec<String>,
     /// Only models of these families
@@ -345,11 +346,20 @@ pub(super) struct ExportArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct SetupArgs {
-    /// What to install: ort, qnn, openvino, nncf, torch, torch-worker [default: what the spec needs]
+    #[arg(value_name = "WHAT", help = format!("What to install: {} [default: what the spec needs]", Self::names().join(", ")))]
     pub(super) what: Vec<String>,
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(super) spec: PathBuf,
 }
+
+impl SetupArgs {
+    /// All that can be installed by name.
+    pub(super) fn names() -> Vec<&'static str> {
+        EnvName::ALL.into_iter().map(EnvName::name).chain([TORCH_WORKER]).collect()
+    }
+}
+
+pub(super) const TORCH_WORKER: &str = "torch-worker";
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct InitArgs {

@@ -3,11 +3,11 @@
 use crate::cli::project::Workplace;
 use crate::device::{Backend, DeviceKind};
 use crate::matrix::{Case, Known, Matrix};
-use crate::record::{Outcome, Record};
+use crate::record::Record;
 use crate::report::stats;
 use crate::spec::Spec;
 
-/// Leaves one target for each model, precision and size.
+/// Leaves one target for each model.
 pub(super) fn choose(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace) {
     let inventory = workplace.inventory();
     matrix.choose(spec, |case| known(case, spec, workplace, inventory));
@@ -19,20 +19,19 @@ fn known(case: &Case, spec: &Spec, workplace: &Workplace, inventory: &[Backend])
         return Known::Out(why);
     }
     let latest = |stage: &str| workplace.store.latest(&format!("{stage}:{}:{}", case.model, case.name)).ok().flatten();
-    if latest("judge").is_some_and(|verdict| verdict.outcome == Outcome::Numerics) {
-        return Known::Failed(Outcome::Numerics.label().to_owned());
-    }
-    let last = latest("run");
     // Of another kind of machine nothing follows.
     let host = &workplace.host.fingerprint;
     let is_here = |record: &Record| record.key.lines().any(|(name, value)| name == "host" && value == *host);
-    let Some(last) = last.filter(is_here) else { return Known::Unmeasured };
-    match (last.outcome, last.measure.as_ref().and_then(stats::metrics)) {
-        (Outcome::Pass, Some(metrics)) => {
+    let Some(last) = latest("run").filter(is_here) else { return Known::Unmeasured };
+    // What was measured is worth nothing where it was wrong.
+    let verdict = latest("judge").map(|verdict| verdict.outcome).filter(|outcome| outcome.is_failure());
+    let outcome = verdict.unwrap_or(last.outcome);
+    match (outcome, last.measure.as_ref().and_then(stats::metrics)) {
+        (outcome, Some(metrics)) if outcome.is_made() => {
             let day = last.started.split('T').next().unwrap_or_default().to_owned();
             Known::Measured { median_ms: metrics.median_ms, day }
         }
-        (Outcome::Pass, None) => Known::Unmeasured,
+        (outcome, None) if outcome.is_made() => Known::Unmeasured,
         (outcome, _) => Known::Failed(outcome.label().to_owned()),
     }
 }

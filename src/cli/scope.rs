@@ -33,6 +33,8 @@ pub(super) struct Scoped {
     /// None means everything.
     pub(super) wanted: Option<BTreeSet<StepId>>,
     pub(super) rerun: BTreeSet<StepId>,
+    /// `failed` was named: failures that stand are met again too.
+    pub(super) rerun_failed: bool,
     /// Steps whose failure is not tried again.
     pub(super) stands: BTreeSet<StepId>,
     /// What part it is, for pages; None for the whole, and for steps chosen by name, which make no page.
@@ -62,7 +64,8 @@ impl Asked<'_> {
             steps.extend(verdicts);
         }
         let stands = BTreeSet::new();
-        let mut scoped = Scoped { project, wanted: steps, rerun, stands, label: None, nothing: None };
+        let rerun_failed = self.steps.iter().chain(self.rerun).any(|word| word == "failed");
+        let mut scoped = Scoped { project, wanted: steps, rerun, rerun_failed, stands, label: None, nothing: None };
         if scoped.wanted.as_ref().is_some_and(BTreeSet::is_empty) {
             scoped.nothing = {
                 let word = if self.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
@@ -140,7 +143,9 @@ fn chosen(project: &Project, workplace: &Workplace, globs: &[String]) -> anyhow:
 fn tell_chosen(plan: &Plan, printer: &Printer) {
     let told = |case: &Case| case.choices().into_iter().map(|(_, why)| why).collect::<Vec<_>>().join("; ");
     let chosen: Vec<_> = plan.cases.iter().map(|planned| (&planned.case, told(&planned.case))).collect();
-    let chosen: Vec<_> = chosen.into_iter().filter(|(_, why)| !why.is_empty()).collect();
+    let mut chosen: Vec<_> = chosen.into_iter().filter(|(_, why)| !why.is_empty()).collect();
+    // What holds for all precisions and sizes is said once.
+    chosen.dedup_by(|(a, why), (b, same)| (&a.model, &a.target, why) == (&b.model, &b.target, same));
     for (case, why) in chosen.iter().take(TOLD) {
         printer.note(&format!("{} on {}: {why}", case.model, case.target));
     }

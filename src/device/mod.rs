@@ -155,6 +155,11 @@ impl Device {
         Self { id: id.into(), name: name.into(), kind, memory_bytes: None, facts: Map::new() }
     }
 
+    /// Its name in keys. A browser's device has its own only once a page was opened, and asking must change no key.
+    pub fn known_as(&self) -> &str {
+        self.facts.get("known_as").and_then(|name| name.as_str()).unwrap_or(&self.name)
+    }
+
     /// Adds a fact; a null value adds nothing.
     pub fn fact(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
         let value = value.into();

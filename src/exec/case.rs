@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 use crate::base::shell;
+use crate::device::DeviceKind;
 use crate::exec::fallback::{Course, course, expected_outcome, is_as_expected};
 use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, reproducer};
@@ -36,6 +37,8 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     let shown = &results[run.0 as usize];
     let record = shown.record.as_deref();
     let verdict = results[judge.0 as usize].record.as_deref();
+    // Of a case that ended above its run, what is known is known of that step.
+    let end = if answered.is_none() && own.blamed.is_some() { &results[at.0 as usize] } else { shown };
     let measure = record.and_then(|record| record.measure.as_ref());
     let own_run = results[planned.run.0 as usize].record.as_deref();
     let requested = own_run.and_then(|record| record.measure.as_ref());
@@ -54,8 +57,9 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         reason,
         requested_device: requested.map_or_else(|| params.requested_device(), |m| m.requested_device.clone()),
         actual_device: measure.map(|measure| measure.actual_device.clone()),
-        cached: shown.how == How::Hit,
+        cached: end.how == How::Hit,
         measured: record.map(|record| record.started.clone()),
+        known_since: known_since(&results[at.0 as usize]).filter(|_| answered.is_none()),
         metrics: measure.and_then(report::stats::metrics),
         numerics: verdict.and_then(|record| record.numerics.clone()),
         placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
@@ -66,6 +70,12 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         fallback: answered.map(|fallback| fallback_result(context, results, planned, fallback, &after)),
         attempts: own_run.map(|record| record.attempts.clone()).unwrap_or_default(),
     }
+}
+
+/// When the step at which a case ended failed, if that was in an earlier run.
+fn known_since(end: &StepResult) -> Option<String> {
+    let record = end.record.as_deref().filter(|_| end.failed_before);
+    record.map(|record| record.started.clone())
 }
 
 /// The state of a case, and why.
@@ -140,6 +150,8 @@ fn fallback_result(
     // A smaller batch takes less time, which says nothing of its cost.
     let known = match fallback.batch {
         Some(_) => None,
+        // Nor does the figure of an emulator or of a driver in software.
+        None if is_stand_in(context, &RunParams::of(plan.step(planned.run)).backend) => None,
         None => known_median(context, &plan.step(planned.run).name),
     };
     let measure = results[fallback.run.0 as usize].record.as_deref().and_then(|record| record.measure.as_ref());
@@ -152,6 +164,12 @@ fn fallback_result(
         slowdown: median.zip(known.as_ref()).map(|(own, (real, _))| own / real),
         against: known.map(|(_, date)| date),
     }
+}
+
+/// Whether a backend is here without the hardware that it is made for.
+fn is_stand_in(context: &Context<'_>, backend: &str) -> bool {
+    let found = context.inventory.iter().find(|known| known.name == backend && known.available);
+    found.is_some_and(|found| found.devices.iter().all(|device| device.kind != DeviceKind::Hardware))
 }
 
 /// The newest figure that the requested target has really given on this machine, in milliseconds, and when.

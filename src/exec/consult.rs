@@ -2,6 +2,7 @@
 
 use crate::base::Digest;
 use crate::event::Event;
+use crate::exec::Options;
 use crate::exec::perform::error_text;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
@@ -69,7 +70,15 @@ impl Scheduler<'_> {
                 None => return,
                 Some(result) if !result.outcome.is_made() => {
                     let blamed = Some(result.blamed.unwrap_or(dependency));
-                    let result = StepResult { how: How::Skipped, record: None, output: None, blamed, ..result.clone() };
+                    let failed_before = false; // that one did
+                    let result = StepResult {
+                        how: How::Skipped,
+                        record: None,
+                        output: None,
+                        blamed,
+                        failed_before,
+                        ..result.clone()
+                    };
                     return self.set(id, StepState::Done(result));
                 }
                 Some(_) => {}
@@ -93,9 +102,25 @@ impl Scheduler<'_> {
         };
         let state = match self.look_up(id, &key) {
             Ok(result) => StepState::Done(result),
+            // A wrong result is met again by running again, and not by judging the same once more.
+            Err(MissReason::Asked) if self.runs_again(id) => return,
             Err(reason) => StepState::Ready { key, reason },
         };
         self.set(id, state);
+    }
+
+    /// Whether what a verdict asked for with `--rerun failed` is about is measured again; the verdict waits for that.
+    fn runs_again(&mut self, id: StepId) -> bool {
+        let plan = self.context.plan;
+        if !self.context.options.rerun_failed || plan.step(id).stage != Stage::Judge {
+            return false;
+        }
+        let mut runs = plan.dependencies(id).filter(|from| plan.step(*from).stage == Stage::Run);
+        let is_old = |run: &StepId| self.result(*run).is_some_and(|result| result.how == How::Hit);
+        let Some(run) = runs.find(is_old) else { return false };
+        let Ok(key) = self.keys.of(run, |from| self.result(from).and_then(StepResult::output)) else { return false };
+        self.set(run, StepState::Ready { key, reason: MissReason::Asked });
+        true
     }
 
     /// What is held under this key, its output included, or why nothing is.
@@ -112,6 +137,18 @@ impl Scheduler<'_> {
             MissReason::OutputLost { what }
         };
         let Some(hit) = store.hit(&key.digest()).map_err(damaged)? else {
+            if let Some(failed) = store.failure(&key.digest()).map_err(damaged)?.filter(|one| self.keys.stands(id, one))
+            {
+                self.memory.learn(id, &failed);
+                let Options { rerun_failed, stands, .. } = self.context.options;
+                let is_asked = *rerun_failed && !stands.contains(&id);
+                if is_asked {
+                    return Err(MissReason::Asked);
+                }
+                // An equal step may have met it in this run.
+                let failed_before = !self.met.contains(&key.digest());
+                return self.fresh(id, failed).map(|result| StepResult { failed_before, ..result });
+            }
             let last = last();
             if let Some(last) = &last {
                 self.memory.learn(id, last);
@@ -132,6 +169,11 @@ impl Scheduler<'_> {
             return Ok(StepResult::held(&hit));
         }
         let record = store.record(&hit).map_err(damaged)?;
+        self.fresh(id, record)
+    }
+
+    /// What is held, unless it is older than was asked for.
+    fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, MissReason> {
         if self.is_too_old(id, &record) {
             let max = self.context.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
             self.memory.learn(id, &record);
@@ -265,7 +307,7 @@ impl Scheduler<'_> {
     }
 }
 
-/// Why no success with this key is on record, by the latest record of the step.
+/// Why nothing with this key is held, by the latest record of the step.
 pub(super) fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
     match last {
         Some(last) => {

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use crate::base::Digest;
 use crate::device::Backend;
 use crate::exec::Context;
+use crate::exec::standing::stands_here;
 use crate::key::KeyDoc;
 use crate::plan::Plan;
 use crate::provision::Provision;
+use crate::record::Record;
 use crate::step::{Params, RunParams, Source, StepId};
 use crate::store::{FileDigests, StoreError};
 use crate::toolchain::Tool;
@@ -102,6 +104,11 @@ impl<'a> Keys<'a> {
         Self { plan, provision, files, host, inventory, known: RefCell::default() }
     }
 
+    /// Whether a failure of this step stands, on this machine and with what is installed.
+    pub(super) fn stands(&self, id: StepId, record: &Record) -> bool {
+        stands_here(record, self.plan.step(id), &self.host.fingerprint, self.provision)
+    }
+
     /// The key document. `output` gives the tree of a step that passed.
     ///
     /// Its lines are added in the order in which they stand, because that is cheapest.
@@ -155,9 +162,7 @@ impl<'a> Keys<'a> {
     fn set_device(&self, backend: &str, doc: &mut KeyDoc) {
         let Some(found) = self.inventory.iter().find(|known| known.name == backend && backend != "cpu") else { return };
         for device in &found.devices {
-            // A browser's device has its name only once a page was opened, and asking must change no key.
-            let name = device.facts.get("known_as").and_then(|name| name.as_str()).unwrap_or(&device.name);
-            doc.set(format!("device.{}", device.id), name);
+            doc.set(format!("device.{}", device.id), device.known_as());
         }
         for fact in ["driver", "rocm"] {
             if let Some(version) = found.facts.get(fact) {

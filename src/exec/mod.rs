@@ -30,6 +30,7 @@ mod shared;
 mod setup;
 mod sizes;
 mod slots;
+mod standing;
 mod state;
 mod task;
 
@@ -102,7 +103,10 @@ pub struct Options {
     pub keep_going: KeepGoing,
     /// Steps that execute even if the store holds their result.
     pub rerun: BTreeSet<StepId>,
-    /// Steps that are not executed again if they failed with the same key: a run that is resumed did so.
+    /// Failures that stand are met again.
+    pub rerun_failed: bool,
+    /// Steps that are not executed again if they failed with the same key, whatever their failure: a run that is resumed
+    /// did so.
     pub stands: BTreeSet<StepId>,
     /// What is to be done; None means everything.
     pub wanted: Option<BTreeSet<StepId>>,

@@ -12,6 +12,7 @@ use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::setup::Servers;
+use crate::exec::standing::{standing, stands_here};
 use crate::exec::task::{InputAt, Task, placed};
 use crate::exec::{reproducer, retry};
 use crate::judge::Verdict;
@@ -34,6 +35,8 @@ pub(super) struct Performer<'a> {
     pub(super) listener: &'a dyn Listener,
     pub(super) cancel: &'a Cancel,
     pub(super) host: &'a str,
+    /// The kind of machine.
+    pub(super) fingerprint: &'a str,
     /// The beginning of every reproducer.
     pub(super) again: &'a str,
     /// The most that a step may take, bytes.
@@ -78,7 +81,7 @@ impl Performer<'_> {
         };
         // What was asked for is done here, not taken from another process; what is too old is the very thing that is held.
         if !matches!(task.why, MissReason::Asked | MissReason::TooOld { .. })
-            && let Ok(Some(record)) = self.store.lookup(&key_digest)
+            && let Some(record) = self.held(&task, &key_digest)
             && record.output.is_none_or(|digest| self.store.check_tree(&digest).is_ok())
         {
             return Performed::Hit(Box::new(record));
@@ -105,6 +108,13 @@ impl Performer<'_> {
             return Performed::InputLost { from, digest, what: gone.to_string() };
         }
         self.keep(&task, started, clock, result)
+    }
+
+    /// What another process has kept meanwhile.
+    fn held(&self, task: &Task<'_>, key: &Digest) -> Option<Record> {
+        let failed = || self.store.failure(key).ok().flatten();
+        let stands = |record: &Record| stands_here(record, task.step, self.fingerprint, self.provision);
+        self.store.lookup(key).ok().flatten().or_else(|| failed().filter(stands))
     }
 
     /// Verifies a tree and puts it where the step finds it.
@@ -157,7 +167,10 @@ impl Performer<'_> {
         let mut numerics = None;
         let judged = match work {
             Work::Judge(work) => {
-                let judgement = work()?;
+                let judgement = match work() {
+                    Ok(judgement) => judgement,
+                    Err(e) => return of_itself(e),
+                };
                 let outcome = match judgement.verdict {
                     Verdict::Pass => Outcome::Pass,
                     Verdict::Numerics => Outcome::Numerics,
@@ -170,7 +183,10 @@ impl Performer<'_> {
                 let made = Some(self.store.place_contents(files, &places.out)?);
                 return Ok(Done { judged: Judged::pass(), numerics: None, made, is_flat: true });
             }
-            Work::Pure(work) => work().map(|()| Judged::pass())?,
+            Work::Pure(work) => match work() {
+                Ok(()) => Judged::pass(),
+                Err(e) => return of_itself(e),
+            },
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;
                 let ended = self.call(task, call, places, &limits);
@@ -273,9 +289,12 @@ impl Performer<'_> {
         clock: Instant,
         result: anyhow::Result<Done>,
     ) -> Performed {
+        // An error of orch's own is of the moment.
+        let stands = result.is_ok();
         let Done { judged, numerics, made, .. } =
             result.unwrap_or_else(|e| Done { judged: Judged::error(&e), numerics: None, made: None, is_flat: false });
         let transient = judged.transient;
+        let stands = stands.then(|| standing(&judged, task.step, self.fingerprint, self.provision)).flatten();
         let (outcome, reason) = retry::told(judged.outcome, judged.reason, &task.attempts);
         let record = Record {
             step: task.step.name.clone(),
@@ -292,6 +311,7 @@ impl Performer<'_> {
             repro: Some(reproducer(self.again, &task.step.name)),
             why: Some(task.why.clone()),
             attempts: task.attempts.clone(),
+            stands,
         };
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
@@ -350,6 +370,16 @@ struct Done {
     made: Option<Manifest>,
     /// Not even a folder has stayed where outputs are put.
     is_flat: bool,
+}
+
+/// What a step of orch's own comes to that did not end well. What the disk refuses today it may grant tomorrow; all else
+/// follows from what the step reads.
+fn of_itself(error: anyhow::Error) -> anyhow::Result<Done> {
+    if error.chain().any(|cause| cause.is::<std::io::Error>()) {
+        return Err(error);
+    }
+    let judged = Judged::failed(Outcome::Fail, error_text(&error));
+    Ok(Done { judged, numerics: None, made: None, is_flat: false })
 }
 
 impl Done {

@@ -139,6 +139,7 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
         repro: None,
         why: Some(why),
         attempts: Vec::new(),
+        stands: None,
     };
     context.store.remember(&record)?;
     context.listener.tell(Event::StepFinished {
@@ -178,7 +179,7 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     let order: Vec<_> = doc.cases.iter().filter_map(|case| case.steps.last()).collect();
     key.set("order", Digest::of(json!(order).to_string().as_bytes()));
     for case in &doc.cases {
-        let stable = CaseResult { cached: false, ..case.clone() };
+        let stable = CaseResult { cached: false, known_since: None, ..case.clone() };
         // As its verdict is called, which tells batch and sequence length too: `case.bert:cpu-fp32`.
         let verdict = case.steps.last().map_or("", String::as_str);
         let name = verdict.split_once(':').map_or(verdict, |(_, name)| name);
@@ -187,9 +188,11 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     key
 }
 
-/// A backend without its facts: how much memory is free at the moment makes no other report.
+/// A backend without its facts: how much memory is free at the moment makes no other report. Nor does what a browser's
+/// device calls itself, once somebody has asked it.
 pub fn stable_backend(backend: &Backend) -> Value {
-    let devices: Vec<_> = backend.devices.iter().map(|device| json!([device.id, device.name, device.kind])).collect();
+    let devices = backend.devices.iter().map(|device| json!([device.id, device.known_as(), device.kind]));
+    let devices: Vec<_> = devices.collect();
     json!([backend.available, backend.reason, backend.remedy, devices])
 }
 
@@ -214,10 +217,12 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         })
         .collect();
     let how = |how: How| results.iter().filter(|result| result.how == how).count() as u32;
+    let failed_before = results.iter().filter(|result| result.failed_before).count() as u32;
     let summary = Summary {
         steps: results.len() as u32 - how(How::NotNeeded),
         executed: how(How::Executed),
-        hits: how(How::Hit),
+        hits: how(How::Hit) - failed_before,
+        failed_before,
         fetched: results.iter().filter(|result| result.fetched).count() as u32,
         failed_steps: case::failed_steps(context.plan, results).len() as u32,
         seconds,

@@ -1,6 +1,6 @@
 //! The loop that owns all state of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -93,6 +93,8 @@ pub(super) struct Scheduler<'a> {
     /// None unless results are shared and steps execute.
     pub(super) questions: Option<Questions<'a>>,
     pub(super) failed: bool,
+    /// The keys with which steps failed in this run.
+    pub(super) met: BTreeSet<Digest>,
     /// What is tried again, and elsewhere.
     pub(super) retries: Retries,
 }
@@ -137,6 +139,7 @@ impl<'a> Scheduler<'a> {
                 .collect(),
             questions: None,
             failed: false,
+            met: BTreeSet::new(),
             retries: Retries::default(),
         }
     }
@@ -179,6 +182,7 @@ impl<'a> Scheduler<'a> {
             listener: context.listener,
             cancel: context.cancel,
             host: &context.host.report.name,
+            fingerprint: &context.host.fingerprint,
             again: &again,
             remote: context.remote,
             job_memory: context.options.job_memory,

@@ -35,6 +35,9 @@ impl Scheduler<'_> {
                 if let Some(text) = self.memory.executed(id, self.context.plan.step(id), &record) {
                     self.context.listener.tell(Event::Warning { text });
                 }
+                if record.stands.is_some() {
+                    self.met.insert(record.key.digest());
+                }
                 self.set(id, StepState::Done(StepResult::executed(*record)));
                 Settled::Done(id)
             }

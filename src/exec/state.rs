@@ -54,6 +54,8 @@ pub struct StepResult {
     pub(super) output: Option<Digest>,
     /// Another machine made it, and this run fetched it.
     pub fetched: bool,
+    /// It failed, in an earlier run, and was not executed again.
+    pub failed_before: bool,
     /// Left out for hits of steps that no report shows.
     pub record: Option<Box<Record>>,
 }
@@ -67,6 +69,7 @@ impl StepResult {
             blamed: None,
             output: record.output,
             fetched: false,
+            failed_before: false,
             record: Some(Box::new(record)),
         }
     }
@@ -91,7 +94,8 @@ impl StepResult {
 
     pub(super) fn not_needed() -> Self {
         let (how, outcome) = (How::NotNeeded, Outcome::Incomplete);
-        Self { how, outcome, reason: None, blamed: None, output: None, fetched: false, record: None }
+        let (fetched, failed_before) = (false, false);
+        Self { how, outcome, reason: None, blamed: None, output: None, fetched, failed_before, record: None }
     }
 
     /// The tree that it made.

@@ -1,4 +1,4 @@
-//! `-t auto`: one target for each model, precision and size, out of those that the matrix has.
+//! `-t auto`: one target for each model, out of those that the matrix has, with all its precisions and sizes there.
 //!
 //! Pure: which devices are here and what was measured on this kind of machine is told by the caller.
 
@@ -28,28 +28,39 @@ pub enum Known {
 }
 
 impl Matrix {
-    /// Leaves of the cases that differ in their targets only the best one, with the reason for it: the fastest that was
-    /// measured; else the first in the family's order of preference whose device is here. Where no device is here, the
-    /// first, whose cell then says so.
+    /// Leaves of each model the cases of one target, the best, with the reason for it: the fastest that was measured; else
+    /// the first in the family's order of preference whose device is here. Where no device is here, the first, whose cells
+    /// then say so.
     pub fn choose(&mut self, spec: &Spec, known: impl Fn(&Case) -> Known) {
         // Groups keep the place of their first case.
-        let mut groups: IndexMap<_, Vec<Case>> = IndexMap::new();
+        let mut models: IndexMap<_, IndexMap<_, Vec<Case>>> = IndexMap::new();
         for case in std::mem::take(&mut self.cases) {
-            groups.entry((case.model.clone(), case.precision, case.dims.clone())).or_default().push(case);
+            models.entry(case.model.clone()).or_default().entry(case.target.clone()).or_default().push(case);
         }
-        for group in groups.into_values() {
-            let (chosen, why) = best(spec, &group, &known);
-            self.cases.push(Case { chosen: Some(why), ..chosen.clone() });
+        for targets in models.into_values() {
+            let group: Vec<_> = targets.values().map(|cases| of_target(cases, &known)).collect();
+            let (chosen, why) = best(spec, group);
+            let cases = targets[&chosen.target].iter();
+            self.cases.extend(cases.map(|case| Case { chosen: Some(why.clone()), ..case.clone() }));
         }
     }
 }
 
-fn best<'a>(spec: &Spec, group: &'a [Case], known: impl Fn(&Case) -> Known) -> (&'a Case, String) {
-    let family = &spec.models[&group[0].model].family;
+/// What is known of a target for one model, and of which of its cases: the first that was measured; else one that failed;
+/// else the first.
+fn of_target(cases: &[Case], known: impl Fn(&Case) -> Known) -> (&Case, Known) {
+    let all: Vec<_> = cases.iter().map(|case| (case, known(case))).collect();
+    let first = |is: fn(&Known) -> bool| all.iter().position(|(_, known)| is(known));
+    let measured = first(|known| matches!(known, Known::Measured { .. }));
+    let failed = || first(|known| matches!(known, Known::Failed(_)));
+    all[measured.or_else(failed).unwrap_or(0)].clone()
+}
+
+fn best<'a>(spec: &Spec, mut group: Vec<(&'a Case, Known)>) -> (&'a Case, String) {
+    let family = &spec.models[&group[0].0.model].family;
     let row = [family.as_str(), ANY].into_iter().find(|row| spec.prefer.contains_key(*row));
     let order = row.map_or(&[][..], |row| &spec.prefer[row]);
     let place = |case: &Case| order.iter().position(|target| *target == case.target).unwrap_or(order.len());
-    let mut group: Vec<_> = group.iter().map(|case| (case, known(case))).collect();
     group.sort_by_key(|(case, _)| place(case)); // stable: targets that are not in the row follow in the order of the spec
     let told = |pick: &dyn Fn(&Case, &Known) -> Option<String>| {
         group.iter().filter_map(|(case, known)| pick(case, known)).collect::<Vec<_>>().join(", ")
@@ -60,7 +71,7 @@ fn best<'a>(spec: &Spec, group: &'a [Case], known: impl Fn(&Case) -> Known) -> (
     });
     if let Some((fastest, _)) = measured.min_by(|a, b| a.1.total_cmp(&b.1)) {
         let figures = told(&|case, known| match known {
-            Known::Measured { median_ms, day } => Some(format!("{} {median_ms:.3} ms ({day})", case.target)),
+            Known::Measured { median_ms, day } => Some(format!("{} {median_ms:.3} ms ({day})", case.name)),
             _ => None,
         });
         let unmeasured = told(&|case, known| (*known == Known::Unmeasured).then(|| case.target.clone()));
@@ -69,7 +80,7 @@ fn best<'a>(spec: &Spec, group: &'a [Case], known: impl Fn(&Case) -> Known) -> (
     }
     let out = told(&|case, known| match known {
         Known::Out(why) => Some(format!("{}: {why}", case.target)),
-        Known::Failed(outcome) => Some(format!("{}: {outcome} when last executed", case.target)),
+        Known::Failed(outcome) => Some(format!("{}: {outcome} when last executed", case.name)),
         _ => None,
     });
     let order = row.map_or("in the order of the spec".to_owned(), |row| format!("by `prefer.{row}`"));
@@ -118,7 +129,7 @@ models:
     fn without_measurements_the_order_of_the_family_decides_among_what_is_here() {
         let prefer = "prefer: {vision: [cuda, cpu], any: [ov]}";
         let unmeasured = chosen(prefer, |_| Known::Unmeasured);
-        assert_eq!(ids(&unmeasured), ["bert:ov-fp32", "bert:ov-fp16", "vit:cuda-fp32", "vit:ov-fp16"]);
+        assert_eq!(ids(&unmeasured), ["bert:ov-fp32", "bert:ov-fp16", "vit:cuda-fp32"]);
         assert_eq!(unmeasured[0].1, "the first by `prefer.any`");
         let no_gpu = |target: &str| if target == "cuda" { Known::Out("no GPU".into()) } else { Known::Unmeasured };
         let without = chosen(prefer, no_gpu);
@@ -134,18 +145,24 @@ models:
             "cpu" => Known::Measured { median_ms: 1.0, day: "2026-01-03".into() },
             _ => Known::Unmeasured,
         };
-        let (id, why) = chosen("prefer: {any: [cuda, ov]}", measured).remove(0);
-        assert_eq!(id, "bert:cpu-fp32");
-        let figures = "ov 2.000 ms (2026-01-02), cpu 1.000 ms (2026-01-03); not measured: cuda";
-        assert_eq!(why, format!("the fastest that was measured on this kind of machine: {figures}"));
+        let all = chosen("prefer: {any: [cuda, ov]}", measured);
+        assert_eq!(
+            ids(&all),
+            ["bert:cpu-fp32", "vit:cpu-fp32"],
+            "one choice for a model, whatever precisions others have"
+        );
+        let why = &all[0].1;
+        let figures = "ov-fp32 2.000 ms (2026-01-02), cpu-fp32 1.000 ms (2026-01-03); not measured: cuda";
+        assert_eq!(*why, format!("the fastest that was measured on this kind of machine: {figures}"));
     }
 
     #[test]
     fn failures_come_last_and_where_nothing_is_here_the_first_says_so() {
         let failed = |target: &str| if target == "cpu" { Known::Unmeasured } else { Known::Failed("CRASH".into()) };
         let all = chosen("", failed);
-        assert_eq!(ids(&all), ["bert:cpu-fp32", "bert:ov-fp16", "vit:cpu-fp32", "vit:ov-fp16"]);
-        assert!(all[1].1.contains("though none passed when last executed; ov: CRASH"), "{}", all[1].1);
+        assert_eq!(ids(&all), ["bert:cpu-fp32", "vit:cpu-fp32"]);
+        let none = chosen("", |_| Known::Failed("CRASH".into())).remove(0);
+        assert!(none.1.contains("though none passed when last executed; cuda-fp32: CRASH"), "{}", none.1);
         let nothing = chosen("prefer: {any: [cpu]}", |_| Known::Out("gone".into()));
         assert_eq!(nothing[0].0, "bert:cpu-fp32");
         assert!(nothing[0].1.contains("though none of the devices is here; cpu: gone, cuda: gone"), "{}", nothing[0].1);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Case, candidates, excluded, uses};
-use crate::spec::{Spec, Target};
+use crate::spec::{Artefact, Precision, Spec, Target};
 
 /// Which targets have others in their place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,9 +21,8 @@ pub enum Fallback {
 fn usual(backend: &str) -> &'static [&'static str] {
     match backend {
         "cuda" | "rocm" | "mps" => &["openvino", "cpu"],
-        "webgpu" => &["webnn", "cpu"],
-        "webnn" | "openvino" => &["cpu"],
-        // The emulator and the hardware of QNN are compared with nothing, so nothing stands in for them unasked.
+        "webgpu" | "webgpu-browser" => &["webnn", "cpu"],
+        "webnn" | "openvino" | "qnn" | "qnn-android" => &["cpu"],
         _ => &[],
     }
 }
@@ -45,8 +44,8 @@ pub struct Batch {
 
 impl Case {
     /// What is tried in its place, in this order: itself at half the batch size, and half of that, and so on; then the same
-    /// model at the same sizes and the same precision on other targets. A target that does not have this case has no
-    /// part in it.
+    /// model at the same sizes and the same precision on other targets; in place of a context binary, which is never fp32,
+    /// at fp32 too. A target that does not have this case has no part in it.
     pub fn fallbacks(&self, spec: &Spec, fallback: Fallback) -> Vec<Instead> {
         let own = &spec.targets[&self.target];
         let halves = own.halve_batch.unwrap_or(fallback == Fallback::Usual);
@@ -55,12 +54,19 @@ impl Case {
     }
 
     fn on(&self, spec: &Spec, target: &Target, dims: BTreeMap<String, u64>) -> Option<Case> {
+        // A context binary is at half precision always. What it was made of is not, so that may stand in for it.
+        let or_full = (spec.targets[&self.target].artefact == Artefact::Qnn).then_some(Precision::Fp32);
+        let at = |precision| self.at(spec, target, precision, dims.clone());
+        at(self.precision).or_else(|| at(or_full?))
+    }
+
+    fn at(&self, spec: &Spec, target: &Target, precision: Precision, dims: BTreeMap<String, u64>) -> Option<Case> {
         let model = &spec.models[&self.model];
         // Its own target may be there only because it was named.
         let own = std::slice::from_ref(&self.target);
         let (_, in_product) =
-            candidates(spec, model, target, own).into_iter().find(|(known, _)| *known == self.precision)?;
-        let case = Case::new(spec, model, target, self.precision, dims);
+            candidates(spec, model, target, own).into_iter().find(|(known, _)| *known == precision)?;
+        let case = Case::new(spec, model, target, precision, dims);
         excluded(spec, model, target, &case, in_product).is_none().then_some(case)
     }
 
@@ -83,7 +89,10 @@ impl Case {
             (None, Fallback::AsDeclared) => Vec::new(),
             (None, Fallback::Usual) => {
                 let on_backend = |backend: &&str| {
-                    let mut there = spec.targets.values().filter(|target| target.backend == **backend);
+                    // A whole task is more than its model, which stands in for none.
+                    let is_task = |target: &Target| target.artefact == Artefact::TransformersJs;
+                    let is_like = |target: &&Target| target.backend == **backend && is_task(target) == is_task(own);
+                    let mut there = spec.targets.values().filter(is_like);
                     there.find_map(|target| if target.name == own.name { None } else { on(target) })
                 };
                 usual(&own.backend).iter().filter_map(on_backend).collect()

@@ -48,6 +48,17 @@ fn a_target_that_the_matrix_leaves_out_is_there_for_whoever_names_it() {
 }
 
 #[test]
+fn naming_a_target_takes_no_more_than_what_is_included_of_it() {
+    let spec = spec("matrix: {targets: [cpu], include: [{model: literal, target: ov, precision: fp16}]}");
+    let all = ["bert:cpu-fp32", "literal:cpu-fp32", "literal:ov-fp16"];
+    assert_eq!(ids(&Matrix::of(&spec)), all);
+    assert_eq!(ids(&Matrix::with(&spec, &["ov".to_owned()])), all);
+    // One that no rule speaks of is there with every model still.
+    let ts = ids(&Matrix::with(&spec, &["ts".to_owned()]));
+    assert_eq!(ts, ["bert:cpu-fp32", "bert:ts-fp32", "literal:cpu-fp32", "literal:ov-fp16", "literal:ts-fp32"]);
+}
+
+#[test]
 fn the_product_is_cases_plus_exclusions_in_spec_order() {
     let matrix = Matrix::of(&spec(""));
     assert_eq!(
@@ -203,6 +214,7 @@ fn the_usual_chains_are_those_of_the_hardware_at_the_same_precision() {
   mps: {runtime: python, backend: mps, artefact: model, precisions: [fp32], halve_batch: false}
   webgpu: {runtime: ort, backend: webgpu, artefact: onnx, precisions: [fp32]}
   webnn: {runtime: browser, backend: webnn, artefact: onnx, precisions: [fp32], fallback: []}
+  browser: {runtime: browser, backend: webgpu-browser, artefact: onnx, precisions: [fp32], halve_batch: false}
   qnn: {runtime: ort, backend: qnn, artefact: qnn, precisions: [fp16], halve_batch: false}
   ov: {runtime: openvino, backend: openvino, artefact: openvino, precisions: [fp16, fp32], halve_batch: false}
   cpu: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], halve_batch: false}";
@@ -213,7 +225,9 @@ fn the_usual_chains_are_those_of_the_hardware_at_the_same_precision() {
         "mps-fp32: ov-fp32 cpu-fp32",
         "webgpu-fp32: webgpu-fp32-b2 webgpu-fp32-b1 webnn-fp32 cpu-fp32",
         "webnn-fp32: webnn-fp32-b2 webnn-fp32-b1",
-        "qnn-fp16: ",
+        "browser-fp32: webnn-fp32 cpu-fp32",
+        // A context binary is never fp32, and the model that it was made of is.
+        "qnn-fp16: cpu-fp32",
         "ov-fp16: ",
         "ov-fp32: cpu-fp32",
         "cpu-fp32: ",
@@ -230,4 +244,24 @@ fn a_declared_chain_leaves_out_what_has_no_such_case() {
   d: {runtime: torch, backend: cpu, artefact: torchscript, precisions: [fp32]}
 matrix: {exclude: [{target: d, reason: none}]}";
     assert_eq!(chains(targets, Fallback::AsDeclared), ["a-fp32: b-fp32", "b-fp32: ", "c-fp16: "]);
+}
+
+#[test]
+fn a_task_in_a_browser_is_stood_in_for_by_tasks() {
+    let targets =
+        "  gpu: {runtime: transformers-js, backend: webgpu-browser, artefact: transformers-js, precisions: [fp32]}
+  webnn: {runtime: browser, backend: webnn, artefact: onnx, precisions: [fp32], halve_batch: false}
+  cpu: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32], halve_batch: false}
+  tasks: {runtime: transformers-js, backend: webnn, artefact: transformers-js, precisions: [fp32], halve_batch: false}";
+    let chains =
+        chains(&targets.replacen("precisions: [fp32]", "precisions: [fp32], halve_batch: false", 1), Fallback::Usual);
+    assert_eq!(chains, ["gpu-fp32: tasks-fp32", "webnn-fp32: cpu-fp32", "cpu-fp32: ", "tasks-fp32: "]);
+}
+
+#[test]
+fn what_stands_in_for_qnn_is_at_its_precision_if_it_can_be() {
+    let targets = "  a: {runtime: ort, backend: qnn, artefact: qnn, precisions: [fp16], fallback: [c, b]}
+  b: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32]}
+  c: {runtime: openvino, backend: openvino, artefact: openvino, precisions: [fp32, fp16]}";
+    assert_eq!(chains(targets, Fallback::AsDeclared)[0], "a-fp16: c-fp16 b-fp32");
 }

@@ -19,6 +19,7 @@ use std::sync::OnceLock;
 
 use anyhow::Context;
 
+use crate::base::Digest;
 use crate::browser::ORT_WEB;
 use crate::device::{Host, webgpu};
 use crate::step::{CHROMIUM, Library, Requirement};
@@ -86,6 +87,16 @@ impl Provision {
     /// The Python of the user's that stands for an environment.
     fn own_for(&self, name: EnvName) -> Option<&OwnPython> {
         self.own.as_ref().filter(|_| name.is_python())
+    }
+
+    /// Whether a Python of the user's stands for an environment.
+    pub fn is_own(&self, name: EnvName) -> bool {
+        self.own_for(name).is_some()
+    }
+
+    /// Of all that an environment's lock names.
+    pub fn lock(&self, name: EnvName) -> Digest {
+        self.locks.digest(name)
     }
 
     /// True if nothing needs to be installed for it.

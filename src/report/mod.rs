@@ -56,6 +56,9 @@ pub struct Summary {
     /// Those of the hits that this run fetched from a remote store.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fetched: u32,
+    /// Steps that failed in an earlier run, in a way that stands, and were not executed again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed_before: u32,
     /// Steps that failed and of which no case tells.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_steps: u32,
@@ -209,6 +212,9 @@ pub struct CaseResult {
     pub cached: bool,
     /// When it was measured, RFC 3339 UTC.
     pub measured: Option<String>,
+    /// When it failed, if that was in an earlier run and was not met again, RFC 3339 UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known_since: Option<String>,
     pub metrics: Option<Metrics>,
     pub numerics: Option<Numerics>,
     pub placement: std::collections::BTreeMap<String, u64>,

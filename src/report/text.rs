@@ -107,8 +107,12 @@ pub fn summary_line(doc: &ReportDoc, styles: &Styles) -> String {
         0 => String::new(),
         some => format!(", {}{some} failed{:#}", styles.fail, styles.fail),
     };
+    let before = match s.failed_before {
+        0 => String::new(),
+        some => format!(", {some} failed before (`--rerun failed` executes them)"),
+    };
     format!(
-        "{counts}{}: {} executed, {} up to date{fetched}{failed}   {}",
+        "{counts}{}: {} executed, {} up to date{fetched}{before}{failed}   {}",
         counted(s.steps as usize, "step"),
         s.executed,
         s.hits,
@@ -203,7 +207,9 @@ fn failures(out: &mut String, view: &View<'_>, styles: &Styles) {
         let style = styles.of(case.status);
         let stage = case.stage.as_deref().map(|stage| format!(" at {stage}")).unwrap_or_default();
         let sign = glyph(case.status);
-        let _ = writeln!(out, "\n{style}{sign} {}{style:#} {}{stage}", case.status.label(), case_name(case));
+        let since = case.known_since.as_deref().map(super::format::day);
+        let since = since.map(|day| format!(" (known since {day})")).unwrap_or_default();
+        let _ = writeln!(out, "\n{style}{sign} {}{style:#} {}{stage}{since}", case.status.label(), case_name(case));
         if let Some(reason) = &case.reason {
             wrapped(out, "  ", &one_line(reason));
         }

@@ -99,8 +99,7 @@ impl Cone {
         let is_settled = !ended.lost
             && !ended.interrupted
             && ended.files.found().is_some()
-            && own()
-                .all(|id| leaves_nothing(result(id).how, result(id).outcome) && result(id).outcome == Outcome::Pass);
+            && own().all(|id| leaves_nothing(result(id)) && result(id).outcome == Outcome::Pass);
         let end = ConeEnded {
             doc,
             has_report: self.settled.head.has_report,

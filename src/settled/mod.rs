@@ -1,6 +1,7 @@
 //! What a run that left nothing to do looked like, so that the next one need only look at files.
 //!
-//! A run in which every wanted step was a hit, or passed, or lacks its device, writes a *settlement*. A later run with the
+//! A run in which every wanted step was a hit, or passed, or failed in a way that stands, or lacks its device, writes a
+//! *settlement*. A later run with the
 //! same command line and the same orch reads it, compares stamps with the disk and, if none differs, prints what an
 //! ordinary run would print: no YAML, no graph, no keys, no records. If files of the user's changed and only commands read
 //! them, the steps below these files (the *cone*) are performed by the ordinary scheduler as a plan of their own. Whatever
@@ -21,7 +22,7 @@ use serde_json::json;
 
 use crate::base::Digest;
 use crate::device::Backend;
-use crate::exec::{Context, Finished, HostFacts, How};
+use crate::exec::{Context, Finished, HostFacts, How, StepResult};
 use crate::record::Outcome;
 use crate::report::ReportDoc;
 use crate::spec::SourceFile;
@@ -149,7 +150,7 @@ impl Place {
     /// Keeps what a run found, if it left nothing to do. False if it did, or if what it found may be different by now.
     pub fn settle(&self, settling: Settling<'_>) -> io::Result<bool> {
         let Settling { context, mut finished, specs, here, out, before } = settling;
-        if finished.interrupted || !finished.results.iter().all(|result| leaves_nothing(result.how, result.outcome)) {
+        if finished.interrupted || !finished.results.iter().all(leaves_nothing) {
             return Ok(false);
         }
         let Some(found) = finished.files.found() else { return Ok(false) };
@@ -157,6 +158,9 @@ impl Place {
         // The next run will find all of it up to date.
         for result in finished.results.iter_mut().filter(|result| result.how == How::Executed) {
             result.how = How::Hit;
+        }
+        for result in finished.results.iter_mut().filter(|result| result.how == How::Hit) {
+            result.failed_before = result.outcome.is_failure();
         }
         let doc: ReportDoc = crate::exec::report_doc(context, &finished.results, 0.0);
         let frozen = plan_file::Frozen { context, results: &finished.results, doc: &doc, found, here };
@@ -173,13 +177,20 @@ impl Place {
 }
 
 /// Whether a step that ended so would not be executed by the same run again.
-fn leaves_nothing(how: How, outcome: Outcome) -> bool {
-    match how {
+fn leaves_nothing(result: &StepResult) -> bool {
+    let stands = || result.record.as_ref().is_some_and(|record| record.stands.is_some());
+    match result.how {
         // A refusal by a vendor's tool is kept, and so is what depends on it.
         How::Hit | How::Executed => {
-            matches!(outcome, Outcome::Pass | Outcome::Flaky | Outcome::Indecisive | Outcome::SkipUnsupported)
+            let is_kept = matches!(
+                result.outcome,
+                Outcome::Pass | Outcome::Flaky | Outcome::Indecisive | Outcome::SkipUnsupported
+            );
+            is_kept || stands()
         }
-        How::Skipped => matches!(outcome, Outcome::SkipUnavailable | Outcome::SkipUnsupported),
+        // Of what failed above it the step there tells.
+        How::Skipped if result.blamed.is_some() && result.outcome.may_stand() => true,
+        How::Skipped => matches!(result.outcome, Outcome::SkipUnavailable | Outcome::SkipUnsupported),
         How::NotNeeded => true,
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use serde::Serialize;
 
 use crate::base::Digest;
-use crate::store::entry::{Held, Kind};
+use crate::store::entry::Kind;
 use crate::store::gc::Said;
 use crate::store::{DiskStore, StoreError};
 
@@ -56,7 +56,7 @@ impl DiskStore {
             let Ok(entry) = entry else { return };
             match entry.header.kind {
                 Kind::Record => {
-                    let answers = entry.header.held != Held::No;
+                    let answers = entry.header.held.answers();
                     stats.records += 1;
                     stats.held += u64::from(answers);
                     let Some(said) = Said::parse(&entry.payload) else { return };

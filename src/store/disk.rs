@@ -265,6 +265,12 @@ impl DiskStore {
         self.hit(key)?.map(|hit| self.record(&hit)).transpose()
     }
 
+    /// The record of a failure that stands under this key. Whether it stands where it is asked for is for who asks.
+    pub fn failure(&self, key: &Digest) -> Result<Option<Record>, StoreError> {
+        let held = self.log.held(key)?.filter(|(_, header)| header.held == Held::Failed);
+        held.map(|(place, _)| self.record_at(&place).map(|(record, _)| record)).transpose()
+    }
+
     pub fn record(&self, hit: &Hit) -> Result<Record, StoreError> {
         self.record_at(&hit.place).map(|(record, _)| record)
     }
@@ -318,7 +324,7 @@ impl DiskStore {
         let header = Header::record(
             record.key.digest(),
             step_id(&record.step),
-            Held::of(record.outcome),
+            if record.stands.is_some() { Held::Failed } else { Held::of(record.outcome) },
             record.output,
             &payload,
         );

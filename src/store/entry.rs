@@ -7,6 +7,7 @@
 //! | 8 | [`Kind`] |
 //! | 9 | [`Held`] |
 //! | 10 | 1 if it tells of an execution earlier than what was known of its step: it answers for its key, and is not the newest |
+//! | 11 | 1 if it is a failure that stands ([`Held::Failed`]); byte 9 is 0 then, so that an orch which knows of no such failures executes the step |
 //! | 16..24 | place of the step's previous record + 1; 0 if there is none |
 //! | 24..56 | digest: the key of a record, the name of a tree |
 //! | 56..88 | the tree that a record's step made; zeros if none |
@@ -41,9 +42,16 @@ pub(super) enum Held {
     Flaky = 3,
     /// The verdict decides nothing, and would decide nothing again.
     Indecisive = 4,
+    /// It failed, and would again: told instead of being executed, though nothing was made.
+    Failed = 5,
 }
 
 impl Held {
+    /// Whether what was made, or that nothing can be made, may be handed to others. A failure stays where it happened.
+    pub(super) fn answers(self) -> bool {
+        !matches!(self, Self::No | Self::Failed)
+    }
+
     pub(super) fn of(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Pass => Self::Passed,
@@ -56,7 +64,7 @@ impl Held {
 
     pub(super) fn outcome(self) -> Option<Outcome> {
         match self {
-            Self::No => None,
+            Self::No | Self::Failed => None,
             Self::Passed => Some(Outcome::Pass),
             Self::Refused => Some(Outcome::SkipUnsupported),
             Self::Flaky => Some(Outcome::Flaky),
@@ -117,8 +125,9 @@ impl Header {
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
         bytes[8] = self.kind as u8;
-        bytes[9] = self.held as u8;
+        bytes[9] = if self.held == Held::Failed { Held::No } else { self.held } as u8;
         bytes[10] = u8::from(self.aside);
+        bytes[11] = u8::from(self.held == Held::Failed);
         bytes[16..24].copy_from_slice(&self.previous.map_or(0, |at| at + 1).to_le_bytes());
         bytes[24..56].copy_from_slice(self.id.bytes());
         if let Some(output) = &self.output {
@@ -147,6 +156,7 @@ impl Header {
                 _ => return None,
             },
             held: match bytes[9] {
+                0 if bytes[11] == 1 => Held::Failed,
                 0 => Held::No,
                 1 => Held::Passed,
                 2 => Held::Refused,
@@ -194,5 +204,14 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Header::parse(&bad), None, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_failure_that_stands_is_none_to_an_orch_that_does_not_know_of_it() {
+        let header = Header::record(Digest::of(b"key"), step_id("run:x"), Held::Failed, None, b"payload");
+        let bytes = header.to_bytes();
+        assert_eq!(bytes[9], Held::No as u8);
+        assert_eq!(Header::parse(&bytes), Some(header));
+        assert!(!Held::Failed.answers() && Held::Failed.outcome().is_none());
     }
 }

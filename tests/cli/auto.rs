@@ -25,7 +25,7 @@ fn the_order_decides_until_something_was_measured() {
     let then = sandbox.run(run).success().summary([("cases", 1)]).json();
     assert_eq!(then["cases"][0]["target"], fastest);
     let why = then["cases"][0]["chosen"].as_str().unwrap();
-    assert!(why.starts_with("the fastest that was measured on this kind of machine: openvino "), "{why}");
+    assert!(why.starts_with("the fastest that was measured on this kind of machine: openvino-fp32 "), "{why}");
     sandbox
         .run(["report", "specs/all.yaml", "-t", "auto", "--format", "markdown"])
         .success()

@@ -117,3 +117,33 @@ fn a_driver_that_crashes_is_a_reason_in_the_list_and_takes_nothing_with_it() {
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("openvino unavailable asking its native library failed"), "{said}");
 }
+
+/// Asking the browser gives its device another name, which is no reason to do anything again.
+#[cfg(target_os = "linux")]
+#[test]
+fn to_look_at_the_devices_between_two_runs_changes_nothing() {
+    let sandbox = crate::ready_onnx::sandbox(crate::ready_onnx::RIGHT);
+    let envs = Path::new(&sandbox.path("envs")).to_owned();
+    let shared = sandbox.env("ORCH_ENV_DIR", crate::support::env_dir().to_str().unwrap());
+    shared.run(["setup", "browser", "--spec", "specs/all.yaml"]).success();
+    for entry in std::fs::read_dir(crate::support::env_dir()).unwrap().map(|entry| entry.unwrap()) {
+        let name = entry.file_name().into_string().unwrap();
+        if entry.path().is_dir() && name.starts_with("browser-") {
+            std::os::unix::fs::symlink(entry.path(), envs.join(name)).unwrap();
+        }
+    }
+    let sandbox = shared.env("ORCH_ENV_DIR", envs.to_str().unwrap());
+    let run = ["run", "specs/all.yaml", "--json", "-t", "cpu"];
+    let name = |document: &Value| {
+        let backends = document["backends"].as_array().unwrap();
+        let browser = backends.iter().find(|backend| backend["name"] == "webgpu-browser").unwrap();
+        browser["devices"][0]["name"].clone()
+    };
+    let before = name(&sandbox.run(run).success().json());
+    // On a busy machine a browser may take longer to start than it is waited for.
+    let is_asked = || name(&sandbox.run(["devices", "--json"]).success().json()) != before;
+    assert!((0..5).any(|_| is_asked()), "the browser never answered");
+    let after = sandbox.run(run).success().summary([("executed", 0)]).json();
+    assert_ne!(before, name(&after), "the browser was asked: {after:#}");
+    assert_eq!(after["summary"]["path"], "settled");
+}

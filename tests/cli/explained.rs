@@ -121,7 +121,7 @@ fn a_failure_and_an_absent_file_are_explained_where_they_are() {
     sandbox.write("data/seed.txt", "9");
     sandbox.run(RUN).code(1);
     let document = explained(&sandbox, "command:size");
-    assert_eq!(document["causes"][0]["text"], "last time: FAIL; only success is a hit");
+    assert_eq!(document["causes"][0]["text"], "last time: FAIL, which may end otherwise now");
     assert_eq!(document["last"]["reason"], "`sh` ended with exit status: 3: bad nine");
     assert_eq!(document["last"]["why"], json!({"why": "never-ran"}));
     std::fs::remove_file(sandbox.path("data/seed.txt")).unwrap();

@@ -13,6 +13,7 @@ mod errors;
 mod explained;
 mod half;
 mod keep_going;
+mod kept;
 mod max_age;
 mod noise;
 #[cfg(not(feature = "remote"))]

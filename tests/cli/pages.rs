@@ -9,6 +9,18 @@ fn the_schema_is_the_published_one() {
 }
 
 #[test]
+fn the_help_of_setup_names_all_that_can_be_set_up() {
+    let help = Sandbox::new().run(["setup", "--help"]).success().stdout;
+    let words: Vec<_> = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
+    // What it names when it is asked for something else is what it takes.
+    let known = Sandbox::new().file("specs/all.yaml", "version: 1\n").run(["setup", "zzz"]).code(2).stderr;
+    let names: Vec<_> = known.split('`').skip(3).step_by(2).collect();
+    assert!(names.len() >= 12, "{known}");
+    let missing: Vec<_> = names.into_iter().filter(|name| !words.contains(name)).collect();
+    assert!(missing.is_empty(), "{missing:?} are not in {help}");
+}
+
+#[test]
 fn completions_know_the_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let ended = Sandbox::new().run(["completions", shell]).success();

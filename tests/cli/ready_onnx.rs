@@ -249,18 +249,18 @@ fn it_passes_on_onnx_runtime_and_on_openvino_without_torch() {
 }
 
 #[test]
-fn wrong_outputs_are_never_a_hit() {
+fn wrong_outputs_never_pass() {
     let sandbox = sandbox([41.5, 51.5, 60.]);
-    for _ in 0..2 {
+    for cached in [false, true] {
         let ended = sandbox.run(["run", "specs/all.yaml", "-t", "cpu", "--json"]).code(1);
         let case = &ended.json()["cases"][0];
         assert_eq!(
             (&case["status"], &case["stage"], &case["cached"]),
-            (&"NUMERICS".into(), &"run".into(), &false.into())
+            (&"NUMERICS".into(), &"run".into(), &cached.into())
         );
         assert_eq!(case["numerics"]["passed"], false);
         assert!(case["reason"].as_str().unwrap().contains('y'), "{case}");
-        ended.stderr_has("FAIL  run:linear:cpu-fp32").stderr_has("NUMERICS");
+        ended.stdout_has("NUMERICS");
     }
 }
 

@@ -111,6 +111,7 @@ impl World {
             job_memory: None,
             keep_going: KeepGoing::Always,
             rerun: BTreeSet::new(),
+            rerun_failed: false,
             stands: BTreeSet::new(),
             wanted: None,
             spec: "specs/all.yaml".into(),
@@ -258,6 +259,7 @@ fn execute(store: &DiskStore, step: &str, key: &KeyDoc, outputs: Outputs, number
         repro: None,
         why: None,
         attempts: vec![],
+        stands: None,
     };
     store.remember(&record).unwrap();
 }

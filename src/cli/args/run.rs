@@ -14,11 +14,11 @@ pub(in crate::cli) struct RunArgs {
     pub(in crate::cli) spec: SpecArgs,
     #[command(flatten)]
     pub(in crate::cli) scope: ScopeArgs,
-    /// Only these steps and what they need, e.g. 'convert:bert:*'
+    /// Only these steps and what they need, e.g. 'convert:bert:*'; 'failed': those that failed last time, executed again
     #[arg(long = "step", value_name = "GLOB")]
     pub(in crate::cli) steps: Vec<String>,
-    /// Execute again although nothing changed: steps, or 'run' for all measurements, 'case:bert:*', 'failed' or
-    /// 'flaky'
+    /// Execute again although nothing changed: steps, or 'run' for all measurements, 'case:bert:*', 'failed' (also what is
+    /// known to fail with the same key) or 'flaky'
     #[arg(long, value_name = "GLOB")]
     pub(in crate::cli) rerun: Vec<String>,
     /// How many steps may execute at a time [default: the number of cores]

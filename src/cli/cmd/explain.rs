@@ -86,7 +86,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
 fn told(verdict: &Verdict) -> (&'static str, String, Option<&KeyDoc>) {
     match verdict {
         Verdict::Hit { key, record } => (
-            "up to date",
+            if record.outcome.is_failure() { "failed before, and is kept" } else { "up to date" },
             format!("executed {} in {:.2} s on {}", record.started, record.seconds, record.host),
             Some(key),
         ),
@@ -107,6 +107,11 @@ fn why(reason: &MissReason) -> String {
 fn executed(text: &mut String, record: &Record, causes: &[Cause]) {
     let Record { started, seconds, host, .. } = record;
     let _ = writeln!(text, "  executed {started} in {seconds:.2} s on {host}");
+    if record.outcome.is_failure() {
+        let reason = record.reason.as_deref().unwrap_or("no reason was recorded");
+        let _ = writeln!(text, "  {}: {reason}", record.outcome.label());
+        let _ = writeln!(text, "  the same key would fail again; `orch run --rerun failed` runs it all the same");
+    }
     match record.why {
         Some(_) => {
             let _ = writeln!(text, "  it ran then because:");

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 
 use indexmap::IndexMap;
 use serde_json::json;
 
 use crate::cli::args::{Args, GraphFormat, PlanArgs, PlanFormat};
+use crate::cli::cmd::run::flags;
 use crate::cli::cmd::{Warnings, graph};
 use crate::cli::exit::Exit;
 use crate::cli::printer::{BOLD, DIM, Printer, WARN};
@@ -15,6 +17,7 @@ use crate::cli::scope::{Asked, Scoped};
 use crate::exec::{self, Options, Preview, Verdict};
 use crate::explain;
 use crate::key::MissReason;
+use crate::record::Record;
 use crate::report::format::counted;
 use crate::step::StepId;
 
@@ -25,7 +28,13 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     let workplace = Workplace::open(args)?;
     let asked = Asked { spec: &plan.spec, scope: &plan.scope, steps: &[], rerun: &[], installs: false };
     let Scoped { project, wanted, label, nothing, .. } = asked.load(&workplace, printer)?;
-    let options = Options { wanted, max_age: plan.scope.max_age.clone(), scope: label, ..idle_options(&project) };
+    let options = Options {
+        wanted,
+        max_age: plan.scope.max_age.clone(),
+        scope: label,
+        flags: flags(args, &plan.spec, Path::new("orch-out"), None),
+        ..idle_options(&project)
+    };
     if let Some(why) = nothing {
         printer.note(&why);
     }
@@ -59,6 +68,7 @@ pub(super) fn idle_options(project: &Project) -> Options {
         backoff: Default::default(),
         mocked: Default::default(),
         rerun: Default::default(),
+        rerun_failed: false,
         stands: Default::default(),
         wanted: None,
         max_age: None,
@@ -117,11 +127,17 @@ fn text(
         list(begin, &format!("for this reason: {reason}"));
         list(wait, &format!("after {}", if begin.len() == 1 { "it" } else { "these" }));
     }
-    let (mut hits, mut skipped) = (0, 0);
+    let (mut hits, mut failed, mut skipped) = (0, 0, 0);
     for preview in previews {
         let name = name(preview.step);
         match &preview.verdict {
             Verdict::WouldRun { .. } => {}
+            Verdict::Hit { record, .. } if record.outcome.is_failure() => {
+                failed += 1;
+                if all {
+                    let _ = writeln!(out, "{WARN}fail{WARN:#} {name:width$}  {DIM}{}{DIM:#}", failed_before(record));
+                }
+            }
             Verdict::Hit { record, .. } => {
                 hits += 1;
                 if all {
@@ -145,15 +161,25 @@ fn text(
     }
     causes(&mut out, groups, &name);
     let hidden = groups.values().any(|group| group.begin.len() > most || group.wait.len() > most);
-    let hint = if all || hits + skipped == 0 && !hidden { "" } else { "  (--all lists them)" };
+    let hint = if all || hits + failed + skipped == 0 && !hidden { "" } else { "  (--all lists them)" };
+    let kept = match failed {
+        0 => String::new(),
+        some => format!("{some} failed before and are kept (`orch run --rerun failed` runs them), "),
+    };
     let _ = write!(
         out,
-        "{}: {run} would run, {hits} up to date, {skipped} skipped{hint}; {}, {} excluded",
-        counted(run + hits + skipped, "step"),
+        "{}: {run} would run, {hits} up to date, {kept}{skipped} skipped{hint}; {}, {} excluded",
+        counted(run + hits + failed + skipped, "step"),
         counted(project.plan.cases.len(), "case"),
         project.plan.excluded.len()
     );
     out
+}
+
+/// What is told of a failure that stands.
+fn failed_before(record: &Record) -> String {
+    let reason = record.reason.as_deref().unwrap_or("no reason was recorded");
+    format!("failed before: {}: {reason}; kept since {}", record.outcome.label(), record.started)
 }
 
 /// One line per cause, where there is more to it than the lines above say.
@@ -189,6 +215,7 @@ fn document(project: &Project, options: &Options, previews: &[Preview], origins:
             let step = project.plan.step(preview.step);
             let inputs: Vec<_> = project.plan.dependencies(preview.step).map(name).collect();
             let (verdict, reason) = match &preview.verdict {
+                Verdict::Hit { record, .. } if record.outcome.is_failure() => ("failed", json!(failed_before(record))),
                 Verdict::Hit { record, .. } => ("hit", json!(format!("up to date since {}", record.started))),
                 Verdict::WouldRun { reason, .. } => ("run", json!(reason.to_string())),
                 Verdict::Skipped { outcome, reason, .. } => ("skip", json!(format!("{}: {reason}", outcome.label()))),

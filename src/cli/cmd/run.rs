@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 
 use crate::base::shell;
-use crate::cli::args::{Args, RunArgs};
+use crate::cli::args::{Args, RunArgs, SpecArgs};
 use crate::cli::cmd::settled::{self, Short};
 use crate::cli::cmd::watch;
 use crate::cli::console::Console;
@@ -87,12 +87,13 @@ pub(super) fn options(args: &Args, run: &RunArgs, workplace: &Workplace) -> Opti
         backoff: run.retry.backoff(),
         mocked: workplace.mocked.clone(),
         rerun: Default::default(),
+        rerun_failed: false,
         stands: Default::default(),
         wanted: None,
         max_age: None,
         scope: None,
         spec: run.spec.spec.display().to_string(),
-        flags: flags(args, run),
+        flags: flags(args, &run.spec, &run.out_dir, run.job_memory.map(|size| size.0)),
         out_dir: run.out_dir.clone(),
     }
 }
@@ -106,9 +107,10 @@ pub(super) fn perform(
     scoped: Scoped,
     executed_before: &[String],
 ) -> anyhow::Result<(Exit, Vec<String>)> {
-    let Scoped { project, wanted, rerun, stands, label, nothing } = scoped;
+    let Scoped { project, wanted, rerun, rerun_failed, stands, label, nothing } = scoped;
     let max_age = run.scope.max_age.clone();
-    let options = Options { rerun, stands, wanted, max_age, scope: label, ..options(args, run, workplace) };
+    let options =
+        Options { rerun, rerun_failed, stands, wanted, max_age, scope: label, ..options(args, run, workplace) };
     let console = Console::new();
     let diary = Diary::new(Instant::now(), &console, workplace, &options, run.trace.trace.as_deref());
     let before = Custody::of(&workplace.store);
@@ -157,7 +159,7 @@ fn execute(context: &Context<'_>, diary: &Diary<'_>) -> anyhow::Result<(Finished
         Ok(out) => Ok((finished, out)),
         Err(e) if handout::is_lost(&e) && !finished.interrupted => {
             diary.tell(Event::Warning { text: format!("{e:#}; what was lost is made again") });
-            let again = Options { rerun: Default::default(), ..context.options.clone() };
+            let again = Options { rerun: Default::default(), rerun_failed: false, ..context.options.clone() };
             let finished = exec::run(&Context { options: &again, ..*context })?;
             let out = hand_out(&finished)?;
             Ok((finished, out))
@@ -191,22 +193,22 @@ fn count_again(plan: &Plan, finished: &mut Finished, executed_before: &[String])
 }
 
 /// Where things are kept and put, if not where they usually are. Words of a shell line, each after a space.
-fn flags(args: &Args, run: &RunArgs) -> String {
+pub(super) fn flags(args: &Args, spec: &SpecArgs, out_dir: &Path, job_memory: Option<u64>) -> String {
     let unusual = |path: &'_ Path, usual: &str| (path != Path::new(usual)).then(|| path.to_owned());
     let given = [
         ("--cache-dir", unusual(&args.cache_dir, "cache")),
         ("--env-dir", args.env_dir.clone()),
         ("--python", args.python.clone()),
-        ("--out-dir", unusual(&run.out_dir, "orch-out")),
+        ("--out-dir", unusual(out_dir, "orch-out")),
     ];
     let words = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
     let mut flags: String =
         words.map(|(name, path)| format!(" {name} {}", shell::word(&path.display().to_string()))).collect();
-    if run.spec.fallback {
+    if spec.fallback {
         flags.push_str(" --fallback");
     }
-    if let Some(size) = run.job_memory {
-        flags.push_str(&format!(" --job-memory {}", size.0));
+    if let Some(size) = job_memory {
+        flags.push_str(&format!(" --job-memory {size}"));
     }
     flags
 }
@@ -232,7 +234,7 @@ fn exit_of(finished: &Finished, nothing: bool) -> Exit {
 pub(super) fn exit_of_doc(doc: &ReportDoc) -> Exit {
     let summary = &doc.summary;
     let did_something = summary.is_well() || (doc.cases.is_empty() && summary.executed + summary.hits > 0);
-    match (summary.failed, did_something) {
+    match (summary.failed + summary.failed_steps, did_something) {
         // An unexpected success is one too.
         (1.., _) => Exit::Failed,
         (0, true) => Exit::Success,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::args::{Args, SelectionArgs, SetupArgs};
+use crate::cli::args::{Args, SelectionArgs, SetupArgs, TORCH_WORKER};
 use crate::cli::exit::{Exit, UsageError};
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace};
@@ -27,12 +27,11 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
 }
 
 fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {
-    let known: Vec<_> = EnvName::ALL.into_iter().map(EnvName::name).chain(["torch-worker"]).collect();
     let find = |name: &String| match EnvName::ALL.into_iter().find(|env| env.name() == name) {
         Some(env) => Ok(Requirement::Env(env)),
-        None if name == "torch-worker" => Ok(Requirement::TorchWorker),
+        None if name == TORCH_WORKER => Ok(Requirement::TorchWorker),
         None => {
-            let hint = crate::base::suggest::hint(name, known.iter().copied());
+            let hint = crate::base::suggest::hint(name, SetupArgs::names().into_iter());
             Err(UsageError(format!("nothing to install is called `{name}`\n  hint: {hint}")).into())
         }
     };

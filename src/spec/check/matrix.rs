@@ -100,8 +100,26 @@ pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Si
 }
 
 /// Families and targets that exist.
+/// Families by their usual names.
+const FAMILIES: &[&str] = &[
+    "encoder-only",
+    "decoder-only",
+    "encoder-decoder",
+    "vision",
+    "vision-text",
+    "audio",
+    "multimodal",
+    "diffusion",
+    "mixture-of-experts",
+    "state-space",
+];
+
 pub(super) fn prefer(rows: &Rows<List<String>>, names: &Names<'_>, sink: &mut Sink) -> IndexMap<String, Vec<String>> {
-    let (families, targets) = (names.families(), names.target_names());
+    // Orders may be written down for kinds of models of which the spec has none yet.
+    let mut families = [&names.families()[..], FAMILIES].concat();
+    families.sort_unstable();
+    families.dedup();
+    let targets = names.target_names();
     let mut prefer = IndexMap::new();
     for (family, list) in &rows.0 {
         if family.value != "any" && !families.contains(&family.value.as_str()) {

@@ -31,6 +31,7 @@ fn record(store: &DiskStore, outcome: Outcome, output: Option<Digest>) -> Record
         repro: None,
         why: None,
         attempts: vec![],
+        stands: None,
     };
     store.remember(&record).unwrap();
     record

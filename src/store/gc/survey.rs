@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 use crate::base::Digest;
-use crate::store::entry::{Held, Kind, Short};
+use crate::store::entry::{Kind, Short};
 use crate::store::log::{Entry, Log, Seen};
 use crate::store::{Manifest, StoreError};
 
@@ -73,7 +73,7 @@ impl Survey {
 
     fn note(&mut self, at: u64, entry: &Entry, said: Said<'_>, answering: &mut HashMap<Digest, usize>) {
         let header = &entry.header;
-        let answers = header.held != Held::No;
+        let answers = header.held.answers();
         if answers && let Some(earlier) = answering.insert(header.id, self.records.len()) {
             self.records[earlier].answers = false;
         }

@@ -49,6 +49,7 @@ fn record(step: &str, output: Option<Digest>) -> Record {
         repro: None,
         why: None,
         attempts: vec![],
+        stands: None,
     }
 }
 

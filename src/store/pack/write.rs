@@ -6,7 +6,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::base::Digest;
-use crate::store::entry::{Held, Kind};
+use crate::store::entry::Kind;
 use crate::store::gc::Said;
 use crate::store::log::Place;
 use crate::store::pack::{BLOBS, Exported, FORMAT, HEAD, Head, List, RECORDS, TREES, Through, VERSION};
@@ -93,7 +93,8 @@ impl DiskStore {
         }
         let mut chosen = Vec::with_capacity(keys.len());
         for key in keys {
-            let Some((place, header)) = self.log.held(&key)? else { continue };
+            let held = self.log.held(&key)?.filter(|(_, header)| header.held.answers());
+            let Some((place, header)) = held else { continue };
             let said = self
                 .log
                 .entry(&place)
@@ -112,7 +113,7 @@ impl DiskStore {
 }
 
 fn is_held(header: &crate::store::entry::Header) -> bool {
-    header.kind == Kind::Record && header.held != Held::No
+    header.kind == Kind::Record && header.held.answers()
 }
 
 fn open(path: &Path) -> Result<(BufReader<File>, u64), StoreError> {

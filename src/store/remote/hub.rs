@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::base::{Digest, Secret};
 use crate::config::RemoteConfig;
-use crate::store::entry::{Held, Kind};
+use crate::store::entry::Kind;
 use crate::store::remote::address::Address;
 use crate::store::remote::pending::Pending;
 use crate::store::remote::service::{Service, settings};
@@ -187,7 +187,7 @@ impl Hub {
         self.store.log.each(|_, entry| {
             if let Ok(entry) = entry
                 && entry.header.kind == Kind::Record
-                && entry.header.held != Held::No
+                && entry.header.held.answers()
             {
                 keys.insert(entry.header.id);
             }

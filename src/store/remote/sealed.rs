@@ -131,6 +131,7 @@ mod tests {
             repro: None,
             why: None,
             attempts: vec![],
+            stands: None,
         };
         (record, manifest)
     }

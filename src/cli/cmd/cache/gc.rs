@@ -76,8 +76,11 @@ pub(super) fn held_keys(
     let (mut keys, mut missing) = (HashSet::new(), Vec::new());
     for preview in previews {
         match preview.verdict {
-            Verdict::Hit { key, .. } => drop(keys.insert(key.digest())),
-            Verdict::WouldRun { .. } => missing.push(project.plan.step(preview.step).name.clone()),
+            // A failure stays where it happened.
+            Verdict::Hit { key, record } if !record.outcome.is_failure() => drop(keys.insert(key.digest())),
+            Verdict::Hit { .. } | Verdict::WouldRun { .. } => {
+                missing.push(project.plan.step(preview.step).name.clone())
+            }
             Verdict::Skipped { .. } | Verdict::NotNeeded => {}
         }
     }
