@@ -42,6 +42,11 @@ schema:
     ./target/debug/orch schema > specs/schema.json.new
     mv specs/schema.json.new specs/schema.json
 
+# Write the list of transformers' model classes again after a change of its lock, with the installed environment `torch`
+classes:
+    PYTHONPATH=python "$(ls -td ${ORCH_ENV_DIR:-cache/envs}/torch-*/bin/python | head -1)" -m tools.class_list > target/classes.txt
+    mv target/classes.txt src/spec/data/transformers-classes.txt
+
 # Measure orch itself beside its peers, e.g. `just bench --steps 1000 10000`
 bench *ARGS:
     cargo build --release

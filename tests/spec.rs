@@ -1,6 +1,7 @@
 //! Specs as users write them: the suites of this repository load, mistakes are told as in `fixtures/spec/*.txt`, and
 //! the published schema and field reference say what is read. `BLESS=1 cargo test --test spec` rewrites those files.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -233,6 +234,54 @@ commands:
     let file = CommandInput::File(deep.join("a.txt").into());
     let step = CommandInput::Step("convert:ready:onnx".into());
     assert_eq!(*spec.commands["copy"].inputs, [("a".into(), file), ("tree".into(), step)]);
+}
+
+#[test]
+fn what_a_class_may_take_and_leave_out() {
+    let spec = load(
+        "
+version: 1
+max_parameters: 7
+pipelines: {text: {description: x, tasks: [fill-mask]}}
+x-usual: &usual {family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
+models:
+  general: {<<: *usual, class: BertModel}
+  own: {<<: *usual, class: AutoModel, weights: path, path: w, max_parameters: 9_000_000_000, unused_weights: ['cls.*']}
+",
+    );
+    let limits = |name: &str| match &spec.models[name].source {
+        Source::Transformers { max_parameters, unused_weights, .. } => (*max_parameters, unused_weights.join(" ")),
+        Source::Ready { .. } => panic!(),
+    };
+    assert_eq!(limits("general"), (Some(7), String::new()));
+    assert_eq!(limits("own"), (Some(9_000_000_000), "cls.*".to_owned()));
+}
+
+/// The code of a pipeline, what the guide says of it and what a spec may ask of it are of the same tasks.
+#[test]
+fn tasks_are_those_of_the_guide_and_of_the_templates() {
+    let spec = Spec::load(Path::new("specs/all.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+    let guide = fs::read_to_string("docs/pipelines.md").unwrap();
+    let words = |text: &str, mark: char| -> BTreeSet<String> {
+        let odd = text.split(mark).skip(1).step_by(2);
+        odd.filter(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || "2-".contains(c)))
+            .map(str::to_owned)
+            .collect()
+    };
+    for (name, pipeline) in &spec.pipelines {
+        let declared: BTreeSet<String> = pipeline.tasks.iter().cloned().collect();
+        let rows = guide.lines().filter_map(|line| line.strip_prefix(&format!("| {name} | ")));
+        let told: BTreeSet<String> = rows.flat_map(|row| words(row.split('|').next().unwrap(), '`')).collect();
+        assert_eq!(declared, told, "docs/pipelines.md and specs/pipelines.yaml differ in `{name}`");
+        let code = fs::read_to_string(format!("templates/pipelines/{}.py.j2", pipeline.template)).unwrap();
+        let asked: BTreeSet<String> = code
+            .lines()
+            .filter(|line| line.contains(" task ==") || line.contains(" task in "))
+            .flat_map(|line| words(&line[line.find(" task ").unwrap()..], '"'))
+            .filter(|word| word != "tensors")
+            .collect();
+        assert_eq!(declared, asked, "{} and specs/pipelines.yaml differ in `{name}`", pipeline.template);
+    }
 }
 
 #[test]

@@ -47,10 +47,14 @@ mod tests {
 
     #[test]
     fn classes_are_known_by_their_names() {
-        assert!(["BertForMaskedLM", "AutoModel", "Mask2FormerModel", "LayoutLMv2Model"].iter().all(|name| is_known(name)));
-        assert!(["BertForMaskLM", "BertTokenizer", "BertConfig", "BertPreTrainedModel", "bertmodel", ""]
-            .iter()
-            .all(|name| !is_known(name)));
+        assert!(
+            ["BertForMaskedLM", "AutoModel", "Mask2FormerModel", "LayoutLMv2Model"].iter().all(|name| is_known(name))
+        );
+        assert!(
+            ["BertForMaskLM", "BertTokenizer", "BertConfig", "BertPreTrainedModel", "bertmodel", ""]
+                .iter()
+                .all(|name| !is_known(name))
+        );
         assert_eq!(hint("BertForMaskLM"), "did you mean `BertForMaskedLM`?");
         assert!(hint("MyOwnThing").contains("as transformers exports it"));
     }

@@ -19,17 +19,7 @@ impl StepKind for Materialise {
     }
 
     fn tools(&self, _: &Step) -> Vec<Tool> {
-        [
-            "torch",
-            "transformers",
-            "safetensors",
-            "tokenizers",
-            "sentencepiece",
-            "numpy",
-            "scipy",
-            "timm",
-            "torchvision",
-        ]
+        ["torch", "transformers", "safetensors", "tokenizers", "sentencepiece", "numpy", "scipy", "timm", "torchvision"]
             .map(|package| Tool { env: EnvName::Torch, package })
             .into()
     }
