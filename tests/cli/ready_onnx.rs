@@ -331,7 +331,7 @@ fn image_decoder() -> Vec<u8> {
 fn what_a_runtime_has_no_operator_for_is_its_refusal_in_its_words() {
     let sandbox = sandbox(RIGHT);
     sandbox.write("models/linear.onnx", determinant());
-    let inputs = "inputs: {x: {dtype: float32, shape: [1, 2, 2], data: [[[1, 2], [3, 4]]]}}";
+    let inputs = "inputs: {x: {dtype: float32, shape: [1, 2, 2], data: [1, 2, 3, 4]}}";
     let (head, _) = SPEC.split_once("    inputs:").unwrap();
     let head = head.replace("    expected: ../models/expected\n", "");
     sandbox.write("specs/all.yaml", format!("{head}    {inputs}\n"));
