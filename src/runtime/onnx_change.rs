@@ -3,7 +3,7 @@
 //!
 //! Nothing of the graph's nodes is touched. What does not have to be changed is not, so that the file stays the user's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -20,16 +20,21 @@ const UNKNOWN: &str = "?";
 pub struct Closed {
     /// Each named size with the number that the tensors give it.
     pub named: BTreeMap<String, usize>,
-    /// The model with its unnamed sizes closed; None where it has none.
+    /// The model so changed; None where its sizes all have a name or a number.
     pub model: Option<Vec<u8>>,
 }
 
-/// Closes what is open in a model's inputs: named sizes by their name, unnamed ones each by its place.
+/// Closes what is open in a model's inputs: named sizes by their name, unnamed ones each by its place. An input that has a
+/// value, and got no other, is no input any more.
 pub fn closed(path: &Path, inputs: &Tensors) -> anyhow::Result<Closed> {
     let mut model = read(path)?;
     let graph = model.graph.as_mut().with_context(|| not_onnx(path))?;
     let mut closed = Closed::default();
-    let mut changed = false;
+    // QNN counts such an input and then misses it.
+    let constant: BTreeSet<_> = graph.initializer.iter().filter_map(|tensor| tensor.name.clone()).collect();
+    let before = graph.input.len();
+    graph.input.retain(|input| input.name.as_ref().is_none_or(|name| !constant.contains(name)));
+    let mut changed = graph.input.len() < before;
     for input in &mut graph.input {
         let name = input.name.clone().unwrap_or_default();
         let Some(tensor) = inputs.get(&name) else { continue };
@@ -188,6 +193,19 @@ mod tests {
         assert!(of(&["batch", "2"], "3").unwrap().model.is_none());
         let error = of(&["batch", "2"], "batch").unwrap_err().to_string();
         assert_eq!(error, "the inputs give the size `batch` two values, 2 and 3 (at `y`)");
+    }
+
+    #[test]
+    fn an_input_with_a_value_of_its_own_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let graph = GraphProto {
+            initializer: vec![TensorProto { name: Some("w".into()), ..Default::default() }],
+            input: vec![value("x", Some(&["2"])), value("w", Some(&["3"]))],
+            ..Default::default()
+        };
+        let inputs = Tensors::from([("x".to_owned(), zeros(&[2]))]);
+        let closed = closed(&written(dir.path(), graph), &inputs).unwrap();
+        assert_eq!(shapes(&closed.model.unwrap()), [["2"]]);
     }
 
     #[test]

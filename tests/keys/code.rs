@@ -54,10 +54,10 @@ fn python() {
 fn rust() {
     assert_all([
         source("src/spec/recipe.rs", &[INPUTS]),
-        source("src/step/ready.rs", &[READY, "generate:scaled:reference"]),
+        source("src/step/ready.rs", &[READY, "generate:affine:reference | generate:scaled:reference"]),
         source("src/step/command.rs", &["command:sorted | command:packed | command:card"]),
         source("src/step/generate.rs", &[TESTS]),
-        source("src/runtime/ort/run.rs", &[QNN, ORT_RUNS, "generate:scaled:reference"]),
+        source("src/runtime/ort/run.rs", &[QNN, ORT_RUNS, "generate:affine:reference | generate:scaled:reference"]),
         source("src/runtime/openvino/options.rs", &[OPENVINO_RUNS]),
         source("src/bin/orch-torch.rs", &["run:bert:torch-cpu-fp32"]),
         source("src/judge/tensor.rs", &[JUDGES]),
@@ -66,7 +66,7 @@ fn rust() {
         row(
             "the crate that runs ONNX",
             |world| world.bump_crate("ort"),
-            &[(QNN, "code"), (ORT_RUNS, "code"), ("generate:scaled:reference", "code")],
+            &[(QNN, "code"), (ORT_RUNS, "code"), ("generate:affine:reference | generate:scaled:reference", "code")],
         ),
         row("the crate that renders", |world| world.bump_crate("minijinja"), &[(TESTS, "code"), ("report", "code")]),
         row("a crate that makes no output", |world| world.bump_crate("clap"), &[]),

@@ -147,7 +147,7 @@ fn packages() {
         row(
             "ONNX Runtime",
             |w| w.bump(EnvName::Ort, "onnxruntime", "99.0"),
-            &[(ORT, &ort), ("generate:scaled:reference", &ort), (small, &ort)],
+            &[(ORT, &ort), ("generate:affine:reference | generate:scaled:reference", &ort), (small, &ort)],
         ),
         row(
             "onnx of what makes fp16 and int8",
@@ -195,7 +195,7 @@ fn the_machine() {
             "architecture and system",
             |w| w.host.target = "aarch64-linux".into(),
             &[
-                ("generate:scaled:reference | convert:bert:qnn-fp16", target),
+                ("generate:affine:reference | generate:scaled:reference | convert:bert:qnn-fp16", target),
                 (RUNS, target),
                 (OTHER_RUNS, target),
                 (COMMANDS, target),
@@ -223,7 +223,7 @@ fn the_machine() {
             &[
                 (MODELS, bf16),
                 (EXPORTS, bf16),
-                ("generate:scaled:reference", bf16),
+                ("generate:affine:reference | generate:scaled:reference", bf16),
                 (RUNS, bf16),
                 (OTHER_RUNS, bf16),
                 ("convert:bert:openvino-fp16 | convert:bert:openvino-int8 | convert:bert:qnn-fp16", bf16),
