@@ -40,6 +40,8 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     let own_run = results[planned.run.0 as usize].record.as_deref();
     let requested = own_run.and_then(|record| record.measure.as_ref());
     CaseResult {
+        case: case.id(),
+        dims: case.dims.clone(),
         model: case.model.clone(),
         family: model.family.clone(),
         task: model.task.clone(),
