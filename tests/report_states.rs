@@ -20,6 +20,7 @@ fn doc() -> ReportDoc {
     let case = |(number, status): (usize, Outcome)| {
         let is_run = matches!(status, Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Xpass);
         CaseResult {
+            case: format!("m{number}:{}-{}", good.target, good.precision),
             model: format!("m{number}"),
             status,
             stage: (status != Outcome::Pass).then(|| "run".to_owned()),

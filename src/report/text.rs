@@ -23,7 +23,7 @@ const WIDTH: usize = 100;
 /// Longer model names are cut, where they can still be told apart: the reports hold them in full.
 const NAME: usize = 28;
 /// A longer matrix is counted.
-const LINES: usize = 80;
+const LINES: usize = 120;
 /// So many causes of one kind are told.
 const CAUSES: usize = 30;
 /// So many cases of a cause are named.

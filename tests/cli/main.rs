@@ -24,6 +24,7 @@ mod phone;
 mod ready_onnx;
 mod rerun;
 mod settled;
+mod sizes;
 mod states;
 mod slots;
 mod watched;

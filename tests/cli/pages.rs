@@ -105,3 +105,24 @@ fn the_store_says_what_it_holds() {
     let path = sandbox.run(["cache", "path"]).success().stdout;
     assert_eq!(path.trim(), sandbox.path("cache").to_str().unwrap());
 }
+
+/// The pages of the fixture show lines to copy: those that name a command of orch name flags that it has.
+#[test]
+fn the_pages_show_flags_that_there_are() {
+    let sandbox = Sandbox::new();
+    let pages = ["doc.json", "matrix.md", "summary.txt"];
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/report");
+    let pages = pages.map(|name| std::fs::read_to_string(folder.join(name)).unwrap());
+    let mut shown = std::collections::BTreeSet::new();
+    for rest in pages.iter().flat_map(|page| page.split("orch ").skip(1)) {
+        let line = rest.split(['"', '`', '\n']).next().unwrap();
+        let mut words = line.split(' ');
+        let command = words.next().unwrap().to_owned();
+        shown.extend(words.filter(|word| word.starts_with("--")).map(|flag| (command.clone(), flag.to_owned())));
+    }
+    assert!(!shown.is_empty());
+    for (command, flag) in shown {
+        let help = sandbox.run([command.as_str(), "--help"]).success().stdout;
+        assert!(help.split([' ', ',', '\n', '=']).any(|word| word == flag), "orch {command} has no {flag}");
+    }
+}
