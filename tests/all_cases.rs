@@ -1,5 +1,6 @@
 //! The law of the pages: the cases of each format are the cases of the plan, one to one, whatever became of them. And
-//! nothing that is named after a case or an artefact is named after another too.
+//! nothing that is named after a case or an artefact is named after another too. With `ORCH_REPORT_HTML=page.html` a page
+//! with sizes is written there to be looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -236,6 +237,9 @@ fn the_cases_of_each_format_are_those_of_the_plan() {
         let expected: BTreeSet<String> = all.iter().cloned().collect();
         assert_eq!(all.len(), expected.len(), "two cases have one id: {all:?}");
         let doc = doc(matrix, at);
+        if let (4, Some(path)) = (at, std::env::var_os("ORCH_REPORT_HTML")) {
+            std::fs::write(path, html::render(&doc).unwrap()).unwrap();
+        }
         same("JSON", &expected, of_json(&doc));
         same("JUnit", &expected, of_junit(&doc));
         same("Markdown", &expected, of_markdown(&doc));

@@ -66,9 +66,9 @@ impl<'a> View<'a> {
             let stage = case.stage.as_deref();
             // What a tool says names the cause. That a figure is wrong or a process ended does not: there it is one
             // cause at most for each target.
-            let is_told = matches!(case.status, Outcome::Fail | Outcome::SkipUnsupported | Outcome::Incomplete);
-            let place = Place::from(case).variant;
-            let place = (!is_told && case.is_failure()).then_some(place);
+            let says_little =
+                matches!(case.status, Outcome::Numerics | Outcome::Crash | Outcome::Timeout | Outcome::Oom);
+            let place = says_little.then(|| Place::from(case).variant);
             let key = (case.status, stage, place, alike(&reason, &case.model));
             let cause = causes.entry(key).or_insert_with(|| Cause {
                 status: case.status,
@@ -85,7 +85,7 @@ impl<'a> View<'a> {
 }
 
 /// A reason without what differs between cases of one cause: the model's name, paths and figures.
-fn alike(reason: &str, model: &str) -> String {
+pub(crate) fn alike(reason: &str, model: &str) -> String {
     let mut out = String::with_capacity(reason.len());
     let mut rest = reason;
     while let Some(first) = rest.chars().next() {

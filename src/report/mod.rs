@@ -21,6 +21,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub(crate) use cause::alike;
+
 use crate::matrix::{Batch, HalfChoice};
 use crate::record::{Attempt, Numerics, Outcome};
 
