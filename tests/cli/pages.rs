@@ -126,3 +126,21 @@ fn the_pages_show_flags_that_there_are() {
         assert!(help.split([' ', ',', '\n', '=']).any(|word| word == flag), "orch {command} has no {flag}");
     }
 }
+
+/// What is the same a thousand times is said once, while it runs and after.
+#[test]
+fn a_run_of_very_many_steps_is_told_in_short() {
+    let step = |at: usize| match at % 2 {
+        0 => format!("  good{at}: {{argv: [touch, out], outputs: [out]}}\n"),
+        _ => format!("  bad{at}: {{argv: [sh, -c, 'exit 3'], outputs: [out]}}\n"),
+    };
+    let steps = |count: usize| format!("version: 1\ncommands:\n{}", (0..count).map(step).collect::<String>());
+    let few = Sandbox::new().file("specs/all.yaml", steps(10)).run(["run"]).code(1);
+    assert_eq!((few.stderr.matches("ok    command:").count(), few.stderr.matches("FAIL  command:").count()), (5, 5));
+    let many = Sandbox::new().file("specs/all.yaml", steps(600)).run(["run"]).code(1);
+    assert_eq!(many.stderr.matches("ok    ").count(), 0, "{}", many.stderr);
+    assert_eq!(many.stderr.matches("FAIL  command:bad").count(), 1, "{}", many.stderr);
+    assert!(many.stderr.contains("300 of 601 steps") || many.stderr.contains("300 of 600 steps"), "{}", many.stderr);
+    assert!(many.stderr.lines().count() < 100, "{}", many.stderr);
+    many.stdout_has("600 executed").stdout_has("300 failed");
+}
