@@ -90,6 +90,16 @@ impl Case {
     pub fn id(&self) -> String {
         format!("{}:{}", self.model, self.name)
     }
+
+    /// The model at the case's sizes: `bert`, or `bert@b4-s128` where batch and seq are not the model's own. No name of a
+    /// model holds `@`, so no other model is called the same.
+    pub fn instance(&self) -> String {
+        let plain = format!("{}-{}", self.target, self.precision.word());
+        match self.name.strip_prefix(&plain).and_then(|sizes| sizes.strip_prefix('-')) {
+            Some(sizes) => format!("{}@{sizes}", self.model),
+            None => self.model.clone(),
+        }
+    }
 }
 
 impl Matrix {
@@ -200,10 +210,14 @@ fn uses(model: &Model, name: &str) -> bool {
 
 fn label(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<String, u64>) -> String {
     let mut label = format!("{}-{}", target.name, precision.word());
-    for (name, short) in [("batch", 'b'), ("seq", 's')] {
-        if let Some(value) = dims.get(name).filter(|value| model.dims.get(name) != Some(value)) {
-            label.push_str(&format!("-{short}{value}"));
-        }
+    // Every size that differs is told, or two cases would have one name.
+    for (name, value) in dims.iter().filter(|(name, value)| model.dims.get(*name) != Some(value)) {
+        let short = match name.as_str() {
+            "batch" => "b",
+            "seq" => "s",
+            name => name,
+        };
+        label.push_str(&format!("-{short}{value}"));
     }
     label
 }

@@ -161,7 +161,7 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let sandbox = suite();
     sandbox.run(["run", "specs/all.yaml", "-m", "bert", "-t", "eager-cpu"]).success();
-    let seeded = artefact(&sandbox, "bert");
+    let seeded = artefact(&sandbox, "bert/model");
 
     // The Hub client's own cache, as a download leaves it.
     let hub = "home/hub/models--someone--small-bert";
@@ -197,7 +197,11 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
     for name in ["hubbed", "local"] {
         assert_eq!(cases[&format!("{name}:eager-cpu-fp32")]["status"], "PASS", "{name}");
         // The same weights and the same inputs: the same outputs, bit for bit.
-        assert_eq!(fs::read(artefact(&sandbox, name).join("reference.safetensors")).unwrap(), reference, "{name}");
+        assert_eq!(
+            fs::read(artefact(&sandbox, &format!("{name}/model")).join("reference.safetensors")).unwrap(),
+            reference,
+            "{name}"
+        );
     }
     for name in ["hub-pickle", "local-pickle"] {
         let case = cases[&format!("{name}:eager-cpu-fp32")];
@@ -208,7 +212,7 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
     assert_eq!(nowhere["status"], "SKIP_UNAVAILABLE", "{nowhere}");
     assert!(text(&nowhere["reason"]).contains("someone/absent"), "{nowhere}");
     let manifest: Value =
-        serde_json::from_slice(&fs::read(artefact(&sandbox, "hubbed").join("manifest.json")).unwrap()).unwrap();
+        serde_json::from_slice(&fs::read(artefact(&sandbox, "hubbed/model").join("manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["weights"]["revision"], REVISION);
 }
 
@@ -228,7 +232,7 @@ fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
             "fp16" if case["target"] == "cpu-small" => {
                 let made = &case["facts"][format!("convert:{model}:onnx-fp16")];
                 assert!(made["weights"].get("fp32").is_none() && made["nodes"].get("fp32").is_none(), "{name}: {made}");
-                assert!(artefact(&sandbox, &format!("{model}-onnx-fp16")).join("model.onnx").is_file());
+                assert!(artefact(&sandbox, &format!("{model}/onnx-fp16")).join("model.onnx").is_file());
             }
             "int8" => {
                 let made = &case["facts"][format!("convert:{model}:onnx-int8")];

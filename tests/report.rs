@@ -93,6 +93,8 @@ fn junit_counts_and_explains() {
     assert_eq!(xml.matches("<skipped ").count(), 75 + 2 + 4);
     assert!(xml.contains("tests=\"210\" failures=\"8\" errors=\"2\" skipped=\"81\""), "{}", &xml[..300]);
     assert!(xml.contains("message=\"SKIP_UNAVAILABLE: no AMD driver: /dev/kfd does not exist\""));
-    assert!(xml.contains("repro: orch run specs/all.yaml --only run:gpt2:openvino-int8 --force"));
+    assert!(
+        xml.contains("repro: orch run specs/all.yaml --step run:gpt2:openvino-int8 --rerun run:gpt2:openvino-int8")
+    );
     assert!(xml.contains("<property name=\"stand_in\" value=\"emulated\"/>"));
 }

@@ -93,6 +93,7 @@ fn hostile_names_stay_text() {
     let mut doc = doc();
     let evil = "<img src=x onerror=alert(1)>\"'&</script><script>alert(2)</script>{{ 1 }}";
     for case in doc.cases.iter_mut().filter(|case| case.model == "gpt2") {
+        case.case = case.case.replacen("gpt2", evil, 1);
         case.model = evil.into();
         case.family = evil.into();
         case.task = evil.into();
@@ -180,7 +181,9 @@ fn ten_thousand_cases_are_no_trouble() {
     for copy in 0..49 {
         for case in &cases {
             let mut case = case.clone();
-            case.model = format!("{}-{copy}", case.model);
+            let model = format!("{}-{copy}", case.model);
+            case.case = case.case.replacen(&case.model, &model, 1);
+            case.model = model;
             if let Some(reason) = &mut case.reason {
                 reason.push_str(&format!(" ({copy})"));
             }

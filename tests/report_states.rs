@@ -20,6 +20,7 @@ fn doc() -> ReportDoc {
     let case = |(number, status): (usize, Outcome)| {
         let is_run = matches!(status, Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Xpass);
         CaseResult {
+            case: format!("m{number}:{}-{}", good.target, good.precision),
             model: format!("m{number}"),
             status,
             stage: (status != Outcome::Pass).then(|| "run".to_owned()),
@@ -141,4 +142,72 @@ fn only_a_plain_pass_is_compared() {
     doc.cases.retain(|case| matches!(case.status, Outcome::PassFallback | Outcome::Mock | Outcome::Xpass));
     let page = markdown::render(&doc);
     assert!(!page.contains("## Performance"), "{page}");
+}
+
+/// `count` cases on each of three targets that ended alike.
+fn ended(count: usize, status: Outcome, reason: impl Fn(usize, &str) -> String) -> ReportDoc {
+    let mut doc = doc();
+    let good = doc.cases[0].clone();
+    doc.cases.clear();
+    for (at, target) in (0..count).flat_map(|at| ["cpu", "cuda", "qnn"].map(|target| (at, target))) {
+        let model = format!("model-{at}");
+        let case = format!("{model}:{target}-fp32");
+        doc.cases.push(CaseResult {
+            status,
+            stage: Some("run".into()),
+            reason: Some(reason(at, &model)),
+            repro: Some(format!("orch run --step run:{case}")),
+            metrics: None,
+            case,
+            model,
+            target: target.into(),
+            ..good.clone()
+        });
+    }
+    doc.flaky_steps.clear();
+    doc.summary = Summary::of(&doc.cases, &doc.excluded);
+    doc
+}
+
+#[test]
+fn three_mistakes_are_three_things_to_read_however_many_cases_they_cost() {
+    let mistakes = ["no file /models/{}.onnx", "{} has no input `x` (12 bytes)", "unknown operator"];
+    let doc = ended(30, Outcome::Fail, |at, model| mistakes[at % 3].replace("{}", model));
+    let text = text::render(&doc, &text::Styles::plain());
+    assert_eq!(text.matches("✗ FAIL 30 cases at run\n").count(), 3, "{text}");
+    assert_eq!(text.matches("repro:").count(), 3, "{text}");
+    assert!(
+        text.contains(
+            "model-0 on cpu-fp32, model-0 on cuda-fp32, model-0 on qnn-fp32, model-3 on cpu-fp32 and 26 more"
+        )
+    );
+    assert!(text.contains("for instance model-0 on cpu-fp32: no file /models/model-0.onnx\n"), "{text}");
+    assert!(text.contains("\n  unknown operator\n"), "the same words are no instance: {text}");
+    let (markdown, html) = (markdown::render(&doc), html::render(&doc).unwrap());
+    let failures = markdown.split("## ").find(|part| part.starts_with("Failures")).unwrap();
+    assert_eq!(failures.lines().filter(|line| line.contains("✗ FAIL")).count(), 3, "{failures}");
+    assert!(markdown.contains("✗ FAIL <sup>3</sup>") && !markdown.contains("<sup>4</sup>"), "{markdown}");
+    let failures = html.split_once("<section id=\"failures\"").unwrap().1.split_once("</section>").unwrap().0;
+    assert_eq!(failures.matches("<b>30 cases</b>").count(), 3);
+    // Each case is a link of its group, and a test and a row of its own where machines read.
+    assert_eq!(failures.matches("href=\"#c").count(), 90);
+    assert_eq!(junit::render(&doc).matches("<failure ").count(), 90);
+}
+
+#[test]
+fn an_early_interrupt_is_one_line() {
+    let doc = ended(215, Outcome::Incomplete, |_, _| "interrupted before it ran".into());
+    let text = text::render(&doc, &text::Styles::plain());
+    let told: Vec<_> = text.lines().filter(|line| line.contains("INCOMPLETE")).collect();
+    assert_eq!(told, ["… INCOMPLETE 645 cases at run: interrupted before it ran"]);
+    assert!(text.lines().count() < 20, "{text}");
+    assert_eq!(markdown::render(&doc).matches("| 645: model-0 on cpu-fp32").count(), 1);
+}
+
+/// That outputs are wrong has as many causes as there are targets, for all that can be said.
+#[test]
+fn wrong_figures_of_two_targets_are_two_causes() {
+    let doc = ended(5, Outcome::Numerics, |at, _| format!("tensor `y`: off by 0.{at}"));
+    let text = text::render(&doc, &text::Styles::plain());
+    assert_eq!(text.matches("✗ NUMERICS 5 cases at run\n").count(), 3, "{text}");
 }

@@ -1,6 +1,8 @@
 //! Events → the terminal: bars where there is one, plain lines where not.
+//!
+//! Of a run of very many steps each success is no line, and each cause of failure is told once: the summary has them all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,6 +14,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use crate::cli::printer::{BAD, DIM, GOOD, WARN};
 use crate::event::{Event, Listener};
 use crate::record::Outcome;
+use crate::report::alike;
 
 pub(super) struct Console {
     bars: MultiProgress,
@@ -19,10 +22,38 @@ pub(super) struct Console {
     interactive: bool,
 }
 
+/// A run of more steps is told in short.
+const MANY: u32 = 500;
+
 #[derive(Default)]
 struct State {
     total: Option<ProgressBar>,
     running: BTreeMap<String, ProgressBar>,
+    /// How many steps are to run, how many of them have ended, and what was told of why some did not pass: of a run that is
+    /// told in short.
+    brief: Option<Brief>,
+}
+
+#[derive(Default)]
+struct Brief {
+    to_run: u32,
+    ended: u32,
+    told: HashSet<String>,
+}
+
+impl Brief {
+    /// Whether the end of this step is told: by the first of those that ended so.
+    fn is_told(&mut self, outcome: Outcome, reason: Option<&str>) -> bool {
+        self.ended += 1;
+        let words = reason.map(|reason| alike(reason, "")).unwrap_or_default();
+        outcome != Outcome::Pass && self.told.insert(format!("{} {words}", outcome.label()))
+    }
+
+    /// At every twentieth part, for those who watch no bar.
+    fn progress(&self) -> Option<String> {
+        let is_due = self.ended % (self.to_run / 20) == 0;
+        is_due.then(|| format!("{} of {} steps", self.ended, self.to_run))
+    }
 }
 
 impl Console {
@@ -84,6 +115,23 @@ impl Console {
 }
 
 impl Console {
+    fn is_brief(&self) -> bool {
+        self.lock().brief.is_some()
+    }
+
+    /// Whether a step's end is told as it is.
+    fn tells_end(&self, outcome: Outcome, reason: Option<&str>) -> bool {
+        let mut state = self.lock();
+        let Some(brief) = &mut state.brief else { return true };
+        let is_told = brief.is_told(outcome, reason);
+        let progress = brief.progress().filter(|_| !self.interactive);
+        drop(state);
+        if let Some(progress) = progress {
+            self.line(&format!("{DIM}{progress}{DIM:#}"));
+        }
+        is_told
+    }
+
     /// How many results are still on their way to the remote store.
     pub(super) fn uploads(&self, left: usize) {
         const NAME: &str = "remote store";
@@ -99,6 +147,7 @@ impl Listener for Console {
     fn tell(&self, event: Event) {
         match event {
             Event::Started { to_run, .. } => {
+                self.lock().brief = (to_run > MANY).then(|| Brief { to_run, ..Brief::default() });
                 if self.interactive && to_run > 0 {
                     let bar = self.bars.add(ProgressBar::new(to_run.into()));
                     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} steps  {elapsed}");
@@ -122,6 +171,9 @@ impl Listener for Console {
             Event::StepReturned { step, .. } => self.end(&step, false),
             Event::Fetched { step, made, host } => {
                 self.end(&step, true);
+                if self.is_brief() {
+                    return;
+                }
                 self.line(&format!("{GOOD}got{GOOD:#}   {step} {DIM}made {made} on {host}{DIM:#}"));
             }
             Event::StepProgress { step, text } => self.progress(&step, &text),
@@ -131,6 +183,9 @@ impl Listener for Console {
             }
             Event::StepFinished { step, outcome, reason, seconds, log, repro, .. } => {
                 self.end(&step, true);
+                if !self.tells_end(outcome, reason.as_deref()) {
+                    return;
+                }
                 let (style, word) = match outcome {
                     Outcome::Pass => (GOOD, "ok"),
                     Outcome::Flaky => (WARN, "flaky"),
@@ -149,6 +204,7 @@ impl Listener for Console {
                 }
                 self.line(&text);
             }
+            Event::Unchanged { .. } if self.is_brief() => {}
             Event::Unchanged { step } => self
                 .line(&format!("{DIM}same{DIM:#}  {step} came out as it was: what reads it need not run for its sake")),
             Event::Warning { text } => self.line(&format!("{WARN}warning{WARN:#} {text}")),

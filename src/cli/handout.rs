@@ -1,9 +1,12 @@
 //! Puts what people look for where they look: pages, generated tests, and the artefacts that the tests load.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::base::{Digest, fs as bfs};
 use crate::exec::Finished;
@@ -11,6 +14,9 @@ use crate::plan::Plan;
 use crate::spec::Artefact;
 use crate::step::{Source, StepId, TestContext};
 use crate::store::{DiskStore, StoreError};
+
+/// The file of a handed-out folder that says whose it is. Generated tests read it (`templates/test.py.j2`).
+const TOLD: &str = "orch.json";
 
 /// Fills the folder of a run's results. What is already as it should be is left alone. Gives the paths by whose stamps one
 /// can tell later that all of it is still there.
@@ -34,15 +40,16 @@ pub(super) fn hand_out(
         for (label, source) in &plan.step(planned.run).inputs {
             let Source::Step(from) = source else { continue };
             let Some(digest) = output(*from) else { continue };
-            let name = match &**label {
-                "artefact" => format!("{}-{}", test.model, test.artefact_variant),
+            let artefact = match &**label {
+                "artefact" => test.artefact_variant.as_str(),
                 // What a task is compared with lies in its artefact; the folder is that of other targets.
                 "model" if test.artefact == Artefact::TransformersJs => continue,
-                "model" => test.model.clone(),
+                "model" => "model",
                 _ => continue,
             };
-            let place = out_dir.join("artefacts").join(name);
-            let links = link(store, &digest, &place);
+            let place = out_dir.join("artefacts").join(&test.instance).join(artefact);
+            let (model, artefact) = (test.instance.as_str().into(), artefact.into());
+            let links = link(store, &digest, &place, &Told { model, artefact, tree: digest.to_string().into() });
             placed.extend(links.with_context(|| format!("failed to hand out `{}`", place.display()))?);
         }
     }
@@ -74,13 +81,23 @@ fn copy(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<Vec
     Ok(copies)
 }
 
-/// Links, since artefacts are large. The file beside the folder says which tree it holds.
-fn link(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let label = folder.with_file_name(format!("{}.tree", folder.file_name().unwrap_or_default().to_string_lossy()));
-    let named = digest.to_string();
+/// Whose a folder is, for the tests that load it: each takes its own only. Of the store's trees none says so, because equal
+/// ones are one.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Told<'a> {
+    /// At its sizes: `bert@b4`.
+    model: Cow<'a, str>,
+    artefact: Cow<'a, str>,
+    tree: Cow<'a, str>,
+}
+
+/// Links, since artefacts are large. A file among them says whose they are, and which tree it is.
+fn link(store: &DiskStore, digest: &Digest, folder: &Path, told: &Told<'_>) -> anyhow::Result<Vec<PathBuf>> {
+    let label = folder.join(TOLD);
     let mut seen = bfs::folders_below(folder).unwrap_or_default();
     seen.extend([label.clone(), folder.to_owned()]);
-    if fs::read_to_string(&label).is_ok_and(|old| old == named) && is_whole(store, digest, folder) {
+    let is_same = |text: String| serde_json::from_str::<Told<'_>>(&text).is_ok_and(|old| old == *told);
+    if fs::read_to_string(&label).is_ok_and(is_same) && is_whole(store, digest, folder) {
         return Ok(seen);
     }
     match fs::symlink_metadata(folder) {
@@ -89,7 +106,7 @@ fn link(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<Vec
         Err(_) => {}
     }
     whole(store, digest, store.lay_out(digest, folder))?;
-    bfs::write_atomic(&label, named.as_bytes())?;
+    bfs::write_atomic(&label, json!(told).to_string().as_bytes())?;
     seen = bfs::folders_below(folder)?;
     seen.extend([label, folder.to_owned()]);
     Ok(seen)

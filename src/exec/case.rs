@@ -43,6 +43,8 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     let own_run = results[planned.run.0 as usize].record.as_deref();
     let requested = own_run.and_then(|record| record.measure.as_ref());
     CaseResult {
+        case: case.id(),
+        dims: case.dims.clone(),
         model: case.model.clone(),
         family: model.family.clone(),
         task: model.task.clone(),
@@ -184,14 +186,15 @@ fn known_median(context: &Context<'_>, step: &str) -> Option<(f64, String)> {
 
 /// Steps whose failure no case tells of: what a case rests on it tells itself, or can bear.
 pub(super) fn failed_steps(plan: &Plan, results: &[StepResult]) -> BTreeSet<StepId> {
-    let rests_on = |planned: &PlannedCase, id: StepId| {
-        let spare =
-            |fallback: &PlannedFallback| fallback.judge == id || results[fallback.judge.0 as usize].blamed == Some(id);
-        results[planned.judge.0 as usize].how != How::NotNeeded
-            && (planned.chain.binary_search(&id).is_ok() || planned.fallbacks.iter().any(spare))
-    };
-    let failed = plan.ids().filter(|id| results[id.0 as usize].outcome.is_failure());
-    let untold = failed.filter(|id| !plan.cases.iter().any(|planned| rests_on(planned, *id)));
+    let mut is_told = vec![false; results.len()];
+    for planned in plan.cases.iter().filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded) {
+        let spare = |fallback: &PlannedFallback| [Some(fallback.judge), results[fallback.judge.0 as usize].blamed];
+        let spare = planned.fallbacks.iter().flat_map(spare).flatten();
+        for id in planned.chain.iter().copied().chain(spare) {
+            is_told[id.0 as usize] = true;
+        }
+    }
+    let untold = plan.ids().filter(|id| results[id.0 as usize].outcome.is_failure() && !is_told[id.0 as usize]);
     untold.map(|id| results[id.0 as usize].blamed.unwrap_or(id)).collect()
 }
 

@@ -210,6 +210,8 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         .excluded
         .iter()
         .map(|excluded| Excluded {
+            case: excluded.case.id(),
+            dims: excluded.case.dims.clone(),
             model: excluded.case.model.clone(),
             target: excluded.case.target.clone(),
             precision: excluded.case.precision.word().into(),

@@ -14,7 +14,7 @@ use crate::base::names::Index;
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::own::{Purpose, StepsOfCase};
 use crate::plan::graph::{self, Dependents};
-use crate::plan::sizes::{artefact_label, instance, resolved_inputs, sizes, texts, weights};
+use crate::plan::sizes::{artefact_label, resolved_inputs, sizes, texts, weights};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{
     Artefact, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
@@ -147,7 +147,7 @@ impl Builder<'_> {
 
     /// `inputs:` and `generate:` of a model at the case's sizes.
     fn model(&mut self, model: &Model, case: &Case) -> Made {
-        let instance = instance(case);
+        let instance = case.instance();
         let resolved = resolved_inputs(model, case);
         let recipe: Map<String, Value> = resolved
             .iter()
@@ -240,7 +240,7 @@ impl Builder<'_> {
     }
 
     fn artefact(&mut self, model: &Model, target: &Target, case: &Case, made: &Made) -> StepId {
-        let instance = instance(case);
+        let instance = case.instance();
         let mut convert_all =
             |label: &str, kind: &'static dyn StepKind, params: Value, inputs: Vec<(Arc<str>, Source)>| {
                 self.add(format!("convert:{instance}:{label}"), Stage::Convert, kind, params, inputs, CONVERT_TIMEOUT)

@@ -5,12 +5,6 @@ use indexmap::IndexMap;
 use crate::matrix::Case;
 use crate::spec::{Artefact, Dim, Fill, Input, Int8Range, Model, Precision, Target};
 
-/// The model at the case's sizes: `bert`, or `bert-b4` where batch is not the model's own.
-pub(super) fn instance(case: &Case) -> String {
-    let plain = format!("{}-{}", case.target, case.precision.word());
-    format!("{}{}", case.model, case.name.strip_prefix(&plain).unwrap_or_default())
-}
-
 /// A model's inputs with every named size replaced by the case's.
 pub(super) fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
     let size = |dim: &Dim| match dim {
@@ -40,7 +34,8 @@ pub(super) fn texts(model: &Model) -> &[String] {
     }
 }
 
-/// With the model's instance this names an artefact, in step ids and in the folders that generated tests look in.
+/// With the model's instance this names an artefact, in step ids and in the folders that generated tests look in: no two
+/// artefacts of an instance have one label.
 pub(super) fn artefact_label(target: &Target, case: &Case) -> String {
     match target.artefact {
         Artefact::Model => "model".into(),
@@ -52,7 +47,11 @@ pub(super) fn artefact_label(target: &Target, case: &Case) -> String {
         Artefact::Onnx | Artefact::Torchscript => format!("{}-{}", target.artefact.word(), case.precision.word()),
         Artefact::TransformersJs => "transformers-js".into(),
         Artefact::Openvino => format!("openvino-{}", weights(case.precision).word()),
-        // Another SoC makes another binary, so two targets that differ in options have artefacts of their own.
+        // Another SoC makes another binary, so two targets that differ in options have artefacts of their own. A target
+        // may be called as another artefact is.
+        Artefact::Qnn if matches!(target.name.as_str(), "onnx" | "openvino" | "torchscript") => {
+            format!("qnn@{}-{}", target.name, case.precision.word())
+        }
         Artefact::Qnn => format!("{}-{}", target.name, case.precision.word()),
     }
 }

@@ -11,10 +11,10 @@ const LINEAR_RANGE: f64 = 20.0;
 /// More points than a sparkline has pixels are drawn as the extremes of groups.
 const POINTS: usize = 160;
 
-/// One model's medians side by side; widths are percent of the chart.
+/// One model's medians at one size side by side; widths are percent of the chart.
 #[derive(Debug, Serialize)]
-pub(super) struct Chart<'a> {
-    model: &'a str,
+pub(super) struct Chart {
+    model: String,
     /// `from 0 to 12.3 ms`, `logarithmic, from 1.00 ms to 100 ms`
     scale: String,
     bars: Vec<Bar>,
@@ -34,11 +34,11 @@ struct Bar {
 }
 
 /// Charts of the models with at least two comparable results: one bar alone compares nothing.
-pub(super) fn charts<'a>(view: &View<'a>) -> Vec<Chart<'a>> {
-    view.models.iter().zip(&view.cells).filter_map(|(model, row)| chart(view, model, row)).collect()
+pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
+    view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| chart(view, row.name(), cells)).collect()
 }
 
-fn chart<'a>(view: &View<'a>, model: &'a str, row: &[Cell<'a>]) -> Option<Chart<'a>> {
+fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Chart> {
     let cases = row.iter().filter_map(|cell| if let Cell::Case(at, case) = cell { Some((*at, *case)) } else { None });
     let (mut shown, mut left_out): (Vec<(usize, &CaseResult, &Metrics)>, usize) = (Vec::new(), 0);
     for (at, case) in cases {

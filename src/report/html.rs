@@ -9,8 +9,10 @@ use serde_json::Value;
 
 use page::*;
 
+use super::cause::Cause;
 use super::chart::{charts, sparkline};
 use super::format::{bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, seconds, word};
+use super::place::{self, Place};
 use super::view::{Cell, View, case_name, case_versions};
 use super::{CaseResult, Metrics, ReportDoc};
 use crate::device::DeviceKind;
@@ -47,8 +49,7 @@ fn kind_of(case: &CaseResult) -> &'static str {
 impl<'a> Page<'a> {
     fn of(view: &View<'a>) -> Self {
         let doc = view.doc;
-        let at =
-            |pick: fn(Outcome) -> bool| view.cases(|case| pick(case.status)).into_iter().map(|(at, _)| at).collect();
+        let causes = |pick: fn(&CaseResult) -> bool| view.causes(pick).into_iter().map(Reason::of).collect();
         let s = &doc.summary;
         let mut targets: Vec<&str> = view.variants.iter().map(|variant| variant.target).collect();
         targets.dedup();
@@ -77,11 +78,11 @@ impl<'a> Page<'a> {
                 .collect(),
             rows: rows(view, &unavailable),
             stand_ins: doc.cases.iter().any(|case| view.stand_in(case).is_some()),
-            failures: view.cases(CaseResult::is_failure).into_iter().map(|(at, _)| at).collect(),
-            notable: view.cases(|case| case.note().is_some()).into_iter().map(|(at, _)| at).collect(),
+            failures: causes(CaseResult::is_failure),
+            notable: causes(|case| case.note().is_some()),
             flaky_steps: flaky_steps(doc),
-            incomplete: at(|status| status == Outcome::Incomplete),
-            unsupported: at(|status| status == Outcome::SkipUnsupported),
+            incomplete: causes(|case| case.status == Outcome::Incomplete),
+            unsupported: causes(|case| case.status == Outcome::SkipUnsupported),
             unavailable: view.unavailable().into_iter().map(Group::unavailable).collect(),
             exclusions: exclusions(view),
             backends: backends(doc),
@@ -130,22 +131,24 @@ fn flaky_steps(doc: &ReportDoc) -> Vec<(&str, String)> {
 }
 
 fn rows<'a>(view: &View<'a>, unavailable: &[bool]) -> Vec<Row<'a>> {
-    let row = |(model, cells): (&&'a str, &Vec<Cell<'a>>)| {
+    let row = |(row, cells): (&place::Row<'a>, &Vec<Cell<'a>>)| {
+        let model = row.name();
         let case = cells.iter().find_map(|cell| if let Cell::Case(_, case) = cell { Some(*case) } else { None });
         let cells = cells.iter().enumerate().map(|(at, cell)| {
             let target = view.variants[at].target;
-            square(view, model, target, *cell, unavailable[at])
+            square(view, target, *cell, unavailable[at])
         });
-        Row {
-            model,
-            about: case.map(|c| format!("{} · {}", c.family, c.task)).unwrap_or_default(),
-            cells: cells.collect(),
-        }
+        let about = case.map(|case| {
+            let own = !row.sizes.is_empty();
+            let sizes = case.dims.iter().filter(|_| own).map(|(name, size)| format!(" · {name} {size}"));
+            format!("{} · {}{}", case.family, case.task, sizes.collect::<String>())
+        });
+        Row { cells: cells.collect(), model, about: about.unwrap_or_default() }
     };
-    view.models.iter().zip(&view.cells).map(row).collect()
+    view.rows.iter().zip(&view.cells).map(row).collect()
 }
 
-fn square<'a>(view: &View<'a>, model: &str, target: &'a str, cell: Cell<'a>, narrow: bool) -> Square<'a> {
+fn square<'a>(view: &View<'a>, target: &'a str, cell: Cell<'a>, narrow: bool) -> Square<'a> {
     let empty = Square {
         target,
         kind: "none",
@@ -162,7 +165,7 @@ fn square<'a>(view: &View<'a>, model: &str, target: &'a str, cell: Cell<'a>, nar
             kind: "excluded",
             glyph: "·",
             text: "excluded".to_owned(),
-            title: format!("{model} on {}-{}: excluded: {}", excluded.target, excluded.precision, excluded.reason),
+            title: format!("{}: excluded: {}", Place::from(excluded).name(), excluded.reason),
             ..empty
         },
         Cell::Case(at, case) => {
@@ -181,6 +184,27 @@ fn square<'a>(view: &View<'a>, model: &str, target: &'a str, cell: Cell<'a>, nar
     }
 }
 
+impl<'a> Reason<'a> {
+    /// So many cases are named before the rest is folded away.
+    const SHOWN: usize = 8;
+
+    fn of(cause: Cause<'a>) -> Self {
+        let mut cases: Vec<usize> = cause.cases.iter().map(|(at, _)| *at).collect();
+        let first = cause.first();
+        Self {
+            kind: kind_of(first),
+            glyph: glyph(cause.status),
+            status: word(cause.status),
+            stage: cause.stage,
+            reason: cause.told(),
+            repro: cause.repro(),
+            count: cases.len(),
+            more: if cases.len() > Self::SHOWN + 1 { cases.split_off(Self::SHOWN) } else { Vec::new() },
+            cases,
+        }
+    }
+}
+
 impl Group {
     fn unavailable(group: super::view::Unavailable<'_>) -> Self {
         Self {
@@ -195,7 +219,7 @@ impl Group {
 
 fn exclusions(view: &View<'_>) -> Vec<Group> {
     let groups = view.exclusions().into_iter().map(|(reason, excluded)| {
-        let places = excluded.iter().map(|e| format!("{} on {}-{}", e.model, e.target, e.precision));
+        let places = excluded.iter().map(|excluded| Place::from(*excluded).name());
         Group {
             name: String::new(),
             places: places.collect::<Vec<_>>().join(", "),
@@ -254,7 +278,7 @@ fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
     let facts = case.facts.as_object().into_iter().flatten().filter(|(name, _)| *name != "versions");
     Detail {
         name: case_name(case),
-        model: &case.model,
+        model: Place::from(case).row.name(),
         kind: kind_of(case),
         glyph: glyph(case.status),
         status: word(case.status),

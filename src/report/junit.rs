@@ -1,4 +1,4 @@
-//! `junit.xml`: a test suite per target and precision, a test case per model.
+//! `junit.xml`: a test suite per target, precision and size, a test case per model.
 //!
 //! Unavailable, unsupported, excluded and mocked cases, and those that fail as expected, are skipped tests with their
 //! reason; a case that passes unexpectedly is a failure; a flaky one and one that ran on a fallback passed, and their
@@ -6,7 +6,10 @@
 
 use std::fmt::Write as _;
 
+use indexmap::IndexMap;
+
 use super::format::glyph;
+use super::place::Place;
 use super::view::{Cell, View};
 use super::{CaseResult, ReportDoc};
 use crate::record::Outcome;
@@ -15,16 +18,15 @@ pub fn render(doc: &ReportDoc) -> String {
     let view = View::new(doc);
     let mut total = Counts::default();
     let mut suites = String::new();
-    for (at, variant) in view.variants.iter().enumerate() {
-        let name = variant.name();
+    for (name, cells) in by_variant(&view) {
         let mut counts = Counts::default();
         let mut tests = String::new();
-        for (model, cell) in view.models.iter().zip(view.column(at)) {
+        for cell in cells {
             match cell {
                 Cell::None => continue,
                 Cell::Excluded(excluded) => {
                     counts.skipped += 1;
-                    let (model, class) = (attribute(model), attribute(&name));
+                    let (model, class) = (attribute(&excluded.model), attribute(&name));
                     let _ = writeln!(
                         tests,
                         "    <testcase name=\"{model}\" classname=\"{class}\">\n      <skipped message=\"{}\"/>\n    </testcase>",
@@ -49,6 +51,20 @@ pub fn render(doc: &ReportDoc) -> String {
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {}>\n{suites}</testsuites>\n",
         total.attributes()
     )
+}
+
+/// The cells of each target at each precision and size: `cpu-fp32-b4`.
+fn by_variant<'a>(view: &View<'a>) -> IndexMap<String, Vec<Cell<'a>>> {
+    let mut suites: IndexMap<String, Vec<Cell<'a>>> = IndexMap::new();
+    for (at, variant) in view.variants.iter().enumerate() {
+        for (row, cell) in view.rows.iter().zip(view.column(at)) {
+            if !matches!(cell, Cell::None) {
+                let place = Place { row: *row, variant: *variant };
+                suites.entry(place.variant_name()).or_default().push(cell);
+            }
+        }
+    }
+    suites
 }
 
 #[derive(Default)]

@@ -1,15 +1,21 @@
 //! `matrix.md`, also the step summary of a CI run: the matrix with numbered notes, then what each number means.
 //!
-//! The notes are the tables below the matrix: each table's `#` is the number that its cells carry. Equal reasons share one.
+//! The notes are the tables below the matrix: each table's `#` is the number that its cells carry. Cases with one cause share
+//! one, and a line.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
+use super::cause::{Cause, named};
 use super::format::{bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, word};
+use super::place::Place;
 use super::text::{Styles, summary_line};
 use super::view::{Cell, View, case_name};
-use super::{CaseResult, Excluded, ReportDoc};
+use super::{CaseResult, ReportDoc};
 use crate::record::Outcome;
+
+/// So many cases of a cause are named.
+const NAMES: usize = 8;
 
 pub fn render(doc: &ReportDoc) -> String {
     let view = View::new(doc);
@@ -63,18 +69,25 @@ impl Notes<'_> {
         self.last += 1;
         self.last
     }
+
+    /// The number of a cause, which all its cases carry.
+    fn number(&mut self, cause: &Cause<'_>) -> usize {
+        let number = self.next();
+        self.cases.extend(cause.cases.iter().map(|(at, _)| (*at, number)));
+        number
+    }
 }
 
 fn matrix(out: &mut String, view: &View<'_>, notes: &Notes<'_>) {
-    if view.models.is_empty() {
+    if view.rows.is_empty() {
         out.push_str("No cases.\n");
         return;
     }
     let header: Vec<String> = view.variants.iter().map(|variant| text(&variant.name())).collect();
     let _ = writeln!(out, "| model | {} |\n|---|{}", header.join(" | "), "---|".repeat(header.len()));
-    for (model, row) in view.models.iter().zip(&view.cells) {
-        let cells: Vec<String> = row.iter().map(|&cell| cell_text(view, cell, notes)).collect();
-        let _ = writeln!(out, "| {} | {} |", text(model), cells.join(" | "));
+    for (row, cells) in view.rows.iter().zip(&view.cells) {
+        let cells: Vec<String> = cells.iter().map(|&cell| cell_text(view, cell, notes)).collect();
+        let _ = writeln!(out, "| {} | {} |", text(&row.name()), cells.join(" | "));
     }
     if view.doc.cases.iter().any(|case| case.status == Outcome::Pass && view.stand_in(case).is_some()) {
         out.push_str(
@@ -111,40 +124,43 @@ fn label(view: &View<'_>, case: &CaseResult) -> String {
 }
 
 fn failures<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
-    let failed = view.cases(CaseResult::is_failure);
+    let failed = view.causes(CaseResult::is_failure);
     if failed.is_empty() {
         return;
     }
-    out.push_str("\n## Failures\n\n| # | case | status | stage | reason | repro |\n|---|---|---|---|---|---|\n");
-    let mut numbers: HashMap<(Outcome, &str), usize> = HashMap::new();
-    for (at, case) in failed {
-        let number =
-            *numbers.entry((case.status, case.reason.as_deref().unwrap_or_default())).or_insert_with(|| notes.next());
-        notes.cases.insert(at, number);
+    out.push_str("\n## Failures\n\n| # | cases | status | stage | reason | repro |\n|---|---|---|---|---|---|\n");
+    for cause in failed {
         let _ = writeln!(
             out,
-            "| {number} | {} | {} {} | {} | {} | {} |",
-            text(&case_name(case)),
-            glyph(case.status),
-            text(case.status.label()),
-            text(case.stage.as_deref().unwrap_or_default()),
-            text(case.reason.as_deref().unwrap_or("no reason was recorded")),
-            case.repro.as_deref().map(code).unwrap_or_default()
+            "| {} | {} | {} {} | {} | {} | {} |",
+            notes.number(&cause),
+            whose(&cause),
+            glyph(cause.status),
+            text(cause.status.label()),
+            text(cause.stage.unwrap_or_default()),
+            text(&cause.told()),
+            cause.repro().map(code).unwrap_or_default()
         );
     }
 }
 
-fn notable<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
-    let cases = view.cases(|case| case.note().is_some());
-    if !cases.is_empty() || !view.doc.flaky_steps.is_empty() {
-        out.push_str("\n## Neither passed nor failed\n\n| # | case | status | why |\n|---|---|---|---|\n");
+/// Which cases a cause has; the matrix tells the rest by its number.
+fn whose(cause: &Cause<'_>) -> String {
+    match cause.cases.len() {
+        1 => text(&cause.names(1)),
+        count => format!("{count}: {}", text(&cause.names(NAMES))),
     }
-    for (at, case) in cases {
-        let number = notes.next();
-        notes.cases.insert(at, number);
-        let (name, sign, label) = (text(&case_name(case)), glyph(case.status), text(case.status.label()));
-        let why = text(&case.note().unwrap_or_default());
-        let _ = writeln!(out, "| {number} | {name} | {sign} {label} | {why} |");
+}
+
+fn notable<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
+    let causes = view.causes(|case| case.note().is_some());
+    if !causes.is_empty() || !view.doc.flaky_steps.is_empty() {
+        out.push_str("\n## Neither passed nor failed\n\n| # | cases | status | why |\n|---|---|---|---|\n");
+    }
+    for cause in causes {
+        let number = notes.number(&cause);
+        let (sign, label) = (glyph(cause.status), text(cause.status.label()));
+        let _ = writeln!(out, "| {number} | {} | {sign} {label} | {} |", whose(&cause), text(&cause.told()));
     }
     for flaky in &view.doc.flaky_steps {
         let (step, why) = (text(&flaky.step), text(flaky.reason.as_deref().unwrap_or_default()));
@@ -173,21 +189,14 @@ fn skipped<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
             text(group.remedy.unwrap_or("—"))
         );
     }
-    let rest = view.cases(|case| matches!(case.status, Outcome::SkipUnsupported | Outcome::Incomplete));
+    let rest = view.causes(|case| matches!(case.status, Outcome::SkipUnsupported | Outcome::Incomplete));
     if !rest.is_empty() {
-        out.push_str("\n## Unsupported and incomplete\n\n| # | case | status | reason |\n|---|---|---|---|\n");
+        out.push_str("\n## Unsupported and incomplete\n\n| # | cases | status | reason |\n|---|---|---|---|\n");
     }
-    for (at, case) in rest {
-        let number = notes.next();
-        notes.cases.insert(at, number);
-        let _ = writeln!(
-            out,
-            "| {number} | {} | {} {} | {} |",
-            text(&case_name(case)),
-            glyph(case.status),
-            word(case.status),
-            text(case.reason.as_deref().unwrap_or("no reason was recorded"))
-        );
+    for cause in rest {
+        let number = notes.number(&cause);
+        let (sign, word) = (glyph(cause.status), word(cause.status));
+        let _ = writeln!(out, "| {number} | {} | {sign} {word} | {} |", whose(&cause), text(&cause.told()));
     }
 }
 
@@ -199,9 +208,9 @@ fn exclusions<'a>(out: &mut String, view: &View<'a>, notes: &mut Notes<'a>) {
     for (reason, excluded) in groups {
         let number = notes.next();
         notes.excluded.insert(reason, number);
-        let name = |e: &&Excluded| text(&format!("{} on {}-{}", e.model, e.target, e.precision));
-        let names: Vec<String> = excluded.iter().map(name).collect();
-        let _ = writeln!(out, "| {number} | {} | {} |", names.join(", "), text(reason));
+        let names = named(excluded.iter().map(|excluded| Place::from(*excluded)), NAMES);
+        let count = if excluded.len() == 1 { String::new() } else { format!("{}: ", excluded.len()) };
+        let _ = writeln!(out, "| {number} | {count}{} | {} |", text(&names), text(reason));
     }
 }
 
@@ -248,7 +257,7 @@ fn performance_row(out: &mut String, view: &View<'_>, case: &CaseResult) {
     let _ = writeln!(
         out,
         "| {} | {}{} | {interval}{noisy} | {} | {} | {} | {measured} |",
-        text(&case.model),
+        text(&Place::from(case).row.name()),
         ms(m.median_ms),
         label(view, case),
         ms(m.first_ms),

@@ -3,18 +3,25 @@
 //! `stats` makes the figures, `view` arranges the cases as a matrix once, and each page has a file of its own. A result
 //! of an emulator or of a software renderer is labelled everywhere and compared with nothing.
 
+mod cause;
 mod chart;
 pub mod format;
 pub mod html;
 pub mod json;
 pub mod junit;
 pub mod markdown;
+mod names;
+mod place;
 pub mod stats;
 pub mod text;
 pub(crate) mod view;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub(crate) use cause::alike;
 
 use crate::matrix::{Batch, HalfChoice};
 use crate::record::{Attempt, Numerics, Outcome};
@@ -187,6 +194,10 @@ impl CaseResult {
 /// One cell of the matrix.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CaseResult {
+    /// The case's id: `bert:cpu-fp32`, and `bert:cpu-fp32-b4-s128` where batch and seq are not the model's own.
+    pub case: String,
+    /// All sizes that the model names, with this case's values.
+    pub dims: BTreeMap<String, u64>,
     pub model: String,
     pub family: String,
     pub task: String,
@@ -217,7 +228,7 @@ pub struct CaseResult {
     pub known_since: Option<String>,
     pub metrics: Option<Metrics>,
     pub numerics: Option<Numerics>,
-    pub placement: std::collections::BTreeMap<String, u64>,
+    pub placement: BTreeMap<String, u64>,
     /// Exporter route and what else the record holds; the versions of `facts.versions` are shown as a table.
     pub facts: Value,
     pub repro: Option<String>,
@@ -346,6 +357,9 @@ pub struct Metrics {
 /// A case that the spec takes out, with its reason.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Excluded {
+    /// The id that the case would have.
+    pub case: String,
+    pub dims: BTreeMap<String, u64>,
     pub model: String,
     pub target: String,
     pub precision: String,

@@ -1,19 +1,33 @@
 //! The console summary: a matrix within 100 columns, then what failed and what is not there, then one line of counts.
 //!
+//! A matrix that fills no screen is left to the other pages: here are its counts. What failed stands by cause, and beyond
+//! some number of causes only how many more there are, so that no run of thousands of cases says thousands of lines.
+//!
 //! Colour is the caller's: with [`Styles::plain`] the text holds no escape sequence.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use anstyle::{AnsiColor, Style};
 
+use super::cause::{Cause, named};
 use super::format::{counted, glyph, has_figure, ms, one_line, remark, seconds, word};
+use super::names::{distinct, end_cut};
+use super::place::Place;
 use super::view::{Cell, View, case_name};
 use super::{CaseResult, ReportDoc};
 use crate::record::Outcome;
 
 const WIDTH: usize = 100;
-/// Longer model names are cut: the reports hold them in full.
+/// Longer model names are cut, where they can still be told apart: the reports hold them in full.
 const NAME: usize = 28;
+/// A longer matrix is counted.
+const LINES: usize = 120;
+/// So many causes of one kind are told.
+const CAUSES: usize = 30;
+/// So many cases of a cause are named.
+const NAMES: usize = 4;
 
 /// How to mark each kind of text.
 #[derive(Debug, Clone, Copy, Default)]
@@ -152,7 +166,7 @@ fn figure(view: &View<'_>, case: &CaseResult) -> String {
 /// Columns in which nothing is available are left out here: `skipped` gives each backend one line.
 fn matrix(out: &mut String, view: &View<'_>, styles: &Styles) {
     let shown: Vec<usize> = (0..view.variants.len()).filter(|&at| !view.column_unavailable(at)).collect();
-    let names: Vec<String> = view.models.iter().map(|name| cut(name, NAME)).collect();
+    let names = distinct(view.rows.iter().map(|row| row.name()).collect(), NAME);
     let first = names.iter().map(|name| width(name)).max().unwrap_or(0);
     let columns: Vec<(String, Vec<(String, Style)>)> = shown
         .iter()
@@ -162,29 +176,86 @@ fn matrix(out: &mut String, view: &View<'_>, styles: &Styles) {
         .iter()
         .map(|(name, cells)| cells.iter().map(|(text, _)| width(text)).chain([width(name)]).max().unwrap_or(0))
         .collect();
-    let mut from = 0;
-    while from < columns.len() {
-        let mut until = from + 1;
-        let mut used = first + 2 + widths[from];
-        while until < columns.len() && used + 2 + widths[until] <= WIDTH {
-            used += 2 + widths[until];
-            until += 1;
-        }
-        if from > 0 {
+    let blocks = blocks(&widths, first);
+    if blocks.len() * (names.len() + 2) > LINES {
+        counts(out, view, styles);
+        return;
+    }
+    for block in blocks {
+        if block.start > 0 {
             out.push('\n');
         }
         let heading = styles.heading;
-        let header = (from..until).map(|at| (columns[at].0.as_str(), heading, widths[at]));
+        let header = block.clone().map(|at| (columns[at].0.as_str(), heading, widths[at]));
         line(out, ("", first), header);
         for (row, name) in names.iter().enumerate() {
-            line(
-                out,
-                (name, first),
-                (from..until).map(|at| (columns[at].1[row].0.as_str(), columns[at].1[row].1, widths[at])),
-            );
+            let cells = block.clone().map(|at| (columns[at].1[row].0.as_str(), columns[at].1[row].1, widths[at]));
+            line(out, (name, first), cells);
         }
+    }
+}
+
+/// The columns that stand beside each other, after a first column of names.
+fn blocks(widths: &[usize], first: usize) -> Vec<Range<usize>> {
+    let mut blocks = Vec::new();
+    let mut from = 0;
+    while from < widths.len() {
+        let mut until = from + 1;
+        let mut used = first + 2 + widths[from];
+        while until < widths.len() && used + 2 + widths[until] <= WIDTH {
+            used += 2 + widths[until];
+            until += 1;
+        }
+        blocks.push(from..until);
         from = until;
     }
+    blocks
+}
+
+/// In place of a matrix that is too long: of each column, how many cases came to what.
+fn counts(out: &mut String, view: &View<'_>, styles: &Styles) {
+    let excluded = (usize::MAX, "· excluded".to_owned(), styles.skip);
+    let state = |cell: Cell<'_>| match cell {
+        Cell::None => None,
+        Cell::Excluded(_) => Some(excluded.clone()),
+        Cell::Case(_, case) => {
+            let order = Outcome::ALL.iter().position(|status| *status == case.status).unwrap_or_default();
+            Some((order, format!("{} {}", glyph(case.status), word(case.status)), styles.of(case.status)))
+        }
+    };
+    let counted_in = |at: usize| {
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        for (order, ..) in view.column(at).filter_map(state) {
+            *counts.entry(order).or_default() += 1;
+        }
+        counts
+    };
+    let cells = view.cells.iter().flatten().copied().filter_map(state);
+    let states: BTreeMap<usize, (String, Style)> = cells.map(|(order, name, style)| (order, (name, style))).collect();
+    let names: Vec<String> = view.variants.iter().map(|variant| variant.name()).collect();
+    let first = names.iter().map(|name| width(name)).max().unwrap_or(0);
+    let columns: Vec<BTreeMap<usize, usize>> = (0..names.len()).map(counted_in).collect();
+    let widths: Vec<usize> = states.values().map(|(name, _)| width(name).max(7)).collect();
+    for block in blocks(&widths, first) {
+        if block.start > 0 {
+            out.push('\n');
+        }
+        let shown = || states.iter().zip(&widths).skip(block.start).take(block.len());
+        line(out, ("", first), shown().map(|((_, (name, _)), width)| (name.as_str(), styles.heading, *width)));
+        for (name, counts) in names.iter().zip(&columns) {
+            let cells = shown().map(|((order, (_, style)), width)| {
+                let text = counts.get(order).map(usize::to_string).unwrap_or_default();
+                (text, *style, *width)
+            });
+            let cells: Vec<_> = cells.collect();
+            line(out, (name, first), cells.iter().map(|(text, style, width)| (text.as_str(), *style, *width)));
+        }
+    }
+    let (rows, dim) = (counted(view.rows.len(), "row"), styles.skip);
+    let _ = writeln!(
+        out,
+        "\n{dim}the matrix has {rows}: it is in the report's index.html and matrix.md (`orch report --format html`){dim:#}"
+    );
 }
 
 /// Pads outside the style, and never at the end of the line.
@@ -203,36 +274,75 @@ fn line<'t>(out: &mut String, (name, first): (&str, usize), cells: impl Iterator
 }
 
 fn failures(out: &mut String, view: &View<'_>, styles: &Styles) {
-    for (_, case) in view.cases(|case| case.is_failure() || case.status == Outcome::Incomplete) {
-        let style = styles.of(case.status);
-        let stage = case.stage.as_deref().map(|stage| format!(" at {stage}")).unwrap_or_default();
-        let sign = glyph(case.status);
-        let since = case.known_since.as_deref().map(super::format::day);
-        let since = since.map(|day| format!(" (known since {day})")).unwrap_or_default();
-        let _ = writeln!(out, "\n{style}{sign} {}{style:#} {}{stage}{since}", case.status.label(), case_name(case));
-        if let Some(reason) = &case.reason {
-            wrapped(out, "  ", &one_line(reason));
+    let causes = view.causes(CaseResult::is_failure);
+    for cause in causes.iter().take(CAUSES) {
+        out.push('\n');
+        heading(out, cause, styles, (cause.status.label(), cause.stage));
+        wrapped(out, "  ", &cause.told());
+        if let Some(since) = &cause.first().known_since {
+            let _ = writeln!(out, "  known since {}", super::format::day(since));
         }
-        if !case.attempts.is_empty() {
-            wrapped(out, "  ", &format!("after {} before it", counted(case.attempts.len(), "failed attempt")));
+        let attempts = cause.first().attempts.len();
+        if attempts > 0 {
+            wrapped(out, "  ", &format!("after {} before it", counted(attempts, "failed attempt")));
         }
         // Never wrapped: it is there to be copied.
-        if let Some(repro) = &case.repro {
+        if let Some(repro) = cause.repro() {
             let _ = writeln!(out, "  repro: {repro}");
         }
     }
+    more_than(out, &causes, CAUSES, styles);
+    let causes = view.causes(|case| case.status == Outcome::Incomplete);
+    if !causes.is_empty() {
+        out.push('\n');
+    }
+    for cause in causes.iter().take(NAMES) {
+        let (style, sign) = (styles.of(cause.status), glyph(cause.status));
+        let whose = match cause.cases.len() {
+            1 => case_name(cause.first()),
+            count => format!("{count} cases"),
+        };
+        let stage = cause.stage.map(|stage| format!(" at {stage}")).unwrap_or_default();
+        let label = cause.status.label();
+        let rest = end_cut(&format!(" {whose}{stage}: {}", cause.reason), WIDTH - width(sign) - 1 - width(label));
+        let _ = writeln!(out, "{style}{sign} {label}{style:#}{rest}");
+    }
+    more_than(out, &causes, NAMES, styles);
+}
+
+/// `✗ FAIL bert on cpu-fp32 at convert`; or `✗ FAIL 39 cases at convert`, and below it which.
+fn heading(out: &mut String, cause: &Cause<'_>, styles: &Styles, (label, stage): (&str, Option<&str>)) {
+    let (style, sign) = (styles.of(cause.status), glyph(cause.status));
+    let stage = stage.map(|stage| format!(" at {stage}")).unwrap_or_default();
+    if let [(_, case)] = &cause.cases[..] {
+        let _ = writeln!(out, "{style}{sign} {label}{style:#} {}{stage}", case_name(case));
+        return;
+    }
+    let _ = writeln!(out, "{style}{sign} {label}{style:#} {} cases{stage}", cause.cases.len());
+    wrapped(out, "  ", &cause.names(NAMES));
+}
+
+/// How many causes are left out, and of how many cases.
+fn more_than(out: &mut String, causes: &[Cause<'_>], told: usize, styles: &Styles) {
+    let left: Vec<_> = causes.iter().skip(told).collect();
+    let Some(cause) = left.first() else { return };
+    let (style, sign) = (styles.of(cause.status), glyph(cause.status));
+    let cases = counted(left.iter().map(|cause| cause.cases.len()).sum(), "case");
+    let causes = counted(left.len(), "cause");
+    let _ = writeln!(out, "\n{style}{sign}{style:#} and {cases} of {causes} more: the report tells all of them");
 }
 
 /// What is no failure and no plain success either.
 fn notable(out: &mut String, view: &View<'_>, styles: &Styles) {
-    for (at, (_, case)) in view.cases(|case| case.note().is_some()).into_iter().enumerate() {
+    let causes = view.causes(|case| case.note().is_some());
+    for (at, cause) in causes.iter().take(CAUSES).enumerate() {
         if at == 0 {
             out.push('\n');
         }
-        let (style, sign) = (styles.of(case.status), glyph(case.status));
-        let _ = writeln!(out, "{style}{sign} {}{style:#} {}", case.status.label(), case_name(case));
-        wrapped(out, "  ", &one_line(&case.note().unwrap_or_default()));
+        heading(out, cause, styles, (cause.status.label(), None));
+        wrapped(out, "  ", &cause.told());
     }
+    more_than(out, &causes, CAUSES, styles);
     for (at, flaky) in view.doc.flaky_steps.iter().enumerate() {
         if at == 0 {
             out.push('\n');
@@ -279,25 +389,32 @@ fn skipped(out: &mut String, view: &View<'_>, styles: &Styles) {
             wrapped(out, "  ", &format!("remedy: {}", one_line(remedy)));
         }
     }
-    let unsupported = view.cases(|case| case.status == Outcome::SkipUnsupported);
+    let unsupported = view.causes(|case| case.status == Outcome::SkipUnsupported);
     if !unsupported.is_empty() {
         out.push('\n');
     }
-    for (_, case) in unsupported {
-        let _ = writeln!(out, "{dim}{} unsupported{dim:#} {}", glyph(case.status), case_name(case));
-        wrapped(out, "  ", &one_line(case.reason.as_deref().unwrap_or("no reason was recorded")));
+    for cause in unsupported.iter().take(CAUSES) {
+        heading(out, cause, styles, ("unsupported", None));
+        wrapped(out, "  ", &cause.told());
     }
+    more_than(out, &unsupported, CAUSES, styles);
     let exclusions = view.exclusions();
     if !exclusions.is_empty() {
         out.push('\n');
     }
-    for (reason, excluded) in exclusions {
-        let places: Vec<String> =
-            excluded.iter().take(4).map(|e| format!("{} on {}-{}", e.model, e.target, e.precision)).collect();
-        let more = excluded.len().saturating_sub(places.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let _ = writeln!(out, "{dim}· excluded{dim:#} {}{more}", places.join(", "));
+    let left = exclusions.len().saturating_sub(CAUSES);
+    for (reason, excluded) in exclusions.into_iter().take(CAUSES) {
+        let places = named(excluded.iter().map(|excluded| Place::from(*excluded)), NAMES);
+        if excluded.len() == 1 {
+            let _ = writeln!(out, "{dim}· excluded{dim:#} {places}");
+        } else {
+            let _ = writeln!(out, "{dim}· excluded{dim:#} {} cases", excluded.len());
+            wrapped(out, "  ", &places);
+        }
         wrapped(out, "  ", &one_line(reason));
+    }
+    if left > 0 {
+        let _ = writeln!(out, "\n{dim}·{dim:#} and {} more: the report tells all of them", counted(left, "exclusion"));
     }
 }
 
@@ -317,8 +434,4 @@ fn wrapped(out: &mut String, indent: &str, text: &str) {
 
 fn width(text: &str) -> usize {
     text.chars().count()
-}
-
-fn cut(text: &str, most: usize) -> String {
-    if width(text) <= most { text.to_owned() } else { text.chars().take(most - 1).chain(['…']).collect() }
 }

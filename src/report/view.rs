@@ -1,12 +1,14 @@
 //! The cases arranged once for all pages: the matrix, groups of equal reasons, what ran on a stand-in for hardware.
 //!
-//! Rows and columns keep the order in which the document names them; the precisions of a target stand together.
+//! Rows and columns keep the order in which the document names them; the precisions of a target stand together, and so do
+//! the sizes of a model. What a case is called is `place.rs`; which cases have one cause, `cause.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde_json::Value;
 
+use super::place::{Place, Row, Variant};
 use super::{CaseResult, Excluded, ReportDoc, format};
 use crate::device::{Backend, DeviceKind};
 use crate::matrix::HalfChoice;
@@ -14,18 +16,11 @@ use crate::record::Outcome;
 
 pub(super) struct View<'a> {
     pub(super) doc: &'a ReportDoc,
-    pub(super) models: Vec<&'a str>,
+    pub(super) rows: Vec<Row<'a>>,
     pub(super) variants: Vec<Variant<'a>>,
-    /// `cells[model][variant]`
+    /// `cells[row][variant]`
     pub(super) cells: Vec<Vec<Cell<'a>>>,
     kinds: HashMap<&'a str, DeviceKind>,
-}
-
-/// A column of the matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Variant<'a> {
-    pub(super) target: &'a str,
-    pub(super) precision: &'a str,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -37,45 +32,32 @@ pub(super) enum Cell<'a> {
     None,
 }
 
-impl Variant<'_> {
-    pub(super) fn name(&self) -> String {
-        format!("{}-{}", self.target, self.precision)
-    }
-}
-
 impl<'a> View<'a> {
     pub(super) fn new(doc: &'a ReportDoc) -> Self {
-        let case_keys = doc.cases.iter().map(|c| (c.model.as_str(), c.target.as_str(), c.precision.as_str()));
-        let excluded_keys = doc.excluded.iter().map(|e| (e.model.as_str(), e.target.as_str(), e.precision.as_str()));
-        let mut rows: IndexMap<&str, ()> = IndexMap::new();
-        let mut targets: IndexMap<&str, Vec<&str>> = IndexMap::new();
-        for (model, target, precision) in case_keys.chain(excluded_keys) {
-            rows.entry(model).or_default();
-            let precisions = targets.entry(target).or_default();
-            if !precisions.contains(&precision) {
-                precisions.push(precision);
-            }
+        let places = doc.cases.iter().map(Place::from).chain(doc.excluded.iter().map(Place::from));
+        let mut models: IndexMap<&str, IndexSet<Row<'a>>> = IndexMap::new();
+        let mut targets: IndexMap<&str, IndexSet<Variant<'a>>> = IndexMap::new();
+        for place in places {
+            models.entry(place.row.model).or_default().insert(place.row);
+            targets.entry(place.variant.target).or_default().insert(place.variant);
         }
-        let variants: Vec<_> = targets
-            .iter()
-            .flat_map(|(target, precisions)| precisions.iter().map(move |precision| Variant { target, precision }))
-            .collect();
-        let columns: HashMap<_, _> = variants.iter().enumerate().map(|(at, v)| (*v, at)).collect();
+        let rows: IndexSet<Row<'a>> = models.into_values().flatten().collect();
+        let variants: IndexSet<Variant<'a>> = targets.into_values().flatten().collect();
         let mut cells = vec![vec![Cell::None; variants.len()]; rows.len()];
+        let mut place = |place: Place<'a>, cell: Cell<'a>| {
+            let row = rows.get_index_of(&place.row).expect("BUG: every case has a row");
+            cells[row][variants.get_index_of(&place.variant).expect("BUG: every case has a column")] = cell;
+        };
         for excluded in &doc.excluded {
-            let variant = Variant { target: &excluded.target, precision: &excluded.precision };
-            cells[rows.get_index_of(excluded.model.as_str()).expect("BUG: every model has a row")][columns[&variant]] =
-                Cell::Excluded(excluded);
+            place(excluded.into(), Cell::Excluded(excluded));
         }
         // After the exclusions: what has a result was not excluded, whatever the list says.
         for (at, case) in doc.cases.iter().enumerate() {
-            let variant = Variant { target: &case.target, precision: &case.precision };
-            cells[rows.get_index_of(case.model.as_str()).expect("BUG: every model has a row")][columns[&variant]] =
-                Cell::Case(at, case);
+            place(case.into(), Cell::Case(at, case));
         }
         let devices = doc.backends.iter().flat_map(|backend| &backend.devices);
         let kinds = devices.map(|device| (device.id.as_str(), device.kind)).collect();
-        Self { doc, models: rows.into_keys().collect(), variants, cells, kinds }
+        Self { doc, rows: rows.into_iter().collect(), variants: variants.into_iter().collect(), cells, kinds }
     }
 
     /// What the case ran on, when that was no hardware: by what the prober says of the device, else by its name.
@@ -168,7 +150,7 @@ impl<'a> View<'a> {
                 variants: Vec::new(),
                 cases: Vec::new(),
             });
-            let variant = Variant { target: &case.target, precision: &case.precision };
+            let variant = Place::from(case).variant;
             if !group.variants.contains(&variant) {
                 group.variants.push(variant);
             }
@@ -222,7 +204,9 @@ impl<'a> View<'a> {
             let Some(numerics) = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty()) else {
                 continue;
             };
-            let variant = Variant { target: &case.target, precision: &case.precision };
+            let Place { row: at, variant } = case.into();
+            // Beside the target's name the model's will do, if it has one size.
+            let name = if at.sizes.is_empty() { &case.model } else { &case.case };
             let row = worst.entry(variant).or_insert_with(|| Worst {
                 variant,
                 cases: 0,
@@ -234,14 +218,14 @@ impl<'a> View<'a> {
             row.cases += 1;
             row.failed += usize::from(!numerics.passed);
             if numerics.max_abs > row.max_abs.0 {
-                row.max_abs = (numerics.max_abs, &case.model);
+                row.max_abs = (numerics.max_abs, name);
             }
             if numerics.mae > row.mae.0 {
-                row.mae = (numerics.mae, &case.model);
+                row.mae = (numerics.mae, name);
             }
             // An undefined cosine is the worst.
             if row.cosine.0.is_some_and(|least| numerics.cosine.is_none_or(|cosine| cosine < least)) {
-                row.cosine = (numerics.cosine, &case.model);
+                row.cosine = (numerics.cosine, name);
             }
         }
         self.variants.iter().filter_map(|variant| worst.shift_remove(variant)).collect()
@@ -271,7 +255,7 @@ pub(super) struct Unavailable<'a> {
     pub(super) cases: Vec<usize>,
 }
 
-/// Figures with the model that has them.
+/// Figures with the case that has them.
 pub(super) struct Worst<'a> {
     pub(super) variant: Variant<'a>,
     pub(super) cases: usize,
@@ -287,7 +271,7 @@ pub(super) fn case_versions(case: &CaseResult) -> impl Iterator<Item = (&str, &s
     versions.into_iter().flatten().filter_map(|(name, version)| Some((name.as_str(), version.as_str()?)))
 }
 
-/// `bert on cpu-fp32`
+/// `bert on cpu-fp32`, `bert on cpu-fp32-b4`
 pub(super) fn case_name(case: &CaseResult) -> String {
-    format!("{} on {}-{}", case.model, case.target, case.precision)
+    Place::from(case).name()
 }

@@ -43,8 +43,10 @@ pub struct TestContext {
     pub computes: Option<String>,
     /// Target and precision, e.g. `openvino-fp16`.
     pub variant: String,
+    /// The model at the case's sizes, e.g. `bert` or `bert@b4`: the name of the folder that holds its artefacts.
+    pub instance: String,
     pub artefact: Artefact,
-    /// The artefact's own variant, e.g. `onnx` or `openvino-fp16`: with the model's name it is the folder the test looks in.
+    /// The artefact's own variant, e.g. `onnx` or `openvino-fp16`: the folder in that folder.
     pub artefact_variant: String,
     pub inputs: Vec<InputSummary>,
     /// Names of the outputs as far as the spec names them.
@@ -127,7 +129,7 @@ impl TestContext {
     fn check(&self) -> anyhow::Result<()> {
         let (model, target) = (&self.model, &self.target);
         // These stand in the file's docstring and comments as they are.
-        for name in [model, target, &self.task, &self.pipeline, &self.variant, &self.orch] {
+        for name in [model, target, &self.instance, &self.task, &self.pipeline, &self.variant, &self.orch] {
             let plain = !name.is_empty() && name.chars().all(|c| !c.is_control() && !"\"'\\{}".contains(c));
             ensure!(plain, "`{name}` cannot name a part of a test: leave out quotes, braces and backslashes");
         }

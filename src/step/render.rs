@@ -79,6 +79,7 @@ pub fn test_context(
         computes: run.computes.clone(),
         variant: case.name.clone(),
         artefact: target.artefact,
+        instance: case.instance(),
         artefact_variant: artefact_variant.to_owned(),
         inputs: inputs.collect(),
         outputs: model.outputs.clone(),
@@ -105,6 +106,49 @@ pub fn test_env(run: &RunParams) -> EnvName {
     }
 }
 
+/// The file of a case's test. No two cases have one: `_` stands doubled within a name, so a single one parts the model
+/// from the variant. A dot would part modules for whoever imports the file, and no name holds `+`.
 pub fn test_file_name(model: &str, variant: &str) -> String {
-    format!("test_{}_{variant}.py", model.replace('/', "--"))
+    let plain = |name: &str| name.replace('_', "__").replace('.', "+");
+    format!("test_{}_{}.py", plain(model), plain(variant))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::test_file_name;
+
+    /// Every name that a spec allows, of up to `longest` of these characters.
+    fn names(longest: usize) -> Vec<String> {
+        let mut all: Vec<String> = ["a", "4"].map(str::to_owned).into();
+        let mut from = 0;
+        for _ in 1..longest {
+            let until = all.len();
+            for at in from..until {
+                all.extend(["a", "4", "_", "-", "."].map(|c| format!("{}{c}", all[at])));
+            }
+            from = until;
+        }
+        all
+    }
+
+    #[test]
+    fn no_two_cases_have_one_file() {
+        let mut seen: HashMap<String, (String, String)> = HashMap::new();
+        let models = names(4);
+        for (model, variant) in models.iter().flat_map(|model| names(3).into_iter().map(move |v| (model, v))) {
+            for variant in [format!("{variant}-fp32"), format!("{variant}-fp32-b4")] {
+                let file = test_file_name(model, &variant);
+                let stem = file.strip_prefix("test_").and_then(|rest| rest.strip_suffix(".py")).unwrap();
+                assert!(!stem.contains('.') && !stem.contains('/'), "{file} is no module");
+                let case = (model.clone(), variant);
+                let other = seen.insert(file.clone(), case.clone());
+                assert!(other.is_none(), "{file} is of {case:?} and of {other:?}");
+            }
+        }
+        assert_eq!(test_file_name("bert", "cpu-fp32"), "test_bert_cpu-fp32.py");
+        assert_eq!(test_file_name("a", "b_c-fp32"), "test_a_b__c-fp32.py");
+        assert_eq!(test_file_name("a_b", "c-fp32"), "test_a__b_c-fp32.py");
+    }
 }

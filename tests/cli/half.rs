@@ -156,7 +156,7 @@ fn an_onnx_file_runs_at_fp16_and_int8_and_says_what_computed_it() {
 
     // The generated test of each does it by itself.
     let orch_out = sandbox.path("orch-out/artefacts");
-    assert!(orch_out.join("linear-onnx-fp16/model.onnx").is_file() && orch_out.join("linear-onnx-int8").is_dir());
+    assert!(orch_out.join("linear/onnx-fp16/model.onnx").is_file() && orch_out.join("linear/onnx-int8").is_dir());
 }
 
 #[test]

@@ -26,6 +26,7 @@ mod ready_files;
 mod ready_onnx;
 mod rerun;
 mod settled;
+mod sizes;
 mod states;
 mod slots;
 mod watched;

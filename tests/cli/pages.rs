@@ -117,3 +117,42 @@ fn the_store_says_what_it_holds() {
     let path = sandbox.run(["cache", "path"]).success().stdout;
     assert_eq!(path.trim(), sandbox.path("cache").to_str().unwrap());
 }
+
+/// The pages of the fixture show lines to copy: those that name a command of orch name flags that it has.
+#[test]
+fn the_pages_show_flags_that_there_are() {
+    let sandbox = Sandbox::new();
+    let pages = ["doc.json", "matrix.md", "summary.txt"];
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/report");
+    let pages = pages.map(|name| std::fs::read_to_string(folder.join(name)).unwrap());
+    let mut shown = std::collections::BTreeSet::new();
+    for rest in pages.iter().flat_map(|page| page.split("orch ").skip(1)) {
+        let line = rest.split(['"', '`', '\n']).next().unwrap();
+        let mut words = line.split(' ');
+        let command = words.next().unwrap().to_owned();
+        shown.extend(words.filter(|word| word.starts_with("--")).map(|flag| (command.clone(), flag.to_owned())));
+    }
+    assert!(!shown.is_empty());
+    for (command, flag) in shown {
+        let help = sandbox.run([command.as_str(), "--help"]).success().stdout;
+        assert!(help.split([' ', ',', '\n', '=']).any(|word| word == flag), "orch {command} has no {flag}");
+    }
+}
+
+/// What is the same a thousand times is said once, while it runs and after.
+#[test]
+fn a_run_of_very_many_steps_is_told_in_short() {
+    let step = |at: usize| match at % 2 {
+        0 => format!("  good{at}: {{argv: [touch, out], outputs: [out]}}\n"),
+        _ => format!("  bad{at}: {{argv: [sh, -c, 'exit 3'], outputs: [out]}}\n"),
+    };
+    let steps = |count: usize| format!("version: 1\ncommands:\n{}", (0..count).map(step).collect::<String>());
+    let few = Sandbox::new().file("specs/all.yaml", steps(10)).run(["run"]).code(1);
+    assert_eq!((few.stderr.matches("ok    command:").count(), few.stderr.matches("FAIL  command:").count()), (5, 5));
+    let many = Sandbox::new().file("specs/all.yaml", steps(600)).run(["run"]).code(1);
+    assert_eq!(many.stderr.matches("ok    ").count(), 0, "{}", many.stderr);
+    assert_eq!(many.stderr.matches("FAIL  command:bad").count(), 1, "{}", many.stderr);
+    assert!(many.stderr.contains("300 of 601 steps") || many.stderr.contains("300 of 600 steps"), "{}", many.stderr);
+    assert!(many.stderr.lines().count() < 100, "{}", many.stderr);
+    many.stdout_has("600 executed").stdout_has("300 failed");
+}

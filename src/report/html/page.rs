@@ -17,17 +17,17 @@ pub(super) struct Page<'a> {
     pub(super) columns: Vec<Column<'a>>,
     pub(super) rows: Vec<Row<'a>>,
     pub(super) stand_ins: bool,
-    pub(super) failures: Vec<usize>,
+    pub(super) failures: Vec<Reason<'a>>,
     /// Neither failures nor plain successes.
-    pub(super) notable: Vec<usize>,
+    pub(super) notable: Vec<Reason<'a>>,
     /// Steps of the user's own, and why they were tried again.
     pub(super) flaky_steps: Vec<(&'a str, String)>,
-    pub(super) incomplete: Vec<usize>,
-    pub(super) unsupported: Vec<usize>,
+    pub(super) incomplete: Vec<Reason<'a>>,
+    pub(super) unsupported: Vec<Reason<'a>>,
     pub(super) unavailable: Vec<Group>,
     pub(super) exclusions: Vec<Group>,
     pub(super) backends: Vec<Backend<'a>>,
-    pub(super) charts: Vec<Chart<'a>>,
+    pub(super) charts: Vec<Chart>,
     pub(super) performance: Vec<Performance>,
     pub(super) worst: Vec<Worst<'a>>,
     pub(super) versions: Vec<(&'a str, String)>,
@@ -54,7 +54,7 @@ pub(super) struct Column<'a> {
 
 #[derive(Serialize)]
 pub(super) struct Row<'a> {
-    pub(super) model: &'a str,
+    pub(super) model: String,
     pub(super) about: String,
     pub(super) cells: Vec<Square<'a>>,
 }
@@ -70,6 +70,21 @@ pub(super) struct Square<'a> {
     pub(super) title: String,
     pub(super) case: Option<usize>,
     pub(super) narrow: bool,
+}
+
+/// Cases with one cause, by their positions in `details`.
+#[derive(Serialize)]
+pub(super) struct Reason<'a> {
+    pub(super) kind: &'static str,
+    pub(super) glyph: &'static str,
+    pub(super) status: &'static str,
+    pub(super) stage: Option<&'a str>,
+    pub(super) reason: String,
+    pub(super) repro: Option<&'a str>,
+    pub(super) count: usize,
+    pub(super) cases: Vec<usize>,
+    /// The rest of many.
+    pub(super) more: Vec<usize>,
 }
 
 #[derive(Serialize)]
@@ -108,7 +123,8 @@ pub(super) struct Worst<'a> {
 #[derive(Serialize)]
 pub(super) struct Detail<'a> {
     pub(super) name: String,
-    pub(super) model: &'a str,
+    /// At its sizes.
+    pub(super) model: String,
     pub(super) kind: &'static str,
     pub(super) glyph: &'static str,
     pub(super) status: &'static str,

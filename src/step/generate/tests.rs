@@ -90,6 +90,7 @@ fn contexts() -> Vec<TestContext> {
                 precision,
                 computes: None,
                 variant: format!("{target}-{}", name.as_str().unwrap()),
+                instance: "tiny".to_owned(),
                 artefact,
                 artefact_variant: artefact_variant.to_owned(),
                 inputs: inputs.clone(),
