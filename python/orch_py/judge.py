@@ -16,7 +16,9 @@ One tensor, ours `a` against the reference `b`, under `{atol, rtol, budget, cosi
    scale = sqrt(mean(min(|b|, 4 * median)^2)) over the computed |b| that are not 0, median being theirs (the mean of
    the two middle ones); 1 if there are none or if it comes out as 0. ratio = 0 where a equals b, else |a - b| / (atol
    * scale + rtol * |b|). `over` is the share of computed places with a ratio above 1, and may not be above `budget`;
-   no ratio may be above 4 (above 1 where the budget is 0).
+   no ratio may be above 4 (above 1 where the budget is 0). Where the last axis has at least 2 indices, `column_over` is
+   the largest such share among its indices (columns) that have at least 4 computed places, and not above a half; 0 if
+   there is none.
 4. Cosine = a.b / (|a| |b|), between -1 and 1; 1 if a equals b everywhere; else 0 if |a| or |b| is 0, or if it is not
    finite. SNR = 10 log10(|b|^2 / |a - b|^2) in dB, between -200 and 200; 200 if |a - b| is 0; else -200 if |b| is 0.
    Both over the computed places of the tensor, if there are at least 2; and of every row of the last axis that has at
@@ -96,7 +98,7 @@ def compared_exactly(found: dict[str, Any], ours: np.ndarray, reference: np.ndar
     gaps = [abs(int(a) - int(b)) for a, b in zip(ours[differ], reference[differ], strict=True)]
     most, size = float(max(gaps, default=0)), max(1, ours.size)
     found |= {"max_abs": most, "mae": sum(gaps) / size, "scale": 1.0, "over": len(gaps) / size, "worst": most}
-    found["sentinels"] = 0
+    found |= {"column_over": 0.0, "sentinels": 0}
     if gaps:
         first = first_place(differ, found["shape"])
         told = f"{ours[differ][0]} where the reference is {reference[differ][0]}"
@@ -134,12 +136,21 @@ def compared(
     ratios = np.where(gaps == 0, 0.0, gaps / (tolerance["atol"] * scale + tolerance["rtol"] * np.abs(b)))
     worst, over = float(ratios.max(initial=0.0)), float((ratios > 1).sum() / max(1, ratios.size))
     known = {"max_abs": gaps.max(initial=0.0), "mae": gaps.sum() / max(1, gaps.size), "scale": scale, "worst": worst}
-    found |= {name: float(min(value, 1e300)) for name, value in known.items()} | {"over": over}
+    found |= {name: float(min(value, 1e300)) for name, value in known.items()} | {"over": over, "column_over": 0.0}
+    if shape and shape[-1] >= 2:
+        beyond = np.zeros(len(marks))
+        beyond[~marks] = ratios > 1
+        counts = (~marks).reshape(-1, shape[-1]).sum(axis=0)
+        told = counts >= 4
+        shares = beyond.reshape(-1, shape[-1]).sum(axis=0)[told] / counts[told]
+        found["column_over"] = float(shares.max(initial=0.0))
     if worst > (4.0 if tolerance["budget"] > 0 else 1.0) or over > tolerance["budget"]:
         at = int(np.argmax(ratios))
         place = first_place(np.cumsum(~marks) == at + 1, shape)
         told = f"it is {a[at]:.6g} where the reference is {b[at]:.6g}, {worst:.3g} times the bound"
         wrong.append(f"{place} {told}; {over:.3g} of the values are beyond theirs, {tolerance['budget']:g} may be")
+    elif found["column_over"] > 0.5:
+        wrong.append(f"{100 * found['column_over']:.0f} % of one column's values are beyond their bounds")
 
     if a.size >= 2:
         # A mark becomes a 0 on both sides, which adds nothing to any sum.
@@ -170,7 +181,7 @@ def compared(
 
 def tensor_verdict(ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float]) -> dict[str, Any]:
     """The figures of one output; `wrong` is None if it agrees, and `decides` says whether that means anything."""
-    figures = ("max_abs", "mae", "scale", "over", "worst", "cosine", "snr_db", "row_cosine", "row_snr_db", "sentinels")
+    figures = ("max_abs", "mae", "scale", "over", "column_over", "worst", "cosine", "snr_db", "row_cosine", "row_snr_db", "sentinels")
     found: dict[str, Any] = {"shape": list(ours.shape), "dtype": str(ours.dtype), **dict.fromkeys(figures)}
     found |= {"decides": reference.size > 0, "wrong": None}
     if ours.dtype != reference.dtype:

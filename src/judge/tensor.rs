@@ -7,6 +7,10 @@ use crate::spec::Tolerance;
 
 /// Where a budget lets values beyond the bound, none may be further than so many times the bound.
 const FURTHEST: f64 = 4.0;
+/// What is beyond the bound lies scattered: of a column no more than half.
+const COLUMN: f64 = 0.5;
+/// A column of fewer values tells nothing by itself.
+const LEAST_COLUMN: u32 = 4;
 /// Rows whose root mean square is below this share of the tensor's scale have no direction worth asking for.
 const FAINT: f64 = 0.1;
 /// Decibels that stand for "equal", and, negated, for "nothing right".
@@ -31,6 +35,9 @@ pub struct TensorNumerics {
     /// Share of the values that lie beyond the bound.
     #[serde(default)]
     pub over: f64,
+    /// The same of the worst column: of one index of the last axis, over all rows.
+    #[serde(default)]
+    pub column_over: f64,
     /// The largest |a − b| as a multiple of its bound.
     #[serde(default)]
     pub worst: f64,
@@ -78,6 +85,7 @@ pub(super) fn floats(
         cosine: None,
         scale: 1.0,
         over: 0.0,
+        column_over: 0.0,
         worst: 0.0,
         snr_db: None,
         row_cosine: None,
@@ -101,6 +109,7 @@ pub(super) fn floats(
     let mut total = Sums::default();
     let mut farthest = 0;
     let mut over = 0;
+    let mut columns = Columns::of(b.len(), shape);
     for at in (0..b.len()).filter(|&at| !sentinels.holds(at)) {
         if !a[at].is_finite() {
             return Err(format!("at {:?} it is {} where the reference is {}", place(at, shape), a[at], b[at]));
@@ -108,6 +117,7 @@ pub(super) fn floats(
         total.add(a[at], b[at]);
         let ratio = ratio(a[at], b[at], figures.scale, tolerance);
         over += usize::from(ratio > 1.0);
+        columns.add(at, ratio > 1.0);
         if ratio > figures.worst {
             (figures.worst, farthest) = (ratio, at);
         }
@@ -115,6 +125,7 @@ pub(super) fn floats(
     figures.max_abs = total.max_abs.min(MOST);
     figures.mae = (total.sum_abs / total.count.max(1) as f64).min(MOST);
     figures.over = over as f64 / total.count.max(1) as f64;
+    figures.column_over = columns.worst();
     figures.cosine = (total.count >= 2).then(|| total.cosine());
     figures.snr_db = (total.count >= 2).then(|| total.snr_db());
     (figures.row_cosine, figures.row_snr_db) = rows(a, b, shape, &sentinels, figures.scale);
@@ -142,6 +153,7 @@ pub(super) fn exact(a: &[i128], b: &[i128], shape: &[usize], dtype: &str) -> (Te
         cosine: None,
         scale: 1.0,
         over: differing as f64 / count,
+        column_over: 0.0,
         worst: off.iter().max().map_or(0.0, |off| *off as f64),
         snr_db: None,
         row_cosine: None,
@@ -199,6 +211,9 @@ fn beyond(
             figures.max_abs,
             far()
         ));
+    } else if figures.column_over > COLUMN {
+        let share = 100.0 * figures.column_over;
+        broken.push(format!("{share:.0} % of one column's values are beyond the bound, {}", far()));
     }
     for (name, whole, rows, least, least_row) in [
         ("cosine", figures.cosine, figures.row_cosine, tolerance.cosine, 1.0 - 4.0 * (1.0 - tolerance.cosine)),
@@ -214,6 +229,32 @@ fn beyond(
         }
     }
     (!broken.is_empty()).then(|| broken.join("; "))
+}
+
+/// How many values of each column were computed, and how many of them are beyond the bound.
+struct Columns {
+    /// Empty where a column is no more than a value.
+    counts: Vec<(u32, u32)>,
+}
+
+impl Columns {
+    fn of(count: usize, shape: &[usize]) -> Self {
+        let width = shape.last().copied().filter(|width| *width >= 2 && count > *width).unwrap_or(0);
+        Self { counts: vec![(0, 0); width] }
+    }
+
+    fn add(&mut self, at: usize, is_beyond: bool) {
+        if !self.counts.is_empty() {
+            let column = at % self.counts.len();
+            self.counts[column].0 += 1;
+            self.counts[column].1 += u32::from(is_beyond);
+        }
+    }
+
+    fn worst(&self) -> f64 {
+        let told = self.counts.iter().filter(|(all, _)| *all >= LEAST_COLUMN);
+        told.map(|(all, over)| f64::from(*over) / f64::from(*all)).fold(0.0, f64::max)
+    }
 }
 
 /// Sums over one row or tensor.
