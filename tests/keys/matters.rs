@@ -44,6 +44,16 @@ fn a_models_own_inputs() {
             ],
         ),
         row(
+            "weights that are left out on purpose",
+            |w| w.edit("weights: path\n", "weights: path\n    unused_weights: [pooler.*]\n"),
+            &[("generate:local", r#"param.weights.unused absent => ["pooler.*"]"#)],
+        ),
+        row(
+            "how large the models may be",
+            |w| w.edit("weights: path\n", "weights: path\n    max_parameters: 1000\n"),
+            &[("generate:local", "param.max_parameters absent => 1000")],
+        ),
+        row(
             "the class",
             |w| w.edit("class: BertModel", "class: BertLMHeadModel"),
             &[
