@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("work", type=Path, help="the folder that is written")
     parser.add_argument("--packages", type=Path, help="where the wheels are unpacked (default: packages in it)")
     parser.add_argument("--sample", type=int, metavar="N", help="so many of the node tests, the same ones each time")
+    parser.add_argument("--bare", action="store_true", help="without what is known not to pass")
     args = parser.parse_args()
     work = args.work.absolute()
     packages = (args.packages or work / "packages").absolute()
@@ -112,7 +113,7 @@ def main() -> None:
     lines = ["version: 1", "", TARGETS, "models:"]
     # JSON is YAML.
     lines += [f"  {name}: {json.dumps(row)}" for name, row in rows.items()]
-    if expected := known(list(rows)):
+    if expected := [] if args.bare else known(list(rows)):
         lines += ["", "matrix:", "  expect:", *expected]
     (work / "all.yaml").write_text("\n".join(lines) + "\n", "utf-8")
     print(f"{len(rows)} models: {work / 'all.yaml'}")

@@ -140,7 +140,7 @@ fn a_ready_file_is_asked_for_no_name_that_it_may_not_have() {
     for ctx in contexts {
         let ready = TestContext { class: None, inputs: Vec::new(), ..ctx };
         let text = render_test(&ready).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ready.task, ready.target));
-        for asked in ["inputs[", "outputs["] {
+        for asked in ["inputs[\"", "outputs[\""] {
             assert!(!text.contains(asked), "{asked} for {} on {}", ready.task, ready.target);
         }
     }
