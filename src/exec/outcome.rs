@@ -58,7 +58,7 @@ fn may_pass(error: &std::io::Error) -> bool {
 }
 
 /// The same in a sentence, for an error may have been a sentence before it came here: of Rust, of Python, of C++.
-fn is_shortage(reason: &str) -> bool {
+pub(super) fn is_shortage(reason: &str) -> bool {
     let by_number =
         |code: &i32| reason.contains(&format!("(os error {code})")) || reason.contains(&format!("[Errno {code}]"));
     SHORTAGES.iter().any(by_number)

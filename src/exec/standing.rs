@@ -5,16 +5,15 @@
 //! kind none stands; of the second each stands only where all of it is as it was.
 
 use crate::base::Digest;
-use crate::exec::outcome::Judged;
+use crate::exec::outcome::{Judged, is_shortage};
 use crate::provision::Provision;
 use crate::record::Record;
 use crate::step::{Requirement, RunParams, Stage, Step};
 use crate::toolchain::EnvName;
 
-/// What the system says when it lacks something for a moment, in whoever's words it comes.
+/// What is of the moment besides what a busy system answers, in whoever's words it comes.
 const MOMENTARY: &[&str] = &[
     "No space left on device",
-    "Resource temporarily unavailable",
     "Too many open files",
     "Cannot allocate memory",
     "Connection refused",
@@ -63,7 +62,7 @@ fn digest(fingerprint: &str, requires: &[Requirement], provision: &Provision) ->
 /// Where a failure stands, if it does.
 pub(super) fn standing(judged: &Judged, step: &Step, fingerprint: &str, provision: &Provision) -> Option<Digest> {
     let reason = judged.reason.as_deref().unwrap_or_default();
-    let is_momentary = judged.transient || MOMENTARY.iter().any(|words| reason.contains(words));
+    let is_momentary = judged.transient || is_shortage(reason) || MOMENTARY.iter().any(|words| reason.contains(words));
     let stands = judged.outcome.may_stand() && !is_momentary;
     stands.then(|| surroundings(step, fingerprint, provision)).flatten()
 }

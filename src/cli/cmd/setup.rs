@@ -31,7 +31,7 @@ fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {
         Some(env) => Ok(Requirement::Env(env)),
         None if name == TORCH_WORKER => Ok(Requirement::TorchWorker),
         None => {
-            let hint = crate::base::suggest::hint(name, SetupArgs::names().into_iter());
+            let hint = crate::base::suggest::hint(name, SetupArgs::names());
             Err(UsageError(format!("nothing to install is called `{name}`\n  hint: {hint}")).into())
         }
     };
