@@ -357,9 +357,12 @@ fn figures(m: &Metrics) -> Figures<'_> {
 fn compared(numerics: &Numerics) -> Compared<'_> {
     let tensors = numerics.tensors.iter().map(|(name, t)| {
         let shape = t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("×");
-        [name.clone(), t.dtype.clone(), shape, error(t.max_abs), error(t.mae), cosine(t.cosine)]
+        let row = t.row_cosine.map_or_else(|| "–".to_owned(), |rows| cosine(Some(rows.worst)));
+        let snr = t.snr_db.map_or_else(|| "–".to_owned(), |snr| format!("{snr:.0} dB"));
+        [name.clone(), t.dtype.clone(), shape, error(t.max_abs), error(t.mae), cosine(t.cosine), row, snr]
     });
-    Compared { reference: &numerics.reference, passed: numerics.passed, tensors: tensors.collect() }
+    let (reference, passed, tensors) = (&numerics.reference, numerics.passed, tensors.collect());
+    Compared { reference, passed, verdict: super::verdict::lines(numerics), tensors }
 }
 
 #[cfg(test)]

@@ -272,14 +272,22 @@ fn numerics(out: &mut String, view: &View<'_>) {
         return;
     }
     out.push_str("\n## Numerics: the worst of each target\n\n");
-    out.push_str("| target | compared | outside | max abs | mean abs | cosine |\n|---|--:|--:|---|---|---|\n");
+    out.push_str(
+        "| target | compared | outside | no control | asked | farthest value | max abs | mean abs | cosine |\n",
+    );
+    out.push_str("|---|--:|--:|--:|---|---|---|---|---|\n");
     for row in worst {
+        let asked: Vec<_> = row.asked.iter().map(|asked| text(asked)).collect();
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} ({}) | {} ({}) | {} ({}) |",
+            "| {} | {} | {} | {} | {} | {} ({}) | {} ({}) | {} ({}) | {} ({}) |",
             text(&row.variant.name()),
             row.cases,
             row.failed,
+            row.no_control,
+            asked.join("; "),
+            super::verdict::bound(row.met.0),
+            text(row.met.1),
             error(row.max_abs.0),
             text(row.max_abs.1),
             error(row.mae.0),

@@ -14,6 +14,7 @@ mod names;
 mod place;
 pub mod stats;
 pub mod text;
+mod verdict;
 pub(crate) mod view;
 
 use std::collections::BTreeMap;
@@ -150,6 +151,11 @@ impl CaseResult {
     pub fn is_failure(&self) -> bool {
         let is_strict = self.expected.as_ref().is_none_or(|expected| expected.strict);
         self.status.is_failure() || (self.status == Outcome::Xpass && is_strict)
+    }
+
+    /// Whether what it was held to lets through what orch's own tolerance would not.
+    pub fn is_judged_loosely(&self) -> bool {
+        self.numerics.as_ref().is_some_and(|numerics| !numerics.looser.is_empty())
     }
 
     /// Why it computed in fp32, wholly or in part, though its model is in half precision: its runtime's word.

@@ -49,7 +49,7 @@ fn short(value: f64) -> String {
 }
 
 /// A ratio to its bound, with as many digits as mean something.
-fn bound(ratio: f64) -> String {
+pub(super) fn bound(ratio: f64) -> String {
     match ratio {
         0.0 => "0 of its bound".to_owned(),
         ratio if ratio < 0.01 => "less than 0.01 of its bound".to_owned(),

@@ -213,7 +213,10 @@ impl<'a> View<'a> {
                 failed: 0,
                 max_abs: (-1.0, ""),
                 mae: (-1.0, ""),
-                cosine: (Some(2.0), ""),
+                cosine: (None, ""),
+                met: (-1.0, ""),
+                asked: BTreeSet::new(),
+                no_control: 0,
             });
             row.cases += 1;
             row.failed += usize::from(!numerics.passed);
@@ -223,10 +226,16 @@ impl<'a> View<'a> {
             if numerics.mae > row.mae.0 {
                 row.mae = (numerics.mae, name);
             }
-            // An undefined cosine is the worst.
-            if row.cosine.0.is_some_and(|least| numerics.cosine.is_none_or(|cosine| cosine < least)) {
+            if numerics.worst > row.met.0 {
+                row.met = (numerics.worst, name);
+            }
+            // Whole numbers and single values have none.
+            if numerics.cosine.is_some_and(|cosine| row.cosine.0.is_none_or(|least| cosine < least)) {
                 row.cosine = (numerics.cosine, name);
             }
+            row.no_control += usize::from(numerics.no_control.is_some());
+            let asked = numerics.tolerance.as_ref().map(super::verdict::asked).unwrap_or_default();
+            row.asked.insert(if numerics.looser.is_empty() { asked } else { format!("{asked} (looser than usual)") });
         }
         self.variants.iter().filter_map(|variant| worst.shift_remove(variant)).collect()
     }
@@ -263,6 +272,12 @@ pub(super) struct Worst<'a> {
     pub(super) max_abs: (f64, &'a str),
     pub(super) mae: (f64, &'a str),
     pub(super) cosine: (Option<f64>, &'a str),
+    /// The largest difference as a multiple of its bound.
+    pub(super) met: (f64, &'a str),
+    /// The tolerances that were asked.
+    pub(super) asked: BTreeSet<String>,
+    /// Cases for which no other input could be made.
+    pub(super) no_control: usize,
 }
 
 /// The `versions` of a case's facts.

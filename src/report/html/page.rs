@@ -172,5 +172,7 @@ pub(super) struct Figures<'a> {
 pub(super) struct Compared<'a> {
     pub(super) reference: &'a str,
     pub(super) passed: bool,
-    pub(super) tensors: Vec<[String; 6]>,
+    /// What the verdict rests on, in words.
+    pub(super) verdict: Vec<(&'static str, String)>,
+    pub(super) tensors: Vec<[String; 8]>,
 }

@@ -1,3 +1,5 @@
+//! Ready files that were seen to matter: what is brought, what is refused.
+
 use super::*;
 
 /// A field of a protobuf message that has a length.
