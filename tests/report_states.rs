@@ -78,8 +78,8 @@ fn attempt() -> Attempt {
 fn each_state_is_counted_once() {
     let doc = doc();
     let s = &doc.summary;
-    assert_eq!(s.cases, 15);
-    assert_eq!([s.passed, s.fallbacks, s.flaky, s.xfailed, s.mocked, s.incomplete], [1; 6]);
+    assert_eq!(s.cases, 16);
+    assert_eq!([s.passed, s.fallbacks, s.flaky, s.xfailed, s.mocked, s.incomplete, s.indecisive], [1; 7]);
     assert_eq!([s.unavailable, s.unsupported], [1; 2]);
     // Five kinds of failure, and the unexpected success that is one.
     assert_eq!((s.failed, s.xpassed), (6, 2));
@@ -113,7 +113,7 @@ fn junit_fails_what_the_run_fails_and_skips_what_is_expected() {
     assert_eq!(xml.matches("<failure ").count(), 6);
     assert_eq!(xml.matches("<failure type=\"XPASS\"").count(), 1);
     assert_eq!(xml.matches("<error ").count(), 1);
-    assert_eq!(xml.matches("<skipped ").count(), 4, "unavailable, unsupported, expected, mocked");
+    assert_eq!(xml.matches("<skipped ").count(), 5, "unavailable, unsupported, expected, mocked, indecisive");
     assert!(xml.contains("<skipped message=\"XFAIL: expected NUMERICS@run: driver bug 123"), "{xml}");
     assert!(xml.contains("<property name=\"status\" value=\"PASS_FALLBACK\"/>"), "{xml}");
     assert!(xml.contains("<property name=\"status\" value=\"FLAKY\"/>"), "{xml}");

@@ -9,6 +9,10 @@ use crate::table::{assert_all, row};
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
     | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run";
 
+/// What the report says of a model's cases.
+const CASES: &str = "case.bert:cpu-fp32, case.bert:eager-cpu-fp32, case.bert:openvino-fp16, \
+    case.bert:openvino-int8, case.bert:qnn-fp16, case.bert:torch-cpu-fp32";
+
 #[test]
 fn a_models_own_inputs() {
     assert_all([
@@ -86,6 +90,8 @@ fn a_models_own_inputs() {
                     r#"param.inputs.input_ids.shape [{"fixed":1},{"fixed":16}] => [{"fixed":1},{"fixed":8}], param.inputs.attention_mask.shape [{"fixed":1},{"fixed":16}] => [{"fixed":1},{"fixed":8}]"#,
                 ),
                 (TESTS, "param.inputs"),
+                // It shows the size of each case.
+                ("report", CASES),
             ],
         ),
         row(
