@@ -94,5 +94,5 @@ fn the_reproducer_of_a_size_runs_that_size_and_takes_no_other() {
     // A tree that does not say whose it is has the wrong shapes.
     std::fs::remove_file(sandbox.path(folder).join("onnx/orch.json")).unwrap();
     let (passed, said) = shell(&sandbox, &format!("{four} --artefact {folder}/onnx"));
-    assert!(!passed && said.contains("is not this test's: its input x is (2, 2), and this test's is (4, 2)"), "{said}");
+    assert!(!passed && said.contains("is not this test's: x is (2, 2) there, and here (4, 2)"), "{said}");
 }
