@@ -51,7 +51,7 @@ impl Brief {
 
     /// At every twentieth part, for those who watch no bar.
     fn progress(&self) -> Option<String> {
-        let is_due = self.ended % (self.to_run / 20) == 0;
+        let is_due = self.ended.is_multiple_of(self.to_run / 20);
         is_due.then(|| format!("{} of {} steps", self.ended, self.to_run))
     }
 }
