@@ -5,7 +5,7 @@
 //!
 //! Colour is the caller's: with [`Styles::plain`] the text holds no escape sequence.
 
-mod cells;
+mod matrix;
 
 use std::fmt::Write as _;
 
@@ -20,10 +20,6 @@ use super::{CaseResult, ReportDoc};
 use crate::record::Outcome;
 
 const WIDTH: usize = 100;
-/// Longer model names are cut, where they can still be told apart: the reports hold them in full.
-const NAME: usize = 28;
-/// A longer matrix is counted.
-const LINES: usize = 120;
 /// So many causes of one kind are told.
 const CAUSES: usize = 30;
 /// So many cases of a cause are named.
@@ -70,7 +66,7 @@ impl Styles {
 pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
     let view = View::new(doc);
     let mut out = String::new();
-    cells::matrix(&mut out, &view, styles);
+    matrix::matrix(&mut out, &view, styles);
     if let Some(earlier) = view.earlier() {
         let dim = styles.skip;
         let _ = writeln!(out, "\n{dim}{earlier}{dim:#}");

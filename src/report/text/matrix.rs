@@ -1,4 +1,4 @@
-//! The matrix on a terminal, or its counts where it is too long for one.
+//! The matrix on the console: in blocks of columns that fit beside each other; or, where it fills no screen, its counts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,12 +6,17 @@ use std::ops::Range;
 
 use anstyle::Style;
 
-use super::{LINES, NAME, Styles, WIDTH, width};
+use super::{Styles, WIDTH, width};
 use crate::record::Outcome;
 use crate::report::CaseResult;
 use crate::report::format::{counted, glyph, has_figure, ms, remark, word};
 use crate::report::names::distinct;
 use crate::report::view::{Cell, View};
+
+/// Longer model names are cut, where they can still be told apart: the reports hold them in full.
+const NAME: usize = 28;
+/// A longer matrix is counted.
+const LINES: usize = 120;
 
 /// Text of a cell, and how to mark it.
 fn cell_text(view: &View<'_>, cell: Cell<'_>, styles: &Styles) -> (String, Style) {
