@@ -99,7 +99,7 @@ fn the_console_names_every_state_and_why() {
         "cuda-fp32: SKIP_UNAVAILABLE: no driver; openvino-fp32: CRASH: no driver",
         "expected NUMERICS@run: driver bug 123 (since 2026-01-31); it ended at run: why it is XFAIL",
         "≈ FLAKY command:shaky it passed at attempt 2 (executed 2026-01-31)",
-        "1 passed · 1 on a fallback · 1 flaky · 1 failed as expected · 2 passed unexpectedly · 6 failed",
+        "1 passed · 1 on a fallback · 1 flaky · 1 indecisive · 1 failed as expected · 2 passed unexpectedly · 6 failed",
         "1 mocked",
     ] {
         assert!(flat.contains(part), "{part}\n{text}");
