@@ -203,7 +203,7 @@ class MaskedScatter(unittest.TestCase):
         for ids, counted in ((rows, 5), (by_value, 20), (none, 5)):
             given = {"ids": ids, "hidden": hidden, "source": torch.rand(20) if counted == 20 else source}
             expected = Put()(**given)["y"]
-            graph, _ = onnx_routes.legacy(Put(), given, ["y"], 17)
+            graph = onnx_routes.legacy(Put(), given, None, ["y"], 17).made
             graph, _ = onnx_graph.tidy(graph, ["y"])
             [got] = executed(graph, {name: value.numpy() for name, value in given.items()})
             self.assertEqual(got.tolist(), expected.tolist())
@@ -243,7 +243,7 @@ class Rotary(unittest.TestCase):
         inputs = {"input_ids": torch.arange(3, 11)[None], "attention_mask": torch.ones(1, 8, dtype=torch.int64)}
         with torch.no_grad():
             expected = model(**inputs).logits
-            graph, _ = onnx_routes.legacy(model, inputs, ["logits"], 17)
+            graph = onnx_routes.legacy(model, inputs, None, ["logits"], 17).made
         self.assertTrue(empty(onnx_graph._inferred(onnx_graph._fold(graph))), "the export itself has some")
         graph, rules = onnx_graph.tidy(graph, ["logits"])
         self.assertEqual(rules["empty-concat"], 4, "queries and keys of two layers")
