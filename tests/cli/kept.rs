@@ -155,6 +155,6 @@ fn after_a_run_with_unusual_places_nothing_would_run() {
     sandbox.write("models/linear.onnx", "no model");
     sandbox.run(["run", "specs/all.yaml", "--cache-dir", "elsewhere"]).code(1);
     let text = sandbox.run(["run", "specs/all.yaml", "--cache-dir", "elsewhere"]).code(1);
-    text.stdout_has("(known since 20").stdout_has(", 1 failed before (`--rerun failed` executes them)");
+    text.stdout_has("  known since 20").stdout_has(", 1 failed before (`--rerun failed` executes them)");
     sandbox.run(["plan", "specs/all.yaml", "--cache-dir", "elsewhere"]).success().stdout_has(" 0 would run");
 }
