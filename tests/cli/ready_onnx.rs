@@ -1,5 +1,7 @@
 //! A ready ONNX file from end to end: no torch, its own expected outputs, on ONNX Runtime and on OpenVINO.
 
+use std::path::Path;
+
 use prost::Message;
 
 use crate::support::{Sandbox, env_dir};
@@ -214,6 +216,20 @@ pub(super) fn sandbox(values: [f32; 3]) -> Sandbox {
         }
     }
     sandbox.env("ORCH_ENV_DIR", own.to_str().unwrap())
+}
+
+/// Gives another environment the ONNX Runtime of orch's own: no ready ONNX file has a second input without it.
+pub(super) fn lend_onnx_runtime(packages: &Path) {
+    let is_ort = |name: &str| name.starts_with("ort-") && !name.contains('.');
+    let envs = std::fs::read_dir(env_dir()).unwrap().map(|entry| entry.unwrap());
+    let ort = envs.filter(|entry| is_ort(entry.file_name().to_str().unwrap())).map(|entry| entry.path()).max().unwrap();
+    let lib = std::fs::read_dir(ort.join("lib")).unwrap().next().unwrap().unwrap().path();
+    for entry in std::fs::read_dir(lib.join("site-packages")).unwrap().map(|entry| entry.unwrap()) {
+        let name = entry.file_name();
+        if name.to_str().unwrap().starts_with("onnxruntime") && !packages.join(&name).exists() {
+            std::os::unix::fs::symlink(entry.path(), packages.join(&name)).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ ln -s /proc/self/fd dev/fd
 mount --rbind dev /dev
 exec "$@""#;
 
-/// A ready model on CUDA, in a Python environment without an ONNX Runtime: nothing of it can execute here.
+/// A ready model on CUDA, in a Python environment whose ONNX Runtime is the CPU's: its run cannot execute here.
 fn sandbox(define: &[&str]) -> Option<Sandbox> {
     let may = Command::new("unshare").args(["-rm", "true"]).output();
     if !may.is_ok_and(|tried| tried.status.success()) {
@@ -29,12 +29,16 @@ fn sandbox(define: &[&str]) -> Option<Sandbox> {
     let (head, rest) = ready_onnx::SPEC.split_once("targets:\n").unwrap();
     let (_, rest) = rest.split_once("measure:").unwrap();
     let sandbox = Sandbox::new()
+        .installs()
         .file("specs/all.yaml", format!("{head}{targets}measure:{rest}"))
         .file("models/linear.onnx", ready_onnx::linear())
         .file("models/expected/output_0.pb", ready_onnx::expected(ready_onnx::RIGHT));
     let python = sandbox.path("python");
     let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&python).status().unwrap();
     assert!(made.success());
+    sandbox.run(["setup", "ort"]).success();
+    let lib = std::fs::read_dir(python.join("lib")).unwrap().next().unwrap().unwrap().path();
+    ready_onnx::lend_onnx_runtime(&lib.join("site-packages"));
     let sandbox = sandbox.env("ORCH_PYTHON", python.join("bin/python").to_str().unwrap());
     Some(with(sandbox, "driver", define))
 }

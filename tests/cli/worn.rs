@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::ready_onnx::{RIGHT, SPEC, linear, sandbox};
+use crate::ready_onnx::{RIGHT, SPEC, lend_onnx_runtime, linear, sandbox};
 use crate::support::{Sandbox, eventually};
 
 /// Executed by every Python of the environment when it starts: the server, and no other, notes its number and then holds 300 MB more
@@ -30,6 +30,7 @@ fn beside(sandbox: &Sandbox, other: &Path) -> (PathBuf, PathBuf) {
     for entry in fs::read_dir(other.join(&packages)).unwrap().map(|entry| entry.unwrap()) {
         symlink(entry.path(), own.join(&packages).join(entry.file_name())).unwrap();
     }
+    lend_onnx_runtime(&own.join(&packages));
     fs::write(own.join(&packages).join("grows.py"), GROWS).unwrap();
     fs::write(own.join(&packages).join("grows.pth"), "import grows\n").unwrap();
     (own.join("bin/python"), own.join(packages))
