@@ -125,7 +125,7 @@ pub(super) fn status_of(failure: &Failure) -> Option<JobStatus> {
     }
     // The plugins' and frontends' sentences about operators; "not supported" alone is also said of properties.
     let operator = says(&["unsupported operation", "unsupported op", "not support the following", "unconverted op"])
-        || (says(&["operation", "operator"]) && says(&["not supported", "not implemented"]));
+        || (says(&["operation", "operator"]) && says(&["not supported", "not implemented", "doesn't support"]));
     (operator || failure.is_not_implemented()).then_some(JobStatus::Unsupported)
 }
 
