@@ -102,9 +102,9 @@ pub(super) fn floats(
     let sentinels = Sentinels::of(b);
     figures.sentinels = sentinels.count() as u64;
     figures.scale = scale(b, &sentinels);
-    let wrong = sentinels
-        .misplaced(a, b)
-        .map(|at| format!("at {:?} it is {} where the reference has the sentinel {}", place(at, shape), a[at], b[at]));
+    let wrong = sentinels.misplaced(a, b).map(|at| {
+        format!("at {:?} it is {} where the reference has the sentinel {}", place(at, shape), six(a[at]), six(b[at]))
+    });
 
     let mut total = Sums::default();
     let mut farthest = 0;
@@ -112,7 +112,7 @@ pub(super) fn floats(
     let mut columns = Columns::of(b.len(), shape);
     for at in (0..b.len()).filter(|&at| !sentinels.holds(at)) {
         if !a[at].is_finite() {
-            return Err(format!("at {:?} it is {} where the reference is {}", place(at, shape), a[at], b[at]));
+            return Err(format!("at {:?} it is {} where the reference is {}", place(at, shape), a[at], six(b[at])));
         }
         total.add(a[at], b[at]);
         let ratio = ratio(a[at], b[at], figures.scale, tolerance);
@@ -131,7 +131,7 @@ pub(super) fn floats(
     (figures.row_cosine, figures.row_snr_db) = rows(a, b, shape, &sentinels, figures.scale);
     let wrong = wrong.or_else(|| {
         let far = || {
-            let (at, ours, theirs) = (place(farthest, shape), a[farthest], b[farthest]);
+            let (at, ours, theirs) = (place(farthest, shape), six(a[farthest]), six(b[farthest]));
             format!("the farthest at {at:?}: {ours} where the reference is {theirs}")
         };
         beyond(&figures, tolerance, over, total.count, far)
@@ -318,6 +318,20 @@ fn rows(a: &[f64], b: &[f64], shape: &[usize], sentinels: &Sentinels, scale: f64
 fn worst(mut values: Vec<f64>) -> Option<Rows> {
     values.sort_unstable_by(f64::total_cmp);
     Some(Rows { worst: *values.first()?, p01: values[(values.len() - 1) / 100] })
+}
+
+/// Six digits that mean something.
+fn six(value: f64) -> String {
+    let size = value.abs();
+    if size == 0.0 || !value.is_finite() {
+        value.to_string()
+    } else if (1e-4..1e6).contains(&size) {
+        let digits = (5 - size.log10().floor() as i32).max(0) as usize;
+        let text = format!("{value:.digits$}");
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    } else {
+        format!("{value:.5e}")
+    }
 }
 
 /// Row-major index of a flat position.

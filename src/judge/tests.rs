@@ -174,3 +174,10 @@ fn is_near(ours: &serde_json::Value, theirs: &serde_json::Value) -> bool {
         },
     }
 }
+
+#[test]
+fn a_reason_names_the_place_and_both_values_in_few_digits() {
+    let folder = Folder::new();
+    let (_, reason) = judged(&folder, &[("y", &[1.0, -2.0, 0.575_781_2, 3.0])], None, None);
+    assert!(reason.contains("the farthest at [2]: 0.575781 where the reference is 0.5; "), "{reason}");
+}

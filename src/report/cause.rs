@@ -65,10 +65,10 @@ impl<'a> View<'a> {
             let reason = one_line(note.as_deref().or(case.reason.as_deref()).unwrap_or("no reason was recorded"));
             let stage = case.stage.as_deref();
             // What a tool says names the cause. That a figure is wrong or a process ended does not: there it is one
-            // cause at most for each target.
+            // cause at most for each target, unless the targets have the step in common.
             let says_little =
                 matches!(case.status, Outcome::Numerics | Outcome::Crash | Outcome::Timeout | Outcome::Oom);
-            let place = says_little.then(|| Place::from(case).variant);
+            let place = (says_little && stage != Some("generate")).then(|| Place::from(case).variant);
             let key = (case.status, stage, place, alike(&reason, &case.model));
             let cause = causes.entry(key).or_insert_with(|| Cause {
                 status: case.status,

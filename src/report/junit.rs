@@ -148,6 +148,9 @@ fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
     if let Some(metrics) = &case.metrics {
         rows.push(("median_ms", metrics.median_ms.to_string()));
     }
+    if let Some(numerics) = &case.numerics {
+        rows.extend(super::verdict::lines(numerics));
+    }
     if let Some(note) = case.note().filter(|_| case.status.is_well()) {
         rows.push(("status", case.status.label().to_owned()));
         rows.push(("note", note));
