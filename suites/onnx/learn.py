@@ -40,7 +40,6 @@ CAUSES = [
     ),
     (r"partial_shape\.cpp", "OpenVINO's transformations ask for a size that is not known"),
     (r"batchwise recurrent operations", "ONNX Runtime has no recurrence with the batch first (layout 1)"),
-    (r"the reference holds \d+ NaN", "ONNX's own outputs hold NaN, and no verdict is given on that"),
     (r"it fails on the control's inputs", "it fails on other inputs, of which some are sizes"),
     (r"OpConversionFailure", "OpenVINO does not convert it"),
 ]
