@@ -111,7 +111,12 @@ pub(super) fn is_placed(devices: &[String], asked: &str) -> bool {
 
 /// The status that OpenVINO's message names, where it names one.
 pub(super) fn status_of(failure: &Failure) -> Option<JobStatus> {
-    let message = failure.to_string().to_lowercase();
+    let named = status_in(&failure.to_string());
+    named.or_else(|| failure.is_not_implemented().then_some(JobStatus::Unsupported))
+}
+
+fn status_in(message: &str) -> Option<JobStatus> {
+    let message = message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if says(&[
         "bad_alloc",
@@ -126,7 +131,7 @@ pub(super) fn status_of(failure: &Failure) -> Option<JobStatus> {
     // The plugins' and frontends' sentences about operators; "not supported" alone is also said of properties.
     let operator = says(&["unsupported operation", "unsupported op", "not support the following", "unconverted op"])
         || (says(&["operation", "operator"]) && says(&["not supported", "not implemented", "doesn't support"]));
-    (operator || failure.is_not_implemented()).then_some(JobStatus::Unsupported)
+    operator.then_some(JobStatus::Unsupported)
 }
 
 #[cfg(test)]
@@ -141,6 +146,14 @@ mod tests {
 
     fn pair(key: &str, value: &str) -> (String, String) {
         (key.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn what_a_plugin_has_not_is_its_refusal() {
+        let rank = "Unexpected: CPU plug-in doesn't support ReduceSum operation with dynamic rank. Operation name: y";
+        assert_eq!(status_in(rank), Some(JobStatus::Unsupported));
+        assert_eq!(status_in("Property NUM_STREAMS is not supported"), None);
+        assert_eq!(status_in("std::bad_alloc"), Some(JobStatus::Oom));
     }
 
     #[test]
