@@ -153,7 +153,7 @@ fn the_generated_test_runs_by_itself(sandbox: &Sandbox, case: &Value) {
 
     let test = repro.split_whitespace().last().unwrap();
     let text = sandbox.read(test);
-    let strict = text.replacen("ROOT = ", "TOLERANCE[\"max_abs\"] = -1.0\nROOT = ", 1);
+    let strict = text.replacen("ROOT = ", "TOLERANCE[\"cosine\"] = 2.0\nROOT = ", 1);
     assert_ne!(strict, text);
     sandbox.write("orch-out/tests/strict.py", strict);
     let (code, wrong) = run(&repro.replace(test, "orch-out/tests/strict.py"));
