@@ -32,6 +32,8 @@ def rendered(hardware: str, **given: Any) -> str:
         "template": "text",
         "precision": "fp32",
         "computes": None,
+        "instance": "tiny",
+        "artefact": "model" if hardware == "eager" else hardware,
         "artefact_variant": hardware,
         "inputs": [],
         "outputs": ["logits"],
