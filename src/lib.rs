@@ -5,6 +5,7 @@
 //! [`report`] makes pages. A module uses only what stands above it in this list (`tests/architecture.rs`).
 
 pub mod base;
+pub mod confine;
 pub mod config;
 
 pub mod template;

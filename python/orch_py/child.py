@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
 from orch_py import family
+from orch_py.confine import confine
 from orch_py.protocol import Job, Op, Output, Refused, listed, outcome_of
 
 # Makes PyTorch ask NVML, and not CUDA, whether there is a GPU.
@@ -29,6 +31,9 @@ def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> 
         # Which device it was given. No library has looked for one yet: the server only imports.
         os.environ.update(request.get("env") or {})
         os.environ.pop(NO_CUDA, None)
+        # Found by the server while it imported, and elsewhere by now.
+        tempfile.tempdir = None
+        confine(request.get("sandbox"))
         _send(pipe, {"started": os.getpid()})
         _send(pipe, {"output": _perform(request, ops, pipe).to_json()})
         code = 0

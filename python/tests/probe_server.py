@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,6 +23,23 @@ def echo(job: Job) -> Output:
     return Output(
         facts={"params": job.params, "inputs": inputs, "pid": os.getpid(), "group": os.getpgid(0), "device": device}
     )
+
+
+def reach(job: Job) -> Output:
+    """Writes to files and connects to a port, and says what came of it."""
+    files = []
+    for path in job.params["files"]:
+        try:
+            Path(path).write_text("y")
+            files.append("written")
+        except OSError as error:
+            files.append(type(error).__name__)
+    try:
+        socket.create_connection(("127.0.0.1", job.params["port"])).close()
+        port = "connected"
+    except OSError as error:
+        port = type(error).__name__
+    return Output(facts={"files": files, "port": port})
 
 
 def noise(job: Job) -> Output:
@@ -192,7 +210,7 @@ def large(job: Job) -> Output:
 
 if __name__ == "__main__":
     OPS = (
-        echo, noise, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave, unprintable, large,
+        echo, reach, noise, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave, unprintable, large,
         report_usage, escape, junk, descriptors, tidy, siblings, wrapped_memory,
         eat, nap, kill_server, curious,
     )  # fmt: skip

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
 import unittest
 from pathlib import Path
 
+from orch_py import confine
 from tests.support import PATIENCE, Worker, alive, eventually
 
 
@@ -172,6 +174,25 @@ class Jobs(unittest.TestCase):
             self.worker.end(number)
         self.worker.start(9, "siblings")
         self.assertEqual(self.worker.output(9)["facts"]["siblings"], [])
+
+    @unittest.skipUnless(confine.version() >= 1, "this kernel has no Landlock")
+    def test_a_job_writes_and_connects_where_it_may_and_nowhere_else(self) -> None:
+        theirs = self.worker.root / "theirs"
+        theirs.write_text("x")
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        port = listener.getsockname()[1]
+        out = self.worker.root / "out-1"
+        sandbox = {"write": [str(out), "/dev/null"], "tcp": "denied"}
+        self.worker.start(1, "reach", params={"files": [str(out / "own"), str(theirs)], "port": port}, sandbox=sandbox)
+        facts = self.worker.output(1)["facts"]
+        self.assertEqual((facts["files"], theirs.read_text()), (["written", "PermissionError"], "x"))
+        if confine.version() >= 4:
+            self.assertEqual(facts["port"], "PermissionError")
+        sandbox = {"write": [str(self.worker.root)], "tcp": "allowed"}
+        self.worker.start(2, "reach", params={"files": [str(theirs)], "port": port}, sandbox=sandbox)
+        facts = self.worker.output(2)["facts"]
+        self.assertEqual((facts["files"], facts["port"]), (["written"], "connected"))
 
     def test_jobs_run_at_the_same_time(self) -> None:
         _sleeper(self.worker, 1)

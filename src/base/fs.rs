@@ -7,6 +7,8 @@ use std::time::SystemTime;
 #[cfg(unix)]
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::base::mounts;
+
 /// Writes a file so that a reader, or a crash at any moment, sees all of it or none of it.
 ///
 /// The content is synced before the rename: a rename may otherwise reach the disk before the bytes that it publishes.
@@ -234,12 +236,29 @@ impl Nonce {
     }
 }
 
-/// Removes a folder if it is there.
+/// Removes a folder if it is there. Never across a mount: what lies behind one is somebody else's.
 pub fn remove_dir(path: &Path) -> io::Result<()> {
+    if let Some(point) = mounts::below(path)?.first() {
+        let why = format!("`{}` is a mount point, so nothing is removed; hint: `umount` it", point.display());
+        return Err(io::Error::other(why));
+    }
     match fs::remove_dir_all(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
+}
+
+/// Removes a folder in which a program worked: also one that holds read-only folders, as some package managers leave.
+pub fn remove_left(path: &Path) -> io::Result<()> {
+    if remove_dir(path).is_ok() {
+        return Ok(());
+    }
+    // A folder is opened before the walk enters it.
+    for entry in walkdir::WalkDir::new(path).into_iter().flatten().filter(|entry| entry.file_type().is_dir()) {
+        #[cfg(unix)]
+        let _ = fs::set_permissions(entry.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    }
+    remove_dir(path)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::{Launch, Trouble, files};
+use crate::confine::{Confinement, Grants, Tcp};
 
 /// How long a browser may take to close its profile; after that it is killed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -53,9 +54,15 @@ impl Child {
         let mut command = Command::new(launch.program);
         command.args(flags).arg(format!("--user-data-dir={}", profile.display())).arg(address);
         // It looks for a session bus, a display and a home to write to; it has none here.
-        command.env("HOME", &profile).env_remove("DBUS_SESSION_BUS_ADDRESS").env_remove("DISPLAY");
+        command
+            .env("HOME", &profile)
+            .env("TMPDIR", launch.scratch)
+            .env_remove("DBUS_SESSION_BUS_ADDRESS")
+            .env_remove("DISPLAY");
         command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(launch.scratch);
         with_libraries(&mut command, launch.program);
+        confine(&mut command, launch.scratch, address)
+            .map_err(|e| Trouble::Broken(format!("failed to make the browser's sandbox: {e}")))?;
         die_with_parent(&mut command);
         let child = command.spawn().map_err(|e| Trouble::Unavailable {
             reason: format!("the browser `{}` does not start: {e}", launch.program.display()),
@@ -197,6 +204,22 @@ pub(super) fn with_libraries(command: &mut Command, program: &Path) {
     if let Some(folder) = files::libraries(program) {
         command.env("LD_LIBRARY_PATH", folder);
     }
+}
+
+/// It writes to its scratch folder and reaches the page's own server, nothing else of this machine or of the network.
+fn confine(command: &mut Command, scratch: &Path, address: &str) -> io::Result<()> {
+    let port = address.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
+    let mut grants = Grants::folders([scratch]).with_tcp(port.map_or(Tcp::Denied, Tcp::Port));
+    // SAFETY: takes no pointers and cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        // Its own sandbox, which it makes for users only, is told to the kernel there.
+        grants.write.push("/proc".into());
+    }
+    if let Some(confinement) = Confinement::of(&grants)? {
+        // SAFETY: between fork and exec only system calls are made.
+        unsafe { command.pre_exec(move || confinement.enter()) };
+    }
+    Ok(())
 }
 
 #[cfg(target_os = "linux")]

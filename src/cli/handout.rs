@@ -13,7 +13,7 @@ use crate::exec::Finished;
 use crate::plan::Plan;
 use crate::spec::Artefact;
 use crate::step::{Source, StepId, TestContext};
-use crate::store::{DiskStore, StoreError};
+use crate::store::{DiskStore, LaidAs, StoreError};
 
 /// The file of a handed-out folder that says whose it is. Generated tests read it (`templates/test.py.j2`).
 const TOLD: &str = "orch.json";
@@ -105,7 +105,7 @@ fn link(store: &DiskStore, digest: &Digest, folder: &Path, told: &Told<'_>) -> a
         Ok(_) => fs::remove_file(folder)?,
         Err(_) => {}
     }
-    whole(store, digest, store.lay_out(digest, folder))?;
+    whole(store, digest, store.lay_out(digest, folder, LaidAs::Copies))?;
     bfs::write_atomic(&label, json!(told).to_string().as_bytes())?;
     seen = bfs::folders_below(folder)?;
     seen.extend([label, folder.to_owned()]);

@@ -39,7 +39,7 @@ impl Probes {
     fn ask_now(&self, name: &str, params: Value) -> Result<Backend, String> {
         let out = self.scratch.dir("probe").map_err(|e| e.to_string())?;
         let (inputs, env) = Default::default();
-        let job = Job { id: 0, op: name.into(), params, inputs, out: out.clone(), log: None, env };
+        let job = Job { id: 0, op: name.into(), params, inputs, out: out.clone(), log: None, env, sandbox: None };
         let mut command = Command::new(&self.exe);
         // Browsers leave their profile there.
         command.args(["worker", "probe"]).current_dir(&out);

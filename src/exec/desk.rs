@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crate::base::{Digest, fs as bfs};
-use crate::store::{DiskStore, Scratch, StoreError};
+use crate::confine::Enforced;
+use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
 
 pub(super) struct Desks<'a> {
     scratch: &'a Scratch,
     free: Mutex<Vec<Desk>>,
-    /// Trees that were laid out as inputs, by digest. They are links, so all steps that read a tree share one folder.
+    /// Trees that were laid out as inputs, by digest: links, where the kernel keeps steps from writing to them. All steps
+    /// that read a tree share one folder.
     trees: Mutex<HashMap<Digest, PathBuf>>,
 }
 
@@ -58,7 +60,8 @@ impl<'a> Desks<'a> {
             return Ok(path);
         }
         let path = self.scratch.dir("tree")?;
-        store.lay_out(digest, &path)?;
+        let laid = if Enforced::here().is_some() { LaidAs::Links } else { LaidAs::Copies };
+        store.lay_out(digest, &path, laid)?;
         // Whoever was faster has laid out the same.
         let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(trees.entry(*digest).or_insert(path).clone())

@@ -22,9 +22,11 @@ use crate::record::Outcome;
 use crate::runtime::tensors::Element;
 use crate::runtime::{Job, half};
 use crate::spec::Precision;
-use crate::step::{Places, RUN, Requirement, RunParams, Stage, Step, StepKind, TestMeasure, Work, Worker, WorkerCall};
+use crate::step::{
+    Access, Places, RUN, Requirement, RunParams, Stage, Step, StepKind, TestMeasure, Work, Worker, WorkerCall,
+};
 use crate::toolchain::{EnvName, Tool};
-use crate::worker::{self, Cancel, Limits};
+use crate::worker::{self, Cancel, Limits, grants};
 
 /// A browser's software adapter compiles shaders for up to a minute.
 const TIMEOUT: u64 = 90;
@@ -143,6 +145,7 @@ impl Bench<'_> {
             out: out.to_owned(),
             log: Some(log.clone()),
             env,
+            sandbox: Some(grants(&call.access, &[out, scratch])?),
         };
         let timeout = Duration::from_secs(TIMEOUT);
         let limits = Limits { timeout, memory: None, cancel: self.cancel, log: &log, progress: &|_| {} };
@@ -197,7 +200,7 @@ fn call(question: &HalfQuestion, places: &Places) -> anyhow::Result<WorkerCall> 
     if question.runtime == "python" {
         let params = json!({"device": question.device, "precision": question.precision});
         let worker = Worker::Python(EnvName::Torch);
-        return Ok(WorkerCall { worker, op: "half", params, libraries: vec![] });
+        return Ok(WorkerCall { worker, op: "half", params, libraries: vec![], access: Access::default() });
     }
     match RUN.lower(&step(question), places)? {
         // The CPU's kernels are looked at more closely.

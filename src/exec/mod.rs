@@ -47,7 +47,7 @@ use crate::record::{Outcome, Record};
 use crate::report::ReportDoc;
 use crate::step::StepId;
 use crate::store::{DiskStore, FileDigests};
-use crate::worker::{Cancel, Ground, Project, Sandboxes};
+use crate::worker::{Cancel, Ground, Project};
 
 pub use age::MaxAge;
 pub use case::flaky_steps;
@@ -88,7 +88,7 @@ impl Context<'_> {
         let root = if spec.starts_with(&here) { &here } else { spec.parent().unwrap_or(&here) };
         let store = self.store.root();
         let exempt = [store, self.provision.dir(), &here.join(&self.options.out_dir)];
-        Ground { sandboxes: Sandboxes::new(real(dir), self.store.attic()), project: Project::new(root, &exempt) }
+        Ground { sandboxes: real(dir), project: Project::new(root, &exempt) }
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 
 use crate::base::{Digest, fs as bfs};
+use crate::confine::Enforced;
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
 use crate::exec::outcome::{Judged, judge};
@@ -20,9 +21,12 @@ use crate::key::MissReason;
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::Job;
-use crate::step::{CommandCall, Places, StepId, Stored, Work, Worker, WorkerCall};
+use crate::step::{CommandCall, Places, StepId, StoredFile, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, StoreError};
 use crate::worker::{self, Cancel, Ended, Gone, Ground, Limits};
+
+/// From this size on, bytes, a copy of an input for each step that reads it would cost more than the step.
+const LARGE: u64 = 1 << 20;
 
 /// What an execution needs; shared by all job threads.
 pub(super) struct Performer<'a> {
@@ -49,7 +53,7 @@ pub(super) struct Performer<'a> {
 #[derive(Default)]
 struct Given {
     paths: BTreeMap<String, PathBuf>,
-    trees: BTreeMap<String, Stored>,
+    trees: BTreeMap<String, Vec<StoredFile>>,
 }
 
 pub(super) enum Performed {
@@ -104,8 +108,10 @@ impl Performer<'_> {
         if let Some(gone) = result.as_ref().err().and_then(|e| e.downcast_ref::<Gone>())
             && let Some((from, digest)) = task.tree(&gone.input)
         {
-            self.store.doubt(&digest);
             return Performed::InputLost { from, digest, what: gone.to_string() };
+        }
+        if let Some(lost) = self.changed_input(&task) {
+            return lost;
         }
         self.keep(&task, started, clock, result)
     }
@@ -120,11 +126,37 @@ impl Performer<'_> {
     /// Verifies a tree and puts it where the step finds it.
     fn give(&self, task: &Task<'_>, given: &mut Given, name: &str, digest: &Digest) -> Result<(), StoreError> {
         if task.step.kind.lays_in() {
-            given.trees.insert(name.to_owned(), self.store.stored(digest)?);
+            given.trees.insert(name.to_owned(), self.stored(digest)?);
         } else {
             given.paths.insert(name.to_owned(), self.desks.tree(self.store, digest)?);
         }
         Ok(())
+    }
+
+    /// The verified files of a tree for a step that lays them in: large ones shared, where the kernel keeps it from writing
+    /// to them.
+    fn stored(&self, digest: &Digest) -> Result<Vec<StoredFile>, StoreError> {
+        let files = self.store.check_tree(digest)?.files;
+        let is_shared = |size| Enforced::here().is_some() && size >= LARGE;
+        let shared = files.iter().any(|file| is_shared(file.size)).then(|| self.desks.tree(self.store, digest));
+        let shared = shared.transpose()?;
+        let stored = files.into_iter().map(|file| match &shared {
+            Some(folder) if is_shared(file.size) => {
+                StoredFile { at: folder.join(&file.path), path: file.path, is_shared: true }
+            }
+            _ => StoredFile { at: self.store.blob(&file), path: file.path, is_shared: false },
+        });
+        Ok(stored.collect())
+    }
+
+    /// An input that is not as it was given: whoever read it meanwhile may have read anything.
+    fn changed_input(&self, task: &Task<'_>) -> Option<Performed> {
+        task.inputs.iter().find_map(|(_, at)| {
+            let InputAt::Tree { from, digest } = at else { return None };
+            let e = self.store.check_tree(digest).err()?;
+            self.desks.forget(digest);
+            Some(Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) })
+        })
     }
 
     /// Another orch process executes the same key.
@@ -219,9 +251,6 @@ impl Performer<'_> {
         let mut ran = worker::run_command(call, self.ground, &places.out, limits)?;
         let ended = std::mem::replace(&mut ran.ended, Ended::Interrupted);
         let judged = judge(ended, task.step.timeout_seconds, task.step.transient_codes());
-        if judged.facts.get("wrote_to_input").is_some() {
-            self.doubt_inputs(task);
-        }
         for text in worker::warnings(&task.step.name, &judged.facts) {
             self.listener.tell(Event::Warning { text });
         }
@@ -232,19 +261,14 @@ impl Performer<'_> {
         Ok(Done { judged, numerics: None, made, is_flat })
     }
 
-    /// What was found right before may have been written to since: whoever reads it next looks again.
-    fn doubt_inputs(&self, task: &Task<'_>) {
-        for (_, at) in &task.inputs {
-            if let InputAt::Tree { digest, .. } = at {
-                self.desks.forget(digest);
-                self.store.doubt(digest);
-            }
-        }
-    }
-
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let mut params = call.params;
-        let lent = task.lease.as_ref().map(|lease| lease.env.clone()).unwrap_or_default();
+        let mut env = task.lease.as_ref().map(|lease| lease.env.clone()).unwrap_or_default();
+        if !call.access.home {
+            // Libraries keep caches and settings at home: none that outlive the step, and none of the user's.
+            let scratch = places.scratch.display().to_string();
+            env.extend(["HOME", "TMPDIR"].map(|name| (name.to_owned(), scratch.clone())));
+        }
         for (name, library) in &call.libraries {
             params[*name] =
                 self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();
@@ -259,7 +283,8 @@ impl Performer<'_> {
             inputs: places.inputs.clone(),
             out: places.out.clone(),
             log: Some(limits.log.to_owned()),
-            env: lent,
+            env,
+            sandbox: Some(worker::grants(&call.access, &[&places.out, &places.scratch])?),
         };
         let scratch_cwd = |mut command: Command| {
             // Some SDKs leave files in the working directory.

@@ -24,6 +24,7 @@ pub mod transformers_js;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::confine::Grants;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -46,6 +47,10 @@ pub struct Job {
     /// What a worker, or a server's forked child, has in its environment: which device it was given.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// What it may write to and reach. The process is held to it before it reads the job; what a server forks holds itself
+    /// to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Grants>,
 }
 
 /// What a worker says on its result descriptor.

@@ -1,7 +1,7 @@
 //! A step as bytes, and back. The one place that knows both forms.
 
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -79,7 +79,8 @@ fn params(params: &Params) -> Value {
         Params::Json(value) => (**value).clone(),
         Params::Program(program) => {
             let texts = |texts: &[Arc<str>]| texts.iter().map(|text| Value::from(&**text)).collect::<Value>();
-            json!([texts(&program.argv), texts(&program.outputs), texts(&program.env), program.transient])
+            let Program { argv, outputs, env, transient, network, writable } = &**program;
+            json!([texts(argv), texts(outputs), texts(env), transient, network, writable])
         }
         Params::Files(files) => files.0.iter().map(|(path, text)| json!([**path, text])).collect(),
     }
@@ -88,10 +89,12 @@ fn params(params: &Params) -> Value {
 fn params_of(kind: &str, value: Value) -> Option<Params> {
     Some(match kind {
         "command" => {
-            type Form = (Vec<Arc<str>>, Vec<Arc<str>>, Vec<Arc<str>>, Vec<u32>);
-            let (argv, outputs, env, transient): Form = serde_json::from_value(value).ok()?;
+            type Texts = Vec<Arc<str>>;
+            type Form = (Texts, Texts, Texts, Vec<u32>, bool, Vec<(Arc<str>, Arc<Path>)>);
+            let (argv, outputs, env, transient, network, writable): Form = serde_json::from_value(value).ok()?;
             let (argv, outputs, env) = (argv.into(), outputs.into(), env.into());
-            Params::Program(Arc::new(Program { argv, outputs, env, transient: transient.into() }))
+            let (transient, writable) = (transient.into(), writable.into());
+            Params::Program(Arc::new(Program { argv, outputs, env, transient, network, writable }))
         }
         "write" => {
             let files: Vec<(Arc<str>, String)> = serde_json::from_value(value).ok()?;
@@ -109,8 +112,6 @@ pub(super) fn variables(step: &Step) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::step::{COMMAND, RENDER, StepKind, WRITE};
 
@@ -139,6 +140,8 @@ mod tests {
             outputs: texts(&["o"]),
             env: texts(&["A", "B"]),
             transient: [75].into(),
+            network: true,
+            writable: [("w".into(), Path::new("/w").into())].into(),
         };
         let files = Files([("deep/é".into(), "text\n".to_owned())].into());
         for step in [
@@ -157,6 +160,6 @@ mod tests {
     }
 
     fn empty() -> Program {
-        Program { argv: Box::default(), outputs: Box::default(), env: Box::default(), transient: Box::default() }
+        Program::default()
     }
 }

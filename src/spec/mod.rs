@@ -374,7 +374,7 @@ pub enum Does {
     Write(Arc<Files>),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Program {
     pub argv: Box<[Arc<str>]>,
     /// Files or folders, relative to the working directory, that must exist afterwards.
@@ -383,6 +383,10 @@ pub struct Program {
     pub env: Box<[Arc<str>]>,
     /// Exit codes that call for another attempt. Not in the key: they change no output.
     pub transient: Box<[u32]>,
+    /// Whether it may open TCP connections.
+    pub network: bool,
+    /// Folders besides its own that it may write to: as they are named in the spec, which is in the key, and absolute.
+    pub writable: Box<[(Arc<str>, Arc<Path>)]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

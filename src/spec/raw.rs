@@ -320,6 +320,11 @@ shape! {
         retries: u32,
         /// With `argv`: exit codes by which the program says that another attempt may succeed, e.g. 75.
         transient: List<u32>,
+        /// With `argv`: whether it may open TCP connections, where the system can tell (Linux 6.7). Default: false.
+        network: bool,
+        /// With `argv`: folders besides its own that it may write to, relative to this spec file, e.g. a compiler's cache.
+        /// What it leaves there is in no key. Default: none.
+        writable: List<Arc<str>>,
     }
 }
 

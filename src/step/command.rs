@@ -1,6 +1,6 @@
 //! `command:<name>`: a user's own program, keyed, cached and isolated like every other step.
 
-use crate::step::{Code, CommandCall, Params, Part, Places, Step, StepKind, Work};
+use crate::step::{Access, Code, CommandCall, Params, Part, Places, Step, StepKind, Work};
 
 pub struct Command;
 pub static COMMAND: Command = Command;
@@ -14,11 +14,11 @@ impl StepKind for Command {
         static CODE: Code = Code::of(&[&[
             Part::Rust("step/command.rs"),
             Part::Rust("worker/command.rs"),
-            Part::Rust("worker/goods.rs"),
-            Part::Rust("worker/attic.rs"),
-            Part::Rust("worker/leftovers.rs"),
+            Part::Rust("worker/inputs.rs"),
+            Part::Rust("worker/outputs.rs"),
             Part::Rust("worker/sandbox.rs"),
             Part::Rust("worker/spawn"),
+            Part::Rust("confine"),
         ]]);
         &CODE
     }
@@ -42,6 +42,11 @@ impl StepKind for Command {
             trees: places.trees.clone(),
             outputs: owned(&program.outputs),
             env: owned(&program.env),
+            access: Access {
+                network: program.network,
+                write: program.writable.iter().map(|(_, folder)| folder.to_path_buf()).collect(),
+                home: false,
+            },
         }))
     }
 }

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::runtime::android::OWN_OPTIONS;
 use crate::step::code::{ORT, WORKER};
-use crate::step::{Code, Library, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::step::{
+    Access, Code, Library, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall,
+};
 use crate::toolchain::{EnvName, Tool};
 
 /// What a worker is told is decided here.
@@ -97,7 +99,13 @@ impl StepKind for PythonConversion {
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let worker = Worker::Python((self.env)(step.params.json()));
-        Ok(Work::Worker(WorkerCall { worker, op: self.op, params: step.params.json().clone(), libraries: vec![] }))
+        Ok(Work::Worker(WorkerCall {
+            worker,
+            op: self.op,
+            params: step.params.json().clone(),
+            libraries: vec![],
+            access: Access::default(),
+        }))
     }
 }
 
@@ -144,6 +152,7 @@ impl StepKind for Qnn {
             op: "compile",
             params: step.params.json().clone(),
             libraries,
+            access: Access::default(),
         }))
     }
 }

@@ -1,8 +1,10 @@
 //! `generate:<model>` of a transformers class: weights, config, complete inputs and reference outputs.
 
-use serde_json::json;
+use std::path::PathBuf;
 
-use crate::step::{Code, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use serde_json::{Value, json};
+
+use crate::step::{Access, Code, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 pub struct Materialise;
@@ -43,11 +45,25 @@ impl StepKind for Materialise {
         if let Some(folder) = places.inputs.get("weights") {
             params["weights"]["path"] = json!(folder);
         }
+        let weights = params["weights"].clone();
         Ok(Work::Worker(WorkerCall {
             worker: Worker::Python(EnvName::Torch),
             op: "materialise",
             params,
             libraries: vec![],
+            access: access(&weights),
         }))
     }
+}
+
+/// The Hub's client keeps what it fetches.
+fn access(weights: &Value) -> Access {
+    if weights["kind"] != "hub" {
+        return Access::default();
+    }
+    let of = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let home =
+        || of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache"))).map(|cache| cache.join("huggingface"));
+    let kept = of("HF_HOME").or_else(home).into_iter().chain(of("HF_HUB_CACHE"));
+    Access { network: true, write: kept.collect(), home: true }
 }

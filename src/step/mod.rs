@@ -134,6 +134,14 @@ impl Params {
                 key.set("param.argv", JsonList(&program.argv));
                 key.set("param.env", JsonList(&program.env));
                 key.set("param.outputs", JsonList(&program.outputs));
+                // What nobody asks for is in no key.
+                if program.network {
+                    key.set("param.network", true);
+                }
+                if !program.writable.is_empty() {
+                    let named: Vec<_> = program.writable.iter().map(|(name, _)| name.clone()).collect();
+                    key.set("param.writable", JsonList(&named));
+                }
             }
             Self::Files(files) => {
                 for (path, text) in &files.0 {
@@ -259,6 +267,17 @@ pub struct WorkerCall {
     pub params: Value,
     /// Parameters whose values are the paths of libraries, known once their environment is there.
     pub libraries: Vec<(&'static str, Library)>,
+    pub access: Access,
+}
+
+/// What a step may reach besides its own folders.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Access {
+    pub network: bool,
+    /// Folders that it may write to; made if they are not there.
+    pub write: Vec<PathBuf>,
+    /// It works with the user's own home, to read what lies there.
+    pub home: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,25 +290,34 @@ pub enum Worker {
     Python(EnvName),
 }
 
+#[derive(Default)]
 pub struct CommandCall {
     pub argv: Vec<String>,
     /// Files and folders of the user's, to be copied into the working folder under these names.
     pub inputs: BTreeMap<String, PathBuf>,
     /// Trees, to be laid into the working folder under these names.
-    pub trees: BTreeMap<String, Stored>,
+    pub trees: BTreeMap<String, Vec<StoredFile>>,
     /// Taken from the working folder afterwards.
     pub outputs: Vec<String>,
     pub env: Vec<String>,
+    pub access: Access,
 }
 
-/// The files of a tree: their paths in it, and where the store keeps them, verified.
-pub type Stored = Vec<(String, PathBuf)>;
+/// One file of a tree, verified.
+#[derive(Debug, Clone)]
+pub struct StoredFile {
+    /// In the tree.
+    pub path: String,
+    pub at: PathBuf,
+    /// Read by other steps too, from a folder to which no step may write.
+    pub is_shared: bool,
+}
 
 /// Where a step's inputs lie and where its output goes, during one execution.
 pub struct Places {
     pub inputs: BTreeMap<String, PathBuf>,
     /// Trees that were not laid out, because the step lays them in by itself ([`StepKind::lays_in`]).
-    pub trees: BTreeMap<String, Stored>,
+    pub trees: BTreeMap<String, Vec<StoredFile>>,
     /// An empty folder.
     pub out: PathBuf,
     /// A folder for what is not part of the output.

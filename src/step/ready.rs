@@ -18,7 +18,7 @@ use crate::runtime::tensors::{self, Tensors};
 use crate::runtime::{foreign, onnx_change, onnx_file};
 use crate::spec::ReadyFormat;
 use crate::step::code::{ORT, WORKER};
-use crate::step::{Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::step::{Access, Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -275,6 +275,7 @@ impl StepKind for Reference {
             op: "reference",
             params: step.params.json().clone(),
             libraries,
+            access: Access::default(),
         }))
     }
 }

@@ -1,12 +1,15 @@
 //! `run:<model>:<variant>`: loads the artefact on a device, infers, measures; its outputs are compared with the reference.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::spec::{Precision, Target};
 use crate::step::code;
 use crate::step::{
-    Code, Library, MemoryGuess, Needs, Part, Places, Requirement, Step, StepKind, TestMeasure, Work, Worker, WorkerCall,
+    Access, Code, Library, MemoryGuess, Needs, Part, Places, Requirement, Step, StepKind, TestMeasure, Work, Worker,
+    WorkerCall,
 };
 use crate::toolchain::{EnvName, Tool};
 
@@ -202,7 +205,10 @@ impl StepKind for Run {
         let device = &params.device;
         let measure = json!(params.measure);
         let options = json!(params.options);
-        let call = |worker, op, params, libraries| Ok(Work::Worker(WorkerCall { worker, op, params, libraries }));
+        let runtime = params.runtime.clone();
+        let call = |worker, op, params, libraries| {
+            Ok(Work::Worker(WorkerCall { worker, op, params, libraries, access: access(&runtime) }))
+        };
         match params.runtime.as_str() {
             "ort" => {
                 let Ort { env, ep, plugin, .. } = params.ort();
@@ -269,5 +275,19 @@ impl StepKind for Run {
             }
             other => anyhow::bail!("this version of orch has no runtime `{other}` for backend `{}`", params.backend),
         }
+    }
+}
+
+/// A page is served on loopback; a phone is reached through adb's server, which keeps its keys and its log where it will.
+fn access(runtime: &str) -> Access {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    match runtime {
+        "browser" | "transformers-js" => Access { network: true, ..Access::default() },
+        "android" => Access {
+            network: true,
+            home: true,
+            write: home.map(|home| home.join(".android")).into_iter().chain([std::env::temp_dir()]).collect(),
+        },
+        _ => Access::default(),
     }
 }

@@ -1,19 +1,21 @@
 //! Content by digest: one read-only file for each, whoever made it and however many trees hold it.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::base::{Digest, fs as bfs};
+use crate::store::stat::Stamp;
 use crate::store::{ManifestFile, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Blobs {
     root: PathBuf,
-    /// Blobs whose content this process has hashed and found right.
-    verified: Mutex<HashSet<PathBuf>>,
+    /// Blobs whose content this process has hashed and found right, as they were then. The stamp holds the time of the
+    /// last change, which no writer can set back.
+    verified: Mutex<HashMap<PathBuf, Stamp>>,
 }
 
 impl Blobs {
@@ -68,7 +70,8 @@ impl Blobs {
             let again = |fan: &Path| fs::create_dir_all(fan).and_then(|()| fs::rename(from, &home));
             fan.map_or(Err(e), again).map_err(StoreError::io("publish", &home))?;
         }
-        self.mark_verified(home);
+        let stamp = Stamp::of(&home).map_err(StoreError::io("read", &home))?;
+        self.verified().insert(home, stamp);
         Ok(())
     }
 
@@ -76,38 +79,54 @@ impl Blobs {
         fs::symlink_metadata(self.path_of(file)).is_ok_and(|meta| meta.len() == file.size)
     }
 
-    /// Hashes a blob, once a process.
+    /// Finds a blob as it was published: hashed, unless this process has done so and nothing happened to it since.
     pub(super) fn check(&self, file: &ManifestFile) -> Result<(), StoreError> {
         let path = self.path_of(file);
-        if self.verified.lock().unwrap_or_else(PoisonError::into_inner).contains(&path) {
+        let failed = |e: io::Error| self.lost(path.clone(), "read", e);
+        let meta = fs::symlink_metadata(&path).map_err(failed)?;
+        let before = Stamp::from(&meta);
+        if self.verified().get(&path) == Some(&before) {
             return Ok(());
         }
-        match Digest::of_file(&path) {
-            Ok(digest) if digest == file.digest => {
-                self.mark_verified(path);
-                Ok(())
-            }
-            Ok(_) => Err(StoreError::Damaged { path, what: "it has other content than was published".into() }),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                Err(StoreError::Damaged { path, what: "it is missing".into() })
-            }
-            Err(e) => Err(StoreError::io("read", path)(e)),
+        if Digest::of_file(&path).map_err(failed)? != file.digest {
+            self.verified().remove(&path);
+            return Err(StoreError::Damaged { path, what: "it has other content than was published".into() });
         }
+        // Somebody opened it for writing, and wrote nothing yet.
+        let opened = !meta.permissions().readonly();
+        if opened {
+            bfs::protect(&path, file.executable).map_err(failed)?;
+        }
+        let now = Stamp::of(&path).map_err(failed)?;
+        // What changed while it was read is hashed again by whoever asks next.
+        if opened || now == before {
+            self.verified().insert(path, now);
+        }
+        Ok(())
     }
 
-    /// Takes back that a blob was found right.
-    pub(super) fn doubt(&self, file: &ManifestFile) {
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path_of(file));
+    fn verified(&self) -> MutexGuard<'_, HashMap<PathBuf, Stamp>> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn mark_verified(&self, path: PathBuf) {
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner).insert(path);
-    }
-
-    /// Gives a blob the name `to` as well.
+    /// Gives a blob the name `to` as well: for readers that the kernel keeps from writing.
     pub(super) fn link(&self, file: &ManifestFile, to: &Path) -> Result<(), StoreError> {
         let path = self.path_of(file);
-        bfs::link_or_copy(&path, to).map_err(|e| self.lost(path, "link", e))
+        let mut verified = self.verified();
+        // A new name is a change of the file. This one is known.
+        let is_known = Stamp::of(&path).is_ok_and(|stamp| verified.get(&path) == Some(&stamp));
+        let linked = bfs::link_or_copy(&path, to);
+        if let Some(stamp) = is_known.then(|| Stamp::of(&path).ok()).flatten() {
+            verified.insert(path.clone(), stamp);
+        }
+        drop(verified);
+        linked.map_err(|e| self.lost(path, "link", e))
+    }
+
+    /// Copies a blob to `to`; where the file system can, that takes no space.
+    pub(super) fn copy(&self, file: &ManifestFile, to: &Path) -> Result<(), StoreError> {
+        let path = self.path_of(file);
+        bfs::copy_file(&path, to).map_err(|e| self.lost(path, "copy", e))
     }
 
     pub(super) fn read(&self, file: &ManifestFile) -> Result<Vec<u8>, StoreError> {
@@ -118,7 +137,7 @@ impl Blobs {
     /// A blob that was verified may have been collected by another process since. It is no longer taken for verified, so
     /// that whoever made it does so again.
     fn lost(&self, path: PathBuf, action: &'static str, error: io::Error) -> StoreError {
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
+        self.verified().remove(&path);
         match error.kind() {
             io::ErrorKind::NotFound => StoreError::Damaged { path, what: "it is missing".into() },
             _ => StoreError::io(action, path)(error),
@@ -128,7 +147,7 @@ impl Blobs {
     /// Removes a blob, so that it is made again.
     pub(super) fn discard(&self, file: &ManifestFile) -> Result<(), StoreError> {
         let path = self.path_of(file);
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner).remove(&path);
+        self.verified().remove(&path);
         remove(&path)
     }
 

@@ -86,11 +86,9 @@ impl DiskStore {
         Ok(files.iter().map(|file| self.blobs.path_of(file)).collect())
     }
 
-    /// The verified files of a tree: their paths in it, and where they are kept. To be read, and soon: whoever collects
-    /// garbage may take them away.
-    pub fn stored(&self, digest: &Digest) -> Result<Vec<(String, PathBuf)>, StoreError> {
-        let files = self.check_tree(digest)?.files;
-        Ok(files.into_iter().map(|file| (self.blobs.path_of(&file), file)).map(|(at, file)| (file.path, at)).collect())
+    /// Where a blob is kept, to be read, and soon: whoever collects garbage may take it away.
+    pub fn blob(&self, file: &ManifestFile) -> PathBuf {
+        self.blobs.path_of(file)
     }
 
     /// Written whenever orch takes something out of the store, or finds it damaged: nobody may rely on an earlier look.
@@ -102,11 +100,6 @@ impl DiskStore {
         let path = self.removals();
         let text = format!("{} {}\n", std::process::id(), bfs::Nonce::next());
         bfs::write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", path))
-    }
-
-    /// Where working folders of programs wait for the next run. Who takes one renames it away first.
-    pub fn attic(&self) -> PathBuf {
-        self.root.join("attic")
     }
 
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
@@ -176,7 +169,8 @@ impl DiskStore {
         self.manifest(digest).is_ok_and(|manifest| manifest.files.iter().all(|file| self.blobs.has(file)))
     }
 
-    /// The files of a tree, after their content was hashed (once per process) and found as published.
+    /// The files of a tree, after their content was found as published. It is hashed if anything happened to it since this
+    /// process did so last.
     pub fn check_tree(&self, digest: &Digest) -> Result<Manifest, StoreError> {
         let manifest = self.manifest(digest)?;
         match manifest.files.as_slice() {
@@ -186,15 +180,8 @@ impl DiskStore {
         Ok(manifest)
     }
 
-    /// Takes back that a tree's content was found right, so that it is hashed again.
-    pub fn doubt(&self, digest: &Digest) {
-        for file in self.manifest(digest).into_iter().flat_map(|manifest| manifest.files) {
-            self.blobs.doubt(&file);
-        }
-    }
-
-    /// Makes the folder `at` with the verified files of a tree, as links to the store's own: not to be written to.
-    pub fn lay_out(&self, digest: &Digest, at: &Path) -> Result<(), StoreError> {
+    /// Makes the folder `at` with the verified files of a tree.
+    pub fn lay_out(&self, digest: &Digest, at: &Path, how: LaidAs) -> Result<(), StoreError> {
         let manifest = self.check_tree(digest)?;
         fs::create_dir_all(at).map_err(StoreError::io("create", at))?;
         for file in &manifest.files {
@@ -203,7 +190,10 @@ impl DiskStore {
                 let dir = to.parent().expect("BUG: a file has a parent folder");
                 fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
             }
-            self.blobs.link(file, &to)?;
+            match how {
+                LaidAs::Links => self.blobs.link(file, &to)?,
+                LaidAs::Copies => self.blobs.copy(file, &to)?,
+            }
         }
         Ok(())
     }
@@ -334,6 +324,14 @@ impl DiskStore {
         };
         self.log.append(tree.into_iter().chain([Draft { header, payload }]).collect())
     }
+}
+
+/// How the files of a tree are put into a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaidAs {
+    /// Other names of the store's own files: only where nobody who sees them can write to them.
+    Links,
+    Copies,
 }
 
 /// The log leaves it out if it knows the tree.

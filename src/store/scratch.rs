@@ -74,14 +74,6 @@ pub(super) fn oldest_running(parent: &Path, except: Option<&Scratch>) -> Option<
     running.min()
 }
 
-/// Moves what waits for a next run to where nobody owns it.
-pub(super) fn claim(attic: &Path, parent: &Path) {
-    for entry in fs::read_dir(attic).into_iter().flatten().flatten() {
-        let name = format!("orch-{}", entry.file_name().to_string_lossy());
-        let _ = fs::rename(entry.path(), parent.join(name));
-    }
-}
-
 /// Removes the folders whose lock nobody holds, if it may; gives how many there were and their size.
 pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
     let mut swept = Amount::default();

@@ -8,48 +8,44 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::confine::{Confinement, Enforced};
 use crate::runtime::{JobOutput, JobStatus};
 use crate::step::CommandCall;
-use crate::worker::goods::{Gone, NotLaid, Refused, lay_in, take_out};
+use crate::worker::inputs::{Gone, NotLaid, lay_in};
+use crate::worker::outputs::{Refused, take_out};
 use crate::worker::oversee::{Overseer, Verdict};
 use crate::worker::process::{Group, poll, readable, tail};
 use crate::worker::reads::{self, Project, Reads, Watch};
 use crate::worker::said::Said;
-use crate::worker::sandbox::{Sandbox, Sandboxes};
+use crate::worker::sandbox::{Sandbox, grants};
 use crate::worker::spawn::{Program, start};
 use crate::worker::{Ended, Limits, TICK};
+
+/// For whoever meets the walls of the sandbox.
+const HINT: &str = "; hint: a step writes to its own folders only, and opens no connection; \
+                    `writable` names other folders, `network: true` allows TCP";
 
 /// How long the end of a step waits for processes that were killed to be gone.
 const DYING: Duration = Duration::from_millis(20);
 
 /// Where the programs of a run work, and which files they should have declared.
 pub struct Ground {
-    pub sandboxes: Sandboxes,
+    /// Below this folder, which is removed with the run.
+    pub sandboxes: PathBuf,
     pub project: Project,
 }
 
 /// How a program ended, and what it made.
-pub struct Ran<'a> {
+pub struct Ran {
     pub ended: Ended,
     /// The files of its outputs, by their paths in the step's tree, if it ended well: to be moved away before this is
     /// dropped, because then they go.
     pub files: Vec<(String, PathBuf)>,
-    sandbox: Option<Sandbox>,
-    sandboxes: &'a Sandboxes,
-    /// Every process that it started is known to have ended.
-    is_over: bool,
+    /// What cannot be removed with it lies below the run's own folder.
+    _sandbox: Option<Sandbox>,
 }
 
-impl Drop for Ran<'_> {
-    fn drop(&mut self) {
-        if let Some(sandbox) = self.sandbox.take() {
-            // What cannot be removed now lies below the run's own folder, which is removed with it.
-            let _ = self.sandboxes.take_back(sandbox, self.is_over);
-        }
-    }
-}
-
-impl Ran<'_> {
+impl Ran {
     fn broken(&mut self, what: String) {
         self.ended = Ended::Broken(what);
     }
@@ -63,31 +59,23 @@ impl Ran<'_> {
 ///
 /// PATH is passed on to find programs; HOME and TMPDIR are empty folders; besides these only the declared variables
 /// are seen. Nothing is run if an input has gone.
-pub fn run_command<'a>(
-    call: &CommandCall,
-    ground: &'a Ground,
-    out: &Path,
-    limits: &Limits<'_>,
-) -> Result<Ran<'a>, Gone> {
-    let ended = Ended::Interrupted;
-    let mut ran = Ran { ended, files: Vec::new(), sandbox: None, sandboxes: &ground.sandboxes, is_over: true };
-    let mut sandbox = match ground.sandboxes.lend(call.inputs.len() + call.trees.len()) {
-        Ok(sandbox) => sandbox,
+pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Limits<'_>) -> Result<Ran, Gone> {
+    let mut ran = Ran { ended: Ended::Interrupted, files: Vec::new(), _sandbox: None };
+    let sandbox = match Sandbox::make(&ground.sandboxes) {
+        Ok(sandbox) => ran._sandbox.insert(sandbox),
         Err(e) => {
             ran.broken(format!("failed to make a working folder: {e}"));
             return Ok(ran);
         }
     };
-    let laid = lay_in(call, &mut sandbox);
-    let sandbox = ran.sandbox.insert(sandbox);
-    let linked = match laid {
-        Ok(linked) => linked,
+    match lay_in(call, &sandbox.cwd) {
+        Ok(()) => {}
         Err(NotLaid::Gone(gone)) => return Err(gone),
         Err(NotLaid::Io(e)) => {
             ran.broken(format!("failed to lay in the inputs: {e}"));
             return Ok(ran);
         }
-    };
+    }
     let cwd = sandbox.cwd.clone();
     let mut reads = Reads::new(&ground.project, &call.inputs, &cwd);
     let mut running = match Running::start(call, sandbox, &mut reads, limits.log) {
@@ -98,8 +86,7 @@ pub fn run_command<'a>(
         }
     };
     let ended = running.wait(limits, &mut reads);
-    let End { watched, is_over, is_quiet, left, log, peak_rss_bytes } = running.finish(&mut reads);
-    ran.is_over = is_over;
+    let End { watched, is_quiet, left, log, peak_rss_bytes } = running.finish(&mut reads);
     let mut facts = json!({"argv": call.argv});
     if let Some(peak) = peak_rss_bytes {
         facts["peak_rss_bytes"] = peak.into();
@@ -118,17 +105,14 @@ pub fn run_command<'a>(
                 (Some(code), _) => facts["exit_code"] = json!(code),
                 (None, signal) => facts["signal"] = json!(signal),
             }
-            ran.failed(format!("`{}` ended with {status}{said}", call.argv[0]));
+            let hint = if last.contains("Permission denied") && Enforced::here().is_some() { HINT } else { "" };
+            ran.failed(format!("`{}` ended with {status}{said}{hint}", call.argv[0]));
         }
         Ok(_) => match take_all(&call.outputs, &cwd, out, is_quiet) {
             Ok(files) => (ran.ended, ran.files) = (Ended::Answered(JobOutput::ok(json!(null), None)), files),
             Err(Refused::Output(why)) => ran.failed(format!("`{}` ended well but {why}", call.argv[0])),
             Err(Refused::Io(why)) => ran.broken(why),
         },
-    }
-    if let Some(complaint) = linked.complaint() {
-        facts["wrote_to_input"] = json!(true);
-        ran.failed(complaint);
     }
     if let Ended::Answered(output) = &mut ran.ended {
         output.facts = facts;
@@ -154,8 +138,6 @@ struct Running<'a> {
 /// What is known when it is over.
 struct End {
     watched: Result<(), String>,
-    /// Every process that it started is known to have ended.
-    is_over: bool,
     /// As far as is known, nobody is left who could write to an output.
     is_quiet: bool,
     /// Processes that had left the group and were ended with it, by name.
@@ -175,7 +157,14 @@ impl<'a> Running<'a> {
                 env.push((name.into(), value));
             }
         }
-        let program = Program { argv: &call.argv, env, cwd: &sandbox.cwd, output: said.output() };
+        let confinement = Confinement::of(&grants(&call.access, &sandbox.folders())?)?;
+        let program = Program {
+            argv: &call.argv,
+            env,
+            cwd: &sandbox.cwd,
+            output: said.output(),
+            confinement: confinement.as_ref(),
+        };
         let mut filter = reads::filter();
         let started = start(&program, filter.as_mut().ok())?;
         // Its own start is not asked about.
@@ -252,7 +241,7 @@ impl<'a> Running<'a> {
         let is_empty = self.group.is_empty();
         let is_quiet = is_over || (watched.is_err() && is_empty);
         let peak_rss_bytes = self.group.peak_rss_bytes();
-        End { watched, is_over, is_quiet, left, log: self.said.finish(), peak_rss_bytes }
+        End { watched, is_quiet, left, log: self.said.finish(), peak_rss_bytes }
     }
 }
 

@@ -6,15 +6,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::*;
-use crate::step::Stored;
+use crate::confine::Enforced;
+use crate::step::{Access, StoredFile};
 use crate::worker::Cancel;
 
 /// A project with a store in it, as `cache/` lies in the user's folder.
 struct Place {
     dir: tempfile::TempDir,
     ground: Ground,
-    trees: BTreeMap<String, Stored>,
+    trees: BTreeMap<String, Vec<StoredFile>>,
     cancel: Cancel,
+    network: bool,
 }
 
 impl Place {
@@ -25,11 +27,8 @@ impl Place {
             fs::create_dir_all(at(name)).unwrap();
         }
         let store = at("project/store");
-        let ground = Ground {
-            sandboxes: Sandboxes::new(store.join("tmp"), store.join("attic")),
-            project: Project::new(&at("project"), &[&store]),
-        };
-        Self { dir, ground, trees: BTreeMap::new(), cancel: Cancel::default() }
+        let ground = Ground { sandboxes: store.join("tmp"), project: Project::new(&at("project"), &[&store]) };
+        Self { dir, ground, trees: BTreeMap::new(), cancel: Cancel::default(), network: false }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -64,6 +63,7 @@ impl Place {
             trees: self.trees.clone(),
             outputs: outputs.iter().map(|name| (*name).to_owned()).collect(),
             env: Vec::new(),
+            access: Access { write: vec![self.at("out")], network: self.network, home: false },
         };
         let log = self.at("logs/one.log");
         let _ = fs::remove_file(&log);
@@ -103,6 +103,10 @@ impl Place {
     fn pid(&self) -> i32 {
         fs::read_to_string(self.at("out/pid")).unwrap().trim().parse().unwrap()
     }
+}
+
+fn stored(path: &str, at: &Path, is_shared: bool) -> StoredFile {
+    StoredFile { path: path.into(), at: at.to_owned(), is_shared }
 }
 
 fn is_alive(pid: i32) -> bool {
@@ -266,63 +270,52 @@ fn one_step_sees_nothing_of_the_one_before() {
 }
 
 #[test]
-fn a_write_to_a_shared_input_is_told_by_its_name() {
+fn nobody_writes_to_a_shared_input_or_outside_of_his_folders() {
     let mut place = Place::new();
-    let large = place.write("project/store/blob", vec![7; 2 << 20]);
-    let old = std::time::SystemTime::now() - Duration::from_secs(10);
-    fs::File::options().write(true).open(&large).unwrap().set_modified(old).unwrap();
-    place.trees = BTreeMap::from([("in".to_owned(), vec![("model.bin".to_owned(), large)])]);
+    let large = place.write("project/store/blob", "whole");
+    let project = place.at("project").display().to_string();
+    place.trees = BTreeMap::from([("in".to_owned(), vec![stored("model.bin", &large, true)])]);
     place.passes("cd in && cmp model.bin model.bin && rm -f model.bin && echo own > model.bin", &[], &[]);
-    let why = place.fails("echo x >> in/model.bin", &[], &[]);
-    assert!(why.starts_with("it wrote to its input `in/model.bin`"), "{why}");
+    if !Enforced::here().is_some() {
+        return;
+    }
+    for script in ["echo x >> in/model.bin", "chmod u+w in/model.bin; echo x >> in/model.bin"] {
+        let why = place.fails(script, &[], &[]);
+        assert!(why.ends_with(HINT) && why.contains("Permission denied"), "{why}");
+    }
+    for script in [format!("echo x > {project}/new"), format!("rm {}", large.display()), format!("mkdir {project}/d")] {
+        place.fails(&script, &[], &[]);
+    }
+    assert_eq!(fs::read_to_string(large).unwrap(), "whole");
+    assert_eq!(fs::read_dir(project).unwrap().count(), 1, "only the store");
+}
+
+#[test]
+fn nobody_reaches_the_network_who_did_not_ask() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = format!("exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/{}'", listener.local_addr().unwrap().port());
+    let mut place = Place::new();
+    if Enforced::here().denies_tcp() {
+        assert!(place.fails(&script, &[], &[]).ends_with(HINT));
+    }
+    place.network = true;
+    place.passes(&script, &[], &[]);
 }
 
 #[test]
 fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
     let mut place = Place::new();
-    place.trees = BTreeMap::from([("in".to_owned(), vec![("x".to_owned(), place.at("project/store/gone"))])]);
+    place.trees = BTreeMap::from([("in".to_owned(), vec![stored("x", &place.at("project/store/gone"), false)])]);
     let call = CommandCall {
         argv: vec!["touch".into(), place.at("ran").display().to_string()],
-        inputs: BTreeMap::new(),
         trees: place.trees.clone(),
-        outputs: Vec::new(),
-        env: Vec::new(),
+        ..CommandCall::default()
     };
     let (timeout, log) = (Duration::from_secs(30), place.at("log"));
     let limits = Limits { timeout, memory: None, cancel: &place.cancel, log: &log, progress: &|_| {} };
     let gone = run_command(&call, &place.ground, &place.at("out"), &limits).err().expect("it was run");
     assert_eq!(gone.input, "in");
     assert!(!place.at("ran").exists());
-}
-
-/// Files and folders of one step become those of the next, and nothing of their content or permissions goes with them.
-#[test]
-fn inputs_are_made_of_what_was_left_and_show_nothing_of_it() {
-    let mut place = Place::new();
-    let long = place.write("project/store/long", "a long text\n".repeat(100));
-    let tool = place.write("project/store/tool", "#!/bin/sh\necho tool\n");
-    fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o555)).unwrap();
-    let trees = |files: &[(&str, &PathBuf)]| {
-        let files = files.iter().map(|(name, at)| ((*name).to_owned(), (*at).clone())).collect();
-        BTreeMap::from([("in".to_owned(), files)])
-    };
-    let own = place.write("project/own", "own\n");
-    let inode = |said: Option<String>| said.unwrap().split_whitespace().next().map(str::to_owned);
-    place.trees = trees(&[("a/b/long", &long)]);
-    place.passes("ls -i in/a/b/long", &[], &[]);
-    let first = inode(place.said());
-    place.trees = trees(&[("c/d/own", &own)]);
-    place.passes(
-        "ls -i in/c/d/own; test \"$(cat in/c/d/own)\" = own && test \"$(find . -type f)\" = ./in/c/d/own",
-        &[],
-        &[],
-    );
-    assert_eq!(inode(place.said()), first, "a fresh file was made");
-    place.passes("mkdir -p d/e; echo x > d/e/f; ln d/e/f g; chmod 700 d; chmod 0 g; ln -s g h", &[], &[]);
-    place.trees = trees(&[("tool", &tool), ("c/long", &long)]);
-    place.passes("in/tool && cmp in/c/long in/c/long && test $(stat -c %a%h in/tool) = 5551", &[], &[]);
-    place.trees = BTreeMap::new();
-    place.passes("test $(stat -c %a own) = 644 && test $(wc -c < own) = 4", &[("own", own)], &[]);
 }
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -3,14 +3,13 @@
 //! A worker is told a job and answers how it ended; what the job is for is not known here. Every child leads a process
 //! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
 
-mod attic;
 mod command;
 mod family;
-mod goods;
 mod guard;
-mod leftovers;
+mod inputs;
 mod lines;
 mod oneshot;
+mod outputs;
 mod oversee;
 mod process;
 mod reads;
@@ -27,12 +26,12 @@ use std::time::{Duration, Instant};
 use crate::runtime::JobOutput;
 
 pub use command::{Ground, run_command, run_logged};
-pub use goods::Gone;
 pub use guard::kill_all;
+pub use inputs::Gone;
 pub use oneshot::run_oneshot;
 pub use process::tail;
 pub use reads::{Project, warnings};
-pub use sandbox::Sandboxes;
+pub use sandbox::grants;
 pub use server::Server;
 
 /// How a job ended.

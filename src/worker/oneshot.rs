@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt, FdMapping};
 
+use crate::confine::Confinement;
 use crate::runtime::{Job, JobOutput, Reply};
 use crate::worker::lines::{Lines, Next};
 use crate::worker::oversee::{Overseer, Verdict};
@@ -30,7 +31,12 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
         Err(e) => return broken("make a pipe", e),
     };
     command.envs(&job.env);
-    let (lines, mut group) = match spawn_with_result_pipe(&mut command, Output::Pipe(said.output())) {
+    let confinement = match job.sandbox.as_ref().map(Confinement::of).transpose() {
+        Ok(confinement) => confinement.flatten(),
+        Err(e) => return broken("make a sandbox", e),
+    };
+    let output = Output::Pipe(said.output());
+    let (lines, mut group) = match spawn_with_result_pipe(&mut command, output, confinement) {
         Ok(pair) => pair,
         Err(e) => return broken(&format!("start `{}`", command.get_program().display()), e),
     };
@@ -158,7 +164,11 @@ pub(super) enum Output<'a> {
     File(&'a std::path::Path),
 }
 
-pub(super) fn spawn_with_result_pipe(command: &mut Command, output: Output<'_>) -> std::io::Result<(Lines, Group)> {
+pub(super) fn spawn_with_result_pipe(
+    command: &mut Command,
+    output: Output<'_>,
+    confinement: Option<Confinement>,
+) -> std::io::Result<(Lines, Group)> {
     let (reader, writer) = std::io::pipe()?;
     command.stdin(Stdio::piped()).env(RESULT_FD_VAR, RESULT_FD.to_string());
     command
@@ -168,7 +178,7 @@ pub(super) fn spawn_with_result_pipe(command: &mut Command, output: Output<'_>) 
         Output::File(log) => Group::spawn(command, log)?,
         Output::Pipe(pipe) => {
             command.stdout(pipe.try_clone_to_owned()?).stderr(pipe.try_clone_to_owned()?);
-            Group::spawn_as_is(command)?
+            Group::spawn_as_is(command, confinement)?
         }
     };
     // The writing end lives in `command`'s mapping; with it gone, the reader sees the child's end.
@@ -191,6 +201,7 @@ mod tests {
             out: dir.into(),
             log: None,
             env: Default::default(),
+            sandbox: None,
         }
     }
 

@@ -10,6 +10,7 @@ use std::process::{ChildStdin, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::confine::Confinement;
 use crate::worker::family;
 use crate::worker::guard::{self, Slot};
 
@@ -35,17 +36,17 @@ impl Group {
         }
         let log = File::options().create(true).append(true).open(log)?;
         command.stdout(log.try_clone()?).stderr(log);
-        Self::spawn_as_is(command)
+        Self::spawn_as_is(command, None)
     }
 
-    /// Starts `command`, whose streams are set.
-    pub(super) fn spawn_as_is(command: &mut Command) -> io::Result<Self> {
+    /// Starts `command`, whose streams are set, held to `confinement`.
+    pub(super) fn spawn_as_is(command: &mut Command, confinement: Option<Confinement>) -> io::Result<Self> {
         let slot = Slot::take()?;
         let place = slot.place();
         command.process_group(0).env(guard::MARK, guard::mark());
         #[cfg(target_os = "linux")]
         let parent = std::process::id() as i32;
-        // SAFETY: between fork and exec only async-signal-safe calls are made: prctl, getppid, _exit, getpid.
+        // SAFETY: between fork and exec only async-signal-safe calls are made: prctl, getppid, _exit, getpid, and what restricts a process.
         unsafe {
             command.pre_exec(move || {
                 #[cfg(target_os = "linux")]
@@ -58,7 +59,7 @@ impl Group {
                     }
                 }
                 place.store(libc::getpid(), Ordering::SeqCst);
-                Ok(())
+                confinement.as_ref().map_or(Ok(()), Confinement::enter)
             });
         }
         let mut child = {

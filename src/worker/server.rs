@@ -55,7 +55,7 @@ impl Server {
     ///
     /// The calling thread must outlive the server: the kernel ends the child with the thread that started it.
     pub fn start(mut command: Command, preload: &[&str], log: &Path) -> std::io::Result<Self> {
-        let (lines, mut group) = spawn_with_result_pipe(&mut command, Output::File(log))?;
+        let (lines, mut group) = spawn_with_result_pipe(&mut command, Output::File(log), None)?;
         let pid = group.leader();
         let mut stdin = group.stdin().expect("BUG: stdin is piped");
         writeln!(stdin, "{}", json!({"preload": preload}))?;

@@ -39,8 +39,16 @@ impl Place {
     ) -> Ended {
         let out = self.at(&format!("out-{id}"));
         std::fs::create_dir(&out).unwrap();
-        let job =
-            Job { id, op: op.into(), params, inputs: Default::default(), out, log: None, env: Default::default() };
+        let job = Job {
+            id,
+            op: op.into(),
+            params,
+            inputs: Default::default(),
+            out,
+            log: None,
+            env: Default::default(),
+            sandbox: None,
+        };
         let log = self.at(&format!("log-{id}"));
         self.server.run(&job, &Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} })
     }

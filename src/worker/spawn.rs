@@ -18,6 +18,7 @@ pub(super) use linux::start;
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::start;
 
+use crate::confine::Confinement;
 use crate::worker::process::Group;
 
 /// A program to be started.
@@ -28,6 +29,8 @@ pub(super) struct Program<'a> {
     pub(super) cwd: &'a Path,
     /// Both of its output streams.
     pub(super) output: BorrowedFd<'a>,
+    /// What it is held to.
+    pub(super) confinement: Option<&'a Confinement>,
 }
 
 impl Program<'_> {
@@ -82,7 +85,7 @@ mod tests {
         let (mut reader, writer) = std::io::pipe()?;
         let argv: Vec<_> = argv.iter().map(|arg| (*arg).to_owned()).collect();
         let env = vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("SEEN".into(), "yes".into())];
-        let mut started = start(&Program { argv: &argv, env, cwd, output: writer.as_fd() }, None)?;
+        let mut started = start(&Program { argv: &argv, env, cwd, output: writer.as_fd(), confinement: None }, None)?;
         drop(writer);
         let mut said = String::new();
         reader.read_to_string(&mut said)?;

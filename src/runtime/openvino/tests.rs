@@ -49,6 +49,7 @@ impl Bench {
             out: self.folder.path().join("out"),
             log: None,
             env: Default::default(),
+            sandbox: None,
         };
         OpenVino.execute(&job, &|_| ())
     }

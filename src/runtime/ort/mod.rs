@@ -174,6 +174,7 @@ mod tests {
             out: PathBuf::from("/nowhere"),
             log: None,
             env: Default::default(),
+            sandbox: None,
         }
     }
 

@@ -96,7 +96,9 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
             texts.into_boxed_slice()
         };
         let (outputs, env) = (sorted(texts(raw.outputs)), sorted(texts(raw.env)));
-        Does::Run(Arc::new(Program { argv: texts(raw.argv), outputs, env, transient }))
+        let network = raw.network.value().copied().unwrap_or(false);
+        let writable = sorted(texts(raw.writable)).iter().map(|path| (path.clone(), absolute(folder, path))).collect();
+        Does::Run(Arc::new(Program { argv: texts(raw.argv), outputs, env, transient, network, writable }))
     } else {
         Does::Write(Arc::new(written(&raw, sink)))
     };
@@ -152,6 +154,8 @@ fn one_of_two(name: &At<Arc<str>>, raw: &raw::Command, sink: &mut Sink) {
                 ("memory", raw.memory.given().map(|at| at.span)),
                 ("retries", raw.retries.given().map(|at| at.span)),
                 ("transient", raw.transient.given().map(|at| at.span)),
+                ("network", raw.network.given().map(|at| at.span)),
+                ("writable", raw.writable.given().map(|at| at.span)),
             ];
             for (key, span) in also {
                 if let Some(span) = span {

@@ -69,9 +69,6 @@ impl DiskStore {
     pub fn collect(&self, limits: &Limits, dry_run: bool) -> Result<Collected, StoreError> {
         let mut done = Collected { dry_run, ..Collected::default() };
         let desks = self.root().join("tmp");
-        if !dry_run {
-            scratch::claim(&self.attic(), &desks);
-        }
         done.scratch = scratch::sweep(&desks, !dry_run);
         // From here on, other processes can see that this one runs, and its age tells which changes came later.
         let desk = if dry_run { None } else { Some(self.scratch()?) };

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{Program, Started, c_string};
+use crate::confine::Confinement;
 use crate::worker::family;
 use crate::worker::guard::{self, Slot};
 use crate::worker::process::Group;
@@ -31,6 +32,7 @@ struct Told<'a> {
     parent: i32,
     place: &'a AtomicI32,
     filter: Option<&'a mut Filter>,
+    confinement: Option<&'a Confinement>,
     /// Signals that would be handled, or are ignored by orch alone.
     handled: &'a [libc::c_int],
     /// Why the program could not be executed.
@@ -86,6 +88,7 @@ fn execute(
         parent: std::process::id() as i32,
         place: slot.place(),
         filter,
+        confinement: program.confinement,
         handled: handled(),
         errno: 0,
     };
@@ -148,7 +151,8 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
         let ready = (!shares_files || libc::unshare(libc::CLONE_FILES) == 0)
             && libc::dup2(told.null, 0) == 0
             && libc::dup2(told.output, 1) == 1
-            && libc::dup2(told.output, 2) == 2;
+            && libc::dup2(told.output, 2) == 2
+            && told.confinement.is_none_or(|confinement| confinement.enter().is_ok());
         if ready {
             let mut none = std::mem::zeroed();
             libc::sigemptyset(&mut none);

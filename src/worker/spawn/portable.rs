@@ -14,6 +14,6 @@ pub(in crate::worker) fn start(program: &Program<'_>, _filter: Option<&mut Filte
     command.args(&program.argv[1..]).current_dir(program.cwd).env_clear().envs(program.env.iter().cloned());
     command.stdin(Stdio::null());
     command.stdout(program.output.try_clone_to_owned()?).stderr(program.output.try_clone_to_owned()?);
-    let group = Group::spawn_as_is(&mut command)?;
+    let group = Group::spawn_as_is(&mut command, None)?;
     Ok(Started { group, file })
 }

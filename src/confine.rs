@@ -1,0 +1,108 @@
+//! What a child process may change: the folders that it is given, and no network unless that was asked for.
+//!
+//! The kernel holds the child and all that it starts to that, root too (Landlock, Linux 5.13). Reading stays free. What
+//! Landlock does not see is in docs/security.md: modes and times of files, hard links inside a granted folder, UDP.
+
+#[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(not(target_os = "linux"))]
+mod nothing;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(target_os = "linux")]
+pub use landlock::Confinement;
+#[cfg(not(target_os = "linux"))]
+pub use nothing::Confinement;
+
+/// Set to `off`, nothing is confined. For systems on which it is in the way; what ran so says so in its record.
+pub const SWITCH: &str = "ORCH_SANDBOX";
+
+/// What a child is given. A Python server hands it to the process that it forks for a job, so it has a form in JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grants {
+    /// Files and folders that it may write to, with all below them.
+    pub write: Vec<PathBuf>,
+    pub tcp: Tcp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tcp {
+    Denied,
+    /// Only connections to this port, of any host: the kernel knows no addresses here.
+    Port(u16),
+    Allowed,
+}
+
+impl Grants {
+    /// These folders, and the devices that any program may use.
+    pub fn folders<'a>(write: impl IntoIterator<Item = &'a Path>) -> Self {
+        let own = write.into_iter().map(Path::to_owned);
+        Self { write: own.chain(devices().iter().cloned()).collect(), tcp: Tcp::Denied }
+    }
+
+    pub fn with_tcp(self, tcp: Tcp) -> Self {
+        Self { tcp, ..self }
+    }
+}
+
+/// What the kernel enforces here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Enforced {
+    /// By this version of Landlock.
+    Landlock(u32),
+    Nothing(Why),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    SwitchedOff,
+    NotInKernel,
+}
+
+impl Enforced {
+    /// Asked of the kernel once.
+    pub fn here() -> Self {
+        static HERE: OnceLock<Enforced> = OnceLock::new();
+        *HERE.get_or_init(|| match std::env::var_os(SWITCH) {
+            Some(value) if value == "off" => Self::Nothing(Why::SwitchedOff),
+            _ => Confinement::version().map_or(Self::Nothing(Why::NotInKernel), Self::Landlock),
+        })
+    }
+
+    pub fn is_some(self) -> bool {
+        matches!(self, Self::Landlock(_))
+    }
+
+    pub fn denies_tcp(self) -> bool {
+        matches!(self, Self::Landlock(version) if version >= 4)
+    }
+}
+
+impl std::fmt::Display for Enforced {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Landlock(version @ ..4) => write!(f, "Landlock {version}: no writes elsewhere"),
+            Self::Landlock(version) => write!(f, "Landlock {version}: no writes elsewhere, no TCP unless asked for"),
+            Self::Nothing(Why::SwitchedOff) => write!(f, "nothing: {SWITCH}=off"),
+            Self::Nothing(Why::NotInKernel) => f.write_str("nothing: this system has no Landlock (Linux 5.13)"),
+        }
+    }
+}
+
+/// Devices that a program may open for writing: those without a content, and accelerators.
+fn devices() -> &'static [PathBuf] {
+    const USUAL: [&str; 8] = ["null", "zero", "full", "random", "urandom", "shm", "ptmx", "pts"];
+    const ACCELERATORS: [&str; 9] = ["nvidia", "dri", "kfd", "accel", "fastrpc", "adsprpc", "dma_heap", "mali", "dxg"];
+    static FOUND: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let is_granted = |name: &str| USUAL.contains(&name) || ACCELERATORS.iter().any(|kind| name.starts_with(kind));
+        let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().to_str().is_some_and(is_granted)).map(|entry| entry.path()).collect()
+    })
+}

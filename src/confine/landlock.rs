@@ -1,0 +1,150 @@
+//! Confining by Linux's Landlock. The only home of the landlock crate.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
+};
+
+use super::{Enforced, Grants, Tcp};
+
+/// The newest version that is known here; an older kernel drops what it lacks.
+const NEWEST: ABI = ABI::V9;
+
+/// Rules that the kernel has, not yet in force.
+#[derive(Debug)]
+pub struct Confinement(OwnedFd);
+
+impl Confinement {
+    /// The kernel's version of Landlock, if it has and uses it.
+    pub(super) fn version() -> Option<u32> {
+        const VERSION: libc::c_uint = 1;
+        // SAFETY: with this flag the kernel takes no structure and answers with a number.
+        let answer = unsafe {
+            libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<libc::c_void>(), 0_usize, VERSION)
+        };
+        u32::try_from(answer).ok().filter(|version| *version > 0)
+    }
+
+    /// Prepares what a child is held to; None where nothing is enforced. A granted path that is not there is an error:
+    /// what the child misses would be hard to explain later.
+    pub fn of(grants: &Grants) -> io::Result<Option<Self>> {
+        if !Enforced::here().is_some() {
+            return Ok(None);
+        }
+        let writing = AccessFs::from_write(NEWEST);
+        let mut rules = Ruleset::default().handle_access(writing).map_err(failed)?;
+        if grants.tcp != Tcp::Allowed {
+            let handled = match grants.tcp {
+                // Its own listeners stay, as a browser has them for its tools.
+                Tcp::Port(_) => AccessNet::ConnectTcp.into(),
+                _ => AccessNet::from_all(NEWEST),
+            };
+            rules = rules.handle_access(handled).map_err(failed)?;
+        }
+        let mut rules = rules.scope(Scope::from_all(NEWEST)).and_then(Ruleset::create).map_err(failed)?;
+        for path in &grants.write {
+            let lacking = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+            let access = if fs::metadata(path).map_err(lacking)?.is_dir() {
+                writing
+            } else {
+                writing & AccessFs::from_file(NEWEST)
+            };
+            let beneath = PathBeneath::new(PathFd::new(path).map_err(failed)?, access);
+            rules = rules.add_rule(beneath).map_err(failed)?;
+        }
+        if let Tcp::Port(port) = grants.tcp {
+            rules = rules.add_rule(NetPort::new(port, AccessNet::ConnectTcp)).map_err(failed)?;
+        }
+        Ok(Option::<OwnedFd>::from(rules).map(Self))
+    }
+
+    /// Holds the calling process to it for good. Makes system calls only, so it may be called between fork and exec.
+    pub fn enter(&self) -> io::Result<()> {
+        // SAFETY: neither call takes a pointer.
+        let code = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0)
+        };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("the kernel does not take the rules of a sandbox: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::unix::process::CommandExt;
+    use std::path::Path;
+    use std::process::Command;
+
+    use super::*;
+
+    /// How `script` ended under these grants, and what it said.
+    fn run(script: &str, cwd: &Path, grants: &Grants) -> Option<(bool, String)> {
+        let confinement = Confinement::of(grants).unwrap()?;
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).current_dir(cwd);
+        // SAFETY: system calls only.
+        unsafe { command.pre_exec(move || confinement.enter()) };
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        Some((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
+    }
+
+    #[test]
+    fn a_child_writes_where_it_may_and_nowhere_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir(at("own")).unwrap();
+        fs::write(at("theirs"), "x").unwrap();
+        fs::hard_link(at("theirs"), at("linked")).unwrap();
+        let grants = Grants::folders([at("own").as_path()]);
+        let Some((ok, said)) = run("echo y > made && mkdir d && mv made d && echo > /dev/null", &at("own"), &grants)
+        else {
+            return;
+        };
+        assert!(ok, "{said}");
+        for script in [
+            "echo y > ../theirs",
+            "chmod u+w ../linked; echo y >> ../linked",
+            "rm ../theirs",
+            "mv ../theirs ../other",
+            "mkdir ../d",
+            "ln -s ../theirs link && echo y > link",
+        ] {
+            let (ok, said) = run(script, &at("own"), &grants).unwrap();
+            assert!(!ok && said.contains("Permission denied"), "{script}: {said}");
+        }
+        assert_eq!(fs::read_to_string(at("theirs")).unwrap(), "x");
+    }
+
+    #[test]
+    fn a_child_reaches_the_port_that_it_may_and_no_other() {
+        let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [one, other] = listeners.each_ref().map(|listener| listener.local_addr().unwrap().port());
+        let dir = tempfile::tempdir().unwrap();
+        let reaches = |port: u16, tcp: Tcp| {
+            let grants = Grants::folders([dir.path()]).with_tcp(tcp);
+            run(&format!("exec 3<>/dev/tcp/127.0.0.1/{port}"), dir.path(), &grants).map(|(ok, _)| ok)
+        };
+        if !Enforced::here().denies_tcp() {
+            return;
+        }
+        assert_eq!([reaches(one, Tcp::Denied), reaches(one, Tcp::Allowed)], [Some(false), Some(true)]);
+        assert_eq!([reaches(one, Tcp::Port(one)), reaches(other, Tcp::Port(one))], [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        if Enforced::here().is_some() {
+            let error = Confinement::of(&Grants::folders([Path::new("/no/such")])).unwrap_err();
+            assert!(error.to_string().starts_with("/no/such: "), "{error}");
+        }
+    }
+}
