@@ -52,14 +52,16 @@ impl Grants {
 }
 
 /// What the kernel enforces here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Enforced {
     /// By this version of Landlock.
     Landlock(u32),
     Nothing(Why),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Why {
     SwitchedOff,
     NotInKernel,
@@ -89,8 +91,8 @@ impl std::fmt::Display for Enforced {
         match self {
             Self::Landlock(version @ ..4) => write!(f, "Landlock {version}: no writes elsewhere"),
             Self::Landlock(version) => write!(f, "Landlock {version}: no writes elsewhere, no TCP unless asked for"),
-            Self::Nothing(Why::SwitchedOff) => write!(f, "nothing: {SWITCH}=off"),
-            Self::Nothing(Why::NotInKernel) => f.write_str("nothing: this system has no Landlock (Linux 5.13)"),
+            Self::Nothing(Why::SwitchedOff) => write!(f, "nothing: {SWITCH} is off"),
+            Self::Nothing(Why::NotInKernel) => f.write_str("nothing: this kernel has no Landlock"),
         }
     }
 }

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::confine::{Enforced, Why};
+
 use super::Backend;
 use super::host::Host;
 
@@ -38,6 +40,8 @@ pub struct Environment {
     pub store: PathBuf,
     /// None when the file system does not say.
     pub free_bytes: Option<u64>,
+    /// What keeps steps from writing where they should not.
+    pub sandbox: Option<Enforced>,
 }
 
 /// One line of `orch doctor`.
@@ -75,6 +79,7 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
         node: program(&["node"]),
         store: store.to_owned(),
         free_bytes: free_bytes(store),
+        sandbox: Some(Enforced::here()),
     }
 }
 
@@ -82,6 +87,7 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
 pub fn diagnose(backends: &[Backend], environment: &Environment) -> Vec<Finding> {
     let mut findings =
         vec![python(environment), uv(environment), disk(environment), cargo(environment), node(environment)];
+    findings.extend(environment.sandbox.map(sandbox));
     findings.extend(backends.iter().map(backend));
     findings
 }
@@ -123,6 +129,24 @@ fn uv(environment: &Environment) -> Finding {
             what: "not in PATH; it installs environments many times faster than pip".into(),
             remedy: Some("curl -LsSf https://astral.sh/uv/install.sh | sh".into()),
         },
+    }
+}
+
+fn sandbox(enforced: Enforced) -> Finding {
+    let remedy = match enforced {
+        Enforced::Landlock(4..) => None,
+        Enforced::Landlock(_) => Some("a kernel from 6.7 on also keeps steps from the network"),
+        Enforced::Nothing(Why::SwitchedOff) => Some("unset ORCH_SANDBOX"),
+        Enforced::Nothing(Why::NotInKernel) => {
+            Some("on Linux: a kernel from 5.13 on, with `landlock` among /sys/kernel/security/lsm")
+        }
+    };
+    Finding {
+        subject: "sandbox".into(),
+        ok: enforced.denies_tcp(),
+        required: false,
+        what: format!("steps are confined by {enforced}"),
+        remedy: remedy.map(str::to_owned),
     }
 }
 

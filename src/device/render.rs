@@ -186,6 +186,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::confine::Enforced;
     use crate::device::doctor::{Environment, Program, diagnose, healthy};
     use crate::device::{Host, fingerprint, inventory_cheap};
     use pretty_assertions::assert_eq;
@@ -243,6 +244,7 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
             node: None,
             store: "/srv/orch".into(),
             free_bytes: Some(1 << 30),
+            sandbox: Some(Enforced::Landlock(7)),
         };
         let backends = inventory_cheap(&Host::recorded("neither"));
         let findings = diagnose(&backends, &environment);

@@ -11,6 +11,7 @@ mod desk;
 mod devices;
 mod dispatch;
 mod fallback;
+mod given;
 pub mod half;
 mod hopes;
 mod keys;

@@ -1,7 +1,6 @@
 //! One execution of one step, on a job thread: verified inputs in, work, published output and record out.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use crate::base::{Digest, fs as bfs};
 use crate::confine::Enforced;
 use crate::event::{Event, Listener};
 use crate::exec::desk::Desks;
+use crate::exec::given::Given;
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::setup::Servers;
 use crate::exec::standing::{standing, stands_here};
@@ -21,12 +21,9 @@ use crate::key::MissReason;
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::Job;
-use crate::step::{CommandCall, Places, StepId, StoredFile, Work, Worker, WorkerCall};
+use crate::step::{CommandCall, Places, StepId, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, StoreError};
 use crate::worker::{self, Cancel, Ended, Gone, Ground, Limits};
-
-/// From this size on, bytes, a copy of an input for each step that reads it would cost more than the step.
-const LARGE: u64 = 1 << 20;
 
 /// What an execution needs; shared by all job threads.
 pub(super) struct Performer<'a> {
@@ -47,13 +44,6 @@ pub(super) struct Performer<'a> {
     pub(super) job_memory: Option<u64>,
     /// Who else is told of results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
-}
-
-/// What a step is given, by name.
-#[derive(Default)]
-struct Given {
-    paths: BTreeMap<String, PathBuf>,
-    trees: BTreeMap<String, Vec<StoredFile>>,
 }
 
 pub(super) enum Performed {
@@ -121,42 +111,6 @@ impl Performer<'_> {
         let failed = || self.store.failure(key).ok().flatten();
         let stands = |record: &Record| stands_here(record, task.step, self.fingerprint, self.provision);
         self.store.lookup(key).ok().flatten().or_else(|| failed().filter(stands))
-    }
-
-    /// Verifies a tree and puts it where the step finds it.
-    fn give(&self, task: &Task<'_>, given: &mut Given, name: &str, digest: &Digest) -> Result<(), StoreError> {
-        if task.step.kind.lays_in() {
-            given.trees.insert(name.to_owned(), self.stored(digest)?);
-        } else {
-            given.paths.insert(name.to_owned(), self.desks.tree(self.store, digest)?);
-        }
-        Ok(())
-    }
-
-    /// The verified files of a tree for a step that lays them in: large ones shared, where the kernel keeps it from writing
-    /// to them.
-    fn stored(&self, digest: &Digest) -> Result<Vec<StoredFile>, StoreError> {
-        let files = self.store.check_tree(digest)?.files;
-        let is_shared = |size| Enforced::here().is_some() && size >= LARGE;
-        let shared = files.iter().any(|file| is_shared(file.size)).then(|| self.desks.tree(self.store, digest));
-        let shared = shared.transpose()?;
-        let stored = files.into_iter().map(|file| match &shared {
-            Some(folder) if is_shared(file.size) => {
-                StoredFile { at: folder.join(&file.path), path: file.path, is_shared: true }
-            }
-            _ => StoredFile { at: self.store.blob(&file), path: file.path, is_shared: false },
-        });
-        Ok(stored.collect())
-    }
-
-    /// An input that is not as it was given: whoever read it meanwhile may have read anything.
-    fn changed_input(&self, task: &Task<'_>) -> Option<Performed> {
-        task.inputs.iter().find_map(|(_, at)| {
-            let InputAt::Tree { from, digest } = at else { return None };
-            let e = self.store.check_tree(digest).err()?;
-            self.desks.forget(digest);
-            Some(Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) })
-        })
     }
 
     /// Another orch process executes the same key.
@@ -228,7 +182,7 @@ impl Performer<'_> {
             Work::Command(call) => return self.command(task, &call, places, &limits),
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
-        let judged = placed(judged, task);
+        let judged = confined(placed(judged, task));
         let mut done = Done { judged, numerics, made: None, is_flat: false };
         if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
             check_samples(&mut done);
@@ -254,7 +208,7 @@ impl Performer<'_> {
         for text in worker::warnings(&task.step.name, &judged.facts) {
             self.listener.tell(Event::Warning { text });
         }
-        let judged = placed(judged, task);
+        let judged = confined(placed(judged, task));
         let files = std::mem::take(&mut ran.files);
         let is_flat = !files.iter().any(|(_, at)| at.starts_with(&places.out));
         let made = (judged.outcome == Outcome::Pass).then(|| self.store.place_files(files)).transpose()?;
@@ -379,6 +333,14 @@ impl Performer<'_> {
         };
         Performed::Executed { record: Box::new(record), unchanged: false, transient: false }
     }
+}
+
+/// Notes what held the step's processes, so that a record tells whether anything did.
+fn confined(mut judged: Judged) -> Judged {
+    if let Some(facts) = judged.facts.as_object_mut() {
+        facts.insert("sandbox".into(), Enforced::here().to_string().into());
+    }
+    judged
 }
 
 /// A run that measured nothing did not run.

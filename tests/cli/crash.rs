@@ -10,17 +10,17 @@ const STEPS: u64 = 4;
 /// Steps that say in a file that they began, and sleep; their sleepers carry the marker.
 fn sleepers(seconds: f32, marker: &str) -> Sandbox {
     let sandbox = Sandbox::new();
-    let began = sandbox.path("began");
+    let began = sandbox.path("seen/began");
     let mut spec = String::from("version: 1\ncommands:\n");
     for n in 0..STEPS {
         let script = format!("echo {n} >> {}; sh -c \"sleep {seconds}; : {marker}\"; echo {n} > out", began.display());
-        spec.push_str(&format!("  s{n}: {{argv: [sh, -c, '{script}'], outputs: [out]}}\n"));
+        spec.push_str(&format!("  s{n}: {{argv: [sh, -c, '{script}'], outputs: [out], writable: [seen]}}\n"));
     }
     sandbox.file("spec.yaml", spec)
 }
 
 fn began(sandbox: &Sandbox) -> u64 {
-    std::fs::read_to_string(sandbox.path("began")).unwrap_or_default().lines().count() as u64
+    std::fs::read_to_string(sandbox.path("seen/began")).unwrap_or_default().lines().count() as u64
 }
 
 #[test]

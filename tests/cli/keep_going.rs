@@ -54,10 +54,10 @@ fn never_starts_nothing_new() {
 /// `done` and `bad` end at once; `slow` sleeps until it is told not to.
 fn interruptible(marker: &str) -> Sandbox {
     let sandbox = Sandbox::new();
-    let (began, awake) = (sandbox.path("began"), sandbox.path("awake"));
+    let (began, awake) = (sandbox.path("seen/began"), sandbox.path("awake"));
     let step = |name: &str, then: &str| {
         let script = format!("echo {name} >> {}; {then}; echo x > out", began.display());
-        format!("  {name}: {{argv: [sh, -c, '{script}'], outputs: [out]}}\n")
+        format!("  {name}: {{argv: [sh, -c, '{script}'], outputs: [out], writable: [seen]}}\n")
     };
     let sleep = format!("test -e {} || sh -c \"sleep 100; : {marker}\"", awake.display());
     let spec = ["version: 1\ncommands:\n".to_owned(), step("done", ":"), step("bad", "exit 3"), step("slow", &sleep)];
@@ -65,7 +65,7 @@ fn interruptible(marker: &str) -> Sandbox {
 }
 
 fn began(sandbox: &Sandbox) -> Vec<String> {
-    let text = std::fs::read_to_string(sandbox.path("began")).unwrap_or_default();
+    let text = std::fs::read_to_string(sandbox.path("seen/began")).unwrap_or_default();
     let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
     names.sort();
     names

@@ -20,12 +20,12 @@ fn case<'d>(document: &'d Value, target: &str) -> &'d Value {
 
 /// A step that fails with this exit code until it was started often enough.
 fn shaky(sandbox: &Sandbox, code: u32, succeeds_at: u32, more: &str) {
-    let count = sandbox.path("count").display().to_string();
+    let count = sandbox.path("seen/count").display().to_string();
     let script = format!(
         "echo x >> {count}; n=$(wc -l < {count}); echo attempt $n; test $n -ge {succeeds_at} || exit {code}; echo 1 > out"
     );
     let spec = format!(
-        "version: 1\ncommands:\n  shaky: {{argv: [sh, -c, '{script}'], outputs: [out]{more}}}\n  reads:\n    \
+        "version: 1\ncommands:\n  shaky: {{argv: [sh, -c, '{script}'], outputs: [out], writable: [../seen]{more}}}\n  reads:\n    \
          argv: [cp, in/out, copy]\n    inputs: {{in: {{step: 'command:shaky'}}}}\n    outputs: [copy]\n"
     );
     sandbox.write("specs/all.yaml", spec);
@@ -57,15 +57,15 @@ fn a_transient_failure_is_tried_again_and_stays_known_as_flaky() {
     // Done again, it passes at once.
     let ended = sandbox.run(["run", "specs/all.yaml", "--json", "--rerun", "flaky"]).success();
     assert_eq!(ended.stderr_has("ok    command:shaky").json().get("flaky_steps"), None);
-    assert_eq!(sandbox.read("count").lines().count(), 4);
+    assert_eq!(sandbox.read("seen/count").lines().count(), 4);
 }
 
 #[test]
 fn only_transient_failures_are_tried_again_and_only_as_often_as_allowed() {
     let sandbox = Sandbox::new();
     let attempts = |sandbox: &Sandbox| {
-        let count = sandbox.read("count").lines().count();
-        std::fs::remove_file(sandbox.path("count")).unwrap();
+        let count = sandbox.read("seen/count").lines().count();
+        std::fs::remove_file(sandbox.path("seen/count")).unwrap();
         count
     };
     shaky(&sandbox, 1, 3, ", retries: 4, transient: [75]");

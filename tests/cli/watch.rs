@@ -137,11 +137,11 @@ fn a_mistake_is_shown_and_the_next_change_mends_it() {
 #[test]
 fn a_change_during_a_run_is_run_next() {
     let sandbox = Sandbox::new().file("data/words.txt", "1");
-    let began = sandbox.path("began");
+    let began = sandbox.path("seen/began");
     let script = format!("echo x >> {}; sleep 1; cp words.txt out", began.display());
     sandbox.write(
         "specs/all.yaml",
-        format!("version: 1\ncommands:\n  slow: {{argv: [sh, -c, '{script}'], inputs: {{words.txt: {{file: ../data/words.txt}}}}, outputs: [out]}}\n"),
+        format!("version: 1\ncommands:\n  slow: {{argv: [sh, -c, '{script}'], inputs: {{words.txt: {{file: ../data/words.txt}}}}, outputs: [out], writable: [../seen]}}\n"),
     );
     let mut watch = Watch::start(&sandbox, &[]);
     eventually("it began", || began.exists());

@@ -9,11 +9,11 @@ const STEPS: usize = 200;
 #[test]
 fn four_at_a_time_do_each_of_many_steps_once() {
     let sandbox = Sandbox::new();
-    let notes = sandbox.path("notes");
+    let notes = sandbox.path("seen/notes");
     let mut spec = String::from("version: 1\ncommands:\n");
     for n in 0..STEPS {
         let script = format!("echo B s{n} $PPID >> {0}; echo {n} > out; echo E s{n} $PPID >> {0}", notes.display());
-        spec.push_str(&format!("  s{n}: {{argv: [sh, -c, '{script}'], outputs: [out]}}\n"));
+        spec.push_str(&format!("  s{n}: {{argv: [sh, -c, '{script}'], outputs: [out], writable: [seen]}}\n"));
     }
     sandbox.write("spec.yaml", spec);
     let runs: Vec<_> = (0..4)

@@ -27,7 +27,7 @@ impl Scene {
     }
 
     pub(crate) fn notes_path(&self) -> PathBuf {
-        self.sandbox.path("notes")
+        self.sandbox.path("seen/notes")
     }
 
     fn command(&self, name: &str, inputs: &[String], script: &str) -> String {
@@ -36,7 +36,7 @@ impl Scene {
         let inputs: Vec<_> = inputs.iter().map(|step| format!("in/{step}: {{step: 'command:{step}'}}")).collect();
         let inputs = inputs.join(", ");
         let script = format!("echo B {name} $PPID >> {notes}; {script}; echo E {name} $PPID >> {notes}");
-        format!("  {name}: {{argv: [sh, -c, '{script}'], inputs: {{{inputs}}}, outputs: [out]}}\n")
+        format!("  {name}: {{argv: [sh, -c, '{script}'], inputs: {{{inputs}}}, outputs: [out], writable: [seen]}}\n")
     }
 
     /// Writes a spec in which everything differs from that of another salt, but for some of the content.

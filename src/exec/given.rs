@@ -1,0 +1,65 @@
+//! What a step is given: verified inputs before it, and the same ones after it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::base::Digest;
+use crate::confine::Enforced;
+use crate::exec::perform::{Performed, Performer, error_text};
+use crate::exec::task::{InputAt, Task};
+use crate::step::StoredFile;
+use crate::store::StoreError;
+
+/// From this size on, bytes, a copy of an input for each step that reads it would cost more than the step.
+const LARGE: u64 = 1 << 20;
+
+/// What a step is given, by name.
+#[derive(Default)]
+pub(super) struct Given {
+    pub(super) paths: BTreeMap<String, PathBuf>,
+    pub(super) trees: BTreeMap<String, Vec<StoredFile>>,
+}
+
+impl Performer<'_> {
+    /// Verifies a tree and puts it where the step finds it.
+    pub(super) fn give(
+        &self,
+        task: &Task<'_>,
+        given: &mut Given,
+        name: &str,
+        digest: &Digest,
+    ) -> Result<(), StoreError> {
+        if task.step.kind.lays_in() {
+            given.trees.insert(name.to_owned(), self.stored(digest)?);
+        } else {
+            given.paths.insert(name.to_owned(), self.desks.tree(self.store, digest)?);
+        }
+        Ok(())
+    }
+
+    /// The verified files of a tree for a step that lays them in: large ones shared, where the kernel keeps it from writing
+    /// to them.
+    fn stored(&self, digest: &Digest) -> Result<Vec<StoredFile>, StoreError> {
+        let files = self.store.check_tree(digest)?.files;
+        let is_shared = |size| Enforced::here().is_some() && size >= LARGE;
+        let shared = files.iter().any(|file| is_shared(file.size)).then(|| self.desks.tree(self.store, digest));
+        let shared = shared.transpose()?;
+        let stored = files.into_iter().map(|file| match &shared {
+            Some(folder) if is_shared(file.size) => {
+                StoredFile { at: folder.join(&file.path), path: file.path, is_shared: true }
+            }
+            _ => StoredFile { at: self.store.blob(&file), path: file.path, is_shared: false },
+        });
+        Ok(stored.collect())
+    }
+
+    /// An input that is not as it was given: whoever read it meanwhile may have read anything.
+    pub(super) fn changed_input(&self, task: &Task<'_>) -> Option<Performed> {
+        task.inputs.iter().find_map(|(_, at)| {
+            let InputAt::Tree { from, digest } = at else { return None };
+            let e = self.store.check_tree(digest).err()?;
+            self.desks.forget(digest);
+            Some(Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) })
+        })
+    }
+}
