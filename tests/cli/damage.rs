@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{Sandbox, WITHOUT_DEVICE, find, flip_at, flip_byte};
+use crate::support::{Sandbox, WITHOUT_DEVICE, eventually, find, flip_at, flip_byte};
 
 const RUN: [&str; 3] = ["run", "spec.yaml", "--json"];
 
@@ -243,4 +243,31 @@ commands:
         assert_eq!(sandbox.output("command:reader", "size").trim(), "2000000", "{switch}");
         sandbox.run(["cache", "verify"]).success();
     }
+}
+
+/// Somebody with the store's own rights writes to a blob while a step reads it, and puts back its time and its mode.
+#[test]
+fn an_input_that_changes_while_a_step_reads_it_is_noticed_and_made_again() {
+    let spec = "version: 1
+commands:
+  large: {argv: [sh, -c, 'yes whole | head -c 2000004 > big'], outputs: [big]}
+  reader: {argv: [sh, -c, 'touch seen/began; sleep 1; sort -u in/big > read'], inputs: {in: {step: 'command:large'}}, outputs: [read], writable: [SEEN]}
+";
+    let sandbox = Sandbox::new();
+    let began = sandbox.path("seen/began");
+    let spec = spec.replace("touch seen/began", &format!("touch {}", began.display())).replace("SEEN", "seen");
+    let sandbox = sandbox.file("spec.yaml", spec);
+    let child = sandbox.spawn(["run", "spec.yaml"]);
+    eventually("it began", || began.exists());
+    let blob = sandbox.blob(&"whole\n".repeat(333_334));
+    let before = std::fs::metadata(&blob).unwrap();
+    std::fs::set_permissions(&blob, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let mut file = std::fs::File::options().write(true).open(&blob).unwrap();
+    std::io::Write::write_all(&mut file, b"other\n").unwrap();
+    file.set_modified(before.modified().unwrap()).unwrap();
+    std::fs::set_permissions(&blob, before.permissions()).unwrap();
+    let ended = sandbox.wait(child).success();
+    ended.stderr_has("the output of command:large is damaged").stderr_has("it runs again");
+    assert_eq!(sandbox.output("command:reader", "read"), "whole\n");
+    sandbox.run(["cache", "verify"]).success();
 }
