@@ -43,8 +43,8 @@ mod tests {
         if cfg!(target_os = "linux") {
             assert!(below(Path::new("/")).unwrap().contains(&PathBuf::from("/proc")));
             let dir = tempfile::tempdir().unwrap();
-            assert_eq!(below(dir.path()).unwrap(), [PathBuf::new(); 0]);
-            assert_eq!(below(&dir.path().join("gone")).unwrap(), [PathBuf::new(); 0]);
+            assert!(below(dir.path()).unwrap().is_empty());
+            assert!(below(&dir.path().join("gone")).unwrap().is_empty());
         }
     }
 }

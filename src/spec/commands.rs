@@ -1,7 +1,59 @@
-//! The rows of `commands`, of which there may be millions.
+//! The rows of `commands`: steps of the user's own, of which there may be millions.
 
-use super::Command;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::base::Loc;
 use crate::base::names::Index;
+
+/// A user's own step. There may be millions, so what repeats is shared.
+#[derive(Debug, Clone)]
+pub struct Command {
+    pub name: Arc<str>,
+    pub loc: Loc,
+    pub does: Does,
+    /// By the name under which the program sees them in its working directory.
+    pub inputs: Box<[(Arc<str>, CommandInput)]>,
+    pub timeout_seconds: u64,
+    /// Bytes that it takes by the user's word.
+    pub memory: Option<NonZeroU64>,
+    /// How often it is tried again after a transient failure; None leaves it to the command line.
+    pub retries: Option<u32>,
+}
+
+#[derive(Debug, Clone)]
+pub enum Does {
+    Run(Arc<Program>),
+    /// Writes files of fixed content, text by path; it has no inputs.
+    Write(Arc<Files>),
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Program {
+    pub argv: Box<[Arc<str>]>,
+    /// Files or folders, relative to the working directory, that must exist afterwards.
+    pub outputs: Box<[Arc<str>]>,
+    /// Names of environment variables passed through (their values are in the key).
+    pub env: Box<[Arc<str>]>,
+    /// Exit codes that call for another attempt. Not in the key: they change no output.
+    pub transient: Box<[u32]>,
+    /// Whether it may open TCP connections.
+    pub network: bool,
+    /// Folders besides its own that it may write to: as they are named in the spec, which is in the key, and absolute.
+    pub writable: Box<[(Arc<str>, Arc<Path>)]>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Files(pub Box<[(Arc<str>, String)]>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandInput {
+    /// Absolute.
+    File(Arc<Path>),
+    /// A step's id.
+    Step(Arc<str>),
+}
 
 /// The user's own steps in their order, found by name.
 #[derive(Debug, Clone, Default)]

@@ -9,6 +9,7 @@ mod classes;
 mod shape;
 mod tolerance;
 mod values;
+mod words;
 mod raw;
 mod load;
 mod check;
@@ -21,7 +22,7 @@ pub mod schema;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -29,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, Loc};
 
-pub use commands::Commands;
+pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus};
 pub use half::Half;
@@ -43,7 +44,7 @@ pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
 
 /// The names of all backends that a target can have.
 pub fn backends() -> Vec<&'static str> {
-    raw::Backend::WORDS.iter().map(|(word, _)| *word).collect()
+    words::Backend::WORDS.iter().map(|(word, _)| *word).collect()
 }
 
 /// The words of every pair of runtime and backend that a target can have.
@@ -350,52 +351,4 @@ pub struct Rule {
     pub precision: Option<Precision>,
     /// Why; required for exclusions, shown in the report.
     pub reason: String,
-}
-
-/// A user's own step. There may be millions, so what repeats is shared.
-#[derive(Debug, Clone)]
-pub struct Command {
-    pub name: Arc<str>,
-    pub loc: Loc,
-    pub does: Does,
-    /// By the name under which the program sees them in its working directory.
-    pub inputs: Box<[(Arc<str>, CommandInput)]>,
-    pub timeout_seconds: u64,
-    /// Bytes that it takes by the user's word.
-    pub memory: Option<NonZeroU64>,
-    /// How often it is tried again after a transient failure; None leaves it to the command line.
-    pub retries: Option<u32>,
-}
-
-#[derive(Debug, Clone)]
-pub enum Does {
-    Run(Arc<Program>),
-    /// Writes files of fixed content, text by path; it has no inputs.
-    Write(Arc<Files>),
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Program {
-    pub argv: Box<[Arc<str>]>,
-    /// Files or folders, relative to the working directory, that must exist afterwards.
-    pub outputs: Box<[Arc<str>]>,
-    /// Names of environment variables passed through (their values are in the key).
-    pub env: Box<[Arc<str>]>,
-    /// Exit codes that call for another attempt. Not in the key: they change no output.
-    pub transient: Box<[u32]>,
-    /// Whether it may open TCP connections.
-    pub network: bool,
-    /// Folders besides its own that it may write to: as they are named in the spec, which is in the key, and absolute.
-    pub writable: Box<[(Arc<str>, Arc<Path>)]>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Files(pub Box<[(Arc<str>, String)]>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CommandInput {
-    /// Absolute.
-    File(Arc<Path>),
-    /// A step's id.
-    Step(Arc<str>),
 }

@@ -8,9 +8,10 @@ use super::inputs::{self, DEFAULT_DIMS};
 use super::source::{source, span};
 use super::{Row, Section, targets, texts, unknown};
 use crate::spec::error::Sink;
-use crate::spec::raw::{self, Weights as RawWeights};
+use crate::spec::raw;
 use crate::spec::shape::{At, Field};
 use crate::spec::values::Size;
+use crate::spec::words::Weights as RawWeights;
 use crate::spec::{Export, Model, Priority, Route};
 
 const DEFAULT_ROUTES: [Route; 3] = [Route::Legacy, Route::Dynamo, Route::Transformers];

@@ -3,8 +3,9 @@
 use super::{Row, absolute};
 use crate::spec::classes;
 use crate::spec::error::{Sink, Span};
-use crate::spec::raw::{self, Weights as RawWeights};
+use crate::spec::raw;
 use crate::spec::shape::Field;
+use crate::spec::words::Weights as RawWeights;
 use crate::spec::{Hub, ReadyFormat, Source, Weights};
 
 /// Exactly one of the four sources, and nothing that belongs to another.

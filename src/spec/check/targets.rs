@@ -8,6 +8,7 @@ use super::{Row, Section, not_empty, texts};
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
 use crate::spec::shape::{self, Field, Rows};
+use crate::spec::words;
 use crate::spec::{Artefact, Measure, Precision, Target, Tolerance};
 
 pub(super) const DEFAULT_MEASURE: Measure = Measure { warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 };
@@ -132,8 +133,8 @@ fn fallback(row: &Row<'_, raw::Target>, names: &[&str], sink: &mut Sink) {
 }
 
 /// What each runtime can run on; whole tasks have words of their own for it ([`task_level`]).
-const PAIRS: &[(raw::Runtime, &[raw::Backend])] = {
-    use raw::{Backend::*, Runtime};
+const PAIRS: &[(words::Runtime, &[words::Backend])] = {
+    use words::{Backend::*, Runtime};
     &[
         (Runtime::Ort, &[Cpu, Cuda, Rocm, Mps, Qnn, Webgpu]),
         (Runtime::Openvino, &[Openvino]),
@@ -163,8 +164,8 @@ fn pair(raw: &raw::Target, sink: &mut Sink) {
 fn task_level(raw: &raw::Target, sink: &mut Sink) {
     let (Some(runtime), Some(artefact)) = (raw.runtime.given(), raw.artefact.given()) else { return };
     match (runtime.value, artefact.value) {
-        (raw::Runtime::TransformersJs, Artefact::TransformersJs) => {}
-        (raw::Runtime::TransformersJs, other) => {
+        (words::Runtime::TransformersJs, Artefact::TransformersJs) => {}
+        (words::Runtime::TransformersJs, other) => {
             let message = format!("the runtime `transformers-js` does not load `{}`", other.word());
             sink.error_hint(artefact.span, message, "write `artefact: transformers-js`");
         }
@@ -174,8 +175,8 @@ fn task_level(raw: &raw::Target, sink: &mut Sink) {
         }
         _ => return,
     }
-    let Some(backend) = raw.backend.given().filter(|_| runtime.value == raw::Runtime::TransformersJs) else { return };
-    if !matches!(backend.value, raw::Backend::WebgpuBrowser | raw::Backend::Webnn | raw::Backend::Cpu) {
+    let Some(backend) = raw.backend.given().filter(|_| runtime.value == words::Runtime::TransformersJs) else { return };
+    if !matches!(backend.value, words::Backend::WebgpuBrowser | words::Backend::Webnn | words::Backend::Cpu) {
         let message = format!("a browser has no backend `{}`", backend.value.word());
         let hint = "`transformers-js` runs on `webgpu-browser`, on `webnn` with `device: cpu`, and on `cpu` with `device: wasm`";
         sink.error_hint(backend.span, message, hint);
