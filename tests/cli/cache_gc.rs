@@ -188,11 +188,11 @@ fn of_failures_the_newest_stays() {
 
 /// A run that waits, in a step called `slow`, until the file `go` is there; then `late` reads what `maker` made.
 fn waiting(sandbox: &Sandbox) -> std::process::Child {
-    let (began, go) = (sandbox.path("began"), sandbox.path("go"));
+    let (began, go) = (sandbox.path("seen/began"), sandbox.path("go"));
     let (began_at, go) = (began.display(), go.display());
     let slow = format!(
         "{}  first: {{argv: [sh, -c, 'echo first > out'], outputs: [out]}}
-  slow: {{argv: [sh, -c, 'touch {began_at}; while ! test -e {go}; do sleep 0.02; done; cat in/out > out'], inputs: {{in: {{step: 'command:first'}}}}, outputs: [out]}}
+  slow: {{argv: [sh, -c, 'touch {began_at}; while ! test -e {go}; do sleep 0.02; done; cat in/out > out'], inputs: {{in: {{step: 'command:first'}}}}, outputs: [out], writable: [seen]}}
   late: {{argv: [sh, -c, 'cat a/made b/out c/out > out'], inputs: {{a: {{step: 'command:maker'}}, b: {{step: 'command:slow'}}, c: {{step: 'command:first'}}}}, outputs: [out]}}
 ",
         spec("1")
@@ -240,9 +240,9 @@ models:
     let name = "orch-out/tests/test_bert_cuda-fp32.py";
     let made = sandbox.read(name);
     a_second();
-    let (began, go) = (sandbox.path("began"), sandbox.path("go"));
+    let (began, go) = (sandbox.path("seen/began"), sandbox.path("go"));
     let slow = format!("touch {}; while ! test -e {}; do sleep 0.02; done; touch out", began.display(), go.display());
-    sandbox.write("spec.yaml", format!("{spec}commands:\n  slow: {{argv: [sh, -c, '{slow}'], outputs: [out]}}\n"));
+    sandbox.write("spec.yaml", format!("{spec}commands:\n  slow: {{argv: [sh, -c, '{slow}'], outputs: [out], writable: [seen]}}\n"));
     let child = sandbox.spawn(RUN);
     eventually("the slow step began", || began.exists());
     gc(&sandbox, &["--max-size", "0"]);

@@ -298,7 +298,7 @@ fn a_run_whose_program_is_removed_meanwhile_goes_on() {
     let own = sandbox.path("orch");
     std::fs::copy(env!("CARGO_BIN_EXE_orch"), &own).unwrap();
     let remove = format!("rm {}; echo > out", own.display());
-    let commands = format!("commands:\n  remove: {{argv: [sh, -c, '{remove}'], outputs: [out]}}\n");
+    let commands = format!("commands:\n  remove: {{argv: [sh, -c, '{remove}'], outputs: [out], writable: [..]}}\n");
     sandbox.write("specs/all.yaml", format!("{SPEC}{commands}"));
     // Timed runs on the CPU wait until nothing else executes.
     let like = sandbox.command(["run", "specs/all.yaml", "-t", "cpu"]);

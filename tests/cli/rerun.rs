@@ -128,7 +128,7 @@ fn writes_to(file: &str) -> Sandbox {
     let spec = format!(
         "version: 1
 commands:
-  a: {{argv: [sh, -c, 'echo written > {}; cp in out'], inputs: {{in: {{file: ../a.txt}}}}, outputs: [out]}}
+  a: {{argv: [sh, -c, 'echo written > {}; cp in out'], inputs: {{in: {{file: ../a.txt}}}}, outputs: [out], writable: [..]}}
   b: {{argv: [cp, in, out], inputs: {{in: {{file: ../b.txt}}}}, outputs: [out]}}
 ",
         target.display()
