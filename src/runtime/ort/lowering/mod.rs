@@ -1,8 +1,9 @@
-//! Graphs made fit for the HTP: operators that its compiler refuses, or computes wrongly, in terms of others.
+//! Graphs made fit for the HTP: operators that its compiler refuses, or computes wrongly or coarsely, in terms of others.
 //!
 //! Every rule is exact: the lowered graph computes the same function on any runtime, and whoever lowers a graph checks
 //! that on the CPU (`compile.rs`). Nothing here loads a model or knows a device.
 
+mod apart;
 mod broadcast;
 mod einsum;
 mod external;
@@ -10,6 +11,7 @@ mod gather;
 mod graph;
 mod reciprocal;
 mod scatter;
+mod square;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -33,6 +35,8 @@ const RULES: &[(&str, Rule)] = &[
     ("masked-scatter", scatter::masked),
     ("constant-batch", broadcast::repeated),
     ("reciprocal-div", reciprocal::division),
+    ("square-mul", square::product),
+    ("activation-apart", apart::activation),
 ];
 
 /// A changed model with how often each rule changed it; none changed it when the map is empty.

@@ -135,6 +135,49 @@ fn a_table_of_positions_is_repeated_for_a_batch_only() {
     assert!(low(&add(1)).unwrap().rules.is_empty());
 }
 
+fn scalar(name: &str, number: f32) -> TensorProto {
+    TensorProto { data_type: Some(FLOAT), float_data: vec![number], name: Some(name.to_owned()), ..Default::default() }
+}
+
+#[test]
+fn a_power_of_two_becomes_a_product_and_another_stays() {
+    let power = |exponent: f32| {
+        let values = vec![value("x", FLOAT, &[3]), value("y", FLOAT, &[3])];
+        model(vec![node("Pow", &["x", "e"], "y", vec![])], values, vec![scalar("e", exponent)], "y")
+    };
+    let lowered = low(&power(2.0)).unwrap();
+    assert_eq!(lowered.rules, BTreeMap::from([("square-mul", 1)]));
+    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+    assert_eq!((operators(&lowered), &graph.node[0].input), (vec!["Mul".to_owned()], &vec!["x".to_owned(); 2]));
+    assert!(low(&power(3.0)).unwrap().rules.is_empty());
+    // A row of exponents widens what it is applied to.
+    let wide = TensorProto { dims: vec![1, 2], float_data: vec![2.0; 2], ..scalar("e", 2.0) };
+    let values = vec![value("x", FLOAT, &[1, 1]), value("y", FLOAT, &[1, 2])];
+    assert!(
+        low(&model(vec![node("Pow", &["x", "e"], "y", vec![])], values, vec![wide], "y")).unwrap().rules.is_empty()
+    );
+}
+
+#[test]
+fn an_activation_is_kept_apart_from_its_convolution() {
+    let behind = |nodes: Vec<NodeProto>| {
+        let values = vec![value("x", FLOAT, &[1, 2, 4]), value("c", FLOAT, &[1, 2, 4]), value("y", FLOAT, &[1, 2, 4])];
+        let nodes = [vec![node("Conv", &["x", "w"], "c", vec![])], nodes].concat();
+        low(&model(nodes, values, vec![scalar("s", 1.5)], "y")).unwrap()
+    };
+    let gelu = behind(vec![
+        node("Div", &["c", "s"], "d", vec![]),
+        node("Erf", &["d"], "e", vec![]),
+        node("Mul", &["c", "e"], "y", vec![]),
+    ]);
+    assert_eq!(gelu.rules, BTreeMap::from([("activation-apart", 1)]));
+    assert_eq!(operators(&gelu), ["Conv", "Neg", "Neg", "Div", "Erf", "Mul"]);
+    let silu = behind(vec![node("Sigmoid", &["c"], "g", vec![]), node("Mul", &["c", "g"], "y", vec![])]);
+    assert_eq!(operators(&silu), ["Conv", "Neg", "Neg", "Sigmoid", "Mul"]);
+    assert!(behind(vec![node("Relu", &["c"], "y", vec![])]).rules.is_empty(), "a ReLU is exact");
+    assert!(behind(vec![node("Div", &["c", "s"], "y", vec![])]).rules.is_empty(), "no activation");
+}
+
 #[test]
 fn gather_nd_by_constants_reads_flattened_axes() {
     let values = vec![value("x", FLOAT, &[2, 16]), value("y", FLOAT, &[3])];
