@@ -114,7 +114,10 @@ class OnnxConvert(unittest.TestCase):
             self.convert(tree, "int8", "slip", range="half")
 
     def test_fp16_of_an_output_that_is_a_constant(self) -> None:
-        nodes = [helper.make_node("MatMul", ["x", "w"], ["product"]), helper.make_node("Add", ["product", "y"], ["sum"])]
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["product"]),
+            helper.make_node("Add", ["product", "y"], ["sum"]),
+        ]
         weight = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
         mean = np.full((2, 8), 0.5, np.float32)
         tree = self.tree([*nodes, helper.make_node("Relu", ["sum"], ["z"])], {"w": weight, "y": mean}, outputs="yz")

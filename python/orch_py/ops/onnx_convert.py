@@ -27,7 +27,7 @@ _LEAST_SHARE = 0.5
 _FP16_MAX = 65504.0
 _SCHEMES = {
     "fp16": "all operators but those without fp16 kernels; inputs and outputs fp32",
-    "int8": "dynamic: weights int8 by channel{range}, activations uint8 by tensor as they come; stacks of weights by tensor",
+    "int8": "dynamic: weights int8 by channel{range}, activations uint8 by tensor as they come; stacks by tensor",
 }
 # How far int8 weights reach. x86 CPUs without VNNI add the products of a pair, of uint8 and int8, in 16 bits, which
 # saturate: 255 x 64 x 2 is the most that fits.

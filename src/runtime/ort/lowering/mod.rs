@@ -5,6 +5,7 @@
 
 mod apart;
 mod broadcast;
+mod cumsum;
 mod einsum;
 mod external;
 mod gather;
@@ -31,6 +32,7 @@ type Rule = fn(&mut Graph, &NodeProto) -> Option<Vec<NodeProto>>;
 const RULES: &[(&str, Rule)] = &[
     ("gather-flat", gather::flat),
     ("gather-nd", gather::nd),
+    ("cumsum-flat", cumsum::flat),
     ("einsum-matmul", einsum::product),
     ("masked-scatter", scatter::masked),
     ("constant-batch", broadcast::repeated),

@@ -159,6 +159,25 @@ fn a_power_of_two_becomes_a_product_and_another_stays() {
 }
 
 #[test]
+fn a_running_sum_of_five_axes_is_one_of_three() {
+    let sum = |shape: &[i64], axis: i64| {
+        let values = vec![value("x", FLOAT, shape), value("y", FLOAT, shape)];
+        let sum = node("CumSum", &["x", "a"], "y", vec![with_int("reverse", 1)]);
+        low(&model(vec![sum], values, vec![whole("a", &[], &[axis])], "y")).unwrap()
+    };
+    for axis in [2, -3] {
+        let lowered = sum(&[2, 3, 4, 5, 6], axis);
+        assert_eq!(lowered.rules, BTreeMap::from([("cumsum-flat", 1)]));
+        assert_eq!(operators(&lowered), ["Reshape", "CumSum", "Reshape"]);
+        let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+        let merged: Vec<u8> = [6i64, 4, 30].iter().flat_map(|size| size.to_le_bytes()).collect();
+        assert!(graph.initializer.iter().any(|tensor| tensor.raw_data.as_ref() == Some(&merged)));
+        assert_eq!(graph.node[1].attribute, [with_int("reverse", 1)]);
+    }
+    assert!(sum(&[2, 3, 4, 5], 2).rules.is_empty());
+}
+
+#[test]
 fn an_activation_is_kept_apart_from_its_convolution() {
     let behind = |nodes: Vec<NodeProto>| {
         let values = vec![value("x", FLOAT, &[1, 2, 4]), value("c", FLOAT, &[1, 2, 4]), value("y", FLOAT, &[1, 2, 4])];
