@@ -1,12 +1,13 @@
 //! Graphs made fit for the HTP: operators that its compiler refuses, or computes wrongly or coarsely, in terms of others.
 //!
-//! Every rule is exact: the lowered graph computes the same function on any runtime, and whoever lowers a graph checks
-//! that on the CPU (`compile.rs`). Nothing here loads a model or knows a device.
+//! Every rule is exact (one to 2⁻¹²⁶, as it says): the lowered graph computes the same function on any runtime, and whoever
+//! lowers a graph checks that on the CPU (`source.rs`). Nothing here loads a model or knows a device.
 
 mod apart;
 mod broadcast;
 mod cumsum;
 mod einsum;
+mod exponential;
 mod external;
 mod gather;
 mod graph;
@@ -38,6 +39,7 @@ const RULES: &[(&str, Rule)] = &[
     ("constant-batch", broadcast::repeated),
     ("reciprocal-div", reciprocal::division),
     ("square-mul", square::product),
+    ("exp-floor", exponential::bounded),
     ("activation-apart", apart::activation),
 ];
 

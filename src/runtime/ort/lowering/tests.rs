@@ -159,6 +159,21 @@ fn a_power_of_two_becomes_a_product_and_another_stays() {
 }
 
 #[test]
+fn an_exponential_is_of_no_number_far_below_zero() {
+    let values = vec![value("x", FLOAT, &[3]), value("y", FLOAT, &[3])];
+    let lowered = low(&model(vec![node("Exp", &["x"], "y", vec![])], values, vec![], "y")).unwrap();
+    assert_eq!(
+        (operators(&lowered), &lowered.rules),
+        (vec!["Clip".to_owned(), "Exp".to_owned()], &BTreeMap::from([("exp-floor", 1)]))
+    );
+    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+    let bounds: Vec<_> =
+        graph.initializer.iter().map(|t| f32::from_le_bytes(t.raw_data.clone().unwrap().try_into().unwrap())).collect();
+    assert_eq!(bounds, [-87.0, f32::MAX]);
+    assert!(bounds[0].exp() < 1.5 * f32::MIN_POSITIVE, "{}", bounds[0].exp());
+}
+
+#[test]
 fn a_running_sum_of_five_axes_is_one_of_three() {
     let sum = |shape: &[i64], axis: i64| {
         let values = vec![value("x", FLOAT, shape), value("y", FLOAT, shape)];
