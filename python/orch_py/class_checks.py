@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils.import_utils import BACKENDS_MAPPING
 
-from orch_py import checkpoint, forward_names
+from orch_py import checkpoint, forward_names, torch_model
 from orch_py.memory import whole_memory
 from orch_py.protocol import Refused, first_line, listed
 
@@ -127,7 +127,7 @@ def _outputs(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor | None], 
                 name: torch.empty_like(value, device="meta") for name, value in inputs.items() if value is not None
             }
             got = model(**given)
-        returned = [name for name, value in got.items() if isinstance(value, torch.Tensor)]
+        returned = list(torch_model.named_tensors(got))
     except Exception:  # noqa: BLE001 - a forward that decides by values needs them; the real one will tell.
         return
     if missing := [name for name in missing if name not in returned]:

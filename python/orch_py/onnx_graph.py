@@ -212,6 +212,16 @@ def load_typed(tree: Path) -> onnx.ModelProto:
     return model
 
 
+def make_outputs(graph: onnx.GraphProto) -> None:
+    """Gives each output that is a constant a node that makes it."""
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for value in graph.output:
+        if tensor := constants.get(value.name):
+            tensor.name += ".constant"
+            _rename(graph, value.name, tensor.name)
+            graph.node.insert(0, onnx.helper.make_node("Identity", [tensor.name], [value.name], f"{value.name}/made"))
+
+
 def drop_repeated(graph: onnx.GraphProto) -> None:
     """Drops nodes that give what an equal node gives already, under the same names."""
     known: set[tuple[str, ...]] = set()

@@ -8,6 +8,7 @@ onnx.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 # From this version on the axes of a reduction are an input.
 _AXES_ARE_AN_INPUT = 18
+_PRODUCT = re.compile(
+    r"(?P<stack>\.\.\.|[a-z]*)(?P<row>[a-z])(?P<both>[a-z]),(?P=stack)(?P=both)(?P<column>[a-z])"
+    r"->(?P=stack)(?P=row)(?P=column)"
+)
 
 
 @dataclass
@@ -100,12 +105,26 @@ def _without_nothing(graph: _Graph, node: onnx.NodeProto) -> list[onnx.NodeProto
     return [helper.make_node("Concat", kept, node.output, node.name, axis=axis)]
 
 
+def _product_of_matrices(graph: _Graph, node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
+    """An `Einsum` of the last two axes of tensors of one rank: WebNN and QNN know no letters for the axes before."""
+    ranks = {len(graph.types.get(name, (0, []))[1]) for name in node.input}
+    if node.op_type != "Einsum" or len(ranks) != 1 or min(ranks) < 2:
+        return None
+    [equation] = [attribute.s.decode().replace(" ", "") for attribute in node.attribute]
+    found = _PRODUCT.fullmatch(equation)
+    letters = "".join(found.groups()).strip(".") if found else ""
+    if not letters or len(set(letters)) < len(letters):
+        return None
+    return [helper.make_node("MatMul", node.input, node.output, node.name)]
+
+
 # By the name under which a manifest tells how often each was applied.
 RULES: dict[str, Rule] = {
     "cumsum-int32": _narrow_cumsum,
     "uniform-gather": _uniform_gather,
     "pool-mean": _mean_of_one_axis,
     "empty-concat": _without_nothing,
+    "einsum-matmul": _product_of_matrices,
 }
 
 

@@ -151,13 +151,21 @@ def ordered(model: PreTrainedModel, inputs: Mapping[str, torch.Tensor]) -> Named
 def forward(model: PreTrainedModel, inputs: Named) -> Named:
     """Every tensor that the model returns, by name."""
     with torch.inference_mode():
-        result = model(**inputs)
-    return {name: value for name, value in result.items() if isinstance(value, torch.Tensor)}
+        return named_tensors(model(**inputs))
+
+
+def named_tensors(result: Mapping[str, Any]) -> Named:
+    """The tensors among what a model returned; those of a tuple by their places in it, as in `feature_maps.0`."""
+    found: dict[str, Any] = {}
+    for name, value in result.items():
+        parts = value if isinstance(value, (tuple, list)) else ()
+        found |= {f"{name}.{place}": part for place, part in enumerate(parts)} or {name: value}
+    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
 
 
 def select(got: Named, names: list[str], cls: str) -> Named:
-    """The outputs `names`, or all when there are none, as tensors of their own."""
-    chosen = names or list(got)
+    """The outputs `names` as tensors of their own. Without names all; those of tuples only if there are no others."""
+    chosen = names or [name for name in got if "." not in name] or list(got)
     for name in chosen:
         if name not in got:
             raise Refused("error", f"{cls} returns no tensor `{name}`; it returns {listed(got)}")
@@ -182,7 +190,7 @@ class Positional(torch.nn.Module):
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         dtype = self.model.dtype
         given = [_from_to(value, torch.float32, dtype) for value in tensors]
-        result = self.model(**dict(zip(self.inputs, given, strict=True)), **self.fixed)
+        result = named_tensors(self.model(**dict(zip(self.inputs, given, strict=True)), **self.fixed))
         return tuple(_from_to(result[name], dtype, torch.float32) for name in self.outputs)
 
 

@@ -32,9 +32,9 @@ class OnnxConvert(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def tree(self, nodes: list[Any], weights: dict[str, Any]) -> Path:
-        """The graph takes `x` and gives `y`, both 2 by 8."""
-        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in "xy"]
+    def tree(self, nodes: list[Any], weights: dict[str, Any], outputs: str = "y") -> Path:
+        """The graph takes `x` and gives `y`, or what `outputs` names, all 2 by 8."""
+        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 8]) for name in "x" + outputs]
         tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()]
         graph = helper.make_graph(nodes, "main", ports[:1], ports[1:], tensors)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -42,7 +42,7 @@ class OnnxConvert(unittest.TestCase):
         tree.mkdir()
         onnx_graph.save(model, tree)
         trees.write_tensors(tree, trees.INPUTS, {"x": np.linspace(-1, 1, 16, dtype=np.float32).reshape(2, 8)})
-        trees.write_manifest(tree, {"inputs": ["x"], "outputs": ["y"], "route": "legacy", "versions": {}})
+        trees.write_manifest(tree, {"inputs": ["x"], "outputs": [*outputs], "route": "legacy", "versions": {}})
         return tree
 
     def product(self) -> Path:
@@ -112,6 +112,40 @@ class OnnxConvert(unittest.TestCase):
         self.assertIn("without VNNI saturate", output.facts["scheme"])
         with self.assertRaisesRegex(Refused, "`half` is not known; known: `reduced`, `full`"):
             self.convert(tree, "int8", "slip", range="half")
+
+    def test_fp16_of_an_output_that_is_a_constant(self) -> None:
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["product"]),
+            helper.make_node("Add", ["product", "y"], ["sum"]),
+        ]
+        weight = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+        mean = np.full((2, 8), 0.5, np.float32)
+        tree = self.tree([*nodes, helper.make_node("Relu", ["sum"], ["z"])], {"w": weight, "y": mean}, outputs="yz")
+        _, out = self.convert(tree, "fp16")
+        inputs = trees.read_tensors(tree, trees.INPUTS)
+        want, got = (onnx_graph.execute(folder / onnx_graph.MODEL, inputs) for folder in (tree, out))
+        self.assertEqual(got["y"].tolist(), mean.tolist())
+        self.assertLess(np.abs(got["z"] - want["z"]).max(), 5e-3)
+
+    def test_int8_of_a_product_with_a_stack_of_matrices(self) -> None:
+        """ONNX Runtime's tool would give the stack a zero point for each column, which its own kernel refuses."""
+        random = np.random.default_rng(0)
+        nodes = [
+            helper.make_node("MatMul", ["x", "w"], ["product"]),
+            helper.make_node("Unsqueeze", ["product", "middle"], ["row"]),
+            helper.make_node("MatMul", ["row", "stack"], ["stacked"]),
+            helper.make_node("Squeeze", ["stacked", "middle"], ["y"]),
+        ]
+        weights = {
+            "w": random.standard_normal((8, 8)).astype(np.float32),
+            "stack": random.standard_normal((2, 8, 8)).astype(np.float32),
+            "middle": np.array([1]),
+        }
+        tree = self.tree(nodes, weights)
+        output, out = self.convert(tree, "int8")
+        self.assertTrue(1e-5 < self.off(tree, out) < 5e-2)
+        self.assertEqual(output.facts["nodes"]["integer"], 2)
+        self.assertGreaterEqual(output.facts["weights"]["int8"], 64 + 128)
 
     def test_equal_models_give_equal_bytes(self) -> None:
         tree = self.product()

@@ -105,6 +105,24 @@ class Lowering(unittest.TestCase):
                 expected = "ReduceMean" if rules else "GlobalAveragePool"
                 self.assertEqual((done, operators(after)), (rules, [expected]))
 
+    def test_an_einsum_that_is_a_product_of_matrices_is_one(self) -> None:
+        import numpy as np
+        from onnx import helper
+
+        random = np.random.default_rng(0)
+        x, w = (random.uniform(0.5, 1.5, shape).astype(np.float32) for shape in ((2, 3, 4), (2, 4, 5)))
+        for equation, result, rules in (
+            ("...si,...id->...sd", (2, 3, 5), {"einsum-matmul": 1}),
+            (" bsi, bid -> bsd", (2, 3, 5), {"einsum-matmul": 1}),
+            ("...si,...id->...ds", (2, 5, 3), {}),
+            ("bsi,bid->sd", (3, 5), {}),
+            ("...si,...id->...s", (2, 3), {}),
+        ):
+            y = np.zeros(result, np.float32)
+            node = helper.make_node("Einsum", ["x", "w"], ["y"], "n", equation=equation)
+            after, done, _ = self.lowered(made([node], {"x": x}, {"y": y}, {"w": w}), {"x": x})
+            self.assertEqual((done, operators(after)), (rules, ["MatMul" if rules else "Einsum"]))
+
     def test_what_is_joined_to_nothing_stays_as_it_is(self) -> None:
         import numpy as np
         from onnx import helper

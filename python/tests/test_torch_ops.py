@@ -21,6 +21,14 @@ CONFIG = {
     "initializer_range": 0.2,
 }
 
+BACKBONE = {
+    "embedding_size": 8,
+    "hidden_sizes": [8, 8],
+    "depths": [1, 1],
+    "layer_type": "basic",
+    "out_features": ["stage1", "stage2"],
+}
+
 
 @unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
 class TorchOps(unittest.TestCase):
@@ -80,6 +88,26 @@ class TorchOps(unittest.TestCase):
     def model(self, **more: Any) -> Path:
         params = {"class": "BertForMaskedLM", "config": CONFIG, "seed": 0, "outputs": ["logits"], **more}
         return self.ok("materialise", params, inputs=self.inputs())
+
+    def test_tensors_of_a_tuple_are_outputs_by_their_place(self) -> None:
+        import numpy as np
+
+        from orch_py import trees
+
+        folder = self.worker.root / "pixels"
+        folder.mkdir()
+        for seed, name in enumerate((trees.INPUTS, trees.CONTROL_INPUTS)):
+            pixels = np.random.default_rng(seed).standard_normal((1, 3, 32, 32)).astype(np.float32)
+            trees.write_tensors(folder, name, {"pixel_values": pixels})
+        params = {"class": "RTDetrResNetBackbone", "config": BACKBONE}
+        output, _ = self.worker.do("materialise", params | {"outputs": ["feature_maps.2"]}, inputs=folder)
+        known = "returns no tensor `feature_maps.2`; it returns `feature_maps.0`, `feature_maps.1`"
+        self.assertIn(known, output["reason"] or "")
+        model = self.ok("materialise", params, inputs=folder)
+        self.assertEqual(trees.read_manifest(model)["outputs"], ["feature_maps.0", "feature_maps.1"])
+        for route in ("legacy", "dynamo", "transformers"):
+            self.ok("export_onnx", {"routes": [route]}, model=model)
+        self.ok("export_torchscript", {}, model=model)
 
     def test_every_step_gives_the_same_bytes_twice(self) -> None:
         runs = []

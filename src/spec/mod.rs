@@ -91,7 +91,7 @@ pub struct Model {
     /// Named sizes usable in input shapes; `batch` and `seq` are the usual ones.
     pub dims: BTreeMap<String, u64>,
     pub inputs: IndexMap<String, Input>,
-    /// Names of the outputs that are compared, in order; empty means all tensors that the model returns.
+    /// Names of the outputs that are compared, in order; empty means all that the model returns.
     pub outputs: Vec<String>,
     pub seed: u64,
     pub export: Export,

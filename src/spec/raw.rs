@@ -96,8 +96,8 @@ shape! {
         /// With a ready file: `.npz`, `.safetensors`, or a folder of `output_*.pb`: what the outputs are compared with.
         /// Without it, ONNX Runtime's CPU provider makes the reference.
         expected: String,
-        /// Names of the outputs that are compared, in order. Default: all tensors that the model returns. An ONNX file gives
-        /// no others then.
+        /// Names of the outputs that are compared, in order; `feature_maps.0` is the first tensor of a tuple. Default: all
+        /// tensors that the model returns, or, if it returns none, those of its tuples. An ONNX file gives no others then.
         outputs: List<String>,
         /// With `class`: how ONNX is made.
         export: Export,

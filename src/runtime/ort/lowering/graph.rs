@@ -22,6 +22,8 @@ pub(super) struct Graph {
     constants: BTreeMap<String, usize>,
     /// The node that makes a value, as it was before any rule.
     producers: BTreeMap<String, NodeProto>,
+    /// The nodes that read a value, as they were before any rule.
+    readers: BTreeMap<String, Vec<NodeProto>>,
     made: usize,
 }
 
@@ -44,7 +46,13 @@ impl Graph {
         }
         let makes = |node: &NodeProto| node.output.iter().map(|name| (name.clone(), node.clone())).collect::<Vec<_>>();
         let producers = proto.node.iter().flat_map(makes).collect();
-        Self { shapes, initializers, constants, producers, made: 0 }
+        let mut readers = BTreeMap::<String, Vec<NodeProto>>::new();
+        for node in &proto.node {
+            for name in &node.input {
+                readers.entry(name.clone()).or_default().push(node.clone());
+            }
+        }
+        Self { shapes, initializers, constants, producers, readers, made: 0 }
     }
 
     /// The shape, if every size is a number.
@@ -58,6 +66,10 @@ impl Graph {
 
     pub(super) fn producer(&self, name: &str, operator: &str) -> Option<&NodeProto> {
         self.producers.get(name).filter(|node| is(node, operator))
+    }
+
+    pub(super) fn readers(&self, name: &str) -> &[NodeProto] {
+        self.readers.get(name).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn constant(&self, name: &str) -> Option<&TensorProto> {
@@ -77,6 +89,15 @@ impl Graph {
             }
             _ => return None,
         })
+    }
+
+    /// The value of a constant of one number.
+    pub(super) fn scalar(&self, name: &str) -> Option<f32> {
+        let tensor = self.constant(name).filter(|tensor| tensor.external_data.is_empty())?;
+        let one = tensor.data_type == Some(FLOAT) && tensor.dims.iter().product::<i64>() == 1;
+        let raw = tensor.raw_data.as_deref().unwrap_or_default();
+        let value = raw.first_chunk().map(|bytes| f32::from_le_bytes(*bytes));
+        value.or_else(|| tensor.float_data.first().copied()).filter(|_| one)
     }
 
     /// A new name that says where it comes from.

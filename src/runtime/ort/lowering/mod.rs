@@ -1,15 +1,19 @@
-//! Graphs made fit for the HTP: operators that its compiler refuses, or computes wrongly, in terms of others.
+//! Graphs made fit for the HTP: operators that its compiler refuses, or computes wrongly or coarsely, in terms of others.
 //!
-//! Every rule is exact: the lowered graph computes the same function on any runtime, and whoever lowers a graph checks
-//! that on the CPU (`compile.rs`). Nothing here loads a model or knows a device.
+//! Every rule is exact (one to 2⁻¹²⁶, as it says): the lowered graph computes the same function on any runtime, and whoever
+//! lowers a graph checks that on the CPU (`source.rs`). Nothing here loads a model or knows a device.
 
+mod apart;
 mod broadcast;
+mod cumsum;
 mod einsum;
+mod exponential;
 mod external;
 mod gather;
 mod graph;
 mod reciprocal;
 mod scatter;
+mod square;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,10 +33,14 @@ type Rule = fn(&mut Graph, &NodeProto) -> Option<Vec<NodeProto>>;
 const RULES: &[(&str, Rule)] = &[
     ("gather-flat", gather::flat),
     ("gather-nd", gather::nd),
+    ("cumsum-flat", cumsum::flat),
     ("einsum-matmul", einsum::product),
     ("masked-scatter", scatter::masked),
     ("constant-batch", broadcast::repeated),
     ("reciprocal-div", reciprocal::division),
+    ("square-mul", square::product),
+    ("exp-floor", exponential::bounded),
+    ("activation-apart", apart::activation),
 ];
 
 /// A changed model with how often each rule changed it; none changed it when the map is empty.

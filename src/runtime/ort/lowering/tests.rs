@@ -135,6 +135,83 @@ fn a_table_of_positions_is_repeated_for_a_batch_only() {
     assert!(low(&add(1)).unwrap().rules.is_empty());
 }
 
+fn scalar(name: &str, number: f32) -> TensorProto {
+    TensorProto { data_type: Some(FLOAT), float_data: vec![number], name: Some(name.to_owned()), ..Default::default() }
+}
+
+#[test]
+fn a_power_of_two_becomes_a_product_and_another_stays() {
+    let power = |exponent: f32| {
+        let values = vec![value("x", FLOAT, &[3]), value("y", FLOAT, &[3])];
+        model(vec![node("Pow", &["x", "e"], "y", vec![])], values, vec![scalar("e", exponent)], "y")
+    };
+    let lowered = low(&power(2.0)).unwrap();
+    assert_eq!(lowered.rules, BTreeMap::from([("square-mul", 1)]));
+    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+    assert_eq!((operators(&lowered), &graph.node[0].input), (vec!["Mul".to_owned()], &vec!["x".to_owned(); 2]));
+    assert!(low(&power(3.0)).unwrap().rules.is_empty());
+    // A row of exponents widens what it is applied to.
+    let wide = TensorProto { dims: vec![1, 2], float_data: vec![2.0; 2], ..scalar("e", 2.0) };
+    let values = vec![value("x", FLOAT, &[1, 1]), value("y", FLOAT, &[1, 2])];
+    assert!(
+        low(&model(vec![node("Pow", &["x", "e"], "y", vec![])], values, vec![wide], "y")).unwrap().rules.is_empty()
+    );
+}
+
+#[test]
+fn an_exponential_is_of_no_number_far_below_zero() {
+    let values = vec![value("x", FLOAT, &[3]), value("y", FLOAT, &[3])];
+    let lowered = low(&model(vec![node("Exp", &["x"], "y", vec![])], values, vec![], "y")).unwrap();
+    assert_eq!(
+        (operators(&lowered), &lowered.rules),
+        (vec!["Clip".to_owned(), "Exp".to_owned()], &BTreeMap::from([("exp-floor", 1)]))
+    );
+    let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+    let bounds: Vec<_> =
+        graph.initializer.iter().map(|t| f32::from_le_bytes(t.raw_data.clone().unwrap().try_into().unwrap())).collect();
+    assert_eq!(bounds, [-87.0, f32::MAX]);
+    assert!(bounds[0].exp() < 1.5 * f32::MIN_POSITIVE, "{}", bounds[0].exp());
+}
+
+#[test]
+fn a_running_sum_of_five_axes_is_one_of_three() {
+    let sum = |shape: &[i64], axis: i64| {
+        let values = vec![value("x", FLOAT, shape), value("y", FLOAT, shape)];
+        let sum = node("CumSum", &["x", "a"], "y", vec![with_int("reverse", 1)]);
+        low(&model(vec![sum], values, vec![whole("a", &[], &[axis])], "y")).unwrap()
+    };
+    for axis in [2, -3] {
+        let lowered = sum(&[2, 3, 4, 5, 6], axis);
+        assert_eq!(lowered.rules, BTreeMap::from([("cumsum-flat", 1)]));
+        assert_eq!(operators(&lowered), ["Reshape", "CumSum", "Reshape"]);
+        let graph = ModelProto::decode(lowered.bytes.as_slice()).unwrap().graph.unwrap();
+        let merged: Vec<u8> = [6i64, 4, 30].iter().flat_map(|size| size.to_le_bytes()).collect();
+        assert!(graph.initializer.iter().any(|tensor| tensor.raw_data.as_ref() == Some(&merged)));
+        assert_eq!(graph.node[1].attribute, [with_int("reverse", 1)]);
+    }
+    assert!(sum(&[2, 3, 4, 5], 2).rules.is_empty());
+}
+
+#[test]
+fn an_activation_is_kept_apart_from_its_convolution() {
+    let behind = |nodes: Vec<NodeProto>| {
+        let values = vec![value("x", FLOAT, &[1, 2, 4]), value("c", FLOAT, &[1, 2, 4]), value("y", FLOAT, &[1, 2, 4])];
+        let nodes = [vec![node("Conv", &["x", "w"], "c", vec![])], nodes].concat();
+        low(&model(nodes, values, vec![scalar("s", 1.5)], "y")).unwrap()
+    };
+    let gelu = behind(vec![
+        node("Div", &["c", "s"], "d", vec![]),
+        node("Erf", &["d"], "e", vec![]),
+        node("Mul", &["c", "e"], "y", vec![]),
+    ]);
+    assert_eq!(gelu.rules, BTreeMap::from([("activation-apart", 1)]));
+    assert_eq!(operators(&gelu), ["Conv", "Neg", "Neg", "Div", "Erf", "Mul"]);
+    let silu = behind(vec![node("Sigmoid", &["c"], "g", vec![]), node("Mul", &["c", "g"], "y", vec![])]);
+    assert_eq!(operators(&silu), ["Conv", "Neg", "Neg", "Sigmoid", "Mul"]);
+    assert!(behind(vec![node("Relu", &["c"], "y", vec![])]).rules.is_empty(), "a ReLU is exact");
+    assert!(behind(vec![node("Div", &["c", "s"], "y", vec![])]).rules.is_empty(), "no activation");
+}
+
 #[test]
 fn gather_nd_by_constants_reads_flattened_axes() {
     let values = vec![value("x", FLOAT, &[2, 16]), value("y", FLOAT, &[3])];
