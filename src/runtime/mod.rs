@@ -100,7 +100,7 @@ pub struct JobOutput {
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
     Ok,
-    /// The vendor's tool refuses this model by its own word (an operator it lacks).
+    /// The vendor's tool refuses this model by its own word (an operator it lacks), or no tensor here holds what it takes.
     Unsupported,
     /// The device or library is not there.
     Unavailable,

@@ -25,10 +25,6 @@ HEAD = """\
 
 # The first that is found in a reason says why.
 CAUSES = [
-    (r"is a tensor of (float8\w+|float4\w+|uint4|int4)", r"\1 is no type that tensors here have"),
-    (r"is a tensor of strings", "strings are no tensors of numbers"),
-    (r"is a sequence", "sequences are no tensors"),
-    (r"is an optional", "optionals are no tensors"),
     (r"Could not find an implementation for (\w+)", r"ONNX Runtime's CPU provider has no \1 for these types"),
     (r"(ai\.onnx\.preview\.training)", r"ONNX Runtime does not know the operators of \1"),
     (r"No conversion rule found for operations: (.*?)\s*(?:Conversion is failed|$)", r"OpenVINO converts no \1"),

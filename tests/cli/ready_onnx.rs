@@ -371,3 +371,23 @@ fn what_a_runtime_has_no_operator_for_is_its_refusal_in_its_words() {
     let reason = case["reason"].as_str().unwrap();
     assert!(reason.contains("Could not find an implementation for ImageDecoder(20)"), "{reason}");
 }
+
+/// It was a failure, although the file is right and only orch has no tensor for it. A file that is none fails.
+#[test]
+fn a_type_that_no_tensor_here_has_is_unsupported_and_a_broken_file_fails() {
+    let sandbox = sandbox(RIGHT);
+    let mut model = ModelProto::decode(&*linear()).unwrap();
+    let input = &mut model.graph.as_mut().unwrap().input[0];
+    input.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = 8;
+    sandbox.write("models/linear.onnx", model.encode_to_vec());
+    for cached in [false, true] {
+        let document = sandbox.run(RUN).code(3).summary([("unsupported", 2), ("failed", 0)]).json();
+        for case in document["cases"].as_array().unwrap() {
+            assert_eq!((&case["stage"], &case["cached"]), (&"generate".into(), &cached.into()), "{case:#}");
+            let reason = case["reason"].as_str().unwrap();
+            assert!(reason.contains("its input `x` is a tensor of strings; inputs and outputs must be"), "{reason}");
+        }
+    }
+    sandbox.write("models/linear.onnx", "version https://git-lfs.github.com/spec/v1");
+    sandbox.run(RUN).code(1).summary([("unsupported", 0), ("failed", 2)]);
+}

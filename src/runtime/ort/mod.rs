@@ -148,8 +148,7 @@ impl From<anyhow::Error> for Failure {
             "OutOfMemory",
         ];
         let exhausted = words.iter().any(|words| reason.contains(words));
-        let told = error.downcast_ref::<Refusal>().map_or(JobStatus::Error, |refusal| refusal.status);
-        Self::new(if exhausted { JobStatus::Oom } else { told }, reason)
+        Self::new(if exhausted { JobStatus::Oom } else { Refusal::status_of(&error) }, reason)
     }
 }
 
