@@ -27,9 +27,10 @@ impl Judged {
         Self { outcome, reason: Some(reason.into()), facts: Value::Null, measure: None, transient: false }
     }
 
-    /// An error of orch's own around the work, such as a process that could not be started.
+    /// An error of orch's own around the work, such as a process that could not be started, or a package that a Python of
+    /// the user's has not.
     pub(super) fn error(error: &anyhow::Error) -> Self {
-        let judged = Self::failed(Outcome::Fail, error_text(error));
+        let judged = Self::failed(outcome(Refusal::status_of(error)), error_text(error));
         let passes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(may_pass);
         if passes || is_shortage(judged.reason.as_deref().unwrap_or_default()) { judged.transient() } else { judged }
     }

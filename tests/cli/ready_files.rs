@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::ready_onnx::{RIGHT, sandbox};
 use crate::support::{Sandbox, env_dir};
 
 /// By the line that the report gives for each case.
@@ -51,5 +52,28 @@ fn a_sample_of_onnx_s_own_tests_ends_as_it_is_known_to() {
     for case in document["cases"].as_array().unwrap().iter().filter(|case| case["model"] == "silero-vad") {
         assert_eq!((&case["status"], &case["family"]), (&"PASS".into(), &"other".into()), "{case:#}");
         passes_by_itself(&sandbox, case);
+    }
+}
+
+/// What it says of the second input is part of the verdict, so nothing is judged without it.
+#[test]
+fn a_ready_file_where_python_has_no_onnx_runtime_is_unavailable_with_a_remedy() {
+    let sandbox = sandbox(RIGHT);
+    let is_openvino = |name: &str| name.starts_with("openvino-") && !name.contains('.');
+    let envs = std::fs::read_dir(sandbox.path("envs")).unwrap().map(|entry| entry.unwrap());
+    let env = envs.filter(|entry| is_openvino(entry.file_name().to_str().unwrap())).map(|entry| entry.path());
+    let python = env.max().unwrap().join("bin/python");
+    let sandbox = sandbox.env("ORCH_PYTHON", python.to_str().unwrap());
+    for _ in 0..2 {
+        let ended = sandbox.run(["run", "specs/all.yaml", "-t", "openvino", "--json"]).code(3);
+        let document = ended.summary([("cases", 1), ("unavailable", 1), ("failed", 0)]).json();
+        let case = &document["cases"][0];
+        assert_eq!(case["stage"], "generate", "{case:#}");
+        let reason = case["reason"].as_str().unwrap();
+        let remedy = format!("; hint: `{} -m pip install onnxruntime`, or", python.display());
+        assert!(
+            reason.starts_with("the Python of ORCH_PYTHON has no onnxruntime (") && reason.contains(&remedy),
+            "{reason}"
+        );
     }
 }
