@@ -5,6 +5,7 @@
 
 pub mod android;
 pub mod browser;
+mod control;
 mod cpu;
 pub mod foreign;
 pub mod half;

@@ -30,13 +30,9 @@ CAUSES = [
     (r"No conversion rule found for operations: (.*?)\s*(?:Conversion is failed|$)", r"OpenVINO converts no \1"),
     (r"No conversion rule for (\S+)", r"OpenVINO converts no \1"),
     (r"the reference holds \d+ NaN", "ONNX's own expected outputs hold NaN, which decides nothing and counts as wrong"),
-    (
-        r"fails on the control's inputs.*Interpolate",
-        "OpenVINO's CPU plugin does not resize these axes, which the control asks for",
-    ),
     (r"partial_shape\.cpp", "OpenVINO's transformations ask for a size that is not known"),
     (r"batchwise recurrent operations", "ONNX Runtime has no recurrence with the batch first (layout 1)"),
-    (r"it fails on the control's inputs", "it fails on other inputs, of which some are sizes"),
+    (r"it fails on the control's inputs", "it fails on other inputs"),
     (r"OpConversionFailure", "OpenVINO does not convert it"),
 ]
 
