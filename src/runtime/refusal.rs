@@ -42,6 +42,11 @@ pub fn without_f16(error: &str) -> Option<String> {
     error.contains(NO_F16).then(|| format!("the WebGPU adapter does not compute in fp16 (no `shader-f16`): {error}"))
 }
 
+/// The reason where a model has no node left to run: a run of it would show nothing of the provider.
+pub fn folds_to_constants(provider: &str) -> String {
+    format!("the graph folds to constants: nothing is left for {provider} to run")
+}
+
 /// The answer to a job: what it made, or its whole chain of errors under the status that the chain names.
 pub fn answer(result: anyhow::Result<JobOutput>) -> JobOutput {
     result.unwrap_or_else(|error| JobOutput::failed(Refusal::status_of(&error), format!("{error:#}")))

@@ -182,6 +182,19 @@ pub(super) fn resize() -> Vec<u8> {
     ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
 }
 
+/// y = w + b, both known: a graph of which nothing is left when its constants are computed.
+pub(super) fn folding() -> Vec<u8> {
+    let graph = GraphProto {
+        node: vec![node("Add", ["w", "b"], "y")],
+        name: "folding".into(),
+        initializer: vec![tensor("w", &[1, 3], &[1., 2., 3.]), tensor("b", &[3], &[0.5, -0.5, 0.])],
+        input: vec![],
+        output: vec![value("y", &[1, 3])],
+    };
+    let opset_import = vec![OperatorSetIdProto { version: 17 }];
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+}
+
 /// y = the determinant of x, of 1 × 2 × 2.
 pub(super) fn determinant() -> Vec<u8> {
     let graph = GraphProto {

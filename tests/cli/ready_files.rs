@@ -6,7 +6,7 @@ use std::process::Command;
 use prost::Message;
 use serde_json::Value;
 
-use crate::onnx::{RIGHT, resize, tensor};
+use crate::onnx::{RIGHT, folding, image_decoder, resize, tensor};
 use crate::ready_onnx::{SPEC, sandbox};
 use crate::support::{Sandbox, env_dir};
 
@@ -99,4 +99,36 @@ fn a_second_input_keeps_what_decides_the_shapes() {
     let page = sandbox.read("orch-out/report/junit.xml");
     let told = "; its outputs are those of onnxruntime cpu; it has the given values of scales";
     assert!(page.contains(told), "{page}");
+}
+
+const PLUGINS: &str = "version: 1
+targets:
+  qnn: {runtime: ort, backend: qnn, device: htp, artefact: qnn, precisions: [fp16], options: {soc_model: 60}}
+  webgpu: {runtime: ort, backend: webgpu, device: webgpu, artefact: onnx, precisions: [fp32]}
+  webnn: {runtime: browser, backend: webnn, device: cpu, artefact: onnx, precisions: [fp32]}
+measure: {warmup: 0, samples: 1}
+models:
+  one: {onnx: one.onnx, expected: expected, inputs: INPUTS}
+";
+
+/// These were failures: of the first kind, that no node ran where it was asked to, which is true of a graph without any.
+#[test]
+fn a_provider_that_has_nothing_to_run_or_no_kernel_is_unsupported() {
+    let sandbox = Sandbox::new().installs();
+    sandbox.write("specs/expected/output_0.pb", tensor("y", &[1, 3], &[1.5, 1.5, 3.]).encode_to_vec());
+    sandbox.write("specs/one.onnx", folding());
+    sandbox.write("specs/all.yaml", PLUGINS.replace("INPUTS", "{}"));
+    let run = ["run", "specs/all.yaml", "--json"];
+    let document = sandbox.run(run).code(3).summary([("cases", 3), ("unsupported", 3), ("passed", 0)]).json();
+    for (case, provider) in document["cases"].as_array().unwrap().iter().zip(["QNN", "WebGpu", "WebNN"]) {
+        let told = format!("the graph folds to constants: nothing is left for {provider}ExecutionProvider to run");
+        assert_eq!(case["reason"], told, "{case:#}");
+    }
+
+    sandbox.write("specs/one.onnx", image_decoder());
+    sandbox.write("specs/expected/output_0.pb", tensor("y", &[2, 2, 3], &[1.; 12]).encode_to_vec());
+    sandbox.write("specs/all.yaml", PLUGINS.replace("INPUTS", "{x: {dtype: uint8, shape: [20], value: 1}}"));
+    let document = sandbox.run(run).code(3).summary([("cases", 3), ("unsupported", 3)]).json();
+    let reason = document["cases"][1]["reason"].as_str().unwrap();
+    assert_eq!(reason, "Provider type for ImageDecoder node with name '' is not set.", "{document:#}");
 }

@@ -11,6 +11,7 @@ mod half;
 mod host;
 mod infer;
 mod lowering;
+mod optimised;
 mod options;
 mod place;
 mod placement;

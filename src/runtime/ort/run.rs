@@ -11,7 +11,7 @@ use super::infer::{Feed, collect, infer};
 use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
-use super::{Failure, Params, gpu, half, tree};
+use super::{Failure, Params, gpu, half, optimised, tree};
 use crate::base::fs as bfs;
 use crate::device::vram;
 use crate::runtime::manifest::Manifest;
@@ -49,7 +49,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     };
 
     let placement = Placement::of(&loaded.session)?;
-    place.assert(&placement)?;
+    place.assert(&placement, || optimised::nodes(host, params, |builder| builder.commit_from_file(&model)))?;
     facts.insert("placement".to_owned(), json!(placement.counts()));
     tensors::write(&job.out.join("outputs.safetensors"), &collect(outputs, &manifest.outputs)?)?;
     tensors::run_control(artefact, &job.out, |inputs| {
@@ -63,7 +63,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     }
     if place.provider == CPU
         && manifest.rest.get("precision").is_some_and(|precision| precision == "fp16")
-        && let Some(told) = half::cast_to_fp32(host, place, params, &model)?
+        && let Some(told) = half::cast_to_fp32(host, params, &model)?
     {
         facts.insert("cast_to_fp32".to_owned(), json!(told));
     }
