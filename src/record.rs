@@ -26,7 +26,7 @@ pub enum Outcome {
     Indecisive,
     /// The device, driver or library is not there.
     SkipUnavailable,
-    /// The vendor's tool refuses this model, by its own word.
+    /// The vendor's tool refuses this model, by its own word; or it takes or gives what orch has no tensors for.
     SkipUnsupported,
     /// An error of this or an earlier step.
     Fail,

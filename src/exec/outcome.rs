@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::exec::perform::error_text;
 use crate::record::Outcome;
+use crate::runtime::refusal::Refusal;
 use crate::runtime::{JobOutput, JobStatus, RawMeasure};
 use crate::worker::Ended;
 
@@ -26,11 +27,21 @@ impl Judged {
         Self { outcome, reason: Some(reason.into()), facts: Value::Null, measure: None, transient: false }
     }
 
-    /// An error of orch's own around the work, such as a process that could not be started.
+    /// An error of orch's own around the work, such as a process that could not be started, or a package that a Python of
+    /// the user's has not.
     pub(super) fn error(error: &anyhow::Error) -> Self {
-        let judged = Self::failed(Outcome::Fail, error_text(error));
+        let judged = Self::failed(outcome(Refusal::status_of(error)), error_text(error));
         let passes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(may_pass);
         if passes || is_shortage(judged.reason.as_deref().unwrap_or_default()) { judged.transient() } else { judged }
+    }
+
+    /// How a step of orch's own ended that made nothing. What the disk refuses today it may grant tomorrow, so that is no
+    /// outcome; all else follows from what the step reads.
+    pub(super) fn of_itself(error: anyhow::Error) -> anyhow::Result<Self> {
+        if error.chain().any(|cause| cause.is::<std::io::Error>()) {
+            return Err(error);
+        }
+        Ok(Self::failed(outcome(Refusal::status_of(&error)), error_text(&error)))
     }
 
     /// A failure of the machinery around the work, or one that the work itself calls passing. A full disk stays full.
@@ -73,13 +84,7 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
             let outcome = match status {
                 // A program of the user's has no other way to say so.
                 JobStatus::Error if signal.is_some() => Outcome::Crash,
-                JobStatus::Ok => Outcome::Pass,
-                JobStatus::Unsupported => Outcome::SkipUnsupported,
-                JobStatus::Unavailable => Outcome::SkipUnavailable,
-                JobStatus::Error => Outcome::Fail,
-                JobStatus::Numerics => Outcome::Numerics,
-                JobStatus::Oom => Outcome::Oom,
-                JobStatus::Crash => Outcome::Crash,
+                status => outcome(status),
             };
             let reason = reason.or_else(|| (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned()));
             let asks = facts["exit_code"].as_u64().is_some_and(|code| transient.iter().any(|c| u64::from(*c) == code));
@@ -105,6 +110,18 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
         Ended::Interrupted => Judged::failed(Outcome::Incomplete, "interrupted"),
         // The worker or its server could not be started, or went away.
         Ended::Broken(what) => Judged::failed(Outcome::Fail, what).transient(),
+    }
+}
+
+fn outcome(status: JobStatus) -> Outcome {
+    match status {
+        JobStatus::Ok => Outcome::Pass,
+        JobStatus::Unsupported => Outcome::SkipUnsupported,
+        JobStatus::Unavailable => Outcome::SkipUnavailable,
+        JobStatus::Error => Outcome::Fail,
+        JobStatus::Numerics => Outcome::Numerics,
+        JobStatus::Oom => Outcome::Oom,
+        JobStatus::Crash => Outcome::Crash,
     }
 }
 
@@ -179,6 +196,17 @@ mod tests {
             assert_eq!(judge(ended, 1, &[75]).transient, transient, "{shown}");
         }
         assert_eq!(judge(exited(json!({"signal": 9})), 1, &[]).outcome, Outcome::Crash);
+    }
+
+    #[test]
+    fn a_step_of_orch_s_own_refuses_or_fails_and_the_disk_is_no_outcome() {
+        use anyhow::Context;
+        let of = |error: anyhow::Error| Judged::of_itself(error.context("m.onnx")).map(|judged| judged.outcome);
+        let refused = Refusal::because(JobStatus::Unsupported, "it takes strings");
+        assert_eq!(of(refused).unwrap(), Outcome::SkipUnsupported);
+        assert_eq!(of(anyhow::anyhow!("no model")).unwrap(), Outcome::Fail);
+        let missing: anyhow::Result<()> = Err(std::io::Error::from(std::io::ErrorKind::NotFound).into());
+        assert!(of(missing.context("failed to read m.onnx").unwrap_err()).is_err());
     }
 
     #[test]

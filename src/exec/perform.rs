@@ -155,7 +155,7 @@ impl Performer<'_> {
             Work::Judge(work) => {
                 let judgement = match work() {
                     Ok(judgement) => judgement,
-                    Err(e) => return of_itself(e),
+                    Err(e) => return Ok(Done::of(Judged::of_itself(e)?)),
                 };
                 let outcome = match judgement.verdict {
                     Verdict::Pass => Outcome::Pass,
@@ -171,7 +171,7 @@ impl Performer<'_> {
             }
             Work::Pure(work) => match work() {
                 Ok(()) => Judged::pass(),
-                Err(e) => return of_itself(e),
+                Err(e) => return Ok(Done::of(Judged::of_itself(e)?)),
             },
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;
@@ -183,7 +183,7 @@ impl Performer<'_> {
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
         let judged = confined(placed(judged, task));
-        let mut done = Done { judged, numerics, made: None, is_flat: false };
+        let mut done = Done { numerics, ..Done::of(judged) };
         if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
             check_samples(&mut done);
         }
@@ -270,8 +270,7 @@ impl Performer<'_> {
     ) -> Performed {
         // An error of orch's own is of the moment.
         let stands = result.is_ok();
-        let Done { judged, numerics, made, .. } =
-            result.unwrap_or_else(|e| Done { judged: Judged::error(&e), numerics: None, made: None, is_flat: false });
+        let Done { judged, numerics, made, .. } = result.unwrap_or_else(|e| Done::of(Judged::error(&e)));
         let transient = judged.transient;
         let stands = stands.then(|| standing(&judged, task.step, self.fingerprint, self.provision)).flatten();
         let (outcome, reason) = retry::told(judged.outcome, judged.reason, &task.attempts);
@@ -359,19 +358,14 @@ struct Done {
     is_flat: bool,
 }
 
-/// What a step of orch's own comes to that did not end well. What the disk refuses today it may grant tomorrow; all else
-/// follows from what the step reads.
-fn of_itself(error: anyhow::Error) -> anyhow::Result<Done> {
-    if error.chain().any(|cause| cause.is::<std::io::Error>()) {
-        return Err(error);
-    }
-    let judged = Judged::failed(Outcome::Fail, error_text(&error));
-    Ok(Done { judged, numerics: None, made: None, is_flat: false })
-}
-
 impl Done {
+    /// What ended without an output.
+    fn of(judged: Judged) -> Self {
+        Self { judged, numerics: None, made: None, is_flat: false }
+    }
+
     fn interrupted() -> Self {
-        Self { judged: Judged::failed(Outcome::Incomplete, "interrupted"), numerics: None, made: None, is_flat: false }
+        Self::of(Judged::failed(Outcome::Incomplete, "interrupted"))
     }
 }
 

@@ -87,6 +87,8 @@ impl Evidence<'_> {
                 differs_by: other.most(|t| t.max_abs),
                 worst: other.most(|t| t.worst),
                 undecided: other.agreeing,
+                by: None,
+                kept: Vec::new(),
                 max_abs: on_control.map(|on_control| on_control.most(|t| t.max_abs)),
             }),
             dropped: dropped.map(|(dropped, layer)| Dropped {

@@ -22,6 +22,7 @@ use anyhow::Context;
 use crate::base::Digest;
 use crate::browser::ORT_WEB;
 use crate::device::{Host, webgpu};
+use crate::runtime::refusal::Refusal;
 use crate::step::{CHROMIUM, Library, Requirement};
 use crate::toolchain::{EnvName, Locks, Tool};
 use crate::worker::{Cancel, Limits};
@@ -179,7 +180,12 @@ impl Provision {
             Library::Swiftshader => Ok(browser::swiftshader(&self.dir, self.locks.text(EnvName::Browser))),
             library => {
                 let (env, place) = libraries::place(library);
-                libraries::find(&self.env(env)?.site, place)
+                let found = libraries::find(&self.env(env)?.site, &place);
+                // What orch installs itself is whole.
+                match self.own_for(env) {
+                    Some(own) => found.map_err(|e| own.lacks(place.package, &e)),
+                    None => found,
+                }
             }
         }
     }
@@ -229,6 +235,14 @@ impl OwnPython {
             Interpreter::ask(path).with_context(|| format!("failed to use ORCH_PYTHON={}", path.display()))?;
         let env = PythonEnv { python: interpreter.path.clone(), site: interpreter.site.clone() };
         Ok(Self { packages: python::installed(&interpreter.site)?, env })
+    }
+
+    fn lacks(&self, package: &str, error: &anyhow::Error) -> anyhow::Error {
+        let python = self.env.python.display();
+        Refusal::unavailable(format!(
+            "the Python of ORCH_PYTHON has no {package} ({error:#}); hint: `{python} -m pip install {package}`, or run without \
+             ORCH_PYTHON: orch then installs its own"
+        ))
     }
 }
 

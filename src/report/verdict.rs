@@ -23,6 +23,12 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
             if let Some(off) = control.max_abs {
                 told.push_str(&format!("; the run is off by {} there", error(off)));
             }
+            if let Some(by) = &control.by {
+                told.push_str(&format!("; its outputs are those of {by}"));
+            }
+            if !control.kept.is_empty() {
+                told.push_str(&format!("; it has the given values of {}", control.kept.join(", ")));
+            }
             if !control.undecided.is_empty() {
                 told.push_str(&format!("; it would pass for {}", control.undecided.join(", ")));
             }

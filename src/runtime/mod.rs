@@ -5,6 +5,7 @@
 
 pub mod android;
 pub mod browser;
+mod control;
 mod cpu;
 pub mod foreign;
 pub mod half;
@@ -105,7 +106,7 @@ pub struct JobOutput {
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
     Ok,
-    /// The vendor's tool refuses this model by its own word (an operator it lacks).
+    /// The vendor's tool refuses this model by its own word (an operator it lacks), or no tensor here holds what it takes.
     Unsupported,
     /// The device or library is not there.
     Unavailable,

@@ -16,6 +16,11 @@ impl Refusal {
         Self { status, reason: reason.into() }.into()
     }
 
+    /// What an error means: what a refusal in its chain says.
+    pub fn status_of(error: &anyhow::Error) -> JobStatus {
+        error.downcast_ref::<Self>().map_or(JobStatus::Error, |refusal| refusal.status)
+    }
+
     pub fn unavailable(reason: impl Into<String>) -> anyhow::Error {
         Self::because(JobStatus::Unavailable, reason)
     }
@@ -37,12 +42,14 @@ pub fn without_f16(error: &str) -> Option<String> {
     error.contains(NO_F16).then(|| format!("the WebGPU adapter does not compute in fp16 (no `shader-f16`): {error}"))
 }
 
+/// The reason where a model has no node left to run: a run of it would show nothing of the provider.
+pub fn folds_to_constants(provider: &str) -> String {
+    format!("the graph folds to constants: nothing is left for {provider} to run")
+}
+
 /// The answer to a job: what it made, or its whole chain of errors under the status that the chain names.
 pub fn answer(result: anyhow::Result<JobOutput>) -> JobOutput {
-    result.unwrap_or_else(|error| {
-        let status = error.downcast_ref::<Refusal>().map_or(JobStatus::Error, |refusal| refusal.status);
-        JobOutput::failed(status, format!("{error:#}"))
-    })
+    result.unwrap_or_else(|error| JobOutput::failed(Refusal::status_of(&error), format!("{error:#}")))
 }
 
 #[cfg(test)]

@@ -54,6 +54,7 @@ pub(super) const ORT: &[Part] = &[
     Part::Rust("device/native/vulkan.rs"),
     Part::Rust("device/shown.rs"),
     Part::Rust("device/vram.rs"),
+    Part::Rust("runtime/control.rs"),
     Part::Rust("runtime/ort/"),
     Part::Rust("runtime/onnx_change.rs"),
     Part::Rust("runtime/onnx_file.rs"),

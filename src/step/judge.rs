@@ -70,11 +70,24 @@ fn judge(params: &JudgeParams, result: &Path, model: &Path, out: &Path) -> anyho
     let (verdict, mut numerics, reason) = evidence.judge(told("reference").unwrap_or("unnamed"), &params.tolerance)?;
     let usual = Tolerance::usual(params.precision);
     numerics.looser = params.tolerance.looser_than(&usual).into_iter().map(str::to_owned).collect();
-    if numerics.control.is_none() {
-        let why = told("no_control").unwrap_or("the model's tree holds no outputs of another input");
-        numerics.no_control = Some(why.to_owned());
+    match &mut numerics.control {
+        Some(control) => {
+            let origin = manifest.get("control").map(Origin::deserialize).transpose()?.unwrap_or_default();
+            (control.by, control.kept) = (origin.by, origin.kept);
+        }
+        None => {
+            let why = told("no_control").unwrap_or("the model's tree holds no outputs of another input");
+            numerics.no_control = Some(why.to_owned());
+        }
     }
     let text = serde_json::to_string_pretty(&numerics).context("BUG: figures are JSON")?;
     std::fs::write(out.join("verdict.json"), text).context("failed to write the verdict")?;
     Ok(Judgement { verdict, numerics, reason })
+}
+
+/// Of a ready file's control: what its manifest says.
+#[derive(Default, Deserialize)]
+struct Origin {
+    by: Option<String>,
+    kept: Vec<String>,
 }

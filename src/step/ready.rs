@@ -14,8 +14,9 @@ use serde_json::{Map, json};
 
 use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
+use crate::runtime::refusal::Refusal;
 use crate::runtime::tensors::{self, Tensors};
-use crate::runtime::{foreign, onnx_change, onnx_file};
+use crate::runtime::{JobStatus, foreign, onnx_change, onnx_file};
 use crate::spec::ReadyFormat;
 use crate::step::code::{ORT, WORKER};
 use crate::step::{Access, Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
@@ -47,6 +48,7 @@ impl StepKind for Ready {
             Part::Rust("runtime/onnx_change.rs"),
             Part::Rust("runtime/onnx_file.rs"),
             Part::Rust("runtime/onnx_proto.rs"),
+            Part::Rust("runtime/refusal.rs"),
             Part::Rust("runtime/tensors.rs"),
             Part::Crate("npyz"),
             Part::Crate("prost"),
@@ -85,11 +87,15 @@ pub fn external(name: &str) -> String {
 fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path, wanted: &[String]) -> anyhow::Result<()> {
     let facts = onnx_file::facts(file)?;
     if !facts.inexpressible.is_empty() {
-        bail!(
-            "`{}` cannot be tested here: {}; inputs and outputs must be tensors of numbers or bools",
-            file.display(),
-            facts.inexpressible.join(", ")
-        );
+        // The file may well be right: it is orch that has no such tensors.
+        let what = facts.inexpressible.join(", ");
+        return Err(Refusal::because(
+            JobStatus::Unsupported,
+            format!(
+                "`{}` cannot be tested here: {what}; inputs and outputs must be tensors of numbers or bools",
+                file.display()
+            ),
+        ));
     }
     let kept = if wanted.is_empty() { &facts.outputs } else { wanted };
     if let Some(unknown) = kept.iter().find(|name| !facts.outputs.contains(name)) {

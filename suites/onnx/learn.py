@@ -25,22 +25,14 @@ HEAD = """\
 
 # The first that is found in a reason says why.
 CAUSES = [
-    (r"is a tensor of (float8\w+|float4\w+|uint4|int4)", r"\1 is no type that tensors here have"),
-    (r"is a tensor of strings", "strings are no tensors of numbers"),
-    (r"is a sequence", "sequences are no tensors"),
-    (r"is an optional", "optionals are no tensors"),
     (r"Could not find an implementation for (\w+)", r"ONNX Runtime's CPU provider has no \1 for these types"),
     (r"(ai\.onnx\.preview\.training)", r"ONNX Runtime does not know the operators of \1"),
     (r"No conversion rule found for operations: (.*?)\s*(?:Conversion is failed|$)", r"OpenVINO converts no \1"),
     (r"No conversion rule for (\S+)", r"OpenVINO converts no \1"),
     (r"the reference holds \d+ NaN", "ONNX's own expected outputs hold NaN, which decides nothing and counts as wrong"),
-    (
-        r"fails on the control's inputs.*Interpolate",
-        "OpenVINO's CPU plugin does not resize these axes, which the control asks for",
-    ),
     (r"partial_shape\.cpp", "OpenVINO's transformations ask for a size that is not known"),
     (r"batchwise recurrent operations", "ONNX Runtime has no recurrence with the batch first (layout 1)"),
-    (r"it fails on the control's inputs", "it fails on other inputs, of which some are sizes"),
+    (r"it fails on the control's inputs", "it fails on other inputs"),
     (r"OpConversionFailure", "OpenVINO does not convert it"),
 ]
 

@@ -5,7 +5,7 @@ use crate::support::Sandbox;
 
 #[test]
 fn the_order_decides_until_something_was_measured() {
-    let sandbox = ready_onnx::sandbox(ready_onnx::RIGHT);
+    let sandbox = ready_onnx::sandbox(crate::onnx::RIGHT);
     let spec = sandbox.read("specs/all.yaml");
     sandbox.write("specs/all.yaml", spec + "prefer: {other: [openvino], any: [cpu]}\n");
     let run = ["run", "specs/all.yaml", "-t", "auto", "--json"];

@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::ready_onnx::{RIGHT, sandbox as ready_onnx};
+use crate::onnx::RIGHT;
+use crate::ready_onnx::sandbox as ready_onnx;
 use crate::support::Sandbox;
 
 const RUN: [&str; 3] = ["run", "specs/all.yaml", "--json"];

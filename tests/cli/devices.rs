@@ -122,7 +122,7 @@ fn a_driver_that_crashes_is_a_reason_in_the_list_and_takes_nothing_with_it() {
 #[cfg(target_os = "linux")]
 #[test]
 fn to_look_at_the_devices_between_two_runs_changes_nothing() {
-    let sandbox = crate::ready_onnx::sandbox(crate::ready_onnx::RIGHT);
+    let sandbox = crate::ready_onnx::sandbox(crate::onnx::RIGHT);
     let envs = Path::new(&sandbox.path("envs")).to_owned();
     let shared = sandbox.env("ORCH_ENV_DIR", crate::support::env_dir().to_str().unwrap());
     shared.run(["setup", "browser", "--spec", "specs/all.yaml"]).success();

@@ -9,7 +9,7 @@ const OPENVINO: &str = "runtime: openvino, backend: openvino, device: CPU, artef
 
 /// The ready model on ONNX Runtime and OpenVINO with `half: auto`, and on OpenVINO at fp32.
 fn sandbox() -> Sandbox {
-    let sandbox = ready_onnx::sandbox(ready_onnx::RIGHT);
+    let sandbox = ready_onnx::sandbox(crate::onnx::RIGHT);
     let spec = sandbox.read("specs/all.yaml");
     let (before, after) = spec.split_once("targets:\n").unwrap();
     let rest = after.split_once("measure:").unwrap().1;
@@ -93,7 +93,7 @@ fn what_the_device_answers_decides_and_every_page_says_so() {
 /// Its weights are what it is called, and where a CPU lacks the kernels, its sums are not.
 #[test]
 fn an_onnx_file_runs_at_fp16_and_int8_and_says_what_computed_it() {
-    let sandbox = ready_onnx::sandbox(ready_onnx::RIGHT);
+    let sandbox = ready_onnx::sandbox(crate::onnx::RIGHT);
     let spec = sandbox.read("specs/all.yaml");
     sandbox.write(
         "specs/all.yaml",

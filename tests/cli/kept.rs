@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::ready_onnx::{RIGHT, expected, sandbox};
+use crate::onnx::{RIGHT, expected};
+use crate::ready_onnx::sandbox;
 use crate::support::Sandbox;
 
 const RUN: [&str; 3] = ["run", "specs/all.yaml", "--json"];

@@ -18,6 +18,7 @@ mod max_age;
 mod noise;
 #[cfg(not(feature = "remote"))]
 mod not_shared;
+mod onnx;
 mod oom;
 mod pages;
 mod partition;

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use crate::ready_onnx::{RIGHT, sandbox};
+use crate::onnx::RIGHT;
+use crate::ready_onnx::sandbox;
 use crate::support::Sandbox;
 
 const RUN: [&str; 5] = ["run", "specs/all.yaml", "--json", "-t", "cpu"];

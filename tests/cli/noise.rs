@@ -2,7 +2,8 @@
 
 use std::process::Command;
 
-use crate::ready_onnx::{RIGHT, sandbox};
+use crate::onnx::RIGHT;
+use crate::ready_onnx::sandbox;
 
 /// Prints on both streams when a worker loads it, and twice again when the worker ends, as native SDKs do. In an answer's
 /// own words, so that it would be taken for one.

@@ -333,8 +333,8 @@ fn a_matrix_with_a_phone_in_it() {
     let sandbox = Sandbox::new()
         .installs()
         .file("specs/all.yaml", SPEC)
-        .file("models/linear.onnx", super::ready_onnx::linear())
-        .file("models/expected/output_0.pb", super::ready_onnx::expected(super::ready_onnx::RIGHT));
+        .file("models/linear.onnx", super::onnx::linear())
+        .file("models/expected/output_0.pb", super::onnx::expected(super::onnx::RIGHT));
     let run = ["run", "specs/all.yaml", "--json"];
     let cell = |ended: &Value| ended["cases"][0].clone();
     let absent = cell(&sandbox.run(run).json());

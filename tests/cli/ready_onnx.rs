@@ -4,181 +4,8 @@ use std::path::Path;
 
 use prost::Message;
 
+use crate::onnx::{ModelProto, RIGHT, determinant, expected, image_decoder, linear};
 use crate::support::{Sandbox, env_dir};
-
-// As much of onnx.proto as a linear layer needs.
-#[derive(Clone, PartialEq, Message)]
-struct ModelProto {
-    #[prost(int64, tag = "1")]
-    ir_version: i64,
-    #[prost(message, optional, tag = "7")]
-    graph: Option<GraphProto>,
-    #[prost(message, repeated, tag = "8")]
-    opset_import: Vec<OperatorSetIdProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct OperatorSetIdProto {
-    #[prost(int64, tag = "2")]
-    version: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct GraphProto {
-    #[prost(message, repeated, tag = "1")]
-    node: Vec<NodeProto>,
-    #[prost(string, tag = "2")]
-    name: String,
-    #[prost(message, repeated, tag = "5")]
-    initializer: Vec<TensorProto>,
-    #[prost(message, repeated, tag = "11")]
-    input: Vec<ValueInfoProto>,
-    #[prost(message, repeated, tag = "12")]
-    output: Vec<ValueInfoProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct NodeProto {
-    #[prost(string, repeated, tag = "1")]
-    input: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    output: Vec<String>,
-    #[prost(string, tag = "4")]
-    op_type: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TensorProto {
-    #[prost(int64, repeated, tag = "1")]
-    dims: Vec<i64>,
-    #[prost(int32, tag = "2")]
-    data_type: i32,
-    #[prost(float, repeated, tag = "4")]
-    float_data: Vec<f32>,
-    #[prost(int64, repeated, tag = "7")]
-    int64_data: Vec<i64>,
-    #[prost(string, tag = "8")]
-    name: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ValueInfoProto {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(message, optional, tag = "2")]
-    r#type: Option<TypeProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TypeProto {
-    #[prost(message, optional, tag = "1")]
-    tensor_type: Option<TensorTypeProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct TensorTypeProto {
-    #[prost(int32, tag = "1")]
-    elem_type: i32,
-    #[prost(message, optional, tag = "2")]
-    shape: Option<ShapeProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ShapeProto {
-    #[prost(message, repeated, tag = "1")]
-    dim: Vec<DimProto>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct DimProto {
-    #[prost(oneof = "Dim", tags = "1, 2")]
-    value: Option<Dim>,
-}
-
-#[derive(Clone, PartialEq, prost::Oneof)]
-enum Dim {
-    #[prost(int64, tag = "1")]
-    Value(i64),
-    #[prost(string, tag = "2")]
-    Param(String),
-}
-
-const FLOAT: i32 = 1;
-const INT64: i32 = 7;
-
-fn tensor(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
-    TensorProto {
-        dims: dims.into(),
-        data_type: FLOAT,
-        float_data: values.into(),
-        int64_data: vec![],
-        name: name.into(),
-    }
-}
-
-fn number(name: &str, value: i64) -> TensorProto {
-    TensorProto { dims: vec![1], data_type: INT64, float_data: vec![], int64_data: vec![value], name: name.into() }
-}
-
-/// A size below 0 is that of the batch.
-fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
-    let dim = |size: &i64| if *size < 0 { Dim::Param("batch".into()) } else { Dim::Value(*size) };
-    let shape = ShapeProto { dim: dims.iter().map(|size| DimProto { value: Some(dim(size)) }).collect() };
-    let tensor_type = Some(TensorTypeProto { elem_type: FLOAT, shape: Some(shape) });
-    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }) }
-}
-
-fn node<const N: usize>(op_type: &str, input: [&str; N], output: &str) -> NodeProto {
-    NodeProto { input: input.map(String::from).into(), output: vec![output.into()], op_type: op_type.into() }
-}
-
-/// y = x · w + b, with x of 1 × 2, w of 2 × 3.
-pub(super) fn linear() -> Vec<u8> {
-    let graph = GraphProto {
-        node: vec![node("MatMul", ["x", "w"], "xw"), node("Add", ["xw", "b"], "y")],
-        name: "linear".into(),
-        initializer: vec![tensor("w", &[2, 3], &[1., 2., 3., 4., 5., 6.]), tensor("b", &[3], &[0.5, -0.5, 0.])],
-        input: vec![value("x", &[1, 2])],
-        output: vec![value("y", &[1, 3])],
-    };
-    let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
-}
-
-/// y = x · w, plus the sum of (batch - 3)²⁰ zeros: next to nothing for a batch of 4, and for one of 8 more memory than any
-/// machine can name.
-pub(super) fn hungry() -> Vec<u8> {
-    let graph = GraphProto {
-        node: vec![
-            node("Shape", ["x"], "shape"),
-            node("Gather", ["shape", "first"], "batch"),
-            node("Sub", ["batch", "three"], "base"),
-            node("Pow", ["base", "twenty"], "many"),
-            node("ConstantOfShape", ["many"], "zeros"),
-            node("ReduceSum", ["zeros"], "nothing"),
-            node("MatMul", ["x", "w"], "xw"),
-            node("Add", ["xw", "nothing"], "y"),
-        ],
-        name: "hungry".into(),
-        initializer: vec![
-            tensor("w", &[2, 3], &[1., 2., 3., 4., 5., 6.]),
-            number("first", 0),
-            number("three", 3),
-            number("twenty", 20),
-        ],
-        input: vec![value("x", &[-1, 2])],
-        output: vec![value("y", &[-1, 3])],
-    };
-    let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
-}
-
-/// x = (1, 10) by a recipe, so y = (41.5, 51.5, 63).
-pub(super) fn expected(values: [f32; 3]) -> Vec<u8> {
-    tensor("y", &[1, 3], &values).encode_to_vec()
-}
-
-pub(super) const RIGHT: [f32; 3] = [41.5, 51.5, 63.];
 
 pub(super) const SPEC: &str = "version: 1
 pipelines:
@@ -310,38 +137,6 @@ fn a_run_whose_program_is_removed_meanwhile_goes_on() {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
-/// y = the determinant of x, of 1 × 2 × 2.
-fn determinant() -> Vec<u8> {
-    let graph = GraphProto {
-        node: vec![node("Det", ["x"], "y")],
-        name: "det".into(),
-        initializer: vec![],
-        input: vec![value("x", &[1, 2, 2])],
-        output: vec![value("y", &[1])],
-    };
-    let opset_import = vec![OperatorSetIdProto { version: 17 }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
-}
-
-/// An operator of ONNX that ONNX Runtime has no kernel for on any device.
-fn image_decoder() -> Vec<u8> {
-    const UINT8: i32 = 2;
-    let bytes = |name: &str, dims: &[i64]| {
-        let mut info = value(name, dims);
-        info.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = UINT8;
-        info
-    };
-    let graph = GraphProto {
-        node: vec![node("ImageDecoder", ["x"], "y")],
-        name: "picture".into(),
-        initializer: vec![],
-        input: vec![bytes("x", &[20])],
-        output: vec![bytes("y", &[2, 2, 3])],
-    };
-    let opset_import = vec![OperatorSetIdProto { version: 20 }];
-    ModelProto { ir_version: 9, graph: Some(graph), opset_import }.encode_to_vec()
-}
-
 /// Each was a failure, OpenVINO's with a line that said where in its sources.
 #[test]
 fn what_a_runtime_has_no_operator_for_is_its_refusal_in_its_words() {
@@ -370,4 +165,24 @@ fn what_a_runtime_has_no_operator_for_is_its_refusal_in_its_words() {
     assert_eq!((&case["target"], &case["status"]), (&"cpu".into(), &"SKIP_UNSUPPORTED".into()), "{case:#}");
     let reason = case["reason"].as_str().unwrap();
     assert!(reason.contains("Could not find an implementation for ImageDecoder(20)"), "{reason}");
+}
+
+/// It was a failure, although the file is right and only orch has no tensor for it. A file that is none fails.
+#[test]
+fn a_type_that_no_tensor_here_has_is_unsupported_and_a_broken_file_fails() {
+    let sandbox = sandbox(RIGHT);
+    let mut model = ModelProto::decode(&*linear()).unwrap();
+    let input = &mut model.graph.as_mut().unwrap().input[0];
+    input.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = 8;
+    sandbox.write("models/linear.onnx", model.encode_to_vec());
+    for cached in [false, true] {
+        let document = sandbox.run(RUN).code(3).summary([("unsupported", 2), ("failed", 0)]).json();
+        for case in document["cases"].as_array().unwrap() {
+            assert_eq!((&case["stage"], &case["cached"]), (&"generate".into(), &cached.into()), "{case:#}");
+            let reason = case["reason"].as_str().unwrap();
+            assert!(reason.contains("its input `x` is a tensor of strings; inputs and outputs must be"), "{reason}");
+        }
+    }
+    sandbox.write("models/linear.onnx", "version https://git-lfs.github.com/spec/v1");
+    sandbox.run(RUN).code(1).summary([("unsupported", 0), ("failed", 2)]);
 }

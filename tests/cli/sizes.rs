@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::ready_onnx::{RIGHT, sandbox};
+use crate::onnx::RIGHT;
+use crate::ready_onnx::sandbox;
 use crate::support::Sandbox;
 
 const SPEC: &str = "version: 1
@@ -72,7 +73,7 @@ fn the_reproducer_of_a_size_runs_that_size_and_takes_no_other() {
         .replace("    expected: ../models/expected\n", "")
         .replace("shape: [1, 2], data: [1, 10]", "shape: [batch, 2], uniform: [0, 1]");
     sandbox.write("specs/all.yaml", spec + "matrix: {targets: [cpu], batch: [4, 2]}\n");
-    sandbox.write("models/linear.onnx", crate::ready_onnx::hungry());
+    sandbox.write("models/linear.onnx", crate::onnx::hungry());
     let document = sandbox.run(["run", "specs/all.yaml", "--json"]).success().summary([("passed", 2)]).json();
     let repro = |id: &str| {
         let cases = document["cases"].as_array().unwrap();

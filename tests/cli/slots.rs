@@ -191,7 +191,7 @@ fn a_size_that_is_none_is_refused() {
 
 #[test]
 fn a_timed_run_on_the_cpu_has_the_machine_to_itself() {
-    let sandbox = ready_onnx::sandbox(ready_onnx::RIGHT);
+    let sandbox = ready_onnx::sandbox(crate::onnx::RIGHT);
     let mut spec = sandbox.read("specs/all.yaml") + "commands:\n";
     for n in 0..5 {
         spec.push_str(&format!("  c{n}: {{argv: [sh, -c, 'sleep 0.3; echo x > out'], outputs: [out]}}\n"));

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::ready_onnx::{RIGHT, sandbox};
+use crate::onnx::RIGHT;
+use crate::ready_onnx::sandbox;
 use crate::support::Sandbox;
 
 const RUN: [&str; 3] = ["run", "specs/all.yaml", "--json"];
@@ -127,7 +128,7 @@ fn an_expected_failure_fails_no_run_and_an_unexpected_success_does() {
     // Nor does it end a run that ends at the first failure.
     sandbox.run(["run", "specs/all.yaml", "-t", "cpu", "--fail-fast"]).success();
 
-    sandbox.write("models/expected/output_0.pb", crate::ready_onnx::expected(RIGHT));
+    sandbox.write("models/expected/output_0.pb", crate::onnx::expected(RIGHT));
     for _ in 0..2 {
         let ended = sandbox.run(["run", "specs/all.yaml", "-t", "cpu", "--json"]).code(1);
         let document = ended.summary([("xpassed", 1), ("failed", 1), ("passed", 0)]).json();
@@ -184,7 +185,7 @@ fn accept_brings_expectations_up_to_date_and_keeps_the_rest() {
     sandbox.run(RUN).success().summary([("xfailed", 2), ("failed", 0)]);
     sandbox.run(accept).success().stderr_has("nothing to change");
 
-    sandbox.write("models/expected/output_0.pb", crate::ready_onnx::expected(RIGHT));
+    sandbox.write("models/expected/output_0.pb", crate::onnx::expected(RIGHT));
     sandbox.run(RUN).code(1).summary([("xpassed", 2)]);
     // Only what is selected.
     sandbox.run(["accept", "specs/all.yaml", "-t", "cpu"]).success().stderr_has("linear:cpu-fp32 to pass again");
@@ -284,7 +285,7 @@ fn a_batch_for_which_memory_does_not_suffice_is_halved_and_says_so() {
         .replace("device: cpu,", "device: cpu, halve_batch: true,");
     let spec = spec.replace("shape: [1, 2], data: [1, 10]", "shape: [batch, 2], uniform: [0, 1]");
     sandbox.write("specs/all.yaml", spec + "matrix: {targets: [cpu], batch: [8]}\n");
-    sandbox.write("models/linear.onnx", crate::ready_onnx::hungry());
+    sandbox.write("models/linear.onnx", crate::onnx::hungry());
     let document = sandbox.run(RUN).success().summary([("fallbacks", 1), ("failed", 0)]).json();
     let case = case(&document, "cpu");
     assert_eq!(case["status"], "PASS_FALLBACK", "{case:#}");

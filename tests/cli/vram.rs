@@ -31,8 +31,8 @@ fn sandbox(define: &[&str]) -> Option<Sandbox> {
     let sandbox = Sandbox::new()
         .installs()
         .file("specs/all.yaml", format!("{head}{targets}measure:{rest}"))
-        .file("models/linear.onnx", ready_onnx::linear())
-        .file("models/expected/output_0.pb", ready_onnx::expected(ready_onnx::RIGHT));
+        .file("models/linear.onnx", crate::onnx::linear())
+        .file("models/expected/output_0.pb", crate::onnx::expected(crate::onnx::RIGHT));
     let python = sandbox.path("python");
     let made = Command::new("python3").args(["-m", "venv", "--without-pip"]).arg(&python).status().unwrap();
     assert!(made.success());

@@ -4,7 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crate::ready_onnx::{RIGHT, SPEC, lend_onnx_runtime, linear, sandbox};
+use crate::onnx::{RIGHT, linear};
+use crate::ready_onnx::{SPEC, lend_onnx_runtime, sandbox};
 use crate::support::{Sandbox, eventually};
 
 /// Executed by every Python of the environment when it starts: the server, and no other, notes its number and then holds 300 MB more

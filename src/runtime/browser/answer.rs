@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::options::Options;
 use crate::browser::Api;
-use crate::runtime::refusal::{Refusal, without_f16};
+use crate::runtime::refusal::{Refusal, folds_to_constants, without_f16};
 use crate::runtime::tensors::{Element, Tensor, Tensors};
 use crate::runtime::{JobStatus, RawMeasure};
 
@@ -21,6 +21,9 @@ pub(in crate::runtime) struct Answer {
     /// Nodes by provider, by ONNX Runtime's own log.
     #[serde(default)]
     pub(super) placement: BTreeMap<String, u64>,
+    /// ONNX Runtime said where all nodes are, be there none.
+    #[serde(default)]
+    placed_all: bool,
     /// Some of the nodes that another provider took.
     #[serde(default)]
     elsewhere: Vec<String>,
@@ -80,6 +83,9 @@ impl Answer {
             self.nodes(strangers),
             self.placement
         );
+        if self.placement.is_empty() && self.placed_all {
+            return Err(Refusal::because(JobStatus::Unsupported, folds_to_constants(provider)));
+        }
         // Silence is no evidence: a bundle that logs otherwise must not look like a model that runs as a whole.
         ensure!(
             self.placement.get(provider).is_some_and(|count| *count > 0),
@@ -194,6 +200,8 @@ mod tests {
         assert!(error.contains("1 of the model's nodes ran elsewhere") && error.contains("Det `/det`"), "{error}");
         let silent = answer(json!({}), swiftshader()).judge(&options(), "").unwrap_err().to_string();
         assert!(silent.contains("did not say"), "{silent}");
+        let none = Answer { placed_all: true, ..answer(json!({}), swiftshader()) }.judge(&options(), "").unwrap_err();
+        assert_eq!(Refusal::status_of(&none), JobStatus::Unsupported);
         let nameless = answer(json!({"WebGpuExecutionProvider": 9}), json!({})).judge(&options(), "").unwrap_err();
         assert!(nameless.to_string().contains("does not say which adapter"), "{nameless}");
     }

@@ -31,6 +31,8 @@ const partitions = {};
 const lacking = new Map();
 let why = null;
 let listed = null;
+/// It said where the nodes are, so that nothing after this means that there are none.
+let placed_all = false;
 
 /// Before the line that a node is not taken, WebNN's provider says what is wrong with a tensor of it.
 function reasonIn(line) {
@@ -43,6 +45,7 @@ function reasonIn(line) {
 }
 
 function heard(line) {
+  if (/VerifyEachNodeIsAssignedToAnEp\] Node placements/.test(line)) placed_all = true;
   const placed = PLACED.exec(line);
   if (placed) {
     placement[placed[1]] = (placement[placed[1]] ?? 0) + Number(placed[2]);
@@ -255,5 +258,5 @@ export async function answer(run) {
     if (lacking.size > 0 && !isOfTheBrowser(error, text)) text = `${left()} (${text})`;
     answer = { status, reason: text };
   }
-  await post("answer", JSON.stringify({ ...answer, facts, placement, elsewhere: elsewhere.slice(0, 12), partitions, complaints }));
+  await post("answer", JSON.stringify({ ...answer, facts, placement, placed_all, elsewhere: elsewhere.slice(0, 12), partitions, complaints }));
 }

@@ -16,7 +16,7 @@ use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
 use super::source::{Prepared, Source};
-use super::{Failure, Params, tree};
+use super::{Failure, Params, optimised, tree};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 
@@ -69,12 +69,13 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
             return Err(failed(&reason, takes_another(&host, &place)));
         }
     };
-    place.assert(&compiled)?;
+    let nodes = || optimised::nodes(&host, params, |builder| builder.commit_from_memory(&prepared.bytes));
+    place.assert(&compiled, nodes)?;
 
     // The file is loaded again, as a run will load it: the session above proves the model, not what was written.
     let session = strict(place.lenient(&host)?)?.commit_from_file(&file).map_err(plain);
     let session = session.context("the compiled model does not load")?;
-    place.assert(&Placement::of(&session)?)?;
+    place.assert(&Placement::of(&session)?, nodes)?;
     let outputs: Vec<_> = session.outputs().iter().map(|output| output.name().to_owned()).collect();
     if outputs != source.manifest.outputs {
         let reason =

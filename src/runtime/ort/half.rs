@@ -6,15 +6,14 @@
 
 use std::path::Path;
 
-use anyhow::Context;
 use serde_json::json;
 
-use super::host::{CPU, Host, plain};
+use super::host::{CPU, Host};
 use super::place::Place;
 use super::run::{model_file, run_at};
-use super::{Failure, Params, tree};
+use super::{Failure, Params, optimised, tree};
 use crate::runtime::onnx_proto::NodeProto;
-use crate::runtime::{Job, JobOutput, JobStatus, onnx_file};
+use crate::runtime::{Job, JobOutput, JobStatus};
 
 pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     let (host, place) = Place::open(params)?;
@@ -22,7 +21,8 @@ pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     if place.provider != CPU {
         return Ok(output);
     }
-    let nodes = optimised(&host, &place, params, &model_file(tree(job, "artefact")?)?)?;
+    let model = model_file(tree(job, "artefact")?)?;
+    let nodes = optimised::nodes(&host, params, |builder| builder.commit_from_file(&model))?;
     let casts = nodes.iter().filter(|node| is_cast(node)).count();
     if casts > 0 {
         let reason = format!(
@@ -38,13 +38,8 @@ pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
 const CAST: &str = "InsertedPrecisionFreeCast_";
 
 /// What is to be said of a run of an fp16 model on the CPU, if it was not all computed in fp16.
-pub(super) fn cast_to_fp32(
-    host: &Host,
-    place: &Place,
-    params: &Params,
-    model: &Path,
-) -> anyhow::Result<Option<String>> {
-    let nodes = optimised(host, place, params, model)?;
+pub(super) fn cast_to_fp32(host: &Host, params: &Params, model: &Path) -> anyhow::Result<Option<String>> {
+    let nodes = optimised::nodes(host, params, |builder| builder.commit_from_file(model))?;
     let nodes: Vec<_> = nodes.iter().filter(|node| !is_cast(node)).collect();
     let is_forced = |node: &&&NodeProto| node.input.iter().chain(&node.output).any(|name| name.starts_with(CAST));
     let forced = nodes.iter().filter(is_forced).count();
@@ -59,20 +54,4 @@ pub(super) fn cast_to_fp32(
 
 fn is_cast(node: &NodeProto) -> bool {
     node.op_type.as_deref() == Some("Cast")
-}
-
-/// The nodes of the model as this CPU executes it.
-fn optimised(host: &Host, place: &Place, params: &Params, model: &Path) -> anyhow::Result<Vec<NodeProto>> {
-    let folder = tempfile::Builder::new().prefix("optimised-").tempdir_in(".").context("failed to make a folder")?;
-    let written = folder.path().join("optimised.onnx");
-    let mut builder = place.builder(host, params.threads)?.with_optimized_model_path(&written).map_err(plain)?;
-    // Weights go beside the graph: a message of protobuf ends at 2 GiB.
-    for (key, value) in [
-        ("session.optimized_model_external_initializers_file_name", "weights"),
-        ("session.optimized_model_external_initializers_min_size_in_bytes", "1024"),
-    ] {
-        builder = builder.with_config_entry(key, value).map_err(plain)?;
-    }
-    builder.commit_from_file(model).map_err(plain)?;
-    onnx_file::nodes(&written)
 }

@@ -131,14 +131,18 @@ pub(super) fn plain<R>(error: ort::Error<R>) -> anyhow::Error {
 
 pub(super) fn told(not_implemented: bool, reason: &str) -> anyhow::Error {
     if not_implemented || refuses(reason) {
-        return Refusal::because(JobStatus::Unsupported, reason);
+        // Of a failed assertion the place in the sources comes first.
+        let said = reason.rsplit_once(" was false. ").map_or(reason, |(_, said)| said);
+        return Refusal::because(JobStatus::Unsupported, said.trim());
     }
     anyhow::anyhow!("{reason}")
 }
 
 /// Whether ONNX Runtime says of a model that it lacks what the model asks for, where the error's code does not.
 fn refuses(reason: &str) -> bool {
-    const WORDS: [&str; 6] = [
+    const WORDS: [&str; 7] = [
+        // No provider has a kernel for it, not even the CPU's.
+        " was false. Provider type for ",
         "Could not find an implementation for ",
         "Failed to find kernel for ",
         // Of an operator set that it does not know.

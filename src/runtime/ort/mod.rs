@@ -11,6 +11,7 @@ mod half;
 mod host;
 mod infer;
 mod lowering;
+mod optimised;
 mod options;
 mod place;
 mod placement;
@@ -148,8 +149,7 @@ impl From<anyhow::Error> for Failure {
             "OutOfMemory",
         ];
         let exhausted = words.iter().any(|words| reason.contains(words));
-        let told = error.downcast_ref::<Refusal>().map_or(JobStatus::Error, |refusal| refusal.status);
-        Self::new(if exhausted { JobStatus::Oom } else { told }, reason)
+        Self::new(if exhausted { JobStatus::Oom } else { Refusal::status_of(&error) }, reason)
     }
 }
 

@@ -10,6 +10,9 @@ use super::webgpu::WEBGPU;
 use super::{Failure, Params, gpu, qnn, webgpu};
 use crate::base::Digest;
 use crate::device::Lease;
+use crate::runtime::JobStatus;
+use crate::runtime::onnx_proto::NodeProto;
+use crate::runtime::refusal::folds_to_constants;
 
 /// Where a job's session runs.
 pub(super) struct Place {
@@ -143,8 +146,12 @@ impl Place {
         }
     }
 
-    /// Every node ran where it was asked to, and there was one.
-    pub(super) fn assert(&self, placement: &Placement) -> Result<(), Failure> {
+    /// Every node ran where it was asked to, and there was one. `nodes`: those of the optimised model.
+    pub(super) fn assert(
+        &self,
+        placement: &Placement,
+        nodes: impl FnOnce() -> anyhow::Result<Vec<NodeProto>>,
+    ) -> Result<(), Failure> {
         let elsewhere = placement.elsewhere(self.provider);
         let mut output = if let Some(node) = elsewhere.first() {
             Failure::error(format!(
@@ -156,7 +163,10 @@ impl Place {
                 placement.counts()
             ))
         } else if placement.counts().is_empty() && self.provider != CPU {
-            Failure::error(format!("no node of the model ran on {}", self.provider))
+            match nodes()?.is_empty() {
+                true => Failure::new(JobStatus::Unsupported, folds_to_constants(self.provider)),
+                false => Failure::error(format!("no node of the model ran on {}", self.provider)),
+            }
         } else {
             return Ok(());
         };

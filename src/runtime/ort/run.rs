@@ -11,13 +11,14 @@ use super::infer::{Feed, collect, infer};
 use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
-use super::{Failure, Params, gpu, half, tree};
+use super::{Failure, Params, gpu, half, optimised, tree};
 use crate::base::fs as bfs;
 use crate::device::vram;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure::{self, MeasureParams};
 use crate::runtime::refusal::without_f16;
-use crate::runtime::{Job, JobOutput, JobStatus, cpu, tensors};
+use crate::runtime::tensors::{self, Tensors};
+use crate::runtime::{Job, JobOutput, JobStatus, control, cpu};
 
 /// `run`: measures the artefact and writes `outputs.safetensors`.
 pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
@@ -48,7 +49,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     };
 
     let placement = Placement::of(&loaded.session)?;
-    place.assert(&placement)?;
+    place.assert(&placement, || optimised::nodes(host, params, |builder| builder.commit_from_file(&model)))?;
     facts.insert("placement".to_owned(), json!(placement.counts()));
     tensors::write(&job.out.join("outputs.safetensors"), &collect(outputs, &manifest.outputs)?)?;
     tensors::run_control(artefact, &job.out, |inputs| {
@@ -62,7 +63,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     }
     if place.provider == CPU
         && manifest.rest.get("precision").is_some_and(|precision| precision == "fp16")
-        && let Some(told) = half::cast_to_fp32(host, place, params, &model)?
+        && let Some(told) = half::cast_to_fp32(host, params, &model)?
     {
         facts.insert("cast_to_fp32".to_owned(), json!(told));
     }
@@ -80,6 +81,7 @@ struct Loaded {
 
 /// What `reference` brings over changed, or not at all.
 const CHANGED: [&str; 2] = ["manifest.json", tensors::CONTROL_INPUTS];
+const REFERENCE: &str = "reference.safetensors";
 
 /// `reference`: the model's tree with what one inference on the CPU gives, and another one on the control's inputs. A
 /// reference that the user gave stays; then only the control is computed.
@@ -96,29 +98,33 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput, Failure
         bfs::copy_file(&artefact.join(name), &job.out.join(name))
             .map_err(|e| Failure::error(format!("failed to copy {name} of the model: {e}")))?;
     }
-    let given = artefact.join("reference.safetensors").is_file();
+    let is_given = artefact.join(REFERENCE).is_file();
     let session = place.builder(&host, params.threads)?.commit_from_file(model_file(artefact)?).map_err(plain);
     let told = match session {
         Ok(mut session) => {
-            if !given {
-                let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
-                let feed = Feed::new(&session, &inputs)?;
-                let outputs = infer(&mut session, &feed)?;
-                tensors::write(&job.out.join("reference.safetensors"), &collect(outputs, &manifest.outputs)?)?;
-            }
-            control(&mut session, artefact, &job.out, &manifest.outputs)?
+            let infer = |inputs: &Tensors| {
+                let feed = Feed::new(&session, inputs)?;
+                collect(infer(&mut session, &feed)?, &manifest.outputs)
+            };
+            answered(artefact, &job.out, infer)?
         }
         // Another runtime may take the model, and the user knows what it has to give.
-        Err(error) if given => Err(format!("onnxruntime cpu does not take the model: {error:#}")),
+        Err(error) if is_given => Err(format!("onnxruntime cpu does not take the model: {error:#}")),
         Err(error) => return Err(error.into()),
     };
-    if let Err(why) = &told {
-        manifest.rest.entry("no_control").or_insert(json!(why));
+    match &told {
+        Ok(kept) => {
+            let by = is_given.then_some("onnxruntime cpu");
+            manifest.rest.insert("control".to_owned(), json!({"by": by, "kept": kept}));
+        }
+        Err(why) => {
+            manifest.rest.entry("no_control").or_insert(json!(why));
+        }
     }
     manifest.write(&job.out)?;
 
     let mut facts = place.facts(&host, params)?;
-    if !given {
+    if !is_given {
         facts.insert("reference".to_owned(), json!(format!("onnxruntime {} cpu", host.version)));
     }
     facts.insert("no_control".to_owned(), json!(told.err()));
@@ -127,24 +133,33 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput, Failure
     Ok(JobOutput::ok(Value::Object(facts), None))
 }
 
-/// What the model gives for the control's inputs, beside them; or why there is none. Values in other places may be such
-/// as the model cannot take, an index beyond its table: then there is no control, and nothing is wrong.
-fn control(
-    session: &mut Session,
+/// What the model gives on its inputs, if nobody said it, and on the control's, beside these. Gives the inputs of which the
+/// control has no other values, or why there is none: values in other places may be such as the model cannot take, an
+/// index beyond its table, and then nothing is wrong.
+fn answered(
     artefact: &Path,
     out: &Path,
-    names: &[String],
-) -> Result<Result<(), String>, Failure> {
-    let Some(inputs) = tensors::control_inputs(artefact)? else {
+    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
+) -> anyhow::Result<Result<Vec<String>, String>> {
+    let given = tensors::read(&artefact.join(tensors::INPUTS))?;
+    let reference = match artefact.join(REFERENCE) {
+        path if path.is_file() => tensors::read(&path)?,
+        _ => {
+            let outputs = infer(&given)?;
+            tensors::write(&out.join(REFERENCE), &outputs)?;
+            outputs
+        }
+    };
+    let Some(other) = tensors::control_inputs(artefact)? else {
         return Ok(Err("the model came without a second input".to_owned()));
     };
-    let outputs = match Feed::new(session, &inputs).and_then(|feed| infer(session, &feed)) {
-        Ok(outputs) => outputs,
+    let control = match control::find(&given, &other, &reference, infer) {
+        Ok(control) => control,
         Err(error) => return Ok(Err(format!("onnxruntime cpu does not take the second input: {error:#}"))),
     };
-    tensors::write(&out.join("control-reference.safetensors"), &collect(outputs, names)?)?;
-    tensors::write(&out.join(tensors::CONTROL_INPUTS), &inputs)?;
-    Ok(Ok(()))
+    tensors::write(&out.join("control-reference.safetensors"), &control.outputs)?;
+    tensors::write(&out.join(tensors::CONTROL_INPUTS), &control.inputs)?;
+    Ok(Ok(control.kept))
 }
 
 /// The model of an artefact tree: a compiled one before the ONNX that it may lie beside.

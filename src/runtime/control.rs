@@ -1,0 +1,116 @@
+//! The control of a ready file: another input, and what the model gives on it.
+//!
+//! Nobody here knows which inputs are sizes, axes or indices, of which other values are another problem that a runtime
+//! need not take. The outputs' shapes tell.
+
+use crate::runtime::tensors::{Element, Tensor, Tensors};
+
+#[derive(Debug, PartialEq)]
+pub(super) struct Control {
+    pub(super) inputs: Tensors,
+    pub(super) outputs: Tensors,
+    /// Inputs that are as given, although they could be others.
+    pub(super) kept: Vec<String>,
+}
+
+/// All of the `other` values, where the outputs then have the shapes of the `reference`. Else the floats among them that
+/// keep these shapes, one after another. Else all again, as long as the model takes them: shapes may be what it computes.
+pub(super) fn find(
+    given: &Tensors,
+    other: &Tensors,
+    reference: &Tensors,
+    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
+) -> anyhow::Result<Control> {
+    let all = infer(other);
+    if !all.as_ref().is_ok_and(|outputs| same_shapes(outputs, reference)) {
+        let mut found = None;
+        let mut inputs = given.clone();
+        for (name, tensor) in
+            other.iter().filter(|(name, tensor)| is_floats(tensor) && given.get(*name) != Some(*tensor))
+        {
+            let mut tried = inputs.clone();
+            tried.insert(name.clone(), tensor.clone());
+            if let Some(outputs) = infer(&tried).ok().filter(|outputs| same_shapes(outputs, reference)) {
+                (inputs, found) = (tried, Some(outputs));
+            }
+        }
+        if let Some(outputs) = found {
+            let kept = other.iter().filter(|(name, tensor)| inputs.get(*name) != Some(*tensor));
+            let kept = kept.map(|(name, _)| name.clone()).collect();
+            return Ok(Control { inputs, outputs, kept });
+        }
+    }
+    Ok(Control { inputs: other.clone(), outputs: all?, kept: vec![] })
+}
+
+fn same_shapes(outputs: &Tensors, reference: &Tensors) -> bool {
+    reference.iter().all(|(name, tensor)| outputs.get(name).is_some_and(|output| output.shape() == tensor.shape()))
+}
+
+fn is_floats(tensor: &Tensor) -> bool {
+    let is_float = matches!(tensor.element(), Element::F64 | Element::F32 | Element::F16 | Element::Bf16);
+    is_float && !tensor.shape().is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    fn floats(values: &[f32]) -> Tensor {
+        Tensor::new(Element::F32, vec![values.len()], values.iter().flat_map(|v| v.to_le_bytes()).collect()).unwrap()
+    }
+
+    fn numbers(values: &[i64]) -> Tensor {
+        Tensor::new(Element::I64, vec![values.len()], values.iter().flat_map(|v| v.to_le_bytes()).collect()).unwrap()
+    }
+
+    fn named<const N: usize>(tensors: [(&str, Tensor); N]) -> Tensors {
+        tensors.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect()
+    }
+
+    /// `y` is `x`, `n` times as long as `n` and `scale` say. More than three times nobody takes.
+    fn model(inputs: &Tensors) -> anyhow::Result<Tensors> {
+        let times = inputs["n"].to_f64()[0] * inputs["scale"].to_f64()[0];
+        if times > 3.0 {
+            bail!("too long");
+        }
+        let x: Vec<f32> = inputs["x"].to_f64().iter().map(|value| *value as f32).collect();
+        Ok(named([("y", floats(&x.repeat(times as usize)))]))
+    }
+
+    fn given() -> Tensors {
+        named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", numbers(&[2]))])
+    }
+
+    fn found(scale: f32, n: i64) -> (Vec<String>, Vec<f64>) {
+        let other = named([("x", floats(&[2.0, 1.0])), ("scale", floats(&[scale])), ("n", numbers(&[n]))]);
+        let control = find(&given(), &other, &model(&given()).unwrap(), model).unwrap();
+        assert_eq!(model(&control.inputs).unwrap(), control.outputs);
+        (control.kept, control.outputs["y"].to_f64())
+    }
+
+    #[test]
+    fn all_values_are_others_where_the_shapes_stay() {
+        assert_eq!(found(1.0, 2), (vec![], vec![2.0, 1.0, 2.0, 1.0]));
+        assert_eq!(found(2.0, 1), (vec![], vec![2.0, 1.0, 2.0, 1.0]));
+    }
+
+    #[test]
+    fn what_decides_a_shape_or_is_refused_is_kept() {
+        let kept = || vec!["n".to_owned(), "scale".to_owned()];
+        assert_eq!(found(0.5, 3), (kept(), vec![2.0, 1.0, 2.0, 1.0]), "another shape");
+        assert_eq!(found(9.0, 3), (kept(), vec![2.0, 1.0, 2.0, 1.0]), "refused");
+    }
+
+    #[test]
+    fn shapes_that_the_model_computes_may_be_others_and_a_refusal_is_told() {
+        let many = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", numbers(&[3]))]);
+        let control = find(&given(), &many, &model(&given()).unwrap(), model).unwrap();
+        assert_eq!((control.kept, control.outputs["y"].to_f64().len()), (vec![], 6));
+        let refused = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", numbers(&[4]))]);
+        let error = find(&given(), &refused, &model(&given()).unwrap(), model).unwrap_err();
+        assert_eq!(error.to_string(), "too long");
+    }
+}
