@@ -16,6 +16,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("serde_saphyr", &["spec/yaml.rs"]),
     ("petgraph", &["plan/graph.rs"]),
     ("blake3", &["base/digest.rs"]),
+    ("sha2", &["base/digest.rs"]),
     ("hashbrown", &["base/names.rs"]),
     ("clap", &["cli/"]),
     ("clap_complete", &["cli/"]),

@@ -12,6 +12,7 @@ mod devices;
 mod errors;
 mod explained;
 mod half;
+mod handed_out;
 mod keep_going;
 mod kept;
 mod max_age;
