@@ -2,6 +2,7 @@
 
 mod affected;
 mod auto;
+mod bfloat16;
 mod cache_ci;
 mod cache_gc;
 mod cache_pack;
