@@ -17,6 +17,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("petgraph", &["plan/graph.rs"]),
     ("blake3", &["base/digest.rs"]),
     ("landlock", &["confine/landlock.rs", "confine.rs"]),
+    ("sha2", &["base/digest.rs"]),
     ("hashbrown", &["base/names.rs"]),
     ("clap", &["cli/"]),
     ("clap_complete", &["cli/"]),

@@ -47,6 +47,18 @@ TOLERANCES: dict[str, dict[str, float]] = {
 
 # --- What follows is a part of every generated test. ---
 
+# numpy has no bfloat16. It is held by its bits, which are the upper half of a 32-bit float's.
+BFLOAT16 = np.dtype([("bfloat16", "<u2")])
+
+
+def widened(value: np.ndarray) -> np.ndarray:
+    """bfloat16 as the same numbers in 32 bits; everything else as it is."""
+    return np.asarray(value.view("<u2").astype("<u4") << 16).view("<f4") if value.dtype == BFLOAT16 else value
+
+
+def type_name(value: np.ndarray) -> str:
+    return "bfloat16" if value.dtype == BFLOAT16 else str(value.dtype)
+
 
 def sentinels(reference: np.ndarray) -> np.ndarray:
     """The places of `reference`, as 64-bit floats, that hold no computed value but a mark: a mask or an infinity."""
@@ -182,16 +194,16 @@ def compared(
 def tensor_verdict(ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float]) -> dict[str, Any]:
     """The figures of one output; `wrong` is None if it agrees, and `decides` says whether that means anything."""
     names = "max_abs mae scale over column_over worst cosine snr_db row_cosine row_snr_db sentinels"
-    found: dict[str, Any] = {"shape": list(ours.shape), "dtype": str(ours.dtype), **dict.fromkeys(names.split())}
+    found: dict[str, Any] = {"shape": list(ours.shape), "dtype": type_name(ours), **dict.fromkeys(names.split())}
     found |= {"decides": reference.size > 0, "wrong": None}
     if ours.dtype != reference.dtype:
-        return found | {"wrong": f"its dtype is {ours.dtype}, the reference's is {reference.dtype}"}
+        return found | {"wrong": f"its dtype is {type_name(ours)}, the reference's is {type_name(reference)}"}
     if ours.shape != reference.shape:
         return found | {"wrong": f"its shape is {list(ours.shape)}, the reference's is {list(reference.shape)}"}
-    ours, reference = ours.reshape(-1), reference.reshape(-1)
+    ours, reference = widened(ours).reshape(-1), widened(reference).reshape(-1)
     if ours.dtype.kind in "iub":
         return compared_exactly(found, ours, reference)
-    if ours.dtype.kind != "f" and ours.dtype.name != "bfloat16":
+    if ours.dtype.kind != "f":
         return found | {"wrong": f"values of dtype {ours.dtype} cannot be compared; have the model return float or int"}
     with np.errstate(all="ignore"):
         return compared(found, ours.astype(np.float64), reference.astype(np.float64), tolerance)

@@ -1,11 +1,13 @@
-//! blake3 digests: the only identity of content in orch. The only home of the blake3 crate.
+//! blake3 digests: the only identity of content in orch. The only home of the blake3 crate. And SHA-256, for those who
+//! compute a digest again without it: phones and generated tests.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::Digest as _;
 
 /// A 32-byte blake3 digest, shown as 64 hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +44,13 @@ impl Digest {
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
     }
+}
+
+/// SHA-256 of all that is read, as `sha256sum` writes it.
+pub fn sha256(mut content: impl Read) -> io::Result<String> {
+    let mut hasher = sha2::Sha256::new();
+    io::copy(&mut content, &mut hasher)?;
+    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Takes bytes as they come.
@@ -131,6 +140,12 @@ mod tests {
         assert!(!Secret::of("other", "words").is_code(b"bytes", &code));
         assert!(!secret.is_code(b"bytes", &Digest::of(b"bytes")), "a plain digest is no code");
         assert_eq!(format!("{secret:?}"), "Secret(…)");
+    }
+
+    #[test]
+    fn sha256_is_that_of_every_other_program() {
+        let of_abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256(b"abc".as_slice()).unwrap(), of_abc);
     }
 
     #[test]

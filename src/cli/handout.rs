@@ -1,6 +1,6 @@
 //! Puts what people look for where they look: pages, generated tests, and the artefacts that the tests load.
 
-use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,35 +8,35 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::digest::sha256;
+use crate::base::{Digest, fs as bfs, shell};
 use crate::exec::Finished;
 use crate::plan::Plan;
 use crate::spec::Artefact;
-use crate::step::{Source, StepId, TestContext};
+use crate::step::{Source, StepId, TestContext, generate};
 use crate::store::{DiskStore, LaidAs, StoreError};
 
 /// The file of a handed-out folder that says whose it is. Generated tests read it (`templates/test.py.j2`).
 const TOLD: &str = "orch.json";
 
 /// Fills the folder of a run's results. What is already as it should be is left alone. Gives the paths by whose stamps one
-/// can tell later that all of it is still there.
+/// can tell later that all of it is still there. `again` is the command line of this run without its selection.
 pub(super) fn hand_out(
     plan: &Plan,
     finished: &Finished,
     store: &DiskStore,
     out_dir: &Path,
+    again: &str,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let mut placed = Vec::new();
     let output = |id: StepId| finished.results[id.0 as usize].output();
     if let Some(digest) = output(plan.report) {
-        placed.extend(copy(store, &digest, &out_dir.join("report"))?);
+        placed.extend(copy(store, &digest, &out_dir.join("report"), |text| text)?);
     }
     for planned in &plan.cases {
-        if let Some(digest) = output(planned.test) {
-            placed.extend(copy(store, &digest, &out_dir.join("tests"))?);
-        }
         // The generated test says under which names it looks for what it loads.
         let test: TestContext = plan.step(planned.test).params.parse()?;
+        let mut trees = BTreeMap::new();
         for (label, source) in &plan.step(planned.run).inputs {
             let Source::Step(from) = source else { continue };
             let Some(digest) = output(*from) else { continue };
@@ -48,9 +48,14 @@ pub(super) fn hand_out(
                 _ => continue,
             };
             let place = out_dir.join("artefacts").join(&test.instance).join(artefact);
-            let (model, artefact) = (test.instance.as_str().into(), artefact.into());
-            let links = link(store, &digest, &place, &Told { model, artefact, tree: digest.to_string().into() });
+            let links = link(store, &digest, &place, &test.instance, artefact);
             placed.extend(links.with_context(|| format!("failed to hand out `{}`", place.display()))?);
+            trees.insert(artefact, digest);
+        }
+        if let Some(digest) = output(planned.test) {
+            let again = format!("{again} --case {}", shell::quoted(&planned.case.id()));
+            let filled = |text| generate::handed_out(text, &again, &trees);
+            placed.extend(copy(store, &digest, &out_dir.join("tests"), filled)?);
         }
     }
     Ok(placed)
@@ -69,12 +74,17 @@ fn whole<T>(store: &DiskStore, digest: &Digest, found: Result<T, StoreError>) ->
     found
 }
 
-/// Copies: people may edit them.
-fn copy(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// Copies, each as `filled` makes it of the store's: people may edit them.
+fn copy(
+    store: &DiskStore,
+    digest: &Digest,
+    folder: &Path,
+    filled: impl Fn(Vec<u8>) -> Vec<u8>,
+) -> anyhow::Result<Vec<PathBuf>> {
     let mut copies = Vec::new();
     for file in store.check_tree(digest)?.files {
         let to = folder.join(&file.path);
-        let bytes = whole(store, digest, store.read_file(digest, &file.path))?.unwrap_or_default();
+        let bytes = filled(whole(store, digest, store.read_file(digest, &file.path))?.unwrap_or_default());
         bfs::write_if_changed(&to, &bytes).with_context(|| format!("failed to write `{}`", to.display()))?;
         copies.push(to);
     }
@@ -83,21 +93,30 @@ fn copy(store: &DiskStore, digest: &Digest, folder: &Path) -> anyhow::Result<Vec
 
 /// Whose a folder is, for the tests that load it: each takes its own only. Of the store's trees none says so, because equal
 /// ones are one.
-#[derive(PartialEq, Serialize, Deserialize)]
-struct Told<'a> {
+#[derive(Serialize, Deserialize)]
+struct Told {
     /// At its sizes: `bert@b4`.
-    model: Cow<'a, str>,
-    artefact: Cow<'a, str>,
-    tree: Cow<'a, str>,
+    model: String,
+    artefact: String,
+    tree: Digest,
+    /// SHA-256 of each file, because no Python computes a tree's own digest by itself.
+    files: BTreeMap<String, String>,
 }
 
-/// Links, since artefacts are large. A file among them says whose they are, and which tree it is.
-fn link(store: &DiskStore, digest: &Digest, folder: &Path, told: &Told<'_>) -> anyhow::Result<Vec<PathBuf>> {
+/// Links, since artefacts are large. A file among them says whose they are, which tree it is, and what is in its files.
+fn link(
+    store: &DiskStore,
+    digest: &Digest,
+    folder: &Path,
+    model: &str,
+    artefact: &str,
+) -> anyhow::Result<Vec<PathBuf>> {
     let label = folder.join(TOLD);
     let mut seen = bfs::folders_below(folder).unwrap_or_default();
     seen.extend([label.clone(), folder.to_owned()]);
-    let is_same = |text: String| serde_json::from_str::<Told<'_>>(&text).is_ok_and(|old| old == *told);
-    if fs::read_to_string(&label).is_ok_and(is_same) && is_whole(store, digest, folder) {
+    let is_same = |told: Told| (&*told.model, &*told.artefact, told.tree) == (model, artefact, *digest);
+    let told = fs::read(&label).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    if told.is_some_and(is_same) && is_whole(store, digest, folder) {
         return Ok(seen);
     }
     match fs::symlink_metadata(folder) {
@@ -106,6 +125,10 @@ fn link(store: &DiskStore, digest: &Digest, folder: &Path, told: &Told<'_>) -> a
         Err(_) => {}
     }
     whole(store, digest, store.lay_out(digest, folder, LaidAs::Copies))?;
+    let names = store.manifest(digest)?.files.into_iter().map(|file| file.path);
+    let files = names.map(|name| Ok((name.clone(), sha256(fs::File::open(folder.join(name))?)?)));
+    let files = files.collect::<std::io::Result<_>>()?;
+    let told = Told { model: model.to_owned(), artefact: artefact.to_owned(), tree: *digest, files };
     bfs::write_atomic(&label, json!(told).to_string().as_bytes())?;
     seen = bfs::folders_below(folder)?;
     seen.extend([label, folder.to_owned()]);

@@ -11,8 +11,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::base::Digest;
 use crate::spec::{Artefact, Dtype, Precision, Tolerance};
 use crate::{template, toolchain};
 
@@ -177,6 +178,18 @@ pub fn render_test(ctx: &TestContext) -> anyhow::Result<String> {
     let text = squeezed(&template::render(&name, ctx.view())?);
     parses(&text).map_err(anyhow::Error::msg).with_context(|| format!("BUG: {} is not Python", ctx.file_name()))?;
     Ok(text)
+}
+
+/// What a test says of the files that lie beside it, until it is handed out with them: a conversion is made after its test.
+const UNFILLED: &str = "\nHANDED_OUT: Document | None = None\n";
+
+/// The text of a test that is handed out with these trees, by the names of their folders. It refuses all others, and
+/// tells `again`, the command line that makes them.
+pub fn handed_out(text: Vec<u8>, again: &str, trees: &BTreeMap<&str, Digest>) -> Vec<u8> {
+    let text = String::from_utf8(text).expect("BUG: a test is text");
+    // JSON of texts alone is Python too.
+    let filled = format!("\nHANDED_OUT: Document | None = {}\n", json!({"again": again, "trees": trees}));
+    text.replacen(UNFILLED, &filled, 1).into_bytes()
 }
 
 /// At most two blank lines in a row, and one newline at the end: a block that brings nothing leaves the blank lines

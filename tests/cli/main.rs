@@ -2,6 +2,7 @@
 
 mod affected;
 mod auto;
+mod bfloat16;
 mod cache_ci;
 mod cache_gc;
 mod cache_pack;
@@ -12,6 +13,7 @@ mod devices;
 mod errors;
 mod explained;
 mod half;
+mod handed_out;
 mod keep_going;
 mod kept;
 mod max_age;

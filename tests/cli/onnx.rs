@@ -41,6 +41,18 @@ pub(super) struct NodeProto {
     pub(super) output: Vec<String>,
     #[prost(string, tag = "4")]
     pub(super) op_type: String,
+    #[prost(message, repeated, tag = "5")]
+    pub(super) attribute: Vec<AttributeProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AttributeProto {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(int64, tag = "3")]
+    pub(super) i: i64,
+    #[prost(int32, tag = "20")]
+    pub(super) r#type: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -51,6 +63,8 @@ pub(super) struct TensorProto {
     pub(super) data_type: i32,
     #[prost(float, repeated, tag = "4")]
     pub(super) float_data: Vec<f32>,
+    #[prost(int32, repeated, tag = "5")]
+    pub(super) int32_data: Vec<i32>,
     #[prost(int64, repeated, tag = "7")]
     pub(super) int64_data: Vec<i64>,
     #[prost(string, tag = "8")]
@@ -100,6 +114,7 @@ pub(super) enum Dim {
 }
 
 pub(super) const FLOAT: i32 = 1;
+pub(super) const BFLOAT16: i32 = 16;
 pub(super) const INT64: i32 = 7;
 
 pub(super) fn tensor(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
@@ -107,13 +122,14 @@ pub(super) fn tensor(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
         dims: dims.into(),
         data_type: FLOAT,
         float_data: values.into(),
+        int32_data: vec![],
         int64_data: vec![],
         name: name.into(),
     }
 }
 
 pub(super) fn number(name: &str, value: i64) -> TensorProto {
-    TensorProto { dims: vec![1], data_type: INT64, float_data: vec![], int64_data: vec![value], name: name.into() }
+    TensorProto { data_type: INT64, float_data: vec![], int64_data: vec![value], ..tensor(name, &[1], &[]) }
 }
 
 /// A size below 0 is that of the batch.
@@ -125,7 +141,15 @@ pub(super) fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
 }
 
 pub(super) fn node<const N: usize>(op_type: &str, input: [&str; N], output: &str) -> NodeProto {
-    NodeProto { input: input.map(String::from).into(), output: vec![output.into()], op_type: op_type.into() }
+    let (input, output) = (input.map(String::from).into(), vec![output.into()]);
+    NodeProto { input, output, op_type: op_type.into(), attribute: vec![] }
+}
+
+/// The same in another type.
+pub(super) fn cast(input: &str, output: &str, to: i32) -> NodeProto {
+    const INT: i32 = 2;
+    let to = AttributeProto { name: "to".into(), i: to.into(), r#type: INT };
+    NodeProto { attribute: vec![to], ..node("Cast", [input], output) }
 }
 
 /// y = x · w + b, with x of 1 × 2, w of 2 × 3.
@@ -139,6 +163,31 @@ pub(super) fn linear() -> Vec<u8> {
     };
     let opset_import = vec![OperatorSetIdProto { version: 17 }];
     ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+}
+
+/// The same layer with x and y in bfloat16. It computes in fp32: ONNX Runtime's CPU has few kernels for bfloat16.
+pub(super) fn bfloat16_linear() -> Vec<u8> {
+    let of_bfloat16 = |name: &str, dims: &[i64]| {
+        let mut info = value(name, dims);
+        info.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = BFLOAT16;
+        info
+    };
+    let mut model = ModelProto::decode(&*linear()).unwrap();
+    let graph = model.graph.as_mut().unwrap();
+    graph.node = vec![
+        cast("x", "wide", FLOAT),
+        node("MatMul", ["wide", "w"], "xw"),
+        node("Add", ["xw", "b"], "sum"),
+        cast("sum", "y", BFLOAT16),
+    ];
+    (graph.input, graph.output) = (vec![of_bfloat16("x", &[1, 2])], vec![of_bfloat16("y", &[1, 3])]);
+    model.encode_to_vec()
+}
+
+/// Values of y, which bfloat16 holds without rounding.
+pub(super) fn expected_bfloat16(values: [f32; 3]) -> Vec<u8> {
+    let bits = values.map(|value| (value.to_bits() >> 16) as i32).into();
+    TensorProto { data_type: BFLOAT16, int32_data: bits, ..tensor("y", &[1, 3], &[]) }.encode_to_vec()
 }
 
 /// y = x · w, plus the sum of (batch - 3)²⁰ zeros: next to nothing for a batch of 4, and for one of 8 more memory than any

@@ -60,7 +60,7 @@ fn every_page_has_the_cases_of_the_plan() {
     }
 }
 
-fn shell(sandbox: &Sandbox, line: &str) -> (bool, String) {
+pub(super) fn shell(sandbox: &Sandbox, line: &str) -> (bool, String) {
     let output = Command::new("sh").args(["-c", line]).current_dir(sandbox.path("")).output().unwrap();
     (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
@@ -92,8 +92,12 @@ fn the_reproducer_of_a_size_runs_that_size_and_takes_no_other() {
     assert!(!passed && said.contains("holds `onnx` of linear@b2, and this is a test of `onnx` of linear@b4"), "{said}");
     let (passed, said) = shell(&sandbox, &format!("{four} --model {folder}/model"));
     assert!(!passed && said.contains("holds `model` of linear@b2"), "{said}");
-    // A tree that does not say whose it is has the wrong shapes.
+    // A folder that does not say whose it is may be anybody's; orch's own, of the store, has the wrong shapes.
     std::fs::remove_file(sandbox.path(folder).join("onnx/orch.json")).unwrap();
+    let (passed, said) = shell(&sandbox, &format!("{four} --artefact {folder}/onnx"));
+    assert!(!passed && said.contains("onnx/orch.json to say whose files these are"), "{said}");
+    let test = sandbox.output("generate:linear:cpu-fp32-b4", "test_linear_cpu-fp32-b4.py");
+    sandbox.write("orch-out/tests/test_linear_cpu-fp32-b4.py", test);
     let (passed, said) = shell(&sandbox, &format!("{four} --artefact {folder}/onnx"));
     assert!(!passed && said.contains("is not this test's: x is (2, 2) there, and here (4, 2)"), "{said}");
 }

@@ -152,7 +152,8 @@ pub(super) fn perform(
 /// Performs the plan and hands out what it made; once more, if that was lost in between. Gives what was handed out.
 fn execute(context: &Context<'_>, diary: &Diary<'_>) -> anyhow::Result<(Finished, Vec<PathBuf>)> {
     let hand_out = |finished: &Finished| -> anyhow::Result<_> {
-        handout::hand_out(context.plan, finished, context.store, &absolute(&context.options.out_dir)?)
+        let options = context.options;
+        handout::hand_out(context.plan, finished, context.store, &absolute(&options.out_dir)?, &options.again())
     };
     let finished = exec::run(context)?;
     match hand_out(&finished) {

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use sha2::{Digest as _, Sha256};
 
 use super::adb::Adb;
+use crate::base::digest;
 use crate::base::shell::quoted;
 
 /// The one place on a phone where its shell's user may write and execute.
@@ -39,28 +39,22 @@ impl Item {
 
 /// Files that must lie in one folder under their own names. The folder is called after all of them.
 pub(super) fn bundle(files: &[PathBuf]) -> Result<(String, Vec<Item>)> {
-    let mut all = Sha256::new();
+    let mut all = String::new();
     let mut items = Vec::with_capacity(files.len());
     for from in files {
         let name = from.file_name().and_then(|name| name.to_str()).context("BUG: a file of the SDK has a name")?;
         let sha256 = sha256(from)?;
-        all.update(format!("{name} {sha256}\n"));
+        all.push_str(&format!("{name} {sha256}\n"));
         items.push(Item { from: from.clone(), to: name.to_owned(), sha256 });
     }
-    let folder = format!("{ROOT}/sdk/{}", &hex(&all.finalize())[..16]);
+    let folder = format!("{ROOT}/sdk/{}", &digest::sha256(all.as_bytes())?[..16]);
     items.iter_mut().for_each(|item| item.to = format!("{folder}/{}", item.to));
     Ok((folder, items))
 }
 
 fn sha256(path: &Path) -> Result<String> {
     let failed = || format!("failed to read `{}`", path.display());
-    let mut hasher = Sha256::new();
-    std::io::copy(&mut std::fs::File::open(path).with_context(failed)?, &mut hasher).with_context(failed)?;
-    Ok(hex(&hasher.finalize()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    digest::sha256(std::fs::File::open(path).with_context(failed)?).with_context(failed)
 }
 
 /// The folder of one run; it is gone when this is dropped.

@@ -185,6 +185,27 @@ fn a_file_judges_by_the_verdict_of_the_package() {
     }
 }
 
+/// All but a phone's, which loads nothing.
+#[test]
+fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
+    let trees = BTreeMap::from([("model", Digest::of(b"model")), ("onnx", Digest::of(b"onnx"))]);
+    for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
+        let text = render_test(ctx).unwrap();
+        assert_eq!(
+            text.matches("HANDED_OUT: Document").count(),
+            usize::from(ctx.runtime != "android"),
+            "{}",
+            ctx.target
+        );
+        let filled = handed_out(text.clone().into_bytes(), "orch run \"a b\" --case 'x:y'", &trees);
+        let filled = String::from_utf8(filled).unwrap();
+        parses(&filled).unwrap();
+        let line =
+            format!("{{\"again\":\"orch run \\\"a b\\\" --case 'x:y'\",\"trees\":{{\"model\":\"{}\"", trees["model"]);
+        assert_eq!(filled.contains(&line), ctx.runtime != "android", "{}: {line}", ctx.target);
+    }
+}
+
 #[test]
 fn a_file_brings_only_its_own_hardware() {
     let text = render_test(&context("fill-mask", "openvino")).unwrap();
