@@ -4,6 +4,7 @@ pub mod digest;
 pub mod fs;
 pub mod glob;
 pub mod loc;
+pub mod mark;
 pub mod names;
 pub mod shell;
 pub mod size;

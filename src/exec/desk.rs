@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crate::base::{Digest, fs as bfs};
-use crate::store::{DiskStore, Scratch, StoreError};
+use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
 
 pub(super) struct Desks<'a> {
     scratch: &'a Scratch,
@@ -58,7 +58,7 @@ impl<'a> Desks<'a> {
             return Ok(path);
         }
         let path = self.scratch.dir("tree")?;
-        store.lay_out(digest, &path)?;
+        store.lay_out(digest, &path, LaidAs::Links)?;
         // Whoever was faster has laid out the same.
         let mut trees = self.trees.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(trees.entry(*digest).or_insert(path).clone())

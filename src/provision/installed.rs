@@ -75,8 +75,16 @@ impl Provision {
     }
 }
 
-/// Named as orch names what it installs: a word and the beginning of a digest.
+/// Named as orch names what it installs, a word and the beginning of a digest, and with something that only orch puts there:
+/// what says that an environment is complete, the lock under which it is installed, or what is in the other folders.
 fn is_ours(path: &Path) -> bool {
+    let has = |name: &str| path.join(name).exists();
+    is_named(path)
+        && (path.with_extension("lock").is_file()
+            || [env::MARKER, "build.lock", "build-version", "orch_py"].into_iter().any(has))
+}
+
+fn is_named(path: &Path) -> bool {
     let Some((word, digest)) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'))
     else {
         return false;

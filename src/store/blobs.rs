@@ -110,6 +110,12 @@ impl Blobs {
         bfs::link_or_copy(&path, to).map_err(|e| self.lost(path, "link", e))
     }
 
+    /// Copies a blob to `to`; where the file system can, that takes no space.
+    pub(super) fn copy(&self, file: &ManifestFile, to: &Path) -> Result<(), StoreError> {
+        let path = self.path_of(file);
+        bfs::copy_file(&path, to).map_err(|e| self.lost(path, "copy", e))
+    }
+
     pub(super) fn read(&self, file: &ManifestFile) -> Result<Vec<u8>, StoreError> {
         let path = self.path_of(file);
         fs::read(&path).map_err(|e| self.lost(path, "read", e))

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::{Digest, fs as bfs};
 use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
+use crate::store::claim::claim;
 use crate::store::entry::{Header, Held, Kind, step_id};
 use crate::store::locks::{KeyLock, Locks};
 use crate::store::log::{Draft, Entry, Log, Place};
@@ -49,9 +50,10 @@ pub struct Hit {
 }
 
 impl DiskStore {
-    /// Opens the store below `dir`, making it if need be.
+    /// Opens the store below `dir`, making it if need be. A folder with anything of somebody else's is refused.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let root = dir.join(LAYOUT);
+        claim(dir, &root)?;
         for part in ["logs", "tmp"] {
             let path = root.join(part);
             fs::create_dir_all(&path).map_err(StoreError::io("create", path))?;
@@ -193,8 +195,8 @@ impl DiskStore {
         }
     }
 
-    /// Makes the folder `at` with the verified files of a tree, as links to the store's own: not to be written to.
-    pub fn lay_out(&self, digest: &Digest, at: &Path) -> Result<(), StoreError> {
+    /// Makes the folder `at` with the verified files of a tree.
+    pub fn lay_out(&self, digest: &Digest, at: &Path, how: LaidAs) -> Result<(), StoreError> {
         let manifest = self.check_tree(digest)?;
         fs::create_dir_all(at).map_err(StoreError::io("create", at))?;
         for file in &manifest.files {
@@ -203,9 +205,17 @@ impl DiskStore {
                 let dir = to.parent().expect("BUG: a file has a parent folder");
                 fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
             }
-            self.blobs.link(file, &to)?;
+            match how {
+                LaidAs::Links => self.blobs.link(file, &to)?,
+                LaidAs::Copies => self.blobs.copy(file, &to)?,
+            }
         }
         Ok(())
+    }
+
+    /// Whether there is content of this digest, so that a file which has it can be had again.
+    pub fn holds(&self, content: &Digest) -> bool {
+        self.blobs.path(content, false).is_file() || self.blobs.path(content, true).is_file()
     }
 
     /// Where a file's content lies, verified: to be read, not to be handed on.
@@ -334,6 +344,14 @@ impl DiskStore {
         };
         self.log.append(tree.into_iter().chain([Draft { header, payload }]).collect())
     }
+}
+
+/// How the files of a tree are put into a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaidAs {
+    /// Other names of the store's own files: only where nobody who sees them can write to them.
+    Links,
+    Copies,
 }
 
 /// The log leaves it out if it knows the tree.

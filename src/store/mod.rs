@@ -4,6 +4,7 @@
 //! `cache/README.md`; why it is so: docs/design.md, "The store".
 
 mod amount;
+mod claim;
 mod tree;
 mod entry;
 mod scan;
@@ -24,7 +25,7 @@ pub mod remote;
 
 pub use amount::Amount;
 pub use count::{OfSteps, Stats};
-pub use disk::{DiskStore, Hit, LogExtent};
+pub use disk::{DiskStore, Hit, LaidAs, LogExtent};
 pub use files::{FileDigests, Hashed};
 pub use gc::{Collected, Gone, Layout, Limits};
 pub use locks::KeyLock;
@@ -49,6 +50,12 @@ pub enum StoreError {
     },
     #[error("{path} is damaged: {what}")]
     Damaged { path: PathBuf, what: String },
+    /// A folder that is to be a store, and is somebody's.
+    #[error(
+        "`{path}` is not empty and no store of orch's, so nothing is put there\n  hint: name a new or an empty folder, \
+         e.g. --cache-dir {path}/cache"
+    )]
+    Foreign { path: PathBuf },
     /// An archive that is not taken in.
     #[error("{path} was not imported: {what}; the store is as it was")]
     Refused { path: PathBuf, what: String },

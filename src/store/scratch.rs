@@ -86,7 +86,8 @@ pub(super) fn claim(attic: &Path, parent: &Path) {
 pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
     let mut swept = Amount::default();
     let Ok(entries) = fs::read_dir(parent) else { return swept };
-    for path in entries.flatten().map(|entry| entry.path()) {
+    let is_named = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"orch-"));
+    for path in entries.flatten().map(|entry| entry.path()).filter(is_named) {
         let lock_path = path.with_extension("lock");
         if !path.is_dir() && path.extension().is_some_and(|e| e == "lock") && path.with_extension("").is_dir() {
             continue; // its folder's own turn decides

@@ -160,5 +160,6 @@ fn problem(error: StoreError, place: &str) -> Problem {
         StoreError::Damaged { path, what } => Problem { path, what },
         StoreError::Io { path, source, .. } => Problem { path, what: format!("{place}: {text}: {source}") },
         StoreError::Refused { path, what } => Problem { path, what },
+        StoreError::Foreign { path } => Problem { path, what: text },
     }
 }

@@ -25,6 +25,8 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::event::{Event, Listener};
 
+pub(super) use run::kept_in;
+
 pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Run(run) => run::run(args, run, printer),

@@ -59,7 +59,7 @@ fn equal_content_is_one_tree_wherever_it_was_made() {
     let stats = store.stats().unwrap();
     assert_eq!((stats.trees, stats.files), (2, 3), "x, y, and the b that both hold");
     let at = dir.path().join("at");
-    store.lay_out(&one, &at).unwrap();
+    store.lay_out(&one, &at, LaidAs::Links).unwrap();
     assert_eq!(fs::read_to_string(at.join("a.txt")).unwrap(), "x");
     assert_eq!(store.read_file(&one, "sub/b.txt").unwrap().unwrap(), b"b");
 }

@@ -40,6 +40,8 @@ pub struct Collected {
     pub scratch: Amount,
     /// Stores of earlier versions of orch.
     pub layouts: Vec<Layout>,
+    /// Folders named like one, without a mark of orch's: they stay.
+    pub unmarked: Vec<PathBuf>,
     /// The log before and after; in a dry run it is not written, so its new size is not known.
     pub log_bytes_before: u64,
     pub log_bytes_after: Option<u64>,
@@ -101,7 +103,7 @@ impl DiskStore {
         let swept = self.sweep_blobs(&kept.blobs, &survey.blobs, horizon, dry_run)?;
         (done.blobs, done.too_new) = (swept.gone, swept.too_new);
         done.logs = self.sweep_logs(&kept.steps, horizon, dry_run)?;
-        done.layouts = self.sweep_layouts(dry_run)?;
+        (done.layouts, done.unmarked) = self.sweep_layouts(dry_run)?;
         done.log_bytes_after = (!dry_run).then(|| self.log_bytes());
         Ok(done)
     }

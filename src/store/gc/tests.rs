@@ -7,7 +7,7 @@ use super::*;
 use crate::base::{Digest, fs as bfs};
 use crate::key::KeyDoc;
 use crate::record::{Outcome, Record};
-use crate::store::StoreError;
+use crate::store::{LaidAs, StoreError};
 
 struct Fixture {
     dir: tempfile::TempDir,
@@ -152,7 +152,7 @@ fn verified_content_that_was_collected_is_found_missing_and_not_believed() {
     let tree = record.output.unwrap();
     theirs.check_tree(&tree).unwrap();
     ours.collect(&all(), false).unwrap();
-    let failed = theirs.lay_out(&tree, &dir.path().join("at"));
+    let failed = theirs.lay_out(&tree, &dir.path().join("at"), LaidAs::Links);
     assert!(matches!(failed, Err(StoreError::Damaged { .. })), "{failed:?}");
     assert!(theirs.check_tree(&tree).is_err(), "else the step that made it would not run again");
 }

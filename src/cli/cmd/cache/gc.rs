@@ -128,6 +128,12 @@ fn tell(done: &Collected, limits: &Limits, printer: &Printer) {
     if let Some(since) = &done.running_since {
         printer.note(&format!("another orch is running since {since}: what was made since then stays"));
     }
+    for path in &done.unmarked {
+        let path = path.display();
+        printer.note(&format!(
+            "{path} stays: it has no mark of orch's; if it is an older orch's store, remove it yourself"
+        ));
+    }
     if done.too_new.count > 0 {
         printer.note(&format!("{} that nothing names yet stay, because they are new", amount(done.too_new, "file")));
     }

@@ -1,0 +1,5 @@
+//! Programs, people and machines that do what nobody asked for; and what orch leaves alone all the same.
+
+mod foreign;
+#[path = "../support/mod.rs"]
+mod support;
