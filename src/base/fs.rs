@@ -175,6 +175,18 @@ pub fn is_executable(meta: &fs::Metadata) -> bool {
     }
 }
 
+/// Lets whoever may read a file execute it.
+pub fn make_executable(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(path)?.permissions().mode();
+        fs::set_permissions(path, PermissionsExt::from_mode(mode | ((mode & 0o444) >> 2)))?;
+    }
+    let _ = path;
+    Ok(())
+}
+
 /// Makes a file read-only, so that a careless tool cannot change published content.
 pub fn protect(path: &Path, executable: bool) -> io::Result<()> {
     #[cfg(unix)]

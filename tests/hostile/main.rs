@@ -1,5 +1,6 @@
 //! Programs, people and machines that do what nobody asked for; and what orch leaves alone all the same.
 
+mod current;
 mod foreign;
 #[path = "../support/mod.rs"]
 mod support;

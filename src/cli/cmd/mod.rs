@@ -2,6 +2,7 @@
 
 mod accept;
 mod cache;
+mod current;
 mod devices;
 mod explain;
 mod graph;

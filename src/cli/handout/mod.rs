@@ -19,7 +19,7 @@ use crate::spec::Artefact;
 use crate::step::{Source, StepId, TestContext};
 use crate::store::{DiskStore, StoreError};
 
-pub(super) use folder::Named;
+pub(super) use folder::{Named, fill};
 
 use pages::Pages;
 
