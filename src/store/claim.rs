@@ -34,8 +34,11 @@ pub(super) fn claim(dir: &Path, root: &Path) -> Result<(), StoreError> {
         return Err(StoreError::Foreign { path: dir.to_owned() });
     }
     let version = root.file_name().unwrap_or_default().to_string_lossy();
-    mark::put(root, &format!("its store, layout {version}")).map_err(StoreError::io("mark", root))?;
-    mark::put(dir, "its store").map_err(StoreError::io("mark", dir))
+    let marked = mark::put(root, &format!("its store, layout {version}"))
+        .map_err(StoreError::io("mark", root))
+        .and_then(|()| mark::put(dir, "its store").map_err(StoreError::io("mark", dir)));
+    // Whoever may only read a store marks nothing.
+    if is_ours { Ok(()) } else { marked }
 }
 
 /// The store of an orch that left no marks yet. What no other program makes is recognised: the file in which keys are

@@ -111,8 +111,22 @@ impl DiskStore {
         self.root.join("attic")
     }
 
+    /// Whether this user may only read it: it is another's, or on a medium that is read-only.
+    pub fn is_read_only(&self) -> bool {
+        self.log.is_read_only()
+    }
+
+    /// For what would write to it.
+    pub fn must_be_writable(&self, what: &str) -> Result<(), StoreError> {
+        if self.is_read_only() {
+            return Err(StoreError::ReadOnly { path: self.root.clone(), what: what.into() });
+        }
+        Ok(())
+    }
+
+    /// A working folder of this process: in the store, from where what is made can be moved into place.
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
-        Scratch::create(&self.root.join("tmp"))
+        if self.is_read_only() { Scratch::elsewhere() } else { Scratch::create(&self.root.join("tmp")) }
     }
 
     pub fn file_digests(&self) -> FileDigests {
@@ -233,6 +247,7 @@ impl DiskStore {
 
     /// Forgets a tree and takes out those of its files that are damaged, so that its step runs again.
     pub fn discard_tree(&self, digest: &Digest) -> Result<(), StoreError> {
+        self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
         if let Ok(manifest) = self.manifest(digest) {
             for file in &manifest.files {

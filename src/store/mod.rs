@@ -34,7 +34,9 @@ pub use scratch::Scratch;
 pub use tree::{Manifest, ManifestFile};
 pub use verify::{Problem, Progress};
 
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
 
 use crate::base::fs as bfs;
 
@@ -56,9 +58,21 @@ pub enum StoreError {
          e.g. --cache-dir {path}/cache"
     )]
     Foreign { path: PathBuf },
+    #[error("the store `{path}` is read-only here: {what}")]
+    ReadOnly { path: PathBuf, what: String },
     /// An archive that is not taken in.
     #[error("{path} was not imported: {what}; the store is as it was")]
     Refused { path: PathBuf, what: String },
+}
+
+/// Opens a file of the store for reading and writing; for reading where the file system or its permissions allow no more.
+fn open_or_read(path: &Path, how: &mut OpenOptions) -> io::Result<(File, bool)> {
+    match how.read(true).open(path) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) => {
+            File::open(path).map(|file| (file, true)).map_err(|_| e)
+        }
+        other => other.map(|file| (file, false)),
+    }
 }
 
 impl StoreError {

@@ -14,6 +14,8 @@ pub struct Scratch {
     lock_path: PathBuf,
     /// Held until drop; the operating system releases it when the process dies in any way.
     _lock: File,
+    /// The folder around it, if that is nobody else's.
+    home: Option<tempfile::TempDir>,
 }
 
 impl Scratch {
@@ -36,8 +38,17 @@ impl Scratch {
                 let _ = fs::remove_file(&lock_path);
                 return Err(StoreError::io("create", dir)(e));
             }
-            return Ok(Self { dir, lock_path, _lock: lock });
+            return Ok(Self { dir, lock_path, _lock: lock, home: None });
         }
+    }
+
+    /// The same in the system's folder for temporary files, for those who may not write to the store.
+    pub(super) fn elsewhere() -> Result<Self, StoreError> {
+        let home = tempfile::Builder::new().prefix("orch-").tempdir();
+        let home = home.map_err(StoreError::io("create a working folder in", std::env::temp_dir()))?;
+        let mut scratch = Self::create(home.path())?;
+        scratch.home = Some(home);
+        Ok(scratch)
     }
 
     /// A fresh, empty folder of its own.

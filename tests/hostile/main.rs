@@ -2,5 +2,6 @@
 
 mod current;
 mod foreign;
+mod read_only;
 #[path = "../support/mod.rs"]
 mod support;

@@ -146,6 +146,7 @@ pub(super) fn perform(
     if run.is_whole()
         && !project.probes
         && !handed.in_the_way
+        && !workplace.store.is_read_only()
         && let Some(place) = settled::place(args, run)
     {
         settled::settle(&place, workplace, &project, args, &context, (finished, &handed.placed, before), printer);

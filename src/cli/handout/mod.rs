@@ -120,7 +120,7 @@ pub(super) fn is_lost(error: &anyhow::Error) -> bool {
 }
 
 fn whole<T>(store: &DiskStore, digest: &Digest, found: Result<T, StoreError>) -> Result<T, StoreError> {
-    if matches!(found, Err(StoreError::Damaged { .. })) {
+    if matches!(found, Err(StoreError::Damaged { .. })) && !store.is_read_only() {
         store.discard_tree(digest)?;
     }
     found

@@ -69,6 +69,9 @@ struct Horizon {
 impl DiskStore {
     /// Removes what the limits let go and what nothing needs. With `dry_run`, only says so.
     pub fn collect(&self, limits: &Limits, dry_run: bool) -> Result<Collected, StoreError> {
+        if !dry_run {
+            self.must_be_writable("nothing can be collected")?;
+        }
         let mut done = Collected { dry_run, ..Collected::default() };
         let desks = self.root().join("tmp");
         if !dry_run {
