@@ -7,6 +7,8 @@ use std::time::SystemTime;
 #[cfg(unix)]
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::base::temporary;
+
 /// Writes a file so that a reader, or a crash at any moment, sees all of it or none of it.
 ///
 /// The content is synced before the rename: a rename may otherwise reach the disk before the bytes that it publishes.
@@ -22,11 +24,15 @@ pub fn write_whole<T, E: From<io::Error>>(
     write: impl FnOnce(&mut fs::File) -> Result<T, E>,
 ) -> Result<T, E> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    // The user's umask decides who may read it, as for every other file; left alone, only its owner could.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.prefix(".tmp-").tempfile_in(dir)?;
+    persist(temporary::make(dir)?, path, write)
+}
+
+/// Lets `write` fill a temporary file, and gives it the name that it is for.
+pub fn persist<T, E: From<io::Error>>(
+    mut file: tempfile::NamedTempFile,
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> Result<T, E>,
+) -> Result<T, E> {
     let written = write(file.as_file_mut())?;
     file.as_file().sync_data()?;
     file.persist(path).map_err(|e| e.error)?;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::base::mark;
+use crate::base::{mark, temporary};
 use crate::store::StoreError;
 
 /// What lies in folders that people call empty: files that keep one in git, a disk's own folder, and orch's environments,
@@ -23,7 +23,7 @@ pub(super) fn claim(dir: &Path, root: &Path) -> Result<(), StoreError> {
         Err(e) => Err(StoreError::io("list", path)(e)),
     };
     // Another process may be marking it at this moment.
-    let is_mark = |name: &OsStr| name == mark::NAME || name.as_encoded_bytes().starts_with(b".tmp-");
+    let is_mark = |name: &OsStr| name == mark::NAME || temporary::is_named(name);
     let is_ours = mark::is_on(root) || is_older(root);
     if !is_ours && !is_free(root, &is_mark)? {
         return Err(StoreError::Foreign { path: root.to_owned() });

@@ -1,13 +1,14 @@
 //! The store in a folder.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, temporary};
 use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
 use crate::store::claim::claim;
@@ -127,6 +128,20 @@ impl DiskStore {
     /// A working folder of this process: in the store, from where what is made can be moved into place.
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
         if self.is_read_only() { Scratch::elsewhere() } else { Scratch::create(&self.root.join("tmp")) }
+    }
+
+    /// Lets `write` fill a file of the user's, which appears when it is whole. If this process is killed, what it had written
+    /// goes with its working folder.
+    pub fn write_out<T, E: From<io::Error> + From<StoreError>>(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut fs::File) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let scratch = self.scratch()?;
+        let path = std::path::absolute(path)?;
+        let file = temporary::make(path.parent().unwrap_or(&path))?;
+        scratch.note(file.path())?;
+        bfs::persist(file, &path, write)
     }
 
     pub fn file_digests(&self) -> FileDigests {

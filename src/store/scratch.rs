@@ -1,11 +1,16 @@
 //! Working folders that vanish: with their owner, or, if the owner was killed, with the next orch that starts.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::base::fs as bfs;
+use crate::base::{fs as bfs, temporary};
 use crate::store::{Amount, StoreError};
+
+/// In a working folder: which temporary file its process writes elsewhere.
+const ELSEWHERE: &str = "elsewhere";
 
 /// This process's working folder, locked for as long as the process lives.
 #[derive(Debug)]
@@ -56,6 +61,11 @@ impl Scratch {
         let path = self.dir.join(format!("{}-{name}", bfs::Nonce::next()));
         fs::create_dir_all(&path).map_err(StoreError::io("create", &path))?;
         Ok(path)
+    }
+
+    /// Writes down a temporary file that lies elsewhere: who sweeps this folder removes that file as well.
+    pub(super) fn note(&self, file: &Path) -> std::io::Result<()> {
+        fs::write(self.dir.join(ELSEWHERE), file.as_os_str().as_encoded_bytes())
     }
 
     /// When it was made, by the clock of its file system: what this process makes later has a later time of change.
@@ -111,6 +121,9 @@ pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
         };
         if free {
             swept.add(Amount::below(&path));
+            if remove && let Ok(file) = fs::read(path.join(ELSEWHERE)) {
+                swept.bytes += temporary::remove_left(Path::new(OsStr::from_bytes(&file))).unwrap_or_default();
+            }
             // What a dying child of the dead owner still writes to is for the next one who sweeps.
             if remove && (!path.is_dir() || bfs::remove_dir(&path).is_ok()) {
                 let _ = fs::remove_file(&lock_path);

@@ -3,5 +3,6 @@
 mod current;
 mod foreign;
 mod read_only;
+mod unfinished;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,13 +1,14 @@
 //! A folder for one tree that generated tests load. Its `orch.json` is the mark that orch made it, and says what is in it.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, temporary};
 use crate::cli::handout::{Handed, put_aside, whole};
 use crate::store::stat::Stamp;
 use crate::store::{DiskStore, LaidAs, Manifest};
@@ -159,7 +160,11 @@ fn look(folder: &Path) -> io::Result<Found> {
     let files: Vec<_> = walkdir::WalkDir::new(folder)
         .into_iter()
         .filter(|entry| {
-            !entry.as_ref().is_ok_and(|entry| entry.file_type().is_dir() || entry.path() == folder.join(TOLD))
+            let is_own = |name: &OsStr| name == TOLD || temporary::is_named(name);
+            let is_passed = |entry: &walkdir::DirEntry| {
+                entry.file_type().is_dir() || (entry.depth() == 1 && is_own(entry.file_name()))
+            };
+            !entry.as_ref().is_ok_and(is_passed)
         })
         .collect::<Result<_, _>>()?;
     let Some(laid) = &mut told.files else {

@@ -38,6 +38,8 @@ pub struct Collected {
     pub logs: Amount,
     /// Working folders of processes that were killed.
     pub scratch: Amount,
+    /// Files that such processes did not finish.
+    pub unfinished: Amount,
     /// Stores of earlier versions of orch.
     pub layouts: Vec<Layout>,
     /// Folders named like one, without a mark of orch's: they stay.
@@ -106,6 +108,7 @@ impl DiskStore {
         let swept = self.sweep_blobs(&kept.blobs, &survey.blobs, horizon, dry_run)?;
         (done.blobs, done.too_new) = (swept.gone, swept.too_new);
         done.logs = self.sweep_logs(&kept.steps, horizon, dry_run)?;
+        done.unfinished = self.sweep_unfinished(dry_run)?;
         (done.layouts, done.unmarked) = self.sweep_layouts(dry_run)?;
         done.log_bytes_after = (!dry_run).then(|| self.log_bytes());
         Ok(done)

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use rayon::prelude::*;
 
-use crate::base::{fs as bfs, mark};
+use crate::base::{fs as bfs, mark, temporary};
 use crate::store::gc::survey::Blob;
 use crate::store::gc::{Horizon, Layout};
 use crate::store::{Amount, DiskStore, StoreError, blobs};
@@ -82,6 +82,26 @@ impl DiskStore {
                 blobs::remove(&path)?;
             }
             gone.add(Amount::one(meta.len()));
+        }
+        Ok(gone)
+    }
+
+    /// What was being written when its writer was killed, in any folder of the store.
+    pub(super) fn sweep_unfinished(&self, dry_run: bool) -> Result<Amount, StoreError> {
+        let mut gone = Amount::default();
+        let folders = list(self.root())?.into_iter().filter(|path| path.is_dir() && !path.is_symlink());
+        let parent = self.root().parent().map(Path::to_owned);
+        for dir in folders.chain([self.root().to_owned()]).chain(parent) {
+            for left in temporary::left_in(&dir) {
+                let path = left.path();
+                if !left.file_type().is_ok_and(|kind| kind.is_file()) {
+                    continue;
+                }
+                gone.add(Amount::below(&path));
+                if !dry_run {
+                    blobs::remove(&path)?;
+                }
+            }
         }
         Ok(gone)
     }

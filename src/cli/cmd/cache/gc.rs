@@ -112,6 +112,9 @@ fn rows(done: &Collected) -> Vec<String> {
     if done.scratch.count > 0 {
         rows.push(format!("{} of processes that were killed", amount(done.scratch, "working folder")));
     }
+    if done.unfinished.count > 0 {
+        rows.push(format!("{} that killed processes did not finish", amount(done.unfinished, "file")));
+    }
     for layout in &done.layouts {
         rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), size(layout.bytes)));
     }
