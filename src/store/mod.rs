@@ -26,7 +26,7 @@ pub mod remote;
 pub use amount::Amount;
 pub use count::{OfSteps, Stats};
 pub use disk::{DiskStore, Hit, LaidAs, LogExtent};
-pub use files::{FileDigests, Hashed};
+pub use files::{FileDigests, Hashed, keyed};
 pub use gc::{Collected, Gone, Layout, Limits};
 pub use locks::KeyLock;
 pub use pack::{Exported, Imported, Which};

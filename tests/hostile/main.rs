@@ -2,6 +2,7 @@
 
 mod current;
 mod foreign;
+mod permission;
 mod read_only;
 mod unfinished;
 #[path = "../support/mod.rs"]
