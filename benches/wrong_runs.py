@@ -106,7 +106,7 @@ class Case:
 
     @staticmethod
     def fetched(args: argparse.Namespace, step: str, to: Path) -> Path:
-        command = [args.orch, "output", step, "--to", str(to)]
+        command = [args.orch, "output", step, "--latest", "--to", str(to)]
         command += ["--cache-dir", args.cache_dir] if args.cache_dir else []
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return to

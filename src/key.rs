@@ -5,6 +5,7 @@
 //! | `kind`; `code`: digest of the sources and crates that perform the step | yes | another generator makes other output (`step/code.rs`) |
 //! | every parameter (`param.…`), one line a leaf | yes | what the spec asks for: config, seed, sizes and fills of inputs, routes, opset, precision, options, how is measured, tolerance, argv |
 //! | content of each input tree, file or folder (`input.…`) | yes | content, never paths; of a folder, names and content of its files |
+//! | that the owner may execute a file | where it is so | a program that calls it does something else |
 //! | id and commit of hub weights (`param.weights.…`) | yes | a commit's content does not change |
 //! | version and wheels of each package that computes (`tool.…`) | yes | by the lock, so no Python need start to know them; of an ORCH_PYTHON, by the hashes that its installer noted |
 //! | architecture and system (`target`) | for native code and measurements | compiled artefacts differ by it |
@@ -20,7 +21,7 @@
 //! | value | why it is not in the key |
 //! |---|---|
 //! | the program that `argv` names, if it is no input of the step | found by PATH at run time; declare it under `inputs` to have it keyed |
-//! | whether a file may be executed | trees are content; a program among the inputs is better called by its interpreter |
+//! | other permissions of a file | checkouts differ in them, and who runs orch may read its inputs |
 //! | Python's own version | knowing it would start Python; it is in the record's facts, and the locks pin every package that computes |
 //! | the compiler of orch and of `orch-torch` | what computes are libraries, and those are keyed |
 //! | remote code that weights on the Hub refer to in yet another repository | transformers loads it at no fixed commit; code in the weights' own repository has theirs |

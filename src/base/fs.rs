@@ -7,7 +7,7 @@ use std::time::SystemTime;
 #[cfg(unix)]
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::base::mounts;
+use crate::base::{mounts, temporary};
 
 /// Writes a file so that a reader, or a crash at any moment, sees all of it or none of it.
 ///
@@ -24,11 +24,15 @@ pub fn write_whole<T, E: From<io::Error>>(
     write: impl FnOnce(&mut fs::File) -> Result<T, E>,
 ) -> Result<T, E> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = tempfile::Builder::new();
-    // The user's umask decides who may read it, as for every other file; left alone, only its owner could.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.prefix(".tmp-").tempfile_in(dir)?;
+    persist(temporary::make(dir)?, path, write)
+}
+
+/// Lets `write` fill a temporary file, and gives it the name that it is for.
+pub fn persist<T, E: From<io::Error>>(
+    mut file: tempfile::NamedTempFile,
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> Result<T, E>,
+) -> Result<T, E> {
     let written = write(file.as_file_mut())?;
     file.as_file().sync_data()?;
     file.persist(path).map_err(|e| e.error)?;
@@ -175,6 +179,18 @@ pub fn is_executable(meta: &fs::Metadata) -> bool {
         let _ = meta;
         false
     }
+}
+
+/// Lets whoever may read a file execute it.
+pub fn make_executable(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(path)?.permissions().mode();
+        fs::set_permissions(path, PermissionsExt::from_mode(mode | ((mode & 0o444) >> 2)))?;
+    }
+    let _ = path;
+    Ok(())
 }
 
 /// Makes a file read-only, so that a careless tool cannot change published content.

@@ -5,10 +5,12 @@ pub mod fs;
 pub mod glob;
 pub mod loc;
 pub mod mounts;
+pub mod mark;
 pub mod names;
 pub mod shell;
 pub mod size;
 pub mod suggest;
+pub mod temporary;
 
 pub use digest::{Digest, Hasher, Secret};
 pub use loc::Loc;

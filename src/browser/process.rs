@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::{Launch, Trouble, files};
+use crate::base::fs as bfs;
 use crate::confine::{Confinement, Grants, Tcp};
 
 /// How long a browser may take to close its profile; after that it is killed.
@@ -151,7 +152,7 @@ impl Child {
         let _ = self.child.wait();
         family.iter().filter(|member| member.lives()).for_each(Member::kill);
         self.log.settle();
-        let _ = std::fs::remove_dir_all(&self.profile);
+        let _ = bfs::remove_dir(&self.profile);
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) enum Command {
     Report(ReportArgs),
     /// Bring the spec's expectations up to date with the last results
     Accept(AcceptArgs),
-    /// List, print or copy what a step made when it was last executed
+    /// List, print or copy what a step made, as the spec has it now
     Output(OutputArgs),
     /// Look after the store
     #[command(subcommand)]
@@ -213,6 +213,15 @@ pub(super) struct OutputArgs {
     /// Copy its output into this folder
     #[arg(long, value_name = "DIR")]
     pub(super) to: Option<PathBuf>,
+    /// Replace files there whose content the store does not hold
+    #[arg(long, requires = "to")]
+    pub(super) force: bool,
+    /// The spec that says what is current
+    #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
+    pub(super) spec: PathBuf,
+    /// What the last execution made, whatever the spec says now
+    #[arg(long, conflicts_with = "spec")]
+    pub(super) latest: bool,
     #[arg(long)]
     pub(super) json: bool,
 }

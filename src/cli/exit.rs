@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::store::StoreError;
+
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -31,7 +33,9 @@ impl From<Exit> for ExitCode {
 pub(super) struct UsageError(pub(super) String);
 
 pub(super) fn of_error(error: &anyhow::Error) -> Exit {
-    if error.chain().any(|cause| cause.is::<UsageError>()) {
+    let is_foreign =
+        |cause: &(dyn std::error::Error + 'static)| matches!(cause.downcast_ref(), Some(StoreError::Foreign { .. }));
+    if error.chain().any(|cause| cause.is::<UsageError>() || is_foreign(cause)) {
         Exit::Usage
     } else if error.to_string().starts_with("BUG:") {
         Exit::Bug

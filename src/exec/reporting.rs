@@ -55,7 +55,7 @@ pub(super) fn finish(
         });
         let mut held = held.filter(is_right).filter(|_| !context.options.rerun.contains(&id));
         let mut lock = None;
-        if held.is_none() {
+        if held.is_none() && !context.store.is_read_only() {
             // Another orch that came to the same results may be making it.
             lock = context.store.lock_key(&key.digest(), |_| !context.cancel.is_cancelled())?;
             let made = context.store.lookup(&key.digest()).ok().flatten();
@@ -63,6 +63,12 @@ pub(super) fn finish(
         }
         let result = match held {
             Some(record) => StepResult::hit(record),
+            // It is told all the same; only its pages are kept nowhere.
+            None if context.store.is_read_only() => {
+                let text = "the store is read-only here, so no pages are made: `orch report --output FILE` writes one";
+                context.listener.tell(Event::Warning { text: text.into() });
+                StepResult::not_needed()
+            }
             None => {
                 // The page says how the run that made it went, itself included.
                 results[id.0 as usize] = StepResult { how: How::Executed, ..StepResult::not_needed() };

@@ -45,13 +45,29 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         scheduler.execute_wanted()?;
     }
     scheduler.close();
-    if let Err(e) = scheduler.keys.files.save() {
+    // In a store that may only be read, the next run hashes them again.
+    if !context.store.is_read_only()
+        && let Err(e) = scheduler.keys.files.save()
+    {
         context
             .listener
             .tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
     }
     let results = scheduler.states.into_iter().map(StepState::into_result).collect();
     reporting::finish(context, results, scheduler.keys.files, clock)
+}
+
+/// Why nothing is executed for a store that keeps nothing.
+fn not_kept(scheduler: &Scheduler<'_>) -> String {
+    let plan = scheduler.context.plan;
+    let to_run = scheduler.wanted.iter().filter(|id| *id != plan.report && !scheduler.is_done(*id));
+    let names: Vec<_> = to_run.map(|id| plan.step(id).name.as_str()).collect();
+    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+    let first = names.first().copied().unwrap_or_default();
+    format!(
+        "`{first}`{more} would run, and the result could not be kept\n  hint: name another store with --cache-dir; \
+         `orch cache export` and `import` take along what this one holds"
+    )
 }
 
 pub(super) enum Message {
@@ -168,6 +184,9 @@ impl<'a> Scheduler<'a> {
 
     pub(super) fn execute_wanted(&mut self) -> Result<(), StoreError> {
         let context = self.context;
+        if context.store.is_read_only() {
+            context.store.must_be_writable(&not_kept(self))?;
+        }
         self.keys.files.time_passes();
         let scratch = context.store.scratch()?;
         let ground = context.ground(scratch.dir("commands")?);

@@ -9,7 +9,7 @@ use crate::base::{Digest, fs as bfs};
 use crate::explain::{content, held};
 use crate::record::Record;
 use crate::report::format::bytes;
-use crate::store::{DiskStore, ManifestFile};
+use crate::store::{DiskStore, ManifestFile, keyed};
 
 /// Files of a tree that are named, and newer files of a folder; the rest is counted.
 const NAMED: usize = 5;
@@ -123,11 +123,22 @@ impl Evidence {
             path: from_here(path),
             size: meta.as_ref().filter(|_| !is_dir).map(std::fs::Metadata::len),
             modified: meta.and_then(|meta| meta.modified().ok()).and_then(stamp),
-            differs: older_version(store, old, last)
-                .and_then(|older| content::first_difference(&path.to_string_lossy(), &older, path).ok().flatten()),
+            differs: permission(path, old).or_else(|| {
+                let older = older_version(store, old, last)?;
+                content::first_difference(&path.to_string_lossy(), &older, path).ok().flatten()
+            }),
             newer,
         }
     }
+}
+
+/// Whether nothing differs but that a file may be executed.
+fn permission(path: &Path, old: Option<&str>) -> Option<String> {
+    let meta = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let old: Digest = old?.parse().ok()?;
+    let may = bfs::is_executable(&meta);
+    let told = if may { "it may be executed now" } else { "it may no longer be executed" };
+    (keyed(Digest::of_file(path).ok()?, !may) == old).then(|| told.to_owned())
 }
 
 /// The older version of a user's file, where the step that read it published it as it was.

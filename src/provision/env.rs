@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, fs as bfs};
@@ -29,7 +29,7 @@ struct Marker {
     installer: String,
 }
 
-const MARKER: &str = "orch-env.json";
+pub(super) const MARKER: &str = "orch-env.json";
 
 pub(super) fn home(dir: &Path, name: EnvName, lock: &str) -> PathBuf {
     dir.join(format!("{name}-{}", Digest::of(lock.as_bytes()).short()))
@@ -55,6 +55,7 @@ pub(super) fn ensure(
     std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
     let home = home(dir, name, lock);
     let lock_path = home.with_extension("lock");
+    refuse_foreign(&home, &lock_path)?;
     let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
     if guard.try_lock().is_err() {
         progress("waiting for another orch that installs it");
@@ -66,6 +67,18 @@ pub(super) fn ensure(
     // Whatever lies here is of an installation that did not finish.
     bfs::remove_dir(&home)?;
     install(&home, lock, cancel, progress)
+}
+
+/// The lock beside an environment is made before it and stays: without one, a folder of this name is somebody else's.
+pub(super) fn refuse_foreign(home: &Path, lock_path: &Path) -> anyhow::Result<()> {
+    let is_empty = std::fs::read_dir(home).map_or(true, |mut entries| entries.next().is_none());
+    if !is_empty && !lock_path.is_file() && !home.join(MARKER).is_file() {
+        bail!(
+            "`{}` is in the way, and orch did not make it\n  hint: move it away, or name another --env-dir",
+            home.display()
+        );
+    }
+    Ok(())
 }
 
 fn install(home: &Path, lock: &str, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PythonEnv> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::base::fs as bfs;
+use crate::base::{fs as bfs, temporary};
 use crate::provision::{Provision, env, python, torch_worker};
 use crate::toolchain::EnvName;
 
@@ -44,6 +44,21 @@ impl Provision {
         Ok(found)
     }
 
+    /// Removes what installations that were killed had begun, with `dry_run` only in words; gives it with its size.
+    pub fn unfinished(&self, dry_run: bool) -> anyhow::Result<Vec<(PathBuf, u64)>> {
+        let homes = std::fs::read_dir(&self.dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        let homes = homes.filter(|path| path.is_dir() && !path.is_symlink() && is_ours(path));
+        let mut gone = Vec::new();
+        for path in homes.chain([self.dir.clone()]).flat_map(|dir| temporary::left_in(&dir)).map(|left| left.path()) {
+            gone.push((path.clone(), crate::store::Amount::below(&path).bytes));
+            if !dry_run {
+                let removed = if path.is_dir() { bfs::remove_dir(&path) } else { std::fs::remove_file(&path) };
+                removed.with_context(|| format!("failed to remove `{}`", path.display()))?;
+            }
+        }
+        Ok(gone)
+    }
+
     /// Why it must stay, if anybody is seen to install or to use it.
     pub fn in_use(&self, installed: &Installed) -> Option<String> {
         let lock = File::open(installed.path.with_extension("lock"));
@@ -75,8 +90,16 @@ impl Provision {
     }
 }
 
-/// Named as orch names what it installs: a word and the beginning of a digest.
+/// Named as orch names what it installs, a word and the beginning of a digest, and with something that only orch puts there:
+/// what says that an environment is complete, the lock under which it is installed, or what is in the other folders.
 fn is_ours(path: &Path) -> bool {
+    let has = |name: &str| path.join(name).exists();
+    is_named(path)
+        && (path.with_extension("lock").is_file()
+            || [env::MARKER, "build.lock", "build-version", "orch_py"].into_iter().any(has))
+}
+
+fn is_named(path: &Path) -> bool {
     let Some((word, digest)) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.rsplit_once('-'))
     else {
         return false;

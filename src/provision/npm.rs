@@ -48,6 +48,7 @@ pub(super) fn ensure(
     let home = env::home(dir, packages.name, packages.lock);
     std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
     let lock_path = home.with_extension("lock");
+    env::refuse_foreign(&home, &lock_path)?;
     let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
     if guard.try_lock().is_err() {
         progress("waiting for another orch that installs it");

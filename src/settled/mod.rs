@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use crate::base::Digest;
+use crate::base::{Digest, temporary};
 use crate::device::Backend;
 use crate::exec::{Context, Finished, HostFacts, How, StepResult};
 use crate::record::Outcome;
@@ -108,7 +108,7 @@ impl Place {
         let mut bytes = 0;
         for (modified, path, size) in found.into_iter().rev() {
             bytes += size;
-            let is_temporary = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".tmp-"));
+            let is_temporary = path.file_name().is_some_and(temporary::is_named);
             let is_old = modified.elapsed().is_ok_and(|age| age.as_secs() > 3600);
             let stem = path.file_stem().map(|stem| stem.to_owned()).unwrap_or_default();
             let has_room = kept.len() < KEPT && bytes < KEPT_BYTES;

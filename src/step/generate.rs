@@ -185,7 +185,7 @@ const UNFILLED: &str = "\nHANDED_OUT: Document | None = None\n";
 
 /// The text of a test that is handed out with these trees, by the names of their folders. It refuses all others, and
 /// tells `again`, the command line that makes them.
-pub fn handed_out(text: Vec<u8>, again: &str, trees: &BTreeMap<&str, Digest>) -> Vec<u8> {
+pub fn handed_out(text: Vec<u8>, again: &str, trees: &BTreeMap<String, Digest>) -> Vec<u8> {
     let text = String::from_utf8(text).expect("BUG: a test is text");
     // JSON of texts alone is Python too.
     let filled = format!("\nHANDED_OUT: Document | None = {}\n", json!({"again": again, "trees": trees}));

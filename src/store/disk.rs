@@ -1,15 +1,17 @@
 //! The store in a folder.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, temporary};
 use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
+use crate::store::claim::claim;
 use crate::store::entry::{Header, Held, Kind, step_id};
 use crate::store::locks::{KeyLock, Locks};
 use crate::store::log::{Draft, Entry, Log, Place};
@@ -49,9 +51,10 @@ pub struct Hit {
 }
 
 impl DiskStore {
-    /// Opens the store below `dir`, making it if need be.
+    /// Opens the store below `dir`, making it if need be. A folder with anything of somebody else's is refused.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let root = dir.join(LAYOUT);
+        claim(dir, &root)?;
         for part in ["logs", "tmp"] {
             let path = root.join(part);
             fs::create_dir_all(&path).map_err(StoreError::io("create", path))?;
@@ -102,8 +105,36 @@ impl DiskStore {
         bfs::write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", path))
     }
 
+    /// Whether this user may only read it: it is another's, or on a medium that is read-only.
+    pub fn is_read_only(&self) -> bool {
+        self.log.is_read_only()
+    }
+
+    /// For what would write to it.
+    pub fn must_be_writable(&self, what: &str) -> Result<(), StoreError> {
+        if self.is_read_only() {
+            return Err(StoreError::ReadOnly { path: self.root.clone(), what: what.into() });
+        }
+        Ok(())
+    }
+
+    /// A working folder of this process: in the store, from where what is made can be moved into place.
     pub fn scratch(&self) -> Result<Scratch, StoreError> {
-        Scratch::create(&self.root.join("tmp"))
+        if self.is_read_only() { Scratch::elsewhere() } else { Scratch::create(&self.root.join("tmp")) }
+    }
+
+    /// Lets `write` fill a file of the user's, which appears when it is whole. If this process is killed, what it had written
+    /// goes with its working folder.
+    pub fn write_out<T, E: From<io::Error> + From<StoreError>>(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut fs::File) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let scratch = self.scratch()?;
+        let path = std::path::absolute(path)?;
+        let file = temporary::make(path.parent().unwrap_or(&path))?;
+        scratch.note(file.path())?;
+        bfs::persist(file, &path, write)
     }
 
     pub fn file_digests(&self) -> FileDigests {
@@ -198,6 +229,11 @@ impl DiskStore {
         Ok(())
     }
 
+    /// Whether there is content of this digest, so that a file which has it can be had again.
+    pub fn holds(&self, content: &Digest) -> bool {
+        self.blobs.path(content, false).is_file() || self.blobs.path(content, true).is_file()
+    }
+
     /// Where a file's content lies, verified: to be read, not to be handed on.
     pub fn content(&self, file: &ManifestFile) -> Result<PathBuf, StoreError> {
         self.blobs.check(file)?;
@@ -213,6 +249,7 @@ impl DiskStore {
 
     /// Forgets a tree and takes out those of its files that are damaged, so that its step runs again.
     pub fn discard_tree(&self, digest: &Digest) -> Result<(), StoreError> {
+        self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
         if let Ok(manifest) = self.manifest(digest) {
             for file in &manifest.files {

@@ -18,7 +18,7 @@ use crate::store::stat::{Moment, Stamp, now};
 use crate::store::table::{Table, TableBuilder, split};
 use crate::store::{Manifest, ManifestFile, StoreError};
 
-const KIND: &str = "orch files 1";
+const KIND: &str = "orch files 2";
 /// Digests of files that this run did not ask for are kept as long as they are at most so many times as many.
 const OTHERS: usize = 8;
 
@@ -79,6 +79,17 @@ impl Hashed {
     }
 }
 
+/// What a key knows of a user's file: its content and, where its owner may execute it, that. So a file which may not be
+/// executed is known by its content alone.
+pub fn keyed(content: Digest, executable: bool) -> Digest {
+    if executable { Digest::of(format!("executable {content}").as_bytes()) } else { content }
+}
+
+/// A change of the permission gives a file another stamp, so this is remembered as content is.
+fn of_file(path: &Path) -> io::Result<Digest> {
+    Ok(keyed(Digest::of_file(path)?, bfs::is_executable(&fs::metadata(path)?)))
+}
+
 fn digest(bytes: &[u8]) -> Digest {
     Digest::from_bytes(bytes.try_into().expect("BUG: 32 bytes"))
 }
@@ -136,7 +147,7 @@ impl FileDigests {
         let unknown: Vec<_> =
             (0..table.len() as u32).filter(|row| digests[*row as usize].is_none() && !is_folder(row)).collect();
         // What cannot be read has no digest; asked for by itself, it says why.
-        let made = |row: &u32| Digest::of_file(&table.path(*row)).unwrap_or(Digest::NONE);
+        let made = |row: &u32| of_file(&table.path(*row)).unwrap_or(Digest::NONE);
         let made: Vec<_> = unknown.par_iter().map(made).collect();
         for (row, digest) in unknown.iter().zip(made) {
             digests[*row as usize] = digest;
@@ -158,7 +169,7 @@ impl FileDigests {
             let row = table.find(file).filter(|row| !digests[*row as usize].is_none());
             let row = row.ok_or_else(|| StoreError::io("read", file)(io::ErrorKind::NotFound.into()))?;
             let digest = digests[row as usize];
-            // Of the user's own files the permission is not in the key: checkouts differ in it.
+            // The digest says whether it may be executed.
             Ok(ManifestFile { path: name, size: table.stamp(row).size, digest, executable: false })
         });
         let manifest = Manifest { files: rows.collect::<Result<_, StoreError>>()? };
@@ -190,7 +201,7 @@ impl FileDigests {
         if let Some(digest) = known {
             return Ok(digest);
         }
-        let digest = Digest::of_file(path).map_err(StoreError::io("read", path))?;
+        let digest = of_file(path).map_err(StoreError::io("read", path))?;
         self.late().files.insert(path.to_owned(), (stamp, digest, at));
         Ok(digest)
     }

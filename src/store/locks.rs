@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::base::Digest;
-use crate::store::StoreError;
+use crate::store::{StoreError, open_or_read};
 
 #[derive(Debug)]
 pub(super) struct Locks {
@@ -31,8 +31,9 @@ pub struct KeyLock {
 impl Locks {
     pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("keys.lock");
-        let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        Ok(Self { file: Arc::new(open.map_err(StoreError::io("open", &path))?), path, mine: Arc::default() })
+        let open = open_or_read(&path, File::options().write(true).create(true).truncate(false));
+        let (file, _) = open.map_err(StoreError::io("open", &path))?;
+        Ok(Self { file: Arc::new(file), path, mine: Arc::default() })
     }
 
     /// Waits for a key. None if `go_on`, asked now and then with how long it has waited, says no.

@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::Digest;
 use crate::base::fs::{file_id, read_at, write_at};
-use crate::store::StoreError;
 use crate::store::entry::{HEADER, Header, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
+use crate::store::{StoreError, open_or_read};
 
 pub(super) use compact::Choice;
 
@@ -81,8 +81,14 @@ impl Log {
         let index = path.with_extension("index");
         let state = State::open(&path, &index).map_err(StoreError::io("open", &path))?;
         let gate = dir.join("log.lock");
-        let open = File::options().read(true).append(true).create(true).open(&gate);
-        Ok(Self { gate: open.map_err(StoreError::io("open", gate))?, state: Mutex::new(state), path, index })
+        let (open, _) =
+            open_or_read(&gate, File::options().append(true).create(true)).map_err(StoreError::io("open", gate))?;
+        Ok(Self { gate: open, state: Mutex::new(state), path, index })
+    }
+
+    /// Whether this user may only read it.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_read_only
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -174,7 +180,7 @@ impl Log {
     /// Appends all or nothing, and knows it afterwards.
     pub(super) fn append(&self, drafts: Vec<Draft>) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let _lock = self.lock()?;
+        let _lock = self.lock(&state)?;
         self.follow(&mut state)?;
         self.catch_up_and_cut(&mut state)?;
         let mut fresh = Vec::with_capacity(drafts.len());
@@ -253,7 +259,10 @@ impl Log {
     }
 
     /// Keeps other processes from appending. The caller holds the state, which keeps other threads.
-    fn lock(&self) -> Result<Gate<'_>, StoreError> {
+    fn lock(&self, state: &State) -> Result<Gate<'_>, StoreError> {
+        if state.is_read_only {
+            return Err(StoreError::ReadOnly { path: self.path.clone(), what: "nothing can be written to it".into() });
+        }
         self.gate.lock().map_err(StoreError::io("lock", &self.path))?;
         Ok(Gate(&self.gate))
     }

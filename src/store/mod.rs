@@ -4,6 +4,7 @@
 //! `cache/README.md`; why it is so: docs/design.md, "The store".
 
 mod amount;
+mod claim;
 mod tree;
 mod entry;
 mod scan;
@@ -25,7 +26,7 @@ pub mod remote;
 pub use amount::Amount;
 pub use count::{OfSteps, Stats};
 pub use disk::{DiskStore, Hit, LaidAs, LogExtent};
-pub use files::{FileDigests, Hashed};
+pub use files::{FileDigests, Hashed, keyed};
 pub use gc::{Collected, Gone, Layout, Limits};
 pub use locks::KeyLock;
 pub use pack::{Exported, Imported, Which};
@@ -33,7 +34,9 @@ pub use scratch::Scratch;
 pub use tree::{Manifest, ManifestFile};
 pub use verify::{Problem, Progress};
 
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
 
 use crate::base::fs as bfs;
 
@@ -49,9 +52,27 @@ pub enum StoreError {
     },
     #[error("{path} is damaged: {what}")]
     Damaged { path: PathBuf, what: String },
+    /// A folder that is to be a store, and is somebody's.
+    #[error(
+        "`{path}` is not empty and no store of orch's, so nothing is put there\n  hint: name a new or an empty folder, \
+         e.g. --cache-dir {path}/cache"
+    )]
+    Foreign { path: PathBuf },
+    #[error("the store `{path}` is read-only here: {what}")]
+    ReadOnly { path: PathBuf, what: String },
     /// An archive that is not taken in.
     #[error("{path} was not imported: {what}; the store is as it was")]
     Refused { path: PathBuf, what: String },
+}
+
+/// Opens a file of the store for reading and writing; for reading where the file system or its permissions allow no more.
+fn open_or_read(path: &Path, how: &mut OpenOptions) -> io::Result<(File, bool)> {
+    match how.read(true).open(path) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) => {
+            File::open(path).map(|file| (file, true)).map_err(|_| e)
+        }
+        other => other.map(|file| (file, false)),
+    }
 }
 
 impl StoreError {

@@ -1,11 +1,16 @@
 //! Working folders that vanish: with their owner, or, if the owner was killed, with the next orch that starts.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::base::fs as bfs;
+use crate::base::{fs as bfs, temporary};
 use crate::store::{Amount, StoreError};
+
+/// In a working folder: which temporary file its process writes elsewhere.
+const ELSEWHERE: &str = "elsewhere";
 
 /// This process's working folder, locked for as long as the process lives.
 #[derive(Debug)]
@@ -14,6 +19,8 @@ pub struct Scratch {
     lock_path: PathBuf,
     /// Held until drop; the operating system releases it when the process dies in any way.
     _lock: File,
+    /// The folder around it, if that is nobody else's.
+    home: Option<tempfile::TempDir>,
 }
 
 impl Scratch {
@@ -36,8 +43,17 @@ impl Scratch {
                 let _ = fs::remove_file(&lock_path);
                 return Err(StoreError::io("create", dir)(e));
             }
-            return Ok(Self { dir, lock_path, _lock: lock });
+            return Ok(Self { dir, lock_path, _lock: lock, home: None });
         }
+    }
+
+    /// The same in the system's folder for temporary files, for those who may not write to the store.
+    pub(super) fn elsewhere() -> Result<Self, StoreError> {
+        let home = tempfile::Builder::new().prefix("orch-").tempdir();
+        let home = home.map_err(StoreError::io("create a working folder in", std::env::temp_dir()))?;
+        let mut scratch = Self::create(home.path())?;
+        scratch.home = Some(home);
+        Ok(scratch)
     }
 
     /// A fresh, empty folder of its own.
@@ -45,6 +61,11 @@ impl Scratch {
         let path = self.dir.join(format!("{}-{name}", bfs::Nonce::next()));
         fs::create_dir_all(&path).map_err(StoreError::io("create", &path))?;
         Ok(path)
+    }
+
+    /// Writes down a temporary file that lies elsewhere: who sweeps this folder removes that file as well.
+    pub(super) fn note(&self, file: &Path) -> std::io::Result<()> {
+        fs::write(self.dir.join(ELSEWHERE), file.as_os_str().as_encoded_bytes())
     }
 
     /// When it was made, by the clock of its file system: what this process makes later has a later time of change.
@@ -78,7 +99,8 @@ pub(super) fn oldest_running(parent: &Path, except: Option<&Scratch>) -> Option<
 pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
     let mut swept = Amount::default();
     let Ok(entries) = fs::read_dir(parent) else { return swept };
-    for path in entries.flatten().map(|entry| entry.path()) {
+    let is_named = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"orch-"));
+    for path in entries.flatten().map(|entry| entry.path()).filter(is_named) {
         let lock_path = path.with_extension("lock");
         if !path.is_dir() && path.extension().is_some_and(|e| e == "lock") && path.with_extension("").is_dir() {
             continue; // its folder's own turn decides
@@ -91,6 +113,9 @@ pub(super) fn sweep(parent: &Path, remove: bool) -> Amount {
         };
         if free {
             swept.add(Amount::below(&path));
+            if remove && let Ok(file) = fs::read(path.join(ELSEWHERE)) {
+                swept.bytes += temporary::remove_left(Path::new(OsStr::from_bytes(&file))).unwrap_or_default();
+            }
             // What a dying child of the dead owner still writes to is for the next one who sweeps.
             if remove && (!path.is_dir() || bfs::remove_dir(&path).is_ok()) {
                 let _ = fs::remove_file(&lock_path);

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use crate::base::Digest;
+use crate::base::{Digest, temporary};
 
 const PAGE: u64 = 64 * 1024;
 /// Two lengths and a digest.
@@ -38,9 +38,7 @@ impl SealedWriter {
     /// `kind` names the format and its version: a file of another kind does not open.
     pub fn create(dir: &Path, kind: &'static str) -> io::Result<Self> {
         std::fs::create_dir_all(dir)?;
-        let mut builder = tempfile::Builder::new();
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let file = BufWriter::new(builder.prefix(".tmp-").tempfile_in(dir)?);
+        let file = BufWriter::new(temporary::make(dir)?);
         Ok(Self { kind, file, page: Vec::new(), sums: Vec::new(), sections: Vec::new(), written: 0 })
     }
 

@@ -9,6 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
+
 /// Nanoseconds since 1970.
 pub type Moment = i64;
 
@@ -18,7 +20,7 @@ const MARGIN: Moment = SECOND / 10;
 /// The same for a file system that counts in seconds.
 const COARSE_MARGIN: Moment = 2 * SECOND;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
     pub size: u64,
     pub modified: Moment,

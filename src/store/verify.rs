@@ -100,6 +100,7 @@ impl DiskStore {
 
     /// Takes out every damaged thing; what made it runs again on the next run.
     pub fn heal(&self, problems: &[Problem]) -> Result<(), StoreError> {
+        self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
         for problem in problems.iter().filter(|problem| problem.path != self.log.path()) {
             blobs::remove(&problem.path)?;
@@ -160,5 +161,6 @@ fn problem(error: StoreError, place: &str) -> Problem {
         StoreError::Damaged { path, what } => Problem { path, what },
         StoreError::Io { path, source, .. } => Problem { path, what: format!("{place}: {text}: {source}") },
         StoreError::Refused { path, what } => Problem { path, what },
+        StoreError::Foreign { path } | StoreError::ReadOnly { path, .. } => Problem { path, what: text },
     }
 }

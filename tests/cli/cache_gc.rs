@@ -122,23 +122,31 @@ fn the_specs_that_are_named_keep_what_they_need() {
     sandbox.run(RUN).success().summary([("executed", 0), ("hits", 4)]);
 }
 
+/// With its mark; gives its size.
+fn earlier_layout(sandbox: &Sandbox) -> usize {
+    let mark = fs::read(sandbox.store(".orch")).unwrap();
+    sandbox.write("cache/v1/.orch", &mark);
+    sandbox.write("cache/v1/records/x.json", "0123456789");
+    mark.len() + 10
+}
+
 #[test]
 fn a_dry_run_changes_nothing() {
     let sandbox = sandbox();
-    sandbox.write("cache/v1/records/x.json", "0123456789");
+    let size = earlier_layout(&sandbox);
     sandbox.write("cache/v2/tmp/orch-dead/x", "0123");
     sandbox.write("cache/v2/tmp/orch-dead.lock", "");
     sandbox.write("cache/v2/settled/x", "");
     let before = listing(&sandbox);
     let done = gc(&sandbox, &["--dry-run", "--max-size", "0"]);
     assert_eq!((&done["dry_run"], &done["records"]["large"]), (&true.into(), &4.into()));
-    assert_eq!((&done["layouts"][0]["bytes"], &done["scratch"]["count"]), (&10.into(), &1.into()));
+    assert_eq!((&done["layouts"][0]["bytes"], &done["scratch"]["count"]), (&size.into(), &1.into()));
     assert_eq!(done["blobs"]["count"], 7, "{done}");
     sandbox
         .run(["cache", "gc", "--dry-run"])
         .success()
         .stdout_has("would remove\n")
-        .stdout_has("the store of an earlier version: 10 B");
+        .stdout_has(&format!("the store of an earlier version: {size} B"));
     assert_eq!(listing(&sandbox), before);
     sandbox.run(RUN).success().summary([("executed", 0)]);
 }
@@ -154,15 +162,15 @@ fn what_nothing_names_goes_when_it_is_old_enough() {
     let name = orch::base::Digest::of(b"x").to_string();
     let stray = sandbox.store("blobs").join(&name[..2]).join(&name);
     fs::write(&stray, "x").unwrap();
-    sandbox.write("cache/v1/records/x.json", "0123456789");
+    let size = earlier_layout(&sandbox);
     sandbox.write("cache/v3/x", "of a later orch");
     sandbox.write("cache/v2/tmp/orch-dead/x", "0123");
     sandbox.write("cache/v2/tmp/orch-dead.lock", "");
     sandbox.write("cache/v2/logs/command.gone.log", "said");
     sandbox.write("cache/v2/settled/x", "");
     let ended = sandbox.run(["cache", "gc", "--max-size", "1G"]).success();
-    let ended =
-        ended.stdout_has("v1, the store of an earlier version: 10 B").stdout_has("1 working folder, 4 B of processes");
+    let ended = ended.stdout_has(&format!("v1, the store of an earlier version: {size} B"));
+    let ended = ended.stdout_has("1 working folder, 4 B of processes");
     let ended = ended.stdout_has("1 log, 4 B of steps without records");
     ended.stderr_has("1 file, 1 B that nothing names yet stay, because they are new");
     assert!(stray.exists() && sandbox.path("cache/v3/x").exists() && sandbox.store("settled/x").exists());
@@ -242,7 +250,10 @@ models:
     a_second();
     let (began, go) = (sandbox.path("seen/began"), sandbox.path("go"));
     let slow = format!("touch {}; while ! test -e {}; do sleep 0.02; done; touch out", began.display(), go.display());
-    sandbox.write("spec.yaml", format!("{spec}commands:\n  slow: {{argv: [sh, -c, '{slow}'], outputs: [out], writable: [seen]}}\n"));
+    sandbox.write(
+        "spec.yaml",
+        format!("{spec}commands:\n  slow: {{argv: [sh, -c, '{slow}'], outputs: [out], writable: [seen]}}\n"),
+    );
     let child = sandbox.spawn(RUN);
     eventually("the slow step began", || began.exists());
     gc(&sandbox, &["--max-size", "0"]);
@@ -312,7 +323,8 @@ fn environments_of_other_versions_go_if_asked() {
     sandbox.write(&format!("{old}/lib/x"), "0123456789");
     sandbox.write(&format!("{old}.txt"), "requirements");
     sandbox.write("cache/envs/mine-0123456789ab/x", "not orch's");
-    sandbox.write("cache/envs/orch_py-0123456789ab/x", "0");
+    sandbox.write(&format!("{old}.lock"), "");
+    sandbox.write("cache/envs/orch_py-0123456789ab/orch_py/x", "0");
     let stats = sandbox.run(["cache", "stats", "--envs", "--json"]).success().json();
     assert_eq!(stats["environments"].as_array().unwrap().len(), 2, "{stats}");
     gc(&sandbox, &["--max-size", "1G"]);

@@ -375,7 +375,10 @@ fn an_import_beside_a_run_and_a_collection() {
     let second = fresh();
     let (began, go) = (second.path("seen/began"), second.path("go"));
     let slow = format!("touch {}; while ! test -e {}; do sleep 0.02; done; touch out", began.display(), go.display());
-    second.write("slow.yaml", format!("version: 1\ncommands:\n  slow: {{argv: [sh, -c, '{slow}'], outputs: [out], writable: [seen]}}\n"));
+    second.write(
+        "slow.yaml",
+        format!("version: 1\ncommands:\n  slow: {{argv: [sh, -c, '{slow}'], outputs: [out], writable: [seen]}}\n"),
+    );
     let running = second.spawn(["run", "slow.yaml"]);
     eventually("the step began", || began.exists());
     let mut others = Vec::new();

@@ -20,7 +20,7 @@ fn it_reads_declared_inputs_and_makes_declared_outputs() {
     .file("data/notes.txt", "a\nb\n");
     sandbox.run(RUN).success().summary([("steps", 2), ("executed", 2), ("hits", 0), ("cases", 0), ("failed", 0)]);
     assert_eq!(made(&sandbox, "count.txt").trim(), "2");
-    let listed = sandbox.run(["output", "command:one", "--json"]).success().json();
+    let listed = sandbox.run(["output", "command:one", "--json", "--spec", "spec.yaml"]).success().json();
     assert_eq!(listed["files"].as_array().unwrap().len(), 1, "{listed}");
     sandbox.run(RUN).success().summary([("executed", 0), ("hits", 2)]);
 }
@@ -163,7 +163,9 @@ fn the_number_of_jobs_changes_no_result() {
     let trees = |jobs: &str| {
         let sandbox = Sandbox::new().file("spec.yaml", &spec);
         sandbox.run(["run", "spec.yaml", "--jobs", jobs, "--json"]).success().summary([("executed", 7)]);
-        let tree = |n| sandbox.run(["output", &format!("command:c{n}"), "--json"]).success().json()["tree"].to_string();
+        let tree = |n| {
+            sandbox.run(["output", &format!("command:c{n}"), "--json", "--latest"]).success().json()["tree"].to_string()
+        };
         (0..6).map(tree).collect::<std::collections::BTreeSet<_>>()
     };
     let one = trees("1");

@@ -132,7 +132,7 @@ fn a_damaged_entry_of_the_log_is_a_miss_with_a_warning() {
 fn a_damaged_record_is_told_with_a_remedy() {
     let sandbox = pair();
     flip_at(&sandbox.store("log"), record_of(&sandbox, "command:maker") + 9);
-    let ended = sandbox.run(["output", "command:maker"]).code(1);
+    let ended = sandbox.run(["output", "command:maker", "--latest"]).code(1);
     ended.stderr_has("the entry at byte").stderr_has("hint: `orch cache verify --heal`");
     sandbox.run(["cache", "verify", "--heal"]).success();
     sandbox.run(RUN).success().summary([("executed", 1), ("hits", 2)]);

@@ -133,6 +133,11 @@ impl World {
         self.dir.join("project")
     }
 
+    pub(crate) fn may_execute(&self, name: &str) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(self.root().join(name), mode).unwrap();
+    }
+
     pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.root().join(name), text).unwrap();
     }

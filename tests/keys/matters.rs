@@ -221,6 +221,12 @@ fn commands() {
         row("its arguments", |w| w.edit("-u, words.txt", "-r, words.txt"), &[("command:sorted", "param.argv")]),
         row("a file that it reads", |w| w.write("data/words.txt", "b\nc\n"), &[("command:sorted", "input.words.txt")]),
         row("a file in a folder that it reads", |w| w.write("data/tree/sub/two.txt", "3"), folder),
+        row(
+            "that a file may be executed",
+            |w| w.may_execute("data/words.txt"),
+            &[("command:sorted", "input.words.txt")],
+        ),
+        row("that a file in a folder may be", |w| w.may_execute("data/tree/one.txt"), folder),
         row("another file in it", |w| w.write("data/tree/three.txt", "3"), folder),
         row("a file in it that is gone", |w| fs::remove_file(w.root().join("data/tree/one.txt")).unwrap(), folder),
         row(

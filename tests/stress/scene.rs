@@ -103,7 +103,8 @@ impl Scene {
     /// The tree of each step, as the store names it.
     pub(crate) fn trees(&self) -> BTreeMap<String, String> {
         let tree = |step: &String| {
-            let listed = self.sandbox.run(["output", &format!("command:{step}"), "--json"]).success().json();
+            let listed =
+                self.sandbox.run(["output", &format!("command:{step}"), "--json", "--latest"]).success().json();
             (step.clone(), listed["tree"].to_string())
         };
         self.steps.iter().map(tree).collect()

@@ -90,9 +90,9 @@ impl Sandbox {
         found.unwrap_or_else(|| panic!("the store does not hold {content:?}"))
     }
 
-    /// A file that a step made.
+    /// A file that a step made when it was last executed.
     pub fn output(&self, step: &str, name: &str) -> String {
-        self.run(["output", step, "--cat", name]).success().stdout
+        self.run(["output", step, "--latest", "--cat", name]).success().stdout
     }
 
     pub fn stats(&self) -> serde_json::Value {

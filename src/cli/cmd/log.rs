@@ -8,9 +8,11 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::cli::args::{Args, LogArgs, SelectionArgs};
+use crate::cli::cmd::current::previews;
 use crate::cli::exit::Exit;
 use crate::cli::printer::{BOLD, DIM, Printer};
-use crate::cli::project::{Project, absolute};
+use crate::cli::project::{Project, Workplace, absolute};
+use crate::exec::Verdict;
 use crate::explain;
 use crate::record::{Outcome, Record};
 use crate::report::format::bytes;
@@ -24,8 +26,16 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
     for step in steps(&store, log)? {
         let said = Said::of(&store, step)?;
         any |= said.is_any();
+        let is_current = said.records.first().and_then(|last| is_current(args, log, last, printer));
+        if is_current == Some(false) {
+            printer.note(&format!(
+                "note: the last execution of `{}`, told here, was not of what {} has now: `orch explain {0}`",
+                said.step,
+                log.spec.display()
+            ));
+        }
         if log.json {
-            documents.push(said.document(log.history));
+            documents.push(said.document(log.history, is_current));
         } else if log.path {
             // A pipe wants paths that can be opened and nothing else.
             if let Some((path, _)) = &said.log {
@@ -146,7 +156,7 @@ impl Said {
         }
     }
 
-    fn document(&self, history: bool) -> Value {
+    fn document(&self, history: bool, is_current: Option<bool>) -> Value {
         let execution = |r: &Record| {
             json!({"outcome": r.outcome, "reason": r.reason, "started": r.started, "seconds": r.seconds, "host": r.host,
                 "why": r.why, "key": r.key.digest(), "output": r.output, "repro": r.repro, "attempts": r.attempts})
@@ -156,7 +166,23 @@ impl Said {
             return json!({"step": self.step, "executions": executions});
         }
         let log = self.log.as_ref().map(|(path, text)| json!({"path": path, "text": text, "later": self.is_later}));
-        json!({"step": self.step, "last": self.records.first().map(execution), "log": log})
+        let last = self.records.first().map(execution);
+        json!({"step": self.step, "last": last, "log": log, "current": is_current})
+    }
+}
+
+/// Whether an execution had the key that its step has now. None where no spec says what is now.
+fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> Option<bool> {
+    if !log.spec.is_file() {
+        return None;
+    }
+    let workplace = Workplace::open(args).ok()?;
+    let project = Project::load_all_here(&workplace, &log.spec).ok()?;
+    let id = project.plan.find(&last.step)?;
+    match &previews(&workplace, &project, id, printer).ok()?[id.0 as usize].verdict {
+        Verdict::Hit { key, .. } | Verdict::WouldRun { key: Some(key), .. } => Some(*key == last.key),
+        Verdict::WouldRun { key: None, .. } => Some(false),
+        Verdict::Skipped { .. } | Verdict::NotNeeded => None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod accept;
 mod cache;
+mod current;
 mod devices;
 mod explain;
 mod graph;
@@ -24,6 +25,8 @@ use crate::cli::args::{Args, Command, SchemaOf};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::event::{Event, Listener};
+
+pub(super) use run::kept_in;
 
 pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
     match &args.command {

@@ -1,48 +1,62 @@
-//! `orch output`: what a step made, out of the store.
+//! `orch output`: what a step made, as the spec has it now, out of the store.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use serde_json::json;
 
-use crate::base::fs as bfs;
+use crate::base::{Digest, fs as bfs, shell, suggest};
 use crate::cli::args::{Args, OutputArgs};
+use crate::cli::cmd::current::previews;
+use crate::cli::cmd::kept_in;
 use crate::cli::exit::{Exit, UsageError};
+use crate::cli::handout::{self, Handed, Named};
 use crate::cli::printer::Printer;
-use crate::cli::project::absolute;
+use crate::cli::project::{Project, Workplace, absolute};
 use crate::device::render::bytes;
-use crate::store::DiskStore;
+use crate::exec::Verdict;
+use crate::record::Record;
+use crate::store::{DiskStore, Manifest};
+
+/// A step's output, and whose.
+struct Made {
+    store: Arc<DiskStore>,
+    record: Box<Record>,
+    tree: Digest,
+    /// Generated tests load it.
+    named: Option<Named>,
+}
 
 pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
-    let step = &output.step;
-    let last = store.latest(step).with_context(|| {
-        format!("failed to read the record of `{step}`\n  hint: `orch cache verify --heal` takes out what is damaged; then run again")
-    })?;
-    let last = last.ok_or_else(|| {
-        UsageError(format!("the store knows no step `{step}`\n  hint: `orch plan --all` lists the steps of a spec"))
-    })?;
-    let tree = last.output.ok_or_else(|| {
-        let outcome = last.outcome.label();
-        UsageError(format!("`{step}` made nothing when it was last executed, {}: {outcome}", last.started))
-    })?;
-    let manifest = store.manifest(&tree)?;
+    let found = if output.latest { latest(args, &output.step)? } else { current(args, output, printer)? };
+    let made = match found {
+        Ok(made) => made,
+        Err(why) => {
+            printer.note(&why);
+            return Ok(Exit::NothingRan);
+        }
+    };
+    let manifest = made.store.manifest(&made.tree)?;
     if let Some(name) = &output.cat {
         let names = || manifest.files.iter().map(|file| file.path.as_str());
-        let Some(content) = store.read_file(&tree, name)? else {
-            let hint = crate::base::suggest::hint(name, names());
-            return Err(UsageError(format!("`{step}` made no file `{name}`\n  hint: {hint}")).into());
+        let Some(content) = made.store.read_file(&made.tree, name)? else {
+            let hint = suggest::hint(name, names());
+            return Err(UsageError(format!("`{}` made no file `{name}`\n  hint: {hint}", output.step)).into());
         };
         printer.raw(&content)?;
         return Ok(Exit::Success);
     }
     if let Some(folder) = &output.to {
-        for file in &store.check_tree(&tree)?.files {
-            let content = store.read_file(&tree, &file.path)?.unwrap_or_default();
-            let to = folder.join(&file.path);
-            bfs::write_if_changed(&to, &content).with_context(|| format!("failed to write `{}`", to.display()))?;
-        }
+        copy(&made, folder, output.force, printer)?;
     }
+    let Made { record, tree, .. } = made;
     if output.json {
-        printer.json(&json!({"step": step, "tree": tree, "made": last.started, "files": manifest.files}));
+        let key = record.key.digest();
+        printer.json(
+            &json!({"step": output.step, "key": key, "tree": tree, "made": record.started, "files": manifest.files}),
+        );
         return Ok(Exit::Success);
     }
     let lines: Vec<_> = manifest
@@ -51,6 +65,113 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
         .map(|file| format!("{:>10}  {}  {}", bytes(file.size), file.digest.short(), file.path))
         .collect();
     printer.out(&lines.join("\n"));
-    printer.note(&format!("made {} in {:.2} s", last.started, last.seconds));
+    printer.note(&format!("made {} in {:.2} s", record.started, record.seconds));
     Ok(Exit::Success)
+}
+
+/// What the last execution made, whatever its key; or why there is nothing.
+fn latest(args: &Args, step: &str) -> anyhow::Result<Result<Made, String>> {
+    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
+    let last = store.latest(step).with_context(|| unreadable(step))?;
+    let last = last.ok_or_else(|| {
+        UsageError(format!("the store knows no step `{step}`\n  hint: `orch plan --all` lists the steps of a spec"))
+    })?;
+    Ok(made(store.into(), Box::new(last), None))
+}
+
+fn unreadable(step: &str) -> String {
+    format!(
+        "failed to read the record of `{step}`\n  hint: `orch cache verify --heal` takes out what is damaged; then run again"
+    )
+}
+
+fn made(store: Arc<DiskStore>, record: Box<Record>, named: Option<Named>) -> Result<Made, String> {
+    match record.output {
+        Some(tree) => Ok(Made { store, record, tree, named }),
+        None => {
+            let (outcome, reason) = (record.outcome.label(), record.reason.as_deref().unwrap_or("no reason is known"));
+            Err(format!("`{}` made nothing when it was executed, {}: {outcome}: {reason}", record.step, record.started))
+        }
+    }
+}
+
+/// What is held for the key that the step has under the spec, or why there is nothing.
+fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Result<Result<Made, String>> {
+    let workplace = Workplace::open(args)?;
+    let (store, step) = (&workplace.store, &output.step);
+    let project = Project::load_all_here(&workplace, &output.spec).context(
+        "the spec says what is current: name it with --spec, or ask with --latest for what the last execution made",
+    )?;
+    let last = store.latest(step).with_context(|| unreadable(step));
+    let Some(id) = project.plan.find(step) else {
+        let mut hint = suggest::nearest(step, project.plan.names())
+            .map_or("`orch plan --all` lists the steps".to_owned(), |name| format!("did you mean `{name}`?"));
+        if let Ok(Some(last)) = last {
+            hint = format!("--latest gives what it made {}", last.started);
+        }
+        let spec = output.spec.display();
+        return Err(UsageError(format!("no step of {spec} is called `{step}`\n  hint: {hint}")).into());
+    };
+    let mut previews = previews(&workplace, &project, id, printer)?;
+    let why = match previews.swap_remove(id.0 as usize).verdict {
+        Verdict::Hit { record, .. } => {
+            let named = handout::loaded(&project.plan)?.into_iter().find(|(of, _)| *of == id).map(|(_, named)| named);
+            return Ok(made(store.clone(), record, named));
+        }
+        Verdict::WouldRun { key, reason } => match last? {
+            Some(last) if key.as_ref() == Some(&last.key) && last.output.is_none() => {
+                return Ok(made(store.clone(), Box::new(last), None));
+            }
+            Some(last) => format!("{reason}\n  hint: --latest gives what it made {}", last.started),
+            None => reason.to_string(),
+        },
+        Verdict::Skipped { outcome, reason, .. } => format!("{}: {reason}", outcome.label()),
+        Verdict::NotNeeded => "nothing that can run here needs it".into(),
+    };
+    let spec = output.spec.display().to_string();
+    let run = format!("orch run {} --step {}{}", shell::word(&spec), shell::quoted(step), kept_in(args));
+    Ok(Err(format!("the store holds nothing for `{step}` as {spec} has it now: {why}\n  hint: `{run}` makes it")))
+}
+
+/// Copies, never links: what people do with them is their own affair.
+fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::Result<()> {
+    let Made { store, tree, named, .. } = made;
+    if let Some(named) = named.clone() {
+        let mut handed = Handed::default();
+        let is_filled = handout::fill(store, tree, folder, named, &mut handed)
+            .with_context(|| format!("failed to fill `{}`", folder.display()))?;
+        handed.told.iter().for_each(|text| printer.note(text));
+        if is_filled {
+            return Ok(());
+        }
+    }
+    let manifest = store.check_tree(tree)?;
+    if !force && let Some(path) = in_the_way(store, &manifest, folder) {
+        let text = format!("`{path}` is there with other content, so nothing was copied\n  hint: --force replaces it");
+        return Err(UsageError(text).into());
+    }
+    for file in &manifest.files {
+        let to = folder.join(&file.path);
+        if Digest::of_file(&to).is_ok_and(|digest| digest == file.digest) {
+            continue;
+        }
+        let failed = || format!("failed to write `{}`", to.display());
+        fs::create_dir_all(to.parent().unwrap_or(folder)).with_context(failed)?;
+        let mut from = fs::File::open(store.content(file)?)?;
+        bfs::write_whole(&to, |out| std::io::copy(&mut from, out)).with_context(failed)?;
+        if file.executable {
+            bfs::make_executable(&to).with_context(failed)?;
+        }
+    }
+    Ok(())
+}
+
+/// What would be lost: the store's own content is there again at any time.
+fn in_the_way(store: &DiskStore, manifest: &Manifest, folder: &Path) -> Option<String> {
+    let mut paths = manifest.files.iter().map(|file| (file, folder.join(&file.path)));
+    let found = paths.find(|(file, path)| {
+        let is_known = || Digest::of_file(path).is_ok_and(|digest| digest == file.digest || store.holds(&digest));
+        fs::symlink_metadata(path).is_ok() && !is_known()
+    });
+    found.map(|(_, path)| path.display().to_string())
 }

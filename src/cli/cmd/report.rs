@@ -1,6 +1,10 @@
 //! `orch report`: what the store already knows; executes nothing.
 
-use crate::base::fs as bfs;
+use std::fs::File;
+use std::io::Write as _;
+
+use anyhow::Context as _;
+
 use crate::cli::args::{Args, ReportArgs, ReportFormat};
 use crate::cli::cmd::Warnings;
 use crate::cli::cmd::plan::idle_options;
@@ -25,7 +29,10 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
         ReportFormat::Junit => report::junit::render(&doc),
     };
     match &report.output {
-        Some(path) => bfs::write_atomic(path, text.as_bytes())?,
+        Some(path) => {
+            let write = |file: &mut File| anyhow::Ok(file.write_all(text.as_bytes())?);
+            workplace.store.write_out(path, write).with_context(|| format!("failed to write `{}`", path.display()))?;
+        }
         None => printer.out(&text),
     }
     Ok(if doc.summary.failed == 0 && !doc.summary.is_well() { Exit::NothingRan } else { Exit::Success })

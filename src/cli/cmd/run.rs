@@ -1,6 +1,6 @@
 //! `orch run`: the short way if nothing changed, else plan, perform, hand out, print.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -13,9 +13,9 @@ use crate::cli::cmd::watch;
 use crate::cli::console::Console;
 use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
-use crate::cli::handout;
+use crate::cli::handout::{self, Handed, Place};
 use crate::cli::printer::Printer;
-use crate::cli::project::{Workplace, absolute};
+use crate::cli::project::Workplace;
 use crate::cli::resume;
 use crate::cli::scope::{Asked, Scoped};
 use crate::cli::sharing::{self, Sharing};
@@ -116,17 +116,20 @@ pub(super) fn perform(
     let before = Custody::of(&workplace.store);
     let sharing = Sharing::open(run.no_remote, &workplace.store, &diary)?;
     let context = Context { remote: sharing.remote(), ..workplace.context(&project, &options, &diary) };
-    let ended = execute(&context, &diary);
+    let ended = execute(&context, &diary, args);
     let shared = sharing.finish(&workplace.cancel, |left| console.uploads(left));
     console.close();
     let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
     let counted = ended.as_ref().ok().map(|(finished, _)| (finished.interrupted, hits(finished)));
     let written = diary.finish(&project.plan, counted);
-    let (mut finished, out) = ended?;
+    let (mut finished, handed) = ended?;
     let plan = &project.plan;
     count_again(plan, &mut finished, executed_before);
     show(&finished.doc, finished.report.is_some(), run, printer);
     printer.told(shared);
+    for text in &handed.told {
+        printer.note(text);
+    }
     if finished.interrupted {
         printer.note("the same command line with --resume goes on where this run ended");
     }
@@ -142,28 +145,28 @@ pub(super) fn perform(
     // What a device computes in is asked each time: a driver may change it, which no settlement looks at.
     if run.is_whole()
         && !project.probes
+        && !handed.in_the_way
+        && !workplace.store.is_read_only()
         && let Some(place) = settled::place(args, run)
     {
-        settled::settle(&place, workplace, &project, args, &context, (finished, &out, before), printer);
+        settled::settle(&place, workplace, &project, args, &context, (finished, &handed.placed, before), printer);
     }
     Ok((exit, executed))
 }
 
 /// Performs the plan and hands out what it made; once more, if that was lost in between. Gives what was handed out.
-fn execute(context: &Context<'_>, diary: &Diary<'_>) -> anyhow::Result<(Finished, Vec<PathBuf>)> {
-    let hand_out = |finished: &Finished| -> anyhow::Result<_> {
-        let options = context.options;
-        handout::hand_out(context.plan, finished, context.store, &absolute(&options.out_dir)?, &options.again())
-    };
+fn execute(context: &Context<'_>, diary: &Diary<'_>, args: &Args) -> anyhow::Result<(Finished, Handed)> {
+    let place = Place::new(args, context.options)?;
+    let hand_out = |finished: &Finished| handout::hand_out(context.plan, finished, context.store, &place);
     let finished = exec::run(context)?;
     match hand_out(&finished) {
-        Ok(out) => Ok((finished, out)),
+        Ok(handed) => Ok((finished, handed)),
         Err(e) if handout::is_lost(&e) && !finished.interrupted => {
             diary.tell(Event::Warning { text: format!("{e:#}; what was lost is made again") });
             let again = Options { rerun: Default::default(), rerun_failed: false, ..context.options.clone() };
             let finished = exec::run(&Context { options: &again, ..*context })?;
-            let out = hand_out(&finished)?;
-            Ok((finished, out))
+            let handed = hand_out(&finished)?;
+            Ok((finished, handed))
         }
         Err(e) => Err(e),
     }
@@ -195,16 +198,8 @@ fn count_again(plan: &Plan, finished: &mut Finished, executed_before: &[String])
 
 /// Where things are kept and put, if not where they usually are. Words of a shell line, each after a space.
 pub(super) fn flags(args: &Args, spec: &SpecArgs, out_dir: &Path, job_memory: Option<u64>) -> String {
-    let unusual = |path: &'_ Path, usual: &str| (path != Path::new(usual)).then(|| path.to_owned());
-    let given = [
-        ("--cache-dir", unusual(&args.cache_dir, "cache")),
-        ("--env-dir", args.env_dir.clone()),
-        ("--python", args.python.clone()),
-        ("--out-dir", unusual(out_dir, "orch-out")),
-    ];
-    let words = given.into_iter().filter_map(|(name, path)| Some((name, path?)));
-    let mut flags: String =
-        words.map(|(name, path)| format!(" {name} {}", shell::word(&path.display().to_string()))).collect();
+    let mut flags = kept_in(args);
+    flags.extend((out_dir != Path::new("orch-out")).then(|| flag("--out-dir", out_dir)));
     if spec.fallback {
         flags.push_str(" --fallback");
     }
@@ -212,6 +207,17 @@ pub(super) fn flags(args: &Args, spec: &SpecArgs, out_dir: &Path, job_memory: Op
         flags.push_str(&format!(" --job-memory {size}"));
     }
     flags
+}
+
+/// The same of what every command takes.
+pub(in crate::cli) fn kept_in(args: &Args) -> String {
+    let cache_dir = (args.cache_dir != Path::new("cache")).then_some(&args.cache_dir);
+    let given = [("--cache-dir", cache_dir), ("--env-dir", args.env_dir.as_ref()), ("--python", args.python.as_ref())];
+    given.into_iter().filter_map(|(name, path)| Some(flag(name, path?))).collect()
+}
+
+fn flag(name: &str, path: &Path) -> String {
+    format!(" {name} {}", shell::word(&path.display().to_string()))
 }
 
 /// `nothing`: nothing was asked for, because nothing is in the part that was. That is no failure of anything.

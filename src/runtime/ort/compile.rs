@@ -17,6 +17,7 @@ use super::placement::Placement;
 use super::refusal::{Verdict, examine};
 use super::source::{Prepared, Source};
 use super::{Failure, Params, optimised, tree};
+use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 
@@ -192,8 +193,9 @@ fn publish(
 fn clear(folder: &Path) -> anyhow::Result<()> {
     let left = || format!("failed to clear `{}` after a failed compile", folder.display());
     for entry in std::fs::read_dir(folder).with_context(left)? {
-        let path = entry.with_context(left)?.path();
-        if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) }.with_context(left)?;
+        let entry = entry.with_context(left)?;
+        let (path, kind) = (entry.path(), entry.file_type().with_context(left)?);
+        if kind.is_dir() { bfs::remove_dir(&path) } else { std::fs::remove_file(&path) }.with_context(left)?;
     }
     Ok(())
 }

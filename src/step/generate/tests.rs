@@ -188,7 +188,7 @@ fn a_file_judges_by_the_verdict_of_the_package() {
 /// All but a phone's, which loads nothing.
 #[test]
 fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
-    let trees = BTreeMap::from([("model", Digest::of(b"model")), ("onnx", Digest::of(b"onnx"))]);
+    let trees = ["model", "onnx"].map(|name| (name.to_owned(), Digest::of(name.as_bytes()))).into();
     for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
         let text = render_test(ctx).unwrap();
         assert_eq!(

@@ -38,8 +38,12 @@ pub struct Collected {
     pub logs: Amount,
     /// Working folders of processes that were killed.
     pub scratch: Amount,
+    /// Files that such processes did not finish.
+    pub unfinished: Amount,
     /// Stores of earlier versions of orch.
     pub layouts: Vec<Layout>,
+    /// Folders named like one, without a mark of orch's: they stay.
+    pub unmarked: Vec<PathBuf>,
     /// The log before and after; in a dry run it is not written, so its new size is not known.
     pub log_bytes_before: u64,
     pub log_bytes_after: Option<u64>,
@@ -67,6 +71,9 @@ struct Horizon {
 impl DiskStore {
     /// Removes what the limits let go and what nothing needs. With `dry_run`, only says so.
     pub fn collect(&self, limits: &Limits, dry_run: bool) -> Result<Collected, StoreError> {
+        if !dry_run {
+            self.must_be_writable("nothing can be collected")?;
+        }
         let mut done = Collected { dry_run, ..Collected::default() };
         let desks = self.root().join("tmp");
         done.scratch = scratch::sweep(&desks, !dry_run);
@@ -98,7 +105,8 @@ impl DiskStore {
         let swept = self.sweep_blobs(&kept.blobs, &survey.blobs, horizon, dry_run)?;
         (done.blobs, done.too_new) = (swept.gone, swept.too_new);
         done.logs = self.sweep_logs(&kept.steps, horizon, dry_run)?;
-        done.layouts = self.sweep_layouts(dry_run)?;
+        done.unfinished = self.sweep_unfinished(dry_run)?;
+        (done.layouts, done.unmarked) = self.sweep_layouts(dry_run)?;
         done.log_bytes_after = (!dry_run).then(|| self.log_bytes());
         Ok(done)
     }

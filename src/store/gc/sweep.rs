@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rayon::prelude::*;
 
-use crate::base::fs as bfs;
+use crate::base::{fs as bfs, mark, temporary};
 use crate::store::gc::survey::Blob;
 use crate::store::gc::{Horizon, Layout};
 use crate::store::{Amount, DiskStore, StoreError, blobs};
@@ -86,13 +86,40 @@ impl DiskStore {
         Ok(gone)
     }
 
-    /// Folders of earlier layouts, beside this one's. No orch of this version reads them.
-    pub(super) fn sweep_layouts(&self, dry_run: bool) -> Result<Vec<Layout>, StoreError> {
+    /// What was being written when its writer was killed, in any folder of the store.
+    pub(super) fn sweep_unfinished(&self, dry_run: bool) -> Result<Amount, StoreError> {
+        let mut gone = Amount::default();
+        let folders = list(self.root())?.into_iter().filter(|path| path.is_dir() && !path.is_symlink());
+        let parent = self.root().parent().map(Path::to_owned);
+        for dir in folders.chain([self.root().to_owned()]).chain(parent) {
+            for left in temporary::left_in(&dir) {
+                let path = left.path();
+                if !left.file_type().is_ok_and(|kind| kind.is_file()) {
+                    continue;
+                }
+                gone.add(Amount::below(&path));
+                if !dry_run {
+                    blobs::remove(&path)?;
+                }
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Folders of earlier layouts, beside this one's. No orch of this version reads them. Those without a mark may be
+    /// anybody's: they stay, and are given as the second.
+    pub(super) fn sweep_layouts(&self, dry_run: bool) -> Result<(Vec<Layout>, Vec<PathBuf>), StoreError> {
         let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix('v')?.parse::<u32>().ok();
-        let (Some(parent), Some(own)) = (self.root().parent(), number(self.root())) else { return Ok(Vec::new()) };
-        let mut gone = Vec::new();
+        let (Some(parent), Some(own)) = (self.root().parent(), number(self.root())) else {
+            return Ok(Default::default());
+        };
+        let (mut gone, mut unmarked) = (Vec::new(), Vec::new());
         for path in list(parent)? {
             if number(&path).is_none_or(|number| number >= own) || !path.is_dir() || path.is_symlink() {
+                continue;
+            }
+            if !mark::is_on(&path) {
+                unmarked.push(path);
                 continue;
             }
             let bytes = Amount::below(&path).bytes;
@@ -101,7 +128,7 @@ impl DiskStore {
             }
             gone.push(Layout { path, bytes });
         }
-        Ok(gone)
+        Ok((gone, unmarked))
     }
 
     /// Settlements speak of records. Whatever went, they are made again by the next run.
@@ -116,7 +143,7 @@ impl DiskStore {
     }
 }
 
-fn list(dir: &Path) -> Result<Vec<std::path::PathBuf>, StoreError> {
+fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let entries = fs::read_dir(dir).map_err(StoreError::io("list", dir))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();

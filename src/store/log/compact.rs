@@ -33,7 +33,7 @@ impl Log {
     /// No process loses what it appended: appending waits for the lock, and then follows to the new log.
     pub(in crate::store) fn compact(&self, seen: &Seen, choice: &mut impl Choice) -> Result<bool, StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let _lock = self.lock()?;
+        let _lock = self.lock(&state)?;
         if !self.is_current(seen)? {
             return Ok(false);
         }

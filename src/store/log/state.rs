@@ -11,6 +11,7 @@ use crate::base::fs::file_id;
 use crate::store::entry::{Header, Held, Kind, Short, short};
 use crate::store::log::Place;
 use crate::store::log::index::{By, Extent, Index, Rows};
+use crate::store::open_or_read;
 use crate::store::scan::{Found, Scan};
 
 /// The keys are digests already.
@@ -39,6 +40,8 @@ const GONE: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) file: Arc<File>,
+    /// This user may only read it.
+    pub(super) is_read_only: bool,
     /// Identity of the file: a compaction puts another one in its place.
     pub(super) id: u64,
     /// Up to here it was read.
@@ -59,10 +62,11 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn open(path: &Path, index: &Path) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+        let (file, is_read_only) = open_or_read(path, File::options().write(true).create(true).truncate(false))?;
         let id = file_id(&file.metadata()?);
         Ok(Self {
             file: file.into(),
+            is_read_only,
             id,
             end: 0,
             is_read: false,

@@ -46,6 +46,7 @@ struct Reading<'a> {
 impl DiskStore {
     /// Takes in the archive that `from` gives and that is called `name`.
     pub fn import(&self, from: impl Read, name: &Path) -> Result<Imported, StoreError> {
+        self.must_be_writable("nothing can be imported")?;
         let scratch = self.scratch()?;
         let dir = scratch.dir("import")?;
         let mut reading = Reading { store: self, name, dir, trees: HashSet::new(), wanted: HashMap::new() };

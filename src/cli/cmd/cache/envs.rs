@@ -19,6 +19,11 @@ pub(super) struct Envs {
 pub(super) fn collect(args: &Args, running: Option<&str>, dry_run: bool) -> anyhow::Result<Envs> {
     let provision = provision(args, Cancel::default())?;
     let mut envs = Envs { gone: Vec::new(), stay: Vec::new() };
+    if running.is_none() {
+        for (path, bytes) in provision.unfinished(dry_run)? {
+            envs.gone.push((path.display().to_string(), bytes));
+        }
+    }
     for installed in provision.installed()?.into_iter().filter(|installed| !installed.current) {
         let path = installed.path.display().to_string();
         let why = match running {

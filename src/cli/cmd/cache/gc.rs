@@ -112,6 +112,9 @@ fn rows(done: &Collected) -> Vec<String> {
     if done.scratch.count > 0 {
         rows.push(format!("{} of processes that were killed", amount(done.scratch, "working folder")));
     }
+    if done.unfinished.count > 0 {
+        rows.push(format!("{} that killed processes did not finish", amount(done.unfinished, "file")));
+    }
     for layout in &done.layouts {
         rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), size(layout.bytes)));
     }
@@ -127,6 +130,12 @@ fn rows(done: &Collected) -> Vec<String> {
 fn tell(done: &Collected, limits: &Limits, printer: &Printer) {
     if let Some(since) = &done.running_since {
         printer.note(&format!("another orch is running since {since}: what was made since then stays"));
+    }
+    for path in &done.unmarked {
+        let path = path.display();
+        printer.note(&format!(
+            "{path} stays: it has no mark of orch's; if it is an older orch's store, remove it yourself"
+        ));
     }
     if done.too_new.count > 0 {
         printer.note(&format!("{} that nothing names yet stay, because they are new", amount(done.too_new, "file")));

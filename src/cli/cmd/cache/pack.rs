@@ -7,7 +7,6 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 
-use crate::base::fs as bfs;
 use crate::cli::args::{Args, ExportArgs};
 use crate::cli::cmd::cache::gc::held_keys;
 use crate::cli::cmd::cache::{count, size};
@@ -39,14 +38,15 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
     let exported = if to_stdout {
         store.export(&which, io::stdout().lock(), &export.file)?
     } else {
-        bfs::write_whole(&export.file, |file| {
-            let exported = store.export(&which, BufWriter::with_capacity(1 << 20, file), &export.file)?;
-            if export.require_complete && exported.lost > 0 {
-                bail!("{}; nothing was written", lost(exported.lost));
-            }
-            Ok(exported)
-        })
-        .with_context(|| format!("failed to write `{}`", export.file.display()))?
+        store
+            .write_out(&export.file, |file| {
+                let exported = store.export(&which, BufWriter::with_capacity(1 << 20, file), &export.file)?;
+                if export.require_complete && exported.lost > 0 {
+                    bail!("{}; nothing was written", lost(exported.lost));
+                }
+                anyhow::Ok(exported)
+            })
+            .with_context(|| format!("failed to write `{}`", export.file.display()))?
     };
     let missing = chosen.map(|(_, missing)| missing).unwrap_or_default();
     tell(&exported, &missing, export, printer, to_stdout);

@@ -1,0 +1,200 @@
+//! A folder for one tree that generated tests load. Its `orch.json` is the mark that orch made it, and says what is in it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::digest::sha256;
+use crate::base::{Digest, fs as bfs, temporary};
+use crate::cli::handout::{Handed, put_aside, whole};
+use crate::store::stat::Stamp;
+use crate::store::{DiskStore, LaidAs, Manifest};
+
+/// Generated tests read it (`templates/test.py.j2`).
+pub(super) const TOLD: &str = "orch.json";
+
+/// Whose a folder is, for the tests that load it: each takes its own only. Of the store's trees none says so, because equal
+/// ones are one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(in crate::cli) struct Named {
+    /// At its sizes: `bert@b4`.
+    pub(in crate::cli) model: String,
+    pub(in crate::cli) artefact: String,
+}
+
+impl Named {
+    pub(in crate::cli) fn below(&self, out_dir: &Path) -> PathBuf {
+        out_dir.join("artefacts").join(&self.model).join(&self.artefact)
+    }
+}
+
+#[derive(PartialEq, Serialize, Deserialize)]
+pub(super) struct Told {
+    #[serde(flatten)]
+    named: Named,
+    tree: Digest,
+    /// None while it is being filled. Orchs that linked what they handed out wrote none either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    files: Option<BTreeMap<String, Laid>>,
+    /// The command that gets what is too large to be copied by every run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    get: Option<String>,
+}
+
+/// A file as orch put it there.
+#[derive(PartialEq, Serialize, Deserialize)]
+struct Laid {
+    digest: Digest,
+    /// For the generated tests: no Python computes a BLAKE3 digest by itself.
+    sha256: String,
+    stamp: Stamp,
+}
+
+/// What lies where a tree is to be.
+enum Found {
+    Nothing,
+    /// Orch's, as orch left it.
+    Ours(Told),
+    /// Orch's, begun and not finished, or of an orch that linked: nothing in it is anybody's.
+    Begun,
+    /// Orch's, and changed since.
+    Edited,
+    Foreign,
+}
+
+/// Hands out a tree, or says how to get it if it has more bytes than `most`. Copies: a program that rewrites them must not reach the store.
+pub(super) fn hand_out(
+    store: &DiskStore,
+    tree: &Digest,
+    folder: &Path,
+    named: Named,
+    (most, get): (u64, impl FnOnce() -> String),
+    handed: &mut Handed,
+) -> anyhow::Result<()> {
+    match look(folder)? {
+        Found::Ours(told) if told.tree == *tree && told.named == named => return placed(folder, handed),
+        Found::Foreign => {
+            handed.stays(folder);
+            return Ok(());
+        }
+        found => clear(folder, &found, handed)?,
+    }
+    let manifest = whole(store, tree, store.manifest(tree))?;
+    if manifest.size() > most {
+        let get = get();
+        let size = manifest.size() >> 20;
+        handed.told.push(format!("`{}` is not copied, for its {size} MiB: `{get}` does", folder.display()));
+        fs::create_dir_all(folder)?;
+        tell(folder, &Told { named, tree: *tree, files: Some(BTreeMap::new()), get: Some(get) })?;
+    } else {
+        lay(store, tree, folder, named)?;
+    }
+    placed(folder, handed)
+}
+
+/// Fills a folder with a tree of any size. False if there is something of somebody else's in it.
+pub(in crate::cli) fn fill(
+    store: &DiskStore,
+    tree: &Digest,
+    folder: &Path,
+    named: Named,
+    handed: &mut Handed,
+) -> anyhow::Result<bool> {
+    match look(folder)? {
+        Found::Foreign => return Ok(false),
+        Found::Ours(told) if told.tree == *tree && told.named == named && told.get.is_none() => return Ok(true),
+        found => clear(folder, &found, handed)?,
+    }
+    lay(store, tree, folder, named)?;
+    Ok(true)
+}
+
+fn placed(folder: &Path, handed: &mut Handed) -> anyhow::Result<()> {
+    handed.placed.extend(bfs::folders_below(folder)?);
+    handed.placed.extend([folder.join(TOLD), folder.to_owned()]);
+    Ok(())
+}
+
+fn clear(folder: &Path, found: &Found, handed: &mut Handed) -> io::Result<()> {
+    match found {
+        Found::Nothing | Found::Foreign => Ok(()),
+        Found::Ours(_) | Found::Begun => bfs::remove_dir(folder),
+        Found::Edited => put_aside(folder, handed),
+    }
+}
+
+/// The mark comes first, so that whoever is killed leaves nothing that looks like somebody else's.
+fn lay(store: &DiskStore, tree: &Digest, folder: &Path, named: Named) -> anyhow::Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut told = Told { named, tree: *tree, files: None, get: None };
+    fs::write(folder.join(TOLD), serde_json::to_vec(&told)?)?;
+    whole(store, tree, store.lay_out(tree, folder, LaidAs::Copies))?;
+    let laid = |manifest: Manifest| -> io::Result<_> {
+        let files = manifest.files.into_iter();
+        files
+            .map(|file| {
+                let at = folder.join(&file.path);
+                let sha256 = sha256(fs::File::open(&at)?)?;
+                Ok((file.path, Laid { digest: file.digest, sha256, stamp: Stamp::of(&at)? }))
+            })
+            .collect()
+    };
+    told.files = Some(laid(store.manifest(tree)?)?);
+    Ok(tell(folder, &told)?)
+}
+
+fn tell(folder: &Path, told: &Told) -> io::Result<()> {
+    bfs::write_atomic(&folder.join(TOLD), &serde_json::to_vec(told)?)
+}
+
+fn look(folder: &Path) -> io::Result<Found> {
+    match fs::symlink_metadata(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Ok(meta) if meta.is_dir() => {}
+        _ => return Ok(Found::Foreign),
+    }
+    if fs::read_dir(folder)?.next().is_none() {
+        return Ok(Found::Nothing);
+    }
+    let told = fs::read(folder.join(TOLD)).ok().and_then(|text| serde_json::from_slice::<Told>(&text).ok());
+    let Some(mut told) = told else { return Ok(Found::Foreign) };
+    let files: Vec<_> = walkdir::WalkDir::new(folder)
+        .into_iter()
+        .filter(|entry| {
+            let is_own = |name: &OsStr| name == TOLD || temporary::is_named(name);
+            let is_passed = |entry: &walkdir::DirEntry| {
+                entry.file_type().is_dir() || (entry.depth() == 1 && is_own(entry.file_name()))
+            };
+            !entry.as_ref().is_ok_and(is_passed)
+        })
+        .collect::<Result<_, _>>()?;
+    let Some(laid) = &mut told.files else {
+        // What orch lays out is read-only from the first byte on, and so was what it linked.
+        let is_ours = |entry: &walkdir::DirEntry| entry.metadata().is_ok_and(|meta| meta.permissions().readonly());
+        return Ok(if files.iter().all(is_ours) { Found::Begun } else { Found::Edited });
+    };
+    let mut is_moved = false;
+    for entry in &files {
+        let name = entry.path().strip_prefix(folder).unwrap_or(entry.path()).to_string_lossy();
+        let Some(laid) = laid.get_mut(&*name).filter(|_| entry.file_type().is_file()) else { return Ok(Found::Edited) };
+        let stamp = Stamp::from(&entry.metadata()?);
+        if laid.stamp != stamp {
+            if Digest::of_file(entry.path())? != laid.digest {
+                return Ok(Found::Edited);
+            }
+            (laid.stamp, is_moved) = (stamp, true);
+        }
+    }
+    // Somebody took one away: the rest is as it was.
+    if files.len() < laid.len() {
+        return Ok(Found::Begun);
+    }
+    if is_moved {
+        tell(folder, &told)?;
+    }
+    Ok(Found::Ours(told))
+}

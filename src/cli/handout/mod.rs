@@ -1,0 +1,157 @@
+//! Puts what people look for where they look: pages, generated tests, and the artefacts that the tests load.
+//!
+//! What lies there and is not orch's stays, and what somebody edited is put aside; both are told.
+
+mod folder;
+mod pages;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::base::{Digest, shell};
+use crate::cli::args::Args;
+use crate::exec::{Finished, Options};
+use crate::plan::{Plan, PlannedCase};
+use crate::spec::Artefact;
+use crate::step::{Source, StepId, TestContext, generate};
+use crate::store::{DiskStore, StoreError};
+
+pub(super) use folder::{Named, fill};
+
+use pages::Pages;
+
+/// A run copies no larger tree: most are never looked at. Their folders say how to get them.
+const MOST: u64 = 256 << 20;
+
+/// What became of handing out.
+#[derive(Debug, Default)]
+pub(super) struct Handed {
+    /// Paths by whose stamps one can tell later that all of it is still there.
+    pub(super) placed: Vec<PathBuf>,
+    /// What its user must know.
+    pub(super) told: Vec<String>,
+    /// Something of somebody else's is in the way, so not all of it is there.
+    pub(super) in_the_way: bool,
+}
+
+impl Handed {
+    fn stays(&mut self, path: &Path) {
+        let path = path.display();
+        self.told.push(format!("`{path}` is not orch's, so it stays; move it away, or name another --out-dir"));
+        self.in_the_way = true;
+    }
+}
+
+/// Where a run hands out.
+pub(super) struct Place<'a> {
+    /// As the user gave it.
+    pub(super) out_dir: &'a Path,
+    /// The same from the root.
+    pub(super) at: PathBuf,
+    /// The beginning of a command line that gets a step's output: `orch output --spec specs/all.yaml`.
+    pub(super) get: String,
+    /// The command line of this run without its selection.
+    pub(super) again: String,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn new(args: &Args, options: &'a Options) -> anyhow::Result<Self> {
+        let get = format!("orch output{} --spec {}", crate::cli::cmd::kept_in(args), shell::word(&options.spec));
+        let (out_dir, again) = (&*options.out_dir, options.again());
+        Ok(Self { out_dir, at: crate::cli::project::absolute(out_dir)?, get, again })
+    }
+}
+
+/// Fills the folder of a run's results. What is already as it should be is left alone.
+pub(super) fn hand_out(
+    plan: &Plan,
+    finished: &Finished,
+    store: &DiskStore,
+    place: &Place<'_>,
+) -> anyhow::Result<Handed> {
+    let mut handed = Handed::default();
+    let output = |id: StepId| finished.results[id.0 as usize].output();
+    let mut report = Pages::open(place.at.join("report"));
+    if let Some(digest) = output(plan.report) {
+        report.put_all(store, &digest, |text| text, &mut handed)?;
+    }
+    report.close()?;
+    let mut tests = Pages::open(place.at.join("tests"));
+    for planned in &plan.cases {
+        let mut trees = BTreeMap::new();
+        for (id, named) in loaded_by(plan, planned)? {
+            let Some(digest) = output(id) else { continue };
+            trees.insert(named.artefact.clone(), digest);
+            let at = named.below(&place.at);
+            let name = &plan.step(id).name;
+            let to = named.below(place.out_dir);
+            let get = || format!("{} {} --to {}", place.get, shell::word(name), shell::word(&to.display().to_string()));
+            folder::hand_out(store, &digest, &at, named, (MOST, get), &mut handed)
+                .with_context(|| format!("failed to hand out `{}`", at.display()))?;
+        }
+        if let Some(digest) = output(planned.test) {
+            let again = format!("{} --case {}", place.again, shell::quoted(&planned.case.id()));
+            tests.put_all(store, &digest, |text| generate::handed_out(text, &again, &trees), &mut handed)?;
+        }
+    }
+    tests.close()?;
+    Ok(handed)
+}
+
+/// The steps whose trees generated tests load, and under which names they look for them.
+pub(super) fn loaded(plan: &Plan) -> anyhow::Result<Vec<(StepId, Named)>> {
+    let mut found = Vec::new();
+    for planned in &plan.cases {
+        found.extend(loaded_by(plan, planned)?);
+    }
+    Ok(found)
+}
+
+/// The same of one case's test.
+fn loaded_by(plan: &Plan, planned: &PlannedCase) -> anyhow::Result<Vec<(StepId, Named)>> {
+    let test: TestContext = plan.step(planned.test).params.parse()?;
+    let mut found = Vec::new();
+    for (label, source) in &plan.step(planned.run).inputs {
+        let Source::Step(from) = source else { continue };
+        let artefact = match &**label {
+            "artefact" => test.artefact_variant.as_str(),
+            // What a task is compared with lies in its artefact; the folder is that of other targets.
+            "model" if test.artefact == Artefact::TransformersJs => continue,
+            "model" => "model",
+            _ => continue,
+        };
+        found.push((*from, Named { model: test.instance.clone(), artefact: artefact.into() }));
+    }
+    Ok(found)
+}
+
+/// Whether handing out failed for a tree that was found damaged, or that another process collected meanwhile. The store has
+/// forgotten it, so that performing the plan once more makes it again.
+pub(super) fn is_lost(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(StoreError::Damaged { .. })))
+}
+
+fn whole<T>(store: &DiskStore, digest: &Digest, found: Result<T, StoreError>) -> Result<T, StoreError> {
+    if matches!(found, Err(StoreError::Damaged { .. })) && !store.is_read_only() {
+        store.discard_tree(digest)?;
+    }
+    found
+}
+
+/// Gives what somebody edited another name beside its own: `onnx.edited`, `onnx.edited-2`.
+fn put_aside(path: &Path, handed: &mut Handed) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut names = (1..).map(|n| if n == 1 { format!("{name}.edited") } else { format!("{name}.edited-{n}") });
+    let free = names.find(|name| fs::symlink_metadata(path.with_file_name(name)).is_err());
+    let aside = path.with_file_name(free.expect("BUG: there is always another number"));
+    fs::rename(path, &aside)?;
+    handed.told.push(format!("`{}` was edited: it is `{}` now", path.display(), aside.display()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! What becomes of a folder, by what lay there before.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use super::folder::{Named, fill, hand_out};
+use super::*;
+
+struct Scene {
+    dir: tempfile::TempDir,
+    store: DiskStore,
+    folder: PathBuf,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = DiskStore::open(&dir.path().join("store")).unwrap();
+        let folder = dir.path().join("out/artefacts/bert/onnx");
+        Self { dir, store, folder }
+    }
+
+    fn tree(&self, weights: &str) -> Digest {
+        let made = self.dir.path().join("made");
+        fs::create_dir_all(made.join("sub")).unwrap();
+        fs::write(made.join("weights"), weights).unwrap();
+        fs::write(made.join("sub/config"), "c").unwrap();
+        self.store.publish(&made).unwrap()
+    }
+
+    fn named() -> Named {
+        Named { model: "bert".into(), artefact: "onnx".into() }
+    }
+
+    fn hand_out(&self, tree: &Digest, most: u64) -> Handed {
+        let mut handed = Handed::default();
+        let get = || "orch output x".to_owned();
+        hand_out(&self.store, tree, &self.folder, Self::named(), (most, get), &mut handed).unwrap();
+        handed
+    }
+
+    fn weights(&self) -> String {
+        fs::read_to_string(self.folder.join("weights")).unwrap()
+    }
+
+    fn inode(&self) -> u64 {
+        fs::metadata(self.folder.join("weights")).unwrap().ino()
+    }
+}
+
+#[test]
+fn a_program_that_rewrites_what_it_was_handed_does_not_reach_the_store() {
+    let scene = Scene::new();
+    let tree = scene.tree("one");
+    assert!(!scene.hand_out(&tree, MOST).placed.is_empty());
+    let (file, inode) = (scene.folder.join("weights"), scene.inode());
+    assert_eq!(fs::metadata(&file).unwrap().nlink(), 1);
+    // As it should be: left alone, also where a copy of the folder has other stamps.
+    scene.hand_out(&tree, MOST);
+    fs::File::open(&file).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert!(scene.hand_out(&tree, MOST).told.is_empty());
+    assert_eq!(scene.inode(), inode);
+    // Whoever is stronger than permissions.
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    fs::write(&file, "two").unwrap();
+    assert_eq!(scene.store.read_file(&tree, "weights").unwrap().unwrap(), b"one");
+    let told = scene.hand_out(&tree, MOST).told;
+    assert!(told.len() == 1 && told[0].contains("was edited"), "{told:?}");
+    assert_eq!(scene.weights(), "one");
+    assert_eq!(fs::read_to_string(scene.folder.with_file_name("onnx.edited").join("weights")).unwrap(), "two");
+}
+
+#[test]
+fn what_orch_did_not_make_stays() {
+    let scene = Scene::new();
+    let (one, two) = (scene.tree("one"), scene.tree("two"));
+    fs::create_dir_all(&scene.folder).unwrap();
+    fs::write(scene.folder.join("weights"), "mine").unwrap();
+    let handed = scene.hand_out(&one, MOST);
+    assert!(handed.in_the_way && handed.told[0].contains("is not orch's"), "{handed:?}");
+    assert_eq!(scene.weights(), "mine");
+    // A folder of orch's with a file more in it.
+    fs::remove_dir_all(&scene.folder).unwrap();
+    scene.hand_out(&one, MOST);
+    fs::write(scene.folder.join("sub/notes"), "mine").unwrap();
+    assert!(scene.hand_out(&two, MOST).told[0].contains("was edited"));
+    assert_eq!(fs::read_to_string(scene.folder.with_file_name("onnx.edited").join("sub/notes")).unwrap(), "mine");
+    assert_eq!(scene.weights(), "two");
+}
+
+#[test]
+fn what_orch_began_or_linked_is_made_anew() {
+    let scene = Scene::new();
+    let (one, two) = (scene.tree("one"), scene.tree("two"));
+    scene.store.lay_out(&one, &scene.folder, crate::store::LaidAs::Links).unwrap();
+    let old = format!(r#"{{"model":"bert","artefact":"onnx","tree":"{one}"}}"#);
+    fs::write(scene.folder.join("orch.json"), old).unwrap();
+    assert!(scene.hand_out(&one, MOST).told.is_empty());
+    assert_eq!(fs::metadata(scene.folder.join("weights")).unwrap().nlink(), 1);
+    assert!(scene.hand_out(&two, MOST).told.is_empty());
+    fs::remove_file(scene.folder.join("weights")).unwrap();
+    assert!(scene.hand_out(&two, MOST).told.is_empty());
+    assert_eq!(scene.weights(), "two");
+}
+
+#[test]
+fn a_large_tree_is_copied_on_demand_and_goes_when_it_is_outdated() {
+    let scene = Scene::new();
+    let (one, two) = (scene.tree("one"), scene.tree("two"));
+    assert!(scene.hand_out(&one, 3).told[0].contains("`orch output x` does"));
+    assert!(fs::read_to_string(scene.folder.join("orch.json")).unwrap().contains(r#""get":"orch output x""#));
+    assert!(scene.hand_out(&one, 3).told.is_empty() && !scene.folder.join("weights").exists());
+    assert!(fill(&scene.store, &one, &scene.folder, Scene::named(), &mut Handed::default()).unwrap());
+    assert!(scene.hand_out(&one, 3).told.is_empty());
+    assert_eq!(scene.weights(), "one");
+    scene.hand_out(&two, 3);
+    assert!(!scene.folder.join("weights").exists(), "it is no longer what the spec makes");
+}
