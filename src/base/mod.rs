@@ -9,6 +9,7 @@ pub mod names;
 pub mod shell;
 pub mod size;
 pub mod suggest;
+pub mod text;
 
 pub use digest::{Digest, Hasher, Secret};
 pub use loc::Loc;

@@ -52,6 +52,7 @@ impl DiskStore {
     /// Opens the store below `dir`, making it if need be.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let root = dir.join(LAYOUT);
+        bfs::make_private(dir).map_err(StoreError::io("create", dir))?;
         for part in ["logs", "tmp"] {
             let path = root.join(part);
             fs::create_dir_all(&path).map_err(StoreError::io("create", path))?;
