@@ -40,9 +40,60 @@ fn push_url(told: &mut String, url: &str) {
     }
 }
 
+/// What a terminal or a page may show: colours and other sequences for terminals are left out; control characters, and
+/// those that hide or reorder text, are written out. Line ends and tabs stay; a lone carriage return is a space.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c| is_unseen(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut told = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_unseen) {
+        told.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let first = rest.chars().next().expect("BUG: it was found");
+        let sequence = sequence_len(rest);
+        match first {
+            _ if sequence > 0 => {}
+            '\r' if rest.starts_with("\r\n") => {}
+            '\r' => told.push(' '),
+            first => told.extend(first.escape_unicode()),
+        }
+        rest = &rest[sequence.max(first.len_utf8())..];
+    }
+    told.push_str(rest);
+    Cow::Owned(told)
+}
+
+/// Whether a reader would not see this character, or not see the others as they stand.
+pub fn is_unseen(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t'))
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// The length of the sequence that `text` begins with: `ESC [`, parameters, a letter. Longer ones could hide what follows.
+fn sequence_len(text: &str) -> usize {
+    let Some(body) = text.strip_prefix("\u{1b}[") else { return 0 };
+    let parameters = body.bytes().take(32).take_while(|byte| (0x20..0x40).contains(byte)).count();
+    let ends = body.as_bytes().get(parameters).is_some_and(|byte| (0x40..0x7f).contains(byte));
+    if ends { parameters + 3 } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_left() {
+        for (text, told) in [
+            ("plain é\n\ttext", "plain é\n\ttext"),
+            ("\u{1b}[1;31mred\u{1b}[0m \u{1b}[2K10 %\r20 %\r\n", "red 10 % 20 %\n"),
+            ("\u{1b}]0;title\u{7} all \u{1b}[", "\\u{1b}]0;title\\u{7} all \\u{1b}["),
+            ("\u{9b}31m \u{202e}abc \0", "\\u{9b}31m \\u{202e}abc \\u{0}"),
+        ] {
+            assert_eq!(printable(text), told, "{text:?}");
+        }
+    }
 
     #[test]
     fn urls_are_told_without_what_opens_doors() {
