@@ -133,6 +133,7 @@ impl DiskStore {
     pub fn place_files(&self, mut made: Vec<(String, PathBuf)>) -> Result<Manifest, StoreError> {
         made.sort();
         made.dedup();
+        tree::check_paths(made.iter().map(|(path, _)| path))?;
         let manifest = Manifest::of_files(&made)?;
         for (file, (_, at)) in manifest.files.iter().zip(&made) {
             self.blobs.take(at, file)?;
@@ -144,6 +145,7 @@ impl DiskStore {
     /// `by`, which is as empty afterwards as before.
     pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest, StoreError> {
         made.sort();
+        tree::check_paths(made.iter().map(|(path, _)| path))?;
         let files = made.into_iter().map(|(path, content)| self.blobs.put(path, &content, &by.join("content")));
         Ok(Manifest { files: files.collect::<Result<_, _>>()? })
     }

@@ -1,6 +1,17 @@
 //! What hostile or careless specs, programs and files may not do.
 
 mod mounts;
+mod paths;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
+mod words;
+
+/// Random numbers from `ORCH_TEST_SEED`, or from a seed that a failure shows.
+#[expect(clippy::print_stderr, reason = "whoever sees the failure needs the seed")]
+fn rng() -> rand_chacha::ChaCha8Rng {
+    let given = std::env::var("ORCH_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
+    eprintln!("seed: ORCH_TEST_SEED={seed}");
+    rand::SeedableRng::seed_from_u64(seed)
+}
