@@ -13,6 +13,8 @@ use minijinja::value::{Serde, ValueKind};
 use minijinja::{AutoEscape, Environment, ErrorKind, Output, UndefinedBehavior, Value, escape_formatter};
 use serde::Serialize;
 
+use crate::base::text::printable;
+
 static TEMPLATES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
 static ENVIRONMENT: LazyLock<Result<Environment<'static>, TemplateError>> = LazyLock::new(|| environment(&TEMPLATES));
@@ -71,6 +73,11 @@ fn strict() -> Environment<'static> {
     environment.set_formatter(|out, state, value| match state.auto_escape() {
         AutoEscape::Custom(_) if !value.is_safe() => python_text(out, value),
         AutoEscape::Custom(_) => Ok(out.write_str(&value.to_string())?),
+        // A browser shows control characters in many ways, and obeys those that reorder text.
+        AutoEscape::Html if !value.is_safe() && value.as_str().is_some() => {
+            let told = printable(value.as_str().unwrap_or_default()).into_owned();
+            escape_formatter(out, state, &Value::from(told))
+        }
         _ => escape_formatter(out, state, value),
     });
     environment.add_filter("json", json);

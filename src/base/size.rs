@@ -61,7 +61,9 @@ mod tests {
         ] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
-        for bad in ["", "G", "-1G", "1X", "1GG", "1GiBs", "1 2", "1bb", "99999999P", "1.2.3G", "1e3", "4 é", "10é", "1Kİ", "١"] {
+        for bad in
+            ["", "G", "-1G", "1X", "1GG", "1GiBs", "1 2", "1bb", "99999999P", "1.2.3G", "1e3", "4 é", "10é", "1Kİ", "١"]
+        {
             assert_eq!(size(bad), Err(()), "{bad}");
         }
     }

@@ -43,6 +43,24 @@ fn push_url(told: &mut String, url: &str) {
 /// What a terminal or a page may show: colours and other sequences for terminals are left out; control characters, and
 /// those that hide or reorder text, are written out. Line ends and tabs stay; a lone carriage return is a space.
 pub fn printable(text: &str) -> Cow<'_, str> {
+    cleaned(text, |_| false)
+}
+
+/// [`printable`], with its colours: for text that has orch's own in it.
+pub fn with_colours(text: &str) -> Cow<'_, str> {
+    let is_colour = |sequence: &str| {
+        let parameters = sequence.strip_prefix("\u{1b}[").and_then(|rest| rest.strip_suffix('m'));
+        parameters.is_some_and(|parameters| parameters.bytes().all(|byte| byte.is_ascii_digit() || byte == b';'))
+    };
+    cleaned(text, is_colour)
+}
+
+/// For records and messages: one of [`printable`] and [`without_secrets`] is not enough.
+pub fn shown(text: &str) -> String {
+    without_secrets(&printable(text)).into_owned()
+}
+
+fn cleaned(text: &str, keeps: impl Fn(&str) -> bool) -> Cow<'_, str> {
     if !text.contains(|c| is_unseen(c)) {
         return Cow::Borrowed(text);
     }
@@ -54,6 +72,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         let first = rest.chars().next().expect("BUG: it was found");
         let sequence = sequence_len(rest);
         match first {
+            _ if sequence > 0 && keeps(&rest[..sequence]) => told.push_str(&rest[..sequence]),
             _ if sequence > 0 => {}
             '\r' if rest.starts_with("\r\n") => {}
             '\r' => told.push(' '),
@@ -93,6 +112,7 @@ mod tests {
         ] {
             assert_eq!(printable(text), told, "{text:?}");
         }
+        assert_eq!(with_colours("\u{1b}[1;31mred\u{1b}[0m\u{1b}[2K\u{1b}[<m\r"), "\u{1b}[1;31mred\u{1b}[0m ");
     }
 
     #[test]

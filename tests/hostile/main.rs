@@ -5,6 +5,7 @@ mod paths;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
+mod terminal;
 mod words;
 
 /// Random numbers from `ORCH_TEST_SEED`, or from a seed that a failure shows.

@@ -26,7 +26,7 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
     };
     match &report.output {
         Some(path) => bfs::write_atomic(path, text.as_bytes())?,
-        None => printer.out(&text),
+        None => printer.data(&text),
     }
     Ok(if doc.summary.failed == 0 && !doc.summary.is_well() { Exit::NothingRan } else { Exit::Success })
 }

@@ -172,7 +172,7 @@ fn execute(context: &Context<'_>, diary: &Diary<'_>) -> anyhow::Result<(Finished
 /// What a run prints at its end.
 pub(super) fn show(doc: &ReportDoc, has_report: bool, run: &RunArgs, printer: &Printer) {
     if run.json {
-        printer.out(&report::json::render(doc));
+        printer.data(&report::json::render(doc));
         return;
     }
     printer.out(&report::text::render(doc, &Styles::colored()));

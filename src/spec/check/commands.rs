@@ -227,7 +227,7 @@ fn absolute(folder: &Path, file: &str) -> Arc<Path> {
 /// A command's files live in its working directory, and in a tree.
 fn inside(path: &str, span: Span, sink: &mut Sink) {
     if let Some(what) = tree_path::fault(path) {
-        let shown = if path.len() > 100 { "this" } else { &format!("`{path}`") };
+        let shown = if path.len() > 100 { "this" } else { &format!("`{}`", path.escape_debug()) };
         let hint = "use a path relative to the working directory, e.g. `out/a.txt`";
         sink.error_hint(span, format!("{shown} cannot be the path of a step's file: {what}"), hint);
     }
