@@ -1,5 +1,6 @@
 //! What hostile or careless specs, programs and files may not do.
 
+mod damaged;
 mod mounts;
 mod paths;
 mod secrets;
