@@ -71,8 +71,7 @@ pub fn remote(dir: &Path, variables: impl Iterator<Item = (String, String)>) -> 
 }
 
 fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
-    let file: File =
-        toml::from_str(text).map_err(|e| format!("{FILE} cannot be read\n{}", e.to_string().trim_end()))?;
+    let file: File = toml::from_str(text).map_err(|e| format!("{FILE} cannot be read\n{}", told(text, &e)))?;
     let section = file.remote;
     let named = section.is_some();
     let mut section = section.unwrap_or(Section {
@@ -138,6 +137,15 @@ fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Resul
     }))
 }
 
+/// Place and message. The error's own form shows the line, and a password may stand there.
+fn told(text: &str, error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start);
+    let before = text.get(..at).unwrap_or_default();
+    let line = before.split('\n').count();
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("line {line}, column {column}: {}", error.message().trim_end())
+}
+
 fn seconds(name: &str, value: f64) -> Result<Duration, String> {
     let allowed = 0.001..=86_400.0;
     let bad = || format!("{FILE}: `{name}` is {value}\n  hint: seconds, at most a day");
@@ -174,6 +182,8 @@ mod tests {
         assert!(typo.contains("line 3") && typo.contains("`modus`") && typo.contains("`mode`"), "{typo}");
         let value = bad("[remote]\nurl = 'x'\nmode = 'sometimes'");
         assert!(value.contains("line 3, column 8") && value.contains("`read-only`"), "{value}");
+        let torn = bad("[remote]\nurl = 's3://b'\noptions = {password = 'hunter2}");
+        assert!(torn.contains("line 3") && !torn.contains("hunter2"), "{torn}");
         assert!(bad("[remot]\n").contains("`remote`"));
         assert!(bad("[remote]\nmode = 'read-only'").contains("no `url`"));
         assert!(bad("[remote]\nurl = 'x'\ntimeout = 0").contains("seconds"));

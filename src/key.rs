@@ -10,7 +10,7 @@
 //! | version and wheels of each package that computes (`tool.…`) | yes | by the lock, so no Python need start to know them; of an ORCH_PYTHON, by the hashes that its installer noted |
 //! | architecture and system (`target`) | for native code and measurements | compiled artefacts differ by it |
 //! | host fingerprint (`host`), devices and driver (`device.…`) | for measurements only | a result belongs to the kind of machine that made it |
-//! | variables of the environment (`env.…`) | those that a `command` declares; of orch's own steps, those that change arithmetic, and for measurements those that change speed | the tables stand in `exec/keys.rs` |
+//! | variables of the environment (`env.…`) | of a `command`, a digest of each that it declares; of orch's own steps, the values of those that change arithmetic, and for measurements of those that change speed | what is declared may be a secret (docs/security.md); the tables stand in `exec/keys.rs` |
 //! | what a report shows, case by case, in the order of the spec | for the report | its page has that order, the host's name and the spec's |
 //! | absolute paths, mtimes, host name, user, locale, time zone, working folder, number of jobs | no | they cannot change an output |
 //! | comments, order of keys, anchors, includes, other models and targets, tags, priority, descriptions | no | the plan has the same steps without them |
@@ -30,6 +30,8 @@
 //!
 //! `tests/keys` changes every one of these alone and sees that exactly the steps that read it run, each with its reason.
 
+mod change;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -39,6 +41,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::base::Digest;
+
+pub use change::{Change, Hidden};
 
 /// Everything that can change a step's output, as sorted `name: value` lines.
 ///
@@ -136,7 +140,7 @@ impl KeyDoc {
         let changed = all.into_iter().filter(|(_, [before, after])| before != after);
         let change = |(name, values): (Cow<'_, str>, [Option<Cow<'_, str>>; 2])| {
             let [old, new] = values.map(|value| value.map(Cow::into_owned));
-            Change { name: name.into_owned(), old, new }
+            Change::new(name.into_owned(), old, new)
         };
         changed.map(change).collect()
     }
@@ -231,26 +235,6 @@ fn canonical(value: &Value) -> Cow<'_, Value> {
         }
     }
     if holds_map(value) { Cow::Owned(sorted(value)) } else { Cow::Borrowed(value) }
-}
-
-/// One line of a key that differs between two runs of a step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    pub name: String,
-    pub old: Option<String>,
-    pub new: Option<String>,
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |value: &Option<String>| match value {
-            None => "absent".to_owned(),
-            // A digest is told apart by its beginning.
-            Some(text) if text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) => text[..12].to_owned(),
-            Some(text) => text.clone(),
-        };
-        write!(f, "{} changed ({} => {})", self.name, shown(&self.old), shown(&self.new))
-    }
 }
 
 /// Why a step must run.

@@ -1,16 +1,19 @@
 //! The strict template environment over the embedded `templates/` folder: the only home of minijinja.
 //!
 //! An undefined name is an error, never an empty string, so a template that does not fit its context cannot make output
-//! that merely looks right. Names ending in `.html.j2` are escaped for HTML, all others are written as they are. Knows
-//! nothing of what the templates say.
+//! that merely looks right. What is put into a `.html.j2` is escaped for HTML. What is put into a `.py.j2` may stand in strings between
+//! double quotes, docstrings and comments, and cannot leave them; elsewhere in the code it passes `pyrepr` or
+//! `identifier`, and `safe` is for text of orch's own. Knows nothing of what the templates say.
 
 use std::sync::LazyLock;
 
 use include_dir::{Dir, include_dir};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
-use minijinja::{AutoEscape, Environment, ErrorKind, UndefinedBehavior, Value};
+use minijinja::{AutoEscape, Environment, ErrorKind, Output, UndefinedBehavior, Value, escape_formatter};
 use serde::Serialize;
+
+use crate::base::text::printable;
 
 static TEMPLATES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/templates");
 
@@ -62,14 +65,52 @@ fn strict() -> Environment<'static> {
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
     environment.set_syntax(syntax.expect("BUG: the default delimiters are valid"));
-    environment.set_auto_escape_callback(|name| match name.ends_with(".html.j2") {
-        true => AutoEscape::Html,
-        false => AutoEscape::None,
+    environment.set_auto_escape_callback(|name| match name {
+        name if name.ends_with(".html.j2") => AutoEscape::Html,
+        name if name.ends_with(".py.j2") => AutoEscape::Custom(PYTHON.into()),
+        _ => AutoEscape::None,
+    });
+    environment.set_formatter(|out, state, value| match state.auto_escape() {
+        AutoEscape::Custom(_) if !value.is_safe() => python_text(out, value),
+        AutoEscape::Custom(_) => Ok(out.write_str(&value.to_string())?),
+        // A browser shows control characters in many ways, and obeys those that reorder text.
+        AutoEscape::Html if !value.is_safe() && value.as_str().is_some() => {
+            let told = printable(value.as_str().unwrap_or_default()).into_owned();
+            escape_formatter(out, state, &Value::from(told))
+        }
+        _ => escape_formatter(out, state, value),
     });
     environment.add_filter("json", json);
     environment.add_filter("pyrepr", pyrepr);
+    environment.add_filter("identifier", identifier);
     environment.add_filter("slug", |text: &str| slug(text));
     environment
+}
+
+const PYTHON: &str = "python";
+
+/// A value inside of a string, a docstring or a comment of Python. Braces are escaped because the string may be formatted.
+fn python_text(out: &mut Output<'_>, value: &Value) -> Result<(), minijinja::Error> {
+    let told = match value.kind() {
+        ValueKind::Undefined => return Err(minijinja::Error::from(ErrorKind::UndefinedError)),
+        ValueKind::String | ValueKind::Number => value.to_string(),
+        kind => {
+            let detail = format!("a {kind} does not stand in Python as it is: use `pyrepr`");
+            return Err(minijinja::Error::new(ErrorKind::InvalidOperation, detail));
+        }
+    };
+    let mut text = String::with_capacity(told.len());
+    python_escaped(&told, &mut text);
+    Ok(out.write_str(&text.replace('{', "\\x7b").replace('}', "\\x7d"))?)
+}
+
+/// Filter `identifier`: a name in Python's code.
+fn identifier(text: &str) -> Result<Value, minijinja::Error> {
+    let rest = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && text.chars().all(rest) {
+        return Ok(Value::from_safe_string(text.to_owned()));
+    }
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, format!("`{text}` is no name in Python")))
 }
 
 /// Every UTF-8 file of the folder and its subfolders. The templates are text, so another file is no template.
@@ -167,6 +208,11 @@ fn python(value: &serde_json::Value, out: &mut String) {
 /// are escaped, so that what a reader sees is what Python reads.
 fn python_string(text: &str, out: &mut String) {
     out.push('"');
+    python_escaped(text, out);
+    out.push('"');
+}
+
+fn python_escaped(text: &str, out: &mut String) {
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
@@ -180,7 +226,6 @@ fn python_string(text: &str, out: &mut String) {
             c => out.push(c),
         }
     }
-    out.push('"');
 }
 
 /// Filter `slug`: lower-case ASCII letters, digits and single underscores, so it may stand in a Python name, a file name
@@ -248,7 +293,7 @@ mod tests {
     fn html_is_escaped_by_the_name_of_the_template() {
         let ctx = json!({"t": "<b>&\"'"});
         assert_eq!(rendered("x.html.j2", "{{ t }}", ctx.clone()).unwrap(), "&lt;b&gt;&amp;&quot;&#x27;");
-        assert_eq!(rendered("x.py.j2", "{{ t }}", ctx).unwrap(), "<b>&\"'");
+        assert_eq!(rendered("x.j2", "{{ t }}", ctx).unwrap(), "<b>&\"'");
     }
 
     #[test]
@@ -266,6 +311,21 @@ mod tests {
             rendered("x.py.j2", "{{ v|pyrepr }}", json!({"v": value})).unwrap(),
             r#"{"n": None, "yes": True, "no": False, "i": -3, "f": 0.001, "big": 1e+20, "l": [[], {}], "s": "a'\"\\\n\x01é\u202e"}"#
         );
+    }
+
+    #[test]
+    fn text_cannot_leave_its_place_in_python() {
+        let python = |source, t: serde_json::Value| rendered("x.py.j2", source, json!({"t": t}));
+        assert_eq!(python("\"{{ t }}\"", json!("a\"{b}\\\n\r\u{7f}é")).unwrap(), r#""a\"\x7bb\x7d\\\n\r\x7fé""#);
+        assert_eq!(python("{{ t }}", json!(3)).unwrap(), "3");
+        assert!(python("{{ t }}", json!(["a"])).unwrap_err().reason.contains("use `pyrepr`"));
+        assert_eq!(python("{{ t|identifier }}", json!("Bert_2")).unwrap(), "Bert_2");
+        for bad in ["", "2a", "a.b", "a;b", "é"] {
+            assert!(
+                python("{{ t|identifier }}", json!(bad)).unwrap_err().reason.contains("no name in Python"),
+                "{bad}"
+            );
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ const MAX_LINES: usize = 400;
 const HOMES: &[(&str, &[&str])] = &[
     ("serde_saphyr", &["spec/yaml.rs"]),
     ("petgraph", &["plan/graph.rs"]),
+    ("aho_corasick", &["worker/redact.rs"]),
     ("blake3", &["base/digest.rs"]),
     ("landlock", &["confine/landlock.rs", "confine.rs"]),
     ("sha2", &["base/digest.rs"]),

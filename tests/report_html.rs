@@ -91,7 +91,7 @@ fn the_page_asks_for_nothing_from_outside() {
 #[test]
 fn hostile_names_stay_text() {
     let mut doc = doc();
-    let evil = "<img src=x onerror=alert(1)>\"'&</script><script>alert(2)</script>{{ 1 }}";
+    let evil = "\u{1b}]0;x\u{7}\u{202e}\r\0<img src=x onerror=alert(1)>\"'&</script><script>alert(2)</script>{{ 1 }}";
     for case in doc.cases.iter_mut().filter(|case| case.model == "gpt2") {
         case.case = case.case.replacen("gpt2", evil, 1);
         case.model = evil.into();
@@ -125,7 +125,14 @@ fn hostile_names_stay_text() {
     let text = markdown::render(&doc);
     let outside: String = text.split('`').step_by(2).collect();
     assert!(!outside.contains("<img src"), "{outside}");
-    assert!(!junit::render(&doc).contains("<img"));
+    let xml = junit::render(&doc);
+    assert!(!xml.contains("<img"));
+    // What the page holds for programs is JSON, which is as it was.
+    let (shown, _) = page.split_once("<script type=\"application/json\"").unwrap();
+    for page in [shown, &text, &xml] {
+        let unseen = page.find(|c: char| orch::base::text::is_unseen(c));
+        assert_eq!(unseen.map(|at| &page[at.saturating_sub(80)..at]), None);
+    }
 }
 
 /// The part of the page between two section titles.

@@ -117,6 +117,21 @@ pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Makes a folder that only its owner can enter. One that is there is left as it is: its owner decided who shares it.
+pub fn make_private(dir: &Path) -> io::Result<()> {
+    if let Some(parent) = dir.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(dir) {
+        // A link to a folder is one too.
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
+        other => other,
+    }
+}
+
 /// Fills `buffer` from the bytes at `at`.
 pub fn read_at(file: &fs::File, buffer: &mut [u8], at: u64) -> io::Result<()> {
     #[cfg(unix)]

@@ -11,6 +11,8 @@ pub mod shell;
 pub mod size;
 pub mod suggest;
 pub mod temporary;
+pub mod text;
+pub mod tree_path;
 
 pub use digest::{Digest, Hasher, Secret};
 pub use loc::Loc;

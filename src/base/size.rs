@@ -19,7 +19,7 @@ impl FromStr for Size {
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let number: f64 = text[..end].parse().map_err(|_| bad())?;
         let unit = text[end..].trim().to_ascii_lowercase();
-        let (letter, rest) = unit.split_at(unit.len().min(1));
+        let (letter, rest) = unit.split_at(unit.chars().next().map_or(0, char::len_utf8));
         let power = match letter {
             "" | "b" => 0,
             "k" => 1,
@@ -61,7 +61,9 @@ mod tests {
         ] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
-        for bad in ["", "G", "-1G", "1X", "1GG", "1GiBs", "1 2", "1bb", "99999999P", "1.2.3G", "1e3"] {
+        for bad in
+            ["", "G", "-1G", "1X", "1GG", "1GiBs", "1 2", "1bb", "99999999P", "1.2.3G", "1e3", "4 é", "10é", "1Kİ", "١"]
+        {
             assert_eq!(size(bad), Err(()), "{bad}");
         }
     }

@@ -11,6 +11,7 @@ use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::base::text::{shown, with_colours};
 use crate::cli::printer::{BAD, DIM, GOOD, WARN};
 use crate::event::{Event, Listener};
 use crate::record::Outcome;
@@ -79,6 +80,7 @@ impl Console {
         self.bars.suspend(|| {
             use std::io::Write;
             // In one write: anstream's own stream hands on each piece between two colours by itself.
+            let text = &with_colours(text);
             let is_plain = AutoStream::choice(&std::io::stderr()) == ColorChoice::Never;
             let line = if is_plain { format!("{}\n", strip_str(text)) } else { format!("{text}\n") };
             let _ = std::io::stderr().write_all(line.as_bytes());
@@ -99,7 +101,7 @@ impl Console {
 
     fn progress(&self, name: &str, text: &str) {
         if let Some(bar) = self.lock().running.get(name) {
-            bar.set_message(text.to_owned());
+            bar.set_message(shown(text));
         }
     }
 
@@ -143,6 +145,11 @@ impl Console {
     }
 }
 
+/// Further lines of a text that begins at the sixth column: none of them can be taken for one of orch's own.
+fn below(text: &str) -> String {
+    shown(text).trim_end().replace('\n', "\n      ")
+}
+
 impl Listener for Console {
     fn tell(&self, event: Event) {
         match event {
@@ -164,7 +171,7 @@ impl Listener for Console {
                 self.end(&what, false);
                 match error {
                     None => self.line(&format!("{GOOD}ready{GOOD:#} {what} {DIM}{seconds:.0} s{DIM:#}")),
-                    Some(error) => self.line(&format!("{BAD}error{BAD:#} {what}: {error}")),
+                    Some(error) => self.line(&format!("{BAD}error{BAD:#} {what}: {}", shown(&error))),
                 }
             }
             Event::StepStarted { step, reason, .. } => self.begin(&step, &reason.to_string()),
@@ -195,7 +202,7 @@ impl Listener for Console {
                 };
                 let mut text = format!("{style}{word:5}{style:#} {step} {DIM}{seconds:.1} s{DIM:#}");
                 if outcome != Outcome::Pass {
-                    text.push_str(&format!("\n      {}: {}", outcome.label(), reason.unwrap_or_default()));
+                    text.push_str(&format!("\n      {}: {}", outcome.label(), below(&reason.unwrap_or_default())));
                     for (label, value) in [("log", log), ("again", repro)] {
                         if let Some(value) = value {
                             text.push_str(&format!("\n      {DIM}{label}:{DIM:#} {value}"));
@@ -207,7 +214,7 @@ impl Listener for Console {
             Event::Unchanged { .. } if self.is_brief() => {}
             Event::Unchanged { step } => self
                 .line(&format!("{DIM}same{DIM:#}  {step} came out as it was: what reads it need not run for its sake")),
-            Event::Warning { text } => self.line(&format!("{WARN}warning{WARN:#} {text}")),
+            Event::Warning { text } => self.line(&format!("{WARN}warning{WARN:#} {}", shown(&text))),
             Event::Interrupted => self.line("interrupted: ending what runs, keeping what is done (again: end at once)"),
         }
     }

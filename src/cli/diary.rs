@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 
 use crate::base::shell;
+use crate::base::text::without_secrets;
 use crate::cli::project::Workplace;
 use crate::event::{Event, Listener};
 use crate::exec::Options;
@@ -14,9 +15,9 @@ use crate::journal::{Head, Journal};
 use crate::plan::Plan;
 use crate::trace::{About, Recorder};
 
-/// This process's command line, quoted for a shell.
+/// This process's command line, quoted for a shell; as it may be written down.
 pub(super) fn command_line() -> String {
-    let args = std::env::args().skip(1).map(|arg| format!(" {}", shell::word(&arg)));
+    let args = std::env::args().skip(1).map(|arg| format!(" {}", shell::word(&without_secrets(&arg))));
     std::iter::once("orch".to_owned()).chain(args).collect()
 }
 

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 
+use crate::base::text::{shown, with_colours};
 use crate::cli::sharing::Told;
 
 /// Colours are taken away by `anstream` where the stream is no terminal, or `NO_COLOR` is set.
@@ -20,8 +21,13 @@ impl Printer {
         Self
     }
 
-    /// Data, as it is.
+    /// What people asked for. Of what a terminal obeys only colours are left, whoever wrote the text.
     pub(super) fn out(&self, text: &str) {
+        self.data(&with_colours(text));
+    }
+
+    /// Documents for programs, as they are.
+    pub(super) fn data(&self, text: &str) {
         let mut stdout = anstream::stdout();
         // A reader that went away is no error of ours.
         let _ = stdout.write_all(text.as_bytes());
@@ -38,18 +44,18 @@ impl Printer {
     }
 
     pub(super) fn json(&self, value: &impl serde::Serialize) {
-        self.out(&serde_json::to_string_pretty(value).expect("BUG: a document serialises"));
+        self.data(&serde_json::to_string_pretty(value).expect("BUG: a document serialises"));
     }
 
     /// Narration.
     pub(super) fn note(&self, text: &str) {
-        let _ = writeln!(anstream::stderr(), "{text}");
+        let _ = writeln!(anstream::stderr(), "{}", with_colours(text));
     }
 
     /// Narration that the next such line takes the place of. Empty takes it away. Nothing where nobody watches.
     pub(super) fn passing(&self, text: &str) {
         if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
-            let _ = write!(anstream::stderr(), "\r\x1b[K{text}");
+            let _ = write!(anstream::stderr(), "\r\x1b[K{}", with_colours(text));
         }
     }
 
@@ -62,9 +68,9 @@ impl Printer {
     }
 
     pub(super) fn error(&self, error: &anyhow::Error) {
-        let mut lines = format!("{BAD}error{BAD:#}: {error}");
+        let mut lines = format!("{BAD}error{BAD:#}: {}", shown(&error.to_string()));
         for cause in error.chain().skip(1) {
-            lines.push_str(&format!("\n  caused by: {cause}"));
+            lines.push_str(&format!("\n  caused by: {}", shown(&cause.to_string())));
         }
         self.note(&lines);
     }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-use crate::base::Digest;
+use crate::base::{Digest, Secret};
 use crate::device::Backend;
 use crate::exec::Context;
 use crate::exec::standing::stands_here;
-use crate::key::KeyDoc;
+use crate::key::{Hidden, KeyDoc};
 use crate::plan::Plan;
 use crate::provision::Provision;
 use crate::record::Record;
@@ -81,6 +81,16 @@ fn text(value: &OsStr) -> String {
     value.to_str().map_or_else(|| format!("bytes {}", Digest::of(value.as_encoded_bytes())), str::to_owned)
 }
 
+/// What a declared variable is known by, in keys and settlements; None if it is not set. Its value may be a secret, so it is
+/// no plain digest: those of two variables differ where their values do not, and who shares a cache may share a salt.
+/// The salt is no number of the store's: machines that share results must come to the same keys.
+pub fn variable_digest(name: &str) -> Option<Digest> {
+    let value = std::env::var_os(name)?;
+    let salt = std::env::var("ORCH_KEY_SALT").unwrap_or_default();
+    let text = [name.as_bytes(), b"\0", value.as_encoded_bytes()].concat();
+    Some(Secret::of("orch 1 values of declared variables", &salt).code(&text))
+}
+
 pub(super) struct Keys<'a> {
     plan: &'a Plan,
     provision: &'a Provision,
@@ -95,7 +105,7 @@ pub(super) struct Keys<'a> {
 struct Known {
     tools: HashMap<Tool, String>,
     /// None for one that is not set.
-    variables: HashMap<Arc<str>, Option<String>>,
+    variables: HashMap<Arc<str>, Option<Digest>>,
 }
 
 impl<'a> Keys<'a> {
@@ -121,8 +131,8 @@ impl<'a> Keys<'a> {
             for name in &program.env {
                 let variable = known.variables.entry(name.clone());
                 // One that is not set has no line: any text that stood for it could also be a value.
-                if let Some(value) = variable.or_insert_with(|| std::env::var_os(&**name).map(|value| text(&value))) {
-                    doc.set_parts(&["env.", name], value);
+                if let Some(digest) = variable.or_insert_with(|| variable_digest(name)) {
+                    doc.set_parts(&["env.", name], Hidden(*digest));
                 }
             }
         }

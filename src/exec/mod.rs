@@ -53,7 +53,7 @@ use crate::worker::{Cancel, Ground, Project};
 pub use age::MaxAge;
 pub use case::flaky_steps;
 pub use consult::usually_wanted;
-pub use keys::HostFacts;
+pub use keys::{HostFacts, variable_digest};
 pub use part::{Part, PartEnded, run_part};
 pub use preview::{held, preview};
 pub use reporting::{Pages, report_doc, stable_backend};

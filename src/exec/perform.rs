@@ -278,7 +278,7 @@ impl Performer<'_> {
             step: task.step.name.clone(),
             key: task.key.clone(),
             outcome,
-            reason: reason.map(|reason| self.with_remedy(reason)),
+            reason: reason.map(|reason| self.with_remedy(crate::base::text::shown(&reason))),
             output: made.as_ref().map(Manifest::digest),
             started: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             seconds: clock.elapsed().as_secs_f64(),

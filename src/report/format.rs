@@ -1,5 +1,6 @@
 //! Figures and names as people read them; shared by all pages so that one number looks the same everywhere.
 
+use crate::base::text::shown;
 use crate::record::Outcome;
 
 /// Three significant digits: `0.012 ms`, `1.23 ms`, `123 ms`, `12.3 s`.
@@ -114,10 +115,9 @@ pub fn remark(status: Outcome) -> Option<&'static str> {
     }
 }
 
-/// One line: runs of white space and control characters (terminal colours in a tool's message) become one space.
+/// One line: runs of white space become one space; of what a terminal would obey nothing is left.
 pub fn one_line(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    clean.split_whitespace().collect::<Vec<_>>().join(" ")
+    shown(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

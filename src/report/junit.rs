@@ -12,6 +12,7 @@ use super::format::glyph;
 use super::place::Place;
 use super::view::{Cell, View};
 use super::{CaseResult, ReportDoc};
+use crate::base::text::is_unseen;
 use crate::record::Outcome;
 
 pub fn render(doc: &ReportDoc) -> String {
@@ -195,7 +196,7 @@ fn escaped(text: &str, attribute: bool) -> String {
                 let _ = write!(out, "&#{};", u32::from(c));
             }
             '\n' | '\t' => out.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c if is_unseen(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

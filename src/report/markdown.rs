@@ -41,8 +41,8 @@ pub fn render(doc: &ReportDoc) -> String {
     let memory = bytes(host.memory_bytes);
     let _ = writeln!(
         out,
-        "Host `{}`: {}, {}, {}, {memory}. orch {}.\n",
-        host.name,
+        "Host {}: {}, {}, {}, {memory}. orch {}.\n",
+        code(&host.name),
         text(&host.os),
         text(&host.cpu),
         counted(host.cores as usize, "core"),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use crate::base::{Digest, fs as bfs};
+use crate::exec::variable_digest;
 use crate::plan::Plan;
 use crate::report::{ReportDoc, RunPath};
 use crate::settled::cone::Cone;
@@ -90,7 +91,7 @@ impl Settled {
     fn compare(&mut self, place: &Place, here: Here<'_>) -> io::Result<Option<Changes>> {
         let log = DiskStore::log_extent(place.root());
         let is_as_it_was = log.zip(self.head.log).is_some_and(|(now, then)| now.continues(&then))
-            && self.head.variables.iter().all(|(name, value)| plan_file::variable(name) == *value)
+            && self.head.variables.iter().all(|(name, value)| variable_digest(name) == *value)
             && self.head.here == here.digest()
             && is_unchanged(&self.state.guards.fans)
             && is_unchanged(&self.state.guards.kept);

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::base::Digest;
-use crate::exec::{Context, How, StepResult};
+use crate::exec::{Context, How, StepResult, variable_digest};
 use crate::report::ReportDoc;
 use crate::settled::{Here, step_form};
 use crate::step::{Source, Stage, StepId};
@@ -58,11 +58,6 @@ pub(super) struct Head {
     pub(super) has_report: bool,
 }
 
-/// What a variable is known by. Its value may be a secret.
-pub(super) fn variable(name: &str) -> Option<Digest> {
-    std::env::var_os(name).map(|value| Digest::of(value.as_encoded_bytes()))
-}
-
 pub(super) struct Frozen<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) results: &'a [StepResult],
@@ -106,7 +101,7 @@ impl Frozen<'_> {
         let plan = self.context.plan;
         let names: std::collections::BTreeSet<_> = plan.steps.iter().flat_map(step_form::variables).collect();
         Head {
-            variables: names.into_iter().map(|name| (name.to_owned(), variable(name))).collect(),
+            variables: names.into_iter().map(|name| (name.to_owned(), variable_digest(name))).collect(),
             has_cases: !plan.cases.is_empty(),
             here: self.here.digest(),
             at: self.found.at,

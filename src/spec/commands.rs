@@ -34,7 +34,7 @@ pub struct Program {
     pub argv: Box<[Arc<str>]>,
     /// Files or folders, relative to the working directory, that must exist afterwards.
     pub outputs: Box<[Arc<str>]>,
-    /// Names of environment variables passed through (their values are in the key).
+    /// Names of environment variables passed through (digests of their values are in the key).
     pub env: Box<[Arc<str>]>,
     /// Exit codes that call for another attempt. Not in the key: they change no output.
     pub transient: Box<[u32]>,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::yaml::Pos;
 use crate::base::Loc;
 use crate::base::names::Texts;
+use crate::base::text::{is_unseen, printable};
 
 /// One mistake in a spec.
 #[derive(Debug, Clone)]
@@ -30,18 +31,20 @@ pub struct SpecErrors(pub Vec<SpecError>);
 impl fmt::Display for SpecError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.loc {
-            Some(loc) => write!(f, "{loc}: {}", self.message)?,
-            None => f.write_str(&self.message)?,
+            Some(loc) => write!(f, "{loc}: {}", printable(&self.message))?,
+            None => f.write_str(&printable(&self.message))?,
         }
         if let (Some(loc), Some((line, len))) = (&self.loc, &self.excerpt) {
             let before = line.chars().take(loc.column.saturating_sub(1) as usize);
             // Tabs stay tabs, so that the caret stands below its character whatever a tab's width is.
             let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
             let room = (line.chars().count() + 1).saturating_sub(loc.column as usize).max(1);
+            // One character for each, so that the caret stands where it should.
+            let line = line.replace(is_unseen, "\u{fffd}");
             write!(f, "\n  | {line}\n  | {indent}{}", "^".repeat((*len as usize).clamp(1, room)))?;
         }
         match &self.hint {
-            Some(hint) => write!(f, "\n  hint: {hint}"),
+            Some(hint) => write!(f, "\n  hint: {}", printable(hint)),
             None => Ok(()),
         }
     }

@@ -54,6 +54,7 @@ impl DiskStore {
     /// Opens the store below `dir`, making it if need be. A folder with anything of somebody else's is refused.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let root = dir.join(LAYOUT);
+        bfs::make_private(dir).map_err(StoreError::io("create", dir))?;
         claim(dir, &root)?;
         for part in ["logs", "tmp"] {
             let path = root.join(part);
@@ -163,6 +164,7 @@ impl DiskStore {
     pub fn place_files(&self, mut made: Vec<(String, PathBuf)>) -> Result<Manifest, StoreError> {
         made.sort();
         made.dedup();
+        tree::check_paths(made.iter().map(|(path, _)| path))?;
         let manifest = Manifest::of_files(&made)?;
         for (file, (_, at)) in manifest.files.iter().zip(&made) {
             self.blobs.take(at, file)?;
@@ -174,6 +176,7 @@ impl DiskStore {
     /// `by`, which is as empty afterwards as before.
     pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest, StoreError> {
         made.sort();
+        tree::check_paths(made.iter().map(|(path, _)| path))?;
         let files = made.into_iter().map(|(path, content)| self.blobs.put(path, &content, &by.join("content")));
         Ok(Manifest { files: files.collect::<Result<_, _>>()? })
     }

@@ -63,6 +63,9 @@ pub enum StoreError {
     /// An archive that is not taken in.
     #[error("{path} was not imported: {what}; the store is as it was")]
     Refused { path: PathBuf, what: String },
+    /// A file that a step made, and that no tree can hold.
+    #[error("a file called {path:?} cannot be kept: {what}")]
+    BadPath { path: PathBuf, what: String },
 }
 
 /// Opens a file of the store for reading and writing; for reading where the file system or its permissions allow no more.

@@ -1,18 +1,29 @@
 //! Trees: a folder of files under the digest of its manifest.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, tree_path};
 use crate::store::StoreError;
 
 /// The files below `root`, sorted: their paths in it, and where they lie.
 pub(super) fn files_below(root: &Path) -> Result<Vec<(String, PathBuf)>, StoreError> {
     let names = bfs::files_below(root).map_err(StoreError::io("list", root))?;
     Ok(names.into_iter().map(|name| (name.clone(), root.join(name))).collect())
+}
+
+/// What another machine would refuse is not published here.
+pub(super) fn check_paths<'a>(paths: impl Iterator<Item = &'a String>) -> Result<(), StoreError> {
+    for path in paths {
+        if let Some(what) = tree_path::fault(path) {
+            return Err(StoreError::BadPath { path: path.into(), what: what.into() });
+        }
+    }
+    Ok(())
 }
 
 /// The files of a tree, sorted by path. Its JSON form is what the tree's digest is taken of.
@@ -49,6 +60,28 @@ impl Manifest {
             _ => files.par_iter().map(read).collect(),
         };
         Ok(Self { files: files? })
+    }
+
+    /// What is wrong with it, if orch would not have written it: paths are sound and sorted, each of a file and not also of
+    /// a folder, and the sum of the sizes is a number.
+    pub fn fault(&self) -> Option<String> {
+        for (at, file) in self.files.iter().enumerate() {
+            if let Some(what) = tree_path::fault(&file.path) {
+                return Some(format!("names a file {:?}: {what}", file.path));
+            }
+            if at > 0 && self.files[at - 1].path >= file.path {
+                return Some(format!("is not sorted, or names {:?} twice", file.path));
+            }
+        }
+        let paths: HashSet<&str> = self.files.iter().map(|file| file.path.as_str()).collect();
+        let folders = |file: &'_ ManifestFile| file.path.match_indices('/').map(|(at, _)| at).collect::<Vec<_>>();
+        for file in &self.files {
+            if let Some(at) = folders(file).into_iter().find(|at| paths.contains(&file.path[..*at])) {
+                return Some(format!("names {:?} as a file and as a folder", &file.path[..at]));
+            }
+        }
+        let size = self.files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.size));
+        size.is_none().then(|| "has absurd sizes".to_owned())
     }
 
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -160,7 +160,7 @@ fn problem(error: StoreError, place: &str) -> Problem {
     match error {
         StoreError::Damaged { path, what } => Problem { path, what },
         StoreError::Io { path, source, .. } => Problem { path, what: format!("{place}: {text}: {source}") },
-        StoreError::Refused { path, what } => Problem { path, what },
+        StoreError::Refused { path, what } | StoreError::BadPath { path, what } => Problem { path, what },
         StoreError::Foreign { path } | StoreError::ReadOnly { path, .. } => Problem { path, what: text },
     }
 }

@@ -16,6 +16,7 @@ use crate::worker::outputs::{Refused, take_out};
 use crate::worker::oversee::{Overseer, Verdict};
 use crate::worker::process::{Group, poll, readable, tail};
 use crate::worker::reads::{self, Project, Reads, Watch};
+use crate::worker::redact::Redact;
 use crate::worker::said::Said;
 use crate::worker::sandbox::{Sandbox, grants};
 use crate::worker::spawn::{Program, start};
@@ -148,7 +149,6 @@ struct End {
 
 impl<'a> Running<'a> {
     fn start(call: &CommandCall, sandbox: &Sandbox, reads: &mut Reads<'_>, log: &'a Path) -> std::io::Result<Self> {
-        let said = Said::new(log)?;
         let mut env: Vec<(OsString, OsString)> =
             vec![("HOME".into(), (&sandbox.home).into()), ("TMPDIR".into(), (&sandbox.tmp).into())];
         for name in ["PATH"].into_iter().chain(call.env.iter().map(String::as_str)) {
@@ -157,6 +157,10 @@ impl<'a> Running<'a> {
                 env.push((name.into(), value));
             }
         }
+        let declared = env.iter().filter_map(|(name, value)| {
+            Some((name.to_str().filter(|name| call.env.iter().any(|known| known == name))?, value.as_os_str()))
+        });
+        let said = Said::new(log)?.without(Redact::of(declared));
         let confinement = Confinement::of(&grants(&call.access, &sandbox.folders())?)?;
         let program = Program {
             argv: &call.argv,

@@ -13,6 +13,7 @@ mod outputs;
 mod oversee;
 mod process;
 mod reads;
+mod redact;
 mod said;
 mod sandbox;
 mod server;

@@ -10,6 +10,7 @@ use std::process::{ChildStdin, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::base::text::printable;
 use crate::confine::Confinement;
 use crate::worker::family;
 use crate::worker::guard::{self, Slot};
@@ -283,7 +284,9 @@ pub fn tail(path: &Path, lines: usize) -> String {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
     let text = read().unwrap_or_default();
-    let all: Vec<_> = text.lines().collect();
+    // Of a line that was written over, as bars of progress are, what a terminal would show at the end.
+    let over = |line: &str| line.trim_end_matches('\r').rsplit('\r').next().map(|last| printable(last).into_owned());
+    let all: Vec<_> = text.lines().filter_map(over).collect();
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 

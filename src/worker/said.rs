@@ -10,6 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::worker::redact::Redact;
+
 /// So many bytes of the beginning are kept, and written at once.
 const HEAD: u64 = 8 << 20;
 /// So many of the end, written when it is known.
@@ -30,6 +32,7 @@ pub(super) struct Said<'a> {
     name: Option<PathBuf>,
     /// Why the log could not be written. The program is heard out all the same: it must not block.
     problem: Option<io::Error>,
+    redact: Redact,
 }
 
 impl<'a> Said<'a> {
@@ -53,7 +56,24 @@ impl<'a> Said<'a> {
 
     fn of(reader: PipeReader, writer: PipeWriter, log: &'a Path, name: Option<PathBuf>) -> Self {
         let tail = VecDeque::new();
-        Self { reader, writer, log, file: None, written: 0, tail, missing: 0, name, problem: None }
+        Self {
+            reader,
+            writer,
+            log,
+            file: None,
+            written: 0,
+            tail,
+            missing: 0,
+            name,
+            problem: None,
+            redact: Redact::default(),
+        }
+    }
+
+    /// These values are kept out of the log.
+    pub(super) fn without(mut self, redact: Redact) -> Self {
+        self.redact = redact;
+        self
     }
 
     /// What the program writes to.
@@ -80,7 +100,10 @@ impl<'a> Said<'a> {
     /// Takes in what was said; call it only when there is something, or it waits.
     pub(super) fn take_in(&mut self) {
         let mut bytes = [0; 64 * 1024];
-        let result = self.reader.read(&mut bytes).and_then(|read| self.keep(&bytes[..read]));
+        let result = self.reader.read(&mut bytes).and_then(|read| {
+            let told = self.redact.pass(&bytes[..read]);
+            self.keep(&told)
+        });
         if let Err(e) = result
             && !matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
         {
@@ -115,6 +138,10 @@ impl<'a> Said<'a> {
         while patience > 0 && self.waiting()? > 0 {
             self.take_in();
             patience -= 1;
+        }
+        let rest = self.redact.rest();
+        if let Err(e) = self.keep(&rest) {
+            self.problem.get_or_insert(e);
         }
         if self.problem.is_none() && !self.tail.is_empty() {
             self.end_with_tail()?;

@@ -1,10 +1,24 @@
 //! Programs, people and machines that do what nobody asked for; and what orch leaves alone all the same.
 
 mod current;
+mod damaged;
 mod foreign;
 mod mounts;
+mod paths;
 mod permission;
 mod read_only;
-mod unfinished;
+mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
+mod terminal;
+mod unfinished;
+mod words;
+
+/// Random numbers from `ORCH_TEST_SEED`, or from a seed that a failure shows.
+#[expect(clippy::print_stderr, reason = "whoever sees the failure needs the seed")]
+fn rng() -> rand_chacha::ChaCha8Rng {
+    let given = std::env::var("ORCH_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| u64::from(std::process::id()));
+    eprintln!("seed: ORCH_TEST_SEED={seed}");
+    rand::SeedableRng::seed_from_u64(seed)
+}

@@ -109,6 +109,7 @@ const NO_OUTPUT: &[&str] = &[
     "src/worker/",
     "src/event.rs",
     "src/key.rs",
+    "src/key/change.rs",
     "src/record.rs",
     "src/toolchain.rs",
     // They show what a device computes in, which decides which cases there are.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
+use crate::base::text::{printable, shown};
 use crate::cli::args::{Args, LogArgs, SelectionArgs};
 use crate::cli::cmd::current::previews;
 use crate::cli::exit::Exit;
@@ -130,7 +131,8 @@ impl Said {
         match &self.log {
             Some((path, said)) if !said.is_empty() => {
                 let _ = writeln!(text, "{DIM}log:     {DIM:#} {} ({})\n", path.display(), bytes(said.len() as u64));
-                text.push_str(said);
+                // Colours too are left out: the file has the text as it was.
+                text.push_str(&printable(said));
                 if !said.ends_with('\n') {
                     text.push('\n');
                 }
@@ -151,7 +153,7 @@ impl Said {
             let seconds = format!("{:.2} s", record.seconds);
             let _ = writeln!(text, "  {}  {label:8} {seconds:>10}  {}", record.started, why(record));
             if let Some(reason) = record.reason.as_ref().filter(|_| record.outcome != Outcome::Pass) {
-                let _ = writeln!(text, "    {DIM}{reason}{DIM:#}");
+                let _ = writeln!(text, "    {DIM}{}{DIM:#}", shown(reason));
             }
         }
     }
@@ -198,7 +200,7 @@ fn is_later(path: &std::path::Path, record: Option<&Record>) -> bool {
 }
 
 fn outcome(record: &Record) -> String {
-    let reason = record.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let reason = record.reason.as_ref().map(|reason| format!(": {}", shown(reason))).unwrap_or_default();
     format!("{}{reason}", record.outcome.label())
 }
 

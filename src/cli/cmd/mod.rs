@@ -44,7 +44,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Cache(cache) => cache::cache(args, cache, printer),
         Command::Setup(setup) => setup::setup(args, setup, printer),
         Command::Schema { of } => {
-            printer.out(&match of {
+            printer.data(&match of {
                 SchemaOf::Specs => crate::spec::schema::text(),
                 SchemaOf::Devices => crate::device::Inventory::schema(),
             });
@@ -54,7 +54,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Args::command(), "orch", &mut script);
-            printer.out(&String::from_utf8_lossy(&script));
+            printer.data(&String::from_utf8_lossy(&script));
             Ok(Exit::Success)
         }
         Command::Worker { runtime } => worker::worker(runtime),

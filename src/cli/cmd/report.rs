@@ -33,7 +33,7 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
             let write = |file: &mut File| anyhow::Ok(file.write_all(text.as_bytes())?);
             workplace.store.write_out(path, write).with_context(|| format!("failed to write `{}`", path.display()))?;
         }
-        None => printer.out(&text),
+        None => printer.data(&text),
     }
     Ok(if doc.summary.failed == 0 && !doc.summary.is_well() { Exit::NothingRan } else { Exit::Success })
 }

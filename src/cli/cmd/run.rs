@@ -175,7 +175,7 @@ fn execute(context: &Context<'_>, diary: &Diary<'_>, args: &Args) -> anyhow::Res
 /// What a run prints at its end.
 pub(super) fn show(doc: &ReportDoc, has_report: bool, run: &RunArgs, printer: &Printer) {
     if run.json {
-        printer.out(&report::json::render(doc));
+        printer.data(&report::json::render(doc));
         return;
     }
     printer.out(&report::text::render(doc, &Styles::colored()));

@@ -142,7 +142,7 @@ fn list(text: &mut String, run: &Run, failed: bool) {
             ran.why
         );
         if let Some(reason) = &ran.reason {
-            let _ = writeln!(text, "      {reason}");
+            let _ = writeln!(text, "      {}", crate::base::text::shown(reason));
         }
         let _ = writeln!(text, "      {DIM}{}{DIM:#}", again(run, &ran.step, ran.slot.as_deref()));
     }

@@ -1,10 +1,11 @@
 //! The user's own steps: row by row, as they are read, because there may be millions.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::not_empty;
+use crate::base::tree_path;
 use crate::spec::error::{Sink, Span};
 use crate::spec::load::Source;
 use crate::spec::raw;
@@ -223,14 +224,11 @@ fn absolute(folder: &Path, file: &str) -> Arc<Path> {
     }
 }
 
-/// A command's files live in its working directory.
+/// A command's files live in its working directory, and in a tree.
 fn inside(path: &str, span: Span, sink: &mut Sink) {
-    let is_plain = !path.is_empty() && !path.starts_with(['/', '.']) && !path.contains("..");
-    if is_plain && cfg!(unix) {
-        return;
-    }
-    let normal = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    if path.is_empty() || !normal {
-        sink.error_hint(span, format!("`{path}` leaves the working directory"), "use a relative path without `..`");
+    if let Some(what) = tree_path::fault(path) {
+        let shown = if path.len() > 100 { "this" } else { &format!("`{}`", path.escape_debug()) };
+        let hint = "use a path relative to the working directory, e.g. `out/a.txt`";
+        sink.error_hint(span, format!("{shown} cannot be the path of a step's file: {what}"), hint);
     }
 }

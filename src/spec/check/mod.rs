@@ -6,9 +6,11 @@ pub(super) mod commands;
 mod inputs;
 mod matrix;
 mod models;
+mod names;
 mod source;
 mod targets;
 
+use names::{good_name, one_line, plain_name};
 pub(super) use targets::pairs;
 
 use std::collections::BTreeMap;
@@ -117,16 +119,6 @@ fn once<'a, T>(sources: &'a [Source], pick: fn(&File) -> &Field<T>, what: &str, 
     first.map(|at| &at.value)
 }
 
-/// Names become parts of step ids (`run:bert:cpu-fp32`) and of file names.
-fn good_name<N: AsRef<str>>(name: &At<N>, what: &str, sink: &mut Sink) {
-    let text = name.value.as_ref();
-    let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if !text.starts_with(|c: char| c.is_ascii_alphanumeric()) || !text.chars().all(good) {
-        let message = format!("`{text}` cannot be the name of a {what}");
-        sink.error_hint(name.span, message, "use letters, digits, `.`, `_` and `-`, beginning with a letter or digit");
-    }
-}
-
 fn unknown(what: &str, name: &At<String>, known: &[&str], sink: &mut Sink) {
     let hint = suggest::hint(&name.value, known.iter().copied());
     sink.error_unknown(name.span, format!("unknown {what} `{}`", name.value), hint);
@@ -153,6 +145,8 @@ fn pipelines(section: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> IndexMap<
     for row in &section.rows {
         let name = row.name.value.clone();
         not_empty(&row.value.tasks, "tasks", sink);
+        row.value.tasks.items().iter().for_each(|task| plain_name(task, "task", sink));
+        row.value.description.given().into_iter().for_each(|text| one_line(text, "description", sink));
         if let Some(template) = row.value.template.given() {
             good_name(template, "template", sink);
         }

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 
 use super::inputs::{self, DEFAULT_DIMS};
 use super::source::{source, span};
-use super::{Row, Section, targets, texts, unknown};
+use super::{Row, Section, plain_name, targets, texts, unknown};
 use crate::spec::error::Sink;
 use crate::spec::raw;
 use crate::spec::shape::{At, Field};
@@ -54,6 +54,7 @@ fn model(
     let export = export(raw, sink);
     let tolerances = targets::own_tolerances(&raw.tolerances, general, sink);
     repeated(raw.outputs.items(), "output", sink);
+    names(raw, sink);
     Some(Model {
         name: row.name.value.clone(),
         loc: sink.loc(row.name.span),
@@ -71,6 +72,19 @@ fn model(
         tolerances,
         memory: raw.memory.value().map(|memory| memory.0),
     })
+}
+
+fn names(raw: &raw::Model, sink: &mut Sink) {
+    let lists = [(raw.outputs.items(), "output"), (raw.tags.items(), "tag"), (raw.external.items(), "external file")];
+    for (names, what) in lists {
+        names.iter().for_each(|name| plain_name(name, what, sink));
+    }
+    for (field, what) in [(&raw.family, "family"), (&raw.task, "task")] {
+        field.given().into_iter().for_each(|name| plain_name(name, what, sink));
+    }
+    let inputs = raw.inputs.value().into_iter().flat_map(|rows| rows.0.iter().map(|(name, _)| (name, "input")));
+    let dims = raw.dims.value().into_iter().flat_map(|rows| rows.0.iter().map(|(name, _)| (name, "dim")));
+    inputs.chain(dims).for_each(|(name, what)| plain_name(name, what, sink));
 }
 
 fn repeated(names: &[At<String>], what: &str, sink: &mut Sink) {
@@ -111,9 +125,6 @@ fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink
 
 /// The pipeline exists and does the task.
 fn agree(raw: &raw::Model, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) {
-    if let Some(family) = raw.family.given().filter(|at| at.value.trim().is_empty()) {
-        sink.error(family.span, "`family` must not be empty");
-    }
     let Some(pipeline) = raw.pipeline.given() else { return };
     if !pipelines.names.contains(&pipeline.value.as_str()) {
         if pipeline.value != TENSORS {

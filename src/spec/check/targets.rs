@@ -108,6 +108,7 @@ pub(super) fn targets(
     let mut targets = IndexMap::new();
     for row in &section.rows {
         fallback(row, &section.names, sink);
+        names(row.value, sink);
         pair(row.value, sink);
         task_level(row.value, sink);
         if let Some(target) = target(row, tolerances, measure, sink) {
@@ -115,6 +116,13 @@ pub(super) fn targets(
         }
     }
     targets
+}
+
+fn names(raw: &raw::Target, sink: &mut Sink) {
+    raw.tags.items().iter().for_each(|name| super::plain_name(name, "tag", sink));
+    raw.device.given().into_iter().for_each(|name| super::plain_name(name, "device", sink));
+    let options = raw.options.value().into_iter().flat_map(|rows| &rows.0);
+    options.for_each(|(name, _)| super::plain_name(name, "option", sink));
 }
 
 /// The targets that are tried in its place are other ones.

@@ -14,6 +14,17 @@ pub fn parses(source: &str) -> Result<(), String> {
     }
 }
 
+/// What of a module is neither string nor comment.
+#[cfg(test)]
+pub(super) fn code(source: &str) -> String {
+    let module = parse_module(source).unwrap_or_else(|error| panic!("{error}:\n{source}"));
+    let is_text = |kind: &str| kind.contains("String") || kind == "Comment";
+    let tokens = module.tokens().iter().map(|token| token.as_tuple());
+    let tokens = tokens.filter(|(kind, _)| !is_text(&format!("{kind:?}")));
+    let ranges = tokens.map(|(_, range)| &source[range.start().to_usize()..range.end().to_usize()]);
+    ranges.collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::parses;

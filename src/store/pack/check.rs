@@ -1,15 +1,10 @@
 //! What an archive may say. Whoever wrote it may have meant harm: a complaint is given for everything that orch itself would
 //! not have written. What the records claim can be checked by no one; an archive is as trustworthy as where it comes from.
 
-use std::collections::HashSet;
-
 use crate::base::Digest;
 use crate::record::{Outcome, Record};
 use crate::store::Manifest;
 
-/// The longest name of a file, and the longest path, that common file systems take.
-const LONGEST_NAME: usize = 255;
-const LONGEST_PATH: usize = 1024;
 const LONGEST_STEP: usize = 1024;
 
 /// A manifest as [`Manifest::of`] makes it: sorted paths inside the tree, each a file and not also a folder.
@@ -19,39 +14,10 @@ pub(super) fn manifest(bytes: &[u8]) -> Result<Manifest, String> {
     if manifest.to_bytes() != bytes {
         return Err(format!("the manifest {shown} is not written as orch writes manifests"));
     }
-    let mut paths = HashSet::new();
-    for (at, file) in manifest.files.iter().enumerate() {
-        path(&file.path).map_err(|what| format!("the manifest {shown} names a file {:?}: {what}", file.path))?;
-        if at > 0 && manifest.files[at - 1].path >= file.path {
-            return Err(format!("the manifest {shown} is not sorted, or names {:?} twice", file.path));
-        }
-        paths.insert(file.path.as_str());
+    if let Some(what) = manifest.fault() {
+        return Err(format!("the manifest {shown} {what}"));
     }
-    for file in &manifest.files {
-        let folders = file.path.match_indices('/').map(|(at, _)| &file.path[..at]);
-        if let Some(both) = folders.into_iter().find(|folder| paths.contains(folder)) {
-            return Err(format!("the manifest {shown} names {both:?} as a file and as a folder"));
-        }
-    }
-    manifest.files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.size)).ok_or("its sizes are absurd")?;
     Ok(manifest)
-}
-
-fn path(path: &str) -> Result<(), &'static str> {
-    if path.is_empty() || path.len() > LONGEST_PATH {
-        return Err("it is empty or too long");
-    }
-    if path.contains('\0') || (cfg!(windows) && path.contains(['\\', ':'])) {
-        return Err("no file is called so");
-    }
-    for name in path.split('/') {
-        match name {
-            "" | "." | ".." => return Err("it leads out of its tree"),
-            _ if name.len() > LONGEST_NAME => return Err("its name is too long"),
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// A record that answers for its key, with a tree that the archive holds.
@@ -96,15 +62,12 @@ mod tests {
 
     #[test]
     fn a_path_stays_inside_its_tree() {
-        for good in [&["a"][..], &["a-b", "a/b", "a/c/d"], &["..a", "b..", "c.d"], &["ä \"\\"]] {
+        for good in [&["a"][..], &["a-b", "a/b", "a/c/d"], &["..a", "b..", "c.d"], &["ä \""]] {
             assert_eq!(complaint(good), "", "{good:?}");
         }
-        for bad in ["/a", "../a", "a/../../b", "a/..", ".", "a//b", "a/", "./a"] {
-            assert!(complaint(&[bad]).contains("it leads out of its tree"), "{bad}: {}", complaint(&[bad]));
+        for bad in ["/a", "../a", "a//b", "a\0b", ""] {
+            assert!(complaint(&[bad]).contains("names a file"), "{bad}: {}", complaint(&[bad]));
         }
-        assert!(complaint(&[""]).contains("empty"));
-        assert!(complaint(&["a\0b"]).contains("no file is called so"));
-        assert!(complaint(&["a".repeat(256).as_str()]).contains("too long"));
         assert!(complaint(&["b", "a"]).contains("not sorted"));
         assert!(complaint(&["a", "a"]).contains("twice"));
         assert!(complaint(&["a", "a-", "a/b"]).contains("as a file and as a folder"));

@@ -100,7 +100,9 @@ impl DiskStore {
                 .entry(&place)
                 .ok()
                 .and_then(|entry| Said::parse(&entry.payload).map(|said| said.started.into_owned()));
-            let Some(started) = said.filter(|_| header.output.is_none_or(|tree| self.has_tree(&tree))) else {
+            // Older versions of orch kept trees that no other machine would take in.
+            let is_sound = |tree: &Digest| self.manifest(tree).is_ok_and(|manifest| manifest.fault().is_none());
+            let Some(started) = said.filter(|_| header.output.is_none_or(|tree| is_sound(&tree))) else {
                 exported.lost += 1;
                 continue;
             };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::text::without_secrets;
 use crate::config::{Mode, RemoteConfig};
 
 /// A remote, understood.
@@ -115,15 +116,10 @@ impl Address {
     }
 }
 
+/// What is no URL may be one that lacks its beginning.
 fn shown(url: &str) -> String {
-    match url.split_once("://") {
-        Some((word, rest)) => {
-            let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-            let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-            format!("{word}://{host}{path}")
-        }
-        None => url.to_owned(),
-    }
+    let url = if url.contains("://") { url } else { url.rsplit_once('@').map_or(url, |(_, place)| place) };
+    without_secrets(url).into_owned()
 }
 
 #[cfg(test)]
@@ -154,6 +150,8 @@ mod tests {
         assert_eq!((dav.scheme, dav.settings["endpoint"].as_str()), ("webdav", "http://host:8080"));
         assert_eq!((dav.settings["username"].as_str(), dav.settings["password"].as_str()), ("me", "secret"));
         assert_eq!(dav.shown, "webdav+http://host:8080/dav", "a password is not shown");
+        assert_eq!(of("https://me:secret@host/x?sig=secret", None, &[]).unwrap().shown, "https://host/x?…");
+        assert!(!of("me:secret@host/x", None, &[]).unwrap_err().contains("secret"));
         assert_eq!(of("webdav://host", None, &[]).unwrap().settings["endpoint"], "https://host");
         let file = of("file:///a/b", None, &[]).unwrap();
         assert_eq!((file.scheme, file.settings["root"].as_str(), file.writes), ("fs", "/a/b", true));

@@ -11,6 +11,7 @@ use opendal::{Error, ErrorKind, HttpTransporter, Operator, services};
 use opendal_http_transport_reqwest::ReqwestTransport;
 use serde::Serialize;
 
+use crate::base::text::without_secrets;
 use crate::base::{Digest, Hasher};
 use crate::config::RemoteConfig;
 use crate::store::remote::address::Address;
@@ -242,7 +243,8 @@ fn told(error: &Error) -> String {
         }
         source = cause.source();
     }
-    format!("{text} ({})", error.kind())
+    // An error of the connection names the whole address, signature and all.
+    format!("{} ({})", without_secrets(&text), error.kind())
 }
 
 /// Code and message of a service's answer, which opendal hands on in the form that Rust prints for debugging.

@@ -1,0 +1,59 @@
+//! Paths inside a tree: the one judge of them, for specs, for what programs leave, and for what other machines send.
+
+/// Common file systems take no longer name; the path must also fit behind that of a folder.
+const LONGEST_NAME: usize = 255;
+const LONGEST_PATH: usize = 1024;
+
+/// What is wrong with a path inside a tree; None where it is spelt as a store spells it, and means the same on every system.
+pub fn fault(path: &str) -> Option<&'static str> {
+    if path.is_empty() {
+        return Some("it is empty");
+    }
+    if path.len() > LONGEST_PATH {
+        return Some("it is longer than 1024 bytes");
+    }
+    if path.starts_with('/') {
+        return Some("it begins with `/`");
+    }
+    if path.contains(|c: char| c == '\\' || c.is_control()) {
+        return Some("it holds a backslash or a control character");
+    }
+    path.split('/').find_map(|name| match name {
+        "" => Some("it has a `/` too many"),
+        "." | ".." => Some("it has `.` or `..` as a part"),
+        name if name.len() > LONGEST_NAME => Some("a name in it is longer than 255 bytes"),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_spelling_and_stays_inside() {
+        let (name, path) = ("a".repeat(255), "a/".repeat(511) + "aa");
+        for good in ["a", "a-b", "a/c/d", "..a", "b..", "c.d", "ä \"'", ".hidden", name.as_str(), path.as_str()] {
+            assert_eq!(fault(good), None, "{good}");
+        }
+        let (name, path) = ("a".repeat(256), "a/".repeat(512) + "a");
+        for (bad, why) in [
+            ("", "empty"),
+            ("/a", "begins with"),
+            ("a//b", "too many"),
+            ("a/", "too many"),
+            (".", "as a part"),
+            ("./a", "as a part"),
+            ("a/./b", "as a part"),
+            ("../a", "as a part"),
+            ("a/..", "as a part"),
+            ("a\0b", "control"),
+            ("a\nb", "control"),
+            ("a\\b", "backslash"),
+            (name.as_str(), "255"),
+            (path.as_str(), "1024"),
+        ] {
+            assert!(fault(bad).is_some_and(|what| what.contains(why)), "{bad}: {:?}", fault(bad));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Takes the values of declared variables out of what a program says, before it reaches a log. The only home of
+//! aho-corasick.
+//!
+//! A value that the program writes in another form (reversed, in base64, a character a line) is not recognised.
+
+use std::ffi::OsStr;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+/// A shorter value is too often part of a word, and too easily guessed to be a secret.
+const SHORTEST: usize = 8;
+/// What these hold is no secret, and stands in many a message.
+const PLAIN: [&str; 2] = ["PATH", "HOME"];
+
+#[derive(Default)]
+pub(super) struct Redact {
+    /// None if there is nothing to take out.
+    search: Option<AhoCorasick>,
+    /// What stands in the place of each value.
+    notes: Vec<String>,
+    /// What may be the beginning of a value.
+    held: Vec<u8>,
+    longest: usize,
+}
+
+impl Redact {
+    /// Of a value in several lines, each line counts for itself as well: that is how keys are printed.
+    pub(super) fn of<'a>(variables: impl Iterator<Item = (&'a str, &'a OsStr)>) -> Self {
+        let mut values: Vec<(Vec<u8>, &str)> = Vec::new();
+        for (name, value) in variables.filter(|(name, _)| !PLAIN.contains(name)) {
+            let bytes = value.as_encoded_bytes();
+            let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+            values.extend(lines.chain([bytes]).filter(|text| text.len() >= SHORTEST).map(|text| (text.to_vec(), name)));
+        }
+        let longest = values.iter().map(|(value, _)| value.len()).max().unwrap_or_default();
+        let search = (longest > 0).then(|| {
+            let mut builder = AhoCorasick::builder();
+            let built = builder.match_kind(MatchKind::LeftmostLongest).build(values.iter().map(|(value, _)| value));
+            built.expect("BUG: an environment is too small to be too large")
+        });
+        let notes = values.iter().map(|(_, name)| format!("[value of {name}]")).collect();
+        Self { search, notes, held: Vec::new(), longest }
+    }
+
+    /// What can be told of what was said so far.
+    pub(super) fn pass(&mut self, said: &[u8]) -> Vec<u8> {
+        if self.search.is_none() {
+            return said.to_vec();
+        }
+        self.held.extend_from_slice(said);
+        // A value may begin in the last bytes and go on in the next ones; one that ends before them is whole.
+        self.tell(self.longest - 1)
+    }
+
+    /// The rest, when nothing more will be said.
+    pub(super) fn rest(&mut self) -> Vec<u8> {
+        self.tell(0)
+    }
+
+    fn tell(&mut self, kept: usize) -> Vec<u8> {
+        let Some(search) = &self.search else { return Vec::new() };
+        let mut told = Vec::with_capacity(self.held.len());
+        let sure = self.held.len().saturating_sub(kept);
+        let mut at = 0;
+        for found in search.find_iter(&self.held).take_while(|found| found.start() < sure) {
+            told.extend_from_slice(&self.held[at..found.start()]);
+            told.extend_from_slice(self.notes[found.pattern().as_usize()].as_bytes());
+            at = found.end();
+        }
+        let until = sure.max(at);
+        told.extend_from_slice(&self.held[at..until]);
+        self.held.drain(..until);
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redacted(pieces: &[&[u8]]) -> String {
+        let key = "-----BEGIN KEY-----\nabcdefghijkl\nmn\n-----END KEY-----\n";
+        let variables = [
+            ("A", "longsecret"),
+            ("B", "longsecret-longer"),
+            ("SHORT", "seven77"),
+            ("KEY", key),
+            ("PATH", "a path of its own"),
+        ];
+        let mut redact = Redact::of(variables.iter().map(|(name, value)| (*name, OsStr::new(*value))));
+        let mut told: Vec<u8> = pieces.iter().flat_map(|piece| redact.pass(piece)).collect();
+        told.extend(redact.rest());
+        String::from_utf8(told).unwrap()
+    }
+
+    #[test]
+    fn however_it_is_cut_the_longest_value_goes_and_all_else_stays() {
+        let said = b"a longsecret-longer, a longsecret-lon, seven77; abcdefghijkl\nlongsecret, a path of its own";
+        let told = "a [value of B], a [value of A]-lon, seven77; [value of KEY]\n[value of A], a path of its own";
+        for first in 0..=said.len() {
+            for second in first..=said.len() {
+                assert_eq!(
+                    redacted(&[&said[..first], &said[first..second], &said[second..]]),
+                    told,
+                    "{first} {second}"
+                );
+            }
+        }
+        assert_eq!(redacted(&[b"longsecre"]), "longsecre");
+        assert_eq!(redacted(&[]), "");
+    }
+
+    #[test]
+    fn without_values_nothing_waits() {
+        let mut redact = Redact::of([("SHORT", OsStr::new("seven77"))].into_iter());
+        assert_eq!(redact.pass(b"seven77"), b"seven77");
+    }
+}
