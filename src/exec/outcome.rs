@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::exec::bug::is_bug;
 use crate::exec::perform::error_text;
 use crate::record::Outcome;
 use crate::runtime::{JobOutput, JobStatus, RawMeasure};
@@ -30,6 +31,9 @@ impl Judged {
     pub(super) fn error(error: &anyhow::Error) -> Self {
         let judged = Self::failed(Outcome::Fail, error_text(error));
         let passes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(may_pass);
+        if is_bug(error) {
+            return judged;
+        }
         if passes || is_shortage(judged.reason.as_deref().unwrap_or_default()) { judged.transient() } else { judged }
     }
 
