@@ -1,7 +1,7 @@
 //! File operations that leave either the old state or the new one, never half of each.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 #[cfg(unix)]
@@ -109,6 +109,46 @@ pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     } else {
         copy_file(from, to)
     }
+}
+
+/// Opens what must be a file with content of its own: a FIFO would be waited for, and a device may have no end.
+///
+/// A name that becomes something else after it was looked at is refused as well: the open file is asked.
+pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+    let check = |meta: fs::Metadata| if meta.is_file() { Ok(meta) } else { Err(not_regular(&meta)) };
+    // Opening a device may do something already.
+    check(fs::metadata(path)?)?;
+    let mut options = fs::File::options();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path)?;
+    let meta = check(file.metadata()?)?;
+    Ok((file, meta))
+}
+
+fn not_regular(meta: &fs::Metadata) -> io::Error {
+    #[cfg(unix)]
+    let is_fifo = std::os::unix::fs::FileTypeExt::is_fifo(&meta.file_type());
+    #[cfg(not(unix))]
+    let is_fifo = false;
+    let what = match is_fifo {
+        _ if meta.is_dir() => "a folder",
+        true => "a FIFO",
+        false => "a device or a socket",
+    };
+    io::Error::other(format!("it is {what} and not a regular file; hint: write its content to one"))
+}
+
+/// The text of a regular file of at most `limit` bytes.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let (file, meta) = open_regular(path)?;
+    let mut bytes = Vec::with_capacity(meta.len().min(limit) as usize + 1);
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} MiB", limit >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// Fills `buffer` from the bytes at `at`.
