@@ -1,0 +1,5 @@
+//! What hostile or careless specs, programs and files may not do.
+
+mod kinds;
+#[path = "../support/mod.rs"]
+mod support;
