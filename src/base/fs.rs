@@ -21,16 +21,54 @@ pub fn write_whole<T, E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut fs::File) -> Result<T, E>,
 ) -> Result<T, E> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut builder = tempfile::Builder::new();
     // The user's umask decides who may read it, as for every other file; left alone, only its owner could.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.prefix(".tmp-").tempfile_in(dir)?;
+    let mut file = builder.prefix(".tmp-").tempfile_in(parent(path))?;
     let written = write(file.as_file_mut())?;
     file.as_file().sync_data()?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(written)
+}
+
+/// Lets `write` fill a file that the user named. A regular file is replaced when all is written, as [`write_whole`] does,
+/// with its permissions kept, and a link is followed: it stays one. What is no regular file, a device or a pipe, is
+/// written to and never replaced.
+pub fn write_named<T, E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> Result<T, E>,
+) -> Result<T, E> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_file() => write_whole(&fs::canonicalize(path)?, |file| {
+            file.set_permissions(meta.permissions())?;
+            write(file)
+        }),
+        Ok(_) => write(&mut fs::File::options().write(true).open(path)?),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let target = link_target(path)?;
+            fs::create_dir_all(parent(&target))?;
+            write_whole(&target, write)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Where a link to nothing leads in the end, by way of others; anything else is where it leads itself.
+fn link_target(path: &Path) -> io::Result<PathBuf> {
+    let mut target = path.to_owned();
+    // As many as the kernel follows.
+    for _ in 0..40 {
+        match fs::read_link(&target) {
+            Ok(next) => target = parent(&target).join(next),
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(io::Error::other("it is a link to a link without end"))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Like [`write_atomic`], but leaves an identical file alone. True if it wrote.
@@ -239,6 +277,21 @@ pub fn write_protected(path: &Path, content: &[u8]) -> io::Result<()> {
     return file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o444));
     #[cfg(not(unix))]
     return protect(path, false);
+}
+
+/// Moves a file, also onto another disk: then it is copied beside its new name first, and synced, as none is moved in half.
+pub fn move_file(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
+            let permissions = fs::metadata(from)?.permissions();
+            write_whole(to, |file| {
+                io::copy(&mut fs::File::open(from)?, file)?;
+                file.set_permissions(permissions)
+            })?;
+            fs::remove_file(from)
+        }
+        moved => moved,
+    }
 }
 
 /// Gives a file another name: a hard link where the file system can, a copy where it cannot.

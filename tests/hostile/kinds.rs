@@ -28,7 +28,10 @@ fn reads(input: &str) -> Sandbox {
 fn a_device_as_an_input_fails_its_step_at_once() {
     for device in ["/dev/zero", "/dev/stdin", "/dev/random"] {
         let ended = run(&reads(device), &["run", "spec.yaml"]).code(1);
-        ended.stderr_has(&format!("failed to read {device}")).stderr_has("not a regular file").stderr_has("ok    command:b");
+        ended
+            .stderr_has(&format!("failed to read {device}"))
+            .stderr_has("not a regular file")
+            .stderr_has("ok    command:b");
     }
 }
 

@@ -1,5 +1,9 @@
 //! `orch report`: what the store already knows; executes nothing.
 
+use std::io::Write as _;
+
+use anyhow::Context as _;
+
 use crate::base::fs as bfs;
 use crate::cli::args::{Args, ReportArgs, ReportFormat};
 use crate::cli::cmd::Warnings;
@@ -25,7 +29,8 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
         ReportFormat::Junit => report::junit::render(&doc),
     };
     match &report.output {
-        Some(path) => bfs::write_atomic(path, text.as_bytes())?,
+        Some(path) => bfs::write_named(path, |file| file.write_all(text.as_bytes()))
+            .with_context(|| format!("failed to write `{}`", path.display()))?,
         None => printer.out(&text),
     }
     Ok(if doc.summary.failed == 0 && !doc.summary.is_well() { Exit::NothingRan } else { Exit::Success })

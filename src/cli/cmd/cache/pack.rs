@@ -39,7 +39,7 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
     let exported = if to_stdout {
         store.export(&which, io::stdout().lock(), &export.file)?
     } else {
-        bfs::write_whole(&export.file, |file| {
+        bfs::write_named(&export.file, |file| {
             let exported = store.export(&which, BufWriter::with_capacity(1 << 20, file), &export.file)?;
             if export.require_complete && exported.lost > 0 {
                 bail!("{}; nothing was written", lost(exported.lost));
@@ -54,7 +54,8 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
 }
 
 fn tell(exported: &Exported, missing: &[String], export: &ExportArgs, printer: &Printer, to_stdout: bool) {
-    let written = std::fs::metadata(&export.file).map(|meta| meta.len()).unwrap_or(exported.blobs.bytes);
+    let written = std::fs::metadata(&export.file).ok().filter(std::fs::Metadata::is_file);
+    let written = written.map_or(exported.blobs.bytes, |meta| meta.len());
     let text = format!(
         "{}, {}, {}: {}",
         count(exported.records, "record"),
