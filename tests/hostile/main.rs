@@ -1,5 +1,6 @@
 //! What hostile or careless specs, programs and files may not do.
 
+mod disks;
 mod kinds;
 mod named;
 #[path = "../support/mod.rs"]
