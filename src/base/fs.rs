@@ -181,9 +181,12 @@ fn not_regular(meta: &fs::Metadata) -> io::Error {
 /// The text of a regular file of at most `limit` bytes.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let (file, meta) = open_regular(path)?;
-    let mut bytes = Vec::with_capacity(meta.len().min(limit) as usize + 1);
-    file.take(limit + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > limit {
+    let mut bytes = Vec::new();
+    if meta.len() <= limit {
+        // It may grow meanwhile, and files of `/proc` say that they are empty.
+        file.take(limit + 1).read_to_end(&mut bytes)?;
+    }
+    if meta.len().max(bytes.len() as u64) > limit {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} MiB", limit >> 20)));
     }
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))

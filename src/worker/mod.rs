@@ -4,6 +4,8 @@
 //! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
 
 mod attic;
+#[cfg(target_os = "linux")]
+mod cgroup;
 mod command;
 mod family;
 mod goods;
