@@ -2,12 +2,14 @@
 //! home of TOML; knows nothing of what its values are used for.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::base::Secret;
+use crate::base::fs::read_text;
 
 pub const FILE: &str = "orch.toml";
 const OPTION: &str = "ORCH_REMOTE_OPTION_";
@@ -62,9 +64,9 @@ struct Section {
 /// The remote that `orch.toml` in `dir` and the variables name, if they name one.
 pub fn remote(dir: &Path, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
     let path = dir.join(FILE);
-    let text = match std::fs::read_to_string(&path) {
+    let text = match read_text(&path, 1 << 20) {
         Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
         Err(e) => return Err(format!("failed to read {FILE}: {e}")),
     };
     parse(&text, variables)

@@ -6,6 +6,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::str::FromStr;
 
+use crate::base::fs;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::Digest as _;
 
@@ -18,11 +20,26 @@ impl Digest {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// Digest of a file's content: memory-mapped and on all cores for large files.
+    /// Digest of a regular file's content, on all cores if it is large.
+    ///
+    /// It is read and not mapped: a mapped file that is cut short meanwhile, or lies on a broken disk, ends the process by
+    /// SIGBUS.
     pub fn of_file(path: &Path) -> io::Result<Self> {
+        let (mut file, meta) = fs::open_regular(path)?;
         let mut hasher = blake3::Hasher::new();
-        hasher.update_mmap_rayon(path)?;
-        Ok(Self(*hasher.finalize().as_bytes()))
+        // One byte more than it should have, so that its end is met at once.
+        let mut buffer = vec![0; meta.len().saturating_add(1).clamp(LITTLE, AT_ONCE) as usize];
+        loop {
+            let read = fill(&mut file, &mut buffer)?;
+            if read < WORTH_SHARING {
+                hasher.update(&buffer[..read]);
+            } else {
+                hasher.update_rayon(&buffer[..read]);
+            }
+            if read < buffer.len() {
+                return Ok(Self(*hasher.finalize().as_bytes()));
+            }
+        }
     }
 
     /// No digest: stands where there is none, in tables of a fixed width.
@@ -51,6 +68,27 @@ pub fn sha256(mut content: impl Read) -> io::Result<String> {
     let mut hasher = sha2::Sha256::new();
     io::copy(&mut content, &mut hasher)?;
     Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// How much of a file is read before it is hashed, bytes: work for all cores, and still in their caches.
+const AT_ONCE: u64 = 4 << 20;
+/// Files of `/proc` say that they are empty.
+const LITTLE: u64 = 4096;
+/// Waking other threads for less takes longer than hashing it.
+const WORTH_SHARING: usize = 128 << 10;
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(filled)
 }
 
 /// Takes bytes as they come.
@@ -146,6 +184,41 @@ mod tests {
     fn sha256_is_that_of_every_other_program() {
         let of_abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256(b"abc".as_slice()).unwrap(), of_abc);
+    }
+
+    #[test]
+    fn a_file_has_the_digest_of_its_bytes_whatever_its_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let around = |size: u64| [size - 1, size, size + 1];
+        let sizes = [0, 1].into_iter().chain([LITTLE, WORTH_SHARING as u64, AT_ONCE, 2 * AT_ONCE].map(around).concat());
+        for size in sizes {
+            let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+            std::fs::write(&path, &bytes).unwrap();
+            assert_eq!(Digest::of_file(&path).unwrap(), Digest::of(&bytes), "{size} bytes");
+        }
+    }
+
+    /// A mapped file would end this process by SIGBUS.
+    #[test]
+    fn a_file_that_is_cut_short_while_it_is_hashed_is_survived() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let file = std::fs::File::create(&path).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    file.set_len(64 << 20).unwrap();
+                    file.set_len(0).unwrap();
+                }
+            });
+            for _ in 0..200 {
+                Digest::of_file(&path).unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! File operations that leave either the old state or the new one, never half of each.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 #[cfg(unix)]
@@ -23,8 +23,7 @@ pub fn write_whole<T, E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut fs::File) -> Result<T, E>,
 ) -> Result<T, E> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    persist(temporary::make(dir)?, path, write)
+    persist(temporary::make(parent(path))?, path, write)
 }
 
 /// Lets `write` fill a temporary file, and gives it the name that it is for.
@@ -37,6 +36,74 @@ pub fn persist<T, E: From<io::Error>>(
     file.as_file().sync_data()?;
     file.persist(path).map_err(|e| e.error)?;
     Ok(written)
+}
+
+/// Lets `write` fill a file that the user named: [`Named`] says how.
+pub fn write_named<T, E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> Result<T, E>,
+) -> Result<T, E> {
+    match Named::of(path)? {
+        Named::Whole(path) => {
+            let file = path.temporary()?;
+            persist(file, &path.0, write)
+        }
+        Named::Open(mut file) => write(&mut file),
+    }
+}
+
+/// What becomes of a file that the user named.
+pub enum Named {
+    /// It is replaced when all is written.
+    Whole(Target),
+    /// No regular file, a device or a pipe: it is written to and never replaced.
+    Open(fs::File),
+}
+
+/// Where a regular file is to lie. A link was followed: it stays one.
+pub struct Target(pub PathBuf, Option<fs::Permissions>);
+
+impl Named {
+    pub fn of(path: &Path) -> io::Result<Self> {
+        match fs::metadata(path) {
+            Ok(meta) if meta.is_file() => Ok(Self::Whole(Target(fs::canonicalize(path)?, Some(meta.permissions())))),
+            Ok(_) => Ok(Self::Open(fs::File::options().write(true).open(path)?)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let target = std::path::absolute(link_target(path)?)?;
+                fs::create_dir_all(parent(&target))?;
+                Ok(Self::Whole(Target(target, None)))
+            }
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Target {
+    /// A file beside it, with the permissions of the one that it will replace.
+    pub fn temporary(&self) -> io::Result<tempfile::NamedTempFile> {
+        let file = temporary::make(parent(&self.0))?;
+        if let Some(permissions) = &self.1 {
+            file.as_file().set_permissions(permissions.clone())?;
+        }
+        Ok(file)
+    }
+}
+
+/// Where a link to nothing leads in the end, by way of others; anything else is where it leads itself.
+fn link_target(path: &Path) -> io::Result<PathBuf> {
+    let mut target = path.to_owned();
+    // As many as the kernel follows.
+    for _ in 0..40 {
+        match fs::read_link(&target) {
+            Ok(next) => target = parent(&target).join(next),
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(io::Error::other("it is a link to a link without end"))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Like [`write_atomic`], but leaves an identical file alone. True if it wrote.
@@ -130,6 +197,49 @@ pub fn make_private(dir: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
         other => other,
     }
+}
+
+/// Opens what must be a file with content of its own: a FIFO would be waited for, and a device may have no end.
+///
+/// A name that becomes something else after it was looked at is refused as well: the open file is asked.
+pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+    let check = |meta: fs::Metadata| if meta.is_file() { Ok(meta) } else { Err(not_regular(&meta)) };
+    // Opening a device may do something already.
+    check(fs::metadata(path)?)?;
+    let mut options = fs::File::options();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path)?;
+    let meta = check(file.metadata()?)?;
+    Ok((file, meta))
+}
+
+fn not_regular(meta: &fs::Metadata) -> io::Error {
+    #[cfg(unix)]
+    let is_fifo = std::os::unix::fs::FileTypeExt::is_fifo(&meta.file_type());
+    #[cfg(not(unix))]
+    let is_fifo = false;
+    let what = match is_fifo {
+        _ if meta.is_dir() => "a folder",
+        true => "a FIFO",
+        false => "a device or a socket",
+    };
+    io::Error::other(format!("it is {what} and not a regular file; hint: write its content to one"))
+}
+
+/// The text of a regular file of at most `limit` bytes.
+pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
+    let (file, meta) = open_regular(path)?;
+    let mut bytes = Vec::new();
+    if meta.len() <= limit {
+        // It may grow meanwhile, and files of `/proc` say that they are empty.
+        file.take(limit + 1).read_to_end(&mut bytes)?;
+    }
+    if meta.len().max(bytes.len() as u64) > limit {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} MiB", limit >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// Fills `buffer` from the bytes at `at`.
@@ -232,6 +342,21 @@ pub fn write_protected(path: &Path, content: &[u8]) -> io::Result<()> {
     return file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o444));
     #[cfg(not(unix))]
     return protect(path, false);
+}
+
+/// Moves a file, also onto another disk: then it is copied beside its new name first, and synced, as none is moved in half.
+pub fn move_file(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
+            let permissions = fs::metadata(from)?.permissions();
+            write_whole(to, |file| {
+                io::copy(&mut fs::File::open(from)?, file)?;
+                file.set_permissions(permissions)
+            })?;
+            fs::remove_file(from)
+        }
+        moved => moved,
+    }
 }
 
 /// Gives a file another name: a hard link where the file system can, a copy where it cannot.

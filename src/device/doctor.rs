@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::confine::{Enforced, Why};
 
-use super::Backend;
 use super::host::Host;
+use super::{Backend, cgroups};
 
 /// The least Python that orch's environments are made for.
 pub const PYTHON: (u32, u32) = (3, 11);
@@ -42,6 +42,19 @@ pub struct Environment {
     pub free_bytes: Option<u64>,
     /// What keeps steps from writing where they should not.
     pub sandbox: Option<Enforced>,
+    pub processes: Processes,
+}
+
+/// What keeps a program of a step from starting processes without end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Processes {
+    /// Each run has a control group of its own with a limit.
+    Counted,
+    /// The control group in which orch is started has one.
+    Limited(u64),
+    /// Nothing, or not control groups.
+    #[default]
+    Unlimited,
 }
 
 /// One line of `orch doctor`.
@@ -80,6 +93,7 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
         store: store.to_owned(),
         free_bytes: free_bytes(store),
         sandbox: Some(Enforced::here()),
+        processes: processes(host),
     }
 }
 
@@ -88,6 +102,9 @@ pub fn diagnose(backends: &[Backend], environment: &Environment) -> Vec<Finding>
     let mut findings =
         vec![python(environment), uv(environment), disk(environment), cargo(environment), node(environment)];
     findings.extend(environment.sandbox.map(sandbox));
+    if environment.os == "linux" {
+        findings.push(fork_bombs(environment.processes));
+    }
     findings.extend(backends.iter().map(backend));
     findings
 }
@@ -182,6 +199,31 @@ fn node(environment: &Environment) -> Finding {
         .as_ref()
         .map_or_else(|| "not in PATH; browsers are unpacked by one that orch installs".to_owned(), shown);
     Finding { subject: "node".into(), ok: true, required: false, what, remedy: None }
+}
+
+fn processes(host: &Host) -> Processes {
+    let writable = |folder: &String| {
+        let path = CString::new(host.at(folder).as_os_str().as_bytes()).unwrap_or_default();
+        // SAFETY: the path ends with zero and lives as long as the call.
+        unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
+    };
+    let can_count = cgroups::own(host).iter().any(|folder| cgroups::counts(host, folder) && writable(folder));
+    match (can_count, cgroups::most_processes(host)) {
+        (true, _) => Processes::Counted,
+        (_, Some(most)) => Processes::Limited(most),
+        _ => Processes::Unlimited,
+    }
+}
+
+/// A program that starts itself without end fills the machine, and as root no other limit holds it.
+fn fork_bombs(processes: Processes) -> Finding {
+    let (ok, what) = match processes {
+        Processes::Counted => (true, "each run is in a control group that limits them (ORCH_PIDS_MAX)".to_owned()),
+        Processes::Limited(most) => (true, format!("{most} at most, by the control group of this shell")),
+        Processes::Unlimited => (false, "nothing limits how many a step may start".to_owned()),
+    };
+    let remedy = (!ok).then(|| "start orch by `systemd-run --user --scope -p TasksMax=4096 orch …`".to_owned());
+    Finding { subject: "processes".into(), ok, required: false, what, remedy }
 }
 
 fn backend(backend: &Backend) -> Finding {

@@ -9,6 +9,7 @@
 
 pub mod android;
 pub mod candidates;
+pub mod cgroups;
 pub mod cpu;
 pub mod cuda;
 pub mod doctor;

@@ -187,7 +187,7 @@ impl Page {
 mod tests {
     use super::*;
     use crate::confine::Enforced;
-    use crate::device::doctor::{Environment, Program, diagnose, healthy};
+    use crate::device::doctor::{Environment, Processes, Program, diagnose, healthy};
     use crate::device::{Host, fingerprint, inventory_cheap};
     use pretty_assertions::assert_eq;
 
@@ -245,10 +245,11 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
             store: "/srv/orch".into(),
             free_bytes: Some(1 << 30),
             sandbox: Some(Enforced::Landlock(7)),
+            processes: Processes::Unlimited,
         };
         let backends = inventory_cheap(&Host::recorded("neither"));
         let findings = diagnose(&backends, &environment);
-        let text = doctor(&findings, 100).lines().take(8).collect::<Vec<_>>().join("\n");
+        let text = doctor(&findings, 100).lines().take(10).collect::<Vec<_>>().join("\n");
         let expected = "\
 python          problem   3.9.2 at /usr/bin/x, and orch needs 3.11 or newer
                           remedy: apt-get install python3 python3-venv, or install uv
@@ -257,9 +258,11 @@ uv              optional  not in PATH; it installs environments many times faste
 disk            problem   1.0 GiB free under /srv/orch; all environments together want 8
                           remedy: free some space, or keep the store on another disk
 cargo           ok        1.95.0 at /usr/bin/x
-node            ok        not in PATH; browsers are unpacked by one that orch installs";
+node            ok        not in PATH; browsers are unpacked by one that orch installs
+processes       optional  nothing limits how many a step may start
+                          remedy: start orch by `systemd-run --user --scope -p TasksMax=4096 orch …`";
         assert_eq!(text, expected);
-        assert!(doctor(&findings, 100).ends_with("\n2 problems; 5 optional parts are not here\n"));
+        assert!(doctor(&findings, 100).ends_with("\n2 problems; 6 optional parts are not here\n"));
         assert!(!healthy(&findings));
 
         // uv brings its own interpreter, and a host without a GPU is a healthy host.

@@ -3,6 +3,7 @@
 use crate::base::Digest;
 use crate::event::Event;
 use crate::exec::Options;
+use crate::exec::outcome::Judged;
 use crate::exec::perform::error_text;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
@@ -95,9 +96,9 @@ impl Scheduler<'_> {
         let key = match self.keys.of(id, |from| self.result(from).and_then(StepResult::output)) {
             Ok(key) => key,
             Err(e) => {
-                let result = StepResult::skipped(Outcome::Fail, error_text(&e.into()));
                 self.failed = true;
-                return self.set(id, StepState::Done(result));
+                self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
+                return;
             }
         };
         let state = match self.look_up(id, &key) {

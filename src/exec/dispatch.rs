@@ -173,7 +173,11 @@ impl<'a> Scheduler<'a> {
         self.install_missing(id, hands.install);
         let problem = match self.setups.readiness(&self.requirements[id.0 as usize]) {
             Readiness::Waiting => return Turn::Parked,
-            Readiness::Ready => self.start(next, begin, stamps, hands).err().map(|e| unstarted(&e)),
+            Readiness::Ready => self
+                .start(next, begin, stamps, hands)
+                .inspect_err(|e| hands.performer.bugs.look_at(e))
+                .err()
+                .map(|e| unstarted(&e)),
             Readiness::Failed(why) => Some(Judged::failed(Outcome::Fail, why)),
         };
         if let Some(judged) = problem {

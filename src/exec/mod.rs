@@ -5,6 +5,7 @@
 
 mod age;
 mod ahead;
+mod bug;
 mod case;
 mod consult;
 mod desk;
@@ -14,6 +15,7 @@ mod fallback;
 mod given;
 pub mod half;
 mod hopes;
+mod keep;
 mod keys;
 mod memory;
 mod outcome;
@@ -162,6 +164,8 @@ pub struct Finished {
     pub interrupted: bool,
     /// Something failed that neither the spec expects nor another device answers for.
     pub failed: bool,
+    /// A bug of orch's own ended a step, an installation or a probe.
+    pub met_bug: bool,
     pub seconds: f64,
     /// None when interrupted before the report.
     pub report: Option<Digest>,

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::exec::bug::is_bug;
 use crate::exec::perform::error_text;
 use crate::record::Outcome;
 use crate::runtime::refusal::Refusal;
@@ -32,13 +33,16 @@ impl Judged {
     pub(super) fn error(error: &anyhow::Error) -> Self {
         let judged = Self::failed(outcome(Refusal::status_of(error)), error_text(error));
         let passes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(may_pass);
+        if is_bug(error) {
+            return judged;
+        }
         if passes || is_shortage(judged.reason.as_deref().unwrap_or_default()) { judged.transient() } else { judged }
     }
 
     /// How a step of orch's own ended that made nothing. What the disk refuses today it may grant tomorrow, so that is no
     /// outcome; all else follows from what the step reads.
     pub(super) fn of_itself(error: anyhow::Error) -> anyhow::Result<Self> {
-        if error.chain().any(|cause| cause.is::<std::io::Error>()) {
+        if is_bug(&error) || error.chain().any(|cause| cause.is::<std::io::Error>()) {
             return Err(error);
         }
         Ok(Self::failed(outcome(Refusal::status_of(&error)), error_text(&error)))

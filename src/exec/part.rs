@@ -27,6 +27,8 @@ pub struct PartEnded {
     pub interrupted: bool,
     /// A known output turned out to be damaged, so this came to no end.
     pub lost: bool,
+    /// A bug of orch's own ended a step.
+    pub met_bug: bool,
     pub files: FileDigests,
 }
 
@@ -43,6 +45,7 @@ pub fn run_part(context: &Context<'_>, part: Part) -> Result<PartEnded, StoreErr
     Ok(PartEnded {
         interrupted: context.cancel.is_cancelled(),
         lost: scheduler.lost,
+        met_bug: scheduler.met_bug,
         results: scheduler.states.into_iter().map(StepState::into_result).collect(),
         files: scheduler.keys.files,
     })

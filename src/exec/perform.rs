@@ -2,20 +2,22 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 use crate::base::{Digest, fs as bfs};
 use crate::confine::Enforced;
 use crate::event::{Event, Listener};
+use crate::exec::bug::Bugs;
 use crate::exec::desk::Desks;
 use crate::exec::given::Given;
+use crate::exec::keep::Begun;
 use crate::exec::outcome::{Judged, judge};
+use crate::exec::retry;
 use crate::exec::setup::Servers;
-use crate::exec::standing::{standing, stands_here};
+use crate::exec::standing::stands_here;
 use crate::exec::task::{InputAt, Task, placed};
-use crate::exec::{reproducer, retry};
 use crate::judge::Verdict;
 use crate::key::MissReason;
 use crate::provision::Provision;
@@ -42,6 +44,7 @@ pub(super) struct Performer<'a> {
     pub(super) again: &'a str,
     /// The most that a step may take, bytes.
     pub(super) job_memory: Option<u64>,
+    pub(super) bugs: &'a Bugs<'a>,
     /// Who else is told of results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
 }
@@ -62,20 +65,24 @@ pub(super) enum Performed {
 
 impl Performer<'_> {
     pub(super) fn perform(&self, task: Task<'_>) -> Performed {
-        let started = jiff::Timestamp::now();
-        let clock = Instant::now();
+        let begun = Begun::now();
+        let performed = self.bugs.caught(&task.step.name, || self.attempt(&task, begun));
+        performed.unwrap_or_else(|bug| self.broken_off(&task, begun, bug))
+    }
+
+    fn attempt(&self, task: &Task<'_>, begun: Begun) -> Performed {
         if self.cancel.is_cancelled() {
-            return self.keep(&task, started, clock, Ok(Done::interrupted()));
+            return self.keep(task, begun, Ok(Done::interrupted()));
         }
         let key_digest = task.key.digest();
-        let _lock = match self.store.lock_key(&key_digest, |waited| self.go_on_waiting(&task, waited)) {
+        let _lock = match self.store.lock_key(&key_digest, |waited| self.go_on_waiting(task, waited)) {
             Ok(Some(lock)) => lock,
-            Ok(None) => return self.keep(&task, started, clock, Ok(Done::interrupted())),
-            Err(e) => return self.keep(&task, started, clock, Err(e.into())),
+            Ok(None) => return self.keep(task, begun, Ok(Done::interrupted())),
+            Err(e) => return self.keep(task, begun, Err(e.into())),
         };
         // What was asked for is done here, not taken from another process; what is too old is the very thing that is held.
         if !matches!(task.why, MissReason::Asked | MissReason::TooOld { .. })
-            && let Some(record) = self.held(&task, &key_digest)
+            && let Some(record) = self.held(task, &key_digest)
             && record.output.is_none_or(|digest| self.store.check_tree(&digest).is_ok())
         {
             return Performed::Hit(Box::new(record));
@@ -84,17 +91,17 @@ impl Performer<'_> {
         for (name, at) in &task.inputs {
             match at {
                 InputAt::File(path, _) => drop(given.paths.insert(name.clone(), path.clone())),
-                InputAt::Tree { from, digest } => match self.give(&task, &mut given, name, digest) {
+                InputAt::Tree { from, digest } => match self.give(task, &mut given, name, digest) {
                     Ok(()) => {}
                     Err(e @ StoreError::Damaged { .. }) => {
                         return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };
                     }
                     // The tree may well be whole. On a full disk, say, this would end in the same way again and again.
-                    Err(e) => return self.keep(&task, started, clock, Err(e.into())),
+                    Err(e) => return self.keep(task, begun, Err(e.into())),
                 },
             }
         }
-        let result = self.execute(&task, given).and_then(|done| task.files_are_the_same().map(|()| done));
+        let result = self.execute(task, given).and_then(|done| task.files_are_the_same().map(|()| done));
         if let Some(gone) = result.as_ref().err().and_then(|e| e.downcast_ref::<Gone>())
             && let Some((from, digest)) = task.tree(&gone.input)
         {
@@ -103,7 +110,7 @@ impl Performer<'_> {
         if let Some(lost) = self.changed_input(&task) {
             return lost;
         }
-        self.keep(&task, started, clock, result)
+        self.keep(task, begun, result)
     }
 
     /// What another process has kept meanwhile.
@@ -155,7 +162,7 @@ impl Performer<'_> {
             Work::Judge(work) => {
                 let judgement = match work() {
                     Ok(judgement) => judgement,
-                    Err(e) => return Ok(Done::of(Judged::of_itself(e)?)),
+                    Err(e) => return Ok(Done::only(Judged::of_itself(e)?)),
                 };
                 let outcome = match judgement.verdict {
                     Verdict::Pass => Outcome::Pass,
@@ -171,7 +178,7 @@ impl Performer<'_> {
             }
             Work::Pure(work) => match work() {
                 Ok(()) => Judged::pass(),
-                Err(e) => return Ok(Done::of(Judged::of_itself(e)?)),
+                Err(e) => return Ok(Done::only(Judged::of_itself(e)?)),
             },
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;
@@ -183,7 +190,7 @@ impl Performer<'_> {
             Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
         let judged = confined(placed(judged, task));
-        let mut done = Done { numerics, ..Done::of(judged) };
+        let mut done = Done { numerics, ..Done::only(judged) };
         if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
             check_samples(&mut done);
         }
@@ -259,79 +266,6 @@ impl Performer<'_> {
             Worker::Python(env) => self.servers.run(env, &job, limits, self.provision, self.provision.dir())?,
         })
     }
-
-    /// Writes the record. An error of orch's own is an outcome too: it must not end the other steps.
-    fn keep(
-        &self,
-        task: &Task<'_>,
-        started: jiff::Timestamp,
-        clock: Instant,
-        result: anyhow::Result<Done>,
-    ) -> Performed {
-        // An error of orch's own is of the moment.
-        let stands = result.is_ok();
-        let Done { judged, numerics, made, .. } = result.unwrap_or_else(|e| Done::of(Judged::error(&e)));
-        let transient = judged.transient;
-        let stands = stands.then(|| standing(&judged, task.step, self.fingerprint, self.provision)).flatten();
-        let (outcome, reason) = retry::told(judged.outcome, judged.reason, &task.attempts);
-        let record = Record {
-            step: task.step.name.clone(),
-            key: task.key.clone(),
-            outcome,
-            reason: reason.map(|reason| self.with_remedy(crate::base::text::shown(&reason))),
-            output: made.as_ref().map(Manifest::digest),
-            started: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-            seconds: clock.elapsed().as_secs_f64(),
-            host: self.host.to_owned(),
-            facts: judged.facts,
-            measure: judged.measure,
-            numerics,
-            repro: Some(reproducer(self.again, &task.step.name)),
-            why: Some(task.why.clone()),
-            attempts: task.attempts.clone(),
-            stands,
-        };
-        let before = self.store.latest_output(&record.step).ok().flatten();
-        let unchanged = record.output.is_some() && record.output == before;
-        // An interrupted step did not happen: the next run must not read of it.
-        if record.outcome != Outcome::Incomplete
-            && let Err(e) = self.store.keep(&record, made.as_ref())
-        {
-            return self.not_kept(record, e);
-        }
-        if let Some(remote) = self.remote
-            && matches!(record.outcome, Outcome::Pass | Outcome::SkipUnsupported)
-        {
-            remote.offer(&record.key.digest());
-        }
-        Performed::Executed { record: Box::new(record), unchanged, transient }
-    }
-
-    /// Whoever meets a full disk says so in words of its own, the user's program as well; where it is full, and what to do
-    /// about it, is always the same.
-    fn with_remedy(&self, reason: String) -> String {
-        if !reason.contains("No space left on device") || reason.contains(bfs::FULL_DISK) {
-            return reason;
-        }
-        format!("{reason}; hint: steps work in {}: {}", self.store.root().join("tmp").display(), bfs::FULL_DISK)
-    }
-
-    /// A step whose tree is not in the store has made nothing that another could read.
-    fn not_kept(&self, record: Record, error: StoreError) -> Performed {
-        let why = error_text(&error.into());
-        let record = match record.outcome {
-            Outcome::Pass | Outcome::Flaky => {
-                let reason = Some(format!("it passed, but that could not be kept: {why}"));
-                Record { outcome: Outcome::Fail, reason, output: None, ..record }
-            }
-            _ => {
-                let text = format!("the record of {} was not kept: {why}", record.step);
-                self.listener.tell(Event::Warning { text });
-                record
-            }
-        };
-        Performed::Executed { record: Box::new(record), unchanged: false, transient: false }
-    }
 }
 
 /// Notes what held the step's processes, so that a record tells whether anything did.
@@ -349,23 +283,23 @@ fn check_samples(done: &mut Done) {
     }
 }
 
-struct Done {
-    judged: Judged,
-    numerics: Option<Numerics>,
+pub(super) struct Done {
+    pub(super) judged: Judged,
+    pub(super) numerics: Option<Numerics>,
     /// What it made, already in the store, in no tree yet.
-    made: Option<Manifest>,
+    pub(super) made: Option<Manifest>,
     /// Not even a folder has stayed where outputs are put.
     is_flat: bool,
 }
 
 impl Done {
-    /// What ended without an output.
-    fn of(judged: Judged) -> Self {
+    /// It made nothing.
+    pub(super) fn only(judged: Judged) -> Self {
         Self { judged, numerics: None, made: None, is_flat: false }
     }
 
     fn interrupted() -> Self {
-        Self::of(Judged::failed(Outcome::Incomplete, "interrupted"))
+        Self::only(Judged::failed(Outcome::Incomplete, "interrupted"))
     }
 }
 

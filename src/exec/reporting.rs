@@ -39,6 +39,7 @@ pub(super) fn finish(
     context: &Context<'_>,
     mut results: Vec<StepResult>,
     files: FileDigests,
+    met_bug: bool,
     clock: Instant,
 ) -> Result<Finished, StoreError> {
     let interrupted = context.cancel.is_cancelled();
@@ -83,7 +84,7 @@ pub(super) fn finish(
     let seconds = clock.elapsed().as_secs_f64();
     let doc = report_doc(context, &results, seconds);
     let failed = doc.summary.failed + doc.summary.failed_steps > 0;
-    Ok(Finished { results, interrupted, failed, seconds, report, doc, files })
+    Ok(Finished { results, interrupted, failed, met_bug, seconds, report, doc, files })
 }
 
 /// Whether a report's tree is as it was published. A damaged one is taken away.

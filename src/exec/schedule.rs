@@ -8,6 +8,7 @@ use crate::base::Digest;
 use crate::device::Backend;
 use crate::event::{Event, Span};
 use crate::exec::ahead::Ahead;
+use crate::exec::bug::{Bugs, Ender};
 use crate::exec::desk::Desks;
 use crate::exec::devices::Devices;
 use crate::exec::dispatch::Hands;
@@ -21,7 +22,7 @@ use crate::exec::resources::{Capacity, Machine};
 use crate::exec::retry::Retries;
 use crate::exec::setup::{self, Servers, Setups};
 use crate::exec::shared::Questions;
-use crate::exec::sizes::{MUTE, Sizes};
+use crate::exec::sizes::{self, Sizes};
 use crate::exec::slots::Slots;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::Choices;
@@ -53,8 +54,9 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
             .listener
             .tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
     }
+    let met_bug = scheduler.met_bug;
     let results = scheduler.states.into_iter().map(StepState::into_result).collect();
-    reporting::finish(context, results, scheduler.keys.files, clock)
+    reporting::finish(context, results, scheduler.keys.files, met_bug, clock)
 }
 
 /// Why nothing is executed for a store that keeps nothing.
@@ -109,6 +111,8 @@ pub(super) struct Scheduler<'a> {
     /// None unless results are shared and steps execute.
     pub(super) questions: Option<Questions<'a>>,
     pub(super) failed: bool,
+    /// A bug of orch's own ended something.
+    pub(super) met_bug: bool,
     /// The keys with which steps failed in this run.
     pub(super) met: BTreeSet<Digest>,
     /// What is tried again, and elsewhere.
@@ -155,6 +159,7 @@ impl<'a> Scheduler<'a> {
                 .collect(),
             questions: None,
             failed: false,
+            met_bug: false,
             met: BTreeSet::new(),
             retries: Retries::default(),
         }
@@ -191,7 +196,7 @@ impl<'a> Scheduler<'a> {
         let scratch = context.store.scratch()?;
         let ground = context.ground(scratch.dir("commands")?);
         let servers = Servers::default();
-        let again = context.options.again();
+        let (again, bugs) = (context.options.again(), Bugs::new(context.store));
         let performer = Performer {
             store: context.store,
             desks: Desks::new(&scratch),
@@ -203,28 +208,32 @@ impl<'a> Scheduler<'a> {
             host: &context.host.report.name,
             fingerprint: &context.host.fingerprint,
             again: &again,
+            bugs: &bugs,
             remote: context.remote,
             job_memory: context.options.job_memory,
         };
         let (sender, receiver) = channel();
         self.questions = Questions::new(context.remote, &sender);
+        let bugs = &bugs;
         std::thread::scope(|scope| {
+            let _ender = Ender(context.cancel);
             let pool = Pool::start(scope, context.options.jobs);
             let install = |requirement| {
                 let sender = sender.clone();
                 scope.spawn(move || {
-                    let result = setup::install(context.provision, requirement, context.listener);
+                    let result = setup::install(context, requirement, bugs);
                     let _ = sender.send(Message::Installed(requirement, result));
                 });
             };
             let probe = || {
                 let sender = sender.clone();
-                scope.spawn(move || drop(sender.send(Message::Sized(context.probe.ask(MUTE)))));
+                scope.spawn(move || drop(sender.send(Message::Sized(sizes::ask(context.probe, bugs)))));
             };
             let hands = Hands { performer: &performer, pool: &pool, sender: &sender, install: &install, probe: &probe };
             self.turn(&hands, &receiver);
             drop(pool);
         });
+        self.met_bug |= bugs.met();
         Ok(())
     }
 

@@ -10,7 +10,9 @@ use std::time::Instant;
 use anyhow::Context as _;
 
 use crate::base::fs as bfs;
-use crate::event::{Event, Listener};
+use crate::event::Event;
+use crate::exec::Context;
+use crate::exec::bug::Bugs;
 use crate::exec::schedule::Scheduler;
 use crate::provision::{Provision, title};
 use crate::runtime::Job;
@@ -78,12 +80,16 @@ impl Setups {
 }
 
 /// Installs one requirement and tells how it went.
-pub(super) fn install(provision: &Provision, requirement: Requirement, listener: &dyn Listener) -> Result<(), String> {
+pub(super) fn install(context: &Context<'_>, requirement: Requirement, bugs: &Bugs<'_>) -> Result<(), String> {
+    let Context { provision, listener, .. } = *context;
     let what = title(requirement);
     let clock = Instant::now();
-    listener.tell(Event::SetupStarted { what: what.clone() });
     let progress = |text: &str| listener.tell(Event::SetupProgress { what: what.clone(), text: text.to_owned() });
-    let result = provision.ensure(requirement, &progress).map_err(|e| format!("{e:#}"));
+    let ensured = bugs.caught_aside(&format!("setup:{what}"), || {
+        listener.tell(Event::SetupStarted { what: what.clone() });
+        provision.ensure(requirement, &progress).map_err(|e| format!("{e:#}"))
+    });
+    let result = ensured.flatten();
     let error = result.as_ref().err().cloned();
     listener.tell(Event::SetupFinished { what: what.clone(), seconds: clock.elapsed().as_secs_f64(), error });
     result

@@ -19,6 +19,19 @@ pub(super) struct Questions<'a> {
     open: BTreeSet<StepId>,
 }
 
+/// Told when it goes: a thread of the remote's that panics answers too.
+struct Answer {
+    id: StepId,
+    sender: Sender<Message>,
+    record: Option<Box<Record>>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let _ = self.sender.send(Message::Answered(self.id, self.record.take()));
+    }
+}
+
 impl<'a> Questions<'a> {
     pub(super) fn new(remote: Option<&'a dyn Remote>, sender: &Sender<Message>) -> Option<Self> {
         remote.map(|remote| Self { remote, sender: sender.clone(), open: BTreeSet::new() })
@@ -44,15 +57,16 @@ impl Scheduler<'_> {
             repro: reproducer(&self.context.options.again(), &step.name),
             takes: Box::new(move |record| limit.as_ref().is_none_or(|limit| !limit.is_exceeded(&record.started))),
         };
-        let sender = questions.sender.clone();
         // Made ready again while the answer is on its way: that is waited for.
         if !questions.open.insert(id) {
             return true;
         }
+        let answer = Answer { id, sender: questions.sender.clone(), record: None };
         questions.remote.fetch(
             ask,
             Box::new(move |record| {
-                let _ = sender.send(Message::Answered(id, record));
+                let mut answer = answer;
+                answer.record = record;
             }),
         );
         true

@@ -6,17 +6,23 @@
 
 use crate::device::Backend;
 use crate::event::Event;
+use crate::exec::bug::Bugs;
 use crate::exec::resources::Lack;
 use crate::exec::schedule::Scheduler;
 use crate::step::{Needs, StepId};
 
 /// The backend whose devices do not tell their memory in files.
-pub(super) const MUTE: &str = "cuda";
+const MUTE: &str = "cuda";
 
 /// Asks a backend's native library.
 pub trait Probe: Sync {
     /// Everything that is found, as a thorough look does; a library that crashes or hangs makes it unavailable.
     fn ask(&self, backend: &str) -> Backend;
+}
+
+pub(super) fn ask(probe: &dyn Probe, bugs: &Bugs<'_>) -> Backend {
+    let answer = bugs.caught_aside(&format!("probe:{MUTE}"), || probe.ask(MUTE));
+    answer.unwrap_or_else(|bug| Backend::unavailable(MUTE, bug))
 }
 
 #[derive(Debug, Default)]

@@ -95,7 +95,7 @@ fn send(mut channel: &File, reply: &Reply) -> Result<()> {
 }
 
 /// What a panic said, when it said it with words.
-fn said(panic: &(dyn Any + Send)) -> &str {
+pub fn said(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

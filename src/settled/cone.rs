@@ -33,6 +33,8 @@ pub struct ConeEnded {
     pub has_report: bool,
     pub interrupted: bool,
     pub failed: bool,
+    /// By a bug of orch's own.
+    pub met_bug: bool,
     /// Something that it reads is not as it was published: only the ordinary path can make it again.
     pub lost: bool,
     /// The names of the steps that were executed.
@@ -105,6 +107,7 @@ impl Cone {
             has_report: self.settled.head.has_report,
             interrupted: ended.interrupted,
             failed,
+            met_bug: ended.met_bug,
             lost: ended.lost,
             executed: executed.iter().map(|id| plan.step(*id).name.clone()).collect(),
         };

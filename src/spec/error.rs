@@ -20,8 +20,35 @@ pub struct SpecError {
     pub message: String,
     /// What to do about it, e.g. "did you mean `cuda`?".
     pub hint: Option<String>,
-    /// The line of the file, and how many characters of it are meant.
-    excerpt: Option<(String, u32)>,
+    excerpt: Option<Excerpt>,
+}
+
+/// The line that an error is about, or the part of a long one.
+#[derive(Debug, Clone, Default)]
+struct Excerpt {
+    text: String,
+    /// Where in it the mistake begins, and how many characters are meant.
+    at: usize,
+    len: usize,
+}
+
+/// Characters of a file that an error shows at most, and of its own words.
+const SHOWN: usize = 160;
+const SAID: usize = 2000;
+
+impl Excerpt {
+    fn of(line: &str, column: u32, len: u32) -> Self {
+        let at = column.saturating_sub(1) as usize;
+        let first = if line.chars().nth(SHOWN).is_none() { 0 } else { at.saturating_sub(SHOWN / 2) };
+        let mut rest = line.chars().skip(first);
+        let mut text: String = if first > 0 { "…".into() } else { String::new() };
+        // What steers a terminal is not sent to one.
+        text.extend(rest.by_ref().take(SHOWN).map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }));
+        if rest.next().is_some() {
+            text.push('…');
+        }
+        Self { text, at: at - first + usize::from(first > 0), len: len as usize }
+    }
 }
 
 /// Every mistake of all files of a spec, in the order of the files and lines.
@@ -34,14 +61,14 @@ impl fmt::Display for SpecError {
             Some(loc) => write!(f, "{loc}: {}", printable(&self.message))?,
             None => f.write_str(&printable(&self.message))?,
         }
-        if let (Some(loc), Some((line, len))) = (&self.loc, &self.excerpt) {
-            let before = line.chars().take(loc.column.saturating_sub(1) as usize);
+        if let Some(Excerpt { text, at, len }) = &self.excerpt {
+            let before = text.chars().take(*at);
             // Tabs stay tabs, so that the caret stands below its character whatever a tab's width is.
             let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
-            let room = (line.chars().count() + 1).saturating_sub(loc.column as usize).max(1);
+            let room = text.chars().count().saturating_sub(*at).max(1);
             // One character for each, so that the caret stands where it should.
-            let line = line.replace(is_unseen, "\u{fffd}");
-            write!(f, "\n  | {line}\n  | {indent}{}", "^".repeat((*len as usize).clamp(1, room)))?;
+            let text = text.replace(is_unseen, "\u{fffd}");
+            write!(f, "\n  | {text}\n  | {indent}{}", "^".repeat((*len).clamp(1, room)))?;
         }
         match &self.hint {
             Some(hint) => write!(f, "\n  hint: {}", printable(hint)),
@@ -134,7 +161,10 @@ impl Sink {
         self.errors.push(((0, 0, 0), error));
     }
 
-    fn push(&mut self, span: Span, message: String, hint: Option<String>) {
+    fn push(&mut self, span: Span, mut message: String, hint: Option<String>) {
+        if let Some((end, _)) = message.char_indices().nth(SAID) {
+            message.replace_range(end.., "…");
+        }
         let order = (span.file, span.pos.line, span.pos.column);
         // An anchor's content is read once for every alias, and is wrong only once.
         let same = |error: &SpecError| error.message == message || (hint.is_some() && error.hint == hint);
@@ -145,7 +175,12 @@ impl Sink {
         here.push(self.errors.len());
         self.errors.push((
             order,
-            SpecError { loc: Some(self.loc(span)), message, hint, excerpt: Some((String::new(), span.pos.len)) },
+            SpecError {
+                loc: Some(self.loc(span)),
+                message,
+                hint,
+                excerpt: Some(Excerpt { len: span.pos.len as usize, ..Excerpt::default() }),
+            },
         ));
     }
 
@@ -176,10 +211,10 @@ impl Sink {
         self.errors.sort_by_key(|(order, _)| *order);
         let mut errors = Vec::with_capacity(self.errors.len());
         let mut lines = Lines::default();
-        for ((file, line, _), mut error) in self.errors {
+        for ((file, line, column), mut error) in self.errors {
             let text = self.files.get(file as usize).map(|file| file.text.as_str());
             let line = text.and_then(|text| lines.get(file, text, line));
-            error.excerpt = error.excerpt.and_then(|(_, len)| Some((line?.to_owned(), len)));
+            error.excerpt = error.excerpt.and_then(|excerpt| Some(Excerpt::of(line?, column, excerpt.len as u32)));
             errors.push(error);
         }
         Err(SpecErrors(errors))

@@ -15,7 +15,7 @@ use super::raw::File;
 use super::shape::Shape;
 use super::yaml::{self, Key, Node, Pos, Rows, Value};
 use super::{Commands, SourceFile, Spec};
-use crate::base::Digest;
+use crate::base::{Digest, fs as bfs};
 
 /// A file's content with the folder that its relative paths start from.
 pub(super) struct Source {
@@ -23,6 +23,13 @@ pub(super) struct Source {
     pub(super) folder: PathBuf,
     pub(super) commands: Commands,
 }
+
+/// How large a file of a spec may be, bytes; a million steps take some 100 MiB.
+const MOST_BYTES: u64 = 1 << 30;
+/// How many files of a spec may be open, each included by the one before.
+const MOST_DEEP: usize = 64;
+/// How many files a spec may have.
+const MOST_FILES: usize = 10_000;
 
 /// Texts of so many bytes are worth waking other threads for.
 const LARGE: usize = 1 << 20;
@@ -75,23 +82,22 @@ impl Spec {
 impl Loader {
     /// Reads one file; `asked` is the `include` entry that names it.
     fn file(&mut self, path: &Path, asked: Option<Span>) {
+        if asked.is_some_and(|asked| self.is_too_far(path, asked)) {
+            return;
+        }
         self.asked.push(path.to_owned());
         let read = fs::canonicalize(path).and_then(|canonical| match &self.instead {
-            Some((file, text)) if *file == canonical => Ok((canonical, text.clone().into_bytes())),
-            _ => Ok((canonical, fs::read(path)?)),
+            Some((file, text)) if *file == canonical => Ok((canonical, text.clone())),
+            _ => Ok((canonical, bfs::read_text(path, MOST_BYTES)?)),
         });
-        let (canonical, bytes) = match read {
+        let (canonical, text) = match read {
             Ok(read) => read,
             Err(error) => return self.unreadable(path, asked, &error.to_string()),
         };
         if self.refused(&canonical, path, asked) {
             return;
         }
-        let digest = Digest::of(&bytes);
-        let text = match String::from_utf8(bytes) {
-            Ok(text) => text,
-            Err(_) => return self.unreadable(path, asked, "it is not UTF-8"),
-        };
+        let digest = Digest::of(text.as_bytes());
         self.files.push(SourceFile { path: path.to_owned(), digest });
         let index = self.sink.files.len() as u32;
         let text = Arc::new(text);
@@ -207,6 +213,28 @@ impl Loader {
             let path: PathBuf = folder.join(&entry.value).components().collect();
             self.file(&path, Some(entry.span));
         }
+    }
+
+    /// Whether an included file is one too many, or none that may be included. A file that is no spec by its name is not
+    /// looked into: errors quote what they are about, and it may be anything.
+    fn is_too_far(&mut self, path: &Path, asked: Span) -> bool {
+        let is_spec = |path: &Path| path.extension().is_some_and(|end| end == "yaml" || end == "yml");
+        let shown = path.display();
+        let (message, hint) = if self.open.len() >= MOST_DEEP {
+            let message = format!("{shown} is included by a file that is included by a file, {MOST_DEEP} deep");
+            (message, "include it in a file further up")
+        } else if self.files.len() >= MOST_FILES {
+            (format!("{shown} is one file too many: a spec may have {MOST_FILES}"), "join some of them")
+        } else if !is_spec(path) || fs::canonicalize(path).is_ok_and(|target| !is_spec(&target)) {
+            let message =
+                format!("{shown} is not read: only files that are called `*.yaml` or `*.yml` can be included");
+            (message, "give it such a name, if it is a part of a spec")
+        } else {
+            return false;
+        };
+        self.sink.incomplete = true;
+        self.sink.error_hint(asked, message, hint);
+        true
     }
 
     /// Whether a file has been read before: that is a cycle or a repetition, and an error.

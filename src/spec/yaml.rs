@@ -18,6 +18,9 @@ use serde_saphyr::{Options, SnippetMode, Spanned};
 
 pub(super) use rows::{Behind, Rows};
 
+/// Characters of a value that errors show at most.
+const SHOWN: usize = 80;
+
 /// A place in one text: both counted from 1, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Pos {
@@ -197,7 +200,8 @@ impl Node<'_> {
             Value::Int(value) => format!("the number {value}"),
             Value::Large(value) => format!("the number {value}"),
             Value::Float(value) => format!("the number {value}"),
-            Value::Text(text) => format!("the text `{text}`"),
+            Value::Text(text) if text.chars().nth(SHOWN).is_none() => format!("the text `{text}`"),
+            Value::Text(text) => format!("a text that begins with `{}`", text.chars().take(SHOWN).collect::<String>()),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
         }

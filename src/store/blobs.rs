@@ -64,10 +64,10 @@ impl Blobs {
 
     fn move_in(&self, from: &Path, file: &ManifestFile) -> Result<(), StoreError> {
         let home = self.path_of(file);
-        if let Err(e) = fs::rename(from, &home) {
+        if let Err(e) = bfs::move_file(from, &home) {
             // Folders that are gone, by hand or with a power failure, come back with what is put into them.
             let fan = home.parent().filter(|fan| e.kind() == io::ErrorKind::NotFound && !fan.is_dir());
-            let again = |fan: &Path| fs::create_dir_all(fan).and_then(|()| fs::rename(from, &home));
+            let again = |fan: &Path| fs::create_dir_all(fan).and_then(|()| bfs::move_file(from, &home));
             fan.map_or(Err(e), again).map_err(StoreError::io("publish", &home))?;
         }
         let stamp = Stamp::of(&home).map_err(StoreError::io("read", &home))?;

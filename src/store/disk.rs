@@ -8,7 +8,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, fs as bfs, temporary};
+use crate::base::{Digest, fs as bfs};
 use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
 use crate::store::claim::claim;
@@ -131,11 +131,14 @@ impl DiskStore {
         path: &Path,
         write: impl FnOnce(&mut fs::File) -> Result<T, E>,
     ) -> Result<T, E> {
+        let target = match bfs::Named::of(path)? {
+            bfs::Named::Whole(target) => target,
+            bfs::Named::Open(mut file) => return write(&mut file),
+        };
         let scratch = self.scratch()?;
-        let path = std::path::absolute(path)?;
-        let file = temporary::make(path.parent().unwrap_or(&path))?;
+        let file = target.temporary()?;
         scratch.note(file.path())?;
-        bfs::persist(file, &path, write)
+        bfs::persist(file, &target.0, write)
     }
 
     pub fn file_digests(&self) -> FileDigests {

@@ -3,8 +3,8 @@
 //! The kernel ends orch's own children together with orch, but not what those have started. The numbers of all groups
 //! that are alive stand in a table that orch, its children before they execute anything, and the watcher share. The
 //! watcher sleeps on a socket; when that closes, orch is gone, and every group that still stands in the table is
-//! killed, and then, on Linux, every process that carries the mark of this orch in its environment: those that left
-//! their group. Elsewhere a process that makes itself leader of a session of its own escapes.
+//! killed, and then, on Linux, all in this orch's control group, where it has one, and every process that carries the
+//! mark of this orch in its environment: those that left their group. Elsewhere a process that makes itself leader of a session of its own escapes.
 
 #[cfg(target_os = "linux")]
 mod marked;
@@ -15,6 +15,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+#[cfg(target_os = "linux")]
+use crate::worker::cgroup::Cell;
 use crate::worker::family;
 
 /// More groups than can be alive at a time.
@@ -98,6 +100,8 @@ fn start() -> io::Result<Guard> {
     family::adopt_orphans()?;
     #[cfg(target_os = "linux")]
     let mark = format!("{MARK}={}", mark());
+    #[cfg(target_os = "linux")]
+    let cell = Cell::make(&format!("orch-{}", self::mark()));
     let (ours, theirs) = UnixStream::pair()?;
     let socket = theirs.as_raw_fd();
     // SAFETY: other threads may hold locks, so the child makes system calls only, and never returns.
@@ -106,13 +110,19 @@ fn start() -> io::Result<Guard> {
         0 => {
             watch(socket, table);
             #[cfg(target_os = "linux")]
-            marked::kill(mark.as_bytes());
+            {
+                cell.kill();
+                marked::kill(mark.as_bytes());
+                cell.remove();
+            }
             // SAFETY: takes no pointers.
             unsafe { libc::_exit(0) }
         }
         watcher => {
             // Open until orch ends in any way.
             let _ = ours.into_raw_fd();
+            #[cfg(target_os = "linux")]
+            cell.enter();
             Ok(Guard { table, watcher, free: Mutex::new((0..MOST).rev().collect()) })
         }
     }

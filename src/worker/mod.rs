@@ -3,6 +3,8 @@
 //! A worker is told a job and answers how it ended; what the job is for is not known here. Every child leads a process
 //! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
 
+#[cfg(target_os = "linux")]
+mod cgroup;
 mod command;
 mod family;
 mod guard;

@@ -1,9 +1,14 @@
 //! Programs, people and machines that do what nobody asked for; and what orch leaves alone all the same.
 
+#[cfg(target_os = "linux")]
+mod bombs;
 mod current;
 mod damaged;
+mod disks;
 mod foreign;
+mod kinds;
 mod mounts;
+mod named;
 mod paths;
 mod permission;
 mod read_only;

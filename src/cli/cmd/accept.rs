@@ -1,6 +1,7 @@
 //! `orch accept`: the spec's expectations, brought up to date with the last results.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -50,12 +51,8 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     let after = edit::expectations(&before, &wanted.changes).map_err(by_hand)?;
     wanted.is_read_back(path, &file, &before, &after).map_err(by_hand)?;
     if !accept.dry_run {
-        let mode = std::fs::metadata(&file).map(|meta| meta.permissions());
-        bfs::write_atomic(&file, after.as_bytes()).with_context(|| format!("failed to write {}", file.display()))?;
-        if let Ok(mode) = mode {
-            std::fs::set_permissions(&file, mode)
-                .with_context(|| format!("failed to keep the permissions of {}", file.display()))?;
-        }
+        bfs::write_named(&file, |to| to.write_all(after.as_bytes()))
+            .with_context(|| format!("failed to write {}", file.display()))?;
     }
     if accept.json {
         let shown = file.display().to_string();

@@ -130,6 +130,9 @@ pub(super) fn perform(
     for text in &handed.told {
         printer.note(text);
     }
+    if finished.met_bug {
+        printer.note(BUG);
+    }
     if finished.interrupted {
         printer.note("the same command line with --resume goes on where this run ended");
     }
@@ -153,6 +156,9 @@ pub(super) fn perform(
     }
     Ok((exit, executed))
 }
+
+/// What is said where a bug of orch's own did not end everything.
+pub(super) const BUG: &str = "a bug in orch ended what says `BUG:`; please report it with the log that was named there";
 
 /// Performs the plan and hands out what it made; once more, if that was lost in between. Gives what was handed out.
 fn execute(context: &Context<'_>, diary: &Diary<'_>, args: &Args) -> anyhow::Result<(Finished, Handed)> {
@@ -228,6 +234,8 @@ fn exit_of(finished: &Finished, nothing: bool) -> Exit {
         passed || (finished.doc.cases.is_empty() && finished.results.iter().any(|r| r.outcome.is_made()));
     if finished.interrupted {
         Exit::Interrupted
+    } else if finished.met_bug {
+        Exit::Bug
     } else if finished.failed {
         Exit::Failed
     } else if did_something || nothing {

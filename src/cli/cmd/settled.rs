@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::cli::args::{Args, RunArgs};
-use crate::cli::cmd::run::{exit_of_doc, on_interrupt, options, show};
+use crate::cli::cmd::run::{BUG, exit_of_doc, on_interrupt, options, show};
 use crate::cli::console::Console;
 use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
@@ -110,16 +110,20 @@ fn changed(
     console.close();
     diary.finish(&project.plan, ended.as_ref().ok().map(|ended| (ended.interrupted, ended.doc.summary.hits)))?;
     let ended = ended?;
-    let ConeEnded { mut doc, has_report, interrupted, failed, lost, executed } = ended;
+    let ConeEnded { mut doc, has_report, interrupted, failed, met_bug, lost, executed } = ended;
     printer.told(shared);
     if lost {
         return Ok(Short::Not { executed });
     }
     doc.summary.seconds = clock.elapsed().as_secs_f64();
     show(&doc, has_report, run, printer);
-    Ok(Short::Done(match (interrupted, failed) {
-        (true, _) => Exit::Interrupted,
-        (_, true) => Exit::Failed,
+    if met_bug {
+        printer.note(BUG);
+    }
+    Ok(Short::Done(match (interrupted, met_bug, failed) {
+        (true, ..) => Exit::Interrupted,
+        (_, true, _) => Exit::Bug,
+        (.., true) => Exit::Failed,
         _ => exit_of_doc(&doc),
     }))
 }

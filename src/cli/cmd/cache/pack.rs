@@ -54,7 +54,8 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
 }
 
 fn tell(exported: &Exported, missing: &[String], export: &ExportArgs, printer: &Printer, to_stdout: bool) {
-    let written = std::fs::metadata(&export.file).map(|meta| meta.len()).unwrap_or(exported.blobs.bytes);
+    let written = std::fs::metadata(&export.file).ok().filter(std::fs::Metadata::is_file);
+    let written = written.map_or(exported.blobs.bytes, |meta| meta.len());
     let text = format!(
         "{}, {}, {}: {}",
         count(exported.records, "record"),

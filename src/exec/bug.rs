@@ -1,0 +1,107 @@
+//! Bugs of orch's own on the threads of a run: a panic becomes an error of what was being done, so that all else goes on,
+//! and the run is known to have met one.
+
+use std::backtrace::Backtrace;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::Write as _;
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::runtime::serve::said;
+use crate::store::DiskStore;
+use crate::worker::Cancel;
+
+/// How messages about what cannot happen begin.
+const BUG: &str = "BUG:";
+
+/// What a run knows of bugs; shared by all its threads.
+pub(super) struct Bugs<'a> {
+    store: &'a DiskStore,
+    met: AtomicBool,
+}
+
+impl<'a> Bugs<'a> {
+    pub(super) fn new(store: &'a DiskStore) -> Self {
+        Self { store, met: AtomicBool::new(false) }
+    }
+
+    /// Whether the run met one.
+    pub(super) fn met(&self) -> bool {
+        self.met.load(Ordering::Relaxed)
+    }
+
+    /// Does what may panic for the step, or whatever else, of this name; the backtrace goes to its log.
+    pub(super) fn caught<T>(&self, name: &str, work: impl FnOnce() -> T) -> anyhow::Result<T> {
+        let (result, place) = watched(work);
+        result.map_err(|what| {
+            self.met.store(true, Ordering::Relaxed);
+            let (place, backtrace) = place.unwrap_or_default();
+            let what = format!("{BUG} {}{place}", what.trim_start_matches(BUG).trim_start());
+            // The message is told in any case; there may be no place left for more.
+            let log = File::options().create(true).append(true).open(self.store.log_path(name));
+            let _ = log.and_then(|mut log| writeln!(log, "{what}\n{backtrace}"));
+            anyhow::Error::msg(what)
+        })
+    }
+
+    /// The same for what is no step, so that nobody looks for its log.
+    pub(super) fn caught_aside<T>(&self, name: &str, work: impl FnOnce() -> T) -> Result<T, String> {
+        let log = self.store.log_path(name);
+        self.caught(name, work).map_err(|bug| format!("{bug} (backtrace: {})", log.display()))
+    }
+
+    /// An error may tell of a bug as well.
+    pub(super) fn look_at(&self, error: &anyhow::Error) {
+        if is_bug(error) {
+            self.met.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Where the deciding thread panics, nobody will ask for what is still executing.
+pub(super) struct Ender<'a>(pub(super) &'a Cancel);
+
+impl Drop for Ender<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.cancel();
+        }
+    }
+}
+
+pub(super) fn is_bug(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.to_string().starts_with(BUG))
+}
+
+/// Where a thread panicked, e.g. ` at src/x.rs:1`, and its backtrace.
+type Place = (String, String);
+
+thread_local! {
+    static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
+    static PANICKED: RefCell<Option<Place>> = const { RefCell::new(None) };
+}
+
+/// What came of it, or what the panic said; and where that was, unless it came from another thread.
+fn watched<T>(work: impl FnOnce() -> T) -> (Result<T, String>, Option<Place>) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |panic| if IS_WATCHED.get() { note(panic) } else { usual(panic) }));
+    });
+    let outer = IS_WATCHED.replace(true);
+    // What a panic left half done lies behind locks that say so, or is not looked at again.
+    let result = catch_unwind(AssertUnwindSafe(work));
+    IS_WATCHED.set(outer);
+    (result.map_err(|panic| said(&*panic).to_owned()), PANICKED.take())
+}
+
+fn note(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line()));
+    PANICKED.set(Some((place.unwrap_or_default(), Backtrace::force_capture().to_string())));
+}
+
+#[cfg(test)]
+#[path = "bug_tests.rs"]
+mod tests;

@@ -1,0 +1,111 @@
+//! What an execution came to, kept: its record, and the tree that it made.
+
+use std::time::Instant;
+
+use crate::base::fs as bfs;
+use crate::event::Event;
+use crate::exec::outcome::Judged;
+use crate::exec::perform::{Done, Performed, Performer, error_text};
+use crate::exec::standing::standing;
+use crate::exec::task::Task;
+use crate::exec::{reproducer, retry};
+use crate::record::{Outcome, Record};
+use crate::store::{Manifest, StoreError};
+
+/// When an execution began.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    at: jiff::Timestamp,
+    clock: Instant,
+}
+
+impl Begun {
+    pub(super) fn now() -> Self {
+        Self { at: jiff::Timestamp::now(), clock: Instant::now() }
+    }
+}
+
+impl Performer<'_> {
+    /// Writes the record. An error of orch's own is an outcome too: it must not end the other steps.
+    pub(super) fn keep(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> Performed {
+        let (record, made, transient) = self.record(task, begun, result);
+        let before = self.store.latest_output(&record.step).ok().flatten();
+        let unchanged = record.output.is_some() && record.output == before;
+        // An interrupted step did not happen: the next run must not read of it.
+        if record.outcome != Outcome::Incomplete
+            && let Err(e) = self.store.keep(&record, made.as_ref())
+        {
+            return self.not_kept(record, e);
+        }
+        if let Some(remote) = self.remote
+            && matches!(record.outcome, Outcome::Pass | Outcome::SkipUnsupported)
+        {
+            remote.offer(&record.key.digest());
+        }
+        Performed::Executed { record: Box::new(record), unchanged, transient }
+    }
+
+    /// A panic ended it. The store may be what panicked, and is then left alone.
+    pub(super) fn broken_off(&self, task: &Task<'_>, begun: Begun, bug: anyhow::Error) -> Performed {
+        let told = bug.to_string();
+        let kept = self.bugs.caught(&task.step.name, || self.keep(task, begun, Err(bug)));
+        kept.unwrap_or_else(|_| {
+            let (record, ..) = self.record(task, begun, Err(anyhow::Error::msg(told)));
+            Performed::Executed { record: Box::new(record), unchanged: false, transient: false }
+        })
+    }
+
+    fn record(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> (Record, Option<Manifest>, bool) {
+        // An error of orch's own is of the moment.
+        let stands = result.is_ok();
+        let done = result.inspect_err(|e| self.bugs.look_at(e));
+        let Done { judged, numerics, made, .. } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
+        let transient = judged.transient;
+        let stands = stands.then(|| standing(&judged, task.step, self.fingerprint, self.provision)).flatten();
+        let (outcome, reason) = retry::told(judged.outcome, judged.reason, &task.attempts);
+        let record = Record {
+            step: task.step.name.clone(),
+            key: task.key.clone(),
+            outcome,
+            reason: reason.map(|reason| self.with_remedy(crate::base::text::shown(&reason))),
+            output: made.as_ref().map(Manifest::digest),
+            started: begun.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            seconds: begun.clock.elapsed().as_secs_f64(),
+            host: self.host.to_owned(),
+            facts: judged.facts,
+            measure: judged.measure,
+            numerics,
+            repro: Some(reproducer(self.again, &task.step.name)),
+            why: Some(task.why.clone()),
+            attempts: task.attempts.clone(),
+            stands,
+        };
+        (record, made, transient)
+    }
+
+    /// Whoever meets a full disk says so in words of its own, the user's program as well; where it is full, and what to do
+    /// about it, is always the same.
+    fn with_remedy(&self, reason: String) -> String {
+        if !reason.contains("No space left on device") || reason.contains(bfs::FULL_DISK) {
+            return reason;
+        }
+        format!("{reason}; hint: steps work in {}: {}", self.store.root().join("tmp").display(), bfs::FULL_DISK)
+    }
+
+    /// A step whose tree is not in the store has made nothing that another could read.
+    fn not_kept(&self, record: Record, error: StoreError) -> Performed {
+        let why = error_text(&error.into());
+        let record = match record.outcome {
+            Outcome::Pass | Outcome::Flaky => {
+                let reason = Some(format!("it passed, but that could not be kept: {why}"));
+                Record { outcome: Outcome::Fail, reason, output: None, ..record }
+            }
+            _ => {
+                let text = format!("the record of {} was not kept: {why}", record.step);
+                self.listener.tell(Event::Warning { text });
+                record
+            }
+        };
+        Performed::Executed { record: Box::new(record), unchanged: false, transient: false }
+    }
+}
