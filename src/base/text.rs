@@ -61,7 +61,7 @@ pub fn shown(text: &str) -> String {
 }
 
 fn cleaned(text: &str, keeps: impl Fn(&str) -> bool) -> Cow<'_, str> {
-    if !text.contains(|c| is_unseen(c)) {
+    if !text.contains(is_unseen) {
         return Cow::Borrowed(text);
     }
     let mut told = String::with_capacity(text.len());

@@ -37,22 +37,15 @@ impl StepKind for Panics {
         let absent = places.inputs.get("absent");
         match step.params.json()["where"].as_str().unwrap() {
             "lower" => absent.map(|_| Work::Files(vec![])).ok_or(()).map_err(|()| panic!("BUG: no input `absent`")),
-            "work" => Ok(Work::Pure(Box::new(|| Vec::<()>::new().remove(7).pipe()))),
+            "work" => Ok(Work::Pure(Box::new(|| {
+                Vec::<()>::new().remove(7);
+                Ok(())
+            }))),
             "judge" => Ok(Work::Judge(Box::new(|| -> anyhow::Result<Judgement> { std::panic::panic_any(7) }))),
             "error" => Ok(Work::Pure(Box::new(|| anyhow::bail!("BUG: a step of no kind")))),
             "not" => Ok(Work::Files(vec![("x".into(), b"x".to_vec())])),
             other => unreachable!("{other}"),
         }
-    }
-}
-
-trait Pipe {
-    fn pipe(self) -> anyhow::Result<()>;
-}
-
-impl Pipe for () {
-    fn pipe(self) -> anyhow::Result<()> {
-        Ok(())
     }
 }
 
@@ -109,7 +102,7 @@ struct Ended {
 /// A run of steps that panic at these places. It must end, so it has a thread of its own.
 fn ran(places: &'static [&str]) -> Ended {
     let (sender, receiver) = channel();
-    std::thread::spawn(move || sender.send(run_here(places)));
+    std::thread::spawn(move || drop(sender.send(run_here(places))));
     receiver.recv_timeout(Duration::from_secs(60)).expect("the run waits for ever, or panicked")
 }
 

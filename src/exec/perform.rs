@@ -107,7 +107,7 @@ impl Performer<'_> {
         {
             return Performed::InputLost { from, digest, what: gone.to_string() };
         }
-        if let Some(lost) = self.changed_input(&task) {
+        if let Some(lost) = self.changed_input(task) {
             return lost;
         }
         self.keep(task, begun, result)
