@@ -69,9 +69,7 @@ impl Named {
             Ok(meta) if meta.is_file() => Ok(Self::Whole(Target(fs::canonicalize(path)?, Some(meta.permissions())))),
             Ok(_) => Ok(Self::Open(fs::File::options().write(true).open(path)?)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let target = std::path::absolute(link_target(path)?)?;
-                fs::create_dir_all(parent(&target))?;
-                Ok(Self::Whole(Target(target, None)))
+                Ok(Self::Whole(Target(std::path::absolute(link_target(path)?)?, None)))
             }
             Err(e) => Err(e),
         }
@@ -87,6 +85,12 @@ impl Target {
         }
         Ok(file)
     }
+}
+
+/// The same of what is at hand, in a folder that is made if it is not there.
+pub fn save_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::create_dir_all(parent(path))?;
+    write_named(path, |file| file.write_all(bytes))
 }
 
 /// Where a link to nothing leads in the end, by way of others; anything else is where it leads itself.

@@ -8,7 +8,7 @@
 mod critical;
 mod format;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -63,7 +63,7 @@ impl Recorder {
     pub fn write(&self, path: &Path, plan: &Plan, about: &About<'_>) -> io::Result<()> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = format::document(&state.story, state.follow.at(Instant::now()), plan, about);
-        crate::base::fs::write_named(path, |file| file.write_all(&bytes))
+        crate::base::fs::save_named(path, &bytes)
     }
 }
 

@@ -1,7 +1,6 @@
 //! `orch accept`: the spec's expectations, brought up to date with the last results.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,8 +50,7 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     let after = edit::expectations(&before, &wanted.changes).map_err(by_hand)?;
     wanted.is_read_back(path, &file, &before, &after).map_err(by_hand)?;
     if !accept.dry_run {
-        bfs::write_named(&file, |to| to.write_all(after.as_bytes()))
-            .with_context(|| format!("failed to write {}", file.display()))?;
+        bfs::save_named(&file, after.as_bytes()).with_context(|| format!("failed to write {}", file.display()))?;
     }
     if accept.json {
         let shown = file.display().to_string();

@@ -1,6 +1,6 @@
 //! `orch report`: what the store already knows; executes nothing.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write as _;
 
 use anyhow::Context as _;
@@ -30,6 +30,7 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
     };
     match &report.output {
         Some(path) => {
+            path.parent().map_or(Ok(()), fs::create_dir_all)?;
             let write = |file: &mut File| anyhow::Ok(file.write_all(text.as_bytes())?);
             workplace.store.write_out(path, write).with_context(|| format!("failed to write `{}`", path.display()))?;
         }
