@@ -6,7 +6,7 @@ Knows nothing of models or exporters. Needs onnx and onnxruntime.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -28,9 +28,13 @@ class Wrong(Exception):
     """The graph is not what was asked for; the message says how."""
 
 
-def tidy(model: onnx.ModelProto, outputs: list[str]) -> tuple[onnx.ModelProto, dict[str, int]]:
+class OpenSizes(Wrong):
+    """It gives outputs of as many values as it finds, and nothing else was wrong so far."""
+
+
+def tidy(model: onnx.ModelProto, outputs: list[str], fixed: bool = True) -> tuple[onnx.ModelProto, dict[str, int]]:
     """The same function with only `outputs`, in that order, and nothing that says how, when or where it was made; and
-    how often each rule of `onnx_lowering` changed it."""
+    how often each rule of `onnx_lowering` changed it. Unless all sizes must be `fixed`, outputs may have open ones."""
     _keep_outputs(model.graph, outputs)
     _prune(model.graph)
     rules: dict[str, int] = {}
@@ -43,7 +47,10 @@ def tidy(model: onnx.ModelProto, outputs: list[str]) -> tuple[onnx.ModelProto, d
             _prune(model.graph)
             model = _inferred(_fold(model))
     strip(model)
-    _require_static(model.graph)
+    if told := _open(model.graph.input):
+        raise Wrong(told)
+    if fixed and (told := _open(model.graph.output)):
+        raise OpenSizes(told)
     return model, rules
 
 
@@ -181,12 +188,19 @@ def _strip_node(node: onnx.NodeProto) -> None:
         _strip_graph(below)
 
 
-def _require_static(graph: onnx.GraphProto) -> None:
-    for value in (*graph.input, *graph.output):
+def _open(values: Iterable[onnx.ValueInfoProto]) -> str | None:
+    """Which of them has a size that is not fixed."""
+    for value in values:
         shape = value.type.tensor_type.shape
         sizes = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or "?" for dim in shape.dim]
         if any(isinstance(size, str) for size in sizes):
-            raise Wrong(f"`{value.name}` has the shape {sizes}: sizes that are not fixed cannot be compiled for an NPU")
+            return f"`{value.name}` has the shape {sizes}: sizes that are not fixed cannot be compiled for an NPU"
+    return None
+
+
+def open_sizes(model: onnx.ModelProto) -> list[str]:
+    """The outputs of as many values as are found."""
+    return [value.name for value in model.graph.output if _open([value])]
 
 
 def save(model: onnx.ModelProto, folder: Path) -> list[Path]:

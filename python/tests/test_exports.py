@@ -44,6 +44,8 @@ AIMV2 = {
     "eos_token_id": 2,
 }
 
+SUPERPOINT = {"encoder_hidden_sizes": [8, 8, 8, 8], "decoder_hidden_size": 8, "initializer_range": 0.3}
+
 
 @unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
 class Exports(unittest.TestCase):
@@ -98,6 +100,29 @@ class Exports(unittest.TestCase):
             self.assertEqual(
                 control["input_ids"].tolist(), trees.read_tensors(model, trees.CONTROL_INPUTS)["input_ids"].tolist()
             )
+
+    def test_an_output_of_as_many_values_as_are_found_is_exported_last(self) -> None:
+        import numpy as np
+
+        from orch_py import trees
+
+        folder = self.worker.root / "pixels"
+        folder.mkdir()
+        for seed, name in enumerate((trees.INPUTS, trees.CONTROL_INPUTS)):
+            pixels = np.random.default_rng(seed).standard_normal((1, 3, 16, 16)).astype(np.float32)
+            trees.write_tensors(folder, name, {"pixel_values": pixels})
+        params = {"class": "SuperPointForKeypointDetection", "config": SUPERPOINT, "outputs": ["keypoints", "scores"]}
+        output, model = self.worker.do("materialise", params, inputs=folder)
+        self.assertEqual((output["status"], output["reason"]), ("ok", None))
+        files = (trees.REFERENCE, trees.CONTROL_REFERENCE)
+        found, others = (trees.read_tensors(model, file)["scores"].shape for file in files)
+        self.assertNotEqual(found, others)
+        output, out = self.worker.do("export_onnx", {"routes": ["dynamo"]}, model=model)
+        self.assertEqual((output["status"], output["reason"]), ("ok", None))
+        first, last = output["facts"]["attempts"]
+        self.assertRegex(first["error"], "`keypoints` has the shape .*: sizes that are not fixed")
+        self.assertEqual((first["ok"], last["ok"]), (False, True))
+        self.assertEqual(trees.read_manifest(out)["open_sizes"], ["keypoints", "scores"])
 
     def test_an_export_that_differs_by_eager_attention_says_so(self) -> None:
         # It is about the mask of ones that the two kinds of attention disagree.

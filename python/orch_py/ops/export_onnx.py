@@ -40,6 +40,7 @@ def run(job: Job) -> Output:
     # Last of all the library's own attention, and only where eager attention is shown to be another function.
     default = {name: value for name, value in chosen[0].items() if name != "attn_implementation"}
     cause = ""
+    later: list[tuple[dict[str, str], dict[str, Any]]] = []
     for implementations in (*chosen, default):
         if implementations is default:
             if not (cause := _cause(tree, attempts)):
@@ -53,6 +54,14 @@ def run(job: Job) -> Output:
             attempts.append(attempt)
             if made := work.attempt(implementations, attempt):
                 return _publish(job.out, made, work.names, attempts)
+            if attempt.get("open_sizes"):
+                later.append((implementations, attempt | {"error": None}))
+    # Outputs of as many values as are found, such as keypoints: no NPU compiles them, but others run them.
+    for implementations, attempt in later:
+        job.progress(f"exporting by {attempt['route']}, with open sizes")
+        attempts.append(attempt)
+        if made := work.attempt(implementations, attempt):
+            return _publish(job.out, made, work.names, attempts)
     reasons = "; ".join(f"{attempt['route']}: {attempt['error']}" for attempt in _last_of_each(attempts))
     wrong = any(attempt["max_abs"] is not None for attempt in attempts)
     raise Refused("numerics" if wrong else "error", f"no export route works{cause}: {reasons}", {"attempts": attempts})
@@ -80,13 +89,15 @@ def _last_of_each(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @dataclass
 class Made:
-    """A graph that is right: where it is from, its inputs and the control's, and how often each rule changed it."""
+    """A graph that is right: where it is from, its inputs and the control's, how often each rule changed it, and which
+    outputs have as many values as are found."""
 
     route: str
     opset: int
     inputs: trees.Tensors
     control: trees.Tensors | None
     rules: dict[str, int]
+    open_sizes: list[str]
 
 
 @dataclass
@@ -105,6 +116,8 @@ class _Work:
             return made
         except Exception as error:  # noqa: BLE001 - exporters raise anything; the next route may do better.
             ours = isinstance(error, (onnx_graph.Wrong, torch_model.OneInputOnly))
+            if isinstance(error, onnx_graph.OpenSizes):
+                told["open_sizes"] = True
             told["error"] = str(error) if ours else first_line(error)
             print(f"route {told['route']} failed: {error}", flush=True)
             _clear(self.out)
@@ -119,7 +132,7 @@ class _Work:
         # Not inference_mode: its tensors cannot be recorded by the tracers.
         with torch.no_grad():
             traced = ROUTES[route](loaded.model, loaded.inputs, loaded.control, self.names, opset)
-        graph, rules = onnx_graph.tidy(traced.made, self.names)
+        graph, rules = onnx_graph.tidy(traced.made, self.names, fixed=not told.get("open_sizes"))
         taken = [value.name for value in graph.graph.input]
         path = onnx_graph.save(graph, self.out)[0]
 
@@ -131,7 +144,7 @@ class _Work:
         tolerance = judge.TOLERANCES["fp32"]
         if wrong := self.expected.wrong(partial(onnx_graph.execute, path), given, control, tolerance, told):
             raise onnx_graph.Wrong(wrong)
-        return Made(route, opset, given, control, rules)
+        return Made(route, opset, given, control, rules, onnx_graph.open_sizes(graph))
 
 
 def _clear(out: Path) -> None:
@@ -154,6 +167,7 @@ def _publish(out: Path, made: Made, names: list[str], attempts: list[dict[str, A
             "route": made.route,
             "opset": made.opset,
             **({"lowering": made.rules} if made.rules else {}),
+            **({"open_sizes": made.open_sizes} if made.open_sizes else {}),
             "precision": "fp32",
             "versions": versions,
         },
