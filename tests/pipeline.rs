@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Sandbox, env_dir};
 
 /// Measurements of two tests at a time would disturb each other, and servers share their logs.
@@ -265,4 +265,57 @@ fn half_auto_of_an_eager_target_is_what_pytorch_really_computes_in() {
             assert!(why.contains(&format!("in {precision}, off by ")) && why.contains("oneDNN's kernel"), "{why}")
         }
     }
+}
+
+const MODULE: &str = "import numpy, torch, sys
+from safetensors.numpy import load_file, save_file
+class Two(torch.nn.Module):
+    def forward(self, a, b):
+        return a * b, b * 0 + 1
+if sys.argv[1] == 'make':
+    torch.jit.trace(Two(), (torch.ones(2), torch.ones(2))).save('specs/m.pt')
+    save_file({'product': numpy.zeros(2, 'f'), 'one': numpy.ones(2, 'f')}, 'specs/expected.safetensors')
+else:
+    given = load_file('made/inputs.safetensors')
+    save_file({'product': given['a'] * given['b'], 'one': numpy.ones(2, 'f')}, 'specs/expected.safetensors')
+";
+
+const MODULES: &str = "version: 1
+targets:
+  torch: {runtime: torch, backend: cpu, device: cpu, artefact: torchscript, precisions: [fp32]}
+measure: {warmup: 0, samples: 1}
+models:
+  two:
+    torchscript: m.pt
+    expected: expected.safetensors
+    outputs: [product, one]
+    inputs: {a: {dtype: float32, shape: [2], data: [1, 10]}, b: {dtype: float32, shape: [2], uniform: [2, 9]}}
+";
+
+/// No runtime but torch takes it, and torch says what it gives on other inputs.
+#[test]
+fn a_ready_module_has_a_control_by_torch_s_own_word() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = Sandbox::new().installs().file("specs/all.yaml", MODULES);
+    sandbox.run(["setup", "torch", "--spec", "specs/all.yaml"]).success();
+    let envs = fs::read_dir(env_dir()).unwrap().map(|entry| entry.unwrap().path());
+    let is_torch = |path: &PathBuf| path.is_dir() && text_of(path).starts_with("torch-");
+    let python = envs.filter(is_torch).max().unwrap().join("bin/python");
+    let script = |what: &str| {
+        let made = Command::new(&python).args(["-c", MODULE, what]).current_dir(sandbox.path("")).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    };
+    let run = ["run", "specs/all.yaml", "--json"];
+    script("make");
+    sandbox.run(run).code(1).summary([("failed", 1)]);
+    sandbox.run(["output", "generate:two:reference", "--to", "made"]).success();
+    script("expect");
+    let document = sandbox.run(run).success().summary([("passed", 1)]).json();
+    let control = &document["cases"][0]["numerics"]["control"];
+    assert_eq!(control["by"], "torch cpu, which is tested itself", "{document:#}");
+    assert_eq!((&control["undecided"], &control["max_abs"]), (&json!(["one"]), &json!(0.0)), "{document:#}");
+}
+
+fn text_of(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

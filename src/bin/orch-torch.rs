@@ -10,6 +10,7 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use orch::device::Lease;
 use orch::device::shown::{self, Shown};
 use orch::device::vram;
+use orch::runtime::control::{self, Witness};
 use orch::runtime::manifest::Manifest;
 use orch::runtime::measure::{self, MeasureParams};
 use orch::runtime::refusal::{Refusal, answer};
@@ -31,7 +32,8 @@ fn main() -> ExitCode {
         answer(match job.op.as_str() {
             "run" => run(job, progress),
             "probe" => Ok(JobOutput::ok(probe(), None)),
-            other => Err(anyhow!("the torch runtime has no operation `{other}`; known: `probe`, `run`")),
+            "reference" => reference(job),
+            other => Err(anyhow!("the torch runtime has no operation `{other}`; known: `probe`, `reference`, `run`")),
         })
     })
 }
@@ -111,6 +113,26 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         facts["cudnn_benchmark"] = Value::from(false);
     }
     Ok(JobOutput::ok(facts, Some(raw)))
+}
+
+const BY: Witness = Witness { name: "torch cpu", is_tested: true };
+
+/// `reference`: what a ready module gives on the control's inputs, on the CPU.
+fn reference(job: &Job) -> Result<JobOutput> {
+    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    jit::f_set_profiling_mode(false)?;
+    let _no_grad = tch::no_grad_guard();
+    let start = |manifest: &Manifest| {
+        let manifest = manifest.clone();
+        let module = CModule::load_on_device(tree.join("model.pt"), Device::Cpu).context("failed to load model.pt")?;
+        Ok(move |inputs: &Tensors| {
+            let outputs = module.forward_is(&placed(&manifest, inputs, Device::Cpu)?)?;
+            named(outputs, &manifest, Device::Cpu)
+        })
+    };
+    let mut facts = versions();
+    facts["reference"] = Value::Object(control::reference(tree, &job.out, &BY, start)?);
+    Ok(JobOutput::ok(facts, None))
 }
 
 /// What CUDA shows this process, which must be the leased GPU.

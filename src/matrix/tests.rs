@@ -20,7 +20,7 @@ models:
     {class: BertModel, family: encoder, task: fill-mask, pipeline: text,
     inputs: {ids: {dtype: int64, shape: [batch, 2], data: [1, 2]}}}
   ir:
-    {openvino: m.xml, family: ready, task: fill-mask, pipeline: text,
+    {openvino: m.xml, expected: e.npz, family: ready, task: fill-mask, pipeline: text,
     inputs: {ids: {dtype: int64, shape: [1], value: 1}}}
 ";
 

@@ -216,24 +216,17 @@ impl Builder<'_> {
                 if *format == ReadyFormat::Openvino {
                     sources.push(("weights".into(), Source::File(path.with_extension("bin").into())));
                 }
-                // An ONNX file tells its names and their order itself; of its outputs it gives those that are named.
-                let params = match format {
-                    ReadyFormat::Onnx => json!({"format": format, "inputs": [], "outputs": model.outputs}),
-                    _ => {
-                        let names: Vec<_> = model.inputs.keys().collect();
-                        json!({"format": format, "inputs": names, "outputs": model.outputs})
-                    }
+                // An ONNX file tells its names and their order itself.
+                let names: Vec<_> = match format {
+                    ReadyFormat::Onnx => vec![],
+                    _ => model.inputs.keys().collect(),
                 };
+                let params = json!({"format": format, "inputs": names, "outputs": model.outputs});
                 let made = self.add(name.clone(), Stage::Generate, &step::READY, params, sources, CONVERT_TIMEOUT);
-                // ONNX Runtime computes what the user does not give, and says which second input the model takes.
-                let model = match format {
-                    ReadyFormat::Onnx => {
-                        let (name, inputs) =
-                            (format!("{name}:reference"), vec![("artefact".into(), Source::Step(made))]);
-                        self.add(name, Stage::Generate, &step::REFERENCE, json!({}), inputs, CONVERT_TIMEOUT)
-                    }
-                    _ => made,
-                };
+                // A runtime computes what the user does not give, and says which second input the model takes.
+                let (name, inputs) = (format!("{name}:reference"), vec![("artefact".into(), Source::Step(made))]);
+                let params = json!({"format": format});
+                let model = self.add(name, Stage::Generate, &step::REFERENCE, params, inputs, CONVERT_TIMEOUT);
                 Made { model, ready: Some(*format) }
             }
         }

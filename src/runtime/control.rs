@@ -1,21 +1,114 @@
-//! The control of a ready file: another input, and what the model gives on it.
+//! What a ready model gives, by a runtime's word: on its inputs, and on the control's, another input.
 //!
 //! Nobody here knows which inputs are sizes, axes or indices, of which other values are another problem that a runtime
 //! need not take. The outputs' shapes tell.
 
-use crate::runtime::tensors::{Element, Tensor, Tensors};
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+
+use crate::base::fs as bfs;
+use crate::runtime::manifest::Manifest;
+use crate::runtime::tensors::{self, Element, Tensor, Tensors};
+
+/// Who answers.
+pub struct Witness {
+    /// `onnxruntime cpu`
+    pub name: &'static str,
+    /// No other runtime takes such files.
+    pub is_tested: bool,
+}
+
+const REFERENCE: &str = "reference.safetensors";
+/// What [`reference`] brings over changed, or not at all.
+const CHANGED: [&str; 2] = ["manifest.json", tensors::CONTROL_INPUTS];
+
+/// A ready model's tree, `artefact`, with what it gives on its inputs, if nobody said it, and on the control's, beside
+/// these. `start` loads the model, if anything is to be computed. Gives what belongs into the record.
+pub fn reference<F>(
+    artefact: &Path,
+    out: &Path,
+    by: &Witness,
+    start: impl FnOnce(&Manifest) -> anyhow::Result<F>,
+) -> anyhow::Result<Map<String, Value>>
+where
+    F: FnMut(&Tensors) -> anyhow::Result<Tensors>,
+{
+    let mut manifest = Manifest::read(artefact)?;
+    for name in bfs::files_below(artefact)?.iter().filter(|name| !CHANGED.contains(&&***name)) {
+        bfs::copy_file(&artefact.join(name), &out.join(name))
+            .with_context(|| format!("failed to copy {name} of the model"))?;
+    }
+    let is_given = artefact.join(REFERENCE).is_file();
+    let told = match tensors::control_inputs(artefact)? {
+        None if is_given => Err("the model came without a second input".to_owned()),
+        other => match start(&manifest) {
+            Ok(infer) => answered(artefact, out, other, by, infer)?,
+            // Another runtime may take the model, and the user knows what it has to give.
+            Err(error) if is_given => Err(format!("{} does not take the model: {error:#}", by.name)),
+            Err(error) => return Err(error),
+        },
+    };
+    match &told {
+        Ok(kept) => {
+            let by = if by.is_tested { format!("{}, which is tested itself", by.name) } else { by.name.to_owned() };
+            manifest.rest.insert("control".to_owned(), json!({"by": is_given.then_some(by), "kept": kept}));
+        }
+        Err(why) => {
+            manifest.rest.entry("no_control").or_insert(json!(why));
+        }
+    }
+    manifest.write(out)?;
+    let facts = json!({"no_control": told.err(), "inputs": manifest.inputs, "outputs": manifest.outputs});
+    let Value::Object(mut facts) = facts else { unreachable!() };
+    if !is_given {
+        facts.insert("reference".to_owned(), json!(by.name));
+    }
+    Ok(facts)
+}
+
+/// Gives the inputs of which the control has no other values, or why there is none: values in other places may be such as
+/// the model cannot take, an index beyond its table, and then nothing is wrong.
+fn answered(
+    artefact: &Path,
+    out: &Path,
+    other: Option<Tensors>,
+    by: &Witness,
+    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
+) -> anyhow::Result<Result<Vec<String>, String>> {
+    let given = tensors::read(&artefact.join(tensors::INPUTS))?;
+    let reference = match artefact.join(REFERENCE) {
+        path if path.is_file() => tensors::read(&path)?,
+        _ => {
+            let outputs = infer(&given)?;
+            tensors::write(&out.join(REFERENCE), &outputs)?;
+            outputs
+        }
+    };
+    let Some(other) = other else {
+        return Ok(Err("the model came without a second input".to_owned()));
+    };
+    let control = match find(&given, &other, &reference, infer) {
+        Ok(control) => control,
+        Err(error) => return Ok(Err(format!("{} does not take the second input: {error:#}", by.name))),
+    };
+    tensors::write(&out.join("control-reference.safetensors"), &control.outputs)?;
+    tensors::write(&out.join(tensors::CONTROL_INPUTS), &control.inputs)?;
+    Ok(Ok(control.kept))
+}
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Control {
-    pub(super) inputs: Tensors,
-    pub(super) outputs: Tensors,
+struct Control {
+    inputs: Tensors,
+    outputs: Tensors,
     /// Inputs that are as given, although they could be others.
-    pub(super) kept: Vec<String>,
+    kept: Vec<String>,
 }
 
 /// All of the `other` values, where the outputs then have the shapes of the `reference`. Else the floats among them that
 /// keep these shapes, one after another. Else all again, as long as the model takes them: shapes may be what it computes.
-pub(super) fn find(
+fn find(
     given: &Tensors,
     other: &Tensors,
     reference: &Tensors,

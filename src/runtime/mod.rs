@@ -5,10 +5,11 @@
 
 pub mod android;
 pub mod browser;
-mod control;
+pub mod control;
 mod cpu;
 pub mod foreign;
 pub mod half;
+pub mod ir_file;
 pub mod libtorch;
 pub mod manifest;
 pub mod measure;

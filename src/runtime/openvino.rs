@@ -5,6 +5,7 @@
 
 mod api;
 mod options;
+mod ports;
 mod words;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use serde_json::{Map, Value, json};
 
 use api::{Compiled, Core, Failure, Request};
 
+use super::control::{self, Witness};
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::refusal::{Refusal, answer};
@@ -37,7 +39,10 @@ impl Runtime for OpenVino {
         answer(match job.op.as_str() {
             "run" => run(job, progress),
             "probe" => probe(job),
-            other => Err(anyhow::anyhow!("the openvino runtime has no operation `{other}`; known: `probe`, `run`")),
+            "reference" => reference(job),
+            other => Err(anyhow::anyhow!(
+                "the openvino runtime has no operation `{other}`; known: `probe`, `reference`, `run`"
+            )),
         })
     }
 }
@@ -146,6 +151,33 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     Ok(JobOutput::ok(facts, Some(raw)))
 }
 
+const BY: Witness = Witness { name: "openvino cpu", is_tested: true };
+
+/// `reference`: what a ready IR gives on the control's inputs, on the CPU in fp32.
+fn reference(job: &Job) -> Result<JobOutput> {
+    let ProbeParams { library } = serde_json::from_value(job.params.clone()).context("bad params of `reference`")?;
+    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    let version = load_library(&library)?;
+    let core = Core::new().context("OpenVINO does not start")?;
+    let start = |manifest: &Manifest| {
+        let manifest = manifest.clone();
+        let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
+        let properties = options::properties(&Map::new(), Precision::F32.names().0, None)?;
+        let model = core.read(&tree.join("model.xml"), Some(&tree.join("model.bin")))?;
+        let compiled = core.compile(&model, "CPU", &properties)?;
+        ports::check(&compiled, &manifest, &inputs)?;
+        let mut request = compiled.request()?;
+        Ok(move |inputs: &Tensors| {
+            ports::set_inputs(&mut request, &compiled, &manifest, inputs)?;
+            request.infer()?;
+            ports::outputs(&request, &compiled, &manifest)
+        })
+    };
+    let mut facts = control::reference(tree, &job.out, &BY, start)?;
+    facts.insert("openvino".to_owned(), json!(version));
+    Ok(JobOutput::ok(Value::Object(facts), None))
+}
+
 /// A compiled model that can infer, and what it says of itself. Fields are dropped in this order.
 struct Session {
     request: Request,
@@ -160,20 +192,11 @@ struct Session {
 
 impl Session {
     fn set_inputs(&mut self, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
-        for (index, name) in manifest.inputs.iter().enumerate() {
-            let port = input_port(&self.compiled, manifest, index)?;
-            self.request.set_input(&port, &inputs[name]).with_context(|| format!("input `{name}`"))?;
-        }
-        Ok(())
+        ports::set_inputs(&mut self.request, &self.compiled, manifest, inputs)
     }
 
-    /// From the memory that the last inference wrote.
     fn outputs(&self, manifest: &Manifest) -> Result<Tensors> {
-        let output = |(index, name): (usize, &String)| {
-            let tensor = self.request.output(index).with_context(|| format!("output `{name}`"))?;
-            Ok((name.clone(), tensor))
-        };
-        manifest.outputs.iter().enumerate().map(output).collect()
+        ports::outputs(&self.request, &self.compiled, manifest)
     }
 }
 
@@ -203,7 +226,7 @@ fn load(
     let devices = placed(&compiled, &params.device)?;
     let in_force = options::read_back(&compiled);
     options::check_in_force(properties, &in_force)?;
-    check_ports(&compiled, manifest, inputs)?;
+    ports::check(&compiled, manifest, inputs)?;
     let request = compiled.request()?;
     let mut session = Session {
         request,
@@ -252,54 +275,6 @@ fn able(core: &Core, version: &str, device: &str, precision: Precision) -> Resul
         )));
     }
     Ok((name, capabilities))
-}
-
-/// The tree and the model agree on every input by name and type, and on the outputs by number and order.
-fn check_ports(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
-    let names: Vec<_> = compiled.inputs()?.iter().map(|port| port.name().unwrap_or_default()).collect();
-    ensure!(
-        names.len() == manifest.inputs.len(),
-        "the manifest names {} inputs and the model takes {}: {}",
-        manifest.inputs.len(),
-        names.len(),
-        names.join(", ")
-    );
-    for (index, name) in manifest.inputs.iter().enumerate() {
-        let tensor = inputs.get(name).with_context(|| format!("inputs.safetensors lacks the input `{name}`"))?;
-        let port = input_port(compiled, manifest, index)
-            .with_context(|| format!("the model has no input `{name}`; it takes: {}", names.join(", ")))?;
-        let element = port.element()?;
-        ensure!(
-            element == tensor.element(),
-            "input `{name}` is {} and the model takes {}",
-            tensor.element().name(),
-            element.name()
-        );
-    }
-    let ports: Vec<_> = compiled.outputs()?.iter().map(|port| port.name()).collect();
-    ensure!(
-        ports.len() == manifest.outputs.len(),
-        "the manifest names {} outputs and the model makes {}",
-        manifest.outputs.len(),
-        ports.len()
-    );
-    for (name, port) in manifest.outputs.iter().zip(&ports) {
-        // A port may have another name or none; one that bears another output's name shows that the order is wrong.
-        if let Some(port) = port.as_ref().filter(|port| *port != name && manifest.outputs.contains(port)) {
-            bail!("the manifest calls `{name}` what the model calls `{port}`: its outputs are in another order");
-        }
-    }
-    Ok(())
-}
-
-/// The port of an input by its name. One that the model hands on as an output may be left with the output's name alone: it
-/// is found by its place, where that bears no other input's name.
-fn input_port(compiled: &Compiled, manifest: &Manifest, index: usize) -> Result<api::Port> {
-    compiled.input_named(&manifest.inputs[index]).or_else(|error| {
-        let port = compiled.inputs()?.into_iter().nth(index);
-        let is_another = |port: &api::Port| port.name().is_some_and(|name| manifest.inputs.contains(&name));
-        port.filter(|port| !is_another(port)).ok_or(error)
-    })
 }
 
 fn probe(job: &Job) -> Result<JobOutput> {

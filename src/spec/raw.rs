@@ -94,7 +94,7 @@ shape! {
         /// With `onnx`: the files beside it in which it keeps its weights (external data), as it names them.
         external: List<String>,
         /// With a ready file: `.npz`, `.safetensors`, or a folder of `output_*.pb`: what the outputs are compared with.
-        /// Without it, ONNX Runtime's CPU provider makes the reference.
+        /// Without it, ONNX Runtime's CPU provider makes the reference of an ONNX file; the others need it.
         expected: String,
         /// Names of the outputs that are compared, in order; `feature_maps.0` is the first tensor of a tuple. Default: all
         /// tensors that the model returns, or, if it returns none, those of its tuples. An ONNX file gives no others then.

@@ -64,7 +64,8 @@ pub(super) const ORT: &[Part] = &[
 ];
 
 /// `orch worker openvino`
-pub(super) const OPENVINO: &[Part] = &[Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];
+pub(super) const OPENVINO: &[Part] =
+    &[Part::Rust("runtime/control.rs"), Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];
 
 /// `orch worker browser`, with its page.
 pub(super) const BROWSER: &[Part] = &[
@@ -99,6 +100,7 @@ pub(super) const TORCH: &[Part] = &[
     Part::Rust("device/native/nvml.rs"),
     Part::Rust("device/shown.rs"),
     Part::Rust("device/vram.rs"),
+    Part::Rust("runtime/control.rs"),
     Part::Crate("tch"),
     Part::Crate("torch-sys"),
 ];

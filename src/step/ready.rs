@@ -4,6 +4,7 @@
 //! gives a value for an initializer, which then is an input like any other. Without expected outputs the reference is ONNX Runtime's CPU provider, and is called that.
 
 mod control;
+mod reference;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,11 @@ use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::refusal::Refusal;
 use crate::runtime::tensors::{self, Tensors};
-use crate::runtime::{JobStatus, foreign, onnx_change, onnx_file};
+use crate::runtime::{JobStatus, foreign, ir_file, onnx_change, onnx_file};
 use crate::spec::ReadyFormat;
-use crate::step::code::{ORT, WORKER};
-use crate::step::{Access, Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
-use crate::toolchain::{EnvName, Tool};
+use crate::step::{Code, Part, Places, Step, StepKind, Work};
+
+pub use reference::REFERENCE;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct ReadyParams {
@@ -44,6 +45,7 @@ impl StepKind for Ready {
         static CODE: Code = Code::of(&[&[
             Part::Rust("step/ready"),
             Part::Rust("runtime/foreign.rs"),
+            Part::Rust("runtime/ir_file.rs"),
             Part::Rust("runtime/manifest.rs"),
             Part::Rust("runtime/onnx_change.rs"),
             Part::Rust("runtime/onnx_file.rs"),
@@ -52,6 +54,7 @@ impl StepKind for Ready {
             Part::Rust("runtime/tensors.rs"),
             Part::Crate("npyz"),
             Part::Crate("prost"),
+            Part::Crate("roxmltree"),
             Part::Crate("safetensors"),
             Part::Crate("zip"),
         ]]);
@@ -86,22 +89,8 @@ pub fn external(name: &str) -> String {
 
 fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path, wanted: &[String]) -> anyhow::Result<()> {
     let facts = onnx_file::facts(file)?;
-    if !facts.inexpressible.is_empty() {
-        // The file may well be right: it is orch that has no such tensors.
-        let what = facts.inexpressible.join(", ");
-        return Err(Refusal::because(
-            JobStatus::Unsupported,
-            format!(
-                "`{}` cannot be tested here: {what}; inputs and outputs must be tensors of numbers or bools",
-                file.display()
-            ),
-        ));
-    }
-    let kept = if wanted.is_empty() { &facts.outputs } else { wanted };
-    if let Some(unknown) = kept.iter().find(|name| !facts.outputs.contains(name)) {
-        let has = facts.outputs.join(", ");
-        bail!("`outputs` names `{unknown}`, which `{}` does not give; it gives: {has}", file.display());
-    }
+    expressible(file, &facts.inexpressible)?;
+    let kept = kept(file, &facts.outputs, wanted)?;
     for name in &facts.external {
         // Taken unasked, its content would be in no key.
         let from = inputs.get(&external(name)).with_context(|| {
@@ -123,17 +112,66 @@ fn bring_onnx(file: &Path, inputs: &BTreeMap<String, PathBuf>, out: &Path, wante
     bring_tensors(inputs, out, ReadyFormat::Onnx, names, &given, expected.as_ref())
 }
 
+/// The file may well be right: it is orch that has no such tensors.
+fn expressible(file: &Path, inexpressible: &[String]) -> anyhow::Result<()> {
+    if inexpressible.is_empty() {
+        return Ok(());
+    }
+    let what = inexpressible.join(", ");
+    let why = format!(
+        "`{}` cannot be tested here: {what}; inputs and outputs must be tensors of numbers or bools",
+        file.display()
+    );
+    Err(Refusal::because(JobStatus::Unsupported, why))
+}
+
+/// The outputs that are compared, of all that the file gives.
+fn kept<'n>(file: &Path, all: &'n [String], wanted: &'n [String]) -> anyhow::Result<&'n [String]> {
+    if let Some(unknown) = wanted.iter().find(|name| !all.contains(name)) {
+        let has = all.join(", ");
+        bail!("`outputs` names `{unknown}`, which `{}` does not give; it gives: {has}", file.display());
+    }
+    Ok(if wanted.is_empty() { all } else { wanted })
+}
+
 fn bring_openvino(
     file: &Path,
     inputs: &BTreeMap<String, PathBuf>,
     out: &Path,
     params: ReadyParams,
 ) -> anyhow::Result<()> {
+    let facts = ir_file::facts(file)?;
+    expressible(file, &facts.inexpressible)?;
     let weights = file.with_extension("bin");
     bfs::copy_file(file, &out.join("model.xml"))?;
     bfs::copy_file(&weights, &out.join("model.bin"))
         .with_context(|| format!("failed to copy `{}`, the weights of `{}`", weights.display(), file.display()))?;
-    bring_untold(inputs, out, ReadyFormat::Openvino, params)
+    let taken = called(&facts.inputs, &params.inputs);
+    let given = renamed(given(inputs, &taken)?, &facts.inputs, &taken);
+    takes(&taken, &given)?;
+    let all = called(&facts.outputs, &params.outputs);
+    let (outputs, expected) = if all.len() < facts.outputs.len() {
+        untold(inputs, params.outputs)?
+    } else {
+        let kept = kept(file, &all, &params.outputs)?;
+        let path = inputs.get("expected").context("BUG: checked: an IR comes with what it is to give")?;
+        let read = renamed(foreign::read(path, "output", &all)?, &facts.outputs, &all);
+        (kept.to_vec(), Some(compared(path, read, &all, kept)?))
+    };
+    bring_tensors(inputs, out, ReadyFormat::Openvino, Names { inputs: taken, outputs }, &given, expected.as_ref())
+}
+
+/// What each tensor is called here: as the spec calls it, or by its first name. Those without a name are left out.
+fn called(names: &[Vec<String>], spec: &[String]) -> Vec<String> {
+    let one = |names: &Vec<String>| names.iter().find(|name| spec.contains(name)).or(names.first()).cloned();
+    names.iter().filter_map(one).collect()
+}
+
+/// The tensors, each as it is called here, by whichever of its names it came.
+fn renamed(tensors: Tensors, names: &[Vec<String>], called: &[String]) -> Tensors {
+    let place = |name: &String| names.iter().position(|names| names.contains(name));
+    let renamed = |(name, tensor)| (place(&name).map_or(name, |place| called[place].clone()), tensor);
+    tensors.into_iter().map(renamed).collect()
 }
 
 fn bring_torchscript(
@@ -149,28 +187,25 @@ fn bring_torchscript(
              declare them under `inputs` instead of `inputs_from` (`data: […]` gives exact values)"
         );
     }
-    bring_untold(inputs, out, ReadyFormat::Torchscript, params)
+    let given = given(inputs, &params.inputs)?;
+    takes(&params.inputs, &given)?;
+    let (outputs, expected) = untold(inputs, params.outputs)?;
+    let names = Names { inputs: params.inputs, outputs };
+    bring_tensors(inputs, out, ReadyFormat::Torchscript, names, &given, expected.as_ref())
 }
 
-/// A file that does not tell its names here: they are those of the spec, or of the tensors.
-fn bring_untold(
+/// Outputs that the file does not tell: all that the spec names or the user expects, and what is expected of them.
+fn untold(
     inputs: &BTreeMap<String, PathBuf>,
-    out: &Path,
-    format: ReadyFormat,
-    params: ReadyParams,
-) -> anyhow::Result<()> {
-    let given = given(inputs, &params.inputs)?;
-    let taken = if params.inputs.is_empty() { given.keys().cloned().collect() } else { params.inputs };
-    takes(&taken, &given)?;
-    let (mut outputs, mut reference) = (params.outputs, None);
-    if let Some(path) = inputs.get("expected") {
-        let read = foreign::read(path, "output", &outputs)?;
-        if outputs.is_empty() {
-            outputs = read.keys().cloned().collect();
-        }
-        reference = Some(compared(path, read, &outputs, &outputs)?);
+    mut outputs: Vec<String>,
+) -> anyhow::Result<(Vec<String>, Option<Tensors>)> {
+    let Some(path) = inputs.get("expected") else { return Ok((outputs, None)) };
+    let read = foreign::read(path, "output", &outputs)?;
+    if outputs.is_empty() {
+        outputs = read.keys().cloned().collect();
     }
-    bring_tensors(inputs, out, format, Names { inputs: taken, outputs }, &given, reference.as_ref())
+    let expected = compared(path, read, &outputs, &outputs)?;
+    Ok((outputs, Some(expected)))
 }
 
 /// The tensors that the model gets: from the user's file, or by the recipe. A model may take none.
@@ -242,48 +277,10 @@ fn bring_tensors(
     rest.insert("reference".into(), json!(reference));
     rest.insert("precision".into(), json!("fp32"));
     let recipe = inputs.get("inputs").filter(|_| !inputs.contains_key("inputs_from"));
-    if let Err(why) = control::bring(recipe.map(PathBuf::as_path), given, format, out)? {
+    if let Err(why) = control::bring(recipe.map(PathBuf::as_path), given, out)? {
         rest.insert("no_control".into(), json!(why));
     }
     Manifest { inputs: names.inputs, outputs: names.outputs, rest }.write(out)
-}
-
-/// `generate:<model>:reference`: a ready ONNX model with the outputs that nobody gave, and with a control that it takes.
-pub struct Reference;
-pub static REFERENCE: Reference = Reference;
-
-impl StepKind for Reference {
-    fn name(&self) -> &'static str {
-        "reference"
-    }
-
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, ORT]);
-        &CODE
-    }
-
-    fn tools(&self, _: &Step) -> Vec<Tool> {
-        vec![Tool { env: EnvName::Ort, package: "onnxruntime" }]
-    }
-
-    fn is_native(&self) -> bool {
-        true
-    }
-
-    fn requires(&self, _: &Step) -> Vec<Requirement> {
-        vec![Requirement::Env(EnvName::Ort)]
-    }
-
-    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
-        let libraries = vec![("library", Library::OnnxRuntime(EnvName::Ort))];
-        Ok(Work::Worker(WorkerCall {
-            worker: Worker::Orch("ort"),
-            op: "reference",
-            params: step.params.json().clone(),
-            libraries,
-            access: Access::default(),
-        }))
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod errors;
 mod explained;
 mod half;
 mod handed_out;
+mod ir;
 mod keep_going;
 mod kept;
 mod max_age;

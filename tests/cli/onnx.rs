@@ -51,6 +51,8 @@ pub(super) struct AttributeProto {
     pub(super) name: String,
     #[prost(int64, tag = "3")]
     pub(super) i: i64,
+    #[prost(bytes, tag = "4")]
+    pub(super) s: Vec<u8>,
     #[prost(int32, tag = "20")]
     pub(super) r#type: i32,
 }
@@ -148,7 +150,7 @@ pub(super) fn node<const N: usize>(op_type: &str, input: [&str; N], output: &str
 /// The same in another type.
 pub(super) fn cast(input: &str, output: &str, to: i32) -> NodeProto {
     const INT: i32 = 2;
-    let to = AttributeProto { name: "to".into(), i: to.into(), r#type: INT };
+    let to = AttributeProto { name: "to".into(), i: to.into(), s: vec![], r#type: INT };
     NodeProto { attribute: vec![to], ..node("Cast", [input], output) }
 }
 
@@ -239,6 +241,27 @@ pub(super) fn folding() -> Vec<u8> {
         initializer: vec![tensor("w", &[1, 3], &[1., 2., 3.]), tensor("b", &[3], &[0.5, -0.5, 0.])],
         input: vec![],
         output: vec![value("y", &[1, 3])],
+    };
+    let opset_import = vec![OperatorSetIdProto { version: 17 }];
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+}
+
+/// y = x, of two doubles.
+pub(super) fn einsum_of_doubles() -> Vec<u8> {
+    const STRING: i32 = 3;
+    const DOUBLE: i32 = 11;
+    let doubles = |name: &str| {
+        let mut info = value(name, &[2]);
+        info.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = DOUBLE;
+        info
+    };
+    let equation = AttributeProto { name: "equation".into(), i: 0, s: b"i->i".into(), r#type: STRING };
+    let graph = GraphProto {
+        node: vec![NodeProto { attribute: vec![equation], ..node("Einsum", ["x"], "y") }],
+        name: "einsum".into(),
+        initializer: vec![],
+        input: vec![doubles("x")],
+        output: vec![doubles("y")],
     };
     let opset_import = vec![OperatorSetIdProto { version: 17 }];
     ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()

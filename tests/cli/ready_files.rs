@@ -6,7 +6,7 @@ use std::process::Command;
 use prost::Message;
 use serde_json::Value;
 
-use crate::onnx::{RIGHT, folding, image_decoder, resize, tensor};
+use crate::onnx::{RIGHT, einsum_of_doubles, folding, image_decoder, resize, tensor};
 use crate::ready_onnx::{SPEC, sandbox};
 use crate::support::{Sandbox, env_dir};
 
@@ -131,4 +131,64 @@ fn a_provider_that_has_nothing_to_run_or_no_kernel_is_unsupported() {
     let document = sandbox.run(run).code(3).summary([("cases", 3), ("unsupported", 3)]).json();
     let reason = document["cases"][1]["reason"].as_str().unwrap();
     assert_eq!(reason, "Provider type for ImageDecoder node with name '' is not set.", "{document:#}");
+
+    // WebNN's provider takes the node, and then says that it has no doubles.
+    sandbox.write("specs/one.onnx", einsum_of_doubles());
+    let spec = PLUGINS.replace("INPUTS", "{x: {dtype: float64, shape: [2], data: [1, 2]}}");
+    sandbox.write("specs/all.yaml", spec.replace("expected: expected, ", ""));
+    let document = sandbox.run(["run", "specs/all.yaml", "-t", "webnn", "--json"]).code(3).json();
+    let reason = document["cases"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("WebNN backend does not support data type: 11"), "{document:#}");
+}
+
+const IR: &str = "version: 1
+targets:
+  openvino: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp32]}
+measure: {warmup: 0, samples: 1}
+models:
+  all: {openvino: m.xml, inputs_from: given, expected: all}
+  one: {openvino: m.xml, inputs_from: given, expected: one, outputs: [product]}
+  still: {openvino: m.xml, inputs_from: given, expected: still, outputs: [still]}
+";
+
+/// Names and their order are the file's; only a second input shows that `still` looks at nothing.
+#[test]
+fn an_openvino_ir_tells_its_names_and_has_a_second_input() {
+    let sandbox = sandbox(RIGHT);
+    let file = |name: &str, values: &[f32]| tensor(name, &[1, 2], values).encode_to_vec();
+    sandbox.write("specs/m.xml", crate::ir::xml());
+    sandbox.write("specs/m.bin", crate::ir::bin());
+    // Without names, in the file's order: b, a; sum, product, still.
+    sandbox.write("specs/given/input_0.pb", file("", &[3., 4.]));
+    sandbox.write("specs/given/input_1.pb", file("", &[1., 10.]));
+    for (index, values) in [[2., 12.], [3., 40.], [1., 2.]].iter().enumerate() {
+        sandbox.write(&format!("specs/all/output_{index}.pb"), file("", values));
+    }
+    sandbox.write("specs/one/output_0.pb", file("product", &[3., 40.]));
+    sandbox.write("specs/still/output_0.pb", file("still", &[1., 2.]));
+    sandbox.write("specs/all.yaml", IR);
+    let run = ["run", "specs/all.yaml", "--json"];
+    let document = sandbox.run(run).summary([("passed", 2), ("indecisive", 1), ("failed", 0)]).json();
+    let cases = document["cases"].as_array().unwrap();
+    for case in &cases[..2] {
+        let numerics = &case["numerics"];
+        assert_eq!(case["status"], "PASS", "{case:#}");
+        assert_eq!(numerics["reference"], "expected outputs given by the user");
+        assert_eq!(numerics["control"]["by"], "openvino cpu, which is tested itself", "{case:#}");
+        passes_by_itself(&sandbox, case);
+    }
+    assert_eq!(
+        cases[0]["numerics"]["tensors"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["product", "still", "sum"]
+    );
+    assert_eq!(cases[0]["numerics"]["control"]["undecided"][0], "still");
+    assert_eq!(cases[1]["numerics"]["tensors"].as_object().unwrap().keys().collect::<Vec<_>>(), ["product"]);
+    assert_eq!((&cases[2]["model"], &cases[2]["status"]), (&"still".into(), &"INDECISIVE".into()), "{:#}", cases[2]);
+
+    sandbox.write("specs/all.yaml", IR.replace("outputs: [still]", "outputs: [stil]"));
+    let document = sandbox.run(run).code(1).json();
+    let told = "`outputs` names `stil`, which `m.xml` does not give; it gives: sum, product, still";
+    let reason =
+        document["cases"][2]["reason"].as_str().unwrap().replace(&*sandbox.path("specs/").to_string_lossy(), "");
+    assert_eq!(reason, told);
 }

@@ -203,6 +203,11 @@ impl Compiled {
         Ok(Port(made(|port| unsafe { sys::ov_compiled_model_input_by_name(self.0.as_ptr(), name.as_ptr(), port) })?))
     }
 
+    pub(super) fn output_named(&self, name: &str) -> Result<Port> {
+        let name = c_string(name)?;
+        Ok(Port(made(|port| unsafe { sys::ov_compiled_model_output_by_name(self.0.as_ptr(), name.as_ptr(), port) })?))
+    }
+
     pub(super) fn request(&self) -> Result<Request, Failure> {
         made(|request| unsafe { sys::ov_compiled_model_create_infer_request(self.0.as_ptr(), request) }).map(Request)
     }
@@ -233,9 +238,9 @@ impl Request {
         check(unsafe { sys::ov_infer_request_infer(self.0.as_ptr()) })
     }
 
-    pub(super) fn output(&self, index: usize) -> Result<Tensor> {
-        let get = |blob| unsafe { sys::ov_infer_request_get_output_tensor_by_index(self.0.as_ptr(), index, blob) };
-        Blob(made(get)?).copy()
+    pub(super) fn output(&self, port: &Port) -> Result<Tensor> {
+        let (request, port) = (self.0.as_ptr(), port.0.as_ptr());
+        Blob(made(|blob| unsafe { sys::ov_infer_request_get_tensor_by_const_port(request, port, blob) })?).copy()
     }
 }
 

@@ -12,13 +12,13 @@ use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
 use super::{Failure, Params, gpu, half, optimised, tree};
-use crate::base::fs as bfs;
 use crate::device::vram;
+use crate::runtime::control::{self, Witness};
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure::{self, MeasureParams};
 use crate::runtime::refusal::without_f16;
 use crate::runtime::tensors::{self, Tensors};
-use crate::runtime::{Job, JobOutput, JobStatus, control, cpu};
+use crate::runtime::{Job, JobOutput, JobStatus, cpu};
 
 /// `run`: measures the artefact and writes `outputs.safetensors`.
 pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
@@ -79,87 +79,28 @@ struct Loaded {
     feed: Feed,
 }
 
-/// What `reference` brings over changed, or not at all.
-const CHANGED: [&str; 2] = ["manifest.json", tensors::CONTROL_INPUTS];
-const REFERENCE: &str = "reference.safetensors";
+const BY: Witness = Witness { name: "onnxruntime cpu", is_tested: false };
 
-/// `reference`: the model's tree with what one inference on the CPU gives, and another one on the control's inputs. A
-/// reference that the user gave stays; then only the control is computed.
+/// `reference`: what the model gives on its inputs and on the control's, once each, on the CPU.
 pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     if let Some(ep) = params.ep.as_deref().filter(|ep| *ep != "cpu") {
         return Err(Failure::error(format!("a reference is computed on the CPU, not on `{ep}`")));
     }
     let artefact = tree(job, "artefact")?;
-    let mut manifest = Manifest::read(artefact)?;
     let (host, place) = Place::open(params)?;
-    for name in
-        bfs::files_below(artefact).map_err(anyhow::Error::from)?.iter().filter(|name| !CHANGED.contains(&&***name))
-    {
-        bfs::copy_file(&artefact.join(name), &job.out.join(name))
-            .map_err(|e| Failure::error(format!("failed to copy {name} of the model: {e}")))?;
-    }
-    let is_given = artefact.join(REFERENCE).is_file();
-    let session = place.builder(&host, params.threads)?.commit_from_file(model_file(artefact)?).map_err(plain);
-    let told = match session {
-        Ok(mut session) => {
-            let infer = |inputs: &Tensors| {
-                let feed = Feed::new(&session, inputs)?;
-                collect(infer(&mut session, &feed)?, &manifest.outputs)
-            };
-            answered(artefact, &job.out, infer)?
-        }
-        // Another runtime may take the model, and the user knows what it has to give.
-        Err(error) if is_given => Err(format!("onnxruntime cpu does not take the model: {error:#}")),
-        Err(error) => return Err(error.into()),
+    let start = |manifest: &Manifest| {
+        let mut builder = place.builder(&host, params.threads)?;
+        let mut session = builder.commit_from_file(model_file(artefact)?).map_err(plain)?;
+        let outputs = manifest.outputs.clone();
+        Ok(move |inputs: &Tensors| {
+            let feed = Feed::new(&session, inputs)?;
+            collect(infer(&mut session, &feed)?, &outputs)
+        })
     };
-    match &told {
-        Ok(kept) => {
-            let by = is_given.then_some("onnxruntime cpu");
-            manifest.rest.insert("control".to_owned(), json!({"by": by, "kept": kept}));
-        }
-        Err(why) => {
-            manifest.rest.entry("no_control").or_insert(json!(why));
-        }
-    }
-    manifest.write(&job.out)?;
-
+    let found = control::reference(artefact, &job.out, &BY, start)?;
     let mut facts = place.facts(&host, params)?;
-    if !is_given {
-        facts.insert("reference".to_owned(), json!(format!("onnxruntime {} cpu", host.version)));
-    }
-    facts.insert("no_control".to_owned(), json!(told.err()));
-    facts.insert("inputs".to_owned(), json!(manifest.inputs));
-    facts.insert("outputs".to_owned(), json!(manifest.outputs));
+    facts.extend(found);
     Ok(JobOutput::ok(Value::Object(facts), None))
-}
-
-/// What the model gives on its inputs, if nobody said it, and on the control's, beside these. Gives the inputs of which the
-/// control has no other values, or why there is none: values in other places may be such as the model cannot take, an
-/// index beyond its table, and then nothing is wrong.
-fn answered(
-    artefact: &Path,
-    out: &Path,
-    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
-) -> anyhow::Result<Result<Vec<String>, String>> {
-    let given = tensors::read(&artefact.join(tensors::INPUTS))?;
-    let reference = match artefact.join(REFERENCE) {
-        path if path.is_file() => tensors::read(&path)?,
-        _ => {
-            let outputs = infer(&given)?;
-            tensors::write(&out.join(REFERENCE), &outputs)?;
-            outputs
-        }
-    };
-    let Some(other) = tensors::control_inputs(artefact)? else {
-        return Ok(Err("the model came without a second input".to_owned()));
-    };
-    let control = match control::find(&given, &other, &reference, infer) {
-        Ok(control) => control,
-        Err(error) => return Ok(Err(format!("onnxruntime cpu does not take the second input: {error:#}"))),
-    };
-    tensors::write(&out.join("control-reference.safetensors"), &control.outputs)?;
-    tensors::write(&out.join(tensors::CONTROL_INPUTS), &control.inputs)?;
-    Ok(Ok(control.kept))
 }
 
 /// The model of an artefact tree: a compiled one before the ONNX that it may lie beside.

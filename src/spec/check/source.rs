@@ -52,6 +52,11 @@ pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Si
     );
     if format != ReadyFormat::Onnx {
         foreign(&[("external", span(&raw.external))], "a model from an ONNX file", key, sink);
+        if raw.expected.is_absent() {
+            let hint =
+                "only the runtime that is tested could compute what the file is to give; add `expected: outputs.npz`";
+            sink.error_hint(row.name.span, format!("model `{}` lacks `expected`", row.name.value), hint);
+        }
     }
     let path = |field: &Field<String>| field.value().map(|path| absolute(row.folder, path));
     Some(Source::Ready {

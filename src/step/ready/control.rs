@@ -7,24 +7,14 @@ use std::path::Path;
 
 use crate::base::fs as bfs;
 use crate::runtime::tensors::{self, CONTROL_INPUTS, Element, Tensor, Tensors};
-use crate::spec::ReadyFormat;
 
 /// Writes the control's inputs, or says why there are none.
-pub(super) fn bring(
-    recipe: Option<&Path>,
-    given: &Tensors,
-    format: ReadyFormat,
-    out: &Path,
-) -> anyhow::Result<Result<(), String>> {
+pub(super) fn bring(recipe: Option<&Path>, given: &Tensors, out: &Path) -> anyhow::Result<Result<(), String>> {
     match recipe {
         Some(tree) if tree.join(CONTROL_INPUTS).is_file() => {
             bfs::copy_file(&tree.join(CONTROL_INPUTS), &out.join(CONTROL_INPUTS))?
         }
         Some(_) => return Ok(Err("its recipe makes the same inputs whatever the seed".to_owned())),
-        // Whether a model takes other values than the given ones only ONNX Runtime says, before anything else runs.
-        None if format != ReadyFormat::Onnx => {
-            return Ok(Err("only for ONNX files a second input is made of the given one".to_owned()));
-        }
         None if given.is_empty() => return Ok(Err("the model takes no input".to_owned())),
         None => match perturbed(given) {
             Some(control) => tensors::write(&out.join(CONTROL_INPUTS), &control)?,
@@ -103,10 +93,10 @@ mod tests {
     fn a_recipe_s_control_is_taken_as_it_is() {
         let (recipe, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let given = one(Element::U8, &[1, 2]);
-        let told = bring(Some(recipe.path()), &given, ReadyFormat::Onnx, out.path()).unwrap();
+        let told = bring(Some(recipe.path()), &given, out.path()).unwrap();
         assert_eq!(told, Err("its recipe makes the same inputs whatever the seed".to_owned()));
         tensors::write(&recipe.path().join(CONTROL_INPUTS), &one(Element::U8, &[9, 9])).unwrap();
-        bring(Some(recipe.path()), &given, ReadyFormat::Onnx, out.path()).unwrap().unwrap();
+        bring(Some(recipe.path()), &given, out.path()).unwrap().unwrap();
         assert_eq!(tensors::read(&out.path().join(CONTROL_INPUTS)).unwrap(), one(Element::U8, &[9, 9]));
     }
 }
