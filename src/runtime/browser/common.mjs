@@ -194,6 +194,7 @@ const isOfTheBrowser = (error, text) =>
 function statusOf(error, text) {
   if (isOfTheBrowser(error, text)) return "unsupported";
   if (/Provider type for .* is not set|is not a registered function\/op|is not currently registered or supported/.test(text)) return "unsupported";
+  if (/No Op registered for|WebNN backend does not support data type/.test(text)) return "unsupported";
   if (/fallback to CPU EP has been explicitly disabled|have not been partitioned to the/.test(text)) return "unsupported";
   if (/Could not find an implementation|not implemented|NOT_IMPLEMENTED|is not supported by/i.test(text)) return "unsupported";
   if (/out of memory|bad_alloc|Array buffer allocation failed|Failed to allocate memory/i.test(text)) return "oom";

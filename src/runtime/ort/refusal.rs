@@ -10,6 +10,8 @@ use ::ort::session::builder::SessionBuilder;
 
 use super::host::{Message, listening, plain};
 use super::placement::{Node, Placement};
+use crate::runtime::JobStatus;
+use crate::runtime::refusal::Refusal;
 
 /// Operators named in one reason; more would not be read.
 const NAMED: usize = 6;
@@ -32,6 +34,8 @@ pub(super) fn examine(builder: SessionBuilder, provider: &str, bytes: &[u8]) -> 
     let messages = messages.lock().map(|messages| messages.clone()).unwrap_or_default();
     Ok(match session {
         Ok(session) => judge(&Placement::of(&session)?, provider, &messages),
+        // Of a node that it left even the CPU's provider says that it lacks what is asked for.
+        Err(error) if Refusal::status_of(&error) == JobStatus::Unsupported => Verdict::Refused(format!("{error:#}")),
         Err(error) => Verdict::Broken(format!("{error:#}")),
     })
 }
