@@ -84,8 +84,12 @@ impl<'a> Chain<'a> {
     }
 
     /// Why a step that is up to date was executed last.
-    fn last_run(&self, id: StepId) -> Vec<Cause> {
+    pub(super) fn last_run(&self, id: StepId) -> Vec<Cause> {
         match &self.previews[id.0 as usize].verdict {
+            // Two steps that would do the same have one key, and one record: it says why the other ran.
+            Verdict::Hit { record, .. } if record.step != self.name(id) => {
+                vec![self.leaf(id, format!("never ran itself: {} had done the same (the key is one)", record.step))]
+            }
             Verdict::Hit { record, .. } => match &record.why {
                 Some(why) => self.of(id, why, Some(&record.key)),
                 None => Vec::new(),

@@ -53,10 +53,7 @@ pub fn causes(context: &Context<'_>, previews: &[Preview], id: StepId) -> Vec<Ca
     let chain = chain::Chain::new(context, previews);
     match &previews[id.0 as usize].verdict {
         Verdict::WouldRun { key, reason } => chain.of(id, reason, key.as_ref()),
-        Verdict::Hit { record, .. } => match &record.why {
-            Some(why) => chain.of(id, why, Some(&record.key)),
-            None => Vec::new(),
-        },
+        Verdict::Hit { .. } => chain.last_run(id),
         Verdict::Skipped { blamed: Some(blamed), .. } => chain.blamed(id, *blamed),
         Verdict::Skipped { .. } | Verdict::NotNeeded => Vec::new(),
     }

@@ -169,3 +169,21 @@ fn the_number_of_jobs_changes_no_result() {
     assert_eq!(one.len(), 6);
     assert_eq!(one, trees("2"));
 }
+
+const EQUAL: &str = "version: 1
+commands:
+  one: {argv: [sh, -c, 'echo x > out'], outputs: [out]}
+  two: {argv: [sh, -c, 'echo x > out'], outputs: [out]}
+";
+
+/// It was told that the second one had run, and why.
+#[test]
+fn a_step_that_another_one_did_the_work_of_says_so() {
+    let sandbox = Sandbox::new().file("spec.yaml", EQUAL);
+    sandbox.run(["run", "spec.yaml", "--jobs", "1"]).success();
+    let explained = |step: &str| sandbox.run(["explain", step, "--spec", "spec.yaml"]).success().stdout;
+    let (one, two) = (explained("command:one"), explained("command:two"));
+    assert!(one.contains("  executed ") && one.contains("it ran then because:\n    never ran"), "{one}");
+    assert!(two.contains("  command:one was executed ") && !two.contains("it ran then"), "{two}");
+    assert!(two.contains("  never ran itself: command:one had done the same (the key is one)"), "{two}");
+}

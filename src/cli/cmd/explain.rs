@@ -48,7 +48,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
             let _ = writeln!(text, "  {}", half.told());
         }
         match verdict {
-            Verdict::Hit { record, .. } => executed(&mut text, record, &causes),
+            Verdict::Hit { record, .. } => executed(&mut text, name, record, &causes),
             Verdict::WouldRun { .. } => tree(&mut text, &causes, 1, name),
             _ => {
                 let _ = writeln!(text, "  {reason}");
@@ -104,15 +104,18 @@ fn why(reason: &MissReason) -> String {
     }
 }
 
-fn executed(text: &mut String, record: &Record, causes: &[Cause]) {
-    let Record { started, seconds, host, .. } = record;
-    let _ = writeln!(text, "  executed {started} in {seconds:.2} s on {host}");
+fn executed(text: &mut String, name: &str, record: &Record, causes: &[Cause]) {
+    let Record { step, started, seconds, host, .. } = record;
+    let is_own = step == name;
+    let whose = if is_own { String::new() } else { format!("{step} was ") };
+    let _ = writeln!(text, "  {whose}executed {started} in {seconds:.2} s on {host}");
     if record.outcome.is_failure() {
         let reason = record.reason.as_deref().unwrap_or("no reason was recorded");
         let _ = writeln!(text, "  {}: {reason}", record.outcome.label());
         let _ = writeln!(text, "  the same key would fail again; `orch run --rerun failed` runs it all the same");
     }
     match record.why {
+        _ if !is_own => tree(text, causes, 1, name),
         Some(_) => {
             let _ = writeln!(text, "  it ran then because:");
             tree(text, causes, 2, &record.step);
