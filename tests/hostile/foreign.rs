@@ -114,7 +114,7 @@ fn what_was_edited_is_put_aside_and_not_lost() {
     let made = sandbox.read(&test);
     for (edit, aside) in [("mine", ".edited"), ("mine too", ".edited-2")] {
         sandbox.write(&test, edit);
-        sandbox.run(RUN).code(3).stderr_has(&format!("test_bert_mps-fp32.py` was edited: it is `")).stderr_has(aside);
+        sandbox.run(RUN).code(3).stderr_has("test_bert_mps-fp32.py` was edited: it is `").stderr_has(aside);
         assert_eq!((sandbox.read(&test), sandbox.read(&format!("{test}{aside}"))), (made.clone(), edit.into()));
     }
     sandbox.run(RUN).code(3).stderr_lacks("edited");

@@ -1,5 +1,7 @@
 //! Programs, people and machines that do what nobody asked for; and what orch leaves alone all the same.
 
+#![expect(clippy::print_stderr, reason = "a test that is skipped says why, and one of chance its seed")]
+
 #[cfg(target_os = "linux")]
 mod bombs;
 mod current;
@@ -20,7 +22,6 @@ mod unfinished;
 mod words;
 
 /// Random numbers from `ORCH_TEST_SEED`, or from a seed that a failure shows.
-#[expect(clippy::print_stderr, reason = "whoever sees the failure needs the seed")]
 fn rng() -> rand_chacha::ChaCha8Rng {
     let given = std::env::var("ORCH_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| u64::from(std::process::id()));

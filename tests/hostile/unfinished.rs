@@ -48,7 +48,9 @@ fn the_store_and_the_environments_are_swept_too() {
         {
             sandbox.write(&format!("{folder}/{name}"), "half");
             let file = fs::File::open(sandbox.path(&format!("{folder}/{name}"))).unwrap();
-            age.map(|age| file.set_modified(age).unwrap());
+            if let Some(age) = age {
+                file.set_modified(age).unwrap();
+            }
         }
     }
     let in_use = folders.map(|folder| fs::File::open(sandbox.path(&format!("{folder}/.orch-tmp-in_use"))).unwrap());
