@@ -186,7 +186,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::confine::Enforced;
+    use crate::confine::{Enforced, Why};
     use crate::device::doctor::{Environment, Processes, Program, diagnose, healthy};
     use crate::device::{Host, fingerprint, inventory_cheap};
     use pretty_assertions::assert_eq;
@@ -244,7 +244,7 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
             node: None,
             store: "/srv/orch".into(),
             free_bytes: Some(1 << 30),
-            sandbox: Some(Enforced::Landlock(7)),
+            sandbox: None,
             processes: Processes::Unlimited,
         };
         let backends = inventory_cheap(&Host::recorded("neither"));
@@ -271,5 +271,13 @@ processes       optional  nothing limits how many a step may start
         let findings = diagnose(&backends, &environment);
         assert!(healthy(&findings));
         assert_eq!(findings[0].remedy.as_deref(), Some("uv python install 3.12"));
+
+        // Steps may write elsewhere: worth a word, and no obstacle.
+        environment.sandbox = Some(Enforced::Nothing(Why::NotInKernel));
+        let findings = diagnose(&backends, &environment);
+        assert!(
+            healthy(&findings)
+                && doctor(&findings, 200).contains("sandbox         optional  steps are confined by nothing")
+        );
     }
 }

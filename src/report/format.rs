@@ -156,6 +156,6 @@ mod tests {
         assert_eq!([cosine(None), cosine(Some(1.0)), cosine(Some(0.999_999_9))], ["undefined", "1", "0.999999"]);
         assert_eq!([day("2026-01-02T03:04:05Z"), day("?")], ["2026-01-02", "?"]);
         assert_eq!([counted(1, "case"), counted(2, "case")], ["1 case", "2 cases"]);
-        assert_eq!(one_line(" a\n\tb \u{1b}[31mred"), "a b [31mred");
+        assert_eq!(one_line(" a\n\tb \u{1b}[31mred"), "a b red");
     }
 }
