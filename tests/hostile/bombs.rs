@@ -27,8 +27,7 @@ for _ in range(int(sys.argv[1])):
         os.execve("/bin/sleep", [sys.argv[2], "120"], {})
     started += 1
 open("out", "w").write(str(started))
-open(sys.argv[3], "w").write(str(started))
-time.sleep(float(sys.argv[4]))
+time.sleep(float(sys.argv[3]))
 "#;
 
 /// Where groups that count are made here, in versions 1 and 2.
@@ -55,8 +54,7 @@ fn can_count() -> bool {
 
 fn bomb(mark: &str, wait: f64) -> Sandbox {
     let sandbox = Sandbox::new();
-    let told = sandbox.path("told");
-    let argv = ["python3", "-c", CODE, &BOMB.to_string(), mark, told.to_str().unwrap(), &wait.to_string()];
+    let argv = ["python3", "-c", CODE, &BOMB.to_string(), mark, &wait.to_string()];
     let argv = serde_json::to_string(&argv).unwrap();
     sandbox.file("spec.yaml", format!("version: 1\ncommands:\n  bomb: {{argv: {argv}, outputs: [out]}}\n"))
 }
@@ -84,7 +82,7 @@ fn a_bomb_ends_at_the_limit_and_nothing_of_it_outlives_the_run() {
     let mark = marker("bomb");
     let sandbox = bomb(&mark, 0.0).env("ORCH_PIDS_MAX", "64");
     sandbox.run(["run", "spec.yaml"]).success();
-    let started: usize = sandbox.read("told").parse().unwrap();
+    let started: usize = sandbox.output("command:bomb", "out").parse().unwrap();
     assert!((20..64).contains(&started), "{started} were started");
     gone(&mark, Duration::from_secs(1));
 }

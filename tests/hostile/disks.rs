@@ -24,7 +24,8 @@ fn blobs_or_working_folders_may_lie_on_another_disk() {
             eprintln!("skipped: /dev/shm is the same disk");
             return;
         }
-        fs::create_dir_all(sandbox.store("")).unwrap();
+        sandbox.run(["cache", "stats"]).success();
+        fs::remove_dir_all(sandbox.store(part)).unwrap();
         symlink(other.path(), sandbox.store(part)).unwrap();
         sandbox.run(["run", "spec.yaml"]).success();
         assert!(part == "tmp" || fs::read_dir(other.path()).unwrap().next().is_some(), "{part} was not used");
