@@ -101,8 +101,9 @@ impl DiskStore {
                 .ok()
                 .and_then(|entry| Said::parse(&entry.payload).map(|said| said.started.into_owned()));
             // Older versions of orch kept trees that no other machine would take in.
-            let is_sound = |tree: &Digest| self.manifest(tree).is_ok_and(|manifest| manifest.fault().is_none());
-            let Some(started) = said.filter(|_| header.output.is_none_or(|tree| is_sound(&tree))) else {
+            let is_sound = |tree: Digest| self.manifest(&tree).is_ok_and(|manifest| manifest.fault().is_none());
+            let is_whole = header.output.is_none_or(|tree| self.has_tree(&tree) && is_sound(tree));
+            let Some(started) = said.filter(|_| is_whole) else {
                 exported.lost += 1;
                 continue;
             };
