@@ -120,6 +120,9 @@ def _off(found: dict[str, Any]) -> str:
 
 
 def _likely(found: dict[str, Any], calls: list[str]) -> str:
+    scales = [row["scale"] for row in found["tensors"].values() if row["wrong"] and row["max_abs"] is not None]
+    if scales and max(scales) < np.finfo(np.float32).tiny:
+        return "it vanishes below what fp32 holds in full; a larger `initializer_range` keeps it, if the config has one"
     if max(row["worst"] or 0.0 for row in found["tensors"].values()) < _JUMP:
         return "rounding errors grow that much in it"
     if calls:

@@ -153,6 +153,12 @@ class Reference(unittest.TestCase):
         said = r"output `\w+` differs by [0-9.]+ .* between fp32 and fp64: values jump, likely by ties in `topk`"
         self.assertRegex(output["reason"], said)
 
+    def test_a_signal_that_vanishes_is_told(self) -> None:
+        output, _ = self.of_image("MobileViTModel", {"image_size": 64}, 64)
+        self.assertEqual(output["status"], "numerics")
+        said = r"between fp32 and fp64: it vanishes below what fp32 holds in full; a larger `initializer_range` keeps it, if the config has one"
+        self.assertRegex(output["reason"], said)
+
     def test_a_forward_that_draws_random_numbers_is_told(self) -> None:
         output, _ = self.of_image("ViTMAEModel", VIT_MAE, 32)
         self.assertEqual(output["status"], "numerics")
