@@ -19,7 +19,7 @@ import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from orch_py import checkpoint, config_keys, trees
+from orch_py import checkpoint, config_keys, experts, trees
 from orch_py.protocol import Refused, first_line, listed
 
 Named = dict[str, torch.Tensor]
@@ -234,7 +234,7 @@ def traceable(
     that changes nothing, so such inputs are fixed from the start.
     """
     tensors, fixed = prepared(model, inputs)
-    with _rounding():
+    with _rounding(), experts.all_computing(model):
         if fixed:
             print(f"part of the graph, as Python code decides by their values: {listed(fixed)}", flush=True)
             # Before the work, which would be in vain.

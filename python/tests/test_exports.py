@@ -75,17 +75,33 @@ class Exports(unittest.TestCase):
         return out
 
     def test_a_trace_that_bakes_the_router_s_choice_in_is_not_published(self) -> None:
-        model = self.model("SwitchTransformersModel", SWITCH, "input_ids", "decoder_input_ids")
+        from unittest import mock
+
+        from orch_py import torch_model
+        from orch_py.ops import export_onnx, export_torchscript
+        from orch_py.protocol import Job, Refused
+
+        model = self.model("MixtralModel", MIXTRAL | {"num_local_experts": 16}, "input_ids")
         baked = "right on the inputs it was traced with, wrong on others: the trace baked a choice in"
-        output, out = self.worker.do("export_onnx", {"routes": ["legacy"]}, model=model)
-        self.assertEqual(output["status"], "numerics")
-        self.assertIn(f"legacy: {baked}", output["reason"])
-        attempt = output["facts"]["attempts"][0]
-        self.assertEqual((attempt["ok"], attempt["max_abs"] < 1e-4), (False, True))
-        self.assertEqual(list(out.iterdir()), [])
-        output, _ = self.worker.do("export_torchscript", {}, model=model)
-        self.assertEqual(output["status"], "numerics")
-        self.assertIn(baked, output["reason"])
+        eager = [{"attn_implementation": "eager", "experts_implementation": "eager"}]
+        for op in (export_onnx, export_torchscript):
+            out = self.worker.root / op.__name__
+            out.mkdir()
+            job = Job(params={"routes": ["legacy"]}, inputs={"model": model}, out=out, progress=print)
+            with mock.patch.object(torch_model, "for_export", return_value=eager):
+                with self.assertRaisesRegex(Refused, baked) as caught:
+                    op.run(job)
+            self.assertEqual(caught.exception.status, "numerics")
+            if op is export_onnx:
+                attempt = caught.exception.facts["attempts"][0]
+                self.assertEqual((attempt["ok"], attempt["max_abs"] < 1e-4), (False, True))
+                self.assertEqual(list(out.iterdir()), [])
+
+    def test_experts_that_are_modules_of_their_own_all_compute(self) -> None:
+        model = self.model("SwitchTransformersModel", SWITCH, "input_ids", "decoder_input_ids")
+        for op, params in (("export_onnx", {"routes": ["legacy"]}), ("export_torchscript", {})):
+            output, _ = self.worker.do(op, params, model=model)
+            self.assertEqual((output["status"], output["reason"]), ("ok", None))
 
     def test_experts_that_are_looked_up_are_right_on_any_input(self) -> None:
         from orch_py import trees

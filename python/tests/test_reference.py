@@ -156,8 +156,8 @@ class Reference(unittest.TestCase):
     def test_a_signal_that_vanishes_is_told(self) -> None:
         output, _ = self.of_image("MobileViTModel", {"image_size": 64}, 64)
         self.assertEqual(output["status"], "numerics")
-        said = r"between fp32 and fp64: it vanishes below what fp32 holds in full; a larger `initializer_range` keeps it, if the config has one"
-        self.assertRegex(output["reason"], said)
+        said = "between fp32 and fp64: it vanishes below what fp32 holds in full; a larger `initializer_range` keeps it"
+        self.assertIn(said, output["reason"])
 
     def test_a_forward_that_draws_random_numbers_is_told(self) -> None:
         output, _ = self.of_image("ViTMAEModel", VIT_MAE, 32)
