@@ -306,6 +306,29 @@ targets:
     assert_eq!(qnn.options["nested"], serde_json::json!({"a": [1]}));
 }
 
+#[test]
+fn the_outputs_that_are_tokens_are_those_of_the_task() {
+    let spec = load(
+        "
+version: 1
+tolerances: {fp32: {tokens: 0.98}}
+pipelines:
+  sound: {description: x, tasks: [coding, hearing], tokens: {coding: [codes, lengths]}}
+x-usual: &usual {family: f, pipeline: sound, class: EncodecModel, inputs: {x: {dtype: float32, shape: [1], value: 1}}}
+models:
+  coder: {<<: *usual, task: coding}
+  hearer: {<<: *usual, task: hearing}
+",
+    );
+    let of = |model: &str| spec.tokens(&spec.models[model], "sound");
+    assert_eq!(of("coder"), ["codes", "lengths"]);
+    assert!(of("hearer").is_empty());
+    let tolerance = spec.tolerances[&Precision::Fp32];
+    let usual = Tolerance::usual(Precision::Fp32);
+    assert_eq!(tolerance.looser_than(&usual), ["tokens"]);
+    assert_eq!(tolerance, Tolerance { tokens: 0.98, ..usual });
+}
+
 /// What users write and what records and keys say is the same word.
 #[test]
 fn words_are_those_of_serde() {

@@ -1,7 +1,7 @@
 """Whether outputs agree with the reference: the one definition of it in Python. `src/judge` is the same in Rust, and
 `tests/fixtures/judge/cases.json` holds both to it. All is reckoned in 64-bit floats.
 
-One tensor, ours `a` against the reference `b`, under `{atol, rtol, budget, cosine, snr}`:
+One tensor, ours `a` against the reference `b`, under `{atol, rtol, budget, cosine, snr, tokens}`:
 
 1. Dtypes and shapes are equal. Integers and bools are equal everywhere (any byte but 0 is true). A NaN on either side
    is wrong. A tensor without elements decides nothing. Of a tensor that is refused here, no figure is known (None).
@@ -27,22 +27,33 @@ One tensor, ours `a` against the reference `b`, under `{atol, rtol, budget, cosi
    the tensor's cosine nor the 1st percentile is below `cosine`, and the worst row not below 1 - 4 * (1 - cosine); the
    same with `snr`, where the worst row may be 6 dB below.
 
+Tokens are the integers and bools of an output of which the model's task says so: ids, codes, labels. Instead of 1's
+"equal everywhere":
+
+5. The share of a set of places is that of the equal ones; or, where that is less, the mean over the values that `b`
+   has there of the share of equal ones among the places of that value. So neither padding nor silence makes up for
+   what stands between. `tokens` is the tensor's share, `row_tokens` of the rows as in 4. Neither the tensor's nor the
+   1st percentile is below `tokens`, and the worst row not below 1 - 2 * (1 - tokens); all to 1e-9. `max_abs` is 1 if
+   anything differs; `mae` and `over` are the share that does. A ratio is (1 - share) / (1 - bound), or, where the
+   bound is 1 and the share below it, 1 and how many places differ.
+
 `max_abs` and `mae` are those of the computed places. Of integers and bools `scale` is 1, a ratio is the difference,
 and there is neither cosine nor SNR. A figure above 1e300 is told as 1e300, for JSON knows no infinity.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 # What is asked unless a spec says otherwise.
 TOLERANCES: dict[str, dict[str, float]] = {
-    "fp32": {"atol": 1e-3, "rtol": 1e-3, "budget": 0.0, "cosine": 0.9999, "snr": 50.0},
-    "fp16": {"atol": 2e-2, "rtol": 2e-2, "budget": 1e-3, "cosine": 0.999, "snr": 30.0},
-    "bf16": {"atol": 6e-2, "rtol": 3e-2, "budget": 5e-3, "cosine": 0.995, "snr": 20.0},
-    "int8": {"atol": 1.5e-1, "rtol": 1e-1, "budget": 1e-2, "cosine": 0.98, "snr": 14.0},
+    "fp32": {"atol": 1e-3, "rtol": 1e-3, "budget": 0.0, "cosine": 0.9999, "snr": 50.0, "tokens": 1.0},
+    "fp16": {"atol": 2e-2, "rtol": 2e-2, "budget": 1e-3, "cosine": 0.999, "snr": 30.0, "tokens": 0.9},
+    "bf16": {"atol": 6e-2, "rtol": 3e-2, "budget": 5e-3, "cosine": 0.995, "snr": 20.0, "tokens": 0.85},
+    "int8": {"atol": 1.5e-1, "rtol": 1e-1, "budget": 1e-2, "cosine": 0.98, "snr": 14.0, "tokens": 0.8},
 }
 
 # --- What follows is a part of every generated test. ---
@@ -101,10 +112,53 @@ def first_place(where: np.ndarray, shape: list[int]) -> str:
     return f"at {[int(axis) for axis in np.unravel_index(int(np.flatnonzero(where)[0]), shape)]}"
 
 
+def first_off(found: dict[str, Any], ours: np.ndarray, reference: np.ndarray) -> str:
+    """The first place where whole numbers differ, with both."""
+    differ = ours != reference
+    where = f"the first {first_place(differ, found['shape'])}"
+    return f"{where}: {ours[differ][0]} where the reference is {reference[differ][0]}"
+
+
+def shares(ours: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Of each row the share of equal places: of all, or the mean over its kinds of tokens, whichever is less."""
+    equal, rows = ours == reference, np.arange(len(reference))[:, np.newaxis]
+    kinds = np.unique(reference, return_inverse=True)[1].reshape(reference.shape)
+    # Each kind in a row by a number of its own.
+    known, kinds, counts = np.unique(kinds + rows * (kinds.max() + 1), return_inverse=True, return_counts=True)
+    row_of = np.zeros(len(known), int)
+    row_of[kinds.reshape(-1)] = np.repeat(rows, reference.shape[1])
+    of_kinds = np.bincount(kinds.reshape(-1), equal.reshape(-1)) / counts
+    return np.minimum(equal.mean(axis=1), np.bincount(row_of, of_kinds) / np.bincount(row_of))
+
+
+def compared_tokens(
+    found: dict[str, Any], ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float]
+) -> dict[str, Any]:
+    """Tokens, flattened: the share of equal places, and that of the rows."""
+    found |= {"max_abs": 0.0, "mae": 0.0, "scale": 1.0, "over": 0.0, "column_over": 0.0, "worst": 0.0, "sentinels": 0}
+    if not reference.size:
+        return found
+    shape, least, differing = found["shape"], tolerance["tokens"], int((ours != reference).sum())
+    width = shape[-1] if shape and shape[-1] >= 2 else reference.size
+    rows = of_rows(shares(ours.reshape(-1, width), reference.reshape(-1, width))) or {}
+    found |= {"tokens": float(shares(ours.reshape(1, -1), reference.reshape(1, -1))[0]), "row_tokens": rows}
+    found |= {"max_abs": float(differing > 0), "mae": differing / reference.size, "over": differing / reference.size}
+    asked = (
+        ("", found["tokens"], least),
+        (" of the rows' 1st percentile", rows["p01"], least),
+        (" of the worst row", rows["worst"], 1 - 2 * (1 - least)),
+    )
+    for what, share, bound in asked:
+        ratio = 0.0 if share >= 1 else 1 + differing if bound >= 1 else (1 - share) / (1 - bound)
+        found["worst"] = max(found["worst"], float(ratio))
+        if share + 1e-9 < bound and not found["wrong"]:
+            told = f"{differing} of {ours.size} tokens differ, {first_off(found, ours, reference)}"
+            found["wrong"] = f"{told}; the equal share{what} is {share:.6g}, at least {bound:.6g} is asked"
+    return found
+
+
 def compared_exactly(found: dict[str, Any], ours: np.ndarray, reference: np.ndarray) -> dict[str, Any]:
     """Integers and bools, flattened: equal everywhere."""
-    if ours.dtype.kind == "b":
-        ours, reference = ours.view(np.uint8) != 0, reference.view(np.uint8) != 0
     differ = ours != reference
     # Python's own integers, which hold the difference of any two.
     gaps = [abs(int(a) - int(b)) for a, b in zip(ours[differ], reference[differ], strict=True)]
@@ -112,9 +166,7 @@ def compared_exactly(found: dict[str, Any], ours: np.ndarray, reference: np.ndar
     found |= {"max_abs": most, "mae": sum(gaps) / size, "scale": 1.0, "over": len(gaps) / size, "worst": most}
     found |= {"column_over": 0.0, "sentinels": 0}
     if gaps:
-        first = first_place(differ, found["shape"])
-        told = f"{ours[differ][0]} where the reference is {reference[differ][0]}"
-        found["wrong"] = f"{len(gaps)} of {ours.size} values differ, the first {first}: {told}"
+        found["wrong"] = f"{len(gaps)} of {ours.size} values differ, {first_off(found, ours, reference)}"
     return found
 
 
@@ -191,9 +243,11 @@ def compared(
     return found
 
 
-def tensor_verdict(ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float]) -> dict[str, Any]:
+def tensor_verdict(
+    ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float], is_tokens: bool = False
+) -> dict[str, Any]:
     """The figures of one output; `wrong` is None if it agrees, and `decides` says whether that means anything."""
-    names = "max_abs mae scale over column_over worst cosine snr_db row_cosine row_snr_db sentinels"
+    names = "max_abs mae scale over column_over worst cosine snr_db row_cosine row_snr_db tokens row_tokens sentinels"
     found: dict[str, Any] = {"shape": list(ours.shape), "dtype": type_name(ours), **dict.fromkeys(names.split())}
     found |= {"decides": reference.size > 0, "wrong": None}
     if ours.dtype != reference.dtype:
@@ -201,8 +255,11 @@ def tensor_verdict(ours: np.ndarray, reference: np.ndarray, tolerance: dict[str,
     if ours.shape != reference.shape:
         return found | {"wrong": f"its shape is {list(ours.shape)}, the reference's is {list(reference.shape)}"}
     ours, reference = widened(ours).reshape(-1), widened(reference).reshape(-1)
+    if ours.dtype.kind == "b":
+        ours, reference = ours.view(np.uint8) != 0, reference.view(np.uint8) != 0
     if ours.dtype.kind in "iub":
-        return compared_exactly(found, ours, reference)
+        exactly = compared_exactly(found, ours, reference) if not is_tokens else None
+        return exactly or compared_tokens(found, ours, reference, tolerance)
     if ours.dtype.kind != "f":
         return found | {"wrong": f"values of dtype {ours.dtype} cannot be compared; have the model return float or int"}
     with np.errstate(all="ignore"):
@@ -210,11 +267,17 @@ def tensor_verdict(ours: np.ndarray, reference: np.ndarray, tolerance: dict[str,
 
 
 def verdict(
-    outputs: dict[str, np.ndarray], reference: dict[str, np.ndarray], tolerance: dict[str, float]
+    outputs: dict[str, np.ndarray],
+    reference: dict[str, np.ndarray],
+    tolerance: dict[str, float],
+    tokens: Collection[str] = (),
 ) -> dict[str, Any]:
-    """All outputs against the reference. One that is wrong, lacking or too many is a disagreement."""
+    """All outputs against the reference. One that is wrong, lacking or too many is a disagreement. `tokens` names those
+    whose whole numbers are tokens."""
     tensors = {
-        name: tensor_verdict(outputs[name], value, tolerance) for name, value in reference.items() if name in outputs
+        name: tensor_verdict(outputs[name], value, tolerance, name in tokens)
+        for name, value in reference.items()
+        if name in outputs
     }
     wrong = [f"the outputs lack `{name}`" for name in reference if name not in outputs]
     wrong += [f"the reference lacks `{name}`" for name in outputs if name not in reference]
@@ -234,7 +297,9 @@ def farthest(found: dict[str, Any]) -> str:
     if not rows:
         return "nothing"
     worst, name, row = max(rows, key=lambda each: each[0])
-    return f"{row['max_abs']:.3g} in `{name}` (scale {row['scale']:.3g}), {worst:.3g} times the bound"
+    shared = [row["tokens"] for _, _, row in rows if row["tokens"] is not None]
+    tokens = f"; {min(shared):.6g} of the tokens are the same" if shared else ""
+    return f"{row['max_abs']:.3g} in `{name}` (scale {row['scale']:.3g}), {worst:.3g} times the bound{tokens}"
 
 
 def decide(
@@ -245,13 +310,14 @@ def decide(
     control_reference: dict[str, np.ndarray] | None = None,
     dropped_reference: dict[str, np.ndarray] | None = None,
     dropped: str = "one of its layers",
+    tokens: Collection[str] = (),
 ) -> tuple[str, str | None]:
     """PASS, NUMERICS or INDECISIVE, and why. A figure that another input's outputs would pass too proves nothing."""
-    first = verdict(outputs, reference, tolerance)
+    first = verdict(outputs, reference, tolerance, tokens)
     if not first["agrees"]:
         return "NUMERICS", first["reason"]
     if control_outputs is not None and control_reference is not None:
-        second = verdict(control_outputs, control_reference, tolerance)
+        second = verdict(control_outputs, control_reference, tolerance, tokens)
         if not second["agrees"]:
             return "NUMERICS", f"right on the first input, wrong on the control's: {second['reason']}"
     if not first["decides"]:
@@ -260,6 +326,6 @@ def decide(
         (control_reference, "the outputs of another input"),
         (dropped_reference, f"the outputs of the model without `{dropped}`"),
     ):
-        if other is not None and (found := verdict(other, reference, tolerance))["agrees"]:
+        if other is not None and (found := verdict(other, reference, tolerance, tokens))["agrees"]:
             return "INDECISIVE", f"{what} would pass as well: they differ by {farthest(found)}"
     return "PASS", None

@@ -4,7 +4,7 @@ when one of the model's repeated layers does nothing. Knows nothing of trees and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from orch_py.protocol import Refused, first_line, listed
 from orch_py.torch_model import Named
 from orch_py.trees import Tensors
 
-# A tenth of what fp32 runs are allowed: so much of it may be the reference's own doing. 20 dB are a factor of 10.
-STEADY = {"atol": 1e-4, "rtol": 1e-4, "budget": 0.0, "cosine": 0.99999, "snr": 70.0}
+# A tenth of what fp32 runs are allowed: so much of it may be the reference's own doing. 20 dB are a factor of 10. Of
+# tokens one in a hundred may be as near to another as rounding in fp32 is large.
+STEADY = {"atol": 1e-4, "rtol": 1e-4, "budget": 0.0, "cosine": 0.99999, "snr": 70.0, "tokens": 0.99}
 # Of the memory that is free, what weights in fp64 may take.
 _MEMORY_SHARE = 0.5
 # As many layers are tried, spread over all of them.
@@ -50,7 +51,9 @@ class _Calls(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def require_steady(model: PreTrainedModel, inputs: Named, reference: Tensors) -> dict[str, Any]:
+def require_steady(
+    model: PreTrainedModel, inputs: Named, reference: Tensors, tokens: Collection[str] = ()
+) -> dict[str, Any]:
     """Refuses a reference that another forward pass, or one in fp64, does not repeat. Leaves the model in fp64.
 
     Gives how far fp64 is from it, or why that is not known.
@@ -78,7 +81,7 @@ def require_steady(model: PreTrainedModel, inputs: Named, reference: Tensors) ->
         if wrong := trees.not_a_number(name, value):
             return {"skipped": f"in fp64 {wrong}"}
     exact = {name: value.astype(reference[name].dtype, copy=False) for name, value in exact.items()}
-    found = judge.verdict(reference, exact, STEADY)
+    found = judge.verdict(reference, exact, STEADY, tokens)
     if not found["agrees"]:
         with _fp64():
             calls = _called(model, doubled, _CHOICES)

@@ -37,6 +37,7 @@ def rendered(hardware: str, **given: Any) -> str:
         "artefact_variant": hardware,
         "inputs": [],
         "outputs": ["logits"],
+        "tokens": [],
         "tolerance": judge.TOLERANCES["fp32"],
         "measure": {"warmup": 1, "samples": 2, "max_seconds": 10.0},
         "options": {},

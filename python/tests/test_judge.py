@@ -31,7 +31,9 @@ class Judge(unittest.TestCase):
 
         dtype, shape = case["dtype"], case["shape"]
         ours = array(case["ours"], case.get("ours_dtype", dtype), case.get("ours_shape", shape))
-        return judge.tensor_verdict(ours, array(case["reference"], dtype, shape), case["tolerance"])
+        return judge.tensor_verdict(
+            ours, array(case["reference"], dtype, shape), case["tolerance"], case.get("tokens", False)
+        )
 
     def assert_figures(self, found: Any, expected: Any) -> None:
         if isinstance(expected, dict):
@@ -110,6 +112,42 @@ class Judge(unittest.TestCase):
             status, reason = judge.decide(outputs, right, tolerance, *more)
             self.assertEqual(status, expected, reason)
             self.assertIn(said, reason or "")
+
+    def test_tokens_pass_only_where_wrong_ones_would_not(self) -> None:
+        import numpy as np
+
+        from orch_py import judge
+
+        def of(*ids: int) -> dict[str, Any]:
+            return {"ids": np.array(ids).reshape(3, 10)}
+
+        pad, text, following = [0] * 27, [n * 7919 % 101 for n in range(30)], [n * 104729 % 97 for n in range(30)]
+        right, other, one_off = of(17, 4, 92, *pad), of(5, 60, 3, *pad), of(*text[:3], text[3] + 1, *text[4:])
+        for outputs, control_outputs, reference, control, expected in (
+            (one_off, of(*following), of(*text), of(*following), "PASS"),
+            (of(*following), one_off, of(*following), of(*text), "PASS"),
+            (of(*text), of(*text), of(*text), of(*following), "NUMERICS"),
+            (of(*text[10:20], *text[:10], *text[20:]), of(*following), of(*text), of(*following), "NUMERICS"),
+            (of(text[29], *text[:29]), of(*following), of(*text), of(*following), "NUMERICS"),
+            (of(*text), one_off, of(*text), one_off, "INDECISIVE"),
+            (right, other, right, other, "PASS"),
+            (other, other, right, other, "NUMERICS"),
+            (of(*[5] * 30), of(*[5] * 30), of(*[5] * 30), of(*[5] * 30), "INDECISIVE"),
+        ):
+            given = (outputs, reference, judge.TOLERANCES["fp16"], control_outputs, control)
+            status, reason = judge.decide(*given, tokens=["ids"])
+            self.assertEqual(status, expected, reason)
+            if status == "INDECISIVE":
+                self.assertRegex(reason or "", "; (1|0.966667) of the tokens are the same$")
+            same = np.array_equal(outputs["ids"], reference["ids"])
+            self.assertTrue(judge.decide(*given)[0] != "PASS" or same)
+
+    def test_no_output_decides_nothing(self) -> None:
+        import numpy as np
+
+        from orch_py import judge
+
+        tolerance = judge.TOLERANCES["int8"]
         nothing = {"logits": np.zeros((0, 4), np.float32)}
         self.assertEqual(judge.decide(nothing, nothing, tolerance)[0], "INDECISIVE")
 

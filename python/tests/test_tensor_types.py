@@ -143,6 +143,22 @@ class TensorTypes(unittest.TestCase):
         self.assertEqual(found["wrong"], "its dtype is float32, the reference's is bfloat16")
         self.assertIsNone(judge.tensor_verdict(ours, ours, judge.TOLERANCES["fp32"])["wrong"])
 
+    def test_codes_are_checked_and_shown_as_json_holds_them(self) -> None:
+        import json
+
+        import numpy as np
+
+        sound = [{"name": "input_values", "dtype": "float32", "shape": [1, 8]}]
+        given = {"template": "audio", "task": "audio-tokenization", "tokens": ["codes"], "inputs": sound}
+        functions = self.of("ort", **given, tolerance={})
+        codes, values = np.array([[3, 1, 3]]), np.zeros((1, 2), np.float32)
+        outputs = {"codes": codes, "values": values}
+        self.assertEqual(set(functions["check"]({}, outputs).values()), {True})
+        self.assertFalse(functions["check"]({}, outputs | {"codes": -codes})["codes holds whole numbers from 0"])
+        self.assertFalse(functions["check"]({}, outputs | {"values": values / np.nan})["no output holds NaN"])
+        shown = json.loads(json.dumps([functions["check"]({}, outputs), functions["postprocess"](outputs)]))
+        self.assertEqual(shown[1], {"codes": {"shape": [1, 3], "kinds": 2, "first": [3, 1, 3]}})
+
     def test_rows_are_repeated_and_preprocessing_leaves_them_alone(self) -> None:
         import numpy as np
 

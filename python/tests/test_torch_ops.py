@@ -20,6 +20,15 @@ CONFIG = {
     "max_position_embeddings": 16,
     "initializer_range": 0.2,
 }
+# Sound to 4 rows of codes; seeded weights give it codebooks of random vectors.
+DAC = {
+    "encoder_hidden_size": 16,
+    "downsampling_ratios": [2, 4, 4],
+    "decoder_hidden_size": 64,
+    "n_codebooks": 4,
+    "codebook_size": 64,
+    "codebook_dim": 8,
+}
 
 BACKBONE = {
     "embedding_size": 8,
@@ -142,6 +151,33 @@ class TorchOps(unittest.TestCase):
         self.assertEqual([attempt["ok"] for attempt in output["facts"]["attempts"]], [False, False])
         self.assertEqual(list(out.iterdir()), [])
         self.assertEqual(self.worker.do("export_torchscript", {}, model=model)[0]["status"], "numerics")
+
+    def test_codes_that_rounding_moves_are_no_wrong_trace_if_the_task_calls_them_tokens(self) -> None:
+        import numpy as np
+
+        from orch_py import judge, trees
+
+        folder = self.worker.root / "sound"
+        folder.mkdir()
+        sound = np.random.default_rng(0).normal(size=(1, 1, 4000)).astype(np.float32)
+        trees.write_tensors(folder, trees.INPUTS, {"input_values": sound})
+        trees.write_tensors(folder, trees.CONTROL_INPUTS, {"input_values": sound[..., ::-1]})
+        params = {"class": "DacModel", "config": DAC, "outputs": ["audio_codes"], "tokens": ["audio_codes"]}
+        model = self.ok("materialise", params, inputs=folder)
+        reference = trees.read_tensors(model, trees.REFERENCE)["audio_codes"]
+        self.assertEqual((reference.dtype, reference.shape), (np.int64, (1, 4, 125)))
+        output, _ = self.worker.do("export_torchscript", {"precision": "bf16"}, model=model)
+        self.assertEqual(output["status"], "numerics", output["reason"])
+        made = self.ok("export_torchscript", {"precision": "bf16", "tokens": ["audio_codes"]}, model=model)
+        import torch
+
+        with torch.no_grad():
+            codes = torch.jit.load(str(made / "model.pt"))(torch.from_numpy(sound))[0].numpy()
+        found = judge.tensor_verdict(codes, reference, judge.TOLERANCES["bf16"], True)
+        self.assertTrue(0.5 < found["tokens"] < 1, found)
+        swapped = judge.tensor_verdict(codes[:, [1, 0, 2, 3]], reference, judge.TOLERANCES["bf16"], True)
+        self.assertLess(swapped["row_tokens"]["worst"], 0.2)
+        self.assertRegex(swapped["wrong"], "of 500 tokens differ, the first at .*; the equal share is ")
 
     def test_outputs_that_are_not_finite_are_refused(self) -> None:
         params = {"class": "BertForMaskedLM", "config": CONFIG | {"initializer_range": 1e30}, "outputs": ["logits"]}

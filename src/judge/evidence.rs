@@ -17,6 +17,8 @@ pub struct Evidence<'a> {
     pub control_reference: Option<&'a Path>,
     /// The reference without one layer, on the usual inputs; and which layer.
     pub dropped: Option<(&'a Path, &'a str)>,
+    /// Names of the outputs whose whole numbers are tokens.
+    pub tokens: &'a [String],
 }
 
 /// A file that cannot be read as tensors, which says nothing about the numbers in it.
@@ -56,7 +58,7 @@ impl Evidence<'_> {
         let reference = reference.tensors()?;
         let against_reference = |path: &Path, tolerance: &Tolerance| {
             let file = File::read(path)?;
-            Ok::<_, EvidenceError>(Comparison::of(&file.tensors()?, &reference, tolerance))
+            Ok::<_, EvidenceError>(Comparison::of(&file.tensors()?, &reference, tolerance, self.tokens))
         };
         let main = against_reference(self.outputs, tolerance)?;
         // Where no reference was made for the control, the run's own answer to it stands for one.
@@ -65,7 +67,7 @@ impl Evidence<'_> {
         let on_control = match (self.control_outputs, self.control_reference) {
             (Some(outputs), Some(reference)) => {
                 let (outputs, reference) = (File::read(outputs)?, File::read(reference)?);
-                Some(Comparison::of(&outputs.tensors()?, &reference.tensors()?, tolerance))
+                Some(Comparison::of(&outputs.tensors()?, &reference.tensors()?, tolerance, self.tokens))
             }
             _ => None,
         };
@@ -81,11 +83,13 @@ impl Evidence<'_> {
             mae: main.most(|t| t.mae),
             cosine: main.least(|t| t.cosine),
             snr_db: main.least(|t| t.snr_db),
+            tokens: main.least(|t| t.tokens),
             worst: main.most(|t| t.worst),
             passed: main.agrees() && on_control.as_ref().is_none_or(Comparison::agrees),
             control: other.map(|other| Control {
                 differs_by: other.most(|t| t.max_abs),
                 worst: other.most(|t| t.worst),
+                tokens: other.least(|t| t.tokens),
                 undecided: other.agreeing,
                 by: None,
                 kept: Vec::new(),
@@ -95,6 +99,7 @@ impl Evidence<'_> {
                 layer: layer.to_owned(),
                 differs_by: dropped.most(|t| t.max_abs),
                 worst: dropped.most(|t| t.worst),
+                tokens: dropped.least(|t| t.tokens),
             }),
             no_control: None,
             tensors: main.tensors,
@@ -136,9 +141,15 @@ fn too_loose(whose: &str, wrong: &Comparison, tolerance: &Tolerance) -> String {
     if off == 0.0 {
         return format!("{whose} are the same, so a wrong run could not be told from a right one");
     }
+    let tokens = wrong.least(|t| t.tokens);
+    let tokens =
+        tokens.map(|share| format!("; {share:.6} of the tokens are the same, and {} is asked", tolerance.tokens));
     format!(
-        "{whose} differ by {off:.3e} at most, {:.2} of what the tolerance allows (atol {:e}, rtol {:e}), so they would pass \
+        "{whose} differ by {off:.3e} at most, {:.2} of what the tolerance allows (atol {:e}, rtol {:e}){}, so they would pass \
          as the answer",
-        worst, tolerance.atol, tolerance.rtol
+        worst,
+        tolerance.atol,
+        tolerance.rtol,
+        tokens.unwrap_or_default()
     )
 }

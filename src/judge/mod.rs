@@ -8,6 +8,7 @@
 mod evidence;
 mod sentinel;
 mod tensor;
+mod tokens;
 #[cfg(test)]
 mod tests;
 
@@ -51,6 +52,9 @@ pub struct Numerics {
     pub cosine: Option<f64>,
     #[serde(default)]
     pub snr_db: Option<f64>,
+    /// The least share of equal tokens; None where no output is one of tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
     /// The largest difference as a multiple of its bound.
     #[serde(default)]
     pub worst: f64,
@@ -75,6 +79,9 @@ pub struct Control {
     pub differs_by: f64,
     /// The same as a multiple of the bound.
     pub worst: f64,
+    /// The share of tokens that they have in common.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
     /// Outputs for which they would have passed as the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undecided: Vec<String>,
@@ -95,6 +102,8 @@ pub struct Dropped {
     pub layer: String,
     pub differs_by: f64,
     pub worst: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
 }
 
 /// One set of outputs against another.
@@ -106,7 +115,13 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    pub(crate) fn of(ours: &SafeTensors<'_>, theirs: &SafeTensors<'_>, tolerance: &Tolerance) -> Self {
+    /// `tokens` names outputs whose whole numbers are tokens.
+    pub(crate) fn of(
+        ours: &SafeTensors<'_>,
+        theirs: &SafeTensors<'_>,
+        tolerance: &Tolerance,
+        tokens: &[String],
+    ) -> Self {
         let ours: BTreeMap<_, _> = ours.iter().collect();
         let theirs: BTreeMap<_, _> = theirs.iter().collect();
         let mut made = Self { tensors: BTreeMap::new(), agreeing: Vec::new(), reasons: Vec::new() };
@@ -119,7 +134,7 @@ impl Comparison {
                 made.reasons.push(format!("the outputs lack tensor `{name}`; they hold [{}]", known.join(", ")));
                 continue;
             };
-            match one(output, reference, tolerance) {
+            match one(output, reference, tolerance, tokens.iter().any(|token| token == name)) {
                 Ok((figures, reason)) => {
                     if reason.is_none() && figures.decides {
                         made.agreeing.push((*name).to_owned());
@@ -164,6 +179,7 @@ fn one(
     output: &TensorView<'_>,
     reference: &TensorView<'_>,
     tolerance: &Tolerance,
+    is_tokens: bool,
 ) -> Result<(TensorNumerics, Option<String>), String> {
     let (dtype, shape) = (reference.dtype(), reference.shape());
     if output.dtype() != dtype {
@@ -178,6 +194,7 @@ fn one(
         return tensor::floats(&a, &b, shape, &name, tolerance);
     }
     match (as_whole(dtype, ours), as_whole(dtype, theirs)) {
+        (Some(a), Some(b)) if is_tokens => Ok(tokens::tokens(&a, &b, shape, &name, tolerance)),
         (Some(a), Some(b)) => Ok(tensor::exact(&a, &b, shape, &name)),
         _ => Err(format!("values of dtype {name} cannot be compared; have the model return float or int")),
     }

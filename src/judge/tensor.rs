@@ -48,6 +48,11 @@ pub struct TensorNumerics {
     pub row_cosine: Option<Rows>,
     #[serde(default)]
     pub row_snr_db: Option<Rows>,
+    /// Of an output of tokens the share of equal places.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_tokens: Option<Rows>,
     /// Places of the reference that hold a mask's value or an infinity.
     #[serde(default)]
     pub sentinels: u64,
@@ -58,6 +63,30 @@ pub struct TensorNumerics {
 
 fn yes() -> bool {
     true
+}
+
+impl TensorNumerics {
+    /// Those of a tensor in which nothing differs, as far as no figure is known.
+    pub(super) fn new(shape: &[usize], dtype: &str) -> Self {
+        Self {
+            shape: shape.iter().map(|&size| size as u64).collect(),
+            dtype: dtype.to_owned(),
+            max_abs: 0.0,
+            mae: 0.0,
+            cosine: None,
+            scale: 1.0,
+            over: 0.0,
+            column_over: 0.0,
+            worst: 0.0,
+            snr_db: None,
+            row_cosine: None,
+            row_snr_db: None,
+            tokens: None,
+            row_tokens: None,
+            sentinels: 0,
+            decides: shape.iter().all(|size| *size > 0),
+        }
+    }
 }
 
 /// A figure over the rows of the last axis.
@@ -77,22 +106,7 @@ pub(super) fn floats(
     dtype: &str,
     tolerance: &Tolerance,
 ) -> Result<(TensorNumerics, Option<String>), String> {
-    let mut figures = TensorNumerics {
-        shape: shape.iter().map(|&size| size as u64).collect(),
-        dtype: dtype.to_owned(),
-        max_abs: 0.0,
-        mae: 0.0,
-        cosine: None,
-        scale: 1.0,
-        over: 0.0,
-        column_over: 0.0,
-        worst: 0.0,
-        snr_db: None,
-        row_cosine: None,
-        row_snr_db: None,
-        sentinels: 0,
-        decides: !b.is_empty(),
-    };
+    let mut figures = TensorNumerics::new(shape, dtype);
     for (values, whose) in [(b, "the reference"), (a, "the output")] {
         let nans = values.iter().filter(|value| value.is_nan()).count();
         if nans > 0 {
@@ -145,32 +159,22 @@ pub(super) fn exact(a: &[i128], b: &[i128], shape: &[usize], dtype: &str) -> (Te
     let off: Vec<u128> = a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).collect();
     let differing = off.iter().filter(|off| **off > 0).count();
     let count = off.len().max(1) as f64;
+    let most = off.iter().max().map_or(0.0, |off| *off as f64);
     let figures = TensorNumerics {
-        shape: shape.iter().map(|&size| size as u64).collect(),
-        dtype: dtype.to_owned(),
-        max_abs: off.iter().max().map_or(0.0, |off| *off as f64),
+        max_abs: most,
         mae: off.iter().map(|off| *off as f64).sum::<f64>() / count,
-        cosine: None,
-        scale: 1.0,
         over: differing as f64 / count,
-        column_over: 0.0,
-        worst: off.iter().max().map_or(0.0, |off| *off as f64),
-        snr_db: None,
-        row_cosine: None,
-        row_snr_db: None,
-        sentinels: 0,
-        decides: !b.is_empty(),
+        worst: most,
+        ..TensorNumerics::new(shape, dtype)
     };
-    let first = off.iter().position(|off| *off > 0).map(|at| {
-        format!(
-            "{differing} of {} values differ, the first at {:?}: {} where the reference is {}",
-            b.len(),
-            place(at, shape),
-            a[at],
-            b[at]
-        )
-    });
+    let first = first_off(a, b, shape).map(|first| format!("{differing} of {} values differ, {first}", b.len()));
     (figures, first)
+}
+
+/// The first place at which whole numbers differ, with both.
+pub(super) fn first_off(a: &[i128], b: &[i128], shape: &[usize]) -> Option<String> {
+    let at = a.iter().zip(b).position(|(a, b)| a != b)?;
+    Some(format!("the first at {:?}: {} where the reference is {}", place(at, shape), a[at], b[at]))
 }
 
 /// |a − b| as a multiple of `atol` · scale + `rtol` · |b|.
@@ -301,7 +305,7 @@ impl Sums {
 
 /// Cosine and signal to noise of the rows of the last axis that have a direction.
 fn rows(a: &[f64], b: &[f64], shape: &[usize], sentinels: &Sentinels, scale: f64) -> (Option<Rows>, Option<Rows>) {
-    let width = shape.last().copied().filter(|width| *width >= 2).unwrap_or(b.len()).max(1);
+    let width = row_width(shape, b.len());
     let (mut cosines, mut noises) = (Vec::new(), Vec::new());
     for begin in (0..b.len()).step_by(width) {
         let mut sums = Sums::default();
@@ -315,7 +319,12 @@ fn rows(a: &[f64], b: &[f64], shape: &[usize], sentinels: &Sentinels, scale: f64
     (worst(cosines), worst(noises))
 }
 
-fn worst(mut values: Vec<f64>) -> Option<Rows> {
+/// How many values a row of the last axis has; what has no such axis is one row.
+pub(super) fn row_width(shape: &[usize], count: usize) -> usize {
+    shape.last().copied().filter(|width| *width >= 2).unwrap_or(count).max(1)
+}
+
+pub(super) fn worst(mut values: Vec<f64>) -> Option<Rows> {
     values.sort_unstable_by(f64::total_cmp);
     Some(Rows { worst: *values.first()?, p01: values[(values.len() - 1) / 100] })
 }

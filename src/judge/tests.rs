@@ -14,6 +14,14 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
+    fn ids(&self, name: &str, ids: &[i64], shape: &[usize]) -> PathBuf {
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        let path = self.0.path().join(name);
+        let view = TensorView::new(Dtype::I64, shape.to_vec(), &bytes).unwrap();
+        safetensors::serialize_to_file([("ids", view)], None, &path).unwrap();
+        path
+    }
+
     fn file(&self, name: &str, tensors: &[(&str, &[f32])]) -> PathBuf {
         let bytes: Vec<(String, Vec<u8>, usize)> = tensors
             .iter()
@@ -51,6 +59,7 @@ fn judged(
         control_outputs: control.as_ref().map(|(ours, _)| ours.as_path()),
         control_reference: control.as_ref().map(|(_, theirs)| theirs.as_path()),
         dropped: dropped.as_deref().map(|path: &Path| (path, "layers.1")),
+        tokens: &[],
     };
     let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp32)).unwrap();
     assert_eq!(verdict == Verdict::Pass, reason.is_none());
@@ -102,6 +111,57 @@ fn a_tolerance_names_what_it_loosens() {
     assert!(usual.looser_than(&loose).is_empty());
 }
 
+/// What tempts a share of equal places to a pass: padding, constants, rows and sequences out of their place. Each is
+/// [ours, ours on the control, the reference, the control's reference].
+#[test]
+fn tokens_pass_only_where_wrong_ones_would_not() {
+    let padded = |real: &[i64]| [real, &[0; 27]].concat();
+    let (right, other) = (padded(&[17, 4, 92]), padded(&[5, 60, 3]));
+    let text: Vec<i64> = (0..30).map(|at| at * 7919 % 101).collect();
+    let next: Vec<i64> = (0..30).map(|at| at * 104_729 % 97).collect();
+    let swapped = [&text[10..20], &text[..10], &text[20..]].concat();
+    let shifted = [&text[29..], &text[..29]].concat();
+    let mut near = text.clone();
+    near[3] += 1;
+    let shorter = [&[5, 60, 3, 8, 9, 11][..], &[0; 24]].concat();
+    for (what, [ours, ours_other, theirs, theirs_other], expected) in [
+        ("right", [&text, &next, &text, &next], Verdict::Pass),
+        ("one off", [&near, &next, &text, &next], Verdict::Pass),
+        ("one off on the control", [&next, &near, &next, &text], Verdict::Pass),
+        ("another's", [&next, &next, &text, &next], Verdict::Numerics),
+        ("the same to every input", [&text, &text, &text, &next], Verdict::Numerics),
+        ("rows swapped", [&swapped, &next, &text, &next], Verdict::Numerics),
+        ("shifted", [&shifted, &next, &text, &next], Verdict::Numerics),
+        ("nearly the control's", [&text, &near, &text, &near], Verdict::Indecisive),
+        ("constant", [&vec![5; 30]; 4], Verdict::Indecisive),
+        ("all padding", [&vec![0; 30]; 4], Verdict::Indecisive),
+        ("padded and right", [&right, &other, &right, &other], Verdict::Pass),
+        ("padding right, the rest another's", [&other, &other, &right, &other], Verdict::Numerics),
+        ("the same, and the control is shorter", [&other, &shorter, &right, &shorter], Verdict::Numerics),
+        ("nothing but padding", [&vec![0; 30], &other, &right, &other], Verdict::Numerics),
+    ] {
+        let folder = Folder::new();
+        let file = |name: &str, ids: &[i64]| folder.ids(name, ids, &[3, 10]);
+        let [outputs, reference] = [file("outputs", ours), file("reference", theirs)];
+        let [control_outputs, control_reference] = [file("control", ours_other), file("other", theirs_other)];
+        let evidence = Evidence {
+            outputs: &outputs,
+            reference: &reference,
+            control_outputs: Some(&control_outputs),
+            control_reference: Some(&control_reference),
+            dropped: None,
+            tokens: &["ids".to_owned()],
+        };
+        let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp16)).unwrap();
+        assert_eq!(verdict, expected, "{what}: {reason:?} {numerics:#?}");
+        let shares = (numerics.tokens, numerics.control.and_then(|control| control.tokens));
+        assert!(shares.0.is_some() && shares.1.is_some());
+        let without = Evidence { tokens: &[], ..evidence };
+        let exact = without.judge("torch", &Tolerance::usual(Precision::Fp16)).unwrap();
+        assert!(exact.0 != Verdict::Pass || ours == theirs, "{what}: whole numbers that are no tokens");
+    }
+}
+
 /// A tensor of the table: its values as JSON, with words for what JSON has no numbers for.
 fn tensor(dtype: &str, values: &[serde_json::Value]) -> (Dtype, Vec<u8>) {
     let float = |value: &serde_json::Value| value.as_f64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap());
@@ -146,7 +206,7 @@ fn verdicts_and_figures_are_those_of_the_table() {
         let (ours_dtype, ours) = tensor(ours_dtype, case["ours"].as_array().unwrap());
         let theirs = TensorView::new(theirs_dtype, shape("shape"), &theirs).unwrap();
         let ours = TensorView::new(ours_dtype, shape("ours_shape"), &ours).unwrap();
-        let found = one(&ours, &theirs, &tolerance);
+        let found = one(&ours, &theirs, &tolerance, case.get("tokens") == Some(&true.into()));
         let verdict = match &found {
             Err(_) | Ok((_, Some(_))) => "wrong",
             Ok((figures, None)) if figures.decides => "agrees",

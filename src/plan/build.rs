@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::names::Index;
 use crate::matrix::{Case, Fallback, Instead, Matrix};
-use crate::plan::build::own::{Purpose, StepsOfCase};
+use crate::plan::build::own::{Made, Purpose, StepsOfCase};
 use crate::plan::graph::{self, Dependents};
 use crate::plan::sizes::{artefact_label, resolved_inputs, sizes, texts, weights};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
@@ -139,7 +139,8 @@ impl Builder<'_> {
             step.memory = model.memory;
         }
         let inputs = vec![("result".into(), Source::Step(run)), ("model".into(), Source::Step(reference))];
-        let params = JudgeParams { tolerance: self.tolerance(model, target, case), precision: case.precision };
+        let tokens = self.spec.tokens(model, &case.pipeline).to_vec();
+        let params = JudgeParams { tolerance: self.tolerance(model, target, case), precision: case.precision, tokens };
         let name = format!("judge:{}:{}", case.model, case.name);
         let judge = self.add(name, Stage::Judge, &step::JUDGE, json!(params), inputs, 600);
         StepsOfCase { test, run, judge }
@@ -199,6 +200,7 @@ impl Builder<'_> {
                 if let Some(most) = max_parameters {
                     params["max_parameters"] = json!(most);
                 }
+                let params = own::with_tokens(params, self.spec.tokens(model, &case.pipeline));
                 let made = self.add(name, Stage::Generate, &step::MATERIALISE, params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None }
             }
@@ -233,7 +235,7 @@ impl Builder<'_> {
     }
 
     fn artefact(&mut self, model: &Model, target: &Target, case: &Case, made: &Made) -> StepId {
-        let instance = case.instance();
+        let (instance, tokens) = (case.instance(), self.spec.tokens(model, &case.pipeline));
         let mut convert_all =
             |label: &str, kind: &'static dyn StepKind, params: Value, inputs: Vec<(Arc<str>, Source)>| {
                 self.add(format!("convert:{instance}:{label}"), Stage::Convert, kind, params, inputs, CONVERT_TIMEOUT)
@@ -245,7 +247,7 @@ impl Builder<'_> {
             Some(ReadyFormat::Onnx) => made.model,
             _ => {
                 let params = json!({"routes": model.export.routes, "opset": model.export.opset});
-                convert("onnx", &step::ONNX, params, "model", made.model)
+                convert("onnx", &step::ONNX, own::with_tokens(params, tokens), "model", made.model)
             }
         };
         let label = artefact_label(target, case);
@@ -262,7 +264,8 @@ impl Builder<'_> {
             }
             Artefact::Torchscript if made.ready == Some(ReadyFormat::Torchscript) => made.model,
             Artefact::Torchscript => {
-                convert(&label, &step::TORCHSCRIPT, json!({"precision": case.precision}), "model", made.model)
+                let params = own::with_tokens(json!({"precision": case.precision}), tokens);
+                convert(&label, &step::TORCHSCRIPT, params, "model", made.model)
             }
             Artefact::Openvino if made.ready == Some(ReadyFormat::Openvino) => made.model,
             Artefact::Openvino => {
@@ -318,11 +321,6 @@ impl Builder<'_> {
 
 fn measure(spec: &Spec, target: &Target) -> Measure {
     target.measure.unwrap_or(spec.measure)
-}
-
-struct Made {
-    model: StepId,
-    ready: Option<ReadyFormat>,
 }
 
 /// Puts the steps into an order in which dependencies come first, and fills in what can be derived.

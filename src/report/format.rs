@@ -56,6 +56,11 @@ pub fn cosine(value: Option<f64>) -> String {
     }
 }
 
+/// A share of equal tokens: `0.985`, never rounded up to 1.
+pub fn tokens(share: f64) -> String {
+    ((share * 1e4).floor() / 1e4).to_string()
+}
+
 /// The day of an RFC 3339 time.
 pub fn day(time: &str) -> &str {
     time.get(..10).unwrap_or(time)
@@ -153,6 +158,7 @@ mod tests {
             ["512 B", "1.5 KiB", "312 MiB", "1.0 GiB"]
         );
         assert_eq!([error(0.0), error(2.14e-6)], ["0", "2.1e-6"]);
+        assert_eq!([tokens(1.0), tokens(0.999_99), tokens(0.25)], ["1", "0.9999", "0.25"]);
         assert_eq!([cosine(None), cosine(Some(1.0)), cosine(Some(0.999_999_9))], ["undefined", "1", "0.999999"]);
         assert_eq!([day("2026-01-02T03:04:05Z"), day("?")], ["2026-01-02", "?"]);
         assert_eq!([counted(1, "case"), counted(2, "case")], ["1 case", "2 cases"]);

@@ -11,7 +11,9 @@ use page::*;
 
 use super::cause::Cause;
 use super::chart::{charts, sparkline};
-use super::format::{bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, seconds, word};
+use super::format::{
+    bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, seconds, tokens, word,
+};
 use super::place::{self, Place};
 use super::view::{Cell, View, case_name, case_versions};
 use super::{CaseResult, Metrics, ReportDoc};
@@ -270,6 +272,7 @@ fn worst<'a>(view: &View<'a>) -> Vec<Worst<'a>> {
         max_abs: (error(row.max_abs.0), row.max_abs.1),
         mae: (error(row.mae.0), row.mae.1),
         cosine: (cosine(row.cosine.0), row.cosine.1),
+        tokens: row.tokens.0.map(|share| (format!("tokens {}", tokens(share)), row.tokens.1)),
     });
     rows.collect()
 }
@@ -359,7 +362,11 @@ fn compared(numerics: &Numerics) -> Compared<'_> {
         let shape = t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("×");
         let row = t.row_cosine.map_or_else(|| "–".to_owned(), |rows| cosine(Some(rows.worst)));
         let snr = t.snr_db.map_or_else(|| "–".to_owned(), |snr| format!("{snr:.0} dB"));
-        [name.clone(), t.dtype.clone(), shape, error(t.max_abs), error(t.mae), cosine(t.cosine), row, snr]
+        let equal = t.tokens.zip(t.row_tokens).map_or_else(
+            || "–".to_owned(),
+            |(all, rows)| format!("{}, {} in the worst row", tokens(all), tokens(rows.worst)),
+        );
+        [name.clone(), t.dtype.clone(), shape, error(t.max_abs), error(t.mae), cosine(t.cosine), row, snr, equal]
     });
     let (reference, passed, tensors) = (&numerics.reference, numerics.passed, tensors.collect());
     Compared { reference, passed, verdict: super::verdict::lines(numerics), tensors }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::cause::{Cause, named};
-use super::format::{bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, word};
+use super::format::{bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, tokens, word};
 use super::place::Place;
 use super::text::{Styles, summary_line};
 use super::view::{Cell, View, case_name};
@@ -280,7 +280,7 @@ fn numerics(out: &mut String, view: &View<'_>) {
         let asked: Vec<_> = row.asked.iter().map(|asked| text(asked)).collect();
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} ({}) | {} ({}) | {} ({}) | {} ({}) |",
+            "| {} | {} | {} | {} | {} | {} ({}) | {} ({}) | {} ({}) | {} ({}){} |",
             text(&row.variant.name()),
             row.cases,
             row.failed,
@@ -293,7 +293,11 @@ fn numerics(out: &mut String, view: &View<'_>) {
             error(row.mae.0),
             text(row.mae.1),
             cosine(row.cosine.0),
-            text(row.cosine.1)
+            text(row.cosine.1),
+            row.tokens
+                .0
+                .map(|share| format!("; tokens {} ({})", tokens(share), text(row.tokens.1)))
+                .unwrap_or_default()
         );
     }
 }

@@ -234,7 +234,7 @@ fn looser(out: &mut String, view: &View<'_>, styles: &Styles) {
         let mark = styles.incomplete;
         let _ = writeln!(out, "\n{mark}loose tolerance{mark:#} {}", counted(cases.len(), "case"));
         let numerics = first.numerics.as_ref().expect("BUG: it was judged");
-        let asked = numerics.tolerance.as_ref().map(super::verdict::asked).unwrap_or_default();
+        let asked = super::verdict::asked(numerics);
         let bounds = numerics.looser.join(", ");
         wrapped(out, "  ", &format!("looser than orch's own in {bounds}; for instance {}: {asked}", case_name(first)));
     }

@@ -1,25 +1,27 @@
 //! What a verdict rests on, in words: the tolerance asked and how well it was met, and what wrong outputs would have failed.
 
-use super::format::{cosine, error};
+use super::format::{cosine, error, tokens};
 use crate::record::Numerics;
 use crate::spec::Tolerance;
 
 /// One line each: asked, met, the control, the dropped layer.
 pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
-    if let Some(tolerance) = &numerics.tolerance {
+    if numerics.tolerance.is_some() {
         let looser = match numerics.looser.as_slice() {
             [] => String::new(),
             looser => format!(" (looser than usual: {})", looser.join(", ")),
         };
-        lines.push(("asked", asked(tolerance) + &looser));
+        lines.push(("asked", asked(numerics) + &looser));
     }
     let snr = numerics.snr_db.map(|snr| format!(", SNR {snr:.0} dB")).unwrap_or_default();
     let of_bound = bound(numerics.worst);
-    lines.push(("met", format!("the farthest value at {of_bound}, cosine {}{snr}", cosine(numerics.cosine))));
+    let tokens = numerics.tokens.map(|share| format!(", {} of the tokens equal", tokens(share))).unwrap_or_default();
+    lines.push(("met", format!("the farthest value at {of_bound}, cosine {}{snr}{tokens}", cosine(numerics.cosine))));
     match (&numerics.control, &numerics.no_control) {
         (Some(control), _) => {
             let mut told = format!("another input differs by {}, {}", error(control.differs_by), bound(control.worst));
+            told.push_str(&in_common(control.tokens));
             if let Some(off) = control.max_abs {
                 told.push_str(&format!("; the run is off by {} there", error(off)));
             }
@@ -39,15 +41,22 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
     }
     if let Some(dropped) = &numerics.dropped {
         let (layer, off) = (&dropped.layer, error(dropped.differs_by));
-        lines.push(("layer", format!("without `{layer}` it differs by {off}, {}", bound(dropped.worst))));
+        let shared = in_common(dropped.tokens);
+        lines.push(("layer", format!("without `{layer}` it differs by {off}, {}{shared}", bound(dropped.worst))));
     }
     lines
 }
 
-/// `atol 1e-3, rtol 1e-3, budget 0, cosine 0.9999, snr 50`
-pub(super) fn asked(tolerance: &Tolerance) -> String {
-    let Tolerance { atol, rtol, budget, cosine, snr } = tolerance;
-    format!("atol {}, rtol {}, budget {}, cosine {cosine}, snr {snr}", short(*atol), short(*rtol), short(*budget))
+fn in_common(share: Option<f64>) -> String {
+    share.map(|share| format!(", with {} of the tokens equal", tokens(share))).unwrap_or_default()
+}
+
+/// `atol 1e-3, rtol 1e-3, budget 0, cosine 0.9999, snr 50`, and `tokens 1` where an output has them.
+pub(super) fn asked(numerics: &Numerics) -> String {
+    let Some(Tolerance { atol, rtol, budget, cosine, snr, tokens }) = &numerics.tolerance else { return String::new() };
+    let tokens = if numerics.tokens.is_some() { format!(", tokens {tokens}") } else { String::new() };
+    let (atol, rtol, budget) = (short(*atol), short(*rtol), short(*budget));
+    format!("atol {atol}, rtol {rtol}, budget {budget}, cosine {cosine}, snr {snr}{tokens}")
 }
 
 fn short(value: f64) -> String {

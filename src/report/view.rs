@@ -214,6 +214,7 @@ impl<'a> View<'a> {
                 max_abs: (-1.0, ""),
                 mae: (-1.0, ""),
                 cosine: (None, ""),
+                tokens: (None, ""),
                 met: (-1.0, ""),
                 asked: BTreeSet::new(),
                 no_control: 0,
@@ -233,8 +234,11 @@ impl<'a> View<'a> {
             if numerics.cosine.is_some_and(|cosine| row.cosine.0.is_none_or(|least| cosine < least)) {
                 row.cosine = (numerics.cosine, name);
             }
+            if numerics.tokens.is_some_and(|share| row.tokens.0.is_none_or(|least| share < least)) {
+                row.tokens = (numerics.tokens, name);
+            }
             row.no_control += usize::from(numerics.no_control.is_some());
-            let asked = numerics.tolerance.as_ref().map(super::verdict::asked).unwrap_or_default();
+            let asked = super::verdict::asked(numerics);
             row.asked.insert(if numerics.looser.is_empty() { asked } else { format!("{asked} (looser than usual)") });
         }
         self.variants.iter().filter_map(|variant| worst.shift_remove(variant)).collect()
@@ -272,6 +276,7 @@ pub(super) struct Worst<'a> {
     pub(super) max_abs: (f64, &'a str),
     pub(super) mae: (f64, &'a str),
     pub(super) cosine: (Option<f64>, &'a str),
+    pub(super) tokens: (Option<f64>, &'a str),
     /// The largest difference as a multiple of its bound.
     pub(super) met: (f64, &'a str),
     /// The tolerances that were asked.

@@ -8,6 +8,7 @@ mod error;
 mod classes;
 mod shape;
 mod tolerance;
+mod pipeline;
 mod values;
 mod words;
 mod raw;
@@ -34,6 +35,7 @@ pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus};
 pub use half::Half;
+pub use pipeline::Pipeline;
 pub use tolerance::Tolerance;
 
 /// YAML as plain data, for readers who do not care for places. None if it is not YAML.
@@ -232,17 +234,6 @@ pub enum Route {
     Dynamo,
     /// `transformers.exporters.OnnxExporter`.
     Transformers,
-}
-
-/// One row of `pipelines:`.
-#[derive(Debug, Clone)]
-pub struct Pipeline {
-    pub name: String,
-    pub loc: Loc,
-    pub description: String,
-    pub tasks: Vec<String>,
-    /// `templates/pipelines/<template>.py.j2`.
-    pub template: String,
 }
 
 /// One row of `targets:`.

@@ -162,6 +162,8 @@ shape! {
         tasks @required: List<String>,
         /// Name of its template. Default: the pipeline's own name.
         template: String,
+        /// Of tasks that give tokens (ids, codes, labels): the names of those outputs, held against the tolerance's `tokens`.
+        tokens: Rows<List<String>>,
     }
 }
 
@@ -206,8 +208,7 @@ shape! {
 shape! {
     /// How far outputs `a` may be from the reference `b`; all bounds must hold.
     Tolerance {
-        /// With `rtol` the bound of each value: |a − b| <= atol · scale + rtol · |b|. The scale is the typical |b| of the
-        /// tensor.
+        /// With `rtol` the bound of each value: |a − b| <= atol · scale + rtol · |b|. The scale is the typical |b|.
         atol: f64,
         /// See `atol`.
         rtol: f64,
@@ -217,6 +218,8 @@ shape! {
         cosine: f64,
         /// Least signal to noise in decibels, of the tensor and of the first percentile of the rows of its last axis.
         snr: f64,
+        /// Least share of equal places of an output of tokens (`pipelines` say which), and of the same rows.
+        tokens: f64,
     }
 }
 

@@ -52,6 +52,9 @@ pub struct TestContext {
     pub inputs: Vec<InputSummary>,
     /// Names of the outputs as far as the spec names them.
     pub outputs: Vec<String>,
+    /// Names of the outputs whose whole numbers are tokens.
+    #[serde(default)]
+    pub tokens: Vec<String>,
     /// None in the test that orch itself runs: it judges elsewhere.
     pub tolerance: Option<Tolerance>,
     pub measure: TestMeasure,

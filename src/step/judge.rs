@@ -18,6 +18,9 @@ pub struct JudgeParams {
     pub tolerance: Tolerance,
     /// Whose usual tolerance it is held against.
     pub precision: Precision,
+    /// Names of the outputs whose whole numbers are tokens, by the model's task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<String>,
 }
 
 /// What a verdict comes to, and why it is no pass.
@@ -66,10 +69,14 @@ fn judge(params: &JudgeParams, result: &Path, model: &Path, out: &Path) -> anyho
         control_outputs: control_outputs.as_deref(),
         control_reference: control_reference.as_deref(),
         dropped: dropped.as_deref().zip(told("dropped")),
+        tokens: &params.tokens,
     };
     let (verdict, mut numerics, reason) = evidence.judge(told("reference").unwrap_or("unnamed"), &params.tolerance)?;
     let usual = Tolerance::usual(params.precision);
-    numerics.looser = params.tolerance.looser_than(&usual).into_iter().map(str::to_owned).collect();
+    let looser = params.tolerance.looser_than(&usual).into_iter();
+    // A bound on tokens lets nothing through where there are none.
+    let looser = looser.filter(|bound| *bound != "tokens" || numerics.tokens.is_some());
+    numerics.looser = looser.map(str::to_owned).collect();
     match &mut numerics.control {
         Some(control) => {
             let origin = manifest.get("control").map(Origin::deserialize).transpose()?.unwrap_or_default();

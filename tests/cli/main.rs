@@ -37,6 +37,7 @@ mod watched;
 mod worn;
 #[path = "../support/mod.rs"]
 mod support;
+mod tokens;
 #[cfg(target_os = "linux")]
 mod vram;
 mod watch;

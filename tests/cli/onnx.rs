@@ -142,16 +142,26 @@ pub(super) fn value(name: &str, dims: &[i64]) -> ValueInfoProto {
     ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type }) }
 }
 
+pub(super) fn typed(name: &str, dims: &[i64], elem_type: i32) -> ValueInfoProto {
+    let mut info = value(name, dims);
+    info.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = elem_type;
+    info
+}
+
 pub(super) fn node<const N: usize>(op_type: &str, input: [&str; N], output: &str) -> NodeProto {
     let (input, output) = (input.map(String::from).into(), vec![output.into()]);
     NodeProto { input, output, op_type: op_type.into(), attribute: vec![] }
 }
 
+fn with<const N: usize>(node: NodeProto, numbers: [(&str, i64); N]) -> NodeProto {
+    const INT: i32 = 2;
+    let attribute = numbers.map(|(name, i)| AttributeProto { name: name.into(), i, s: vec![], r#type: INT }).into();
+    NodeProto { attribute, ..node }
+}
+
 /// The same in another type.
 pub(super) fn cast(input: &str, output: &str, to: i32) -> NodeProto {
-    const INT: i32 = 2;
-    let to = AttributeProto { name: "to".into(), i: to.into(), s: vec![], r#type: INT };
-    NodeProto { attribute: vec![to], ..node("Cast", [input], output) }
+    with(node("Cast", [input], output), [("to", to.into())])
 }
 
 /// y = x · w + b, with x of 1 × 2, w of 2 × 3.
@@ -169,11 +179,6 @@ pub(super) fn linear() -> Vec<u8> {
 
 /// The same layer with x and y in bfloat16. It computes in fp32: ONNX Runtime's CPU has few kernels for bfloat16.
 pub(super) fn bfloat16_linear() -> Vec<u8> {
-    let of_bfloat16 = |name: &str, dims: &[i64]| {
-        let mut info = value(name, dims);
-        info.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = BFLOAT16;
-        info
-    };
     let mut model = ModelProto::decode(&*linear()).unwrap();
     let graph = model.graph.as_mut().unwrap();
     graph.node = vec![
@@ -182,8 +187,25 @@ pub(super) fn bfloat16_linear() -> Vec<u8> {
         node("Add", ["xw", "b"], "sum"),
         cast("sum", "y", BFLOAT16),
     ];
-    (graph.input, graph.output) = (vec![of_bfloat16("x", &[1, 2])], vec![of_bfloat16("y", &[1, 3])]);
+    (graph.input, graph.output) = (vec![typed("x", &[1, 2], BFLOAT16)], vec![typed("y", &[1, 3], BFLOAT16)]);
     model.encode_to_vec()
+}
+
+/// y = the index of the largest of each of 20 rows of 4.
+pub(super) fn labels() -> Vec<u8> {
+    let graph = GraphProto {
+        node: vec![with(node("ArgMax", ["x"], "y"), [("axis", 1), ("keepdims", 0)])],
+        name: "labels".into(),
+        initializer: vec![],
+        input: vec![value("x", &[20, 4])],
+        output: vec![typed("y", &[20], INT64)],
+    };
+    let opset_import = vec![OperatorSetIdProto { version: 17 }];
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
+}
+
+pub(super) fn expected_labels(values: [i64; 20]) -> Vec<u8> {
+    TensorProto { data_type: INT64, int64_data: values.into(), ..tensor("y", &[20], &[]) }.encode_to_vec()
 }
 
 /// Values of y, which bfloat16 holds without rounding.

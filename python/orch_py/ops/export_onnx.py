@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from orch_py import judge, onnx_graph, torch_model, trees
+from orch_py import onnx_graph, torch_model, trees
 from orch_py.attention import Difference
 from orch_py.onnx_routes import ROUTES
-from orch_py.parity import Expected
+from orch_py.parity import LOOSE, Expected
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
 DEFAULT_ROUTES = ["legacy", "dynamo", "transformers"]
@@ -34,7 +34,7 @@ def run(job: Job) -> Output:
     opset = int(job.param("opset", DEFAULT_OPSET))
     tree = job.tree("model")
     manifest = trees.read_manifest(tree)
-    work = _Work(tree, manifest["outputs"], Expected.of(tree), job.out)
+    work = _Work(tree, manifest["outputs"], Expected.of(tree, job.param("tokens", [])), job.out)
     attempts: list[dict[str, Any]] = []
     chosen = torch_model.for_export(torch_model.model_class(manifest["class"]))
     # Last of all the library's own attention, and only where eager attention is shown to be another function.
@@ -141,8 +141,7 @@ class _Work:
 
         given, control = fed(traced.inputs), None if traced.control is None else fed(traced.control)
         told["nodes"] = len(graph.graph.node)
-        tolerance = judge.TOLERANCES["fp32"]
-        if wrong := self.expected.wrong(partial(onnx_graph.execute, path), given, control, tolerance, told):
+        if wrong := self.expected.wrong(partial(onnx_graph.execute, path), given, control, LOOSE["fp32"], told):
             raise onnx_graph.Wrong(wrong)
         return Made(route, opset, given, control, rules, onnx_graph.open_sizes(graph))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from orch_py import judge, torch_model, torchscript_file, trees
+from orch_py import torch_model, torchscript_file, trees
 from orch_py.attention import Difference
 from orch_py.parity import LOOSE, Expected
 from orch_py.protocol import Job, Output, Refused, listed
@@ -22,7 +22,7 @@ from orch_py.protocol import Job, Output, Refused, listed
 MODEL = "model.pt"
 # By precision: its type, and beyond what it is no rounding any more but a wrong trace.
 PRECISIONS = {
-    "fp32": (torch.float32, judge.TOLERANCES["fp32"]),
+    "fp32": (torch.float32, LOOSE["fp32"]),
     "fp16": (torch.float16, LOOSE["fp16"]),
     "bf16": (torch.bfloat16, LOOSE["bf16"]),
 }
@@ -34,7 +34,7 @@ def run(job: Job) -> Output:
         raise Refused("unsupported", f"no TorchScript is made at `{precision}`; known: {listed(PRECISIONS)}")
     dtype, tolerance = PRECISIONS[precision]
     tree = job.tree("model")
-    expected = Expected.of(tree)
+    expected = Expected.of(tree, job.param("tokens", []))
     cls = torch_model.model_class(trees.read_manifest(tree)["class"])
     loaded = torch_model.load_tree(tree, **torch_model.for_export(cls)[0])
     model, names = loaded.model, loaded.outputs

@@ -64,7 +64,7 @@ def run(job: Job) -> Output:
     if without is not None:
         trees.write_tensors(job.out, trees.DROPPED_REFERENCE, without)
     attention = torch_model.attention(model)
-    fp64 = steady.require_steady(model, named, reference)
+    fp64 = steady.require_steady(model, named, reference, job.param("tokens", []))
     seconds["steady"] = time.perf_counter() - started
 
     versions = trees.versions("torch", "transformers", "safetensors", "tokenizers")

@@ -1,6 +1,23 @@
 //! The steps that are a case's own.
 
+use serde_json::{Value, json};
+
+use crate::spec::ReadyFormat;
 use crate::step::StepId;
+
+/// The steps that make a model.
+pub(super) struct Made {
+    pub(super) model: StepId,
+    pub(super) ready: Option<ReadyFormat>,
+}
+
+/// Parameters of a step that compares outputs itself: `tokens` names those whose whole numbers are tokens.
+pub(super) fn with_tokens(mut params: Value, tokens: &[String]) -> Value {
+    if !tokens.is_empty() {
+        params["tokens"] = json!(tokens);
+    }
+    params
+}
 
 /// What a generated test is for.
 #[derive(Clone, Copy)]

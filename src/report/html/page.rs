@@ -117,6 +117,8 @@ pub(super) struct Worst<'a> {
     pub(super) max_abs: (String, &'a str),
     pub(super) mae: (String, &'a str),
     pub(super) cosine: (String, &'a str),
+    /// Where an output is one of tokens.
+    pub(super) tokens: Option<(String, &'a str)>,
 }
 
 /// All of one case.
@@ -174,5 +176,5 @@ pub(super) struct Compared<'a> {
     pub(super) passed: bool,
     /// What the verdict rests on, in words.
     pub(super) verdict: Vec<(&'static str, String)>,
-    pub(super) tensors: Vec<[String; 8]>,
+    pub(super) tensors: Vec<[String; 9]>,
 }

@@ -64,6 +64,7 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Sourc
             description: "tensors to tensors".to_owned(),
             tasks: vec![models::TENSORS.to_owned()],
             template: models::TENSORS.to_owned(),
+            tokens: BTreeMap::new(),
         });
     }
     let matrix = once(&sources, |file| &file.matrix, "matrix", sink);
@@ -140,6 +141,20 @@ fn not_empty<T>(field: &Field<List<T>>, key: &str, sink: &mut Sink) {
     }
 }
 
+/// The outputs of tokens by task; each task is one of the pipeline's.
+fn tokens(row: &raw::Pipeline, sink: &mut Sink) -> BTreeMap<String, Vec<String>> {
+    let tasks = texts(&row.tasks);
+    let mut tokens = BTreeMap::new();
+    for (task, outputs) in row.tokens.value().map_or(&[][..], |rows| &rows.0) {
+        if !row.tasks.is_bad() && !tasks.contains(&task.value) {
+            unknown("task", task, &tasks.iter().map(String::as_str).collect::<Vec<_>>(), sink);
+        }
+        let outputs = outputs.iter().flat_map(|list| &list.value.items);
+        tokens.insert(task.value.clone(), outputs.map(|at| at.value.clone()).collect());
+    }
+    tokens
+}
+
 fn pipelines(section: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> IndexMap<String, Pipeline> {
     let mut pipelines = IndexMap::new();
     for row in &section.rows {
@@ -156,6 +171,7 @@ fn pipelines(section: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> IndexMap<
             description: row.value.description.value().cloned().unwrap_or_default(),
             tasks: texts(&row.value.tasks),
             template: row.value.template.value().cloned().unwrap_or_else(|| name.clone()),
+            tokens: tokens(row.value, sink),
         };
         pipelines.insert(name, pipeline);
     }

@@ -70,6 +70,9 @@ pub(super) fn tolerance(given: &raw::Tolerance, base: Tolerance, sink: &mut Sink
     if let Some(at) = given.cosine.given().filter(|at| !(-1.0..=1.0).contains(&at.value)) {
         sink.error(at.span, format!("`cosine` must be between -1 and 1, found {}", at.value));
     }
+    if let Some(at) = given.tokens.given().filter(|at| !(0.0..=1.0).contains(&at.value)) {
+        sink.error(at.span, format!("`tokens` is a share of equal places, between 0 and 1, found {}", at.value));
+    }
     let or = |field: &Field<f64>, base| field.value().copied().unwrap_or(base);
     Tolerance {
         atol: or(&given.atol, base.atol),
@@ -77,6 +80,7 @@ pub(super) fn tolerance(given: &raw::Tolerance, base: Tolerance, sink: &mut Sink
         budget: or(&given.budget, base.budget),
         cosine: or(&given.cosine, base.cosine),
         snr: or(&given.snr, base.snr),
+        tokens: or(&given.tokens, base.tokens),
     }
 }
 

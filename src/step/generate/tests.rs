@@ -42,6 +42,7 @@ fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
     all.push(("audio", "audio-classification", vec![sound()]));
     all.push(("audio", "zero-shot-audio-classification", vec![ids(), features(), mask()]));
     all.push(("audio", "audio-feature-extraction", vec![sound()]));
+    all.push(("audio", "audio-tokenization", vec![sound()]));
     all.push(("multimodal", "image-text-to-text", vec![ids(), pixels(), mask()]));
     all
 }
@@ -95,6 +96,7 @@ fn contexts() -> Vec<TestContext> {
                 artefact_variant: artefact_variant.to_owned(),
                 inputs: inputs.clone(),
                 outputs: Vec::new(),
+                tokens: Vec::new(),
                 tolerance: Some(Tolerance::usual(Precision::Fp32)),
                 measure: TestMeasure { warmup: 3, samples: 20, max_seconds: 10.0 },
                 options: match runtime {
