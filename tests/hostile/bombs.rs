@@ -47,7 +47,7 @@ fn can_count() -> bool {
     let can = fs::create_dir(&at).is_ok() && at.join("pids.max").exists();
     let _ = fs::remove_dir(&at);
     if !can {
-        eprintln!("skipped: no control group that counts processes can be made here");
+        crate::skipped("no control group that counts processes can be made here");
     }
     can
 }

@@ -17,11 +17,11 @@ fn blobs_or_working_folders_may_lie_on_another_disk() {
     for part in ["tmp", "blobs"] {
         let sandbox = Sandbox::new().file("spec.yaml", SPEC);
         let Ok(other) = tempfile::tempdir_in("/dev/shm") else {
-            eprintln!("skipped: there is no /dev/shm");
+            crate::skipped("there is no /dev/shm");
             return;
         };
         if fs::metadata(other.path()).unwrap().dev() == fs::metadata(sandbox.path(".")).unwrap().dev() {
-            eprintln!("skipped: /dev/shm is the same disk");
+            crate::skipped("/dev/shm is the same disk");
             return;
         }
         sandbox.run(["cache", "stats"]).success();

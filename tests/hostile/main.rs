@@ -28,3 +28,9 @@ fn rng() -> rand_chacha::ChaCha8Rng {
     eprintln!("seed: ORCH_TEST_SEED={seed}");
     rand::SeedableRng::seed_from_u64(seed)
 }
+
+/// A test that this machine cannot make says so.
+#[expect(clippy::print_stderr, reason = "whoever reads the tests' output should know")]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}
