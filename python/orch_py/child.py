@@ -31,8 +31,7 @@ def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> 
         # Which device it was given. No library has looked for one yet: the server only imports.
         os.environ.update(request.get("env") or {})
         os.environ.pop(NO_CUDA, None)
-        # Found by the server while it imported, and elsewhere by now.
-        tempfile.tempdir = None
+        _move_in()
         confine(request.get("sandbox"))
         _send(pipe, {"started": os.getpid()})
         _send(pipe, {"output": _perform(request, ops, pipe).to_json()})
@@ -57,6 +56,15 @@ def _detach(server: int) -> None:
     # The server may have died between the fork and the line above, and then no signal ever comes.
     if os.getppid() != server:
         os._exit(1)
+
+
+def _move_in() -> None:
+    """Has temporary files go where the job's environment says; the server found another place while it imported."""
+    tempfile.tempdir = None
+    # Python that a folder of weights brings is copied before it is imported: for each job to a place of its own.
+    os.environ["HF_MODULES_CACHE"] = modules = os.path.join(tempfile.gettempdir(), "modules")
+    if transformers := sys.modules.get("transformers.dynamic_module_utils"):
+        transformers.HF_MODULES_CACHE = modules
 
 
 def _redirect(log: Path) -> None:

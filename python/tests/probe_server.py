@@ -210,7 +210,8 @@ def large(job: Job) -> Output:
 
 if __name__ == "__main__":
     OPS = (
-        echo, reach, noise, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave, unprintable, large,
+        echo, reach, noise, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave, unprintable,
+        large,
         report_usage, escape, junk, descriptors, tidy, siblings, wrapped_memory,
         eat, nap, kill_server, curious,
     )  # fmt: skip

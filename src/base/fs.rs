@@ -38,75 +38,8 @@ pub fn persist<T, E: From<io::Error>>(
     Ok(written)
 }
 
-/// Lets `write` fill a file that the user named: [`Named`] says how.
-pub fn write_named<T, E: From<io::Error>>(
-    path: &Path,
-    write: impl FnOnce(&mut fs::File) -> Result<T, E>,
-) -> Result<T, E> {
-    match Named::of(path)? {
-        Named::Whole(path) => {
-            let file = path.temporary()?;
-            persist(file, &path.0, write)
-        }
-        Named::Open(mut file) => write(&mut file),
-    }
-}
-
-/// What becomes of a file that the user named.
-pub enum Named {
-    /// It is replaced when all is written.
-    Whole(Target),
-    /// No regular file, a device or a pipe: it is written to and never replaced.
-    Open(fs::File),
-}
-
-/// Where a regular file is to lie. A link was followed: it stays one.
-pub struct Target(pub PathBuf, Option<fs::Permissions>);
-
-impl Named {
-    pub fn of(path: &Path) -> io::Result<Self> {
-        match fs::metadata(path) {
-            Ok(meta) if meta.is_file() => Ok(Self::Whole(Target(fs::canonicalize(path)?, Some(meta.permissions())))),
-            Ok(_) => Ok(Self::Open(fs::File::options().write(true).open(path)?)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                Ok(Self::Whole(Target(std::path::absolute(link_target(path)?)?, None)))
-            }
-            Err(e) => Err(e),
-        }
-    }
-}
-
-impl Target {
-    /// A file beside it, with the permissions of the one that it will replace.
-    pub fn temporary(&self) -> io::Result<tempfile::NamedTempFile> {
-        let file = temporary::make(parent(&self.0))?;
-        if let Some(permissions) = &self.1 {
-            file.as_file().set_permissions(permissions.clone())?;
-        }
-        Ok(file)
-    }
-}
-
-/// The same of what is at hand, in a folder that is made if it is not there.
-pub fn save_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    fs::create_dir_all(parent(path))?;
-    write_named(path, |file| file.write_all(bytes))
-}
-
-/// Where a link to nothing leads in the end, by way of others; anything else is where it leads itself.
-fn link_target(path: &Path) -> io::Result<PathBuf> {
-    let mut target = path.to_owned();
-    // As many as the kernel follows.
-    for _ in 0..40 {
-        match fs::read_link(&target) {
-            Ok(next) => target = parent(&target).join(next),
-            Err(_) => return Ok(target),
-        }
-    }
-    Err(io::Error::other("it is a link to a link without end"))
-}
-
-fn parent(path: &Path) -> &Path {
+/// The folder that a file lies in.
+pub(super) fn parent(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

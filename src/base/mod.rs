@@ -6,6 +6,7 @@ pub mod glob;
 pub mod loc;
 pub mod mounts;
 pub mod mark;
+pub mod named;
 pub mod names;
 pub mod shell;
 pub mod size;

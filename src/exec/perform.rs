@@ -225,11 +225,10 @@ impl Performer<'_> {
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let mut params = call.params;
         let mut env = task.lease.as_ref().map(|lease| lease.env.clone()).unwrap_or_default();
-        if !call.access.home {
-            // Libraries keep caches and settings at home: none that outlive the step, and none of the user's.
-            let scratch = places.scratch.display().to_string();
-            env.extend(["HOME", "TMPDIR"].map(|name| (name.to_owned(), scratch.clone())));
-        }
+        // Libraries keep caches and settings at home: none that outlive the step, and none of the user's.
+        let own = if call.access.home { &["TMPDIR"][..] } else { &["TMPDIR", "HOME"] };
+        let scratch = places.scratch.display().to_string();
+        env.extend(own.iter().map(|name| ((*name).to_owned(), scratch.clone())));
         for (name, library) in &call.libraries {
             params[*name] =
                 self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();

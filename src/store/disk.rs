@@ -8,6 +8,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::base::named::Named;
 use crate::base::{Digest, fs as bfs};
 use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
@@ -131,9 +132,9 @@ impl DiskStore {
         path: &Path,
         write: impl FnOnce(&mut fs::File) -> Result<T, E>,
     ) -> Result<T, E> {
-        let target = match bfs::Named::of(path)? {
-            bfs::Named::Whole(target) => target,
-            bfs::Named::Open(mut file) => return write(&mut file),
+        let target = match Named::of(path)? {
+            Named::Whole(target) => target,
+            Named::Open(mut file) => return write(&mut file),
         };
         let scratch = self.scratch()?;
         let file = target.temporary()?;

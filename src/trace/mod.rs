@@ -63,7 +63,7 @@ impl Recorder {
     pub fn write(&self, path: &Path, plan: &Plan, about: &About<'_>) -> io::Result<()> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = format::document(&state.story, state.follow.at(Instant::now()), plan, about);
-        crate::base::fs::save_named(path, &bytes)
+        crate::base::named::save_named(path, &bytes)
     }
 }
 

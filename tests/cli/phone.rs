@@ -345,7 +345,8 @@ fn a_matrix_with_a_phone_in_it() {
     let Cable { sandbox, adb: folder, .. } = cable;
     let sandbox = sandbox.env("ORCH_ADB", adb.to_str().unwrap()).env("QNN_SDK_ROOT", sdk.to_str().unwrap());
     // The stand-in's phone is a folder, and what adb writes goes to the temporary folder of the user.
-    let sandbox = sandbox.env("TMPDIR", folder.to_str().unwrap());
+    let root = sandbox.path("").display().to_string();
+    let sandbox = sandbox.env("TMPDIR", root);
     let passed = cell(&sandbox.run(run).success().json());
     assert_eq!(
         (&passed["status"], &passed["actual_device"]),

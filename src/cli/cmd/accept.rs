@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde_json::json;
 
-use crate::base::fs as bfs;
+use crate::base::named;
 use crate::cli::args::{AcceptArgs, Args};
 use crate::cli::cmd::Warnings;
 use crate::cli::cmd::plan::idle_options;
@@ -50,7 +50,7 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     let after = edit::expectations(&before, &wanted.changes).map_err(by_hand)?;
     wanted.is_read_back(path, &file, &before, &after).map_err(by_hand)?;
     if !accept.dry_run {
-        bfs::save_named(&file, after.as_bytes()).with_context(|| format!("failed to write {}", file.display()))?;
+        named::save_named(&file, after.as_bytes()).with_context(|| format!("failed to write {}", file.display()))?;
     }
     if accept.json {
         let shown = file.display().to_string();
