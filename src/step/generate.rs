@@ -7,6 +7,7 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, ensure};
@@ -188,6 +189,17 @@ pub fn handed_out(text: Vec<u8>, again: &str, trees: &BTreeMap<String, Digest>) 
     // JSON of texts alone is Python too.
     let filled = format!("\nHANDED_OUT: Document | None = {}\n", json!({"again": again, "trees": trees}));
     text.replacen(UNFILLED, &filled, 1).into_bytes()
+}
+
+/// The text of a test as it was before [`handed_out`]; any other text as it is.
+pub fn as_made(text: &[u8]) -> Cow<'_, [u8]> {
+    let (head, _) = UNFILLED.split_once('=').expect("BUG: it has a value");
+    let made = std::str::from_utf8(text).ok().and_then(|text| {
+        let (before, filled) = text.split_once(head)?;
+        let (_, after) = filled.split_once('\n')?;
+        Some([before, UNFILLED, after].concat())
+    });
+    made.map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))
 }
 
 /// At most two blank lines in a row, and one newline at the end: a block that brings nothing leaves the blank lines

@@ -97,6 +97,12 @@ fn a_test_refuses_files_that_were_changed_where_they_lie() {
     passes(&sandbox, &repro);
     fs::remove_file(onnx("orch.json")).unwrap();
     refused(&sandbox, &repro, "onnx/orch.json to say whose files these are");
+    // As a folder is that was not filled for its size.
+    fs::remove_dir_all(onnx("")).unwrap();
+    let told = r#"{"model": "linear", "artefact": "onnx", "tree": "", "files": {}, "get": "orch output x"}"#;
+    sandbox.write(&format!("{ARTEFACTS}/onnx/orch.json"), told);
+    let (passed, said) = shell(&sandbox, &repro);
+    assert!(!passed && said.contains("onnx/manifest.json: `orch output x` copies it there"), "{said}");
 }
 
 #[test]

@@ -118,6 +118,11 @@ fn what_was_edited_is_put_aside_and_not_lost() {
         assert_eq!((sandbox.read(&test), sandbox.read(&format!("{test}{aside}"))), (made.clone(), edit.into()));
     }
     sandbox.run(RUN).code(3).stderr_lacks("edited");
+    // An orch that listed nothing put there what the store holds, up to the line that handing out fills in.
+    fs::remove_file(sandbox.path("orch-out/tests/.orch")).unwrap();
+    sandbox.run([&RUN[..], &["--fallback"]].concat()).code(3).stderr_lacks("edited").stderr_lacks("not orch's");
+    assert_ne!(sandbox.read(&test), made, "it names the command line of its run");
+    sandbox.run(RUN).code(3).stderr_lacks("edited");
     // What is as orch wrote it is replaced without a word, also when the store has forgotten it.
     sandbox.run(["cache", "gc", "--max-size", "0"]).success();
     sandbox

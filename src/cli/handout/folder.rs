@@ -75,7 +75,7 @@ pub(super) fn hand_out(
     (most, get): (u64, impl FnOnce() -> String),
     handed: &mut Handed,
 ) -> anyhow::Result<()> {
-    match look(folder)? {
+    match look(store, folder)? {
         Found::Ours(told) if told.tree == *tree && told.named == named => return placed(folder, handed),
         Found::Foreign => {
             handed.stays(folder);
@@ -104,7 +104,7 @@ pub(in crate::cli) fn fill(
     named: Named,
     handed: &mut Handed,
 ) -> anyhow::Result<bool> {
-    match look(folder)? {
+    match look(store, folder)? {
         Found::Foreign => return Ok(false),
         Found::Ours(told) if told.tree == *tree && told.named == named && told.get.is_none() => return Ok(true),
         found => clear(folder, &found, handed)?,
@@ -151,7 +151,7 @@ fn tell(folder: &Path, told: &Told) -> io::Result<()> {
     bfs::write_atomic(&folder.join(TOLD), &serde_json::to_vec(told)?)
 }
 
-fn look(folder: &Path) -> io::Result<Found> {
+fn look(store: &DiskStore, folder: &Path) -> io::Result<Found> {
     match fs::symlink_metadata(folder) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Ok(meta) if meta.is_dir() => {}
@@ -160,8 +160,6 @@ fn look(folder: &Path) -> io::Result<Found> {
     if fs::read_dir(folder)?.next().is_none() {
         return Ok(Found::Nothing);
     }
-    let told = fs::read(folder.join(TOLD)).ok().and_then(|text| serde_json::from_slice::<Told>(&text).ok());
-    let Some(mut told) = told else { return Ok(Found::Foreign) };
     let files: Vec<_> = walkdir::WalkDir::new(folder)
         .into_iter()
         .filter(|entry| {
@@ -172,6 +170,14 @@ fn look(folder: &Path) -> io::Result<Found> {
             !entry.as_ref().is_ok_and(is_passed)
         })
         .collect::<Result<_, _>>()?;
+    let told = fs::read(folder.join(TOLD)).ok().and_then(|text| serde_json::from_slice::<Told>(&text).ok());
+    let Some(mut told) = told else {
+        // The label of another orch, or none any more: what the store holds can be had again.
+        let is_held = |entry: &walkdir::DirEntry| {
+            entry.file_type().is_file() && Digest::of_file(entry.path()).is_ok_and(|digest| store.holds(&digest))
+        };
+        return Ok(if files.iter().all(is_held) { Found::Begun } else { Found::Foreign });
+    };
     let Some(laid) = &mut told.files else {
         // What orch lays out is read-only from the first byte on, and so was what it linked.
         let is_ours = |entry: &walkdir::DirEntry| entry.metadata().is_ok_and(|meta| meta.permissions().readonly());

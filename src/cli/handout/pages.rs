@@ -10,6 +10,7 @@ use anyhow::Context as _;
 
 use crate::base::{Digest, fs as bfs, mark};
 use crate::cli::handout::{Handed, put_aside, whole};
+use crate::step::generate;
 use crate::store::DiskStore;
 
 /// The first line of the list of what was handed out.
@@ -53,9 +54,9 @@ impl Pages {
         match fs::read(&to) {
             Ok(old) if old == bytes => {}
             Ok(old) => {
-                let old = Digest::of(&old);
                 // What the store holds was made by orch, and can be had again.
-                if known != Some(&old) && !store.holds(&old) {
+                let is_held = || store.holds(&Digest::of(&generate::as_made(&old)));
+                if known != Some(&Digest::of(&old)) && !is_held() {
                     if known.is_none() {
                         handed.stays(&to);
                         return Ok(());

@@ -101,6 +101,11 @@ fn what_orch_began_or_linked_is_made_anew() {
     fs::remove_file(scene.folder.join("weights")).unwrap();
     assert!(scene.hand_out(&two, MOST).told.is_empty());
     assert_eq!(scene.weights(), "two");
+    // A label that says nothing to this orch, around nothing but the store's own.
+    fs::write(scene.folder.join("orch.json"), r#"{"tree":"","files":{"weights":"5e"}}"#).unwrap();
+    let handed = scene.hand_out(&one, MOST);
+    assert!(handed.told.is_empty() && !handed.in_the_way, "{handed:?}");
+    assert_eq!(scene.weights(), "one");
 }
 
 #[test]
