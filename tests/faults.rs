@@ -59,6 +59,16 @@ const COMMANDS: &[Fault] = &[
 const EAT: &str = "import itertools\nb = [bytearray(b'x') * (16 << 20) for i in itertools.count()]";
 const ESCAPE: &str = "(setsid env -i sh -c 'touch in; sleep 300; : MARK' < /dev/null &); while [ ! -e in ]; do :; done";
 
+impl Fault {
+    /// Its outcome, and words of the reason. Where the kernel keeps signals inside a sandbox, nobody kills a server.
+    fn ending(&self) -> (&'static str, &'static str) {
+        match (self.name, orch::confine::Enforced::here()) {
+            ("run-server", orch::confine::Enforced::Landlock(6..)) => ("FAIL", "Operation not permitted"),
+            _ => (self.outcome, self.reason),
+        }
+    }
+}
+
 /// Code of models, executed when they are made.
 const MADE: &[Fault] = &[
     fault("segv", 3, "CRASH", "SIGSEGV", "ctypes.string_at(0)"),
@@ -249,12 +259,9 @@ fn a_hundred_runs_that_misbehave_leave_a_right_report_and_no_process() {
             continue;
         };
         let reason = found["reason"].as_str().unwrap_or_default();
-        if found["outcome"] != fault.outcome
-            || !reason.contains(fault.reason)
-            || reason.is_empty() != fault.reason.is_empty()
-        {
-            writeln!(wrong, "{step}: {} ({reason}), expected {} ({})", found["outcome"], fault.outcome, fault.reason)
-                .unwrap();
+        let (outcome, words) = fault.ending();
+        if found["outcome"] != outcome || !reason.contains(words) || reason.is_empty() != words.is_empty() {
+            writeln!(wrong, "{step}: {} ({reason}), expected {outcome} ({words})", found["outcome"]).unwrap();
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
@@ -264,7 +271,7 @@ fn a_hundred_runs_that_misbehave_leave_a_right_report_and_no_process() {
         let name = case["model"].as_str().unwrap();
         let fault =
             MADE.iter().chain(RUN).find(|fault| Some(fault.name) == name.rsplit_once('-').map(|(name, _)| name));
-        assert_eq!(case["status"], fault.unwrap().outcome, "{case}");
+        assert_eq!(case["status"], fault.unwrap().ending().0, "{case}");
     }
     for log in sandbox.stored_files("logs") {
         assert!(fs::metadata(&log).unwrap().len() < 11 << 20, "{}", log.display());
