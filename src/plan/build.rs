@@ -290,7 +290,10 @@ impl Builder<'_> {
         let mut context = test_context(self.spec, model, target, case, &params, &artefact_label(target, case));
         let mut name = format!("generate:{}:{}", case.model, case.name);
         match purpose {
-            Purpose::Person => context.tolerance = Some(self.tolerance(model, target, case)),
+            Purpose::Person => {
+                context.tolerance = Some(self.tolerance(model, target, case));
+                context.tokens = self.spec.tokens(model, &case.pipeline).to_vec();
+            }
             Purpose::Run => name.push_str(":run"),
         }
         self.add(name, Stage::Generate, &step::RENDER, json!(context), vec![], 60)

@@ -53,7 +53,7 @@ pub struct TestContext {
     pub inputs: Vec<InputSummary>,
     /// Names of the outputs as far as the spec names them.
     pub outputs: Vec<String>,
-    /// Names of the outputs whose whole numbers are tokens.
+    /// Names of the outputs whose whole numbers are tokens, where it judges.
     #[serde(default)]
     pub tokens: Vec<String>,
     /// None in the test that orch itself runs: it judges elsewhere.

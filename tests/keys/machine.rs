@@ -96,6 +96,39 @@ fn runs_and_tests() {
             &[("judge:bert:torch-cpu-fp32 | generate:bert:torch-cpu-fp32", tolerance)],
         ),
         row(
+            "the tokens of a task",
+            |w| w.edit("template: text}", "template: text, tokens: {feature-extraction: [y]}}"),
+            &[
+                (
+                    "judge:affine:cpu-fp32 | judge:affine:cpu-fp16 | judge:scaled:cpu-fp32",
+                    r#"param.tokens absent => ["y"]"#,
+                ),
+                (
+                    "generate:affine:cpu-fp32 | generate:affine:cpu-fp16 | generate:scaled:cpu-fp32",
+                    r#"param.tokens [] => ["y"]"#,
+                ),
+            ],
+        ),
+        row(
+            "the tokens of a model that is converted",
+            |w| w.edit("tasks: [fill-mask]}", "tasks: [fill-mask], tokens: {fill-mask: [logits]}}"),
+            &[
+                (
+                    "judge:bert:cpu-fp32 | judge:bert:openvino-fp16 | judge:bert:openvino-int8 | judge:bert:qnn-fp16 \
+                     | judge:bert:torch-cpu-fp32 | judge:bert:eager-cpu-fp32 | judge:plain:cpu-fp32 \
+                     | judge:hubbed:eager-cpu-fp32 | judge:local:eager-cpu-fp32 | generate:bert | generate:plain \
+                     | generate:hubbed | generate:local | convert:bert:onnx | convert:plain:onnx | convert:bert:torchscript",
+                    r#"param.tokens absent => ["logits"]"#,
+                ),
+                (
+                    "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
+                     | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 \
+                     | generate:plain:cpu-fp32 | generate:hubbed:eager-cpu-fp32 | generate:local:eager-cpu-fp32",
+                    r#"param.tokens [] => ["logits"]"#,
+                ),
+            ],
+        ),
+        row(
             "the template",
             |w| w.edit("template: text", "template: vision"),
             &[(
