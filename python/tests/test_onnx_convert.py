@@ -147,6 +147,19 @@ class OnnxConvert(unittest.TestCase):
         self.assertEqual(output.facts["nodes"]["integer"], 2)
         self.assertGreaterEqual(output.facts["weights"]["int8"], 64 + 128)
 
+    def test_int8_of_a_product_with_a_vector(self) -> None:
+        """ONNX Runtime's tool would give the vector a scale for each of its values, which the product has not."""
+        nodes = [
+            helper.make_node("MatMul", ["x", "v"], ["product"]),
+            helper.make_node("Unsqueeze", ["product", "last"], ["column"]),
+            helper.make_node("Expand", ["column", "shape"], ["y"]),
+        ]
+        vector = np.random.default_rng(0).standard_normal(8).astype(np.float32)
+        tree = self.tree(nodes, {"v": vector, "last": np.array([1]), "shape": np.array([2, 8])})
+        output, out = self.convert(tree, "int8")
+        self.assertTrue(1e-5 < self.off(tree, out) < 5e-2)
+        self.assertEqual(output.facts["nodes"]["integer"], 1)
+
     def test_equal_models_give_equal_bytes(self) -> None:
         tree = self.product()
         for precision in ("fp16", "int8"):

@@ -27,7 +27,7 @@ _LEAST_SHARE = 0.5
 _FP16_MAX = 65504.0
 _SCHEMES = {
     "fp16": "all operators but those without fp16 kernels; inputs and outputs fp32",
-    "int8": "dynamic: weights int8 by channel{range}, activations uint8 by tensor as they come; stacks by tensor",
+    "int8": "dynamic: weights int8 by channel{range}, activations uint8 by tensor as they come; stacks and vectors too",
 }
 # How far int8 weights reach. x86 CPUs without VNNI add the products of a pair, of uint8 and int8, in 16 bits, which
 # saturate: 255 x 64 x 2 is the most that fits.
@@ -109,20 +109,21 @@ def _to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _to_int8(model: onnx.ModelProto, reduced: bool) -> onnx.ModelProto:
-    stacks = _stacks(model)
-    model = _quantised(model, reduced, per_channel=True, nodes_to_exclude=stacks)
+    by_tensor = _by_tensor(model)
+    model = _quantised(model, reduced, per_channel=True, nodes_to_exclude=by_tensor)
     # No names at all would mean every node.
-    return _quantised(model, reduced, per_channel=False, nodes_to_quantize=stacks) if stacks else model
+    return _quantised(model, reduced, per_channel=False, nodes_to_quantize=by_tensor) if by_tensor else model
 
 
-def _stacks(model: onnx.ModelProto) -> list[str]:
-    """The products with a constant of more than two axes, by name. The tool would give such a constant a zero point for
-    each column, and ONNX Runtime's kernel wants one for each matrix of the stack as well, or a single one."""
+def _by_tensor(model: onnx.ModelProto) -> list[str]:
+    """The products with a constant that is no matrix, by name. The tool would give a stack of matrices a zero point for
+    each column, and ONNX Runtime's kernel wants one for each matrix as well, or a single one; a vector one for each of
+    its values."""
     ranks = {tensor.name: len(tensor.dims) for graph in graphs(model.graph) for tensor in graph.initializer}
     products = [node for graph in graphs(model.graph) for node in graph.node if node.op_type == "MatMul"]
     for number, node in enumerate(products):
         node.name = node.name or f"product.{number}"
-    return [node.name for node in products if ranks.get(node.input[1], 0) > 2]
+    return [node.name for node in products if ranks.get(node.input[1], 2) != 2]
 
 
 def _quantised(model: onnx.ModelProto, reduced: bool, **how: Any) -> onnx.ModelProto:
