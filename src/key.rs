@@ -35,7 +35,9 @@ mod change;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
+use std::ops::Range;
 
+use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -51,14 +53,14 @@ pub use change::{Change, Hidden};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyDoc {
     text: String,
-    /// Where the last line begins.
-    last: usize,
+    /// Where the name stands in the last line.
+    last: Range<usize>,
 }
 
 impl KeyDoc {
     /// An empty document with room for so many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
-        Self { text: String::with_capacity(bytes), last: 0 }
+        Self { text: String::with_capacity(bytes), last: 0..0 }
     }
 
     /// Adds a line, or puts another value into it. Cheapest in the order of names.
@@ -78,9 +80,8 @@ impl KeyDoc {
         let written = write!(Escaped { text: &mut self.text, of_name: false }, "{value}");
         written.expect("BUG: a value does not refuse to be shown");
         self.text.push('\n');
-        let after = begin == 0 || name_of(&self.text[self.last..begin]) < &self.text[begin..name_end];
-        if after {
-            self.last = begin;
+        if begin == 0 || self.text[self.last.clone()] < self.text[begin..name_end] {
+            self.last = begin..name_end;
         } else {
             self.insert(begin, name_end);
         }
@@ -95,7 +96,8 @@ impl KeyDoc {
             if name_of(other) >= name {
                 let until = if name_of(other) == name { at + other.len() } else { at };
                 self.text.replace_range(at..until, &line);
-                self.last = self.text[..self.text.len() - 1].rfind('\n').map_or(0, |end| end + 1);
+                let last = self.text[..self.text.len() - 1].rfind('\n').map_or(0, |end| end + 1);
+                self.last = last..last + name_of(&self.text[last..]).len();
                 return;
             }
             at += other.len();
@@ -105,17 +107,27 @@ impl KeyDoc {
 
     /// Adds a JSON value as one line per leaf: `param.config.hidden_size: 64`.
     pub fn set_json(&mut self, name: &str, value: &Value) {
+        self.set_leaves(&mut name.to_owned(), value);
+    }
+
+    fn set_leaves(&mut self, name: &mut String, value: &Value) {
         match value {
             Value::Object(map) if !map.is_empty() => {
-                for (key, item) in map {
+                let mut items: Vec<_> = map.iter().collect();
+                items.sort_unstable_by_key(|(key, _)| *key);
+                let above = name.len();
+                for (key, item) in items {
                     // A key with a dot in it must not look like two keys.
-                    match key.contains(['.', '"']) {
-                        true => self.set_json(&format!("{name}.{key:?}"), item),
-                        false => self.set_json(&format!("{name}.{key}"), item),
-                    }
+                    let written = match key.contains(['.', '"']) {
+                        true => write!(name, ".{key:?}"),
+                        false => write!(name, ".{key}"),
+                    };
+                    written.expect("BUG: text takes text");
+                    self.set_leaves(name, item);
+                    name.truncate(above);
                 }
             }
-            leaf => self.set(name, canonical(leaf)),
+            leaf => self.set(name, serde_json::to_string(&canonical(leaf)).expect("BUG: a leaf is JSON")),
         }
     }
 
@@ -165,6 +177,11 @@ struct Escaped<'a> {
 impl Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let is_special = |byte: u8| byte == b'\\' || byte == b'\n' || (byte == b':' && self.of_name);
+        // Most texts hold none, and to see that needs no branch for each byte.
+        if !text.bytes().fold(false, |found, byte| found | is_special(byte)) {
+            self.text.push_str(text);
+            return Ok(());
+        }
         let mut rest = text;
         while let Some(at) = rest.bytes().position(is_special) {
             self.text.push_str(&rest[..at]);
@@ -208,11 +225,26 @@ impl Serialize for KeyDoc {
 
 impl<'de> Deserialize<'de> for KeyDoc {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut doc = Self::default();
-        for (name, value) in BTreeMap::<String, String>::deserialize(deserializer)? {
-            doc.set(name, value);
+        /// Without a copy where the JSON has no escape in it.
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+        struct Lines;
+        impl<'de> Visitor<'de> for Lines {
+            type Value = KeyDoc;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("names and values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KeyDoc, A::Error> {
+                let mut doc = KeyDoc::default();
+                while let Some((name, value)) = map.next_entry::<Text<'_>, Text<'_>>()? {
+                    doc.set(name.0, value.0);
+                }
+                Ok(doc)
+            }
         }
-        Ok(doc)
+        deserializer.deserialize_map(Lines)
     }
 }
 

@@ -1,5 +1,7 @@
 //! What happened to a step: the closed list of outcomes, and the record that the store keeps.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -119,7 +121,7 @@ pub struct Record {
     pub seconds: f64,
     /// Name and fingerprint of the machine that executed it.
     pub host: String,
-    pub facts: Value,
+    pub facts: Arc<Value>,
     pub measure: Option<RawMeasure>,
     pub numerics: Option<Numerics>,
     /// One shell line that does this step's work again by itself.

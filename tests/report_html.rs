@@ -100,7 +100,8 @@ fn hostile_names_stay_text() {
         case.reason = Some(evil.into());
         case.repro = Some(evil.into());
         case.requested_device = evil.into();
-        case.facts = serde_json::json!({ evil: [evil], "versions": { evil: evil } });
+        let facts = serde_json::json!({ evil: [evil], "versions": { evil: evil } });
+        case.facts = serde_json::from_value(facts).unwrap();
         case.placement = [(evil.to_owned(), 1)].into();
         case.steps = vec![evil.into()];
         if let Some(numerics) = &mut case.numerics {

@@ -56,7 +56,12 @@ pub fn write_if_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
 ///
 /// Symbolic links are an error: what they point to is not part of the tree, so no digest could answer for it.
 pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
-    let mut files = Vec::new();
+    below(root).map(|(files, _)| files)
+}
+
+/// The same, and the folders in no order.
+pub fn below(root: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
+    let (mut files, mut folders) = (Vec::new(), Vec::new());
     let mut open = vec![String::new()];
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(root.join(&folder))? {
@@ -73,9 +78,10 @@ pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
                 return Err(io::Error::other(format!("{} is not a regular file", entry.path().display())));
             }
         }
+        folders.extend(Some(folder).filter(|folder| !folder.is_empty()));
     }
     files.sort();
-    Ok(files)
+    Ok((files, folders))
 }
 
 /// All folders below `root`, without itself.

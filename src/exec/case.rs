@@ -1,8 +1,10 @@
 //! What became of one case: the results of its steps, what the spec expects of it, and what answered in its place.
 
-use serde_json::Value;
-
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde_json::Value;
 
 use crate::base::shell;
 use crate::device::DeviceKind;
@@ -217,8 +219,13 @@ pub fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<FlakySt
 }
 
 /// Facts of the run, of the steps above it and of the run in its place, by step; and the versions that they name, together.
-fn facts(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, instead: Option<StepId>) -> Value {
-    let mut by_step = serde_json::Map::new();
+fn facts(
+    context: &Context<'_>,
+    results: &[StepResult],
+    planned: &PlannedCase,
+    instead: Option<StepId>,
+) -> IndexMap<String, Arc<Value>> {
+    let mut by_step = IndexMap::new();
     let mut versions = serde_json::Map::new();
     for id in planned.chain.iter().chain(&instead) {
         let Some(record) = &results[id.0 as usize].record else { continue };
@@ -234,8 +241,8 @@ fn facts(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, i
         }
         by_step.insert(context.plan.step(*id).name.clone(), record.facts.clone());
     }
-    by_step.insert("versions".into(), Value::Object(versions));
-    Value::Object(by_step)
+    by_step.insert("versions".into(), Value::Object(versions).into());
+    by_step
 }
 
 /// The generated test is the reproducer of its cell, as soon as there is something for it to load; before that it is

@@ -1,6 +1,5 @@
 //! What the store already holds, what must run, and why: decided step by step, dependencies first.
 
-use crate::base::Digest;
 use crate::event::Event;
 use crate::exec::Options;
 use crate::exec::outcome::Judged;
@@ -160,8 +159,9 @@ impl Scheduler<'_> {
                 last => Err(why_missed(last, key)),
             };
         };
-        if let Some(digest) = &hit.output {
-            self.is_held(id, digest).map_err(|what| MissReason::OutputLost { what })?;
+        // What is in it is hashed by whoever reads it: a step that executes, or who hands it out.
+        if let Some(digest) = hit.output.filter(|digest| !store.has_tree(digest)) {
+            return Err(MissReason::OutputLost { what: format!("tree {} is gone", digest.short()) });
         }
         // What happened before a success is told each time.
         let is_told = self.whole_records || hit.outcome == Outcome::Flaky;
@@ -187,22 +187,6 @@ impl Scheduler<'_> {
     fn is_too_old(&self, id: StepId, record: &Record) -> bool {
         let age = self.context.options.max_age.as_ref();
         self.context.plan.step(id).kind.is_measured() && age.is_some_and(|age| age.is_exceeded(&record.started))
-    }
-
-    /// Whether a tree is there. Most are read, and verified, only by a step that executes; generated tests are copied out
-    /// for people, so nothing further down would notice that one is damaged.
-    fn is_held(&self, id: StepId, digest: &Digest) -> Result<(), String> {
-        if !self.context.store.has_tree(digest) {
-            return Err(format!("tree {} is gone", digest.short()));
-        }
-        if self.context.plan.step(id).kind.name() == "render"
-            && let Err(e) = self.context.store.check_tree(digest)
-        {
-            let what = error_text(&e.into());
-            self.context.listener.tell(Event::Warning { text: format!("{what}; the step runs again") });
-            return Err(what);
-        }
-        Ok(())
     }
 
     /// Whether the environment pretends that a run's device is there.

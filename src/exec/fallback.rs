@@ -6,7 +6,7 @@
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepState};
 use crate::matrix::Case;
-use crate::plan::{Plan, PlannedCase, PlannedFallback};
+use crate::plan::{PlannedCase, PlannedFallback};
 use crate::record::Outcome;
 use crate::spec::{ExpectedStage, ExpectedStatus};
 use crate::step::{Stage, StepId};
@@ -78,17 +78,12 @@ pub(super) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> boo
     is_status && is_stage
 }
 
-/// The cases that end with this step if it fails.
-fn resting_on(plan: &Plan, id: StepId) -> impl Iterator<Item = &PlannedCase> {
-    plan.cases.iter().filter(move |planned| planned.chain.binary_search(&id).is_ok())
-}
-
 impl Scheduler<'_> {
     /// Whether every case that rests on this step is expected to end so.
     pub(super) fn is_expected(&self, id: StepId, outcome: Outcome) -> bool {
         let plan = self.context.plan;
         let stage = plan.step(id).stage;
-        let mut cases = resting_on(plan, id).peekable();
+        let mut cases = plan.resting_on(id).peekable();
         cases.peek().is_some() && cases.all(|planned| is_as_expected(&planned.case, stage, outcome))
     }
 
@@ -103,7 +98,7 @@ impl Scheduler<'_> {
 
     /// Whether another run may yet answer for each case that ends with this step.
     pub(super) fn may_be_answered(&self, id: StepId, outcome: Outcome) -> bool {
-        let mut cases = resting_on(self.context.plan, id).peekable();
+        let mut cases = self.context.plan.resting_on(id).peekable();
         let has_others = |planned: &PlannedCase| !planned.fallbacks.is_empty();
         calls_for_another(outcome) && cases.peek().is_some() && cases.all(has_others)
     }

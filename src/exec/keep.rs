@@ -72,7 +72,7 @@ impl Performer<'_> {
             started: begun.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             seconds: begun.clock.elapsed().as_secs_f64(),
             host: self.host.to_owned(),
-            facts: judged.facts,
+            facts: judged.facts.into(),
             measure: judged.measure,
             numerics,
             repro: Some(reproducer(self.again, &task.step.name)),

@@ -182,7 +182,6 @@ pub struct Preview {
 
 pub enum Verdict {
     Hit {
-        key: KeyDoc,
         record: Box<Record>,
     },
     WouldRun {

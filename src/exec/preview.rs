@@ -19,9 +19,7 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     for id in context.plan.ids() {
         let state = std::mem::replace(&mut states[id.0 as usize], StepState::Unknown);
         let verdict = match state {
-            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => {
-                Verdict::Hit { key: record.key.clone(), record }
-            }
+            StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => Verdict::Hit { record },
             StepState::Done(StepResult { outcome, reason, blamed, .. }) => {
                 Verdict::Skipped { outcome, reason: reason.unwrap_or_default(), blamed }
             }
@@ -53,7 +51,7 @@ fn consult_report(scheduler: &mut Scheduler<'_>) {
     }
     let results: Vec<_> =
         context.plan.ids().map(|id| scheduler.result(id).cloned().unwrap_or_else(StepResult::not_needed)).collect();
-    let key = reporting::key(context, &reporting::report_doc(context, &results, 0.0));
+    let key = reporting::key(context, reporting::report_doc(context, &results, 0.0));
     let state = match scheduler.look_up(report, &key) {
         Ok(result) => StepState::Done(result),
         Err(reason) => StepState::Ready { key, reason },

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::base::{Digest, fs as bfs};
@@ -47,7 +48,7 @@ pub(super) fn finish(
     let asked = context.options.wanted.as_ref().is_none_or(|wanted| wanted.contains(&id));
     let mut report = None;
     if asked && !interrupted {
-        let key = key(context, &report_doc(context, &results, 0.0));
+        let key = key(context, report_doc(context, &results, 0.0));
         let is_right = |record: &Record| record.output.is_some_and(|digest| is_whole(context, &digest));
         let held = context.store.lookup(&key.digest()).unwrap_or_else(|e| {
             let text = format!("{}; the report is made again", error_text(&e.into()));
@@ -140,7 +141,7 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
         started,
         seconds: clock.elapsed().as_secs_f64(),
         host: context.host.report.name.clone(),
-        facts: Value::Null,
+        facts: Default::default(),
         measure: None,
         numerics: None,
         repro: None,
@@ -162,10 +163,17 @@ fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Resu
     Ok(StepResult::executed(record))
 }
 
-/// What the report shows, without what differs between two runs that found the same.
-pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
+/// What the report shows, without what differs between two runs that found the same. Cases may be thousands, so their
+/// lines are added in the order in which they stand.
+pub(super) fn key(context: &Context<'_>, mut doc: ReportDoc) -> KeyDoc {
     let mut key = KeyDoc::default();
     let step = context.plan.step(context.plan.report);
+    for case in &mut doc.cases {
+        (case.cached, case.known_since) = (false, None);
+    }
+    let mut cases: Vec<_> = doc.cases.iter().map(|case| (case_line(case), case)).collect();
+    cases.sort_by(|(one, _), (other, _)| one.cmp(other));
+    cases.into_iter().for_each(|(line, case)| key.set(line, digest(case)));
     key.set("kind", step.kind.name());
     key.set("code", step.kind.code(step).digest().short());
     key.set("orch", &doc.orch);
@@ -173,26 +181,29 @@ pub(super) fn key(context: &Context<'_>, doc: &ReportDoc) -> KeyDoc {
     if let Some(scope) = &doc.scope {
         key.set("scope", scope);
     }
-    key.set("host", Digest::of(json!(doc.host).to_string().as_bytes()).short());
-    key.set("excluded", Digest::of(json!(doc.excluded).to_string().as_bytes()));
+    key.set("host", digest(&doc.host).short());
+    key.set("excluded", digest(&doc.excluded));
     for backend in &doc.backends {
-        key.set(format!("backend.{}", backend.name), Digest::of(stable_backend(backend).to_string().as_bytes()));
+        key.set(format!("backend.{}", backend.name), digest(&stable_backend(backend)));
     }
     if !doc.flaky_steps.is_empty() {
         let stable: Vec<_> = doc.flaky_steps.iter().map(|step| (&step.step, &step.reason, &step.executed)).collect();
-        key.set("flaky", Digest::of(json!(stable).to_string().as_bytes()));
+        key.set("flaky", digest(&stable));
     }
     // The page has the order of the spec.
     let order: Vec<_> = doc.cases.iter().filter_map(|case| case.steps.last()).collect();
-    key.set("order", Digest::of(json!(order).to_string().as_bytes()));
-    for case in &doc.cases {
-        let stable = CaseResult { cached: false, known_since: None, ..case.clone() };
-        // As its verdict is called, which tells batch and sequence length too: `case.bert:cpu-fp32`.
-        let verdict = case.steps.last().map_or("", String::as_str);
-        let name = verdict.split_once(':').map_or(verdict, |(_, name)| name);
-        key.set(format!("case.{name}"), Digest::of(json!(stable).to_string().as_bytes()));
-    }
+    key.set("order", digest(&order));
     key
+}
+
+/// As its verdict is called, which tells batch and sequence length too: `case.bert:cpu-fp32`.
+fn case_line(case: &CaseResult) -> String {
+    let verdict = case.steps.last().map_or("", String::as_str);
+    format!("case.{}", verdict.split_once(':').map_or(verdict, |(_, name)| name))
+}
+
+fn digest(shown: &impl Serialize) -> Digest {
+    Digest::of(&serde_json::to_vec(shown).expect("BUG: what a page shows serialises"))
 }
 
 /// A backend without its facts: how much memory is free at the moment makes no other report. Nor does what a browser's

@@ -87,10 +87,10 @@ impl<'a> Chain<'a> {
     pub(super) fn last_run(&self, id: StepId) -> Vec<Cause> {
         match &self.previews[id.0 as usize].verdict {
             // Two steps that would do the same have one key, and one record: it says why the other ran.
-            Verdict::Hit { record, .. } if record.step != self.name(id) => {
+            Verdict::Hit { record } if record.step != self.name(id) => {
                 vec![self.leaf(id, format!("never ran itself: {} had done the same (the key is one)", record.step))]
             }
-            Verdict::Hit { record, .. } => match &record.why {
+            Verdict::Hit { record } => match &record.why {
                 Some(why) => self.of(id, why, Some(&record.key)),
                 None => Vec::new(),
             },
@@ -108,7 +108,7 @@ impl<'a> Chain<'a> {
         let maker =
             |tree: Option<&str>| held::maker(self.context.store, &self.name(id), &tree?.parse::<Digest>().ok()?);
         let made = maker(new).or_else(|| match &self.previews[id.0 as usize].verdict {
-            Verdict::Hit { record, .. } => Some((**record).clone()),
+            Verdict::Hit { record } => Some((**record).clone()),
             _ => None,
         });
         let Some(made) = made else {

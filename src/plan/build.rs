@@ -340,8 +340,8 @@ fn finish(
     let excluded = matrix.excluded.clone();
     let mut plan = match graph::order(&steps, &dependents)? {
         None => {
-            let standby = Default::default();
-            Plan { steps, cases: vec![], excluded, report, model_facts, standby, index, dependents }
+            let (standby, resting) = Default::default();
+            Plan { steps, cases: vec![], excluded, report, model_facts, standby, index, dependents, resting }
         }
         Some(order) => {
             drop((index, dependents));
@@ -364,7 +364,7 @@ fn finish(
         let chain = chain(&plan, judge);
         plan.cases.push(PlannedCase { case: case.clone(), test, run, judge, chain, fallbacks });
     }
-    plan.note_standby();
+    plan.note_cases();
     Ok(plan)
 }
 

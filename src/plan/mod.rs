@@ -9,7 +9,7 @@ mod part;
 mod render;
 mod sizes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use crate::base::names::Index;
@@ -34,6 +34,8 @@ pub struct Plan {
     pub standby: BTreeSet<StepId>,
     index: Index,
     dependents: Dependents,
+    /// The cases that rest on a step, by their places in `cases`.
+    resting: HashMap<StepId, Vec<u32>>,
 }
 
 #[derive(Debug, Clone)]
@@ -82,13 +84,17 @@ impl Plan {
             index.add(&step.name, id);
         }
         let dependents = Dependents::of(&steps);
-        let mut plan =
-            Self { steps, cases, excluded, report, model_facts, standby: BTreeSet::new(), index, dependents };
-        plan.note_standby();
+        let (standby, resting) = Default::default();
+        let mut plan = Self { steps, cases, excluded, report, model_facts, standby, index, dependents, resting };
+        plan.note_cases();
         plan
     }
 
-    fn note_standby(&mut self) {
+    /// Fills in what follows from the cases.
+    fn note_cases(&mut self) {
+        for (planned, at) in self.cases.iter().zip(0..) {
+            planned.chain.iter().for_each(|id| self.resting.entry(*id).or_default().push(at));
+        }
         let spare = self.cases.iter().flat_map(|planned| &planned.fallbacks);
         let spare: BTreeSet<_> = spare.flat_map(|fallback| [fallback.judge, fallback.run, fallback.test]).collect();
         if !spare.is_empty() {
@@ -118,6 +124,11 @@ impl Plan {
 
     pub fn dependents(&self, id: StepId) -> &[StepId] {
         self.dependents.of_step(id)
+    }
+
+    /// The cases that end with this step if it fails.
+    pub fn resting_on(&self, id: StepId) -> impl Iterator<Item = &PlannedCase> {
+        self.resting.get(&id).into_iter().flatten().map(|at| &self.cases[*at as usize])
     }
 
     /// The user's files and folders that steps read; one that several read comes as often.

@@ -15,7 +15,7 @@ mod transformers_js;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::Context;
 
@@ -42,6 +42,8 @@ pub struct Provision {
     own_browser: Option<OwnBrowser>,
     /// What is installed, and named in keys, where there is no environment of the user's own.
     locks: Locks,
+    /// Environments that were found in place: a page asks for one in each of its reproducers.
+    found: Mutex<BTreeMap<EnvName, PythonEnv>>,
     cancel: Cancel,
 }
 
@@ -61,7 +63,7 @@ impl Provision {
     /// `own_python` is the value of ORCH_PYTHON: asked once for its packages.
     pub fn new(dir: PathBuf, own_python: Option<PathBuf>, cancel: Cancel) -> anyhow::Result<Self> {
         let own = own_python.map(|path| OwnPython::ask(&path)).transpose()?;
-        Ok(Self { dir, own, own_browser: None, locks: Locks::default(), cancel })
+        Ok(Self { dir, own, own_browser: None, locks: Locks::default(), found: Mutex::default(), cancel })
     }
 
     /// With the browser that ORCH_BROWSER names.
@@ -147,11 +149,17 @@ impl Provision {
     }
 
     pub fn env(&self, name: EnvName) -> anyhow::Result<PythonEnv> {
-        match self.own_for(name) {
-            Some(own) => Ok(own.env.clone()),
-            None => env::ready(&self.dir, name, self.locks.text(name))
-                .with_context(|| format!("BUG: the environment `{name}` is used before it is there")),
+        if let Some(own) = self.own_for(name) {
+            return Ok(own.env.clone());
         }
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(env) = found.get(&name) {
+            return Ok(env.clone());
+        }
+        let env = env::ready(&self.dir, name, self.locks.text(name))
+            .with_context(|| format!("BUG: the environment `{name}` is used before it is there"))?;
+        found.insert(name, env.clone());
+        Ok(env)
     }
 
     pub fn torch_worker(&self) -> anyhow::Result<PathBuf> {

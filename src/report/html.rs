@@ -278,7 +278,7 @@ fn worst<'a>(view: &View<'a>) -> Vec<Worst<'a>> {
 }
 
 fn detail<'a>(view: &View<'a>, case: &'a CaseResult) -> Detail<'a> {
-    let facts = case.facts.as_object().into_iter().flatten().filter(|(name, _)| *name != "versions");
+    let facts = case.facts.iter().filter(|(name, _)| *name != "versions");
     Detail {
         name: case_name(case),
         model: Place::from(case).row.name(),

@@ -18,7 +18,9 @@ mod verdict;
 pub(crate) mod view;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -160,13 +162,13 @@ impl CaseResult {
 
     /// Why it computed in fp32, wholly or in part, though its model is in half precision: its runtime's word.
     pub fn cast_to_fp32(&self) -> Option<&str> {
-        let runs = self.facts.as_object()?.iter().filter(|(step, _)| step.starts_with("run:"));
+        let runs = self.facts.iter().filter(|(step, _)| step.starts_with("run:"));
         runs.into_iter().find_map(|(_, facts)| facts["cast_to_fp32"].as_str())
     }
 
     /// How its int8 weights were made, where they keep to a reduced range: its converter's word.
     pub fn reduced_range(&self) -> Option<&str> {
-        let mut made = self.facts.as_object()?.iter().filter(|(step, _)| step.starts_with("convert:"));
+        let mut made = self.facts.iter().filter(|(step, _)| step.starts_with("convert:"));
         made.find_map(|(_, facts)| if facts["range"] == "reduced" { facts["scheme"].as_str() } else { None })
     }
 
@@ -236,7 +238,7 @@ pub struct CaseResult {
     pub numerics: Option<Numerics>,
     pub placement: BTreeMap<String, u64>,
     /// Exporter route and what else the record holds; the versions of `facts.versions` are shown as a table.
-    pub facts: Value,
+    pub facts: IndexMap<String, Arc<Value>>,
     pub repro: Option<String>,
     pub steps: Vec<String>,
     /// How the spec expects it to end, if it expects it not to pass.

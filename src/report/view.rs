@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use indexmap::{IndexMap, IndexSet};
-use serde_json::Value;
 
 use super::place::{Place, Row, Variant};
 use super::{CaseResult, Excluded, ReportDoc, format};
@@ -287,7 +286,7 @@ pub(super) struct Worst<'a> {
 
 /// The `versions` of a case's facts.
 pub(super) fn case_versions(case: &CaseResult) -> impl Iterator<Item = (&str, &str)> {
-    let versions = case.facts.get("versions").and_then(Value::as_object);
+    let versions = case.facts.get("versions").and_then(|versions| versions.as_object());
     versions.into_iter().flatten().filter_map(|(name, version)| Some((name.as_str(), version.as_str()?)))
 }
 

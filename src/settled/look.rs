@@ -68,8 +68,8 @@ impl Settled {
     }
 
     /// What an ordinary run would print now; its seconds are the caller's.
-    pub fn doc(&self) -> &ReportDoc {
-        &self.doc
+    pub fn into_doc(self) -> ReportDoc {
+        self.doc
     }
 
     pub fn has_report(&self) -> bool {
@@ -190,10 +190,10 @@ impl Settled {
         let owners = self.plan.numbers(plan_file::INSIDE_OF)?;
         for row in listed {
             let folder = self.inputs.path(*row);
-            let names = bfs::files_below(&folder)?.len();
-            let folders = bfs::folders_below(&folder)?;
+            let (files, folders) = bfs::below(&folder)?;
             let known = owners.iter().filter(|owner| *owner == row).count();
-            if names + folders.len() != known || folders.iter().any(|folder| content.find(folder).is_none()) {
+            let is_new = |name: &String| content.find(&folder.join(name)).is_none();
+            if files.len() + folders.len() != known || folders.iter().any(is_new) {
                 return Ok(false);
             }
         }

@@ -21,6 +21,8 @@ use crate::store::{Manifest, ManifestFile, StoreError};
 const KIND: &str = "orch files 2";
 /// Digests of files that this run did not ask for are kept as long as they are at most so many times as many.
 const OTHERS: usize = 8;
+/// So many files are hashed by one thread: a large one is by itself hashed by all.
+const FEW: usize = 16;
 
 /// Files with stamps and digests; a digest is [`Digest::NONE`] where none could be made.
 #[derive(Debug, Default)]
@@ -114,8 +116,9 @@ impl FileDigests {
         let (mut digests, hashed) = self.digests_of(&table, &folders, None);
         self.changed |= hashed;
         let mut inside = BTreeMap::new();
-        for row in folders {
-            if let Ok((digest, content, hashed)) = self.folder(&table.path(row)) {
+        let contents: Vec<_> = folders.par_iter().map(|row| self.folder(&table.path(*row))).collect();
+        for (row, found) in folders.into_iter().zip(contents) {
+            if let Ok((digest, content, hashed)) = found {
                 digests[row as usize] = digest;
                 inside.insert(row, content);
                 self.changed |= hashed;
@@ -148,7 +151,7 @@ impl FileDigests {
             (0..table.len() as u32).filter(|row| digests[*row as usize].is_none() && !is_folder(row)).collect();
         // What cannot be read has no digest; asked for by itself, it says why.
         let made = |row: &u32| of_file(&table.path(*row)).unwrap_or(Digest::NONE);
-        let made: Vec<_> = unknown.par_iter().map(made).collect();
+        let made: Vec<_> = unknown.par_iter().with_min_len(FEW).map(made).collect();
         for (row, digest) in unknown.iter().zip(made) {
             digests[*row as usize] = digest;
         }
@@ -158,9 +161,9 @@ impl FileDigests {
     /// The digest of a folder's manifest, what stands in it, and whether some of that had to be hashed.
     fn folder(&self, path: &Path) -> Result<(Digest, Hashed, bool), StoreError> {
         let at = now();
-        let names = bfs::files_below(path).map_err(StoreError::io("list", path))?;
-        let folders = bfs::folders_below(path).map_err(StoreError::io("list", path))?;
+        let (names, folders) = bfs::below(path).map_err(StoreError::io("list", path))?;
         let files: Vec<_> = names.iter().map(|name| path.join(name)).collect();
+        let folders: Vec<_> = folders.iter().map(|name| path.join(name)).collect();
         let mut table = Table::of(files.iter().chain(&folders).map(PathBuf::as_path));
         let (folders, _) = table.stamp_all();
         let found = self.found.table.find(path).and_then(|row| self.found.inside.get(&row));

@@ -129,8 +129,11 @@ impl Table {
     /// Asks the kernel for every row, on several threads; gives what `keep` keeps, in the order of rows.
     pub fn ask<T: Send>(&self, keep: impl Fn(Found) -> Option<T> + Sync) -> Vec<T> {
         let batches = self.len().div_ceil(BATCH);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = cores.min(THREADS).min(batches);
+        let threads = match batches {
+            // To ask how many cores there are costs more than to ask for a few files.
+            0 | 1 => 1,
+            _ => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS).min(batches),
+        };
         let next = AtomicUsize::new(0);
         let work = || {
             let mut kept = Vec::new();

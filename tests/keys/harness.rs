@@ -258,7 +258,7 @@ fn execute(store: &DiskStore, step: &str, key: &KeyDoc, outputs: Outputs, number
         started: format!("{outputs:?} {number}"),
         seconds: 1.0,
         host: "anvil".into(),
-        facts: serde_json::Value::Null,
+        facts: Default::default(),
         measure: None,
         numerics: None,
         repro: None,

@@ -48,7 +48,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
             let _ = writeln!(text, "  {}", half.told());
         }
         match verdict {
-            Verdict::Hit { record, .. } => executed(&mut text, name, record, &causes),
+            Verdict::Hit { record } => executed(&mut text, name, record, &causes),
             Verdict::WouldRun { .. } => tree(&mut text, &causes, 1, name),
             _ => {
                 let _ = writeln!(text, "  {reason}");
@@ -85,10 +85,10 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
 /// A verdict in words: what, why, and the key as far as it is known.
 fn told(verdict: &Verdict) -> (&'static str, String, Option<&KeyDoc>) {
     match verdict {
-        Verdict::Hit { key, record } => (
+        Verdict::Hit { record } => (
             if record.outcome.is_failure() { "failed before, and is kept" } else { "up to date" },
             format!("executed {} in {:.2} s on {}", record.started, record.seconds, record.host),
-            Some(key),
+            Some(&record.key),
         ),
         Verdict::WouldRun { key, reason } => ("would run", why(reason), key.as_ref()),
         Verdict::Skipped { outcome, reason, .. } => ("skipped", format!("{}: {reason}", outcome.label()), None),

@@ -40,7 +40,7 @@ pub(super) fn draw(
 ) {
     let plan = &project.plan;
     let look = |id: StepId| match &previews[id.0 as usize].verdict {
-        Verdict::Hit { record, .. } if record.outcome.is_failure() => Look::Failed,
+        Verdict::Hit { record } if record.outcome.is_failure() => Look::Failed,
         Verdict::Hit { .. } => Look::Fresh,
         Verdict::WouldRun { .. } => {
             let last = store.latest(&plan.step(id).name).ok().flatten();

@@ -182,7 +182,8 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
     let project = Project::load_all_here(&workplace, &log.spec).ok()?;
     let id = project.plan.find(&last.step)?;
     match &previews(&workplace, &project, id, printer).ok()?[id.0 as usize].verdict {
-        Verdict::Hit { key, .. } | Verdict::WouldRun { key: Some(key), .. } => Some(*key == last.key),
+        Verdict::Hit { record } => Some(record.key == last.key),
+        Verdict::WouldRun { key: Some(key), .. } => Some(*key == last.key),
         Verdict::WouldRun { key: None, .. } => Some(false),
         Verdict::Skipped { .. } | Verdict::NotNeeded => None,
     }

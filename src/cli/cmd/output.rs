@@ -114,7 +114,7 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
     };
     let mut previews = previews(&workplace, &project, id, printer)?;
     let why = match previews.swap_remove(id.0 as usize).verdict {
-        Verdict::Hit { record, .. } => {
+        Verdict::Hit { record } => {
             let named = handout::loaded(&project.plan)?.into_iter().find(|(of, _)| *of == id).map(|(_, named)| named);
             return Ok(made(store.clone(), record, named));
         }

@@ -132,13 +132,13 @@ fn text(
         let name = name(preview.step);
         match &preview.verdict {
             Verdict::WouldRun { .. } => {}
-            Verdict::Hit { record, .. } if record.outcome.is_failure() => {
+            Verdict::Hit { record } if record.outcome.is_failure() => {
                 failed += 1;
                 if all {
                     let _ = writeln!(out, "{WARN}fail{WARN:#} {name:width$}  {DIM}{}{DIM:#}", failed_before(record));
                 }
             }
-            Verdict::Hit { record, .. } => {
+            Verdict::Hit { record } => {
                 hits += 1;
                 if all {
                     let _ = writeln!(out, "ok   {name:width$}  {DIM}up to date since {}{DIM:#}", record.started);
@@ -215,8 +215,8 @@ fn document(project: &Project, options: &Options, previews: &[Preview], origins:
             let step = project.plan.step(preview.step);
             let inputs: Vec<_> = project.plan.dependencies(preview.step).map(name).collect();
             let (verdict, reason) = match &preview.verdict {
-                Verdict::Hit { record, .. } if record.outcome.is_failure() => ("failed", json!(failed_before(record))),
-                Verdict::Hit { record, .. } => ("hit", json!(format!("up to date since {}", record.started))),
+                Verdict::Hit { record } if record.outcome.is_failure() => ("failed", json!(failed_before(record))),
+                Verdict::Hit { record } => ("hit", json!(format!("up to date since {}", record.started))),
                 Verdict::WouldRun { reason, .. } => ("run", json!(reason.to_string())),
                 Verdict::Skipped { outcome, reason, .. } => ("skip", json!(format!("{}: {reason}", outcome.label()))),
                 Verdict::NotNeeded => ("not-needed", serde_json::Value::Null),

@@ -73,7 +73,7 @@ pub(super) fn short(place: &Place, args: &Args, run: &RunArgs, printer: &Printer
     let here = Here { host: &facts, inventory: &inventory, pythons: &pythons };
     match settled.look(place, here) {
         None => Ok(NOT),
-        Some(Look::Unchanged(settled)) => Ok(Short::Done(unchanged(&settled, clock, run, printer))),
+        Some(Look::Unchanged(settled)) => Ok(Short::Done(unchanged(*settled, clock, run, printer))),
         Some(Look::Changed(cone, plan)) => {
             let project =
                 Project { plan: *plan, name: run.spec.spec.display().to_string(), files: Vec::new(), probes: false };
@@ -82,10 +82,11 @@ pub(super) fn short(place: &Place, args: &Args, run: &RunArgs, printer: &Printer
     }
 }
 
-fn unchanged(settled: &Settled, clock: Instant, run: &RunArgs, printer: &Printer) -> Exit {
-    let mut doc = settled.doc().clone();
+fn unchanged(settled: Settled, clock: Instant, run: &RunArgs, printer: &Printer) -> Exit {
+    let has_report = settled.has_report();
+    let mut doc = settled.into_doc();
     doc.summary.seconds = clock.elapsed().as_secs_f64();
-    show(&doc, settled.has_report(), run, printer);
+    show(&doc, has_report, run, printer);
     exit_of_doc(&doc)
 }
 

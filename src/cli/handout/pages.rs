@@ -40,7 +40,7 @@ impl Pages {
         filled: impl Fn(Vec<u8>) -> Vec<u8>,
         handed: &mut Handed,
     ) -> anyhow::Result<()> {
-        for file in store.check_tree(tree)?.files {
+        for file in whole(store, tree, store.check_tree(tree))?.files {
             let bytes = filled(whole(store, tree, store.read_file(tree, &file.path))?.unwrap_or_default());
             self.put(store, file.path, &bytes, handed)?;
         }

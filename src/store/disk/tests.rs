@@ -25,7 +25,7 @@ fn record(store: &DiskStore, outcome: Outcome, output: Option<Digest>) -> Record
         started: "2026-01-01T00:00:00Z".into(),
         seconds: 0.1 + 0.2,
         host: "h".into(),
-        facts: serde_json::json!({"z": 1, "a": [1.5, null]}),
+        facts: serde_json::json!({"z": 1, "a": [1.5, null]}).into(),
         measure: None,
         numerics: None,
         repro: None,

@@ -43,7 +43,7 @@ fn record(step: &str, output: Option<Digest>) -> Record {
         started: "2026-01-01T00:00:00Z".into(),
         seconds: 0.0,
         host: "h".into(),
-        facts: serde_json::Value::Null,
+        facts: Default::default(),
         measure: None,
         numerics: None,
         repro: None,

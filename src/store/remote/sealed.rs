@@ -107,7 +107,7 @@ mod tests {
             started: "2026-01-02T03:04:05Z".into(),
             seconds: 1.5,
             host: "there".into(),
-            facts: Value::Null,
+            facts: Default::default(),
             measure: None,
             numerics: None,
             repro: None,

@@ -77,7 +77,7 @@ pub(super) fn held_keys(
     for preview in previews {
         match preview.verdict {
             // A failure stays where it happened.
-            Verdict::Hit { key, record } if !record.outcome.is_failure() => drop(keys.insert(key.digest())),
+            Verdict::Hit { record } if !record.outcome.is_failure() => drop(keys.insert(record.key.digest())),
             Verdict::Hit { .. } | Verdict::WouldRun { .. } => {
                 missing.push(project.plan.step(preview.step).name.clone())
             }
