@@ -202,4 +202,7 @@ fn ten_thousand_cases_are_no_trouble() {
     let last = doc.cases.last().unwrap().model.clone();
     let pages = [json::render(&doc), markdown::render(&doc), junit::render(&doc), page(&doc)];
     assert!(pages.iter().all(|page| page.contains(&last)));
+    let at = |text: &str| pages[3].find(text);
+    assert!(at("<section id=\"failures\"") < at("<section id=\"matrix\""), "of a long matrix nobody sees the end");
+    assert_eq!((at("id=\"data\""), at("href=\"matrix.json\"").is_some()), (None, true), "it would be half of the page");
 }

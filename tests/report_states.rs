@@ -195,6 +195,24 @@ fn three_mistakes_are_three_things_to_read_however_many_cases_they_cost() {
 }
 
 #[test]
+fn of_many_causes_the_gravest_are_told_in_full_and_all_fits_a_page() {
+    // The last of 26 operators fails most cases.
+    let operator = |at: usize| char::from(b'A' + at.min(25) as u8);
+    let doc = ended(100, Outcome::Fail, |at, _| format!("unknown operator {}", operator(at)));
+    let text = text::render(&doc, &text::Styles::plain());
+    assert!(text.lines().count() < 60, "{text}");
+    let told: Vec<_> = text.lines().filter(|line| line.contains("✗ FAIL ")).collect();
+    assert_eq!(told[0], "✗ FAIL 225 cases at run");
+    assert_eq!(told[3], "✗ FAIL 3 cases at run: unknown operator C");
+    assert_eq!((told.len(), text.matches("repro:").count()), (13, 3), "{text}");
+    assert!(text.contains("✗ and 39 cases of 13 causes more"), "{text}");
+    let html = html::render(&doc).unwrap();
+    let failures = html.split_once("<section id=\"failures\"").unwrap().1.split_once("</section>").unwrap().0;
+    assert_eq!(failures.matches("unknown operator").count(), 26);
+    assert!(failures.find("operator Z") < failures.find("operator A"), "{failures}");
+}
+
+#[test]
 fn an_early_interrupt_is_one_line() {
     let doc = ended(215, Outcome::Incomplete, |_, _| "interrupted before it ran".into());
     let text = text::render(&doc, &text::Styles::plain());

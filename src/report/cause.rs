@@ -3,6 +3,8 @@
 //! What ended at the same step, in the same state and with the same words has one cause. Figures, paths and the model's
 //! name may differ in the words. Knows neither what the states mean nor how a page shows a group.
 
+use std::cmp::Reverse;
+
 use indexmap::IndexMap;
 
 use super::CaseResult;
@@ -10,6 +12,9 @@ use super::format::one_line;
 use super::place::Place;
 use super::view::View;
 use crate::record::Outcome;
+
+/// More causes than these are many.
+pub(super) const MANY: usize = 8;
 
 /// Cases with one cause, in the order of the document.
 pub(super) struct Cause<'a> {
@@ -57,7 +62,8 @@ pub(super) fn named<'a>(places: impl ExactSizeIterator<Item = Place<'a>>, most: 
 }
 
 impl<'a> View<'a> {
-    /// The cases that are picked, by cause; causes stand in the order of their first cases.
+    /// The cases that are picked, by cause; causes stand in the order of their first cases. Of many, first those that no
+    /// earlier run told of, and then those that cost most cases.
     pub(super) fn causes(&self, pick: impl Fn(&CaseResult) -> bool) -> Vec<Cause<'a>> {
         let mut causes: IndexMap<_, Cause<'a>> = IndexMap::new();
         for (at, case) in self.cases(pick) {
@@ -80,7 +86,11 @@ impl<'a> View<'a> {
             cause.is_exact &= cause.reason == reason;
             cause.cases.push((at, case));
         }
-        causes.into_values().collect()
+        let mut causes: Vec<_> = causes.into_values().collect();
+        if causes.len() > MANY {
+            causes.sort_by_key(|cause| (cause.first().known_since.is_some(), Reverse(cause.cases.len())));
+        }
+        causes
     }
 }
 

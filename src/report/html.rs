@@ -1,7 +1,8 @@
 //! `index.html`: one page that needs nothing else, from `templates/report.html.j2`.
 //!
 //! Everything is in the markup, so the page works without scripts; the script adds filters, a panel and a copy button.
-//! The document itself is embedded as JSON, so the page is also the data.
+//! The document itself is embedded as JSON, so the page is also the data; where that would be megabytes, the page refers
+//! to the file beside it.
 
 mod page;
 
@@ -21,6 +22,11 @@ use crate::device::DeviceKind;
 use crate::matrix::HalfChoice;
 use crate::record::{Numerics, Outcome};
 use crate::template::{self, TemplateError};
+
+/// A matrix of more rows comes after what failed.
+const LONG: usize = 100;
+/// The document of so many cases is embedded.
+const EMBEDDED: usize = 1000;
 
 pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     let view = View::new(doc);
@@ -97,7 +103,8 @@ impl<'a> Page<'a> {
                 .map(|(name, values)| (name, values.into_iter().collect::<Vec<_>>().join(", ")))
                 .collect(),
             details: doc.cases.iter().map(|case| detail(view, case)).collect(),
-            data: template::script_json(doc),
+            long: view.rows.len() > LONG,
+            data: (doc.cases.len() <= EMBEDDED).then(|| template::script_json(doc)),
         }
     }
 }

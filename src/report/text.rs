@@ -1,7 +1,8 @@
 //! The console summary: a matrix within 100 columns, then what failed and what is not there, then one line of counts.
 //!
-//! A matrix that fills no screen is left to the other pages: here are its counts. What failed stands by cause, and beyond
-//! some number of causes only how many more there are, so that no run of thousands of cases says thousands of lines.
+//! A matrix that fills no screen is left to the other pages: here are its counts. What failed stands by cause. Of many
+//! causes the gravest are told in full, the next in a line each, and the others are counted, so that no run of thousands
+//! of cases says thousands of lines.
 //!
 //! Colour is the caller's: with [`Styles::plain`] the text holds no escape sequence.
 
@@ -11,7 +12,7 @@ use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
 
-use super::cause::{Cause, named};
+use super::cause::{Cause, MANY, named};
 use super::format::{counted, glyph, one_line, seconds};
 use super::names::end_cut;
 use super::place::Place;
@@ -20,8 +21,10 @@ use super::{CaseResult, ReportDoc};
 use crate::record::Outcome;
 
 const WIDTH: usize = 100;
-/// So many causes of one kind are told.
-const CAUSES: usize = 30;
+/// Of many causes so many are told in full,
+const GRAVEST: usize = 3;
+/// and so many in a line each.
+const LINES: usize = 10;
 /// So many cases of a cause are named.
 const NAMES: usize = 4;
 
@@ -133,8 +136,8 @@ pub fn summary_line(doc: &ReportDoc, styles: &Styles) -> String {
 }
 
 fn failures(out: &mut String, view: &View<'_>, styles: &Styles) {
-    let causes = view.causes(CaseResult::is_failure);
-    for cause in causes.iter().take(CAUSES) {
+    let (causes, rest) = gravest(view.causes(CaseResult::is_failure));
+    for cause in &causes {
         out.push('\n');
         heading(out, cause, styles, (cause.status.label(), cause.stage));
         wrapped(out, "  ", &cause.told());
@@ -150,12 +153,22 @@ fn failures(out: &mut String, view: &View<'_>, styles: &Styles) {
             let _ = writeln!(out, "  repro: {repro}");
         }
     }
-    more_than(out, &causes, CAUSES, styles);
-    let causes = view.causes(|case| case.status == Outcome::Incomplete);
+    in_lines(out, &rest, LINES, styles);
+    in_lines(out, &view.causes(|case| case.status == Outcome::Incomplete), NAMES, styles);
+}
+
+/// Those that are told in full, and the others.
+fn gravest(mut causes: Vec<Cause<'_>>) -> (Vec<Cause<'_>>, Vec<Cause<'_>>) {
+    let rest = if causes.len() > MANY { causes.split_off(GRAVEST) } else { Vec::new() };
+    (causes, rest)
+}
+
+/// A line for each of so many causes, and how many more there are.
+fn in_lines(out: &mut String, causes: &[Cause<'_>], most: usize, styles: &Styles) {
     if !causes.is_empty() {
         out.push('\n');
     }
-    for cause in causes.iter().take(NAMES) {
+    for cause in causes.iter().take(most) {
         let (style, sign) = (styles.of(cause.status), glyph(cause.status));
         let whose = match cause.cases.len() {
             1 => case_name(cause.first()),
@@ -166,7 +179,7 @@ fn failures(out: &mut String, view: &View<'_>, styles: &Styles) {
         let rest = end_cut(&format!(" {whose}{stage}: {}", cause.reason), WIDTH - width(sign) - 1 - width(label));
         let _ = writeln!(out, "{style}{sign} {label}{style:#}{rest}");
     }
-    more_than(out, &causes, NAMES, styles);
+    more_than(out, causes, most, styles);
 }
 
 /// `✗ FAIL bert on cpu-fp32 at convert`; or `✗ FAIL 39 cases at convert`, and below it which.
@@ -188,20 +201,20 @@ fn more_than(out: &mut String, causes: &[Cause<'_>], told: usize, styles: &Style
     let (style, sign) = (styles.of(cause.status), glyph(cause.status));
     let cases = counted(left.iter().map(|cause| cause.cases.len()).sum(), "case");
     let causes = counted(left.len(), "cause");
-    let _ = writeln!(out, "\n{style}{sign}{style:#} and {cases} of {causes} more: the report tells all of them");
+    let _ = writeln!(out, "\n{style}{sign}{style:#} and {cases} of {causes} more: the report's pages tell all of them");
 }
 
 /// What is no failure and no plain success either.
 fn notable(out: &mut String, view: &View<'_>, styles: &Styles) {
-    let causes = view.causes(|case| case.note().is_some());
-    for (at, cause) in causes.iter().take(CAUSES).enumerate() {
+    let (causes, rest) = gravest(view.causes(|case| case.note().is_some()));
+    for (at, cause) in causes.iter().enumerate() {
         if at == 0 {
             out.push('\n');
         }
         heading(out, cause, styles, (cause.status.label(), None));
         wrapped(out, "  ", &cause.told());
     }
-    more_than(out, &causes, CAUSES, styles);
+    in_lines(out, &rest, LINES, styles);
     for (at, flaky) in view.doc.flaky_steps.iter().enumerate() {
         if at == 0 {
             out.push('\n');
@@ -261,21 +274,21 @@ fn skipped(out: &mut String, view: &View<'_>, styles: &Styles) {
             wrapped(out, "  ", &format!("remedy: {}", one_line(remedy)));
         }
     }
-    let unsupported = view.causes(|case| case.status == Outcome::SkipUnsupported);
+    let (unsupported, rest) = gravest(view.causes(|case| case.status == Outcome::SkipUnsupported));
     if !unsupported.is_empty() {
         out.push('\n');
     }
-    for cause in unsupported.iter().take(CAUSES) {
+    for cause in &unsupported {
         heading(out, cause, styles, ("unsupported", None));
         wrapped(out, "  ", &cause.told());
     }
-    more_than(out, &unsupported, CAUSES, styles);
+    in_lines(out, &rest, LINES, styles);
     let exclusions = view.exclusions();
     if !exclusions.is_empty() {
         out.push('\n');
     }
-    let left = exclusions.len().saturating_sub(CAUSES);
-    for (reason, excluded) in exclusions.into_iter().take(CAUSES) {
+    let left = exclusions.len().saturating_sub(MANY);
+    for (reason, excluded) in exclusions.into_iter().take(MANY) {
         let places = named(excluded.iter().map(|excluded| Place::from(*excluded)), NAMES);
         if excluded.len() == 1 {
             let _ = writeln!(out, "{dim}· excluded{dim:#} {places}");

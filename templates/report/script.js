@@ -117,7 +117,7 @@
     }
     setTimeout(() => { button.textContent = "Copy"; }, 1500);
   };
-  one("#save").addEventListener("click", () => {
+  one("#save")?.addEventListener("click", () => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([one("#data").textContent], { type: "application/json" }));
     link.download = "matrix.json";

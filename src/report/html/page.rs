@@ -32,8 +32,10 @@ pub(super) struct Page<'a> {
     pub(super) worst: Vec<Worst<'a>>,
     pub(super) versions: Vec<(&'a str, String)>,
     pub(super) details: Vec<Detail<'a>>,
+    /// The matrix fills many screens.
+    pub(super) long: bool,
     /// JSON that cannot leave its script element.
-    pub(super) data: String,
+    pub(super) data: Option<String>,
 }
 
 /// A count in the header that is also a filter.

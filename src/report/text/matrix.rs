@@ -16,7 +16,7 @@ use crate::report::view::{Cell, View};
 /// Longer model names are cut, where they can still be told apart: the reports hold them in full.
 const NAME: usize = 28;
 /// A longer matrix is counted.
-const LINES: usize = 120;
+const LINES: usize = 80;
 
 /// Text of a cell, and how to mark it.
 fn cell_text(view: &View<'_>, cell: Cell<'_>, styles: &Styles) -> (String, Style) {
