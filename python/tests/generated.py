@@ -23,6 +23,7 @@ def rendered(hardware: str, **given: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["pyrepr"] = repr
+    environment.filters["identifier"] = str
     environment.filters["items"] = lambda mapping: mapping.items()
     context = {
         "orch": "0.0.0",

@@ -168,14 +168,14 @@ class Exports(unittest.TestCase):
 
         given = {"pixels": torch.ones(2), "grid": torch.tensor([4, 4])}
         with mock.patch.object(torch_model, "prepared", prepared):
-            traced = torch_model.traceable(None, given, given, lambda tensors, fixed: "graph")  # type: ignore[arg-type]
+            traced = torch_model.traceable(torch.nn.Identity(), given, given, lambda tensors, fixed: "graph")
             self.assertEqual((traced.made, list(traced.control or {})), ("graph", ["pixels"]))
             other = given | {"grid": torch.tensor([2, 8])}
             with self.assertRaisesRegex(torch_model.OneInputOnly, "`sizes` become constants of the graph"):
-                torch_model.traceable(None, given, other, lambda tensors, fixed: "graph")  # type: ignore[arg-type]
+                torch_model.traceable(torch.nn.Identity(), given, other, lambda tensors, fixed: "graph")
             other = given | {"pixels": torch.ones(3)}
             with self.assertRaisesRegex(torch_model.OneInputOnly, r"`pixels` is torch.float32\[2\] here and .*\[3\]"):
-                torch_model.traceable(None, given, other, lambda tensors, fixed: "graph")  # type: ignore[arg-type]
+                torch_model.traceable(torch.nn.Identity(), given, other, lambda tensors, fixed: "graph")
 
 
 if __name__ == "__main__":

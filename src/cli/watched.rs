@@ -151,11 +151,19 @@ impl Watched {
 
     /// Waits for a change, or for an interrupt.
     pub(super) fn wait(&mut self, receiver: &Receiver<()>, cancel: &Cancel) -> Vec<String> {
+        // A new folder is told of before the system watches it, and what was put into it in between is not told at all:
+        // so who was told something looks once more.
+        let mut is_told = false;
         while !cancel.is_cancelled() {
-            let woken = if self.told { receiver.recv_timeout(LOOK) } else { receiver.recv().map_err(Into::into) };
+            let woken = match (is_told, self.told) {
+                (true, _) => receiver.recv_timeout(SETTLED),
+                (false, true) => receiver.recv_timeout(LOOK),
+                (false, false) => receiver.recv().map_err(Into::into),
+            };
             if woken == Err(RecvTimeoutError::Disconnected) {
                 break;
             }
+            is_told = woken.is_ok();
             // A folder that was not there may be by now.
             let roots: Vec<PathBuf> = self.roots.iter().cloned().collect();
             let listened = self.listen(&roots);
