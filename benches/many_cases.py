@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""What orch itself takes where there are thousands of cases: `plan`, `report`, and a run in which nothing is to be done.
+"""What orch itself takes where there are thousands of cases: `plan`, `report`, and a run with nothing to do.
 
     cargo build --release
     python3 benches/many_cases.py                  # --cells 400 for a quick look
 
-The models are ONNX files of one operator, written here, each with a constant of its own; every one has a case on `cpu` and
-one on `openvino`. Making all results once takes minutes for thousands of cases; they are kept in `--dir` for the next time. A Markdown table on
-stdout: the least CPU time of `--runs`, which neighbours on the machine disturb little, and the least wall time.
+The models are ONNX files of one operator, written here, each with a constant of its own. Every one has a case on `cpu`
+and one on `openvino`. Making all results once takes minutes for thousands of cases; `--dir` keeps them for the next
+time. Prints a Markdown table: the least CPU time of `--runs`, which neighbours on the machine disturb little, and the
+least wall time.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def main() -> None:
         took = [timed([*orch, *words], folder) for _ in range(args.runs)]
         cpu, wall = (min(times) for times in zip(*took, strict=True))
         lines = (folder / "said").read_bytes().count(b"\n")
-        what = "a run in which nothing is to be done" if words[0] == "run" else f"`orch {words[0]}`"
+        what = "a run with nothing to do" if words[0] == "run" else f"`orch {words[0]}`"
         print(f"| {what} | {cpu:.2f} s | {wall:.2f} s | {lines} |")
     print(f"\n{where(about)} {args.cells:,} cells; the least of {args.runs}.")
 
