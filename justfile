@@ -20,6 +20,10 @@ test:
 stress:
     ORCH_STRESS_KILLS=200 ORCH_STRESS_FLIPS=300 ORCH_STRESS_FAILURES=60 cargo test --release --test stress -- --nocapture
 
+# Try everything hostile as this user, and as root and nobody where this is root; with Landlock and without
+hostile:
+    tests/hostile/everywhere.sh
+
 # Test remote stores against real servers (Debian: apt install apache2-bin)
 test-remote:
     cargo test --features remote --test remote
@@ -46,6 +50,10 @@ schema:
 classes:
     PYTHONPATH=python "$(ls -td ${ORCH_ENV_DIR:-cache/envs}/torch-*/bin/python | head -1)" -m tools.class_list > target/classes.txt
     mv target/classes.txt src/spec/data/transformers-classes.txt
+
+# Write the list of Python packages and their licences again after a change of a lock
+sbom:
+    PYTHONPATH=python python3 -m tools.sbom
 
 # Measure orch itself beside its peers, e.g. `just bench --steps 1000 10000`
 bench *ARGS:

@@ -73,8 +73,13 @@ impl Enforced {
         static HERE: OnceLock<Enforced> = OnceLock::new();
         *HERE.get_or_init(|| match std::env::var_os(SWITCH) {
             Some(value) if value == "off" => Self::Nothing(Why::SwitchedOff),
-            _ => Confinement::version().map_or(Self::Nothing(Why::NotInKernel), Self::Landlock),
+            _ => Self::of_kernel(),
         })
+    }
+
+    /// What the kernel would enforce if nobody switched it off.
+    pub fn of_kernel() -> Self {
+        Confinement::version().map_or(Self::Nothing(Why::NotInKernel), Self::Landlock)
     }
 
     pub fn is_some(self) -> bool {

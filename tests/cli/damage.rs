@@ -233,7 +233,7 @@ commands:
   writer: {argv: [sh, -c, 'chmod u+w in/big && echo x >> in/big && echo x > out'], inputs: {in: {step: 'command:large'}}, outputs: [out]}
   reader: {argv: [sh, -c, 'sleep 0.5; wc -c < in/big > size; cat w > was'], inputs: {in: {step: 'command:large'}, w: {file: w}}, outputs: [size, was]}
 ";
-    for (switch, writer_passes) in [("on", !orch::confine::Enforced::here().is_some()), ("off", true)] {
+    for (switch, writer_passes) in [("on", !orch::confine::Enforced::of_kernel().is_some()), ("off", true)] {
         let sandbox = Sandbox::new().file("spec.yaml", spec).file("w", "1").env("ORCH_SANDBOX", switch);
         let ended = sandbox.run(["run", "spec.yaml", "--jobs", "2"]);
         match writer_passes {

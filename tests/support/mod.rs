@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Variables of the developer's machine that the program under test may see.
-const PASSED_ON: [&str; 5] = ["PATH", "LANG", "SSL_CERT_FILE", "UV_CACHE_DIR", "PIP_CACHE_DIR"];
+const PASSED_ON: [&str; 6] = ["PATH", "LANG", "SSL_CERT_FILE", "UV_CACHE_DIR", "PIP_CACHE_DIR", "ORCH_SANDBOX"];
 /// Whatever tells installers where their registries and proxies are.
 const PASSED_ON_PREFIXES: [&str; 6] = ["PIP_", "UV_", "CARGO_", "RUSTUP_", "HTTP", "http"];
 
@@ -30,7 +30,9 @@ pub struct Sandbox {
 
 impl Sandbox {
     pub fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("orch-test-").tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        // Another user than the one who built the tests names a folder of his own.
+        let above = std::env::var_os("ORCH_TEST_TMPDIR").unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into());
+        let dir = tempfile::Builder::new().prefix("orch-test-").tempdir_in(above).unwrap();
         let cache = dir.path().join("cache");
         Self { dir, env: BTreeMap::new(), cache, installs: false }
     }
