@@ -23,7 +23,8 @@ fn every_crate_has_an_allowed_licence_and_comes_from_the_registry() {
     let allowed = settings["licenses"]["allow"].as_array().unwrap();
     let allowed: BTreeSet<_> = allowed.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
     let about = Command::new("rustc").arg("-vV").output().unwrap().stdout;
-    let host = String::from_utf8(about).unwrap().lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
+    let host =
+        String::from_utf8(about).unwrap().lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let metadata = Command::new(env!("CARGO"))
         .args(["metadata", "--locked", "--all-features", "--format-version", "1", "--filter-platform", &host.unwrap()])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
