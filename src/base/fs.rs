@@ -43,15 +43,6 @@ pub(super) fn parent(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Like [`write_atomic`], but leaves an identical file alone. True if it wrote.
-pub fn write_if_changed(path: &Path, bytes: &[u8]) -> io::Result<bool> {
-    if fs::read(path).is_ok_and(|old| old == bytes) {
-        return Ok(false);
-    }
-    write_atomic(path, bytes)?;
-    Ok(true)
-}
-
 /// All regular files below `root`, as sorted paths relative to it, with `/` between components.
 ///
 /// Symbolic links are an error: what they point to is not part of the tree, so no digest could answer for it.
@@ -363,16 +354,6 @@ pub fn remove_left(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_identical_file_is_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a/b.txt");
-        assert!(write_if_changed(&path, b"one").unwrap());
-        assert!(!write_if_changed(&path, b"one").unwrap());
-        assert!(write_if_changed(&path, b"two").unwrap());
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-    }
 
     #[cfg(unix)]
     #[test]

@@ -8,14 +8,18 @@ use std::process::Command;
 use crate::support::Sandbox;
 
 /// Every option that names a file to be written, with `FILE` in the file's place.
-const WRITERS: [&[&str]; 3] = [
+const WRITERS: [&[&str]; 4] = [
     &["cache", "export", "--all", "FILE"],
     &["report", "spec.yaml", "--format", "json", "--output", "FILE"],
     &["run", "spec.yaml", "--trace", "FILE"],
+    &["output", "command:FILE", "--latest", "--force", "--to", "."],
 ];
 
 fn ran() -> Sandbox {
-    let spec = "version: 1\ncommands: {a: {argv: [sh, -c, 'echo > y'], outputs: [y]}}\n";
+    let mut spec = "version: 1\ncommands:\n".to_owned();
+    for output in ["null", "fifo", "link3"] {
+        spec += &format!("  '{output}': {{argv: [sh, -c, 'seq 99 > {output}'], outputs: ['{output}']}}\n");
+    }
     let sandbox = Sandbox::new().file("spec.yaml", spec);
     sandbox.run(["run", "spec.yaml"]).success();
     sandbox
@@ -23,8 +27,8 @@ fn ran() -> Sandbox {
 
 /// The exit code counts nowhere here: a report in which no case ran ends with 3.
 fn write(sandbox: &Sandbox, writer: &[&str], to: &str) {
-    let args: Vec<_> = writer.iter().map(|arg| if *arg == "FILE" { to } else { arg }).collect();
-    let ended = sandbox.run_through(["timeout", "60"], &args);
+    let args: Vec<_> = writer.iter().map(|arg| arg.replace("FILE", to)).collect();
+    let ended = sandbox.run_through(["timeout", "60"], &args.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(!ended.stderr.contains("error"), "{writer:?}: {}", ended.stderr);
 }
 

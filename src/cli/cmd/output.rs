@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde_json::json;
 
+use crate::base::named::write_named;
 use crate::base::{Digest, fs as bfs, shell, suggest};
 use crate::cli::args::{Args, OutputArgs};
 use crate::cli::cmd::current::previews;
@@ -158,7 +159,7 @@ fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::R
         let failed = || format!("failed to write `{}`", to.display());
         fs::create_dir_all(to.parent().unwrap_or(folder)).with_context(failed)?;
         let mut from = fs::File::open(store.content(file)?)?;
-        bfs::write_whole(&to, |out| std::io::copy(&mut from, out)).with_context(failed)?;
+        write_named(&to, |out| std::io::copy(&mut from, out)).with_context(failed)?;
         if file.executable {
             bfs::make_executable(&to).with_context(failed)?;
         }
