@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::{Loc, glob};
-use crate::spec::{Artefact, Dim, Expect, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
+use crate::spec::{Dim, Expect, Fill, Model, Precision, ReadyFormat, Rule, Source, Spec, Target};
 
 pub use auto::{ANY, AUTO, Known};
 pub use expect::IdleExpectation;
@@ -233,7 +233,7 @@ fn meets(rule: &Rule, model: &Model, target: &Target, precision: Precision) -> b
 
 /// Why this source cannot become what the target loads, whatever the hardware.
 fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTreeMap<String, u64>) -> Option<String> {
-    let loads = target.artefact.word();
+    let loads = target.artefact.name;
     if !carried(target).contains(&precision) {
         let carried: Vec<_> = carried(target).iter().map(|precision| precision.word()).collect();
         return Some(format!(
@@ -243,12 +243,12 @@ fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTree
         ));
     }
     if let Source::Ready { format, .. } = &model.source {
-        let (name, kept, runs_on): (_, _, &[Artefact]) = match format {
-            ReadyFormat::Onnx => ("ONNX file", false, &[Artefact::Onnx, Artefact::Openvino, Artefact::Qnn]),
-            ReadyFormat::Openvino => ("OpenVINO IR", true, &[Artefact::Openvino]),
-            ReadyFormat::Torchscript => ("TorchScript file", true, &[Artefact::Torchscript]),
+        let (name, kept) = match format {
+            ReadyFormat::Onnx => ("ONNX file", false),
+            ReadyFormat::Openvino => ("OpenVINO IR", true),
+            ReadyFormat::Torchscript => ("TorchScript file", true),
         };
-        if !runs_on.contains(&target.artefact) {
+        if !target.artefact.ready.contains(format) {
             return Some(format!("a ready {name} cannot be turned into the `{loads}` artefact that this target loads"));
         }
         if kept && precision != Precision::Fp32 {
@@ -261,15 +261,7 @@ fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTree
 
 /// The precisions that a target's artefact really has when orch makes it.
 fn carried(target: &Target) -> &'static [Precision] {
-    match target.artefact {
-        Artefact::Onnx => &[Precision::Fp32, Precision::Fp16, Precision::Int8],
-        Artefact::TransformersJs => &[Precision::Fp32],
-        Artefact::Qnn => &[Precision::Fp16],
-        // Told to infer in bf16, OpenVINO rounds fp32 weights itself.
-        Artefact::Openvino if target.half.is_some() => &[Precision::Fp32, Precision::Fp16, Precision::Bf16],
-        Artefact::Openvino => &[Precision::Fp32, Precision::Fp16, Precision::Int8],
-        Artefact::Model | Artefact::Torchscript => &[Precision::Fp32, Precision::Fp16, Precision::Bf16],
-    }
+    (target.artefact.precisions)(target.half.is_some())
 }
 
 /// Literal values have the model's own size; another batch or seq would need other values.

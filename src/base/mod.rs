@@ -8,13 +8,16 @@ pub mod mounts;
 pub mod mark;
 pub mod named;
 pub mod names;
+pub mod precision;
 pub mod shell;
 pub mod size;
 pub mod suggest;
 pub mod temporary;
 pub mod text;
 pub mod tree_path;
+pub(crate) mod words;
 
 pub use digest::{Digest, Hasher, Secret};
 pub use loc::Loc;
+pub use precision::Precision;
 pub use size::Size;

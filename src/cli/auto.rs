@@ -14,7 +14,7 @@ pub(super) fn choose(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace) {
 }
 
 fn known(case: &Case, spec: &Spec, workplace: &Workplace, inventory: &[Backend]) -> Known {
-    let backend = &spec.targets[&case.target].backend;
+    let backend = spec.targets[&case.target].backend.name;
     if let Some(why) = out(backend, inventory) {
         return Known::Out(why);
     }

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use serde_json::json;
 
 use crate::base::fs as bfs;
+use crate::catalogue::Half;
 use crate::cli::printer::Printer;
 use crate::cli::probed::Probed;
 use crate::cli::project::Workplace;
@@ -16,7 +17,7 @@ use crate::device::{Backend, Fingerprint};
 use crate::exec::half::{self, Bench};
 use crate::matrix::{Computes, Matrix};
 use crate::provision::{self, Provision};
-use crate::spec::{Artefact, Precision, Spec, Target};
+use crate::spec::{Precision, Spec, Target};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
@@ -57,8 +58,8 @@ pub(super) fn settle(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace, as
         if let Some((_, computes)) = known.borrow().iter().find(|(known, _)| *known == question) {
             return computes.clone();
         }
-        let computes = match workplace.mocked.contains(&target.backend) {
-            true => Computes::No(format!("{} is mocked, and computes nothing", target.backend)),
+        let computes = match workplace.mocked.contains(target.backend.name) {
+            true => Computes::No(format!("{} is mocked, and computes nothing", target.backend.name)),
             false => halves.of(target, &question, ask),
         };
         known.borrow_mut().push((question, computes.clone()));
@@ -68,15 +69,17 @@ pub(super) fn settle(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace, as
 
 fn question(target: &Target, precision: Precision) -> HalfQuestion {
     let Target { runtime, backend, device, .. } = target;
-    // One library is under both, and Python asks it without a build.
-    let runtime = if runtime == "torch" { "python" } else { runtime };
-    HalfQuestion { runtime: runtime.to_owned(), backend: backend.clone(), device: device.clone(), precision }
+    let asked = match runtime.on(backend).map(|pair| &pair.half) {
+        Some(Half::AskedOf(other)) => other,
+        _ => runtime,
+    };
+    HalfQuestion { runtime: asked.name.into(), backend: backend.name.into(), device: device.clone(), precision }
 }
 
 impl Halves<'_> {
     fn of(&self, target: &Target, question: &HalfQuestion, ask: Ask<'_>) -> Computes {
-        if target.artefact == Artefact::Qnn {
-            return Computes::Yes("the HTP computes floating point in fp16, whatever the model says".to_owned());
+        if let Some(why) = target.artefact.always_half {
+            return Computes::Yes(why.to_owned());
         }
         let Some(backend) = self.inventory.iter().find(|known| known.name == question.backend) else {
             return Computes::No(format!("orch has no prober for `{}`", question.backend));
@@ -154,7 +157,7 @@ pub(super) fn tell(backends: &mut [Backend], host: &Fingerprint, base: (&Provisi
     let cancel = Cancel::default();
     let halves = Halves { provision, store, inventory: &inventory, host: &host.digest, cancel: &cancel };
     for backend in backends {
-        for question in crate::device::half::questions(backend) {
+        for question in half::questions(backend) {
             let can_ask = || ask && half::requirements(&question).into_iter().all(|needed| provision.is_ready(needed));
             let answer = halves.kept(&question).or_else(|| can_ask().then(|| halves.ask(&question)));
             backend.half.extend(answer);

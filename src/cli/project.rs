@@ -12,7 +12,7 @@ use crate::cli::auto;
 use crate::cli::exit::UsageError;
 use crate::cli::half::{self, Ask};
 use crate::cli::probes::Probes;
-use crate::device::{self, Backend, Host, Libraries};
+use crate::device::{self, BACKENDS, Backend, BackendRow, Host, Libraries};
 use crate::exec::{self, HostFacts, Options};
 use crate::matrix::{AUTO, Fallback, Matrix, Selection};
 use crate::plan::{self, Plan};
@@ -138,12 +138,11 @@ pub(super) const MOCKED: &str = "ORCH_MOCK_DEVICES";
 fn mocked() -> anyhow::Result<BTreeSet<String>> {
     let value = std::env::var(MOCKED).unwrap_or_default();
     let names = value.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let known = crate::spec::backends();
     names
-        .map(|name| match known.contains(&name) {
+        .map(|name| match BackendRow::named(name).is_some() {
             true => Ok(name.to_owned()),
             false => {
-                let hint = crate::base::suggest::hint(name, known.iter().copied());
+                let hint = crate::base::suggest::hint(name, BACKENDS.iter().map(|row| row.name));
                 Err(UsageError(format!("{MOCKED}: no backend is called `{name}`\n  hint: {hint}")).into())
             }
         })

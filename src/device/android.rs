@@ -34,10 +34,6 @@ pub const PROPERTIES: &str = "getprop ro.soc.manufacturer; getprop ro.soc.model;
                               getprop ro.product.model; getprop ro.build.version.release";
 
 impl Prober for Android {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn look(&self, host: &Host, _thorough: bool) -> Look {
         if (host.os.as_str(), host.arch.as_str()) != ("linux", "x86_64") {
             let reason = "contexts and profiles of phones are made and read by tools for Linux on x86_64 only";

@@ -3,10 +3,7 @@
 //! Only what the probers call hardware can be held: an emulator or a software rasterizer computes on the CPU, and a run
 //! on it is timed as one on the CPU.
 
-use super::{Backend, Device, DeviceKind};
-
-/// Backends whose device may be the one that another backend names too, and who do not say which it is.
-const VEILED: &[&str] = &["webgpu", "webnn"];
+use super::{Backend, BackendRow, Device, DeviceKind};
 
 /// The devices that a target's `device:` may mean, each as good as the others. Empty where that cannot be told, so that
 /// nothing may run beside it.
@@ -16,7 +13,9 @@ pub fn candidates<'a>(inventory: &'a [Backend], backend: &str, device: &str) -> 
     let Some(found) = inventory.iter().find(|known| known.name == backend) else { return vec![] };
     // TensorRT is another way to use the same GPU.
     let device = &device.replace("tensorrt", "cuda");
-    let is_known = |device: &&Device| !VEILED.contains(&backend) || device.facts.contains_key("pci");
+    let is_known = |device: &&Device| {
+        BackendRow::named(backend).is_none_or(|row| row.tells_place) || device.facts.contains_key("pci")
+    };
     let devices: Vec<_> = found.devices.iter().filter(|d| d.kind == DeviceKind::Hardware).filter(is_known).collect();
     let named = |name: &str| devices.iter().copied().find(|found| found.id.eq_ignore_ascii_case(name));
     let full = format!("{backend}:{device}");

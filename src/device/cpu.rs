@@ -67,10 +67,6 @@ impl Info {
 }
 
 impl Prober for Cpu {
-    fn name(&self) -> &'static str {
-        "cpu"
-    }
-
     fn look(&self, host: &Host, _thorough: bool) -> Look {
         let info = read(host);
         let mut device = Device::new("cpu", info.model.as_str(), DeviceKind::Hardware);

@@ -22,10 +22,6 @@ pub(super) const FOLDERS: &[&str] = &[
 ];
 
 impl Prober for Cuda {
-    fn name(&self) -> &'static str {
-        "cuda"
-    }
-
     fn look(&self, host: &Host, _thorough: bool) -> Look {
         if host.os != "linux" {
             return Backend::unavailable("cuda", format!("CUDA needs Linux here, and this is {}", host.os)).into();

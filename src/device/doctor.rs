@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::confine::{Enforced, Why};
 
 use super::host::Host;
-use super::{Backend, cgroups};
+use super::{Backend, BackendRow, cgroups};
 
 /// The least Python that orch's environments are made for.
 pub const PYTHON: (u32, u32) = (3, 11);
@@ -236,7 +236,7 @@ fn backend(backend: &Backend) -> Finding {
     Finding {
         subject: backend.name.clone(),
         ok: backend.available,
-        required: backend.name == "cpu",
+        required: BackendRow::named(&backend.name).is_some_and(|row| row.is_host),
         what,
         remedy: backend.remedy.clone(),
     }

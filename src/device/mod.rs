@@ -8,6 +8,7 @@
 //! because a broken driver must end as a reason and not as a crash of orch.
 
 pub mod android;
+pub mod backends;
 pub mod candidates;
 pub mod cgroups;
 pub mod cpu;
@@ -46,11 +47,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use backends::{BACKENDS, BackendRow};
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use host::{Host, Libraries};
 pub use lease::Lease;
 pub use limits::{free_memory, kernel_oom_kills, whole_memory};
-pub use runnable::RUNNABLE;
 
 /// What one prober found.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -205,14 +206,12 @@ impl From<Backend> for Look {
 
 /// Finds one backend on a host.
 pub trait Prober: Sync {
-    fn name(&self) -> &'static str;
-
     /// Reads files only. `thorough` also allows short tools such as `chromium --version`.
     fn look(&self, host: &Host, thorough: bool) -> Look;
 
     /// Asks a native library. Runs in a child process, because that library may crash.
     fn ask(&self, _host: &Host, _params: &Value) -> Backend {
-        Backend::unavailable(self.name(), format!("BUG: the {} prober asks no native library", self.name()))
+        panic!("BUG: this prober asks no native library")
     }
 
     /// Takes away the devices that the environment hides. Only removes.
@@ -220,20 +219,6 @@ pub trait Prober: Sync {
         backend
     }
 }
-
-/// All probers, in the order in which people read them.
-pub const PROBERS: &[&dyn Prober] = &[
-    &cpu::Cpu,
-    &cuda::Cuda,
-    &rocm::Rocm,
-    &mps::Mps,
-    &openvino::OpenVino,
-    &qnn::Qnn,
-    &android::Android,
-    &webgpu::WebGpu,
-    &webgpu_browser::WebGpuBrowser,
-    &webnn::WebNn,
-];
 
 /// Runs [`probe_here`] of the named prober in a child process and hands back its answer, or why there is none
 /// (it crashed, it hung).
@@ -248,23 +233,22 @@ pub enum Mode<'a> {
     Full(ChildProbe<'a>),
 }
 
-/// Every backend of this host, in the order of [`PROBERS`]; in full mode the probers run in parallel.
+/// Every backend of this host, in the order of [`BACKENDS`]; in full mode the probers run in parallel.
 pub fn probe_all(host: &Host, mode: Mode<'_>) -> Vec<Backend> {
     match mode {
-        Mode::Cheap => PROBERS.iter().map(|prober| probe(*prober, host, mode)).collect(),
+        Mode::Cheap => BACKENDS.iter().map(|row| probe(row, host, mode)).collect(),
         Mode::Full(_) => thread::scope(|scope| {
-            let running: Vec<_> =
-                PROBERS.iter().map(|prober| (prober, scope.spawn(move || probe(*prober, host, mode)))).collect();
+            let running: Vec<_> = BACKENDS.iter().map(|row| (row, scope.spawn(|| probe(row, host, mode)))).collect();
             let lost = |name: &str| Backend::unavailable(name, format!("BUG: the {name} prober panicked"));
-            running.into_iter().map(|(prober, run)| run.join().unwrap_or_else(|_| lost(prober.name()))).collect()
+            running.into_iter().map(|(row, run)| run.join().unwrap_or_else(|_| lost(row.name))).collect()
         }),
     }
 }
 
 /// One of them, in full mode.
 pub fn probe_one(name: &str, host: &Host, child: ChildProbe<'_>) -> Backend {
-    match PROBERS.iter().find(|prober| prober.name() == name) {
-        Some(prober) => probe(*prober, host, Mode::Full(child)),
+    match BackendRow::named(name) {
+        Some(row) => probe(row, host, Mode::Full(child)),
         None => Backend::unavailable(name, format!("no prober is called `{name}`")),
     }
 }
@@ -276,19 +260,19 @@ pub fn inventory_cheap(host: &Host) -> Vec<Backend> {
 
 /// The part of a probe that may crash: called in the child process behind [`ChildProbe`].
 pub fn probe_here(name: &str, params: &Value) -> Backend {
-    match PROBERS.iter().find(|prober| prober.name() == name) {
-        Some(prober) => prober.ask(&Host::real(), params),
+    match BackendRow::named(name) {
+        Some(row) => row.prober.ask(&Host::real(), params),
         None => Backend::unavailable(name, format!("no prober is called `{name}`")),
     }
 }
 
-fn probe(prober: &dyn Prober, host: &Host, mode: Mode<'_>) -> Backend {
-    let look = prober.look(host, matches!(mode, Mode::Full(_)));
+fn probe(row: &BackendRow, host: &Host, mode: Mode<'_>) -> Backend {
+    let look = row.prober.look(host, matches!(mode, Mode::Full(_)));
     let backend = match (mode, look.ask) {
-        (Mode::Full(child), Some(params)) => asked(child(prober.name(), params), look.backend),
+        (Mode::Full(child), Some(params)) => asked(child(row.name, params), look.backend),
         _ => look.backend,
     };
-    runnable::settle(prober.hide(host, backend))
+    runnable::settle(row.prober.hide(host, backend), row)
 }
 
 /// Joins what the child said with what the files said; files alone do not make a device whose library died.

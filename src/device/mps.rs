@@ -6,10 +6,6 @@ use super::{Backend, Device, DeviceKind, Look, Prober};
 pub struct Mps;
 
 impl Prober for Mps {
-    fn name(&self) -> &'static str {
-        "mps"
-    }
-
     fn look(&self, host: &Host, _thorough: bool) -> Look {
         if host.os != "macos" {
             return Backend::unavailable("mps", "not macOS").into();

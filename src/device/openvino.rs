@@ -15,10 +15,6 @@ const WHEELS: &[(&str, &str, (u32, u32))] =
     &[("linux", "x86_64", (2, 28)), ("linux", "aarch64", (2, 35)), ("macos", "aarch64", (0, 0))];
 
 impl Prober for OpenVino {
-    fn name(&self) -> &'static str {
-        "openvino"
-    }
-
     fn look(&self, host: &Host, _thorough: bool) -> Look {
         let wheel = WHEELS.iter().find(|(os, arch, _)| (*os, *arch) == (host.os.as_str(), host.arch.as_str()));
         let Some((.., (major, minor))) = wheel else {

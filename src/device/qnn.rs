@@ -26,10 +26,6 @@ const BACKENDS: &[(&str, &str)] = &[
 ];
 
 impl Prober for Qnn {
-    fn name(&self) -> &'static str {
-        "qnn"
-    }
-
     fn look(&self, host: &Host, _thorough: bool) -> Look {
         let (mut backend, glibc) = match (host.os.as_str(), host.arch.as_str()) {
             ("linux", "x86_64") => (emulator(), (2, 35)),

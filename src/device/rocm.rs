@@ -15,10 +15,6 @@ pub struct Rocm;
 const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 
 impl Prober for Rocm {
-    fn name(&self) -> &'static str {
-        "rocm"
-    }
-
     fn look(&self, host: &Host, thorough: bool) -> Look {
         if host.os != "linux" {
             return Backend::unavailable("rocm", format!("ROCm needs Linux, and this is {}", host.os)).into();

@@ -12,7 +12,7 @@ const HOSTS: &[&str] = &["neither", "nvidia", "amd", "both", "mac", "snapdragon"
 
 /// The raw finding, before [`runnable::settle`] turns "there" into "orch can use it".
 fn raw(host: &Host, name: &str) -> Backend {
-    let prober = PROBERS.iter().find(|prober| prober.name() == name).unwrap();
+    let prober = BackendRow::named(name).unwrap().prober;
     prober.hide(host, prober.look(host, true).backend)
 }
 
@@ -29,30 +29,30 @@ fn no_child(name: &str, _: Value) -> Result<Backend, String> {
 }
 
 #[test]
-fn every_prober_has_a_row_in_the_table_of_what_runs_and_the_names_are_unique() {
-    let mut names: Vec<_> = PROBERS.iter().map(|prober| prober.name()).collect();
-    let mut rows: Vec<_> = RUNNABLE.iter().map(|row| row.backend).collect();
-    names.sort_unstable();
-    rows.sort_unstable();
-    assert_eq!(names, rows);
-    names.dedup();
-    assert_eq!(names.len(), 10);
+fn every_backend_has_a_name_of_its_own_and_its_prober_answers_by_it() {
+    let names: std::collections::BTreeSet<_> = BACKENDS.iter().map(|row| row.name).collect();
+    assert_eq!(names.len(), BACKENDS.len());
+    for row in BACKENDS {
+        assert_eq!(row.prober.look(&Host::recorded("neither"), false).backend.name, row.name);
+    }
 }
 
 #[test]
 fn on_every_host_an_unavailable_backend_says_why_and_an_available_one_has_devices() {
     for name in HOSTS {
         let host = Host::recorded(name);
-        let child =
-            |name: &str, params: Value| Ok(PROBERS.iter().find(|p| p.name() == name).unwrap().ask(&host, &params));
+        let child = |name: &str, params: Value| Ok(BackendRow::named(name).unwrap().prober.ask(&host, &params));
         for backends in [inventory_cheap(&host), probe_all(&host, Mode::Full(&child))] {
-            assert_eq!(backends.len(), PROBERS.len());
+            assert_eq!(backends.len(), BACKENDS.len());
             for backend in backends {
                 let which = format!("{name}: {}", backend.name);
                 assert_eq!(backend.available, backend.reason.is_none(), "{which}: {:?}", backend.reason);
                 assert!(!backend.available || !backend.devices.is_empty(), "{which} is available without a device");
                 assert!(!reason(&backend).contains("BUG"), "{which}: {}", reason(&backend));
-                assert!(!backend.available || runnable::missing(&backend.name).is_none(), "{which} cannot run");
+                assert!(
+                    !backend.available || BackendRow::named(&backend.name).unwrap().missing.is_none(),
+                    "{which} cannot run"
+                );
             }
         }
     }
@@ -97,8 +97,9 @@ fn rocm_is_read_from_the_kernel_topology() {
 #[test]
 fn found_hardware_without_a_runtime_is_found_and_unavailable() {
     let chip = Device::new("tpu:0", "TPU v9", DeviceKind::Hardware);
-    let found = runnable::settle(Backend::available("tpu", vec![chip]));
-    assert_eq!(reason(&found), "found TPU v9, but this version of orch does not know it");
+    let row = BackendRow { name: "tpu", missing: Some("orch has no runtime for it"), ..backends::CPU };
+    let found = runnable::settle(Backend::available("tpu", vec![chip]), &row);
+    assert_eq!(reason(&found), "found TPU v9, but orch has no runtime for it");
     assert!(!found.available && found.devices.len() == 1, "what was found stays in the inventory");
 }
 

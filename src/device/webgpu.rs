@@ -24,10 +24,6 @@ const FOLDERS: &[&str] =
 const IN_SOFTWARE: [&str; 3] = ["lvp", "lavapipe", "swiftshader"];
 
 impl Prober for WebGpu {
-    fn name(&self) -> &'static str {
-        "webgpu"
-    }
-
     fn look(&self, host: &Host, _thorough: bool) -> Look {
         match (host.os.as_str(), host.arch.as_str()) {
             ("macos", "aarch64") => {

@@ -13,10 +13,6 @@ const NAME: &str = "webgpu-browser";
 pub(super) const ASKED: Asked = Asked { name: NAME, api: Api::WebGpu, unasked, answered };
 
 impl Prober for WebGpuBrowser {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn look(&self, host: &Host, thorough: bool) -> Look {
         web::look(host, thorough, &ASKED)
     }

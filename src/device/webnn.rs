@@ -15,10 +15,6 @@ const NAME: &str = "webnn";
 pub(super) const ASKED: Asked = Asked { name: NAME, api: Api::WebNn, unasked, answered };
 
 impl Prober for WebNn {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn look(&self, host: &Host, thorough: bool) -> Look {
         web::look(host, thorough, &ASKED)
     }

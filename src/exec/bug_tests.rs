@@ -210,7 +210,7 @@ fn a_panic_of_a_prober_is_a_device_that_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let store = DiskStore::open(dir.path()).unwrap();
     let bugs = Bugs::new(&store);
-    let answer = sizes::ask(&Mad, &bugs);
+    let answer = sizes::ask(&Mad, &bugs).remove(0);
     assert!(bugs.met() && !answer.available);
     let reason = answer.reason.unwrap();
     assert!(reason.starts_with("BUG: a driver of cuda at src/exec/bug_tests.rs:"), "{reason}");

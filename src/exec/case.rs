@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::base::shell;
+use crate::catalogue::RUNTIMES;
 use crate::device::DeviceKind;
 use crate::exec::fallback::{Course, course, expected_outcome, is_as_expected};
 use crate::exec::state::{How, StepResult};
@@ -15,7 +16,7 @@ use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::record::{Outcome, Record};
 use crate::report::{self, CaseResult, Expected, FallbackResult, FlakyStep, Tried};
 use crate::spec::Expect;
-use crate::step::{RunParams, Stage, StepId};
+use crate::step::{Stage, StepId};
 
 /// How far back a figure of the requested target is looked for, in executions.
 const MEMORY: usize = 50;
@@ -24,7 +25,7 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     let plan = context.plan;
     let case = &planned.case;
     let own = &results[planned.judge.0 as usize];
-    let params = RunParams::of(plan.step(planned.run));
+    let params = plan.step(planned.run).run();
     let model = &plan.model_facts[&case.model];
     let at = own.blamed.unwrap_or(planned.judge);
     let expected = case.expect.as_ref().map(|expect| expected(expect));
@@ -55,7 +56,7 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         precision: case.precision.word().into(),
         chosen: case.chosen.clone(),
         half: case.half.clone(),
-        backend: params.backend.clone(),
+        backend: params.backend.name.to_owned(),
         status,
         stage: (status != Outcome::Pass && status != Outcome::Xpass).then(|| stage(plan, results, planned, at)),
         reason,
@@ -155,7 +156,7 @@ fn fallback_result(
     let known = match fallback.batch {
         Some(_) => None,
         // Nor does the figure of an emulator or of a driver in software.
-        None if is_stand_in(context, &RunParams::of(plan.step(planned.run)).backend) => None,
+        None if is_stand_in(context, plan.step(planned.run).run().backend.name) => None,
         None => known_median(context, &plan.step(planned.run).name),
     };
     let measure = results[fallback.run.0 as usize].record.as_deref().and_then(|record| record.measure.as_ref());
@@ -234,9 +235,9 @@ fn facts(
         }
         versions.extend(record.facts["versions"].as_object().cloned().unwrap_or_default());
         // Native runtimes name their library's version beside what else they say.
-        for name in ["onnxruntime", "openvino", "torch", "qnn_sdk"] {
-            if let Some(version) = record.facts.get(name).filter(|value| value.is_string()) {
-                versions.insert(name.to_owned(), version.clone());
+        for name in RUNTIMES.iter().flat_map(|runtime| runtime.versions) {
+            if let Some(version) = record.facts.get(*name).filter(|value| value.is_string()) {
+                versions.insert((*name).to_owned(), version.clone());
             }
         }
         by_step.insert(context.plan.step(*id).name.clone(), record.facts.clone());
@@ -258,7 +259,7 @@ fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, a
     }
     let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
     let step = context.plan.step(planned.run);
-    let python = context.provision.env(crate::step::test_env(&RunParams::of(step))).ok()?.python;
+    let python = context.provision.env(crate::step::test_env(step.run())).ok()?.python;
     let variables = step.kind.requires(step).into_iter().flat_map(|needed| context.provision.variables(needed));
     let variables: String = variables.map(|variable| format!("{} ", shell::word(&variable))).collect();
     let env = if variables.is_empty() { "" } else { "env " };

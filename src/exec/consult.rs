@@ -9,7 +9,7 @@ use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
-use crate::step::{RunParams, Source, Stage, StepId};
+use crate::step::{Source, Stage, StepId};
 use crate::store::{StoreError, stat::Stamp};
 
 /// What is asked for where nothing is named: results, and what people look at. The rest only serves them.
@@ -85,7 +85,7 @@ impl Scheduler<'_> {
             }
         }
         if self.is_mocked(id) {
-            let backend = RunParams::of(step).backend;
+            let backend = step.run().backend.name;
             let why = format!(
                 "the environment pretends that `{backend}` is here (ORCH_MOCK_DEVICES): all was made for this run, and \
                  nothing ran"
@@ -192,7 +192,7 @@ impl Scheduler<'_> {
     /// Whether the environment pretends that a run's device is there.
     fn is_mocked(&self, id: StepId) -> bool {
         let (step, mocked) = (self.context.plan.step(id), &self.context.options.mocked);
-        !mocked.is_empty() && step.stage == Stage::Run && mocked.contains(&RunParams::of(step).backend)
+        !mocked.is_empty() && step.stage == Stage::Run && mocked.contains(step.run().backend.name)
     }
 
     /// Why a run's device is not there, as its prober says.
@@ -201,7 +201,7 @@ impl Scheduler<'_> {
         if step.stage != Stage::Run || self.is_mocked(id) {
             return None;
         }
-        let backend = RunParams::of(step).backend;
+        let backend = step.run().backend.name;
         let found = self.context.inventory.iter().find(|known| known.name == backend);
         match found {
             None => Some(format!("orch has no prober for `{backend}`")),

@@ -9,23 +9,21 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use serde_json::json;
 
 use crate::base::fs as bfs;
+use crate::catalogue::{
+    Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure, Worker, WorkerCall,
+};
 use crate::device::half::HalfQuestion;
-use crate::device::{Backend, candidates, lease};
+use crate::device::{Backend, BackendRow, candidates, lease};
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::setup::Servers;
 use crate::matrix::Computes;
 use crate::provision::Provision;
 use crate::record::Outcome;
-use crate::runtime::tensors::Element;
 use crate::runtime::{Job, half};
 use crate::spec::Precision;
-use crate::step::{
-    Access, Places, RUN, Requirement, RunParams, Stage, Step, StepKind, TestMeasure, Work, Worker, WorkerCall,
-};
-use crate::toolchain::{EnvName, Tool};
+use crate::toolchain::Tool;
 use crate::worker::{self, Cancel, Limits, grants};
 
 /// A browser's software adapter compiles shaders for up to a minute.
@@ -48,13 +46,12 @@ pub struct Tried {
 
 /// What must be installed to ask.
 pub fn requirements(question: &HalfQuestion) -> Vec<Requirement> {
-    let step = step(question);
-    RUN.requires(&step)
+    run(question).map(|(run, _)| (run.runtime.requires)(&run)).unwrap_or_default()
 }
 
 /// The packages that would compute.
 pub fn tools(question: &HalfQuestion) -> Vec<Tool> {
-    RUN.tools(&step(question))
+    run(question).map(|(run, _)| (run.runtime.tools)(&run)).unwrap_or_default()
 }
 
 /// The libraries that would be loaded, as far as they are installed.
@@ -65,35 +62,57 @@ pub fn libraries(question: &HalfQuestion, provision: &Provision) -> Vec<PathBuf>
     named.into_iter().filter_map(|(_, library)| provision.library(library).ok()).collect()
 }
 
-/// Whether trying would show anything; else why not.
-pub fn is_open(question: &HalfQuestion) -> Result<(), String> {
-    match (question.runtime.as_str(), question.backend.as_str()) {
-        ("ort", "cpu" | "cuda" | "rocm" | "webgpu") | ("openvino" | "python", _) | ("browser", "webgpu-browser") => {
-            Ok(())
-        }
-        ("browser", backend) => Err(format!("a browser does not tell what {backend} computes in")),
-        (runtime, backend) => Err(format!("orch has no probe of half precision for {runtime} on {backend}")),
+/// What there is to ask of a backend that is there.
+pub fn questions(backend: &Backend) -> Vec<HalfQuestion> {
+    let Some(row) = BackendRow::named(&backend.name).filter(|_| backend.available) else { return vec![] };
+    let probes = RUNTIMES.iter().filter_map(|runtime| match runtime.on(row)?.half {
+        Half::Shown(probe) => Some((runtime.name, probe)),
+        _ => None,
+    });
+    let asked = probes.flat_map(|(runtime, probe)| {
+        (probe.devices)(backend).into_iter().flat_map(move |device| {
+            let asked = move |precision: &Precision| HalfQuestion {
+                runtime: runtime.to_owned(),
+                backend: row.name.to_owned(),
+                device: device.clone(),
+                precision: *precision,
+            };
+            probe.precisions.iter().map(asked)
+        })
+    });
+    asked.collect()
+}
+
+/// How to ask; else why not.
+fn probe(question: &HalfQuestion) -> Result<(&'static Runtime, &'static BackendRow, &'static HalfProbe), String> {
+    let (runtime, backend) = (&question.runtime, &question.backend);
+    let known = Runtime::named(runtime).zip(BackendRow::named(backend));
+    match known.and_then(|(runtime, backend)| Some((runtime, backend, &runtime.on(backend)?.half))) {
+        Some((runtime, backend, Half::Shown(probe))) => Ok((runtime, backend, probe)),
+        Some((_, _, Half::Untold(why))) => Err((*why).to_owned()),
+        _ => Err(format!("orch has no probe of half precision for {runtime} on {backend}")),
     }
 }
 
 impl Bench<'_> {
     /// Everything that it requires must be installed.
     pub fn ask(&self, question: &HalfQuestion) -> Tried {
-        if let Err(why) = is_open(question) {
-            return Tried { computes: Computes::No(why), lasts: false };
-        }
-        self.attempt(question).unwrap_or_else(|e| Tried { computes: Computes::No(format!("{e:#}")), lasts: false })
+        let probe = match probe(question) {
+            Ok((_, _, probe)) => probe,
+            Err(why) => return Tried { computes: Computes::No(why), lasts: false },
+        };
+        self.attempt(question, probe)
+            .unwrap_or_else(|e| Tried { computes: Computes::No(format!("{e:#}")), lasts: false })
     }
 
-    fn attempt(&self, question: &HalfQuestion) -> anyhow::Result<Tried> {
+    fn attempt(&self, question: &HalfQuestion, probe: &HalfProbe) -> anyhow::Result<Tried> {
         let precision = question.precision.word();
         let [tree, out, scratch] = ["artefact", "out", "scratch"].map(|name| self.scratch.join(name));
         for folder in [&tree, &out, &scratch] {
             bfs::remove_dir(folder)?;
             std::fs::create_dir_all(folder)?;
         }
-        // OpenVINO is told what to compute an fp32 model in; the others compute in the model's own types.
-        half::lay(&tree, if question.runtime == "openvino" { Element::F32 } else { Element::F16 })?;
+        half::lay(&tree, probe.tensors)?;
         let judged = self.run(question, &tree, &out, &scratch)?;
         let place = format!("{} on {}", question.runtime, question.device);
         Ok(match judged.outcome {
@@ -124,7 +143,7 @@ impl Bench<'_> {
     fn run(&self, question: &HalfQuestion, tree: &Path, out: &Path, scratch: &Path) -> anyhow::Result<Judged> {
         let inputs = BTreeMap::from([("artefact".to_owned(), tree.to_owned())]);
         let places = Places { inputs, trees: BTreeMap::new(), out: out.to_owned(), scratch: scratch.to_owned() };
-        let call = call(question, &places)?;
+        let call = call(question, &places).context("BUG: there is nothing to ask")?;
         let lent = candidates::candidates(self.inventory, &question.backend, &question.device);
         let lent = lent.first().map(|device| lease::lend(device, |name| std::env::var(name).ok()));
         let mut params = call.params;
@@ -166,46 +185,62 @@ impl Bench<'_> {
     }
 }
 
-/// The run of a model there, which here is the small one.
-fn step(question: &HalfQuestion) -> Step {
-    let params = RunParams {
-        runtime: question.runtime.clone(),
-        backend: question.backend.clone(),
+/// The run of a model there, which here is the small one. None where there is nothing to ask.
+fn run(question: &HalfQuestion) -> Option<(RunParams, &'static HalfProbe)> {
+    let (runtime, backend, probe) = probe(question).ok()?;
+    let run = RunParams {
+        runtime,
+        backend,
         device: question.device.clone(),
-        precision: question.precision.word().to_owned(),
+        precision: question.precision,
         options: Default::default(),
         measure: TestMeasure { warmup: 0, samples: 1, max_seconds: 1.0 },
-        computes: match (question.runtime.as_str(), question.precision) {
-            ("openvino", Precision::Bf16) => Some("bf16".to_owned()),
-            ("openvino", _) => Some("f16".to_owned()),
-            _ => None,
-        },
+        computes: (runtime.computes)(question.precision, true).map(str::to_owned),
         test: None,
     };
-    let name = format!("half:{}:{}:{}", question.runtime, question.device, question.precision.word());
-    let params = json!(params).into();
-    Step {
-        name,
-        stage: Stage::Run,
-        kind: &RUN,
-        params,
-        inputs: vec![],
-        timeout_seconds: TIMEOUT,
-        retries: None,
-        memory: None,
-    }
+    Some((run, probe))
 }
 
-fn call(question: &HalfQuestion, places: &Places) -> anyhow::Result<WorkerCall> {
-    if question.runtime == "python" {
-        let params = json!({"device": question.device, "precision": question.precision});
-        let worker = Worker::Python(EnvName::Torch);
-        return Ok(WorkerCall { worker, op: "half", params, libraries: vec![], access: Access::default() });
+fn call(question: &HalfQuestion, places: &Places) -> Option<WorkerCall> {
+    let (run, probe) = run(question)?;
+    Some((probe.lower)(&Asked { run: &run, timeout_seconds: TIMEOUT, places }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::half::HalfAnswer;
+    use crate::device::{Host, inventory_cheap, render};
+
+    fn asked(host: &str) -> Vec<String> {
+        let backends = inventory_cheap(&Host::recorded(host));
+        let told = |q: HalfQuestion| format!("{} {} {}", q.runtime, q.device, q.precision.word());
+        backends.iter().flat_map(questions).map(told).collect()
     }
-    match RUN.lower(&step(question), places)? {
-        // The CPU's kernels are looked at more closely.
-        Work::Worker(call) if question.runtime == "ort" => Ok(WorkerCall { op: "half", ..call }),
-        Work::Worker(call) => Ok(call),
-        _ => anyhow::bail!("BUG: a run is done by a worker"),
+
+    #[test]
+    fn only_devices_that_are_there_are_asked_and_each_by_its_runtimes() {
+        let cpu = ["ort cpu fp16", "python cpu fp16", "python cpu bf16", "openvino CPU fp16", "openvino CPU bf16"];
+        assert!(cpu.iter().all(|one| asked("neither").iter().any(|known| known == one)));
+        assert!(!asked("neither").iter().any(|one| one.contains("cuda") || one.contains("rocm")));
+        assert!(["ort cuda fp16", "python cuda bf16"].iter().all(|one| asked("nvidia").iter().any(|q| q == one)));
+        assert!(asked("amd").iter().any(|one| one == "python rocm fp16"));
+        assert!(asked("mac").iter().any(|one| one == "python mps fp16"));
+    }
+
+    #[test]
+    fn what_a_device_answered_stands_in_the_list_beside_it() {
+        let host = Host::recorded("nvidia");
+        let mut backends = inventory_cheap(&host);
+        let cuda = backends.iter_mut().find(|backend| backend.name == "cuda").unwrap();
+        let answer =
+            |question: HalfQuestion, computes, why: &str| HalfAnswer { question, computes, why: why.to_owned() };
+        let [ort, python, ..] = &questions(cuda)[..] else { panic!("a GPU is asked") };
+        cuda.half = vec![answer(ort.clone(), true, "it was seen"), answer(python.clone(), false, "the driver died")];
+        let page = render::devices(&crate::device::fingerprint(&host), &backends, 100);
+        assert!(page.contains("half: yes: it was seen\n"), "{page}");
+        assert!(page.contains("half: no: the driver died\n"), "{page}");
+        let json = serde_json::to_value(&backends[1]).unwrap();
+        assert_eq!((&json["half"][0]["runtime"], &json["half"][0]["computes"]), (&"ort".into(), &true.into()));
     }
 }

@@ -6,14 +6,14 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use crate::base::{Digest, Secret};
-use crate::device::Backend;
+use crate::device::{Backend, BackendRow};
 use crate::exec::Context;
 use crate::exec::standing::stands_here;
 use crate::key::{Hidden, KeyDoc};
 use crate::plan::Plan;
 use crate::provision::Provision;
 use crate::record::Record;
-use crate::step::{Params, RunParams, Source, StepId};
+use crate::step::{Params, Source, StepId};
 use crate::store::{FileDigests, StoreError};
 use crate::toolchain::Tool;
 
@@ -139,7 +139,7 @@ impl<'a> Keys<'a> {
         if step.kind.is_measured() {
             doc.set("host", &self.host.fingerprint);
             self.host.set_variables(TIMING, &mut doc);
-            self.set_device(&RunParams::of(step).backend, &mut doc);
+            self.set_device(step.run().backend, &mut doc);
         }
         for (name, source) in by_name(&step.inputs) {
             let digest = match source {
@@ -169,8 +169,9 @@ impl<'a> Keys<'a> {
 
     /// The devices on which a measurement may take place and their driver, where the fingerprint of the host does not
     /// tell them. Not which of their memory is free, nor serial numbers.
-    fn set_device(&self, backend: &str, doc: &mut KeyDoc) {
-        let Some(found) = self.inventory.iter().find(|known| known.name == backend && backend != "cpu") else { return };
+    fn set_device(&self, backend: &BackendRow, doc: &mut KeyDoc) {
+        let found = self.inventory.iter().find(|known| known.name == backend.name);
+        let Some(found) = found.filter(|_| !backend.is_host) else { return };
         for device in &found.devices {
             doc.set(format!("device.{}", device.id), device.known_as());
         }

@@ -78,7 +78,7 @@ pub(super) enum Message {
     Answered(StepId, Option<Box<Record>>),
     Installed(Requirement, Result<(), String>),
     /// What the driver of devices said of them.
-    Sized(Backend),
+    Sized(Vec<Backend>),
 }
 
 pub(super) struct Scheduler<'a> {

@@ -4,15 +4,12 @@
 //! library, in a child and beside whatever else it begins with; steps that would claim memory there wait for the answer.
 //! A run without such a step asks nothing. Without an answer nothing limits what is claimed, and that is told.
 
-use crate::device::Backend;
+use crate::device::{BACKENDS, Backend, BackendRow};
 use crate::event::Event;
 use crate::exec::bug::Bugs;
 use crate::exec::resources::Lack;
 use crate::exec::schedule::Scheduler;
 use crate::step::{Needs, StepId};
-
-/// The backend whose devices do not tell their memory in files.
-const MUTE: &str = "cuda";
 
 /// Asks a backend's native library.
 pub trait Probe: Sync {
@@ -20,9 +17,14 @@ pub trait Probe: Sync {
     fn ask(&self, backend: &str) -> Backend;
 }
 
-pub(super) fn ask(probe: &dyn Probe, bugs: &Bugs<'_>) -> Backend {
-    let answer = bugs.caught_aside(&format!("probe:{MUTE}"), || probe.ask(MUTE));
-    answer.unwrap_or_else(|bug| Backend::unavailable(MUTE, bug))
+/// The answers of all whose files do not say it.
+pub(super) fn ask(probe: &dyn Probe, bugs: &Bugs<'_>) -> Vec<Backend> {
+    let silent = BACKENDS.iter().filter(|row| !row.tells_memory);
+    let answers = silent.map(|BackendRow { name, .. }| {
+        let answer = bugs.caught_aside(&format!("probe:{name}"), || probe.ask(name));
+        answer.unwrap_or_else(|bug| Backend::unavailable(name, bug))
+    });
+    answers.collect()
 }
 
 #[derive(Debug, Default)]
@@ -67,13 +69,14 @@ impl Scheduler<'_> {
         let step = self.context.plan.step(id);
         let Needs::Device { backend, device, .. } = step.kind.needs(step) else { return false };
         let units = &self.slots.machine.capacity.units;
-        backend == MUTE && self.devices.any_of(&backend, &device).iter().any(|at| units[*at].vram.is_none())
+        BackendRow::named(&backend).is_some_and(|row| !row.tells_memory)
+            && self.devices.any_of(&backend, &device).iter().any(|at| units[*at].vram.is_none())
     }
 
     /// The answer is there.
-    pub(super) fn sized(&mut self, answer: &Backend) {
+    pub(super) fn sized(&mut self, answers: &[Backend]) {
         self.sizes.asking = false;
-        for (at, size) in self.devices.sizes(answer) {
+        for (at, size) in answers.iter().flat_map(|answer| self.devices.sizes(answer)).collect::<Vec<_>>() {
             let unit = &mut self.slots.machine.capacity.units[at];
             match size {
                 Ok(bytes) => unit.vram = Some(bytes),

@@ -8,7 +8,7 @@ use crate::base::Digest;
 use crate::exec::outcome::{Judged, is_shortage};
 use crate::provision::Provision;
 use crate::record::Record;
-use crate::step::{Requirement, RunParams, Stage, Step};
+use crate::step::{Requirement, Stage, Step};
 use crate::toolchain::EnvName;
 
 /// What is of the moment besides what a busy system answers, in whoever's words it comes.
@@ -37,7 +37,7 @@ pub(super) fn surroundings(step: &Step, fingerprint: &str, provision: &Provision
     if matches!(step.stage, Stage::Command | Stage::Report) {
         return None;
     }
-    if step.kind.is_measured() && RunParams::of(step).runtime == "android" {
+    if step.kind.is_measured() && !step.run().runtime.failures_stand {
         return None;
     }
     digest(fingerprint, &step.kind.requires(step), provision)

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Case, candidates, excluded, uses};
-use crate::spec::{Artefact, Precision, Spec, Target};
+use super::{Case, candidates, carried, excluded, uses};
+use crate::device::BackendRow;
+use crate::spec::{Precision, Spec, Target};
 
 /// Which targets have others in their place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -15,16 +16,6 @@ pub enum Fallback {
     AsDeclared,
     /// The others too, each as is usual for its backend.
     Usual,
-}
-
-/// Backends that stand in for one, in the order in which they are tried.
-fn usual(backend: &str) -> &'static [&'static str] {
-    match backend {
-        "cuda" | "rocm" | "mps" => &["openvino", "cpu"],
-        "webgpu" | "webgpu-browser" => &["webnn", "cpu"],
-        "webnn" | "openvino" | "qnn" | "qnn-android" => &["cpu"],
-        _ => &[],
-    }
 }
 
 /// A case that is run in another's place.
@@ -54,8 +45,8 @@ impl Case {
     }
 
     fn on(&self, spec: &Spec, target: &Target, dims: BTreeMap<String, u64>) -> Option<Case> {
-        // A context binary is at half precision always. What it was made of is not, so that may stand in for it.
-        let or_full = (spec.targets[&self.target].artefact == Artefact::Qnn).then_some(Precision::Fp32);
+        // What is at half precision always was made of what is not, so that may stand in for it.
+        let or_full = (!carried(&spec.targets[&self.target]).contains(&Precision::Fp32)).then_some(Precision::Fp32);
         let at = |precision| self.at(spec, target, precision, dims.clone());
         at(self.precision).or_else(|| at(or_full?))
     }
@@ -88,14 +79,14 @@ impl Case {
             (Some(names), _) => names.iter().filter_map(|name| on(spec.targets.get(name)?)).collect(),
             (None, Fallback::AsDeclared) => Vec::new(),
             (None, Fallback::Usual) => {
-                let on_backend = |backend: &&str| {
+                let on_backend = |backend: &&'static BackendRow| {
                     // A whole task is more than its model, which stands in for none.
-                    let is_task = |target: &Target| target.artefact == Artefact::TransformersJs;
-                    let is_like = |target: &&Target| target.backend == **backend && is_task(target) == is_task(own);
+                    let is_task = |target: &Target| target.artefact.holds_reference;
+                    let is_like = |target: &&Target| target.backend == *backend && is_task(target) == is_task(own);
                     let mut there = spec.targets.values().filter(is_like);
                     there.find_map(|target| if target.name == own.name { None } else { on(target) })
                 };
-                usual(&own.backend).iter().filter_map(on_backend).collect()
+                own.backend.instead.iter().filter_map(on_backend).collect()
             }
         }
     }

@@ -115,7 +115,7 @@ fn settled(target: &Target, all: Alternatives, computes: &impl Fn(&Target, Preci
 
 /// Why it is fp32 where orch makes nothing else, which is no word about the device.
 fn without_artefact(target: &Target, computes: &impl Fn(&Target, Precision) -> Computes) -> Vec<String> {
-    let own = format!("orch makes the `{}` artefact at fp32 only", target.artefact.word());
+    let own = format!("orch makes the `{}` artefact at fp32 only", target.artefact.name);
     match computes(target, Precision::Fp16) {
         Computes::Yes(how) => vec![format!("{own}, although {how}")],
         Computes::No(why) => vec![why, own],

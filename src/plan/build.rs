@@ -11,13 +11,14 @@ use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
 use crate::base::names::Index;
+use crate::catalogue::{Artefact, From, Wanted, onnx};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::own::{Made, Purpose, StepsOfCase};
 use crate::plan::graph::{self, Dependents};
-use crate::plan::sizes::{artefact_label, resolved_inputs, sizes, texts, weights};
+use crate::plan::sizes::{resolved_inputs, sizes, texts};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{
-    Artefact, Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
+    Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
 };
 use crate::step::{
     self, JudgeParams, Params, RunParams, Source, Stage, Step, StepId, StepKind, TestMeasure, ready, test_context,
@@ -120,20 +121,30 @@ impl Builder<'_> {
         let target = &self.spec.targets[&case.target];
         let first = self.steps.len();
         let made = self.model(model, case);
-        let test = self.test(model, target, case, Purpose::Person);
-        let artefact = self.artefact(model, target, case, &made);
+        let export = json!({"routes": model.export.routes, "opset": model.export.opset});
+        let wanted = Wanted {
+            target: &target.name,
+            precision: case.precision,
+            options: &target.options,
+            int8_range: target.int8_range,
+            export: &export,
+            tokens: self.spec.tokens(model, &case.pipeline),
+            texts: texts(model),
+            ready: made.ready,
+        };
+        let label = (target.artefact.label)(&wanted);
+        let test = self.test(model, target, case, &label, Purpose::Person);
+        let artefact = self.artefact(target.artefact, wanted, case, &made);
         let params = self.run_params(target, case);
-        // A task is compared with what the same task gives in Python, and its artefact holds that.
-        let task = (target.artefact == Artefact::TransformersJs).then_some(artefact);
-        let reference = task.unwrap_or(made.model);
+        let reference = if target.artefact.holds_reference { artefact } else { made.model };
         let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(reference))];
         if params.test.is_some() {
-            let harness = self.test(model, target, case, Purpose::Run);
+            let harness = self.test(model, target, case, &label, Purpose::Run);
             inputs.push(("test".into(), Source::Step(harness)));
         }
         let timeout = measure(self.spec, target).timeout_seconds;
         let name = format!("run:{}:{}", case.model, case.name);
-        let run = self.add(name, Stage::Run, &step::RUN, json!(params), inputs, timeout);
+        let run = self.add(name, Stage::Run, &step::RUN, Params::Run(params.into()), inputs, timeout);
         self.steps[run.0 as usize].retries = target.retries;
         for step in self.steps[first..].iter_mut().filter(|step| step.kind.memory().is_some()) {
             step.memory = model.memory;
@@ -234,60 +245,26 @@ impl Builder<'_> {
         }
     }
 
-    fn artefact(&mut self, model: &Model, target: &Target, case: &Case, made: &Made) -> StepId {
-        let (instance, tokens) = (case.instance(), self.spec.tokens(model, &case.pipeline));
-        let mut convert_all =
-            |label: &str, kind: &'static dyn StepKind, params: Value, inputs: Vec<(Arc<str>, Source)>| {
-                self.add(format!("convert:{instance}:{label}"), Stage::Convert, kind, params, inputs, CONVERT_TIMEOUT)
-            };
-        let mut convert = |label: &str, kind: &'static dyn StepKind, params: Value, input: &str, from: StepId| {
-            convert_all(label, kind, params, vec![(input.into(), Source::Step(from))])
-        };
-        let mut onnx = || match made.ready {
-            Some(ReadyFormat::Onnx) => made.model,
-            _ => {
-                let params = json!({"routes": model.export.routes, "opset": model.export.opset});
-                convert("onnx", &step::ONNX, own::with_tokens(params, tokens), "model", made.model)
-            }
-        };
-        let label = artefact_label(target, case);
-        match target.artefact {
-            Artefact::Model => made.model,
-            Artefact::Onnx if case.precision == Precision::Fp32 => onnx(),
-            Artefact::Onnx => {
-                let from = onnx();
-                let mut params = json!({"precision": case.precision});
-                if case.precision == Precision::Int8 {
-                    params["range"] = json!(target.int8_range);
+    /// The step that makes an artefact, and those that make what it is made of.
+    fn artefact(&mut self, kind: &'static Artefact, wanted: Wanted<'_>, case: &Case, made: &Made) -> StepId {
+        let Some((conversion, params)) = (kind.made_by)(&wanted) else { return made.model };
+        let inputs = conversion.inputs.iter().map(|(label, from)| {
+            let from = match from {
+                From::Model => made.model,
+                From::Onnx => {
+                    self.artefact(&onnx::ARTEFACT, Wanted { precision: Precision::Fp32, ..wanted }, case, made)
                 }
-                convert(&label, &step::ONNX_PRECISION, params, "onnx", from)
-            }
-            Artefact::Torchscript if made.ready == Some(ReadyFormat::Torchscript) => made.model,
-            Artefact::Torchscript => {
-                let params = own::with_tokens(json!({"precision": case.precision}), tokens);
-                convert(&label, &step::TORCHSCRIPT, params, "model", made.model)
-            }
-            Artefact::Openvino if made.ready == Some(ReadyFormat::Openvino) => made.model,
-            Artefact::Openvino => {
-                let from = onnx();
-                convert(&label, &step::OPENVINO, json!({"precision": weights(case.precision)}), "onnx", from)
-            }
-            Artefact::TransformersJs => {
-                let inputs = [("model", made.model), ("onnx", onnx())];
-                let inputs = inputs.map(|(label, from)| (label.into(), Source::Step(from))).into();
-                convert_all(&label, &step::TRANSFORMERS_JS, json!({"texts": texts(model)}), inputs)
-            }
-            Artefact::Qnn => {
-                let from = onnx();
-                let params = json!({"precision": case.precision, "options": step::qnn_options(&target.options)});
-                convert(&label, &step::QNN, params, "artefact", from)
-            }
-        }
+            };
+            ((*label).into(), Source::Step(from))
+        });
+        let inputs = inputs.collect();
+        let name = format!("convert:{}:{}", case.instance(), (kind.label)(&wanted));
+        self.add(name, Stage::Convert, conversion, params, inputs, CONVERT_TIMEOUT)
     }
 
-    fn test(&mut self, model: &Model, target: &Target, case: &Case, purpose: Purpose) -> StepId {
+    fn test(&mut self, model: &Model, target: &Target, case: &Case, label: &str, purpose: Purpose) -> StepId {
         let params = self.run_params(target, case);
-        let mut context = test_context(self.spec, model, target, case, &params, &artefact_label(target, case));
+        let mut context = test_context(self.spec, model, target, case, &params, label);
         let mut name = format!("generate:{}:{}", case.model, case.name);
         match purpose {
             Purpose::Person => {
@@ -310,14 +287,14 @@ impl Builder<'_> {
         // Not the timeout: how long a run may take does not change what it finds.
         let Measure { warmup, samples, max_seconds, timeout_seconds: _ } = measure(self.spec, target);
         RunParams {
-            runtime: target.runtime.clone(),
-            backend: target.backend.clone(),
+            runtime: target.runtime,
+            backend: target.backend,
             device: target.device.clone(),
-            precision: precision.word().into(),
+            precision,
             options: target.options.clone().into_iter().collect(),
             measure: TestMeasure { warmup, samples, max_seconds },
-            computes: step::computes(target, precision).map(str::to_owned),
-            test: (target.runtime == "python").then(|| step::test_file_name(&case.model, &case.name)),
+            computes: (target.runtime.computes)(precision, target.half.is_some()).map(str::to_owned),
+            test: target.runtime.runs_the_test.then(|| step::test_file_name(&case.model, &case.name)),
         }
     }
 }

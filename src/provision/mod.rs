@@ -21,9 +21,10 @@ use anyhow::Context;
 
 use crate::base::Digest;
 use crate::browser::ORT_WEB;
+use crate::catalogue::browser::CHROMIUM;
+use crate::catalogue::{Library, Requirement};
 use crate::device::{Host, webgpu};
 use crate::runtime::refusal::Refusal;
-use crate::step::{CHROMIUM, Library, Requirement};
 use crate::toolchain::{EnvName, Locks, Tool};
 use crate::worker::{Cancel, Limits};
 
@@ -186,12 +187,11 @@ impl Provision {
             }
             // Not there where a GPU has a driver of its own: who uses it looks.
             Library::Swiftshader => Ok(browser::swiftshader(&self.dir, self.locks.text(EnvName::Browser))),
-            library => {
-                let (env, place) = libraries::place(library);
-                let found = libraries::find(&self.env(env)?.site, &place);
+            Library::Wheel(wheel) => {
+                let found = libraries::find(&self.env(wheel.env)?.site, wheel);
                 // What orch installs itself is whole.
-                match self.own_for(env) {
-                    Some(own) => found.map_err(|e| own.lacks(place.package, &e)),
+                match self.own_for(wheel.env) {
+                    Some(own) => found.map_err(|e| own.lacks(wheel.package, &e)),
                     None => found,
                 }
             }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 
 use crate::base::{Digest, fs as bfs};
+use crate::catalogue::torch;
 use crate::provision::{PythonEnv, python, run_installer};
 use crate::runtime::libtorch;
-use crate::step::TORCH_WORKER;
 use crate::worker::Cancel;
 
 /// Where this orch was built from. Absent on a machine that only got the binary.
@@ -17,7 +17,7 @@ const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 /// The worker speaks this orch's protocol and links that lock's libtorch: either change asks for another build.
 pub(super) fn home(dir: &Path, lock: &str) -> PathBuf {
     // The same list stands in the keys of its runs, so that none is ever attributed to another worker.
-    let sources = format!("{} {lock}", TORCH_WORKER.digest());
+    let sources = format!("{} {lock}", torch::BUILD.digest());
     dir.join(format!("{}-{}", libtorch::WORKER, Digest::of(sources.as_bytes()).short()))
 }
 

@@ -21,18 +21,15 @@ use self::adb::{Adb, Late, bounded};
 use self::context::Prepared;
 use self::phone::{Item, Run, bundle};
 use self::profile::Profile;
-use self::runner::{OnPhone, execute};
+use self::runner::OnPhone;
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::ort::qnn;
 use super::refusal::{Refusal, answer};
 use super::tensors::{self, Tensor, Tensors};
-use super::{Job, JobOutput, JobStatus, RawMeasure, Runtime};
+use super::{Job, JobOutput, JobStatus, RawMeasure};
 use crate::device::android::{self as found, Properties};
 use crate::device::snapdragon::{self, Chip};
-
-/// The runtime's entry in the table of runtimes.
-pub struct Android;
 
 /// Options about the phone, which no compiler is told.
 pub const OWN_OPTIONS: &[&str] = &["htp_arch", "serial", "soc"];
@@ -40,16 +37,11 @@ pub const OWN_OPTIONS: &[&str] = &["htp_arch", "serial", "soc"];
 /// How the device is waited for.
 const SYNC: &str = "qnn-net-run's own figures; QnnGraph_execute returns when the outputs are complete";
 
-impl Runtime for Android {
-    fn id(&self) -> &'static str {
-        "android"
-    }
-
-    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-        match job.op.as_str() {
-            "run" => answer(Params::of(&job.params).and_then(|params| timed(job, &params, progress))),
-            other => JobOutput::failed(JobStatus::Error, format!("android has no operation `{other}`; it has `run`")),
-        }
+/// What its worker does.
+pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+    match job.op.as_str() {
+        "run" => answer(Params::of(&job.params).and_then(|params| timed(job, &params, progress))),
+        other => JobOutput::failed(JobStatus::Error, format!("android has no operation `{other}`; it has `run`")),
     }
 }
 
@@ -182,7 +174,7 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
     for (on_phone, count) in
         [Some((&on_phone, count)), control.as_ref().map(|control| (control, 1))].into_iter().flatten()
     {
-        execute(&adb, &run, on_phone, count, asked.performance.as_deref())?;
+        runner::execute(&adb, &run, on_phone, count, asked.performance.as_deref())?;
         adb.pull(&format!("{}/{}", run.folder, on_phone.out), scratch.path()).context("failed to fetch the outputs")?;
     }
     let left = run.close().err().map(|error| format!("{error:#}"));

@@ -18,14 +18,11 @@ use super::manifest::Manifest;
 use super::measure::MeasureParams;
 use super::refusal::{Refusal, answer};
 use super::tensors::Tensors;
-use super::{Job, JobOutput, JobStatus, Runtime, onnx_change, onnx_file, tensors};
+use super::{Job, JobOutput, JobStatus, onnx_change, onnx_file, tensors};
 use crate::browser::{self, Api, Launch, Page, Served, Talk, Trouble};
 
 use answer::Answer;
 pub(super) use options::Options;
-
-/// The runtime's entry in the table of runtimes.
-pub struct Browser;
 
 const SCRIPT: &str = include_str!("browser/page.mjs");
 /// What every page here imports.
@@ -38,16 +35,11 @@ const OPTIMISATION: &str = "all";
 /// How a run here knows that the device is done.
 const SYNC: &str = "session.run resolves when the outputs are in the page's memory";
 
-impl Runtime for Browser {
-    fn id(&self) -> &'static str {
-        "browser"
-    }
-
-    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-        match job.op.as_str() {
-            "run" => answer(Params::of(&job.params).and_then(|params| run(job, &params, progress))),
-            other => JobOutput::failed(JobStatus::Error, format!("browser has no operation `{other}`; it has `run`")),
-        }
+/// What its worker does.
+pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+    match job.op.as_str() {
+        "run" => answer(Params::of(&job.params).and_then(|params| run(job, &params, progress))),
+        other => JobOutput::failed(JobStatus::Error, format!("browser has no operation `{other}`; it has `run`")),
     }
 }
 

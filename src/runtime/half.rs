@@ -9,11 +9,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use prost::Message;
 
+use crate::base::Precision;
 use crate::runtime::onnx_proto::{
     Dimension, GraphProto, ModelProto, NodeProto, TensorProto, TensorShape, TensorType, TypeProto, ValueInfoProto,
 };
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
-use crate::spec::Precision;
 
 const ROWS: usize = 4;
 const WIDTH: usize = 64;

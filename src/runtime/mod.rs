@@ -1,4 +1,4 @@
-//! Runtimes: what can execute a converted model on a device, each behind one trait and in a child process.
+//! Runtimes: what can execute a converted model on a device, each behind one function and in a child process.
 //!
 //! A runtime knows nothing of steps, keys or the store: it gets a [`Job`] with absolute paths and answers a [`JobOutput`]
 //! (docs/design.md, "Jobs").
@@ -152,13 +152,5 @@ impl JobOutput {
     }
 }
 
-/// A runtime that runs inside `orch worker <id>`.
-pub trait Runtime: Sync {
-    fn id(&self) -> &'static str;
-    /// Does one job; called once in a process of its own. `progress` reports a line to whoever waits.
-    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput;
-}
-
-/// Every runtime that `orch worker` can be. tch links libtorch, so it is an executable of its own.
-pub static RUNTIMES: &[&dyn Runtime] =
-    &[&ort::OnnxRuntime, &openvino::OpenVino, &browser::Browser, &transformers_js::TransformersJs, &android::Android];
+/// What `orch worker <runtime>` does: one job, in a process of its own. `progress` reports a line to whoever waits.
+pub type Execute = fn(&Job, progress: &dyn Fn(&str)) -> JobOutput;

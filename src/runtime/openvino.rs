@@ -26,25 +26,18 @@ use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::refusal::{Refusal, answer};
 use super::tensors::{self, Tensors};
-use super::{Job, JobOutput, JobStatus, Runtime, cpu};
+use super::{Job, JobOutput, JobStatus, cpu};
 
-pub struct OpenVino;
-
-impl Runtime for OpenVino {
-    fn id(&self) -> &'static str {
-        "openvino"
-    }
-
-    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-        answer(match job.op.as_str() {
-            "run" => run(job, progress),
-            "probe" => probe(job),
-            "reference" => reference(job),
-            other => Err(anyhow::anyhow!(
-                "the openvino runtime has no operation `{other}`; known: `probe`, `reference`, `run`"
-            )),
-        })
-    }
+/// What its worker does.
+pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+    answer(match job.op.as_str() {
+        "run" => run(job, progress),
+        "probe" => probe(job),
+        "reference" => reference(job),
+        other => {
+            Err(anyhow::anyhow!("the openvino runtime has no operation `{other}`; known: `probe`, `reference`, `run`"))
+        }
+    })
 }
 
 /// How infer returns: OpenVINO's synchronous call waits for every device itself.

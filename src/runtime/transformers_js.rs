@@ -16,11 +16,8 @@ use super::browser::{self as page, Options};
 use super::manifest::Manifest;
 use super::measure::MeasureParams;
 use super::refusal::{Refusal, answer};
-use super::{Job, JobOutput, JobStatus, Runtime, tensors};
+use super::{Job, JobOutput, JobStatus, tensors};
 use crate::browser::{Api, Page, Served};
-
-/// The runtime's entry in the table of runtimes.
-pub struct TransformersJs;
 
 /// Transformers.js for the web, below the folder of npm's packages.
 pub const SCRIPT: &str = "@huggingface/transformers/dist/transformers.web.min.js";
@@ -38,17 +35,12 @@ const IMPORTS: &[(&str, &str)] =
 /// What the clock holds, and how it is known that the device is done.
 const SYNC: &str = "whole task: preprocessing, inference and postprocessing; the call resolves with the result";
 
-impl Runtime for TransformersJs {
-    fn id(&self) -> &'static str {
-        "transformers-js"
-    }
-
-    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-        match job.op.as_str() {
-            "run" => answer(Params::of(&job.params).and_then(|params| run(job, &params, progress))),
-            other => {
-                JobOutput::failed(JobStatus::Error, format!("transformers-js has no operation `{other}`; it has `run`"))
-            }
+/// What its worker does.
+pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+    match job.op.as_str() {
+        "run" => answer(Params::of(&job.params).and_then(|params| run(job, &params, progress))),
+        other => {
+            JobOutput::failed(JobStatus::Error, format!("transformers-js has no operation `{other}`; it has `run`"))
         }
     }
 }

@@ -77,6 +77,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Step> {
 fn params(params: &Params) -> Value {
     match params {
         Params::Json(value) => (**value).clone(),
+        Params::Run(run) => json!(run),
         Params::Program(program) => {
             let texts = |texts: &[Arc<str>]| texts.iter().map(|text| Value::from(&**text)).collect::<Value>();
             let Program { argv, outputs, env, transient, network, writable } = &**program;
@@ -100,6 +101,7 @@ fn params_of(kind: &str, value: Value) -> Option<Params> {
             let files: Vec<(Arc<str>, String)> = serde_json::from_value(value).ok()?;
             Params::Files(Arc::new(Files(files.into())))
         }
+        "run" => Params::Run(serde_json::from_value(value).ok()?),
         _ => value.into(),
     })
 }

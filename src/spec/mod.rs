@@ -30,7 +30,12 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, Loc};
+use crate::catalogue::{Artefact, Runtime};
+use crate::device::BackendRow;
 
+pub use crate::base::Precision;
+pub use crate::catalogue::ReadyFormat;
+pub use crate::catalogue::onnx::Int8Range;
 pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus};
@@ -42,16 +47,6 @@ pub use tolerance::Tolerance;
 pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
     let (node, errors) = yaml::parse(text);
     node.filter(|_| errors.is_empty()).map(|node| node.to_json())
-}
-
-/// The names of all backends that a target can have.
-pub fn backends() -> Vec<&'static str> {
-    words::Backend::WORDS.iter().map(|(word, _)| *word).collect()
-}
-
-/// The words of every pair of runtime and backend that a target can have.
-pub fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
-    check::pairs()
 }
 
 /// The checked content of a spec file and all that it includes.
@@ -130,14 +125,6 @@ pub enum Source {
         /// `.npz`, `.safetensors`, or a folder of `output_*.pb`: the reference. None: ONNX Runtime's CPU provider is.
         expected: Option<PathBuf>,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReadyFormat {
-    Onnx,
-    Openvino,
-    Torchscript,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,13 +229,13 @@ pub struct Target {
     pub name: String,
     pub loc: Loc,
     /// Which runtime runs it.
-    pub runtime: String,
-    /// The backend whose prober says if it is there: cpu, cuda, rocm, mps, openvino, qnn, qnn-android, webnn, webgpu,
-    /// webgpu-browser.
-    pub backend: String,
+    pub runtime: &'static Runtime,
+    /// The backend whose prober says if it is there.
+    pub backend: &'static BackendRow,
     /// The runtime's own name of the device, e.g. `CPU` for OpenVINO.
     pub device: String,
-    pub artefact: Artefact,
+    /// What it loads.
+    pub artefact: &'static Artefact,
     /// With `half`, what that may come to, the best first.
     pub precisions: Vec<Precision>,
     /// Whether the device is asked which of them it is; None where the precisions are listed.
@@ -265,45 +252,6 @@ pub struct Target {
     pub fallback: Option<Vec<String>>,
     /// Whether smaller batches are tried when memory does not suffice; None leaves it to the command line.
     pub halve_batch: Option<bool>,
-}
-
-/// What a target loads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Artefact {
-    Onnx,
-    Openvino,
-    Qnn,
-    Torchscript,
-    /// The materialised model itself (eager PyTorch).
-    Model,
-    /// An ONNX model in the layout of Transformers.js, with a task for it to do.
-    #[serde(rename = "transformers-js")]
-    TransformersJs,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    Fp32,
-    Fp16,
-    Bf16,
-    Int8,
-}
-
-/// How far the int8 weights of an ONNX artefact reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Int8Range {
-    /// Within ±64: the sum of two products with uint8 fits 16 bits, in which x86 CPUs without VNNI add them.
-    #[default]
-    Reduced,
-    /// All of the eight bits.
-    Full,
-}
-
-impl Precision {
-    pub const ALL: [Self; 4] = [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8];
 }
 
 /// How a run is measured.

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use super::error::Sink;
 use super::shape::{self, Field, Json, List, Rows, Shape, shape};
 use super::values::{Config, Memory, Pair, Scalar, Size};
-use super::words::{Backend, Runtime, Weights};
+use super::words::Weights;
 use super::yaml::{Key, Node};
-use super::{Artefact, Dtype, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route};
+use super::{Dtype, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route};
+use crate::catalogue::{Artefact, Runtime};
+use crate::device::BackendRow;
 
 shape! {
     /// A spec file. Top-level keys that begin with `x-` are ignored: a place for anchors.
@@ -171,13 +173,13 @@ shape! {
     /// A runtime on a device.
     Target {
         /// Which runtime runs it.
-        runtime @required: Runtime,
+        runtime @required: &'static Runtime,
         /// Whose prober says whether the hardware and its driver are there.
-        backend @required: Backend,
+        backend @required: &'static BackendRow,
         /// The runtime's own name of the device, e.g. `CPU` for OpenVINO. Default: the backend's name.
         device: String,
         /// What it loads; `model` is the PyTorch model itself, `transformers-js` an ONNX model with a task to do.
-        artefact @required: Artefact,
+        artefact @required: &'static Artefact,
         /// The precisions to test. Either this or `half`.
         precisions: List<Precision>,
         /// Instead of `precisions`: `auto` is half precision (fp16, or bf16 where the device computes in that) if a probe

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::base::Digest;
-use crate::spec::{Artefact, Dtype, Precision, Tolerance};
+use crate::catalogue::{Artefact, Runtime, TestMeasure};
+use crate::device::BackendRow;
+use crate::spec::{Dtype, Precision, Tolerance};
 use crate::{template, toolchain};
 
 pub use syntax::parses;
@@ -35,8 +37,8 @@ pub struct TestContext {
     /// The pipeline's template: `templates/pipelines/<template>.py.j2`.
     pub template: String,
     pub target: String,
-    pub backend: String,
-    pub runtime: String,
+    pub backend: &'static BackendRow,
+    pub runtime: &'static Runtime,
     /// The runtime's own name of the device.
     pub device: String,
     pub precision: Precision,
@@ -47,7 +49,7 @@ pub struct TestContext {
     pub variant: String,
     /// The model at the case's sizes, e.g. `bert` or `bert@b4`: the name of the folder that holds its artefacts.
     pub instance: String,
-    pub artefact: Artefact,
+    pub artefact: &'static Artefact,
     /// The artefact's own variant, e.g. `onnx` or `openvino-fp16`: the folder in that folder.
     pub artefact_variant: String,
     pub inputs: Vec<InputSummary>,
@@ -69,13 +71,6 @@ pub struct InputSummary {
     pub name: String,
     pub dtype: Dtype,
     pub shape: Vec<u64>,
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct TestMeasure {
-    pub warmup: u32,
-    pub samples: u32,
-    pub max_seconds: f64,
 }
 
 /// What the templates see: the context, and what follows from it.
@@ -110,30 +105,16 @@ impl TestContext {
 
     /// `templates/hardware/<this>.py.j2`.
     pub fn hardware(&self) -> anyhow::Result<&'static str> {
-        Ok(match (self.runtime.as_str(), self.backend.as_str()) {
-            ("ort", "cuda") => "cuda",
-            ("ort", "rocm") => "rocm",
-            ("ort", "mps") => "coreml",
-            ("ort", "qnn") => "qnn",
-            ("ort", "webgpu") => "webgpu",
-            ("ort", "cpu") => "ort",
-            ("openvino", "openvino") => "openvino",
-            ("torch", "mps") => "mps",
-            ("torch", "cpu" | "cuda" | "rocm") => "torch",
-            ("python", "cpu" | "cuda" | "rocm" | "mps") => "eager",
-            ("android", "qnn-android") => "android",
-            ("browser", "webgpu-browser" | "webnn") => "browser",
-            ("transformers-js", "webgpu-browser" | "webnn" | "cpu") => "transformers_js",
-            (runtime, backend) => anyhow::bail!(
-                "target `{}`: there is no template of a test for runtime `{runtime}` on backend `{backend}`",
-                self.target
-            ),
-        })
+        let pair = self.runtime.on(self.backend).with_context(|| {
+            let (target, runtime, backend) = (&self.target, self.runtime.name, self.backend.name);
+            format!("target `{target}`: there is no template of a test for runtime `{runtime}` on backend `{backend}`")
+        })?;
+        Ok(pair.template)
     }
 
     fn check(&self) -> anyhow::Result<()> {
         let (model, target) = (&self.model, &self.target);
-        if self.artefact == Artefact::Model {
+        if self.artefact.needs_class {
             let class = self.class.as_deref().unwrap_or_default();
             let identifier = !class.is_empty() && class.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             ensure!(identifier, "model `{model}` has no transformers class, so target `{target}` cannot run it");
@@ -150,14 +131,7 @@ impl TestContext {
         View {
             context: self,
             file: self.file_name(),
-            loads: match self.artefact {
-                Artefact::Onnx => "the ONNX model",
-                Artefact::Openvino => "the OpenVINO IR",
-                Artefact::Qnn => "the QNN context binary",
-                Artefact::Torchscript => "the traced TorchScript model",
-                Artefact::Model => "the transformers model",
-                Artefact::TransformersJs => "the model with its task",
-            },
+            loads: self.artefact.title,
             first_input: input_names.first().copied(),
             // transformers calls scores `logits`; a ready file's own first output stands in for it.
             main: match self.outputs.iter().any(|name| name == "logits") {

@@ -1,14 +1,12 @@
 //! Kinds of steps: what each puts into its key, what it needs, and what is to be done. Nothing here does it.
 //!
-//! A new kind is one file and one line in [`KINDS`].
+//! A new kind is one file and one line in [`KINDS`]; a conversion is a row of the catalogue.
 
-mod code;
 mod command;
 mod convert;
 pub mod generate;
 mod judge;
 mod materialise;
-mod needs;
 pub mod ready;
 mod recipe;
 mod render;
@@ -21,48 +19,40 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::catalogue::ARTEFACTS;
 use crate::key::KeyDoc;
 use crate::spec::{Files, Program};
 use crate::toolchain::{EnvName, Tool};
 
-pub use code::{Code, Part, Sources, TORCH_WORKER};
+pub use crate::catalogue::{
+    Access, Code, Library, MemoryGuess, Needs, Part, Places, Requirement, RunParams, Sources, StoredFile, TestMeasure,
+    Worker, WorkerCall,
+};
 pub use command::COMMAND;
-pub use convert::{ONNX, ONNX_PRECISION, OPENVINO, QNN, TORCHSCRIPT, TRANSFORMERS_JS, qnn_options};
-pub use generate::{InputSummary, TestContext, TestMeasure};
+pub use generate::{InputSummary, TestContext};
 pub use judge::{JUDGE, JudgeParams, Judgement};
 pub use materialise::MATERIALISE;
-pub use needs::{MemoryGuess, Needs};
 pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use report::REPORT;
-pub use run::{CHROMIUM, RUN, RunParams, computes};
+pub use run::RUN;
 pub use set::StepSet;
 pub use write::WRITE;
 
-pub static KINDS: &[&dyn StepKind] = &[
-    &INPUTS,
-    &MATERIALISE,
-    &READY,
-    &REFERENCE,
-    &RENDER,
-    &ONNX,
-    &ONNX_PRECISION,
-    &TORCHSCRIPT,
-    &OPENVINO,
-    &QNN,
-    &TRANSFORMERS_JS,
-    &RUN,
-    &JUDGE,
-    &COMMAND,
-    &WRITE,
-    &REPORT,
-];
+/// All kinds: those of steps of their own, and a kind for each conversion of the catalogue.
+pub static KINDS: LazyLock<Vec<&'static dyn StepKind>> = LazyLock::new(|| {
+    let own: [&'static dyn StepKind; 9] =
+        [&INPUTS, &MATERIALISE, &READY, &REFERENCE, &RENDER, &RUN, &JUDGE, &COMMAND, &WRITE];
+    let conversions = ARTEFACTS.iter().flat_map(|artefact| artefact.conversions);
+    let conversions = conversions.map(|conversion| *conversion as &'static dyn StepKind);
+    own.into_iter().chain(conversions).chain([&REPORT as &'static dyn StepKind]).collect()
+});
 
 /// Position of a step in its plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -92,6 +82,14 @@ impl Step {
         if let Params::Program(program) = &self.params { &program.transient } else { &[] }
     }
 
+    /// What a run is told.
+    pub fn run(&self) -> &RunParams {
+        match &self.params {
+            Params::Run(params) => params,
+            _ => panic!("BUG: {} is no run", self.name),
+        }
+    }
+
     /// The steps whose output or record this one reads.
     pub fn dependencies(&self) -> impl Iterator<Item = StepId> + '_ {
         self.inputs.iter().filter_map(|(_, source)| match source {
@@ -112,6 +110,8 @@ impl fmt::Debug for Step {
 pub enum Params {
     /// An object.
     Json(Box<Value>),
+    /// Of runs.
+    Run(Box<RunParams>),
     /// Of the kinds of which a plan may have millions: what the spec holds.
     Program(Arc<Program>),
     Files(Arc<Files>),
@@ -122,7 +122,7 @@ impl Params {
     pub fn json(&self) -> &Value {
         match self {
             Self::Json(value) => value,
-            Self::Program(_) | Self::Files(_) => panic!("BUG: these parameters are no JSON"),
+            Self::Run(_) | Self::Program(_) | Self::Files(_) => panic!("BUG: these parameters are no JSON"),
         }
     }
 
@@ -130,6 +130,7 @@ impl Params {
     pub fn describe(&self, key: &mut KeyDoc) {
         match self {
             Self::Json(params) => key.set_json("param", params),
+            Self::Run(params) => key.set_json("param", &serde_json::json!(params)),
             Self::Program(program) => {
                 key.set("param.argv", JsonList(&program.argv));
                 key.set("param.env", JsonList(&program.env));
@@ -214,37 +215,6 @@ impl Stage {
     }
 }
 
-/// What must be installed before a step can execute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Requirement {
-    Env(EnvName),
-    /// The `orch-torch` executable.
-    TorchWorker,
-    /// A Vulkan driver in software, for WebGPU on a machine without a GPU's.
-    Swiftshader,
-}
-
-/// A native library inside an environment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Library {
-    OnnxRuntime(EnvName),
-    QnnProvider,
-    WebgpuProvider,
-    OpenvinoC,
-    /// Not one library but the folder of SwiftShader and its loader.
-    Swiftshader,
-    /// The executable that pages are opened with.
-    Browser,
-    /// The folder of ONNX Runtime Web's bundles.
-    OrtWeb,
-    /// The folder of npm's packages with Transformers.js.
-    TransformersJs,
-    /// The program that reaches phones.
-    Adb,
-    /// The folder of Qualcomm's SDK.
-    QnnSdk,
-}
-
 /// What is to be done, with absolute paths filled in.
 pub enum Work {
     /// Files whose content is known: their paths in the step's tree, and what is in them.
@@ -261,35 +231,6 @@ pub enum Work {
     Report,
 }
 
-pub struct WorkerCall {
-    pub worker: Worker,
-    pub op: &'static str,
-    pub params: Value,
-    /// Parameters whose values are the paths of libraries, known once their environment is there.
-    pub libraries: Vec<(&'static str, Library)>,
-    pub access: Access,
-}
-
-/// What a step may reach besides its own folders.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Access {
-    pub network: bool,
-    /// Folders that it may write to; made if they are not there.
-    pub write: Vec<PathBuf>,
-    /// It works with the user's own home, to read what lies there.
-    pub home: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Worker {
-    /// `orch worker <runtime>`
-    Orch(&'static str),
-    /// `orch-torch`
-    Torch,
-    /// A long-lived server of this environment, forking for the job.
-    Python(EnvName),
-}
-
 #[derive(Default)]
 pub struct CommandCall {
     pub argv: Vec<String>,
@@ -301,33 +242,6 @@ pub struct CommandCall {
     pub outputs: Vec<String>,
     pub env: Vec<String>,
     pub access: Access,
-}
-
-/// One file of a tree, verified.
-#[derive(Debug, Clone)]
-pub struct StoredFile {
-    /// In the tree.
-    pub path: String,
-    pub at: PathBuf,
-    /// Read by other steps too, from a folder to which no step may write.
-    pub is_shared: bool,
-}
-
-/// Where a step's inputs lie and where its output goes, during one execution.
-pub struct Places {
-    pub inputs: BTreeMap<String, PathBuf>,
-    /// Trees that were not laid out, because the step lays them in by itself ([`StepKind::lays_in`]).
-    pub trees: BTreeMap<String, Vec<StoredFile>>,
-    /// An empty folder.
-    pub out: PathBuf,
-    /// A folder for what is not part of the output.
-    pub scratch: PathBuf,
-}
-
-impl Places {
-    pub fn input(&self, name: &str) -> &Path {
-        self.inputs.get(name).unwrap_or_else(|| panic!("BUG: the step has no input `{name}`"))
-    }
 }
 
 pub trait StepKind: Sync {

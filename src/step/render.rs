@@ -20,6 +20,7 @@ impl StepKind for Render {
         static CODE: Code = Code::of(&[&[
             Part::Rust("step/render.rs"),
             Part::Rust("step/generate"),
+            Part::Rust("catalogue/"),
             Part::Rust("template.rs"),
             Part::PythonFile(generate::JUDGE),
             Part::Templates("test.py.j2"),
@@ -72,8 +73,8 @@ pub fn test_context(
         pipeline: case.pipeline.clone(),
         template: spec.pipelines[&case.pipeline].template.clone(),
         target: target.name.clone(),
-        backend: target.backend.clone(),
-        runtime: target.runtime.clone(),
+        backend: target.backend,
+        runtime: target.runtime,
         device: target.device.clone(),
         precision: case.precision,
         computes: run.computes.clone(),
@@ -93,18 +94,7 @@ pub fn test_context(
 
 /// The environment whose Python runs the test of a target by itself.
 pub fn test_env(run: &RunParams) -> EnvName {
-    match run.runtime.as_str() {
-        // The page needs no Python, and the test only what has made its model.
-        "torch" | "python" | "browser" | "transformers-js" => EnvName::Torch,
-        "openvino" => EnvName::Openvino,
-        _ => match run.backend.as_str() {
-            "qnn" => EnvName::Qnn,
-            "webgpu" => EnvName::Webgpu,
-            "cuda" => EnvName::Cuda,
-            "rocm" => EnvName::Rocm,
-            _ => EnvName::Ort,
-        },
-    }
+    run.runtime.on(run.backend).expect("BUG: checked: the runtime runs on the backend").test_env
 }
 
 /// The file of a case's test. No two cases have one: `_` stands doubled within a name, so a single one parts the model

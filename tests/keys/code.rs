@@ -101,8 +101,6 @@ const NO_OUTPUT: &[&str] = &[
     "src/settled/",
     "src/spec/",
     "src/step/mod.rs",
-    "src/step/needs.rs",
-    "src/step/code.rs",
     "src/step/set.rs",
     "src/store/",
     "src/trace/",

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::catalogue::{Library, Requirement, openvino, qnn};
 use crate::cli::args::{Args, DevicesArgs};
 use crate::cli::exit::Exit;
 use crate::cli::half;
@@ -9,7 +10,6 @@ use crate::cli::printer::Printer;
 use crate::cli::probes::Probes;
 use crate::cli::project::{absolute, browsers, provision};
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
-use crate::step::{Library, Requirement};
 use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
@@ -48,8 +48,8 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
         provision.is_ready(requirement).then(|| provision.library(library).ok()).flatten()
     };
     Ok(Libraries {
-        openvino: installed(Library::OpenvinoC, Requirement::Env(EnvName::Openvino)),
-        qnn: installed(Library::QnnProvider, Requirement::Env(EnvName::Qnn)),
+        openvino: installed(Library::Wheel(&openvino::LIBRARY), Requirement::Env(EnvName::Openvino)),
+        qnn: installed(Library::Wheel(&qnn::PROVIDER), Requirement::Env(EnvName::Qnn)),
         swiftshader: installed(Library::Swiftshader, Requirement::Swiftshader).filter(|folder| folder.is_dir()),
         ..browsers(&provision)
     })

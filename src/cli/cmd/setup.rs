@@ -7,7 +7,7 @@ use crate::cli::exit::{Exit, UsageError};
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace};
 use crate::provision::title;
-use crate::step::{Requirement, RunParams, Stage};
+use crate::step::{Requirement, Stage};
 use crate::toolchain::EnvName;
 
 pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -45,7 +45,7 @@ fn needed(setup: &SetupArgs, workplace: &Workplace) -> anyhow::Result<BTreeSet<R
     let is_here = |backend: &str| workplace.inventory().iter().any(|known| known.name == backend && known.available);
     let runs = plan.cases.iter().filter(|planned| {
         let step = plan.step(planned.run);
-        step.stage == Stage::Run && is_here(&RunParams::of(step).backend)
+        step.stage == Stage::Run && is_here(step.run().backend.name)
     });
     let steps = runs.flat_map(|planned| &planned.chain).map(|id| plan.step(*id));
     Ok(steps.flat_map(|step| step.kind.requires(step)).collect())

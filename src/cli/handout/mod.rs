@@ -16,7 +16,6 @@ use crate::base::{Digest, shell};
 use crate::cli::args::Args;
 use crate::exec::{Finished, Options};
 use crate::plan::{Plan, PlannedCase};
-use crate::spec::Artefact;
 use crate::step::{Source, StepId, TestContext, generate};
 use crate::store::{DiskStore, StoreError};
 
@@ -120,7 +119,7 @@ fn loaded_by(plan: &Plan, planned: &PlannedCase) -> anyhow::Result<Vec<(StepId, 
         let artefact = match &**label {
             "artefact" => test.artefact_variant.as_str(),
             // What a task is compared with lies in its artefact; the folder is that of other targets.
-            "model" if test.artefact == Artefact::TransformersJs => continue,
+            "model" if test.artefact.holds_reference => continue,
             "model" => "model",
             _ => continue,
         };

@@ -51,7 +51,7 @@ impl Bench {
             env: Default::default(),
             sandbox: None,
         };
-        OpenVino.execute(&job, &|_| ())
+        execute(&job, &|_| ())
     }
 }
 

@@ -29,11 +29,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
-use super::{Job, JobOutput, JobStatus, Runtime};
+use super::{Job, JobOutput, JobStatus};
 use crate::device::Lease;
-
-/// The runtime's entry in the table of runtimes.
-pub struct OnnxRuntime;
 
 type Op = fn(&Job, &Params) -> Result<JobOutput, Failure>;
 
@@ -46,24 +43,19 @@ const OPS: &[(&str, Op)] = &[
     ("probe", probe::probe),
 ];
 
-impl Runtime for OnnxRuntime {
-    fn id(&self) -> &'static str {
-        "ort"
-    }
-
-    fn execute(&self, job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-        let Some((name, op)) = OPS.iter().find(|(name, _)| *name == job.op) else {
-            let hint = crate::base::suggest::hint(&job.op, OPS.iter().map(|(name, _)| *name));
-            return JobOutput::failed(JobStatus::Error, format!("ort has no operation `{}`; {hint}", job.op));
-        };
-        progress(name);
-        let done = Params::of(&job.params).and_then(|params| op(job, &params));
-        done.unwrap_or_else(|failure| {
-            let mut output = JobOutput::failed(failure.status, failure.reason);
-            output.facts = failure.facts;
-            output
-        })
-    }
+/// What its worker does.
+pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
+    let Some((name, op)) = OPS.iter().find(|(name, _)| *name == job.op) else {
+        let hint = crate::base::suggest::hint(&job.op, OPS.iter().map(|(name, _)| *name));
+        return JobOutput::failed(JobStatus::Error, format!("ort has no operation `{}`; {hint}", job.op));
+    };
+    progress(name);
+    let done = Params::of(&job.params).and_then(|params| op(job, &params));
+    done.unwrap_or_else(|failure| {
+        let mut output = JobOutput::failed(failure.status, failure.reason);
+        output.facts = failure.facts;
+        output
+    })
 }
 
 /// The params of every operation; which of them an operation needs is its own affair.
@@ -179,7 +171,7 @@ mod tests {
     }
 
     fn refused(op: &str, params: Value) -> (JobStatus, String) {
-        let output = OnnxRuntime.execute(&job(op, params), &|_| ());
+        let output = execute(&job(op, params), &|_| ());
         (output.status, output.reason.unwrap())
     }
 

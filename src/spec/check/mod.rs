@@ -11,7 +11,6 @@ mod source;
 mod targets;
 
 use names::{good_name, one_line, plain_name};
-pub(super) use targets::pairs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

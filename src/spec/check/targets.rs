@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexMap;
 
 use super::{Row, Section, not_empty, texts};
+use crate::catalogue::RUNTIMES;
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
 use crate::spec::shape::{self, Field, Rows};
-use crate::spec::words;
-use crate::spec::{Artefact, Measure, Precision, Target, Tolerance};
+use crate::spec::{Measure, Precision, Target, Tolerance};
 
 pub(super) const DEFAULT_MEASURE: Measure = Measure { warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 };
 
@@ -114,7 +114,6 @@ pub(super) fn targets(
         fallback(row, &section.names, sink);
         names(row.value, sink);
         pair(row.value, sink);
-        task_level(row.value, sink);
         if let Some(target) = target(row, tolerances, measure, sink) {
             targets.insert(row.name.value.clone(), target);
         }
@@ -144,55 +143,28 @@ fn fallback(row: &Row<'_, raw::Target>, names: &[&str], sink: &mut Sink) {
     }
 }
 
-/// What each runtime can run on; whole tasks have words of their own for it ([`task_level`]).
-const PAIRS: &[(words::Runtime, &[words::Backend])] = {
-    use words::{Backend::*, Runtime};
-    &[
-        (Runtime::Ort, &[Cpu, Cuda, Rocm, Mps, Qnn, Webgpu]),
-        (Runtime::Openvino, &[Openvino]),
-        (Runtime::Torch, &[Cpu, Cuda, Rocm, Mps]),
-        (Runtime::Python, &[Cpu, Cuda, Rocm, Mps]),
-        (Runtime::Browser, &[WebgpuBrowser, Webnn]),
-        (Runtime::Android, &[QnnAndroid]),
-    ]
-};
-
-/// The words of every pair of runtime and backend that a spec may name.
-pub(in crate::spec) fn pairs() -> impl Iterator<Item = (&'static str, &'static str)> {
-    PAIRS.iter().flat_map(|(runtime, backends)| backends.iter().map(|backend| (runtime.word(), backend.word())))
-}
-
+/// What a runtime runs on, and loads there.
 fn pair(raw: &raw::Target, sink: &mut Sink) {
     let (Some(runtime), Some(backend)) = (raw.runtime.given(), raw.backend.given()) else { return };
-    let Some((_, known)) = PAIRS.iter().find(|(known, _)| *known == runtime.value) else { return };
-    if !known.contains(&backend.value) {
-        let words: Vec<_> = known.iter().map(|backend| format!("`{}`", backend.word())).collect();
-        let message = format!("the runtime `{}` has no backend `{}`", runtime.value.word(), backend.value.word());
-        sink.error_hint(backend.span, message, format!("it runs on {}", words.join(", ")));
+    let runs = runtime.value.name;
+    let Some(pair) = runtime.value.on(backend.value) else {
+        let known = listed(runtime.value.pairs.iter().map(|pair| pair.backend.name));
+        let message = format!("the runtime `{runs}` has no backend `{}`", backend.value.name);
+        sink.error_hint(backend.span, message, format!("it runs on {known}"));
+        return;
+    };
+    let Some(artefact) = raw.artefact.given() else { return };
+    if !pair.loads.contains(&artefact.value) {
+        let wanted = artefact.value;
+        let known = listed(pair.loads.iter().map(|artefact| artefact.name));
+        let others = listed(RUNTIMES.iter().filter(|other| other.loads(wanted)).map(|other| other.name));
+        let message = format!("the runtime `{runs}` does not load `{}` on `{}`", wanted.name, backend.value.name);
+        sink.error_hint(artefact.span, message, format!("it loads {known}; `{}` is loaded by {others}", wanted.name));
     }
 }
 
-/// A task is run by one runtime, in a browser, from an artefact that no other runtime loads.
-fn task_level(raw: &raw::Target, sink: &mut Sink) {
-    let (Some(runtime), Some(artefact)) = (raw.runtime.given(), raw.artefact.given()) else { return };
-    match (runtime.value, artefact.value) {
-        (words::Runtime::TransformersJs, Artefact::TransformersJs) => {}
-        (words::Runtime::TransformersJs, other) => {
-            let message = format!("the runtime `transformers-js` does not load `{}`", other.word());
-            sink.error_hint(artefact.span, message, "write `artefact: transformers-js`");
-        }
-        (other, Artefact::TransformersJs) => {
-            let message = format!("the runtime `{}` does not load `transformers-js`", other.word());
-            sink.error_hint(runtime.span, message, "write `runtime: transformers-js`");
-        }
-        _ => return,
-    }
-    let Some(backend) = raw.backend.given().filter(|_| runtime.value == words::Runtime::TransformersJs) else { return };
-    if !matches!(backend.value, words::Backend::WebgpuBrowser | words::Backend::Webnn | words::Backend::Cpu) {
-        let message = format!("a browser has no backend `{}`", backend.value.word());
-        let hint = "`transformers-js` runs on `webgpu-browser`, on `webnn` with `device: cpu`, and on `cpu` with `device: wasm`";
-        sink.error_hint(backend.span, message, hint);
-    }
+fn listed(names: impl Iterator<Item = &'static str>) -> String {
+    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Those that are listed, or those that `half` may come to; empty if neither could be read.
@@ -223,7 +195,7 @@ fn precisions(row: &Row<'_, raw::Target>, sink: &mut Sink) -> Vec<Precision> {
 /// It is said where it changes something.
 fn int8_range(raw: &raw::Target, precisions: &[Precision], sink: &mut Sink) {
     let (Some(range), Some(artefact)) = (raw.int8_range.given(), raw.artefact.given()) else { return };
-    if artefact.value != Artefact::Onnx || (!precisions.is_empty() && !precisions.contains(&Precision::Int8)) {
+    if !artefact.value.int8_has_range || (!precisions.is_empty() && !precisions.contains(&Precision::Int8)) {
         let hint = "take it out, or give the target `artefact: onnx` and `int8` among its precisions";
         let message = "`int8_range` is of int8 ONNX, which this target does not run".to_owned();
         sink.error_hint(range.span, message, hint);
@@ -251,14 +223,14 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
     let own_measure = raw.measure.value().map(|given| self::measure(given, measure, sink));
     let options = raw.options.value().into_iter().flat_map(|rows| &rows.0);
     let options = options.filter_map(|(name, value)| Some((name.value.clone(), value.as_ref()?.value.0.clone())));
-    let backend = raw.backend.value()?.word().to_owned();
+    let backend = *raw.backend.value()?;
     Some(Target {
         name: row.name.value.clone(),
         loc: sink.loc(row.name.span),
-        runtime: raw.runtime.value()?.word().to_owned(),
-        device: raw.device.value().cloned().unwrap_or_else(|| backend.clone()),
+        runtime: raw.runtime.value()?,
+        device: raw.device.value().cloned().unwrap_or_else(|| backend.name.to_owned()),
         backend,
-        artefact: *raw.artefact.value()?,
+        artefact: raw.artefact.value()?,
         precisions,
         half: raw.half.value().copied(),
         options: options.collect(),

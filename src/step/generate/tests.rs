@@ -3,6 +3,8 @@
 use serde_json::json;
 
 use super::*;
+use crate::catalogue::{RUNTIMES, onnx, openvino, python, qnn, torch, transformers_js};
+use crate::device::backends;
 
 /// Pipeline template and its tasks with the inputs that such a model takes.
 fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
@@ -48,23 +50,23 @@ fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
 }
 
 /// Target, runtime, backend, device, artefact and its variant, precision.
-const TARGETS: &[(&str, &str, &str, &str, Artefact, &str, Precision)] = &[
-    ("cpu", "ort", "cpu", "cpu", Artefact::Onnx, "onnx", Precision::Fp32),
-    ("cuda", "ort", "cuda", "cuda", Artefact::Onnx, "onnx", Precision::Fp32),
-    ("rocm", "ort", "rocm", "rocm", Artefact::Onnx, "onnx", Precision::Fp32),
-    ("openvino", "openvino", "openvino", "CPU", Artefact::Openvino, "openvino-fp16", Precision::Fp16),
-    ("openvino", "openvino", "openvino", "CPU", Artefact::Openvino, "openvino-int8", Precision::Int8),
-    ("qnn", "ort", "qnn", "htp", Artefact::Qnn, "qnn-fp16", Precision::Fp16),
-    ("qnn-android", "android", "qnn-android", "htp", Artefact::Qnn, "qnn-android-fp16", Precision::Fp16),
-    ("torch-cpu", "torch", "cpu", "cpu", Artefact::Torchscript, "torchscript", Precision::Fp32),
-    ("mps", "torch", "mps", "mps", Artefact::Torchscript, "torchscript", Precision::Fp32),
-    ("eager-cpu", "python", "cpu", "cpu", Artefact::Model, "model", Precision::Fp32),
-    ("eager-cuda", "python", "cuda", "cuda", Artefact::Model, "model", Precision::Bf16),
-    ("coreml", "ort", "mps", "all", Artefact::Onnx, "onnx", Precision::Fp32),
-    ("webgpu", "ort", "webgpu", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
-    ("webgpu-browser", "browser", "webgpu-browser", "webgpu", Artefact::Onnx, "onnx", Precision::Fp32),
-    ("webnn", "browser", "webnn", "cpu", Artefact::Onnx, "onnx", Precision::Fp32),
-    ("tasks", "transformers-js", "cpu", "wasm", Artefact::TransformersJs, "transformers-js", Precision::Fp32),
+const TARGETS: &[(&str, &str, &str, &str, &Artefact, &str, Precision)] = &[
+    ("cpu", "ort", "cpu", "cpu", &onnx::ARTEFACT, "onnx", Precision::Fp32),
+    ("cuda", "ort", "cuda", "cuda", &onnx::ARTEFACT, "onnx", Precision::Fp32),
+    ("rocm", "ort", "rocm", "rocm", &onnx::ARTEFACT, "onnx", Precision::Fp32),
+    ("openvino", "openvino", "openvino", "CPU", &openvino::ARTEFACT, "openvino-fp16", Precision::Fp16),
+    ("openvino", "openvino", "openvino", "CPU", &openvino::ARTEFACT, "openvino-int8", Precision::Int8),
+    ("qnn", "ort", "qnn", "htp", &qnn::ARTEFACT, "qnn-fp16", Precision::Fp16),
+    ("qnn-android", "android", "qnn-android", "htp", &qnn::ARTEFACT, "qnn-android-fp16", Precision::Fp16),
+    ("torch-cpu", "torch", "cpu", "cpu", &torch::ARTEFACT, "torchscript", Precision::Fp32),
+    ("mps", "torch", "mps", "mps", &torch::ARTEFACT, "torchscript", Precision::Fp32),
+    ("eager-cpu", "python", "cpu", "cpu", &python::ARTEFACT, "model", Precision::Fp32),
+    ("eager-cuda", "python", "cuda", "cuda", &python::ARTEFACT, "model", Precision::Bf16),
+    ("coreml", "ort", "mps", "all", &onnx::ARTEFACT, "onnx", Precision::Fp32),
+    ("webgpu", "ort", "webgpu", "webgpu", &onnx::ARTEFACT, "onnx", Precision::Fp32),
+    ("webgpu-browser", "browser", "webgpu-browser", "webgpu", &onnx::ARTEFACT, "onnx", Precision::Fp32),
+    ("webnn", "browser", "webnn", "cpu", &onnx::ARTEFACT, "onnx", Precision::Fp32),
+    ("tasks", "transformers-js", "cpu", "wasm", &transformers_js::ARTEFACT, "transformers-js", Precision::Fp32),
 ];
 
 fn input(name: &str, dtype: Dtype, shape: &[u64]) -> InputSummary {
@@ -85,8 +87,8 @@ fn contexts() -> Vec<TestContext> {
                 pipeline: pipeline.to_owned(),
                 template: pipeline.to_owned(),
                 target: target.to_owned(),
-                backend: backend.to_owned(),
-                runtime: runtime.to_owned(),
+                backend: BackendRow::named(backend).unwrap(),
+                runtime: Runtime::named(runtime).unwrap(),
                 device: device.to_owned(),
                 precision,
                 computes: None,
@@ -121,7 +123,7 @@ fn every_pipeline_renders_on_every_hardware() {
         let text = render_test(&ctx).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ctx.task, ctx.target));
         // The page of a browser loads, infers and cleans up; the file asks for it as a whole. A phone's file says why not.
         let common: &[&str] = &["def check", "def postprocess", "def preprocess"];
-        let (common, own): (&[&str], &[&str]) = match ctx.runtime.as_str() {
+        let (common, own): (&[&str], &[&str]) = match ctx.runtime.name {
             "android" => (&[], &[]),
             "browser" | "transformers-js" => (common, &["def in_browser("]),
             _ => (common, &["def load(", "def infer(", "def cleanup("]),
@@ -137,7 +139,7 @@ fn every_pipeline_renders_on_every_hardware() {
 #[test]
 fn a_ready_file_is_asked_for_no_name_that_it_may_not_have() {
     // These run no ready file, and a phone gets no test of its own.
-    let other = |ctx: &TestContext| ["python", "transformers-js", "android"].contains(&&*ctx.runtime);
+    let other = |ctx: &TestContext| ["python", "transformers-js", "android"].contains(&ctx.runtime.name);
     let contexts = contexts().into_iter().filter(|ctx| !other(ctx));
     for ctx in contexts {
         let ready = TestContext { class: None, inputs: Vec::new(), ..ctx };
@@ -182,7 +184,7 @@ fn a_file_judges_by_the_verdict_of_the_package() {
     assert!(of_package.contains("def tensor_verdict(") && !of_package.contains("import"), "{of_package}");
     for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
         let text = render_test(ctx).unwrap();
-        assert_eq!(text.contains(of_package), ctx.runtime != "android", "{}", ctx.target);
+        assert_eq!(text.contains(of_package), ctx.runtime.name != "android", "{}", ctx.target);
         assert!(!text.contains("orch_py"), "{}", ctx.target);
     }
 }
@@ -195,7 +197,7 @@ fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
         let text = render_test(ctx).unwrap();
         assert_eq!(
             text.matches("HANDED_OUT: Document").count(),
-            usize::from(ctx.runtime != "android"),
+            usize::from(ctx.runtime.name != "android"),
             "{}",
             ctx.target
         );
@@ -204,7 +206,7 @@ fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
         parses(&filled).unwrap();
         let line =
             format!("{{\"again\":\"orch run \\\"a b\\\" --case 'x:y'\",\"trees\":{{\"model\":\"{}\"", trees["model"]);
-        assert_eq!(filled.contains(&line), ctx.runtime != "android", "{}: {line}", ctx.target);
+        assert_eq!(filled.contains(&line), ctx.runtime.name != "android", "{}: {line}", ctx.target);
     }
 }
 
@@ -256,17 +258,18 @@ fn the_golden_file_is_current() {
 
 #[test]
 fn every_pair_that_a_spec_may_name_has_a_template() {
-    for (runtime, backend) in crate::spec::pairs() {
-        let mut ctx = context("fill-mask", "cpu");
-        (ctx.runtime, ctx.backend) = (runtime.to_owned(), backend.to_owned());
-        render_test(&ctx).unwrap_or_else(|error| panic!("{runtime} on {backend}: {error:#}"));
+    for runtime in RUNTIMES {
+        for pair in runtime.pairs {
+            let ctx = TestContext { runtime, backend: pair.backend, ..context("fill-mask", "cpu") };
+            render_test(&ctx).unwrap_or_else(|error| panic!("{runtime:?} on {:?}: {error:#}", pair.backend));
+        }
     }
 }
 
 #[test]
 fn an_unknown_pair_of_runtime_and_backend_is_named() {
     let mut ctx = context("fill-mask", "cpu");
-    ctx.backend = "webnn".to_owned();
+    ctx.backend = &backends::WEBNN;
     let error = render_test(&ctx).unwrap_err().to_string();
     assert_eq!(error, "target `cpu`: there is no template of a test for runtime `ort` on backend `webnn`");
 }
@@ -300,7 +303,7 @@ fn no_name_can_become_code() {
             (ctx.orch, ctx.target, ctx.pipeline) = (named("o"), named("t"), named("p"));
             (ctx.model, ctx.variant, ctx.instance) = (named("m"), named("v"), named("i"));
             (ctx.family, ctx.artefact_variant) = (named("f"), named("a"));
-            ctx.computes = (ctx.runtime == "openvino").then(|| named("c"));
+            ctx.computes = (ctx.runtime.name == "openvino").then(|| named("c"));
             ctx.options = BTreeMap::from([(named("k"), json!({ named("n"): [named("w")] }))]);
             ctx.outputs = vec![named("out")];
             // Which templates are taken depends on task and inputs: some by their own names, some by hostile ones.

@@ -5,9 +5,10 @@
 
 use serde_json::json;
 
-use crate::spec::ReadyFormat;
-use crate::step::code::{OPENVINO, ORT, TORCH, WORKER};
-use crate::step::{Access, Code, Library, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::catalogue::{
+    Access, Code, Library, Part, Places, ReadyFormat, Requirement, WORKER, Worker, WorkerCall, openvino, ort, torch,
+};
+use crate::step::{Step, StepKind, Work};
 use crate::toolchain::{EnvName, Tool};
 
 pub struct Reference;
@@ -24,9 +25,9 @@ impl StepKind for Reference {
     }
 
     fn code(&self, step: &Step) -> &Code {
-        static ONNX: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, ORT]);
-        static IR: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, OPENVINO]);
-        static MODULE: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, TORCH]);
+        static ONNX: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, ort::CODE]);
+        static IR: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, openvino::CODE]);
+        static MODULE: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, torch::CODE]);
         match format(step) {
             ReadyFormat::Onnx => &ONNX,
             ReadyFormat::Openvino => &IR,
@@ -57,11 +58,11 @@ impl StepKind for Reference {
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let (worker, library) = match format(step) {
-            ReadyFormat::Onnx => (Worker::Orch("ort"), Some(Library::OnnxRuntime(EnvName::Ort))),
-            ReadyFormat::Openvino => (Worker::Orch("openvino"), Some(Library::OpenvinoC)),
+            ReadyFormat::Onnx => (Worker::Orch(ort::RUNTIME.name), Some(&ort::LIBRARY)),
+            ReadyFormat::Openvino => (Worker::Orch(openvino::RUNTIME.name), Some(&openvino::LIBRARY)),
             ReadyFormat::Torchscript => (Worker::Torch, None),
         };
-        let libraries = library.into_iter().map(|library| ("library", library)).collect();
+        let libraries = library.into_iter().map(|library| ("library", Library::Wheel(library))).collect();
         Ok(Work::Worker(WorkerCall {
             worker,
             op: "reference",

@@ -33,7 +33,7 @@ pub enum Part {
 }
 
 /// What every worker in Rust is made of, whatever it runs.
-pub(super) const WORKER: &[Part] = &[
+pub const WORKER: &[Part] = &[
     Part::Rust("runtime/mod.rs"),
     Part::Rust("runtime/cpu.rs"),
     Part::Rust("runtime/serve.rs"),
@@ -45,68 +45,12 @@ pub(super) const WORKER: &[Part] = &[
     Part::Crate("safetensors"),
 ];
 
-/// `orch worker ort`
-pub(super) const ORT: &[Part] = &[
-    Part::Rust("device/lease.rs"),
-    Part::Rust("device/snapdragon.rs"),
-    Part::Rust("device/native/cuda.rs"),
-    Part::Rust("device/native/nvml.rs"),
-    Part::Rust("device/native/vulkan.rs"),
-    Part::Rust("device/shown.rs"),
-    Part::Rust("device/vram.rs"),
-    Part::Rust("runtime/control.rs"),
-    Part::Rust("runtime/ort/"),
-    Part::Rust("runtime/onnx_change.rs"),
-    Part::Rust("runtime/onnx_file.rs"),
-    Part::Rust("runtime/onnx_proto.rs"),
-    Part::Crate("ort"),
-    Part::Crate("prost"),
-];
+/// What is asked of whatever runs a model.
+pub(super) const RUN: &[Part] =
+    &[Part::Rust("step/run.rs"), Part::Rust("catalogue/run.rs"), Part::Crate("safetensors")];
 
-/// `orch worker openvino`
-pub(super) const OPENVINO: &[Part] =
-    &[Part::Rust("runtime/control.rs"), Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];
-
-/// `orch worker browser`, with its page.
-pub(super) const BROWSER: &[Part] = &[
-    Part::Rust("browser"),
-    Part::Rust("runtime/browser"),
-    Part::Rust("runtime/onnx_change.rs"),
-    Part::Rust("runtime/onnx_file.rs"),
-    Part::Rust("runtime/onnx_proto.rs"),
-    Part::Crate("prost"),
-    Part::Crate("tiny_http"),
-];
-
-/// `orch worker transformers-js`, with its page; beside [`BROWSER`], of which it takes the options and the judgement.
-pub(super) const TRANSFORMERS_JS: &[Part] = &[Part::Rust("runtime/transformers_js")];
-
-/// `orch worker android`
-pub(super) const ANDROID: &[Part] = &[
-    Part::Rust("device/android.rs"),
-    Part::Rust("device/snapdragon.rs"),
-    Part::Rust("runtime/android"),
-    Part::Rust("runtime/onnx_proto.rs"),
-    Part::Rust("runtime/ort/options.rs"),
-    Part::Rust("runtime/ort/qnn.rs"),
-    Part::Crate("prost"),
-];
-
-/// `orch-torch`
-pub(super) const TORCH: &[Part] = &[
-    Part::Rust("bin/orch-torch.rs"),
-    Part::Rust("device/lease.rs"),
-    Part::Rust("device/native/cuda.rs"),
-    Part::Rust("device/native/nvml.rs"),
-    Part::Rust("device/shown.rs"),
-    Part::Rust("device/vram.rs"),
-    Part::Rust("runtime/control.rs"),
-    Part::Crate("tch"),
-    Part::Crate("torch-sys"),
-];
-
-/// All that `orch-torch` is built from: another build of it is needed when this changes.
-pub static TORCH_WORKER: Code = Code::of(&[WORKER, TORCH]);
+/// What is asked of whatever converts one.
+pub(super) const CONVERT: &[Part] = &[Part::Rust("step/convert.rs"), Part::Rust("catalogue/artefact.rs")];
 
 /// The parts of one implementation, in groups that several may share. Their digest is made once.
 #[derive(Debug)]

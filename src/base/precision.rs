@@ -1,0 +1,20 @@
+//! The precisions in which models are kept and computed.
+
+use serde::{Deserialize, Serialize};
+
+use super::words::words;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    Fp32,
+    Fp16,
+    Bf16,
+    Int8,
+}
+
+words!(pub Precision { "fp32" => Fp32, "fp16" => Fp16, "bf16" => Bf16, "int8" => Int8 });
+
+impl Precision {
+    pub const ALL: [Self; 4] = [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8];
+}

@@ -1,0 +1,65 @@
+//! QNN on a phone, reached through `adb`.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use super::{
+    Access, Code, Half, Library, Pair, Part, RunParams, Runtime, WORKER, Worker, WorkerCall, by_precision, code, qnn,
+};
+use crate::device::backends;
+use crate::runtime::android::execute;
+use crate::toolchain::EnvName;
+
+const NAME: &str = "android";
+
+pub static RUNTIME: Runtime = Runtime {
+    name: NAME,
+    pairs: &[Pair {
+        backend: &backends::QNN_ANDROID,
+        loads: &[&qnn::ARTEFACT],
+        template: "android",
+        test_env: EnvName::Ort,
+        half: Half::Unprobed,
+    }],
+    execute: Some(execute),
+    code: Code::of(&[code::RUN, &[Part::Rust("catalogue/android.rs")], WORKER, CODE]),
+    tools: |_| vec![],
+    requires: |_| vec![],
+    server: None,
+    runs_the_test: false,
+    needs: RunParams::whole_device,
+    computes: by_precision,
+    failures_stand: false,
+    versions: &["qnn_sdk"],
+    lower: |asked| {
+        let RunParams { device, options, measure, .. } = asked.run;
+        WorkerCall {
+            worker: Worker::Orch(NAME),
+            op: "run",
+            params: json!({
+                "device": device, "options": options, "measure": measure, "timeout_seconds": asked.timeout_seconds,
+            }),
+            libraries: vec![("adb", Library::Adb), ("sdk", Library::QnnSdk)],
+            access: access(),
+        }
+    },
+};
+
+/// `orch worker android`
+const CODE: &[Part] = &[
+    Part::Rust("device/android.rs"),
+    Part::Rust("device/snapdragon.rs"),
+    Part::Rust("runtime/android"),
+    Part::Rust("runtime/onnx_proto.rs"),
+    Part::Rust("runtime/ort/options.rs"),
+    Part::Rust("runtime/ort/qnn.rs"),
+    Part::Crate("prost"),
+];
+
+/// A phone is reached through adb's server, which keeps its keys and its log where it will.
+fn access() -> Access {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let write = home.map(|home| home.join(".android")).into_iter().chain([std::env::temp_dir()]).collect();
+    Access { network: true, home: true, write }
+}

@@ -1,0 +1,82 @@
+//! ONNX Runtime Web: a graph, in a real browser.
+
+use serde_json::json;
+
+use super::{
+    Access, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER, Worker,
+    WorkerCall, by_precision, code, onnx,
+};
+use crate::base::Precision;
+use crate::device::backends;
+use crate::runtime::browser::execute;
+use crate::runtime::tensors::Element;
+use crate::toolchain::{EnvName, Tool};
+
+const NAME: &str = "browser";
+
+pub static RUNTIME: Runtime = Runtime {
+    name: NAME,
+    // The page needs no Python, and the test only what has made its model.
+    pairs: &[
+        Pair {
+            backend: &backends::WEBGPU_BROWSER,
+            loads: &[&onnx::ARTEFACT],
+            template: "browser",
+            test_env: EnvName::Torch,
+            half: Half::Shown(&HALF),
+        },
+        Pair {
+            backend: &backends::WEBNN,
+            loads: &[&onnx::ARTEFACT],
+            template: "browser",
+            test_env: EnvName::Torch,
+            half: Half::Untold("a browser does not tell what webnn computes in"),
+        },
+    ],
+    execute: Some(execute),
+    code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
+    tools: |_| vec![CHROMIUM, Tool { env: EnvName::Browser, package: "onnxruntime-web" }],
+    requires: |_| vec![Requirement::Env(EnvName::Browser)],
+    server: None,
+    runs_the_test: false,
+    needs: RunParams::whole_device,
+    computes: by_precision,
+    failures_stand: true,
+    versions: &[],
+    lower,
+};
+
+const HERE: &[Part] = &[Part::Rust("catalogue/browser.rs")];
+
+/// `orch worker browser`, with its page.
+pub const CODE: &[Part] = &[
+    Part::Rust("browser"),
+    Part::Rust("runtime/browser"),
+    Part::Rust("runtime/onnx_change.rs"),
+    Part::Rust("runtime/onnx_file.rs"),
+    Part::Rust("runtime/onnx_proto.rs"),
+    Part::Crate("prost"),
+    Part::Crate("tiny_http"),
+];
+
+/// The browser: a lock's, or by its content that of the user.
+pub const CHROMIUM: Tool = Tool { env: EnvName::Browser, package: "@sparticuz/chromium" };
+
+static HALF: HalfProbe =
+    HalfProbe { precisions: &[Precision::Fp16], devices: |_| vec!["webgpu".to_owned()], tensors: Element::F16, lower };
+
+fn lower(asked: &Asked<'_>) -> WorkerCall {
+    in_page(NAME, asked, ("ort_web", Library::OrtWeb))
+}
+
+/// What a page is asked. It is served on loopback.
+pub(super) fn in_page(worker: &'static str, asked: &Asked<'_>, brings: (&'static str, Library)) -> WorkerCall {
+    let RunParams { backend, device, options, measure, .. } = asked.run;
+    WorkerCall {
+        worker: Worker::Orch(worker),
+        op: "run",
+        params: json!({"backend": backend, "device": device, "options": options, "measure": measure}),
+        libraries: vec![("browser", Library::Browser), brings],
+        access: Access { network: true, ..Access::default() },
+    }
+}

@@ -1,0 +1,70 @@
+//! ONNX files: what the exporters make, and what ONNX Runtime's own tools make of that.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::artefact::with_tokens;
+use super::{Artefact, Code, Conversion, Converter, From, Part, ReadyFormat, code};
+use crate::base::Precision::{Fp16, Fp32, Int8};
+use crate::base::words::words;
+use crate::toolchain::EnvName;
+
+pub static ARTEFACT: Artefact = Artefact {
+    name: "onnx",
+    title: "the ONNX model",
+    precisions: |_| &[Fp32, Fp16, Int8],
+    always_half: None,
+    ready: &[ReadyFormat::Onnx],
+    holds_reference: false,
+    needs_class: false,
+    int8_has_range: true,
+    conversions: &[&EXPORT, &PRECISION],
+    label: |wanted| match (wanted.precision, wanted.int8_range) {
+        (Int8, Int8Range::Full) => "onnx-int8-full".into(),
+        _ => wanted.usual_label(&ARTEFACT),
+    },
+    made_by: |wanted| match (wanted.precision, wanted.ready) {
+        (Fp32, Some(ReadyFormat::Onnx)) => None,
+        (Fp32, _) => Some((&EXPORT, with_tokens(wanted.export.clone(), wanted.tokens))),
+        (Int8, _) => Some((&PRECISION, json!({"precision": Int8, "range": wanted.int8_range}))),
+        (precision, _) => Some((&PRECISION, json!({"precision": precision}))),
+    },
+};
+
+const HERE: &[Part] = &[Part::Rust("catalogue/onnx.rs")];
+
+static EXPORT: Conversion = Conversion {
+    name: "convert.onnx",
+    inputs: &[("model", From::Model)],
+    env: |_| EnvName::Torch,
+    packages: |_| &["torch", "transformers", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "numpy", "safetensors"],
+    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("export_onnx")]]),
+    by: Converter::Python("export_onnx"),
+};
+
+/// At another precision, from the fp32 one.
+static PRECISION: Conversion = Conversion {
+    name: "convert.onnx-precision",
+    inputs: &[("onnx", From::Onnx)],
+    env: |_| EnvName::Ort,
+    packages: |_| &["onnx", "onnxruntime", "numpy", "safetensors"],
+    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("onnx_convert")]]),
+    by: Converter::Python("onnx_convert"),
+};
+
+/// How far the int8 weights of an ONNX artefact reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Int8Range {
+    /// Within ±64: the sum of two products with uint8 fits 16 bits, in which x86 CPUs without VNNI add them.
+    #[default]
+    Reduced,
+    /// All of the eight bits.
+    Full,
+}
+
+words!(pub Int8Range { "reduced" => Reduced, "full" => Full });
+
+pub(super) fn is_int8(params: &Value) -> bool {
+    params["precision"] == "int8"
+}

@@ -1,0 +1,118 @@
+//! OpenVINO: an IR on a device that it is told by name, in a precision that it is told too.
+
+use serde_json::json;
+
+use super::onnx::is_int8;
+use super::{
+    Access, Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Needs, Pair, Part,
+    ReadyFormat, Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx,
+};
+use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int8};
+use crate::device::{Backend, backends};
+use crate::runtime::openvino::execute;
+use crate::runtime::tensors::Element;
+use crate::toolchain::{EnvName, Tool};
+
+const NAME: &str = "openvino";
+
+pub static RUNTIME: Runtime = Runtime {
+    name: NAME,
+    pairs: &[Pair {
+        backend: &backends::OPENVINO,
+        loads: &[&ARTEFACT, &onnx::ARTEFACT],
+        template: "openvino",
+        test_env: EnvName::Openvino,
+        half: Half::Shown(&HALF),
+    }],
+    execute: Some(execute),
+    code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
+    tools: |_| vec![Tool { env: EnvName::Openvino, package: "openvino" }],
+    requires: |_| vec![Requirement::Env(EnvName::Openvino)],
+    server: None,
+    runs_the_test: false,
+    needs: |run| {
+        // AUTO, HETERO and MULTI put parts on the CPU as they see fit.
+        let is_device = ["GPU", "NPU"].iter().any(|kind| run.device.starts_with(kind));
+        if is_device { run.whole_device() } else { Needs::Exclusive }
+    },
+    // Its fp16 files are half precision only in their weights, and a target with `half` is to compute in it.
+    computes: |precision, half| match precision {
+        Fp16 if half => Some("f16"),
+        Bf16 => Some("bf16"),
+        _ => None,
+    },
+    failures_stand: true,
+    versions: &["openvino"],
+    lower,
+};
+
+const HERE: &[Part] = &[Part::Rust("catalogue/openvino.rs")];
+
+/// `orch worker openvino`
+pub const CODE: &[Part] =
+    &[Part::Rust("runtime/control.rs"), Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];
+
+pub static LIBRARY: Wheel =
+    Wheel { env: EnvName::Openvino, package: "openvino", folder: "openvino/libs", prefix: "libopenvino_c." };
+
+/// It is told what to compute an fp32 model in; the others compute in the model's own types.
+static HALF: HalfProbe = HalfProbe {
+    precisions: &[Fp16, Bf16],
+    devices: |found: &Backend| {
+        let ids = found.devices.iter().filter_map(|device| device.id.strip_prefix("openvino:"));
+        ids.map(str::to_owned).collect()
+    },
+    tensors: Element::F32,
+    lower,
+};
+
+fn lower(asked: &Asked<'_>) -> WorkerCall {
+    let RunParams { device, options, measure, .. } = asked.run;
+    let params = json!({
+        "device": device, "options": options, "measure": measure,
+        "inference_precision": inference_precision(asked.run),
+    });
+    let libraries = vec![("library", Library::Wheel(&LIBRARY))];
+    WorkerCall { worker: Worker::Orch(NAME), op: "run", params, libraries, access: Access::default() }
+}
+
+/// Left to itself a CPU with bf16 units computes fp32 models in bf16. An NPU has no fp32; asked for it all the same, the
+/// runtime says so.
+fn inference_precision(run: &RunParams) -> &str {
+    if let Some(computes) = &run.computes {
+        return computes;
+    }
+    if run.device.starts_with("NPU") && run.precision != Fp32 { "f16" } else { "f32" }
+}
+
+pub static ARTEFACT: Artefact = Artefact {
+    name: NAME,
+    title: "the OpenVINO IR",
+    // Told to infer in bf16, OpenVINO rounds fp32 weights itself.
+    precisions: |half| if half { &[Fp32, Fp16, Bf16] } else { &[Fp32, Fp16, Int8] },
+    always_half: None,
+    ready: &[ReadyFormat::Onnx, ReadyFormat::Openvino],
+    holds_reference: false,
+    needs_class: false,
+    int8_has_range: false,
+    conversions: &[&CONVERT],
+    label: |wanted| format!("openvino-{}", weights(wanted.precision).word()),
+    made_by: |wanted| match wanted.ready {
+        Some(ReadyFormat::Openvino) => None,
+        _ => Some((&CONVERT, json!({"precision": weights(wanted.precision)}))),
+    },
+};
+
+static CONVERT: Conversion = Conversion {
+    name: "convert.openvino",
+    inputs: &[("onnx", From::Onnx)],
+    env: |params| if is_int8(params) { EnvName::Nncf } else { EnvName::Openvino },
+    packages: |params| if is_int8(params) { &["openvino", "nncf", "numpy"] } else { &["openvino", "numpy"] },
+    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("openvino_convert")]]),
+    by: Converter::Python("openvino_convert"),
+};
+
+/// What the weights of an IR are stored as. Of bf16 it knows none: they are rounded when they are loaded.
+fn weights(precision: Precision) -> Precision {
+    if precision == Bf16 { Fp32 } else { precision }
+}

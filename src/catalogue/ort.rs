@@ -1,0 +1,200 @@
+//! ONNX Runtime: its CPU provider, its plugins, and its builds for GPUs.
+
+use serde_json::json;
+
+use super::{
+    Access, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER, Wheel, Worker,
+    WorkerCall, by_precision, code, one_device, onnx, qnn,
+};
+use crate::base::Precision;
+use crate::device::{BackendRow, backends};
+use crate::runtime::ort::execute;
+use crate::runtime::tensors::Element;
+use crate::toolchain::{EnvName, Tool};
+
+const NAME: &str = "ort";
+
+pub static RUNTIME: Runtime = Runtime {
+    name: NAME,
+    pairs: &[
+        Pair {
+            backend: &backends::CPU,
+            loads: &[&onnx::ARTEFACT],
+            template: "ort",
+            test_env: EnvName::Ort,
+            half: Half::Shown(&HALF),
+        },
+        Pair {
+            backend: &backends::CUDA,
+            loads: &[&onnx::ARTEFACT],
+            template: "cuda",
+            test_env: EnvName::Cuda,
+            half: Half::Shown(&HALF),
+        },
+        Pair {
+            backend: &backends::ROCM,
+            loads: &[&onnx::ARTEFACT],
+            template: "rocm",
+            test_env: EnvName::Rocm,
+            half: Half::Shown(&HALF),
+        },
+        Pair {
+            backend: &backends::MPS,
+            loads: &[&onnx::ARTEFACT],
+            template: "coreml",
+            test_env: EnvName::Ort,
+            half: Half::Unprobed,
+        },
+        Pair {
+            backend: &backends::QNN,
+            loads: &[&qnn::ARTEFACT],
+            template: "qnn",
+            test_env: EnvName::Qnn,
+            half: Half::Unprobed,
+        },
+        Pair {
+            backend: &backends::WEBGPU,
+            loads: &[&onnx::ARTEFACT],
+            template: "webgpu",
+            test_env: EnvName::Webgpu,
+            half: Half::Shown(&HALF),
+        },
+    ],
+    execute: Some(execute),
+    code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
+    tools: |run| {
+        let build = build(run);
+        build.packages.iter().map(|package| Tool { env: build.library.env, package }).collect()
+    },
+    requires: |run| match is_in_software(run) {
+        true => vec![Requirement::Env(EnvName::Webgpu), Requirement::Swiftshader],
+        false => vec![Requirement::Env(build(run).library.env)],
+    },
+    server: None,
+    runs_the_test: false,
+    needs: RunParams::whole_device,
+    computes: by_precision,
+    failures_stand: true,
+    versions: &["onnxruntime"],
+    lower,
+};
+
+const HERE: &[Part] = &[Part::Rust("catalogue/ort.rs")];
+
+/// `orch worker ort`
+pub const CODE: &[Part] = &[
+    Part::Rust("device/lease.rs"),
+    Part::Rust("device/snapdragon.rs"),
+    Part::Rust("device/native/cuda.rs"),
+    Part::Rust("device/native/nvml.rs"),
+    Part::Rust("device/native/vulkan.rs"),
+    Part::Rust("device/shown.rs"),
+    Part::Rust("device/vram.rs"),
+    Part::Rust("runtime/control.rs"),
+    Part::Rust("runtime/ort/"),
+    Part::Rust("runtime/onnx_change.rs"),
+    Part::Rust("runtime/onnx_file.rs"),
+    Part::Rust("runtime/onnx_proto.rs"),
+    Part::Crate("ort"),
+    Part::Crate("prost"),
+];
+
+/// The CPU's kernels are looked at more closely.
+static HALF: HalfProbe = HalfProbe {
+    precisions: &[Precision::Fp16],
+    devices: one_device,
+    tensors: Element::F16,
+    lower: |asked| WorkerCall { op: "half", ..lower(asked) },
+};
+
+/// One build of ONNX Runtime.
+struct Build {
+    library: &'static Wheel,
+    packages: &'static [&'static str],
+    /// The worker's word for the provider.
+    provider: &'static str,
+    plugin: Option<&'static Wheel>,
+}
+
+const fn wheel(env: EnvName, package: &'static str) -> Wheel {
+    Wheel { env, package, folder: "onnxruntime/capi", prefix: "libonnxruntime." }
+}
+
+pub static LIBRARY: Wheel = wheel(EnvName::Ort, "onnxruntime");
+pub static LIBRARY_FOR_QNN: Wheel = wheel(EnvName::Qnn, "onnxruntime");
+static LIBRARY_FOR_WEBGPU: Wheel = wheel(EnvName::Webgpu, "onnxruntime");
+static LIBRARY_FOR_CUDA: Wheel = wheel(EnvName::Cuda, "onnxruntime-gpu");
+static LIBRARY_FOR_ROCM: Wheel = wheel(EnvName::Rocm, "onnxruntime-migraphx");
+static WEBGPU_PLUGIN: Wheel = Wheel {
+    env: EnvName::Webgpu,
+    package: "onnxruntime-ep-webgpu",
+    folder: "onnxruntime_ep_webgpu",
+    prefix: "libonnxruntime_providers_webgpu.",
+};
+
+const CUDA_PACKAGES: &[&str] = &[
+    "nvidia-cublas",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-runtime",
+    "nvidia-cudnn-cu13",
+    "nvidia-cufft",
+    "nvidia-curand",
+    "nvidia-nvjitlink",
+    "onnxruntime-gpu",
+];
+
+static BUILDS: &[(&BackendRow, Build)] = &[
+    (&backends::CPU, Build { library: &LIBRARY, packages: &["onnxruntime"], provider: "cpu", plugin: None }),
+    (&backends::CUDA, Build { library: &LIBRARY_FOR_CUDA, packages: CUDA_PACKAGES, provider: "cuda", plugin: None }),
+    (
+        &backends::ROCM,
+        Build { library: &LIBRARY_FOR_ROCM, packages: &["onnxruntime-migraphx"], provider: "rocm", plugin: None },
+    ),
+    // The usual build for macOS brings CoreML with it.
+    (&backends::MPS, Build { library: &LIBRARY, packages: &["onnxruntime"], provider: "coreml", plugin: None }),
+    (
+        &backends::QNN,
+        Build {
+            library: &LIBRARY_FOR_QNN,
+            packages: &["onnxruntime", "onnxruntime-qnn"],
+            provider: "qnn",
+            plugin: Some(&qnn::PROVIDER),
+        },
+    ),
+    (
+        &backends::WEBGPU,
+        Build {
+            library: &LIBRARY_FOR_WEBGPU,
+            packages: &["onnxruntime", "onnxruntime-ep-webgpu"],
+            provider: "webgpu",
+            plugin: Some(&WEBGPU_PLUGIN),
+        },
+    ),
+];
+
+fn build(run: &RunParams) -> &'static Build {
+    let found = BUILDS.iter().find(|(backend, _)| *backend == run.backend);
+    &found.expect("BUG: every backend of this runtime has a build").1
+}
+
+/// Whether WebGPU may fall to a driver in software. With `gpu` it is a GPU or nothing.
+fn is_in_software(run: &RunParams) -> bool {
+    *run.backend == backends::WEBGPU && run.device != "gpu"
+}
+
+fn lower(asked: &Asked<'_>) -> WorkerCall {
+    let RunParams { backend, device, options, measure, .. } = asked.run;
+    let Build { library, provider, plugin, .. } = build(asked.run);
+    // The CPU's one device is its provider; another name is refused there.
+    let provider = if backend.is_host { device.as_str() } else { provider };
+    let mut params = json!({"ep": provider, "options": options, "measure": measure});
+    if **backend != backends::QNN && !backend.is_host {
+        params["device"] = json!(device);
+    }
+    let mut libraries = vec![("library", Library::Wheel(library))];
+    libraries.extend(plugin.map(|plugin| ("ep_library", Library::Wheel(plugin))));
+    if is_in_software(asked.run) {
+        libraries.push(("vulkan", Library::Swiftshader));
+    }
+    WorkerCall { worker: Worker::Orch(NAME), op: "run", params, libraries, access: Access::default() }
+}

@@ -1,0 +1,79 @@
+//! PyTorch's eager mode: the generated test itself, run on the transformers model.
+
+use serde_json::json;
+
+use super::{
+    Access, Artefact, Asked, Code, Half, HalfProbe, Pair, Part, Requirement, RunParams, Runtime, Worker, WorkerCall,
+    by_precision, code, one_device,
+};
+use crate::base::Precision::{Bf16, Fp16, Fp32};
+use crate::device::{BackendRow, backends};
+use crate::runtime::tensors::Element;
+use crate::toolchain::{EnvName, Tool};
+
+const LOADS: &[&Artefact] = &[&ARTEFACT];
+
+const fn pair(backend: &'static BackendRow) -> Pair {
+    Pair { backend, loads: LOADS, template: "eager", test_env: EnvName::Torch, half: Half::Shown(&HALF) }
+}
+
+pub static RUNTIME: Runtime = Runtime {
+    name: "python",
+    pairs: &[pair(&backends::CPU), pair(&backends::CUDA), pair(&backends::ROCM), pair(&backends::MPS)],
+    execute: None,
+    code: Code::of(&[code::RUN, HERE, &[Part::Python("script")]]),
+    tools: |_| {
+        ["torch", "transformers", "numpy", "safetensors"].map(|package| Tool { env: EnvName::Torch, package }).into()
+    },
+    requires: |_| vec![Requirement::Env(EnvName::Torch)],
+    server: Some(EnvName::Torch),
+    runs_the_test: true,
+    needs: RunParams::whole_device,
+    computes: by_precision,
+    failures_stand: true,
+    versions: &["torch"],
+    lower: |asked| {
+        let name = asked.run.test.as_deref().expect("BUG: what runs is a test, and none is named");
+        // What the outputs are worth, `judge` says.
+        let argv = json!([
+            "--no-judge",
+            "--model",
+            asked.places.input("model"),
+            "--device",
+            asked.run.device,
+            "--save",
+            asked.places.out,
+            "--json",
+            asked.places.scratch.join("result.json"),
+        ]);
+        call("script", json!({"script": asked.places.input("test").join(name), "argv": argv}))
+    },
+};
+
+const HERE: &[Part] = &[Part::Rust("catalogue/python.rs")];
+
+static HALF: HalfProbe = HalfProbe {
+    precisions: &[Fp16, Bf16],
+    devices: one_device,
+    tensors: Element::F16,
+    lower: |asked: &Asked<'_>| call("half", json!({"device": asked.run.device, "precision": asked.run.precision})),
+};
+
+fn call(op: &'static str, params: serde_json::Value) -> WorkerCall {
+    WorkerCall { worker: Worker::Python(EnvName::Torch), op, params, libraries: vec![], access: Access::default() }
+}
+
+/// The materialised model itself.
+pub static ARTEFACT: Artefact = Artefact {
+    name: "model",
+    title: "the transformers model",
+    precisions: |_| &[Fp32, Fp16, Bf16],
+    always_half: None,
+    ready: &[],
+    holds_reference: false,
+    needs_class: true,
+    int8_has_range: false,
+    conversions: &[],
+    label: |_| "model".into(),
+    made_by: |_| None,
+};

@@ -1,0 +1,87 @@
+//! libtorch through tch: a traced module, in an executable of its own.
+
+use serde_json::json;
+
+use super::{
+    Access, Artefact, Asked, Code, Conversion, Converter, From, Half, Pair, Part, ReadyFormat, Requirement, RunParams,
+    Runtime, WORKER, Worker, WorkerCall, artefact, by_precision, code, python,
+};
+use crate::base::Precision::{Bf16, Fp16, Fp32};
+use crate::device::{BackendRow, backends};
+use crate::toolchain::{EnvName, Tool};
+
+const LOADS: &[&Artefact] = &[&ARTEFACT];
+
+const fn pair(backend: &'static BackendRow, template: &'static str) -> Pair {
+    // One library is under both, and Python asks it without a build.
+    let half = Half::AskedOf(&python::RUNTIME);
+    Pair { backend, loads: LOADS, template, test_env: EnvName::Torch, half }
+}
+
+pub static RUNTIME: Runtime = Runtime {
+    name: "torch",
+    pairs: &[
+        pair(&backends::CPU, "torch"),
+        pair(&backends::CUDA, "torch"),
+        pair(&backends::ROCM, "torch"),
+        pair(&backends::MPS, "mps"),
+    ],
+    execute: None,
+    code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
+    tools: |_| vec![Tool { env: EnvName::Torch, package: "torch" }],
+    requires: |_| vec![Requirement::Env(EnvName::Torch), Requirement::TorchWorker],
+    server: None,
+    runs_the_test: false,
+    needs: RunParams::whole_device,
+    computes: by_precision,
+    failures_stand: true,
+    versions: &["torch"],
+    lower: |asked: &Asked<'_>| {
+        let params = json!({"device": asked.run.device, "measure": asked.run.measure});
+        WorkerCall { worker: Worker::Torch, op: "run", params, libraries: vec![], access: Access::default() }
+    },
+};
+
+const HERE: &[Part] = &[Part::Rust("catalogue/torch.rs")];
+
+/// `orch-torch`
+pub const CODE: &[Part] = &[
+    Part::Rust("bin/orch-torch.rs"),
+    Part::Rust("device/lease.rs"),
+    Part::Rust("device/native/cuda.rs"),
+    Part::Rust("device/native/nvml.rs"),
+    Part::Rust("device/shown.rs"),
+    Part::Rust("device/vram.rs"),
+    Part::Rust("runtime/control.rs"),
+    Part::Crate("tch"),
+    Part::Crate("torch-sys"),
+];
+
+/// All that `orch-torch` is built from: another build of it is needed when this changes.
+pub static BUILD: Code = Code::of(&[WORKER, CODE]);
+
+pub static ARTEFACT: Artefact = Artefact {
+    name: "torchscript",
+    title: "the traced TorchScript model",
+    precisions: |_| &[Fp32, Fp16, Bf16],
+    always_half: None,
+    ready: &[ReadyFormat::Torchscript],
+    holds_reference: false,
+    needs_class: false,
+    int8_has_range: false,
+    conversions: &[&EXPORT],
+    label: |wanted| wanted.usual_label(&ARTEFACT),
+    made_by: |wanted| match wanted.ready {
+        Some(ReadyFormat::Torchscript) => None,
+        _ => Some((&EXPORT, artefact::with_tokens(json!({"precision": wanted.precision}), wanted.tokens))),
+    },
+};
+
+static EXPORT: Conversion = Conversion {
+    name: "convert.torchscript",
+    inputs: &[("model", From::Model)],
+    env: |_| EnvName::Torch,
+    packages: |_| &["torch", "transformers", "numpy", "safetensors"],
+    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("export_torchscript")]]),
+    by: Converter::Python("export_torchscript"),
+};

@@ -1,0 +1,104 @@
+//! What the rows of the catalogue are written in: what must be installed, what is asked of a worker, what it may reach.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::toolchain::EnvName;
+
+/// What must be installed before a step can execute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Requirement {
+    Env(EnvName),
+    /// The `orch-torch` executable.
+    TorchWorker,
+    /// A Vulkan driver in software, for WebGPU on a machine without a GPU's.
+    Swiftshader,
+}
+
+/// A native library inside an installed wheel.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Wheel {
+    pub env: EnvName,
+    /// The wheel that brings it, …
+    pub package: &'static str,
+    /// … its folder below site-packages, …
+    pub folder: &'static str,
+    /// … and how the file's name begins.
+    pub prefix: &'static str,
+}
+
+/// What a worker loads or starts, known by its path once it is installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Library {
+    Wheel(&'static Wheel),
+    /// Not one library but the folder of SwiftShader and its loader.
+    Swiftshader,
+    /// The executable that pages are opened with.
+    Browser,
+    /// The folder of ONNX Runtime Web's bundles.
+    OrtWeb,
+    /// The folder of npm's packages with Transformers.js.
+    TransformersJs,
+    /// The program that reaches phones.
+    Adb,
+    /// The folder of Qualcomm's SDK.
+    QnnSdk,
+}
+
+pub struct WorkerCall {
+    pub worker: Worker,
+    pub op: &'static str,
+    pub params: Value,
+    /// Parameters whose values are the paths of libraries, known once their environment is there.
+    pub libraries: Vec<(&'static str, Library)>,
+    pub access: Access,
+}
+
+/// What a step may reach besides its own folders.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Access {
+    pub network: bool,
+    /// Folders that it may write to; made if they are not there.
+    pub write: Vec<PathBuf>,
+    /// It works with the user's own home, to read what lies there.
+    pub home: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worker {
+    /// `orch worker <runtime>`
+    Orch(&'static str),
+    /// `orch-torch`
+    Torch,
+    /// A long-lived server of this environment, forking for the job.
+    Python(EnvName),
+}
+
+/// One file of a tree, verified.
+#[derive(Debug, Clone)]
+pub struct StoredFile {
+    /// In the tree.
+    pub path: String,
+    pub at: PathBuf,
+    /// Read by other steps too, from a folder to which no step may write.
+    pub is_shared: bool,
+}
+
+/// Where a step's inputs lie and where its output goes, during one execution.
+pub struct Places {
+    pub inputs: BTreeMap<String, PathBuf>,
+    /// Trees that were not laid out, because the step lays them in by itself (`StepKind::lays_in`).
+    pub trees: BTreeMap<String, Vec<StoredFile>>,
+    /// An empty folder.
+    pub out: PathBuf,
+    /// A folder for what is not part of the output.
+    pub scratch: PathBuf,
+}
+
+impl Places {
+    pub fn input(&self, name: &str) -> &Path {
+        self.inputs.get(name).unwrap_or_else(|| panic!("BUG: the step has no input `{name}`"))
+    }
+}
