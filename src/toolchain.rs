@@ -16,66 +16,75 @@ use crate::base::Digest;
 /// The package `orch_py`.
 pub static PACKAGE: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/python/orch_py");
 
-/// One locked Python environment. They are apart so that a run installs only what its targets need.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EnvName {
+macro_rules! environments {
+    ($($(#[doc = $doc:literal])* $name:ident $word:literal { lock: $lock:literal, preload: $preload:expr },)*) => {
+        /// One locked environment, mostly of Python. They are apart so that a run installs only what its targets need.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum EnvName {
+            $($(#[doc = $doc])* #[serde(rename = $word)] $name,)*
+        }
+
+        impl EnvName {
+            pub const ALL: [Self; [$($word),*].len()] = [$(Self::$name),*];
+
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $word),* }
+            }
+
+            /// The lock that this binary carries. What uses locks is given [`Locks`].
+            fn lock(self) -> &'static str {
+                match self { $(Self::$name => include_str!(concat!("../", $lock))),* }
+            }
+
+            /// Packages that a server of this environment imports once, before it forks for its first job.
+            pub fn preload(self) -> &'static [&'static str] {
+                match self { $(Self::$name => &$preload),* }
+            }
+        }
+    };
+}
+
+environments! {
     /// ONNX Runtime: the library that `orch worker ort` loads, and what makes fp16 and int8 of ONNX files.
-    Ort,
+    Ort "ort" { lock: "python/requirements/ort.txt", preload: ["orch_py.ops.onnx_convert"] },
     /// ONNX Runtime with Qualcomm's plugin.
-    Qnn,
+    Qnn "qnn" { lock: "python/requirements/qnn.txt", preload: [] },
     /// ONNX Runtime with its WebGPU plugin.
-    Webgpu,
+    Webgpu "webgpu" { lock: "python/requirements/webgpu.txt", preload: [] },
     /// ONNX Runtime with CUDA, and the CUDA and cuDNN that it loads.
-    Cuda,
+    Cuda "cuda" { lock: "python/requirements/cuda.txt", preload: [] },
     /// ONNX Runtime with MIGraphX for AMD's GPUs.
-    Rocm,
+    Rocm "rocm" { lock: "python/requirements/rocm.txt", preload: [] },
     /// OpenVINO: the library, and the converter.
-    Openvino,
+    Openvino "openvino" { lock: "python/requirements/openvino.txt", preload: ["openvino"] },
     /// OpenVINO with nncf, for 8-bit weights.
-    Nncf,
+    Nncf "nncf" { lock: "python/requirements/nncf.txt", preload: ["openvino", "nncf"] },
     /// PyTorch and transformers: models, references, exports; libtorch for the tch worker.
-    Torch,
+    // transformers loads lazily; the ops name what they need of it. The rest is what every model class imports when it is
+    // first named: 0.15 s here, or in every job.
+    Torch "torch" {
+        lock: "python/requirements/torch.txt",
+        preload: [
+            "orch_py.ops.materialise",
+            "orch_py.ops.export_onnx",
+            "orch_py.ops.export_torchscript",
+            "orch_py.ops.script",
+            "transformers.generation.utils",
+            "transformers.masking_utils",
+            "transformers.modeling_layers",
+            "transformers.models.auto.modeling_auto",
+            "transformers.exporters.utils",
+        ]
+    },
     /// ONNX Runtime Web, and the Chromium that it runs in: of npm, and no Python.
-    Browser,
+    Browser "browser" { lock: "node/browser/package-lock.json", preload: [] },
     /// Node, for what is of npm where the machine has none.
-    Node,
+    Node "node" { lock: "python/requirements/node.txt", preload: [] },
     /// Transformers.js for the web, with an ONNX Runtime Web of its own: of npm, and no Python.
-    #[serde(rename = "transformers-js")]
-    TransformersJs,
+    TransformersJs "transformers-js" { lock: "node/transformers-js/package-lock.json", preload: [] },
 }
 
 impl EnvName {
-    pub const ALL: [Self; 11] = [
-        Self::Ort,
-        Self::Qnn,
-        Self::Webgpu,
-        Self::Cuda,
-        Self::Rocm,
-        Self::Openvino,
-        Self::Nncf,
-        Self::Torch,
-        Self::Browser,
-        Self::Node,
-        Self::TransformersJs,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ort => "ort",
-            Self::Qnn => "qnn",
-            Self::Webgpu => "webgpu",
-            Self::Cuda => "cuda",
-            Self::Rocm => "rocm",
-            Self::Openvino => "openvino",
-            Self::Nncf => "nncf",
-            Self::Torch => "torch",
-            Self::Browser => "browser",
-            Self::Node => "node",
-            Self::TransformersJs => "transformers-js",
-        }
-    }
-
     /// Whether a Python of the user's can stand for it (ORCH_PYTHON).
     pub fn is_python(self) -> bool {
         !self.is_npm() && self != Self::Node
@@ -83,49 +92,7 @@ impl EnvName {
 
     /// Whether its lock is one of npm's.
     fn is_npm(self) -> bool {
-        matches!(self, Self::Browser | Self::TransformersJs)
-    }
-
-    /// The lock that this binary carries. What uses locks is given [`Locks`].
-    fn lock(self) -> &'static str {
-        match self {
-            Self::Ort => include_str!("../python/requirements/ort.txt"),
-            Self::Qnn => include_str!("../python/requirements/qnn.txt"),
-            Self::Webgpu => include_str!("../python/requirements/webgpu.txt"),
-            Self::Cuda => include_str!("../python/requirements/cuda.txt"),
-            Self::Rocm => include_str!("../python/requirements/rocm.txt"),
-            Self::Openvino => include_str!("../python/requirements/openvino.txt"),
-            Self::Nncf => include_str!("../python/requirements/nncf.txt"),
-            Self::Torch => include_str!("../python/requirements/torch.txt"),
-            Self::Browser => include_str!("../node/browser/package-lock.json"),
-            Self::Node => include_str!("../python/requirements/node.txt"),
-            Self::TransformersJs => include_str!("../node/transformers-js/package-lock.json"),
-        }
-    }
-
-    /// Packages that a server of this environment imports once, before it forks for its first job.
-    pub fn preload(self) -> &'static [&'static str] {
-        match self {
-            // transformers loads lazily; the ops name what they need of it.
-            // The rest is what every model class imports when it is first named: 0.15 s here, or in every job.
-            Self::Torch => &[
-                "orch_py.ops.materialise",
-                "orch_py.ops.export_onnx",
-                "orch_py.ops.export_torchscript",
-                "orch_py.ops.script",
-                "transformers.generation.utils",
-                "transformers.masking_utils",
-                "transformers.modeling_layers",
-                "transformers.models.auto.modeling_auto",
-                "transformers.exporters.utils",
-            ],
-            Self::Nncf => &["openvino", "nncf"],
-            Self::Openvino => &["openvino"],
-            Self::Ort => &["orch_py.ops.onnx_convert"],
-            Self::Qnn | Self::Webgpu | Self::Cuda | Self::Rocm | Self::Browser | Self::Node | Self::TransformersJs => {
-                &[]
-            }
-        }
+        self.lock().starts_with('{')
     }
 }
 

@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use orch::catalogue::{ARTEFACTS, RUNTIMES};
+use orch::device::BACKENDS;
+
 /// Sources by path relative to `src/`.
 type Sources = BTreeMap<String, String>;
 
@@ -43,6 +46,36 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rustls", &["store/remote/service.rs"]),
     ("tokio", &["store/remote/"]),
     ("futures_util", &["store/remote/"]),
+];
+
+/// Where the names of runtimes, backends and artefacts may stand: in their rows, with their probers and workers, and in the
+/// environments that are called so.
+const NAMED: &[&str] = &[
+    "base/",
+    "bin/",
+    "browser.rs",
+    "browser/",
+    "catalogue/",
+    "device/",
+    "provision/",
+    "runtime/",
+    "template.rs",
+    "toolchain.rs",
+];
+
+/// Elsewhere such a word means something else.
+const OTHERWISE: &[(&str, &str, &str)] = &[
+    ("cli/cmd/settled.rs", "python", "an argument"),
+    ("cli/cmd/settled.rs", "browser", "an argument"),
+    ("exec/keys.rs", "rocm", "a fact: the version of ROCm"),
+    ("settled/mod.rs", "rocm", "a fact: the version of ROCm"),
+    ("spec/check/source.rs", "onnx", "a key of a model"),
+    ("spec/check/source.rs", "openvino", "a key of a model"),
+    ("spec/check/source.rs", "torchscript", "a key of a model"),
+    ("step/materialise.rs", "torch", "a package"),
+    ("step/ready/reference.rs", "openvino", "a package"),
+    ("step/ready/reference.rs", "torch", "a package"),
+    ("store/locks.rs", "android", "an operating system"),
 ];
 
 fn sources() -> Sources {
@@ -154,6 +187,31 @@ fn homes(sources: &Sources) -> Vec<String> {
     complaints
 }
 
+/// All that the catalogue names. A model is more than an artefact.
+fn names() -> Vec<&'static str> {
+    let artefacts = ARTEFACTS.iter().map(|row| row.name).filter(|name| *name != "model");
+    let names = RUNTIMES.iter().map(|row| row.name).chain(BACKENDS.iter().map(|row| row.name));
+    names.chain(artefacts).collect()
+}
+
+/// Who asks for a name of the catalogue has a table of his own, and a new row is forgotten there.
+fn matched(sources: &Sources) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let is_test = |path: &str| path.ends_with("tests.rs") || path.contains("/tests/");
+    let elsewhere =
+        sources.iter().filter(|(path, _)| !NAMED.iter().any(|home| path.starts_with(home)) && !is_test(path));
+    for (path, text) in elsewhere {
+        let text = code(text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default());
+        for name in names() {
+            let is_meant = !OTHERWISE.iter().any(|(file, word, _)| file == path && *word == name);
+            if is_meant && text.contains(&format!("\"{name}\"")) {
+                complaints.push(format!("{path} names `{name}`: what it decides by that is a field of its row"));
+            }
+        }
+    }
+    complaints
+}
+
 /// `package::…` that is no part of a longer path, or `use package`.
 fn names_package(code: &str, package: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -203,6 +261,19 @@ fn every_package_has_one_home() {
     assert_eq!(homes(&one("spec/raw.rs", "serde_saphyr::from_str(x)")).len(), 1);
     assert_eq!(homes(&one("report/mod.rs", "let s = port::of(sort::by(crate::runtime::ort::x));")).len(), 0);
     none(homes(&sources()));
+}
+
+#[test]
+fn only_its_row_knows_the_name_of_a_runtime() {
+    let bad = matched(&one("exec/half.rs", "match runtime { \"ort\" => 1, _ => 2 }"));
+    assert_eq!(bad, ["exec/half.rs names `ort`: what it decides by that is a field of its row"]);
+    assert_eq!(matched(&one("plan/build.rs", "let x = target.backend.name == \"webgpu-browser\";")).len(), 1);
+    none(matched(&one(
+        "exec/half.rs",
+        "// not \"ort\"\nlet a = \"ort-x\";\n#[cfg(test)]\nmod tests { let b = \"ort\"; }",
+    )));
+    none(matched(&one("device/cuda.rs", "let x = \"cuda\";")));
+    none(matched(&sources()));
 }
 
 #[test]

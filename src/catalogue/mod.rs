@@ -12,7 +12,7 @@ mod code;
 mod needs;
 pub mod onnx;
 pub mod openvino;
-pub mod ort;
+pub mod onnxruntime;
 pub mod python;
 pub mod qnn;
 mod run;
@@ -35,7 +35,7 @@ pub use work::{Access, Library, Places, Requirement, StoredFile, Wheel, Worker, 
 
 /// All of them, in the order in which people read them.
 pub static RUNTIMES: &[&Runtime] = &[
-    &ort::RUNTIME,
+    &onnxruntime::RUNTIME,
     &openvino::RUNTIME,
     &torch::RUNTIME,
     &python::RUNTIME,

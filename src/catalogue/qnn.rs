@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    ARTEFACTS, Artefact, Code, Conversion, Converter, From, Library, Part, ReadyFormat, WORKER, Wheel, code, ort,
+    ARTEFACTS, Artefact, Code, Conversion, Converter, From, Library, Part, ReadyFormat, WORKER, Wheel, code,
+    onnxruntime,
 };
 use crate::base::Precision::Fp16;
 use crate::runtime::android::OWN_OPTIONS;
@@ -40,14 +41,17 @@ static COMPILE: Conversion = Conversion {
     packages: |_| &["onnxruntime", "onnxruntime-qnn"],
     code: Code::of(&[
         code::CONVERT,
-        &[Part::Rust("catalogue/qnn.rs"), Part::Rust("catalogue/ort.rs")],
+        &[Part::Rust("catalogue/qnn.rs"), Part::Rust("catalogue/onnxruntime.rs")],
         WORKER,
-        ort::CODE,
+        onnxruntime::CODE,
     ]),
     by: Converter::Worker {
-        runtime: &ort::RUNTIME,
+        runtime: &onnxruntime::RUNTIME,
         op: "compile",
-        libraries: &[("library", Library::Wheel(&ort::LIBRARY_FOR_QNN)), ("ep_library", Library::Wheel(&PROVIDER))],
+        libraries: &[
+            ("library", Library::Wheel(&onnxruntime::LIBRARY_FOR_QNN)),
+            ("ep_library", Library::Wheel(&PROVIDER)),
+        ],
     },
 };
 

@@ -201,55 +201,6 @@ pub(super) fn described(mut schema: Schema, doc: &str) -> serde_json::Value {
     schema.to_value()
 }
 
-/// Declares how the variants of an enum are written; `what` names the enum in messages.
-macro_rules! words {
-    ($vis:vis $type:ident as $what:literal { $($word:literal => $variant:ident),* $(,)? }) => {
-        crate::base::words::words!($vis $type { $($word => $variant),* });
-        shape::spelled!($type as $what);
-    };
-}
-pub(super) use words;
-
-/// An enum is read by its words.
-macro_rules! spelled {
-    ($type:ident as $what:literal) => {
-        shape::named!($type, $type, stringify!($type), $what, <$type>::WORDS.iter().copied());
-    };
-}
-pub(super) use spelled;
-
-/// A row of a table is read by its name.
-macro_rules! row {
-    ($type:ident as $schema:literal, $what:literal in $table:ident) => {
-        shape::named!(&'static $type, $type, $schema, $what, $table.iter().map(|row| (row.name, *row)));
-    };
-}
-pub(super) use row;
-
-macro_rules! named {
-    ($read:ty, $described:ident, $schema:expr, $what:literal, $words:expr) => {
-        impl Shape for $read {
-            fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-                let text = String::read(node, key, sink)?;
-                let span = sink.span(node.pos);
-                shape::word(&text, $what, &$words.collect::<Vec<_>>(), span, sink)
-            }
-        }
-
-        impl schemars::JsonSchema for $described {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                $schema.into()
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                let words: Vec<&str> = $words.map(|(word, _)| word).collect();
-                schemars::json_schema!({ "type": "string", "enum": words })
-            }
-        }
-    };
-}
-pub(super) use named;
-
 pub(super) fn word<T: Copy>(text: &str, what: &str, words: &[(&str, T)], span: Span, sink: &mut Sink) -> Option<T> {
     let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
     if found.is_none() {

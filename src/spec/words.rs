@@ -1,7 +1,7 @@
 //! The words that a field of the spec may hold.
 
 use super::error::Sink;
-use super::shape::{self, Shape, row, spelled, words};
+use super::shape::{self, Shape};
 use super::yaml::{Key, Node};
 use super::{Dtype, ExpectedStage, ExpectedStatus, Int8Range, Precision, Priority, Route};
 use crate::catalogue::{ARTEFACTS, Artefact, RUNTIMES, Runtime};
@@ -13,6 +13,51 @@ pub(super) enum Weights {
     Seeded,
     Hub,
     Path,
+}
+
+macro_rules! named {
+    ($read:ty, $described:ident, $schema:expr, $what:literal, $words:expr) => {
+        impl Shape for $read {
+            fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
+                let text = String::read(node, key, sink)?;
+                let span = sink.span(node.pos);
+                shape::word(&text, $what, &$words.collect::<Vec<_>>(), span, sink)
+            }
+        }
+
+        impl schemars::JsonSchema for $described {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $schema.into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                let words: Vec<&str> = $words.map(|(word, _)| word).collect();
+                schemars::json_schema!({ "type": "string", "enum": words })
+            }
+        }
+    };
+}
+
+/// An enum is read by its words.
+macro_rules! spelled {
+    ($type:ident as $what:literal) => {
+        named!($type, $type, stringify!($type), $what, <$type>::WORDS.iter().copied());
+    };
+}
+
+/// A row of a table is read by its name.
+macro_rules! row {
+    ($type:ident as $schema:literal, $what:literal in $table:ident) => {
+        named!(&'static $type, $type, $schema, $what, $table.iter().map(|row| (row.name, *row)));
+    };
+}
+
+/// Declares how the variants of an enum are written; `what` names the enum in messages.
+macro_rules! words {
+    ($vis:vis $type:ident as $what:literal { $($word:literal => $variant:ident),* $(,)? }) => {
+        crate::base::words::words!($vis $type { $($word => $variant),* });
+        spelled!($type as $what);
+    };
 }
 
 words!(pub(super) Weights as "weights" { "seeded" => Seeded, "hub" => Hub, "path" => Path });

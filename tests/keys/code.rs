@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use orch::catalogue::{RUNTIMES, Runtime};
 use orch::step::Sources;
 
 use crate::harness::World;
@@ -120,12 +121,16 @@ const NO_OUTPUT: &[&str] = &[
 #[test]
 fn every_source_has_its_place() {
     let world = World::new();
-    // No row of the table opens a browser or reaches a phone, whose code is long all the same.
-    let web = "  webnn: {runtime: browser, backend: webnn, device: cpu, artefact: onnx, precisions: [fp32]}\n";
-    let tasks = "  tasks: {runtime: transformers-js, backend: webnn, device: cpu, artefact: transformers-js, \
-        precisions: [fp32]}\n";
-    let phone = "  phone: {runtime: android, backend: qnn-android, device: htp, artefact: qnn, precisions: [fp16]}\n";
-    world.edit("  qnn: {", &format!("{web}{tasks}{phone}  qnn: {{"));
+    // Of every runtime one target: the project itself opens no browser and reaches no phone.
+    let target = |runtime: &&Runtime| {
+        let (runtime, pair) = (runtime.name, &runtime.pairs[0]);
+        let (backend, artefact) = (pair.backend.name, pair.loads[0]);
+        let precision = (artefact.precisions)(false)[0].word();
+        let loads = format!("artefact: {}, precisions: [{precision}]", artefact.name);
+        format!("  any-{runtime}: {{runtime: {runtime}, backend: {backend}, {loads}}}\n")
+    };
+    let targets: String = RUNTIMES.iter().map(target).collect();
+    world.edit("  qnn: {", &format!("{targets}  qnn: {{"));
     let plan = world.plan();
     let code: BTreeSet<String> = plan.steps.iter().flat_map(|step| step.kind.code(step).files()).collect();
     let has_place = |path: &str| code.contains(path) || NO_OUTPUT.iter().any(|prefix| path.starts_with(prefix));

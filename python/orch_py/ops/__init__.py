@@ -5,19 +5,11 @@ an environment without torch can serve the ops that do not need it.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 
 from orch_py.protocol import Job, Op, Output
 
-NAMES = (
-    "materialise",
-    "export_onnx",
-    "export_torchscript",
-    "half",
-    "onnx_convert",
-    "openvino_convert",
-    "transformers_js",
-    "script",
-)
+NAMES = tuple(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def _lazy(name: str) -> Op:

@@ -6,7 +6,8 @@
 use serde_json::json;
 
 use crate::catalogue::{
-    Access, Code, Library, Part, Places, ReadyFormat, Requirement, WORKER, Worker, WorkerCall, openvino, ort, torch,
+    Access, Code, Library, Part, Places, ReadyFormat, Requirement, WORKER, Worker, WorkerCall, onnxruntime, openvino,
+    torch,
 };
 use crate::step::{Step, StepKind, Work};
 use crate::toolchain::{EnvName, Tool};
@@ -25,7 +26,7 @@ impl StepKind for Reference {
     }
 
     fn code(&self, step: &Step) -> &Code {
-        static ONNX: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, ort::CODE]);
+        static ONNX: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, onnxruntime::CODE]);
         static IR: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, openvino::CODE]);
         static MODULE: Code = Code::of(&[&[Part::Rust("step/ready")], WORKER, torch::CODE]);
         match format(step) {
@@ -58,7 +59,7 @@ impl StepKind for Reference {
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let (worker, library) = match format(step) {
-            ReadyFormat::Onnx => (Worker::Orch(ort::RUNTIME.name), Some(&ort::LIBRARY)),
+            ReadyFormat::Onnx => (Worker::Orch(onnxruntime::RUNTIME.name), Some(&onnxruntime::LIBRARY)),
             ReadyFormat::Openvino => (Worker::Orch(openvino::RUNTIME.name), Some(&openvino::LIBRARY)),
             ReadyFormat::Torchscript => (Worker::Torch, None),
         };

@@ -79,7 +79,7 @@ pub static RUNTIME: Runtime = Runtime {
     lower,
 };
 
-const HERE: &[Part] = &[Part::Rust("catalogue/ort.rs")];
+const HERE: &[Part] = &[Part::Rust("catalogue/onnxruntime.rs")];
 
 /// `orch worker ort`
 pub const CODE: &[Part] = &[
