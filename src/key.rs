@@ -2,7 +2,7 @@
 //!
 //! | value | in the key | why |
 //! |---|---|---|
-//! | `kind`; `code`: digest of the sources and crates that perform the step | yes | another generator makes other output (`step/code.rs`) |
+//! | `kind`; `code`: digest of the sources and crates that perform the step | yes | another generator makes other output (`catalogue/code.rs`) |
 //! | every parameter (`param.…`), one line a leaf | yes | what the spec asks for: config, seed, sizes and fills of inputs, routes, opset, precision, options, how is measured, tolerance, argv |
 //! | content of each input tree, file or folder (`input.…`) | yes | content, never paths; of a folder, names and content of its files |
 //! | that the owner may execute a file | where it is so | a program that calls it does something else |

@@ -60,6 +60,11 @@ fn rust() {
         source("src/step/generate.rs", &[TESTS]),
         source("src/runtime/ort/run.rs", &[QNN, ORT_RUNS, "generate:affine:reference | generate:scaled:reference"]),
         source("src/runtime/openvino/options.rs", &[OPENVINO_RUNS]),
+        // A row says what is made, what a run is told, and which template a test is made from.
+        source("src/catalogue/onnxruntime.rs", &[QNN, ORT_RUNS, TESTS]),
+        source("src/catalogue/openvino.rs", &[OPENVINO, OPENVINO_RUNS, TESTS]),
+        source("src/catalogue/onnx.rs", &[ONNX, PRECISION, TESTS]),
+        source("src/step/run.rs", &["run:bert:qnn-fp16", ORT_RUNS, OPENVINO_RUNS, EAGER, "run:bert:torch-cpu-fp32"]),
         source("src/bin/orch-torch.rs", &["run:bert:torch-cpu-fp32"]),
         source("src/judge/tensor.rs", &[JUDGES]),
         source("src/report/markdown.rs", &["report"]),
