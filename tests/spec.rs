@@ -39,7 +39,7 @@ fn load(text: &str) -> Spec {
 fn the_suites_of_this_repository_load() {
     let spec = Spec::load(Path::new("specs/all.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
     assert!(spec.models.contains_key("bert"));
-    assert_eq!(spec.targets.len(), 34);
+    assert!(spec.targets.contains_key("qnn-android"));
     assert_eq!(spec.files.len(), 4);
     assert_eq!(spec.models["bert"].loc.file.as_path(), Path::new("specs/models.yaml"));
 }

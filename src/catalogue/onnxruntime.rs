@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::{
-    Access, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER, Wheel, Worker,
-    WorkerCall, by_precision, code, one_device, onnx, qnn,
+    Access, Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER,
+    Wheel, Worker, WorkerCall, by_precision, code, one_device, onnx, qnn,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
@@ -14,51 +14,27 @@ use crate::toolchain::{EnvName, Tool};
 
 const NAME: &str = "ort";
 
+const ONNX: &[&Artefact] = &[&onnx::ARTEFACT];
+
+const fn pair(
+    backend: &'static BackendRow,
+    loads: &'static [&'static Artefact],
+    template: &'static str,
+    test_env: EnvName,
+    half: Half,
+) -> Pair {
+    Pair { backend, loads, template, test_env, half }
+}
+
 pub static RUNTIME: Runtime = Runtime {
     name: NAME,
     pairs: &[
-        Pair {
-            backend: &backends::CPU,
-            loads: &[&onnx::ARTEFACT],
-            template: "ort",
-            test_env: EnvName::Ort,
-            half: Half::Shown(&HALF),
-        },
-        Pair {
-            backend: &backends::CUDA,
-            loads: &[&onnx::ARTEFACT],
-            template: "cuda",
-            test_env: EnvName::Cuda,
-            half: Half::Shown(&HALF),
-        },
-        Pair {
-            backend: &backends::ROCM,
-            loads: &[&onnx::ARTEFACT],
-            template: "rocm",
-            test_env: EnvName::Rocm,
-            half: Half::Shown(&HALF),
-        },
-        Pair {
-            backend: &backends::MPS,
-            loads: &[&onnx::ARTEFACT],
-            template: "coreml",
-            test_env: EnvName::Ort,
-            half: Half::Unprobed,
-        },
-        Pair {
-            backend: &backends::QNN,
-            loads: &[&qnn::ARTEFACT],
-            template: "qnn",
-            test_env: EnvName::Qnn,
-            half: Half::Unprobed,
-        },
-        Pair {
-            backend: &backends::WEBGPU,
-            loads: &[&onnx::ARTEFACT],
-            template: "webgpu",
-            test_env: EnvName::Webgpu,
-            half: Half::Shown(&HALF),
-        },
+        pair(&backends::CPU, ONNX, "ort", EnvName::Ort, Half::Shown(&HALF)),
+        pair(&backends::CUDA, ONNX, "cuda", EnvName::Cuda, Half::Shown(&HALF)),
+        pair(&backends::ROCM, ONNX, "rocm", EnvName::Rocm, Half::Shown(&HALF)),
+        pair(&backends::MPS, ONNX, "coreml", EnvName::Ort, Half::Unprobed),
+        pair(&backends::QNN, &[&qnn::ARTEFACT], "qnn", EnvName::Qnn, Half::Unprobed),
+        pair(&backends::WEBGPU, ONNX, "webgpu", EnvName::Webgpu, Half::Shown(&HALF)),
     ],
     execute: Some(execute),
     code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
@@ -132,6 +108,7 @@ static WEBGPU_PLUGIN: Wheel = Wheel {
     prefix: "libonnxruntime_providers_webgpu.",
 };
 
+const WEBGPU_PACKAGES: &[&str] = &["onnxruntime", "onnxruntime-ep-webgpu"];
 const CUDA_PACKAGES: &[&str] = &[
     "nvidia-cublas",
     "nvidia-cuda-nvrtc",
@@ -143,33 +120,26 @@ const CUDA_PACKAGES: &[&str] = &[
     "onnxruntime-gpu",
 ];
 
-static BUILDS: &[(&BackendRow, Build)] = &[
-    (&backends::CPU, Build { library: &LIBRARY, packages: &["onnxruntime"], provider: "cpu", plugin: None }),
-    (&backends::CUDA, Build { library: &LIBRARY_FOR_CUDA, packages: CUDA_PACKAGES, provider: "cuda", plugin: None }),
-    (
-        &backends::ROCM,
-        Build { library: &LIBRARY_FOR_ROCM, packages: &["onnxruntime-migraphx"], provider: "rocm", plugin: None },
-    ),
+type Row = (&'static BackendRow, Build);
+
+const fn build_for(
+    backend: &'static BackendRow,
+    library: &'static Wheel,
+    packages: &'static [&'static str],
+    provider: &'static str,
+    plugin: Option<&'static Wheel>,
+) -> Row {
+    (backend, Build { library, packages, provider, plugin })
+}
+
+static BUILDS: &[Row] = &[
+    build_for(&backends::CPU, &LIBRARY, &["onnxruntime"], "cpu", None),
+    build_for(&backends::CUDA, &LIBRARY_FOR_CUDA, CUDA_PACKAGES, "cuda", None),
+    build_for(&backends::ROCM, &LIBRARY_FOR_ROCM, &["onnxruntime-migraphx"], "rocm", None),
     // The usual build for macOS brings CoreML with it.
-    (&backends::MPS, Build { library: &LIBRARY, packages: &["onnxruntime"], provider: "coreml", plugin: None }),
-    (
-        &backends::QNN,
-        Build {
-            library: &LIBRARY_FOR_QNN,
-            packages: &["onnxruntime", "onnxruntime-qnn"],
-            provider: "qnn",
-            plugin: Some(&qnn::PROVIDER),
-        },
-    ),
-    (
-        &backends::WEBGPU,
-        Build {
-            library: &LIBRARY_FOR_WEBGPU,
-            packages: &["onnxruntime", "onnxruntime-ep-webgpu"],
-            provider: "webgpu",
-            plugin: Some(&WEBGPU_PLUGIN),
-        },
-    ),
+    build_for(&backends::MPS, &LIBRARY, &["onnxruntime"], "coreml", None),
+    build_for(&backends::QNN, &LIBRARY_FOR_QNN, &["onnxruntime", "onnxruntime-qnn"], "qnn", Some(&qnn::PROVIDER)),
+    build_for(&backends::WEBGPU, &LIBRARY_FOR_WEBGPU, WEBGPU_PACKAGES, "webgpu", Some(&WEBGPU_PLUGIN)),
 ];
 
 fn build(run: &RunParams) -> &'static Build {
