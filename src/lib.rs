@@ -32,6 +32,6 @@ pub mod worker;
 pub mod provision;
 pub mod exec;
 pub mod explain;
-pub mod settled;
+pub mod memo;
 
 pub mod cli;

@@ -1,20 +1,20 @@
 //! Files whose change is waited for: the system's notifications wake, stamps decide.
 //!
-//! Whether something changed, and what, is told by comparing the stamps of all watched files with those taken before the
-//! run. So nothing that happens during a run is missed, whatever the system notifies of. The only home of notify.
+//! Whether something changed, and what, is told by snapshots of all watched files that were taken before the run. So nothing that happens during a run is missed, whatever the system notifies of. The only home of notify.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use notify::{RecursiveMode, Watcher};
 
 use crate::cli::git::normal;
 use crate::cli::printer::Printer;
+use crate::store::snapshot::Snapshot;
 use crate::worker::Cancel;
 
 /// Quiet for so long, a burst of writes is over.
@@ -23,14 +23,13 @@ const SETTLED: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often to look where the system does not notify.
 const LOOK: Duration = Duration::from_secs(2);
-/// Size, time of change, inode; None where there is no file.
-type Stamp = Option<(u64, SystemTime, u64)>;
 
 /// Files, what they were like before the run, and the system's notifications about their folders.
 pub(super) struct Watched {
     /// Files and folders, absolute.
     roots: BTreeSet<PathBuf>,
-    stamps: BTreeMap<PathBuf, Stamp>,
+    /// What they were like when they were added.
+    before: Vec<Snapshot>,
     /// The store and the folder of the report: orch writes there itself.
     ignored: Vec<PathBuf>,
     watcher: Option<notify::RecommendedWatcher>,
@@ -52,14 +51,14 @@ struct Names {
 
 impl Watched {
     pub(super) fn new(sender: Sender<()>, ignored: Vec<PathBuf>) -> Self {
-        let (roots, stamps, folders, names) = Default::default();
-        Self { roots, stamps, ignored, watcher: None, folders, sender, names, told: false }
+        let (roots, before, folders, names) = Default::default();
+        Self { roots, before, ignored, watcher: None, folders, sender, names, told: false }
     }
 
     /// Watches these files, and forgets about all others.
     pub(super) fn set(&mut self, files: &[PathBuf], printer: &Printer) {
         self.roots.clear();
-        self.stamps.clear();
+        self.before.clear();
         self.folders.clear();
         self.watcher = None;
         self.names = Arc::default();
@@ -76,9 +75,7 @@ impl Watched {
             printer
                 .note(&format!("warning: the system does not notify of changes ({error:#}); looking every {every} s"));
         }
-        for root in &new {
-            stamp(root, &self.ignored, &mut self.stamps);
-        }
+        self.before.push(Snapshot::of(&new, &self.ignored));
         self.roots.extend(new);
     }
 
@@ -128,7 +125,7 @@ impl Watched {
 
     /// How many files there are to change.
     pub(super) fn count(&self) -> usize {
-        self.stamps.len()
+        self.before.iter().flat_map(Snapshot::files).collect::<BTreeSet<_>>().len()
     }
 
     fn is_ignored(&self, path: &Path) -> bool {
@@ -136,17 +133,14 @@ impl Watched {
     }
 
     /// Files that are not what they were before the run, for people.
-    pub(super) fn changed(&self) -> Vec<String> {
-        let mut now = BTreeMap::new();
-        self.roots.iter().for_each(|root| stamp(root, &self.ignored, &mut now));
+    pub(super) fn changed(&mut self) -> Vec<String> {
         let here = std::env::current_dir().unwrap_or_default();
-        let names: BTreeSet<&PathBuf> = now.keys().chain(self.stamps.keys()).collect();
-        let differ = names.into_iter().filter(|path| now.get(*path) != self.stamps.get(*path));
-        let shown = |path: &PathBuf| {
-            let path = normal(path);
+        let changed: BTreeSet<PathBuf> = self.before.iter_mut().flat_map(|before| before.changes().paths).collect();
+        let shown = |path: PathBuf| {
+            let path = normal(&path);
             path.strip_prefix(&here).unwrap_or(&path).display().to_string()
         };
-        differ.map(shown).collect()
+        changed.into_iter().map(shown).collect()
     }
 
     /// Waits for a change, or for an interrupt.
@@ -194,26 +188,4 @@ fn matters(event: &notify::Event, names: &Mutex<Names>, ignored: &[PathBuf]) -> 
             && !ignored.iter().any(|ignored| path.starts_with(ignored))
     };
     event.paths.is_empty() || event.need_rescan() || event.paths.iter().any(is_ours)
-}
-
-/// The stamps of a file, or of every file below a folder.
-fn stamp(root: &Path, ignored: &[PathBuf], stamps: &mut BTreeMap<PathBuf, Stamp>) {
-    if !root.is_dir() {
-        stamps.insert(root.to_owned(), stamp_of(root));
-        return;
-    }
-    let is_own = |path: &Path| ignored.iter().any(|ignored| path.starts_with(ignored));
-    let entries = walkdir::WalkDir::new(root).into_iter().filter_entry(|entry| !is_own(entry.path()));
-    for entry in entries.flatten().filter(|entry| !entry.file_type().is_dir()) {
-        stamps.insert(entry.path().to_owned(), stamp_of(entry.path()));
-    }
-}
-
-fn stamp_of(path: &Path) -> Stamp {
-    let meta = std::fs::metadata(path).ok()?;
-    #[cfg(unix)]
-    let inode = std::os::unix::fs::MetadataExt::ino(&meta);
-    #[cfg(not(unix))]
-    let inode = 0;
-    Some((meta.len(), meta.modified().ok()?, inode))
 }

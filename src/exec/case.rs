@@ -202,7 +202,7 @@ pub(super) fn failed_steps(plan: &Plan, results: &[StepResult]) -> BTreeSet<Step
 }
 
 /// Steps of the user's own that passed after failures, in this run or in the one whose result is used.
-pub fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<FlakyStep> {
+pub(super) fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<FlakyStep> {
     let is_own = |id: &StepId| {
         results[id.0 as usize].outcome == Outcome::Flaky && context.plan.step(*id).stage == Stage::Command
     };

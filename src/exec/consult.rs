@@ -59,9 +59,6 @@ impl Scheduler<'_> {
         if step.stage == Stage::Report {
             return; // made by `reporting`, of everything else
         }
-        if let Some(output) = self.known.get(&id) {
-            return self.set(id, StepState::Done(StepResult::known(*output)));
-        }
         if let Some(why) = self.unavailable(id) {
             return self.set(id, StepState::Done(StepResult::skipped(Outcome::SkipUnavailable, why)));
         }

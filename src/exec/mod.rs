@@ -19,7 +19,6 @@ mod keep;
 mod keys;
 mod memory;
 mod outcome;
-mod part;
 mod perform;
 mod pool;
 mod preview;
@@ -53,10 +52,8 @@ use crate::store::{DiskStore, FileDigests};
 use crate::worker::{Cancel, Ground, Project};
 
 pub use age::MaxAge;
-pub use case::flaky_steps;
 pub use consult::usually_wanted;
 pub use keys::{HostFacts, variable_digest};
-pub use part::{Part, PartEnded, run_part};
 pub use preview::{held, preview};
 pub use reporting::{Pages, report_doc, stable_backend};
 pub use retry::Backoff;

@@ -29,7 +29,7 @@ use crate::exec::task::Choices;
 use crate::exec::{Context, Finished, KeepGoing, Options, reporting};
 use crate::record::Record;
 use crate::step::{Requirement, Stage, StepId, StepSet};
-use crate::store::{FileDigests, StoreError};
+use crate::store::StoreError;
 
 /// Performs the plan.
 pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
@@ -85,10 +85,6 @@ pub(super) struct Scheduler<'a> {
     pub(super) context: &'a Context<'a>,
     pub(super) keys: Keys<'a>,
     pub(super) states: Vec<StepState>,
-    /// Outputs of steps that are not looked up (`part.rs`).
-    pub(super) known: BTreeMap<StepId, Digest>,
-    /// One of these is not as it was published.
-    pub(super) lost: bool,
     /// Steps that something wanted needs.
     pub(super) wanted: StepSet,
     /// Whether hits are to come with their records, although no report shows them.
@@ -123,21 +119,15 @@ impl<'a> Scheduler<'a> {
     pub(super) fn new(context: &'a Context<'a>) -> Result<Self, StoreError> {
         let mut files = context.store.file_digests();
         files.prefetch(context.plan.files());
-        Ok(Self::with(context, files, BTreeMap::new()))
-    }
-
-    pub(super) fn with(context: &'a Context<'a>, files: FileDigests, known: BTreeMap<StepId, Digest>) -> Self {
         let keys = Keys::new(context, files);
         let states = context.plan.ids().map(|_| StepState::Unknown).collect();
         let devices = Devices::new(context.inventory);
         let Options { jobs, memory, .. } = *context.options;
         let capacity = Capacity { cores: jobs.max(1), memory, units: devices.units() };
-        Self {
+        Ok(Self {
             context,
             keys,
             states,
-            known,
-            lost: false,
             wanted: StepSet::default(),
             whole_records: false,
             setups: Setups::default(),
@@ -162,7 +152,7 @@ impl<'a> Scheduler<'a> {
             met_bug: false,
             met: BTreeSet::new(),
             retries: Retries::default(),
-        }
+        })
     }
 
     pub(super) fn is_done(&self, id: StepId) -> bool {
@@ -261,7 +251,7 @@ impl<'a> Scheduler<'a> {
                 self.context.listener.tell(Event::Interrupted);
             }
             let fails_fast = self.context.options.keep_going == KeepGoing::Never && self.failed;
-            let stopping = self.context.cancel.is_cancelled() || fails_fast || self.lost;
+            let stopping = self.context.cancel.is_cancelled() || fails_fast;
             self.end_waits(stopping);
             if !stopping {
                 self.want_fallbacks();

@@ -46,11 +46,6 @@ impl Scheduler<'_> {
                 self.set(id, StepState::Done(StepResult::hit(*record)));
                 Settled::Done(id)
             }
-            // Made by a step of which only the output is known here: it is made again where all is known.
-            Performed::InputLost { from, .. } if self.known.contains_key(&from) => {
-                self.lost = true;
-                Settled::Lost { producer: from, consumer: id }
-            }
             Performed::InputLost { from, digest, what } => {
                 self.returned(name, format!("an input was lost: {what}"), span);
                 // Another step that reads it may have noticed first: it is being made again, or is whole again by now.

@@ -79,11 +79,6 @@ impl StepResult {
         Self { how: How::Hit, outcome: hit.outcome, output: hit.output, ..Self::not_needed() }
     }
 
-    /// A step that is not looked up at all, because it is known to be done (`exec/part.rs`).
-    pub(super) fn known(output: Digest) -> Self {
-        Self { how: How::Hit, outcome: Outcome::Pass, output: Some(output), ..Self::not_needed() }
-    }
-
     pub(super) fn executed(record: Record) -> Self {
         Self { how: How::Executed, ..Self::hit(record) }
     }

@@ -5,7 +5,6 @@
 mod build;
 mod graph;
 mod narrow;
-mod part;
 mod render;
 mod sizes;
 

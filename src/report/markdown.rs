@@ -33,7 +33,7 @@ pub fn render(doc: &ReportDoc) -> String {
 
     let mut out = format!("# orch: {}\n\n", text(&doc.spec));
     let _ =
-        writeln!(out, "**{}\n", summary_line(doc, &Styles::plain()).replacen("   ", "** · ", 1).replace("   ", " · "));
+        writeln!(out, "**{}\n", summary_line(&doc.summary, &Styles::plain()).replacen("   ", "** · ", 1).replace("   ", " · "));
     if let Some(scope) = &doc.scope {
         let _ = writeln!(out, "Not the whole spec: {}.\n", text(scope));
     }

@@ -112,8 +112,6 @@ pub enum RunPath {
     Full,
     /// Nothing changed since a run that left nothing to do.
     Settled,
-    /// Only what lies below changed sources was looked up.
-    Cone,
 }
 
 fn is_zero(count: &u32) -> bool {

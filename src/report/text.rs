@@ -17,7 +17,7 @@ use super::format::{counted, glyph, one_line, seconds};
 use super::names::end_cut;
 use super::place::Place;
 use super::view::{View, case_name};
-use super::{CaseResult, ReportDoc};
+use super::{CaseResult, ReportDoc, Summary};
 use crate::record::Outcome;
 
 const WIDTH: usize = 100;
@@ -67,6 +67,11 @@ impl Styles {
 
 /// The whole summary, ending in a newline.
 pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
+    [body(doc, styles), summary_line(&doc.summary, styles), "\n".to_owned()].concat()
+}
+
+/// All but the last line.
+pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
     let view = View::new(doc);
     let mut out = String::new();
     matrix::matrix(&mut out, &view, styles);
@@ -88,14 +93,11 @@ pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
     if let Some(scope) = &doc.scope {
         let _ = writeln!(out, "{}{scope}: not the whole spec{:#}", styles.heading, styles.heading);
     }
-    out.push_str(&summary_line(doc, styles));
-    out.push('\n');
     out
 }
 
 /// `45 passed · 2 failed · 75 unavailable   112 steps: 0 executed, 112 up to date   0.4 s`
-pub fn summary_line(doc: &ReportDoc, styles: &Styles) -> String {
-    let s = &doc.summary;
+pub fn summary_line(s: &Summary, styles: &Styles) -> String {
     let mut counts = Vec::new();
     let mut count = |count: u32, noun: &str, style: Style, always: bool| {
         if count > 0 || always {
@@ -116,7 +118,7 @@ pub fn summary_line(doc: &ReportDoc, styles: &Styles) -> String {
     count(s.unsupported, "unsupported", styles.skip, false);
     count(s.excluded, "excluded", styles.skip, false);
     // A run of chosen steps or of commands has no cases to count.
-    let counts = if doc.cases.is_empty() { String::new() } else { counts.join(" · ") + "   " };
+    let counts = if s.cases == 0 { String::new() } else { counts.join(" · ") + "   " };
     let fetched = if s.fetched > 0 { format!(" ({} from the remote)", s.fetched) } else { String::new() };
     let failed = match s.failed_steps {
         0 => String::new(),

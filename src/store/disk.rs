@@ -282,12 +282,6 @@ impl DiskStore {
         }))
     }
 
-    /// For the end of a run: spares the next one that asks for little most of what opening costs. Without it, that one is
-    /// only slower.
-    pub fn keep_index(&self) {
-        let _ = self.log.keep_index();
-    }
-
     /// Whether a key is held: its step succeeded, or was refused by the vendor's tool.
     pub fn hit(&self, key: &Digest) -> Result<Option<Hit>, StoreError> {
         let held = self.log.held(key)?;

@@ -18,7 +18,7 @@ use crate::store::stat::{Moment, Stamp, now};
 use crate::store::table::{Table, TableBuilder, split};
 use crate::store::{Manifest, ManifestFile, StoreError};
 
-const KIND: &str = "orch files 2";
+const KIND: &str = "orch files 3";
 /// Digests of files that this run did not ask for are kept as long as they are at most so many times as many.
 const OTHERS: usize = 8;
 /// So many files are hashed by one thread: a large one is by itself hashed by all.
@@ -88,11 +88,11 @@ pub fn keyed(content: Digest, executable: bool) -> Digest {
 }
 
 /// A change of the permission gives a file another stamp, so this is remembered as content is.
-fn of_file(path: &Path) -> io::Result<Digest> {
+pub(super) fn of_file(path: &Path) -> io::Result<Digest> {
     Ok(keyed(Digest::of_file(path)?, bfs::is_executable(&fs::metadata(path)?)))
 }
 
-fn digest(bytes: &[u8]) -> Digest {
+pub(super) fn digest(bytes: &[u8]) -> Digest {
     Digest::from_bytes(bytes.try_into().expect("BUG: 32 bytes"))
 }
 

@@ -5,11 +5,9 @@
 //! off by the next writer. Nothing is synced one by one; what a power failure takes is found by its checksum and made again.
 
 mod compact;
-mod index;
 mod state;
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,14 +19,11 @@ use crate::store::{StoreError, open_or_read};
 
 pub(super) use compact::Choice;
 
-use index::{By, Index};
-use state::{Places, State};
+use state::{By, Places, State};
 
 #[derive(Debug)]
 pub(super) struct Log {
     path: PathBuf,
-    /// Where its index is, if there is one.
-    index: PathBuf,
     /// Locked by one while it appends, or by several while they read what was appended; never read or written.
     gate: File,
     state: Mutex<State>,
@@ -61,11 +56,6 @@ pub(super) struct Entry {
     pub(super) payload: Vec<u8>,
 }
 
-/// A log that is read faster than an index is opened needs none; in tests, whose logs are short, it gets one all the same.
-const LEAST_GROWTH: u64 = if cfg!(debug_assertions) { 1 << 10 } else { 1 << 20 };
-/// Reading so much of the log costs as much as what an index spares.
-const MOST_GROWTH: u64 = 8 << 20;
-
 /// Open again when dropped.
 struct Gate<'a>(&'a File);
 
@@ -78,12 +68,11 @@ impl Drop for Gate<'_> {
 impl Log {
     pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
         let path = dir.join("log");
-        let index = path.with_extension("index");
-        let state = State::open(&path, &index).map_err(StoreError::io("open", &path))?;
+        let state = State::open(&path).map_err(StoreError::io("open", &path))?;
         let gate = dir.join("log.lock");
         let (open, _) =
             open_or_read(&gate, File::options().append(true).create(true)).map_err(StoreError::io("open", gate))?;
-        Ok(Self { gate: open, state: Mutex::new(state), path, index })
+        Ok(Self { gate: open, state: Mutex::new(state), path })
     }
 
     /// Whether this user may only read it.
@@ -95,8 +84,8 @@ impl Log {
         &self.path
     }
 
-    /// The log as far as this process knows it; it is read once, from where its index ends, and again by [`Log::refresh`] and
-    /// every append.
+    /// The log as far as this process knows it; it is read once, and what was appended since by [`Log::refresh`] and every
+    /// append.
     fn read(&self) -> Result<MutexGuard<'_, State>, StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if !state.is_read {
@@ -105,27 +94,10 @@ impl Log {
         Ok(state)
     }
 
-    /// The same, with every entry read.
-    fn whole(&self) -> Result<MutexGuard<'_, State>, StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another log that was put in the place of this one may have an index, too.
-        while !state.is_whole() {
-            state.want_all();
-            self.take_in(&mut state)?;
-        }
-        Ok(state)
-    }
-
     /// Where the entry stands that is found by this.
     fn find(&self, by: By, id: &Short) -> Result<Option<Place>, StoreError> {
-        let mut state = self.read()?;
-        loop {
-            if let Ok(at) = state.find(by, id) {
-                return Ok(at.map(|at| state.place(at)));
-            }
-            state.distrust_index();
-            self.take_in(&mut state)?;
-        }
+        let state = self.read()?;
+        Ok(state.find(by, id).map(|at| state.place(at)))
     }
 
     /// Takes in what other processes appended.
@@ -153,7 +125,7 @@ impl Log {
     fn follow(&self, state: &mut State) -> Result<(), StoreError> {
         let is_same = |meta: fs::Metadata| file_id(&meta) == state.id && meta.len() >= state.end;
         if !fs::metadata(&self.path).is_ok_and(is_same) {
-            *state = State::open(&self.path, &self.index).map_err(StoreError::io("open", &self.path))?;
+            *state = State::open(&self.path).map_err(StoreError::io("open", &self.path))?;
         }
         Ok(())
     }
@@ -164,17 +136,6 @@ impl Log {
             state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
         }
         Ok(())
-    }
-
-    /// Where an entry stands at this moment. The caller holds the lock.
-    fn find_now(&self, state: &mut State, by: By, id: &Short) -> Result<Option<u64>, StoreError> {
-        loop {
-            if let Ok(at) = state.find(by, id) {
-                return Ok(at);
-            }
-            state.distrust_index();
-            self.catch_up_and_cut(state)?;
-        }
     }
 
     /// Appends all or nothing, and knows it afterwards.
@@ -189,12 +150,12 @@ impl Log {
             // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One
             // whose manifest is damaged is written anew.
             let known = match draft.header.kind {
-                Kind::Tree => self.find_now(&mut state, By::Tree, &short(&draft.header.id))?,
+                Kind::Tree => state.find(By::Tree, &short(&draft.header.id)),
                 Kind::Record | Kind::Dropped => None,
             };
             if draft.header.kind == Kind::Record {
                 let step = draft.header.step;
-                latest.extend(self.find_now(&mut state, By::Step, &step)?.map(|at| (step, at)));
+                latest.extend(state.find(By::Step, &step).map(|at| (step, at)));
             }
             if known.is_none_or(|at| self.entry_of(&state.file, at).is_err()) {
                 fresh.push(draft);
@@ -221,41 +182,9 @@ impl Log {
             return Err(StoreError::io("append to", &self.path)(e));
         }
         for (at, draft) in places.into_iter().zip(&drafts) {
-            if state.note(at, &draft.header).is_err() {
-                // It is written all the same, and found when the log is read.
-                state.distrust_index();
-                break;
-            }
+            state.note(at, &draft.header);
         }
         Ok(())
-    }
-
-    /// Writes an index, if much was appended since the last one. Nobody waits for it but threads of this process; what
-    /// others append meanwhile stands behind its end.
-    ///
-    /// A log that is known to be damaged gets none: what an index does not know must not be there.
-    pub(super) fn keep_index(&self) -> io::Result<bool> {
-        self.keep_index_from(|known| (known / 4).clamp(LEAST_GROWTH, MOST_GROWTH))
-    }
-
-    /// `growth`: how much is much, by what the last index knows.
-    fn keep_index_from(&self, growth: impl Fn(u64) -> u64) -> io::Result<bool> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_current = file_id(&fs::metadata(&self.path)?) == state.id;
-        if !state.is_read || state.damaged > 0 || !is_current {
-            return Ok(false);
-        }
-        let known = Index::open(&self.index, &state.file, state.id).map_or(0, |index| index.extent().end);
-        if !state.is_misled && state.end.saturating_sub(known) < growth(known) {
-            return Ok(false);
-        }
-        let (file, extent, rows) = (state.file.clone(), state.extent(), state.rows()?);
-        state.is_misled = false;
-        drop(state);
-        // What a killed writer leaves there is swept with old settlements.
-        let aside = self.path.with_file_name("settled");
-        Index::write(&self.index, &aside, &file, &extent, rows)?;
-        Ok(true)
     }
 
     /// Keeps other processes from appending. The caller holds the state, which keeps other threads.
@@ -276,7 +205,7 @@ impl Log {
 
     /// In how many places the log is damaged.
     pub(super) fn damage(&self) -> Result<u64, StoreError> {
-        Ok(self.whole()?.damaged)
+        Ok(self.read()?.damaged)
     }
 
     /// Where the newest record of a step stands.
@@ -329,7 +258,7 @@ impl Log {
     pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry, StoreError>)) -> Result<Seen, StoreError> {
         self.refresh()?;
         let (file, end) = {
-            let state = self.whole()?;
+            let state = self.read()?;
             (state.file.clone(), state.end)
         };
         self.scan(&file, 0, end, |found| match found {

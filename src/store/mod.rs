@@ -16,6 +16,7 @@ pub mod sealed;
 pub mod stat;
 pub mod table;
 mod files;
+pub mod snapshot;
 mod disk;
 mod gc;
 mod pack;

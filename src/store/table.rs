@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::store::sealed::{Bytes, Sealed, SealedWriter, damaged};
+use crate::store::sealed::{Sealed, SealedWriter, damaged};
 use crate::store::stat::Stamp;
 
 /// Rows that a thread takes at a time.
@@ -23,13 +23,13 @@ const WORTH_OPENING: usize = 3;
 /// Sorted by folder, then by name. Texts end in NUL, as the kernel wants them.
 #[derive(Debug, Default)]
 pub struct Table {
-    folders: Bytes,
+    folders: Vec<u8>,
     /// Where a folder's path begins in `folders`, and its first row; and one more of each, for the end.
     folder_at: Vec<u32>,
     folder_rows: Vec<u32>,
-    names: Bytes,
+    names: Vec<u8>,
     name_at: Vec<u32>,
-    stamps: Bytes,
+    stamps: Vec<u8>,
 }
 
 /// What is there now in place of a row.
@@ -65,6 +65,10 @@ impl Table {
 
     pub fn stamp(&self, row: u32) -> Stamp {
         Stamp::from_bytes(&self.stamps[row as usize * Stamp::BYTES..][..Stamp::BYTES])
+    }
+
+    pub fn set_stamp(&mut self, row: u32, stamp: Stamp) {
+        self.stamps[row as usize * Stamp::BYTES..][..Stamp::BYTES].copy_from_slice(&stamp.bytes());
     }
 
     pub fn path(&self, row: u32) -> PathBuf {
@@ -122,7 +126,7 @@ impl Table {
                 folders.push(row);
             }
         }
-        self.stamps = stamps.into();
+        self.stamps = stamps;
         (folders, absent)
     }
 
@@ -242,12 +246,12 @@ impl TableBuilder {
             self.name_at.push(self.names.len() as u32);
         }
         Table {
-            folders: self.folders.into(),
+            folders: self.folders,
             folder_at: self.folder_at,
             folder_rows: self.folder_rows,
-            names: self.names.into(),
+            names: self.names,
             name_at: self.name_at,
-            stamps: stamps.into(),
+            stamps,
         }
     }
 }

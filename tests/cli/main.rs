@@ -29,7 +29,7 @@ mod phone;
 mod ready_files;
 mod ready_onnx;
 mod rerun;
-mod settled;
+mod memo;
 mod sizes;
 mod states;
 mod slots;

@@ -223,7 +223,7 @@ fn lost_and_damaged_outputs_come_back_from_the_remote() {
 }
 
 #[test]
-fn the_short_ways_of_a_run_share_too() {
+fn a_run_shares_beside_its_memo() {
     let dir = tempfile::tempdir().unwrap();
     let url = format!("file://{}", dir.path().display());
     let spec =
@@ -236,7 +236,7 @@ fn the_short_ways_of_a_run_share_too() {
     support::eventually("it is settled", || path(&first.run(plain).success()) == "settled");
     first.write("data", "d\nc\n");
     let ended = first.run(plain).success().stderr_has("remote: 1 upload");
-    assert_eq!(path(&ended), "cone");
+    assert_eq!(path(&ended), "full");
 
     let second = new("b\na\n");
     second.run(plain).success().summary([("fetched", 1)]);
@@ -244,7 +244,7 @@ fn the_short_ways_of_a_run_share_too() {
     assert!(second.run(plain).success().json()["summary"]["fetched"].is_null(), "this run fetched nothing");
     second.write("data", "d\nc\n");
     let ended = second.run(plain).success().summary([("executed", 0), ("fetched", 1)]);
-    assert_eq!(path(&ended), "cone");
+    assert_eq!(path(&ended), "full");
     assert_eq!(second.output("command:one", "out"), "c\nd\n");
     second.run(["run", "spec.yaml", "--json", "--no-remote"]).success().stderr_lacks("remote");
 

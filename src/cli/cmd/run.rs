@@ -1,4 +1,4 @@
-//! `orch run`: the short way if nothing changed, else plan, perform, hand out, print.
+//! `orch run`: what the last run left behind if nothing changed, else plan, perform, hand out, print.
 
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -8,8 +8,7 @@ use anyhow::Context as _;
 
 use crate::base::shell;
 use crate::cli::args::{Args, RunArgs, SpecArgs};
-use crate::cli::cmd::settled::{self, Short};
-use crate::cli::cmd::watch;
+use crate::cli::cmd::{memo, watch};
 use crate::cli::console::Console;
 use crate::cli::diary::Diary;
 use crate::cli::exit::Exit;
@@ -22,24 +21,20 @@ use crate::cli::sharing::{self, Sharing};
 use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
-use crate::plan::Plan;
-use crate::report::{self, ReportDoc, text::Styles};
-use crate::settled::Custody;
+use crate::memo::Custody;
+use crate::report::{self, ReportDoc, Summary, text::Styles};
 use crate::worker::{self, Cancel};
 
 pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if run.watch {
         return watch::watch(args, run, printer);
     }
-    let mut executed_before = Vec::new();
     if run.is_plain()
         && !sharing::owes(args, run.no_remote)
-        && let Some(place) = settled::place(args, run)
+        && let Some(path) = memo::path(args, run)
+        && let Some(exit) = memo::tell(&path, args, run, printer)?
     {
-        match settled::short(&place, args, run, printer)? {
-            Short::Done(exit) => return Ok(exit),
-            Short::Not { executed } => executed_before = executed,
-        }
+        return Ok(exit);
     }
     let workplace = Workplace::open(args)?;
     let mut scoped = asked(run).load(&workplace, printer)?;
@@ -47,7 +42,7 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         resume::resume(&workplace, &mut scoped, printer)?;
     }
     on_interrupt(&workplace.cancel, || {})?;
-    let (exit, _) = perform(args, run, printer, &workplace, scoped, &executed_before)?;
+    let (exit, _) = perform(args, run, printer, &workplace, scoped)?;
     Ok(exit)
 }
 
@@ -105,7 +100,6 @@ pub(super) fn perform(
     printer: &Printer,
     workplace: &Workplace,
     scoped: Scoped,
-    executed_before: &[String],
 ) -> anyhow::Result<(Exit, Vec<String>)> {
     let Scoped { project, wanted, rerun, rerun_failed, stands, label, nothing } = scoped;
     let max_age = run.scope.max_age.clone();
@@ -122,9 +116,8 @@ pub(super) fn perform(
     let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
     let counted = ended.as_ref().ok().map(|(finished, _)| (finished.interrupted, hits(finished)));
     let written = diary.finish(&project.plan, counted);
-    let (mut finished, handed) = ended?;
+    let (finished, handed) = ended?;
     let plan = &project.plan;
-    count_again(plan, &mut finished, executed_before);
     show(&finished.doc, finished.report.is_some(), run, printer);
     printer.told(shared);
     for text in &handed.told {
@@ -141,24 +134,23 @@ pub(super) fn perform(
     }
     // The run is told first: what went wrong with a file about it must not hide it.
     written?;
-    workplace.store.keep_index();
     let executed = plan.ids().filter(|id| *id != plan.report && finished.results[id.0 as usize].how == How::Executed);
     let executed = executed.map(|id| plan.step(id).name.clone()).collect();
     let exit = exit_of(&finished, nothing.is_some());
-    // What a device computes in is asked each time: a driver may change it, which no settlement looks at.
+    // What a device computes in is asked each time: a driver may change it, which no memo looks at.
     if run.is_whole()
         && !project.probes
         && !handed.in_the_way
         && !workplace.store.is_read_only()
-        && let Some(place) = settled::place(args, run)
+        && let Some(path) = memo::path(args, run)
     {
-        settled::settle(&place, workplace, &project, args, &context, (finished, &handed.placed, before), printer);
+        memo::keep(&path, workplace, &project, args, &context, (finished, &handed.placed, before), printer);
     }
     Ok((exit, executed))
 }
 
 /// What is said where a bug of orch's own did not end everything.
-pub(super) const BUG: &str = "a bug in orch ended what says `BUG:`; please report it with the log that was named there";
+const BUG: &str = "a bug in orch ended what says `BUG:`; please report it with the log that was named there";
 
 /// Performs the plan and hands out what it made; once more, if that was lost in between. Gives what was handed out.
 fn execute(context: &Context<'_>, diary: &Diary<'_>, args: &Args) -> anyhow::Result<(Finished, Handed)> {
@@ -184,21 +176,15 @@ pub(super) fn show(doc: &ReportDoc, has_report: bool, run: &RunArgs, printer: &P
         printer.data(&report::json::render(doc));
         return;
     }
-    printer.out(&report::text::render(doc, &Styles::colored()));
-    if has_report {
-        printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
-    }
+    show_text(&report::text::body(doc, &Styles::colored()), &doc.summary, has_report, run, printer);
 }
 
-/// Steps that were executed before the short way broke off are hits by now, and were executed all the same.
-fn count_again(plan: &Plan, finished: &mut Finished, executed_before: &[String]) {
-    for id in executed_before.iter().filter_map(|name| plan.find(name)) {
-        let result = &mut finished.results[id.0 as usize];
-        if result.how == How::Hit {
-            result.how = How::Executed;
-            finished.doc.summary.executed += 1;
-            finished.doc.summary.hits -= 1;
-        }
+/// The same for people; `body` is all but the last line.
+pub(super) fn show_text(body: &str, summary: &Summary, has_report: bool, run: &RunArgs, printer: &Printer) {
+    let last = report::text::summary_line(summary, &Styles::colored());
+    printer.out(&format!("{body}{last}\n"));
+    if has_report {
+        printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
     }
 }
 
@@ -245,10 +231,9 @@ fn exit_of(finished: &Finished, nothing: bool) -> Exit {
     }
 }
 
-/// The same for a run of which only the document is known: what was executed or hit in it passed.
-pub(super) fn exit_of_doc(doc: &ReportDoc) -> Exit {
-    let summary = &doc.summary;
-    let did_something = summary.is_well() || (doc.cases.is_empty() && summary.executed + summary.hits > 0);
+/// The exit code of a run of which only the counts are known: what was executed or hit in it passed.
+pub(super) fn exit_of_summary(summary: &Summary) -> Exit {
+    let did_something = summary.is_well() || (summary.cases == 0 && summary.executed + summary.hits > 0);
     match (summary.failed + summary.failed_steps, did_something) {
         // An unexpected success is one too.
         (1.., _) => Exit::Failed,

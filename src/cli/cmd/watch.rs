@@ -78,7 +78,7 @@ fn cycle(
     }
     let result = asked.load(&workplace, printer).and_then(|scoped| {
         watched.add(&inputs(&scoped), printer);
-        perform(args, run, printer, &workplace, scoped, &[])
+        perform(args, run, printer, &workplace, scoped)
     });
     match result {
         Ok((_, executed)) => Ok(Some(executed)),

@@ -51,9 +51,6 @@ impl Log {
             let _ = fs::remove_file(&fresh);
             return Err(e);
         }
-        // The number of a file that is gone may be given again, so an index of an older log could pass for one of the fresh
-        // log. Whoever writes an index has its log open: since the fresh one has this number, nobody writes such an index.
-        let _ = fs::remove_file(&self.index);
         fs::rename(&fresh, &self.path).map_err(StoreError::io("replace", &self.path))?;
         self.follow(&mut state)?;
         Ok(true)

@@ -1,17 +1,11 @@
 //! What a run that left nothing to do looked like, so that the next one need only look at files.
 //!
 //! A run in which every wanted step was a hit, or passed, or failed in a way that stands, or lacks its device, writes a
-//! *settlement*. A later run with the
-//! same command line and the same orch reads it, compares stamps with the disk and, if none differs, prints what an
-//! ordinary run would print: no YAML, no graph, no keys, no records. If files of the user's changed and only commands read
-//! them, the steps below these files (the *cone*) are performed by the ordinary scheduler as a plan of their own. Whatever
-//! else is not as it was, or cannot be read, means the ordinary path, which is always right. `docs/design.md`, "Settlements".
+//! *memo*. A later run with the same command line and the same orch reads it, compares stamps with the disk and, if none
+//! differs, prints what an ordinary run would print: no YAML, no graph, no keys, no records. Whatever is not as it was, or
+//! cannot be read, means the ordinary run, which is always right. `docs/design.md`, "The memo".
 
-mod cone;
-mod look;
-mod plan_file;
-mod state_file;
-mod step_form;
+mod file;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,21 +22,17 @@ use crate::report::ReportDoc;
 use crate::spec::SourceFile;
 use crate::store::DiskStore;
 
-pub use cone::{Cone, ConeEnded};
-pub use look::{Look, Settled};
+pub use file::Memo;
 
-/// Settlements of this many command lines are kept, the newest, as long as they are no larger together than this.
+/// Memos of this many command lines are kept, the newest, as long as they are no larger together than this.
 const KEPT: usize = 16;
 const KEPT_BYTES: u64 = 1 << 30;
 
-/// Where the settlement of one command line stands.
+/// Where the memo of one command line stands.
 #[derive(Debug)]
-pub struct Place {
-    plan: PathBuf,
-    state: PathBuf,
-}
+pub struct MemoPath(PathBuf);
 
-/// What a settlement depends on besides files: the machine, for plans that measure or whose pages tell of it.
+/// What a memo depends on besides files: the machine, for plans that measure or whose pages tell of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Here<'a> {
     pub host: &'a HostFacts,
@@ -68,33 +58,32 @@ impl Here<'_> {
     }
 }
 
-impl Place {
+impl MemoPath {
     /// `command_line` is everything that changes what is done or shown, by name; the executable and the folder that
     /// relative paths start from are added to it.
     pub fn new(root: PathBuf, command_line: &[(&str, String)]) -> io::Result<Self> {
         let exe = fs::metadata(std::env::current_exe()?)?;
         let stamp = crate::store::stat::Stamp::from(&exe);
         // Not when its state changed last: hard links are made of executables when they are built.
-        let mut text = format!("{} {} {} {}\n", plan_file::KIND, stamp.size, stamp.modified, stamp.inode);
+        let mut text = format!("{} {} {} {}\n", file::KIND, stamp.size, stamp.modified, stamp.inode);
         let _ = writeln!(text, "{:?}", std::env::current_dir()?);
         for (name, value) in command_line {
             let _ = writeln!(text, "{name} {value:?}");
         }
         let name = Digest::of(text.as_bytes());
-        let dir = root.join("settled");
-        Ok(Self { plan: dir.join(format!("{name}.plan")), state: dir.join(format!("{name}.state")) })
+        Ok(Self(root.join("settled").join(name.to_string())))
     }
 
     /// The store's folder.
     fn root(&self) -> &Path {
-        self.dir().parent().expect("BUG: settlements lie in the store")
+        self.dir().parent().expect("BUG: memos lie in the store")
     }
 
     fn dir(&self) -> &Path {
-        self.plan.parent().expect("BUG: a settlement lies in a folder")
+        self.0.parent().expect("BUG: a memo lies in a folder")
     }
 
-    /// Removes all but the newest settlements, and what was being written when its writer was killed.
+    /// Removes all but the newest memos, and what was being written when its writer was killed.
     fn prune(&self) -> io::Result<()> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.dir())?.flatten() {
@@ -103,28 +92,25 @@ impl Place {
             }
         }
         found.sort();
-        let own = self.plan.file_stem().map(|stem| stem.to_owned()).unwrap_or_default();
-        let mut kept = std::collections::BTreeSet::from([own]);
-        let mut bytes = 0;
+        let (mut kept, mut bytes) = (0, 0);
         for (modified, path, size) in found.into_iter().rev() {
             bytes += size;
-            let is_temporary = path.file_name().is_some_and(temporary::is_named);
-            let is_old = modified.elapsed().is_ok_and(|age| age.as_secs() > 3600);
-            let stem = path.file_stem().map(|stem| stem.to_owned()).unwrap_or_default();
-            let has_room = kept.len() < KEPT && bytes < KEPT_BYTES;
-            let stays = if is_temporary { !is_old } else { kept.contains(&stem) || has_room };
+            let stays = if path.file_name().is_some_and(temporary::is_named) {
+                modified.elapsed().map_or(true, |age| age.as_secs() <= 3600)
+            } else {
+                kept += 1;
+                path == self.0 || (kept <= KEPT && bytes < KEPT_BYTES)
+            };
             if !stays {
                 let _ = fs::remove_file(&path);
-            } else if !is_temporary {
-                kept.insert(stem);
             }
         }
         Ok(())
     }
 }
 
-/// What a run that may settle knows.
-pub struct Settling<'a> {
+/// What a run knows that may leave a memo.
+pub struct Ended<'a> {
     pub context: &'a Context<'a>,
     pub finished: Finished,
     /// The specs, as they were read.
@@ -146,15 +132,14 @@ impl Custody {
     }
 }
 
-impl Place {
+impl MemoPath {
     /// Keeps what a run found, if it left nothing to do. False if it did, or if what it found may be different by now.
-    pub fn settle(&self, settling: Settling<'_>) -> io::Result<bool> {
-        let Settling { context, mut finished, specs, here, out, before } = settling;
+    pub fn keep(&self, ended: Ended<'_>) -> io::Result<bool> {
+        let Ended { context, mut finished, specs, here, out, before } = ended;
         if finished.interrupted || !finished.results.iter().all(leaves_nothing) {
             return Ok(false);
         }
         let Some(found) = finished.files.found() else { return Ok(false) };
-        let Some(specs) = state_file::Specs::of(specs)? else { return Ok(false) };
         // The next run will find all of it up to date.
         for result in finished.results.iter_mut().filter(|result| result.how == How::Executed) {
             result.how = How::Hit;
@@ -162,15 +147,15 @@ impl Place {
         for result in finished.results.iter_mut().filter(|result| result.how == How::Hit) {
             result.failed_before = result.outcome.is_failure();
         }
-        let doc: ReportDoc = crate::exec::report_doc(context, &finished.results, 0.0);
-        let frozen = plan_file::Frozen { context, results: &finished.results, doc: &doc, found, here };
-        let Some(seal) = frozen.write(&self.plan)? else { return Ok(false) };
-        let Some(guards) = state_file::Guards::of(context, &finished.results, out)? else { return Ok(false) };
+        let results = &finished.results;
+        let doc: ReportDoc = crate::exec::report_doc(context, results, 0.0);
+        let head = file::Head::of(context, results, &doc.summary, here);
+        let Some(files) = file::files(context, results, specs, found, out)? else { return Ok(false) };
         let held = |digest: Digest| context.store.has_tree(&digest);
-        if Custody::of(context.store) != before || !finished.results.iter().filter_map(|r| r.output()).all(held) {
+        if Custody::of(context.store) != before || !results.iter().filter_map(|r| r.output()).all(held) {
             return Ok(false);
         }
-        state_file::State::new(seal, guards, specs).write(&self.state)?;
+        self.write(&head, &files, &doc)?;
         self.prune()?;
         Ok(true)
     }

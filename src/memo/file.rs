@@ -1,0 +1,194 @@
+//! The memo as a file: what was looked at, what was found, and what there is to print. One sealed file, replaced at once.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Digest, fs as bfs};
+use crate::exec::{Context, StepResult, variable_digest};
+use crate::memo::{Here, MemoPath};
+use crate::report::text::{self, Styles};
+use crate::report::{ReportDoc, RunPath, Summary};
+use crate::spec::SourceFile;
+use crate::step::Params;
+use crate::store::sealed::{Sealed, SealedWriter};
+use crate::store::snapshot::{Snapshot, SnapshotBuilder, stamp};
+use crate::store::stat::now;
+use crate::store::table::Table;
+use crate::store::{DiskStore, Hashed, LogExtent, keyed};
+
+pub(super) const KIND: &str = "orch memo 1";
+
+const HEAD: usize = 0;
+const FILES: usize = 1;
+const TEXT: usize = FILES + Snapshot::SECTIONS;
+const DOC: usize = TEXT + 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Head {
+    /// Declared variables with digests of their values.
+    variables: Vec<(String, Option<Digest>)>,
+    /// Whether the plan has cases, and with them devices.
+    has_cases: bool,
+    here: Digest,
+    /// What the store's log was: it only grows, unless something was taken out of it.
+    log: Option<LogExtent>,
+    has_report: bool,
+    summary: Summary,
+}
+
+impl Head {
+    pub(super) fn of(context: &Context<'_>, results: &[StepResult], summary: &Summary, here: Here<'_>) -> Self {
+        let plan = context.plan;
+        let programs = plan.steps.iter().filter_map(|step| match &step.params {
+            Params::Program(program) => Some(program),
+            _ => None,
+        });
+        let names: std::collections::BTreeSet<&str> =
+            programs.flat_map(|program| &*program.env).map(|name| &**name).collect();
+        Self {
+            variables: names.into_iter().map(|name| (name.to_owned(), variable_digest(name))).collect(),
+            has_cases: !plan.cases.is_empty(),
+            here: here.digest(),
+            log: DiskStore::log_extent(context.store.root()),
+            has_report: results[plan.report.0 as usize].output().is_some(),
+            summary: summary.clone(),
+        }
+    }
+}
+
+/// A memo, read.
+pub struct Memo {
+    sealed: Sealed,
+    head: Head,
+    files: Snapshot,
+}
+
+impl MemoPath {
+    /// The memo of this command line. None if there is none, or none that can be read: then nothing is known.
+    pub fn open(&self) -> Option<Memo> {
+        let read = || -> io::Result<Memo> {
+            let sealed = Sealed::open(&self.0, KIND)?;
+            let mut head: Head = serde_json::from_slice(&sealed.section(HEAD)?)?;
+            head.summary.path = RunPath::Settled;
+            head.summary.fetched = 0;
+            Ok(Memo { files: Snapshot::read(&sealed, FILES)?, head, sealed })
+        };
+        read().ok()
+    }
+
+    pub(super) fn write(&self, head: &Head, files: &Snapshot, doc: &ReportDoc) -> io::Result<()> {
+        let body = text::body(doc, &Styles::colored());
+        self.write_parts(&serde_json::to_vec(head)?, files, body.as_bytes(), &serde_json::to_vec(doc)?)
+    }
+
+    fn write_parts(&self, head: &[u8], files: &Snapshot, text: &[u8], doc: &[u8]) -> io::Result<()> {
+        let mut writer = SealedWriter::create(self.dir(), KIND)?;
+        writer.section(head)?;
+        files.write(&mut writer)?;
+        writer.section(text)?;
+        writer.section(doc)?;
+        writer.finish(&self.0).map(drop)
+    }
+}
+
+impl Memo {
+    /// Whether devices must be looked for before [`Memo::holds`].
+    pub fn has_cases(&self) -> bool {
+        self.head.has_cases
+    }
+
+    pub fn has_report(&self) -> bool {
+        self.head.has_report
+    }
+
+    /// What an ordinary run would count now; its seconds are the caller's.
+    pub fn summary(&self) -> &Summary {
+        &self.head.summary
+    }
+
+    /// What an ordinary run would print before its last line. None if it is damaged.
+    pub fn text(&self) -> Option<String> {
+        String::from_utf8(self.sealed.section(TEXT).ok()?).ok()
+    }
+
+    /// The document of an ordinary run. None if it is damaged.
+    pub fn doc(&self, here: Here<'_>) -> Option<ReportDoc> {
+        let mut doc: ReportDoc = serde_json::from_slice(&self.sealed.section(DOC).ok()?).ok()?;
+        doc.summary = self.head.summary.clone();
+        doc.host = here.host.report.clone();
+        doc.backends = here.inventory.to_vec();
+        Some(doc)
+    }
+
+    /// Whether all is as it was. What it cannot tell is not.
+    pub fn holds(&mut self, path: &MemoPath, here: Here<'_>) -> bool {
+        let log = DiskStore::log_extent(path.root());
+        let may_hold = log.zip(self.head.log).is_some_and(|(now, then)| now.continues(&then))
+            && self.head.variables.iter().all(|(name, value)| variable_digest(name) == *value)
+            && self.head.here == here.digest();
+        if !may_hold {
+            return false;
+        }
+        let changes = self.files.changes();
+        if changes.is_empty() && changes.refreshed {
+            // Only speed is lost if it cannot be written: these files are hashed again next time.
+            let _ = self.rewrite(path);
+        }
+        changes.is_empty()
+    }
+
+    fn rewrite(&self, path: &MemoPath) -> io::Result<()> {
+        let part = |section| self.sealed.section(section);
+        path.write_parts(&part(HEAD)?, &self.files, &part(TEXT)?, &part(DOC)?)
+    }
+}
+
+/// All files by which one can tell later that the run would find the same: specs, sources, and what orch put into the store
+/// and the output folder. None if one of them is no longer as the run saw it, or changes so fast that its stamp cannot tell.
+pub(super) fn files(
+    context: &Context<'_>,
+    results: &[StepResult],
+    specs: &[SourceFile],
+    found: &Hashed,
+    out: &[PathBuf],
+) -> io::Result<Option<Snapshot>> {
+    let Some(specs) = hashed(specs)? else { return Ok(None) };
+    let (plan, store) = (context.plan, context.store);
+    let mut kept: Vec<PathBuf> = store.fans().chain([store.removals()]).collect();
+    for path in out {
+        kept.push(std::path::absolute(path)?);
+    }
+    let copied = plan.cases.iter().map(|planned| planned.test).chain([plan.report]);
+    for digest in copied.filter_map(|id| results[id.0 as usize].output()) {
+        kept.extend(store.files_of(&digest).map_err(|e| io::Error::other(e.to_string()))?);
+    }
+    let mut kept = Table::of(kept.iter().map(PathBuf::as_path));
+    let mut builder = SnapshotBuilder::default();
+    let is_known = builder.add_hashed(&specs) && builder.add_hashed(found) && stamp(&mut kept);
+    builder.add_stamped(&kept);
+    Ok(if is_known { builder.finish() } else { None })
+}
+
+/// The spec files with their stamps. None if one is no longer as it was read.
+fn hashed(files: &[SourceFile]) -> io::Result<Option<Hashed>> {
+    let by_path: BTreeMap<PathBuf, Digest> =
+        files.iter().map(|file| Ok((std::path::absolute(&file.path)?, file.digest))).collect::<io::Result<_>>()?;
+    let at = now();
+    let mut table = Table::of(by_path.keys().map(PathBuf::as_path));
+    table.stamp_all();
+    let mut digests = vec![Digest::NONE; table.len()];
+    for (path, digest) in by_path {
+        match table.find(&path) {
+            Some(row) if Digest::of_file(&path)? == digest => digests[row as usize] = as_keyed(&path, digest)?,
+            _ => return Ok(None),
+        }
+    }
+    Ok(Some(Hashed { table, digests, at, inside: BTreeMap::new() }))
+}
+
+fn as_keyed(path: &Path, content: Digest) -> io::Result<Digest> {
+    Ok(keyed(content, bfs::is_executable(&std::fs::metadata(path)?)))
+}
