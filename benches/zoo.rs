@@ -83,7 +83,8 @@ fn rows(models: usize) -> String {
     let mut made = String::from("models:\n");
     for number in 0..models {
         let (name, body) = &blocks[number % blocks.len()];
-        let seed = if number == 0 || body.contains("    seed:") { String::new() } else { format!("    seed: {number}\n") };
+        let seed =
+            if number == 0 || body.contains("    seed:") { String::new() } else { format!("    seed: {number}\n") };
         write!(made, "  {name}_{number}:\n{seed}{body}").unwrap();
     }
     made
@@ -135,7 +136,8 @@ impl Zoo {
             let before = made;
             for preview in exec::preview(&context).unwrap() {
                 let step = plan.step(preview.step);
-                if let (Verdict::WouldRun { key: Some(key), .. }, true) = (preview.verdict, step.stage != Stage::Report) {
+                if let (Verdict::WouldRun { key: Some(key), .. }, true) = (preview.verdict, step.stage != Stage::Report)
+                {
                     publish(&store, &scratch, step, &key);
                     made += 1;
                 }

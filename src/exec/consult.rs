@@ -1,5 +1,7 @@
 //! What the store already holds, what must run, and why: decided step by step, dependencies first.
 
+use rayon::prelude::*;
+
 use crate::event::Event;
 use crate::exec::Options;
 use crate::exec::outcome::Judged;
@@ -9,8 +11,8 @@ use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
-use crate::step::{Source, Stage, StepId};
-use crate::store::{StoreError, stat::Stamp};
+use crate::step::{Source, Stage, StepId, StepSet};
+use crate::store::{Hit, StoreError, stat::Stamp};
 
 /// What is asked for where nothing is named: results, and what people look at. The rest only serves them.
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
@@ -22,21 +24,92 @@ pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
     })
 }
 
+/// So many steps are looked up by one thread.
+const FEW: usize = 256;
+
+/// What was found out about a step that is not decided.
+enum Looked {
+    /// Something that it reads is not done.
+    Waits,
+    Is(StepState),
+    /// As [`Looked::Is`], and what it is about is to be measured anew (`--rerun failed`).
+    IsAsked(KeyDoc),
+    /// With what is to be said of it.
+    Damaged(KeyDoc, String),
+    /// Its key cannot be made.
+    Failed(StoreError),
+}
+
+/// Why a step is no hit.
+pub(super) enum Missed {
+    For(MissReason),
+    /// There is something, and it is not what was written.
+    Damaged(String),
+}
+
 impl Scheduler<'_> {
     /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
     pub(super) fn consult_all(&mut self) {
-        for id in self.context.plan.ids() {
-            self.consult(id);
+        for level in levels(self.context.plan) {
+            let this = &*self;
+            let look = |id: &StepId| if this.is_done(*id) { Looked::Waits } else { this.look_at(*id) };
+            let looked: Vec<_> = if level.len() < 2 * FEW {
+                level.iter().map(look).collect()
+            } else {
+                level.par_iter().with_min_len(FEW).map(look).collect()
+            };
+            level.into_iter().zip(looked).for_each(|(id, looked)| self.take_in(id, looked));
         }
         let plan = self.context.plan;
         let mut open = self.asked();
+        let mut seen = StepSet::default();
         while let Some(id) = open.pop() {
-            if !self.wanted.insert(id) || self.is_done(id) || plan.step(id).stage == Stage::Report {
+            let is_new = seen.insert(id);
+            self.wanted.insert(id);
+            if !is_new || self.is_done(id) || plan.step(id).stage == Stage::Report {
                 continue;
             }
             open.extend(plan.dependencies(id));
         }
         self.want_fallbacks();
+    }
+
+    /// Whether something besides the report is to be executed.
+    pub(super) fn is_open(&self) -> bool {
+        self.wanted.iter().any(|id| !self.is_done(id) && self.context.plan.step(id).stage != Stage::Report)
+    }
+
+    /// Reads the records of hits that pages show, which nobody needs before. True if one is damaged: then it is no hit, and
+    /// everything that this run has not executed is looked up once more.
+    pub(super) fn read_records(&mut self) -> bool {
+        let shown = |id: &StepId| self.whole_records || self.context.plan.step(*id).stage != Stage::Command;
+        let held = |id: StepId| Some((id, self.result(id)?.held.as_ref()?));
+        let unread: Vec<_> = self.context.plan.ids().filter(shown).filter_map(held).collect();
+        let read = |(id, hit): &(StepId, &Hit)| (*id, self.context.store.record(hit));
+        let read: Vec<_> = if unread.len() < 2 * FEW {
+            unread.iter().map(read).collect()
+        } else {
+            unread.par_iter().with_min_len(FEW).map(read).collect()
+        };
+        let mut is_damaged = false;
+        for (id, record) in read {
+            match record {
+                Ok(record) => self.states[id.0 as usize] = StepState::Done(StepResult::hit(record)),
+                Err(e) => {
+                    is_damaged = true;
+                    self.damaged.insert(id, error_text(&e.into()));
+                }
+            }
+        }
+        if is_damaged {
+            for id in self.context.plan.ids() {
+                if self.result(id).is_some_and(|result| result.how == How::Hit) {
+                    self.set(id, StepState::Unknown);
+                }
+            }
+            self.consult_all();
+        }
+        is_damaged
     }
 
     /// The steps of which the run is: those that are wanted, and hits besides.
@@ -55,28 +128,52 @@ impl Scheduler<'_> {
 
     /// Decides a step whose dependencies are done: a hit, ready to execute, or not to be executed at all.
     pub(super) fn consult(&mut self, id: StepId) {
+        let looked = self.look_at(id);
+        self.take_in(id, looked);
+    }
+
+    fn take_in(&mut self, id: StepId, looked: Looked) {
+        match looked {
+            Looked::Waits => {}
+            Looked::Is(state) => self.set(id, state),
+            // A wrong result is met again by running again, and not by judging the same once more.
+            Looked::IsAsked(_) if self.runs_again(id) => {}
+            Looked::IsAsked(key) => self.set(id, StepState::Ready { key, reason: MissReason::Asked }),
+            Looked::Damaged(key, what) => {
+                self.context.listener.tell(Event::Warning { text: format!("{what}; the step runs again") });
+                self.set(id, StepState::Ready { key, reason: MissReason::OutputLost { what } });
+            }
+            Looked::Failed(e) => {
+                self.failed = true;
+                self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
+            }
+        }
+    }
+
+    fn look_at(&self, id: StepId) -> Looked {
         let step = self.context.plan.step(id);
         if step.stage == Stage::Report {
-            return; // made by `reporting`, of everything else
+            return Looked::Waits; // made by `reporting`, of everything else
         }
+        let done = |result| Looked::Is(StepState::Done(result));
         if let Some(why) = self.unavailable(id) {
-            return self.set(id, StepState::Done(StepResult::skipped(Outcome::SkipUnavailable, why)));
+            return done(StepResult::skipped(Outcome::SkipUnavailable, why));
         }
         for dependency in self.context.plan.dependencies(id) {
             match self.result(dependency) {
-                None => return,
+                None => return Looked::Waits,
                 Some(result) if !result.outcome.is_made() => {
                     let blamed = Some(result.blamed.unwrap_or(dependency));
                     let failed_before = false; // that one did
-                    let result = StepResult {
+                    return done(StepResult {
                         how: How::Skipped,
                         record: None,
+                        held: None,
                         output: None,
                         blamed,
                         failed_before,
                         ..result.clone()
-                    };
-                    return self.set(id, StepState::Done(result));
+                    });
                 }
                 Some(_) => {}
             }
@@ -87,23 +184,18 @@ impl Scheduler<'_> {
                 "the environment pretends that `{backend}` is here (ORCH_MOCK_DEVICES): all was made for this run, and \
                  nothing ran"
             );
-            return self.set(id, StepState::Done(StepResult::skipped(Outcome::Mock, why)));
+            return done(StepResult::skipped(Outcome::Mock, why));
         }
         let key = match self.keys.of(id, |from| self.result(from).and_then(StepResult::output)) {
             Ok(key) => key,
-            Err(e) => {
-                self.failed = true;
-                self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
-                return;
-            }
+            Err(e) => return Looked::Failed(e),
         };
-        let state = match self.look_up(id, &key) {
-            Ok(result) => StepState::Done(result),
-            // A wrong result is met again by running again, and not by judging the same once more.
-            Err(MissReason::Asked) if self.runs_again(id) => return,
-            Err(reason) => StepState::Ready { key, reason },
-        };
-        self.set(id, state);
+        match self.look_up(id, &key) {
+            Ok(result) => done(result),
+            Err(Missed::For(MissReason::Asked)) => Looked::IsAsked(key),
+            Err(Missed::For(reason)) => Looked::Is(StepState::Ready { key, reason }),
+            Err(Missed::Damaged(what)) => Looked::Damaged(key, what),
+        }
     }
 
     /// Whether what a verdict asked for with `--rerun failed` is about is measured again; the verdict waits for that.
@@ -121,18 +213,17 @@ impl Scheduler<'_> {
     }
 
     /// What is held under this key, its output included, or why nothing is.
-    pub(super) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, MissReason> {
+    pub(super) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, Missed> {
         let (store, step) = (self.context.store, self.context.plan.step(id));
         let last = || store.latest(&step.name).ok().flatten();
         if self.context.options.rerun.contains(&id) {
             last().inspect(|last| self.memory.learn(id, last));
-            return Err(MissReason::Asked);
+            return Err(Missed::For(MissReason::Asked));
         }
-        let damaged = |e: StoreError| {
-            let what = error_text(&e.into());
-            self.context.listener.tell(Event::Warning { text: format!("{what}; the step runs again") });
-            MissReason::OutputLost { what }
-        };
+        if let Some(what) = self.damaged.get(&id) {
+            return Err(Missed::Damaged(what.clone()));
+        }
+        let damaged = |e: StoreError| Missed::Damaged(error_text(&e.into()));
         let Some(hit) = store.hit(&key.digest()).map_err(damaged)? else {
             if let Some(failed) = store.failure(&key.digest()).map_err(damaged)?.filter(|one| self.keys.stands(id, one))
             {
@@ -140,7 +231,7 @@ impl Scheduler<'_> {
                 let Options { rerun_failed, stands, .. } = self.context.options;
                 let is_asked = *rerun_failed && !stands.contains(&id);
                 if is_asked {
-                    return Err(MissReason::Asked);
+                    return Err(Missed::For(MissReason::Asked));
                 }
                 // An equal step may have met it in this run.
                 let failed_before = !self.met.contains(&key.digest());
@@ -153,29 +244,32 @@ impl Scheduler<'_> {
             let stands = self.context.options.stands.contains(&id);
             return match last {
                 Some(last) if stands && last.key == *key && last.outcome != Outcome::Pass => Ok(StepResult::hit(last)),
-                last => Err(why_missed(last, key)),
+                last => Err(Missed::For(why_missed(last, key))),
             };
         };
         // What is in it is hashed by whoever reads it: a step that executes, or who hands it out.
         if let Some(digest) = hit.output.filter(|digest| !store.has_tree(digest)) {
-            return Err(MissReason::OutputLost { what: format!("tree {} is gone", digest.short()) });
+            return Err(Missed::For(MissReason::OutputLost { what: format!("tree {} is gone", digest.short()) }));
         }
-        // What happened before a success is told each time.
-        let is_told = self.whole_records || hit.outcome == Outcome::Flaky;
-        let is_shown = is_told || self.context.plan.step(id).stage != Stage::Command;
-        if !is_shown {
-            return Ok(StepResult::held(&hit));
+        // What happened before a success is told each time, and why a tool refused is told of all that depends on it.
+        let is_told = match hit.outcome {
+            Outcome::Pass => false,
+            outcome => step.stage != Stage::Command || outcome == Outcome::Flaky,
+        };
+        let ages = self.context.options.max_age.is_some() && step.kind.is_measured();
+        if !is_told && !ages {
+            return Ok(StepResult::held(hit));
         }
         let record = store.record(&hit).map_err(damaged)?;
         self.fresh(id, record)
     }
 
     /// What is held, unless it is older than was asked for.
-    fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, MissReason> {
+    fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, Missed> {
         if self.is_too_old(id, &record) {
             let max = self.context.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
             self.memory.learn(id, &record);
-            return Err(MissReason::TooOld { date: record.started, max });
+            return Err(Missed::For(MissReason::TooOld { date: record.started, max }));
         }
         Ok(StepResult::hit(record))
     }
@@ -304,4 +398,19 @@ pub(super) fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
         }
         None => MissReason::NeverRan,
     }
+}
+
+/// The steps by how many stand in a row above them, so that those of one level can be looked up at a time.
+fn levels(plan: &Plan) -> Vec<Vec<StepId>> {
+    let mut depths: Vec<u32> = Vec::with_capacity(plan.steps.len());
+    let mut levels: Vec<Vec<StepId>> = Vec::new();
+    for id in plan.ids() {
+        let depth = plan.dependencies(id).map(|from| depths[from.0 as usize] + 1).max().unwrap_or(0);
+        depths.push(depth);
+        if levels.len() <= depth as usize {
+            levels.resize_with(depth as usize + 1, Vec::new);
+        }
+        levels[depth as usize].push(id);
+    }
+    levels
 }

@@ -1,9 +1,8 @@
 //! The key of a step, once what it reads is known. The table of what it holds is in `key.rs`.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::{Digest, Secret};
 use crate::device::{Backend, BackendRow};
@@ -97,7 +96,7 @@ pub(super) struct Keys<'a> {
     pub(super) files: FileDigests,
     host: &'a HostFacts,
     inventory: &'a [Backend],
-    known: RefCell<Known>,
+    known: Mutex<Known>,
 }
 
 /// What many steps have in common, and is asked for once.
@@ -111,7 +110,11 @@ struct Known {
 impl<'a> Keys<'a> {
     pub(super) fn new(context: &Context<'a>, files: FileDigests) -> Self {
         let Context { plan, provision, host, inventory, .. } = *context;
-        Self { plan, provision, files, host, inventory, known: RefCell::default() }
+        Self { plan, provision, files, host, inventory, known: Mutex::default() }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a failure of this step stands, on this machine and with what is installed.
@@ -124,15 +127,14 @@ impl<'a> Keys<'a> {
     /// Its lines are added in the order in which they stand, because that is cheapest.
     pub(super) fn of(&self, id: StepId, output: impl Fn(StepId) -> Option<Digest>) -> Result<KeyDoc, StoreError> {
         let step = self.plan.step(id);
-        let known = &mut *self.known.borrow_mut();
         let mut doc = KeyDoc::with_capacity(256 + 88 * step.inputs.len());
         doc.set("code", step.kind.code(step).digest().short());
         if let Params::Program(program) = &step.params {
             for name in &program.env {
-                let variable = known.variables.entry(name.clone());
+                let variable = *self.known().variables.entry(name.clone()).or_insert_with(|| variable_digest(name));
                 // One that is not set has no line: any text that stood for it could also be a value.
-                if let Some(digest) = variable.or_insert_with(|| variable_digest(name)) {
-                    doc.set_parts(&["env.", name], Hidden(*digest));
+                if let Some(digest) = variable {
+                    doc.set_parts(&["env.", name], Hidden(digest));
                 }
             }
         }
@@ -161,7 +163,8 @@ impl<'a> Keys<'a> {
             self.host.set_variables(ARITHMETIC, &mut doc);
         }
         for tool in tools {
-            let identity = known.tools.entry(tool).or_insert_with(|| self.provision.identity(tool));
+            let known = &mut self.known().tools;
+            let identity = known.entry(tool).or_insert_with(|| self.provision.identity(tool));
             doc.set_parts(&["tool.", tool.package], identity);
         }
         Ok(doc)

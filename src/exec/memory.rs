@@ -4,8 +4,8 @@
 //! Nothing is looked up for this alone: records come by when steps miss. A step of which nothing is known claims nothing,
 //! as do all that take little, so a million trivial steps are all alike and cost nothing.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use crate::exec::resources::{Capacity, Claim, Host};
 use crate::plan::Plan;
@@ -32,7 +32,7 @@ struct Book {
     /// The most that an execution held of it, bytes.
     peak: fn(&Record) -> Option<u64>,
     /// Peaks of steps, from their latest records.
-    own: RefCell<HashMap<StepId, u64>>,
+    own: Mutex<HashMap<StepId, u64>>,
     /// The largest peak of a model's steps of one stage.
     like: HashMap<Like, u64>,
     /// Steps of which it was said that they take more than there is.
@@ -119,12 +119,12 @@ impl Memory {
 
 impl Book {
     fn new(peak: fn(&Record) -> Option<u64>) -> Self {
-        Self { peak, own: RefCell::default(), like: HashMap::new(), told: StepSet::default() }
+        Self { peak, own: Mutex::default(), like: HashMap::new(), told: StepSet::default() }
     }
 
     fn learn(&self, id: StepId, record: &Record) {
         if let Some(peak) = (self.peak)(record).filter(|peak| *peak >= LITTLE) {
-            self.own.borrow_mut().insert(id, peak);
+            self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(id, peak);
         }
     }
 
@@ -145,7 +145,7 @@ impl Book {
         store: &DiskStore,
         reads: impl FnOnce() -> u64,
     ) -> u64 {
-        let own = self.own.get_mut();
+        let own = self.own.get_mut().unwrap_or_else(PoisonError::into_inner);
         if !own.is_empty()
             && let Some(peak) = own.get(&id)
         {

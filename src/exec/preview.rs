@@ -1,5 +1,6 @@
 //! What a run would do, and what the store already knows: everything that a run does short of executing.
 
+use crate::exec::consult::Missed;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Preview, Verdict, reporting};
@@ -13,6 +14,7 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     let mut scheduler = Scheduler::new(context)?;
     scheduler.whole_records = true;
     scheduler.consult_all();
+    scheduler.read_records();
     consult_report(&mut scheduler);
     let Scheduler { mut states, wanted, .. } = scheduler;
     let mut previews = Vec::new();
@@ -54,7 +56,8 @@ fn consult_report(scheduler: &mut Scheduler<'_>) {
     let key = reporting::key(context, reporting::report_doc(context, &results, 0.0));
     let state = match scheduler.look_up(report, &key) {
         Ok(result) => StepState::Done(result),
-        Err(reason) => StepState::Ready { key, reason },
+        Err(Missed::For(reason)) => StepState::Ready { key, reason },
+        Err(Missed::Damaged(what)) => StepState::Ready { key, reason: MissReason::OutputLost { what } },
     };
     scheduler.set(report, state);
 }
@@ -70,6 +73,7 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
             scheduler.set(id, StepState::Done(StepResult::hit(last)));
         }
     }
+    scheduler.read_records();
     scheduler.wanted.extend(context.plan.ids());
     scheduler.close();
     let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();

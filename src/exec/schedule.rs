@@ -28,7 +28,7 @@ use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::Choices;
 use crate::exec::{Context, Finished, KeepGoing, Options, reporting};
 use crate::record::Record;
-use crate::step::{Requirement, Stage, StepId, StepSet};
+use crate::step::{Requirement, StepId, StepSet};
 use crate::store::StoreError;
 
 /// Performs the plan.
@@ -39,11 +39,18 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         context.listener.tell(Event::Warning { text });
     }
     scheduler.consult_all();
+    if !scheduler.is_open() {
+        scheduler.read_records();
+    }
     let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id)).count() as u32;
     context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
-    let is_report = |id: &StepId| context.plan.step(*id).stage == Stage::Report;
-    if scheduler.wanted.iter().any(|id| !is_report(&id) && !scheduler.is_done(id)) {
-        scheduler.execute_wanted()?;
+    loop {
+        if scheduler.is_open() {
+            scheduler.execute_wanted()?;
+        }
+        if !scheduler.read_records() || context.cancel.is_cancelled() {
+            break;
+        }
     }
     scheduler.close();
     // In a store that may only be read, the next run hashes them again.
@@ -89,6 +96,8 @@ pub(super) struct Scheduler<'a> {
     pub(super) wanted: StepSet,
     /// Whether hits are to come with their records, although no report shows them.
     pub(super) whole_records: bool,
+    /// Hits whose records turned out to be damaged, and how.
+    pub(super) damaged: BTreeMap<StepId, String>,
     pub(super) setups: Setups,
     /// What each step requires, by its number; filled when steps are about to execute.
     pub(super) requirements: Vec<Vec<Requirement>>,
@@ -130,6 +139,7 @@ impl<'a> Scheduler<'a> {
             states,
             wanted: StepSet::default(),
             whole_records: false,
+            damaged: BTreeMap::new(),
             setups: Setups::default(),
             requirements: Vec::new(),
             queue: Queue::default(),

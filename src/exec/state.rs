@@ -56,8 +56,10 @@ pub struct StepResult {
     pub fetched: bool,
     /// It failed, in an earlier run, and was not executed again.
     pub failed_before: bool,
-    /// Left out for hits of steps that no report shows.
+    /// Left out for hits of steps that no report shows, and of all others until it is needed.
     pub record: Option<Box<Record>>,
+    /// Where the record of a hit is that was not read.
+    pub(super) held: Option<Hit>,
 }
 
 impl StepResult {
@@ -71,12 +73,13 @@ impl StepResult {
             fetched: false,
             failed_before: false,
             record: Some(Box::new(record)),
+            held: None,
         }
     }
 
     /// A hit of which nothing is known but what it answers for.
-    pub(super) fn held(hit: &Hit) -> Self {
-        Self { how: How::Hit, outcome: hit.outcome, output: hit.output, ..Self::not_needed() }
+    pub(super) fn held(hit: Hit) -> Self {
+        Self { how: How::Hit, outcome: hit.outcome, output: hit.output, held: Some(hit), ..Self::not_needed() }
     }
 
     pub(super) fn executed(record: Record) -> Self {
@@ -90,7 +93,17 @@ impl StepResult {
     pub(super) fn not_needed() -> Self {
         let (how, outcome) = (How::NotNeeded, Outcome::Incomplete);
         let (fetched, failed_before) = (false, false);
-        Self { how, outcome, reason: None, blamed: None, output: None, fetched, failed_before, record: None }
+        Self {
+            how,
+            outcome,
+            reason: None,
+            blamed: None,
+            output: None,
+            fetched,
+            failed_before,
+            record: None,
+            held: None,
+        }
     }
 
     /// The tree that it made.

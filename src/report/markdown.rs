@@ -32,8 +32,11 @@ pub fn render(doc: &ReportDoc) -> String {
     versions(&mut below, &view);
 
     let mut out = format!("# orch: {}\n\n", text(&doc.spec));
-    let _ =
-        writeln!(out, "**{}\n", summary_line(&doc.summary, &Styles::plain()).replacen("   ", "** · ", 1).replace("   ", " · "));
+    let _ = writeln!(
+        out,
+        "**{}\n",
+        summary_line(&doc.summary, &Styles::plain()).replacen("   ", "** · ", 1).replace("   ", " · ")
+    );
     if let Some(scope) = &doc.scope {
         let _ = writeln!(out, "Not the whole spec: {}.\n", text(scope));
     }

@@ -116,7 +116,8 @@ impl Sealed {
     pub fn section(&self, section: usize) -> io::Result<Vec<u8>> {
         let row = self.rows.chunks_exact(ROW).nth(section).ok_or_else(|| damaged("a section is missing"))?;
         let (begin, end) = (number(row), number(&row[8..]));
-        let mut bytes = vec![0; end.checked_sub(begin).ok_or_else(|| damaged("a section ends before it begins"))? as usize];
+        let mut bytes =
+            vec![0; end.checked_sub(begin).ok_or_else(|| damaged("a section ends before it begins"))? as usize];
         self.file.read_exact_at(&mut bytes, begin)?;
         if Digest::of(&bytes).bytes() != &row[16..] {
             return Err(damaged("a section has other content than was written"));

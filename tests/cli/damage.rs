@@ -139,6 +139,25 @@ fn a_damaged_record_is_told_with_a_remedy() {
     assert_eq!(sandbox.output("command:maker", "made.txt"), "made\n");
 }
 
+/// It is read when the run ends, so whatever else there was to do is done by then.
+#[test]
+fn a_damaged_record_that_a_page_shows_is_made_again() {
+    let test = "generate:bert:mps-fp32";
+    let command = "commands:\n  c: {argv: [cp, in, out], inputs: {in: {file: in}}, outputs: [out]}\n";
+    for has_more_to_do in [false, true] {
+        let sandbox = Sandbox::new().file("spec.yaml", format!("{WITHOUT_DEVICE}{command}")).file("in", "1\n");
+        sandbox.run(RUN).code(3);
+        flip_at(&sandbox.store("log"), record_of(&sandbox, test) + 9);
+        fs::remove_dir_all(sandbox.store("settled")).unwrap();
+        if has_more_to_do {
+            sandbox.write("in", "2\n");
+        }
+        let ended = sandbox.run(RUN).code(3).stderr_has("; the step runs again").stderr_has(&format!("ok    {test}"));
+        ended.summary([("executed", 1 + u64::from(has_more_to_do))]);
+        sandbox.run(RUN).code(3).stderr_lacks("damaged").summary([("executed", 0)]);
+    }
+}
+
 #[test]
 fn a_damaged_manifest_is_written_anew_by_a_rerun() {
     let sandbox = pair();
