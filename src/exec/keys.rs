@@ -80,7 +80,7 @@ fn text(value: &OsStr) -> String {
     value.to_str().map_or_else(|| format!("bytes {}", Digest::of(value.as_encoded_bytes())), str::to_owned)
 }
 
-/// What a declared variable is known by, in keys and settlements; None if it is not set. Its value may be a secret, so it is
+/// What a declared variable is known by, in keys and memos; None if it is not set. Its value may be a secret, so it is
 /// no plain digest: those of two variables differ where their values do not, and who shares a cache may share a salt.
 /// The salt is no number of the store's: machines that share results must come to the same keys.
 pub fn variable_digest(name: &str) -> Option<Digest> {

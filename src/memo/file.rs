@@ -22,7 +22,8 @@ use crate::store::{DiskStore, Hashed, LogExtent, keyed};
 pub(super) const KIND: &str = "orch memo 1";
 
 const HEAD: usize = 0;
-const FILES: usize = 1;
+const SPECS: usize = 1;
+const FILES: usize = SPECS + Snapshot::SECTIONS;
 const TEXT: usize = FILES + Snapshot::SECTIONS;
 const DOC: usize = TEXT + 1;
 
@@ -63,7 +64,6 @@ impl Head {
 pub struct Memo {
     sealed: Sealed,
     head: Head,
-    files: Snapshot,
 }
 
 impl MemoPath {
@@ -74,20 +74,22 @@ impl MemoPath {
             let mut head: Head = serde_json::from_slice(&sealed.section(HEAD)?)?;
             head.summary.path = RunPath::Settled;
             head.summary.fetched = 0;
-            Ok(Memo { files: Snapshot::read(&sealed, FILES)?, head, sealed })
+            Ok(Memo { head, sealed })
         };
         read().ok()
     }
 
-    pub(super) fn write(&self, head: &Head, files: &Snapshot, doc: &ReportDoc) -> io::Result<()> {
+    pub(super) fn write(&self, head: &Head, files: [&Snapshot; 2], doc: &ReportDoc) -> io::Result<()> {
         let body = text::body(doc, &Styles::colored());
         self.write_parts(&serde_json::to_vec(head)?, files, body.as_bytes(), &serde_json::to_vec(doc)?)
     }
 
-    fn write_parts(&self, head: &[u8], files: &Snapshot, text: &[u8], doc: &[u8]) -> io::Result<()> {
+    fn write_parts(&self, head: &[u8], files: [&Snapshot; 2], text: &[u8], doc: &[u8]) -> io::Result<()> {
         let mut writer = SealedWriter::create(self.dir(), KIND)?;
         writer.section(head)?;
-        files.write(&mut writer)?;
+        for files in files {
+            files.write(&mut writer)?;
+        }
         writer.section(text)?;
         writer.section(doc)?;
         writer.finish(&self.0).map(drop)
@@ -124,38 +126,45 @@ impl Memo {
     }
 
     /// Whether all is as it was. What it cannot tell is not.
-    pub fn holds(&mut self, path: &MemoPath, here: Here<'_>) -> bool {
+    pub fn holds(&self, path: &MemoPath, here: Here<'_>) -> bool {
         let log = DiskStore::log_extent(path.root());
-        let may_hold = log.zip(self.head.log).is_some_and(|(now, then)| now.continues(&then))
+        log.zip(self.head.log).is_some_and(|(now, then)| now.continues(&then))
             && self.head.variables.iter().all(|(name, value)| variable_digest(name) == *value)
-            && self.head.here == here.digest();
-        if !may_hold {
-            return false;
-        }
-        let changes = self.files.changes();
-        if changes.is_empty() && changes.refreshed {
-            // Only speed is lost if it cannot be written: these files are hashed again next time.
-            let _ = self.rewrite(path);
-        }
-        changes.is_empty()
+            && self.head.here == here.digest()
+            && self.finds_its_files(path).unwrap_or(false)
     }
 
-    fn rewrite(&self, path: &MemoPath) -> io::Result<()> {
-        let part = |section| self.sealed.section(section);
-        path.write_parts(&part(HEAD)?, &self.files, &part(TEXT)?, &part(DOC)?)
+    fn finds_its_files(&self, path: &MemoPath) -> io::Result<bool> {
+        // A spec is what changes most often, and there are few of them.
+        let mut specs = Snapshot::read(&self.sealed, SPECS)?;
+        let of_specs = specs.changes();
+        if !of_specs.is_empty() {
+            return Ok(false);
+        }
+        let mut files = Snapshot::read(&self.sealed, FILES)?;
+        let of_files = files.changes();
+        if of_files.is_empty() && (of_specs.refreshed || of_files.refreshed) {
+            let part = |section| self.sealed.section(section);
+            // Only speed is lost if it cannot be written: these files are hashed again next time.
+            let _ = path.write_parts(&part(HEAD)?, [&specs, &files], &part(TEXT)?, &part(DOC)?);
+        }
+        Ok(of_files.is_empty())
     }
 }
 
-/// All files by which one can tell later that the run would find the same: specs, sources, and what orch put into the store
-/// and the output folder. None if one of them is no longer as the run saw it, or changes so fast that its stamp cannot tell.
+/// All files by which one can tell later that the run would find the same: the specs, and besides them sources and what orch
+/// put into the store and the output folder. None if one of them is no longer as the run saw it, or changes so fast that its
+/// stamp cannot tell.
 pub(super) fn files(
     context: &Context<'_>,
     results: &[StepResult],
     specs: &[SourceFile],
     found: &Hashed,
     out: &[PathBuf],
-) -> io::Result<Option<Snapshot>> {
+) -> io::Result<Option<[Snapshot; 2]>> {
     let Some(specs) = hashed(specs)? else { return Ok(None) };
+    let mut of_specs = SnapshotBuilder::default();
+    of_specs.add_hashed(&specs);
     let (plan, store) = (context.plan, context.store);
     let mut kept: Vec<PathBuf> = store.fans().chain([store.removals()]).collect();
     for path in out {
@@ -167,9 +176,10 @@ pub(super) fn files(
     }
     let mut kept = Table::of(kept.iter().map(PathBuf::as_path));
     let mut builder = SnapshotBuilder::default();
-    let is_known = builder.add_hashed(&specs) && builder.add_hashed(found) && stamp(&mut kept);
+    let is_known = builder.add_hashed(found) && stamp(&mut kept);
     builder.add_stamped(&kept);
-    Ok(if is_known { builder.finish() } else { None })
+    let snapshots = of_specs.finish().zip(builder.finish()).filter(|_| is_known);
+    Ok(snapshots.map(|(specs, files)| [specs, files]))
 }
 
 /// The spec files with their stamps. None if one is no longer as it was read.

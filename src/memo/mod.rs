@@ -150,12 +150,12 @@ impl MemoPath {
         let results = &finished.results;
         let doc: ReportDoc = crate::exec::report_doc(context, results, 0.0);
         let head = file::Head::of(context, results, &doc.summary, here);
-        let Some(files) = file::files(context, results, specs, found, out)? else { return Ok(false) };
+        let Some([specs, files]) = file::files(context, results, specs, found, out)? else { return Ok(false) };
         let held = |digest: Digest| context.store.has_tree(&digest);
         if Custody::of(context.store) != before || !results.iter().filter_map(|r| r.output()).all(held) {
             return Ok(false);
         }
-        self.write(&head, &files, &doc)?;
+        self.write(&head, [&specs, &files], &doc)?;
         self.prune()?;
         Ok(true)
     }

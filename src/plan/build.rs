@@ -3,7 +3,7 @@
 mod commands;
 mod own;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
 /// The same, saying which cases have others to fall back on.
 pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback) -> Result<Plan, BuildError> {
     let least = spec.commands.len() + 1;
-    let mut builder = Builder { spec, steps: Vec::with_capacity(least), index: Index::with_capacity(least) };
+    let (steps, index) = (Vec::with_capacity(least), Index::with_capacity(least));
+    let mut builder = Builder { spec, steps, index, made: HashMap::new() };
     let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     // After all cases, so that a spec without fallbacks numbers its steps as it always did.
     let spare = |case: &Case| case.fallbacks(spec, fallback);
@@ -76,6 +77,8 @@ struct Builder<'a> {
     spec: &'a Spec,
     steps: Vec<Step>,
     index: Index,
+    /// By model and sizes: every case asks for its own, and there are many of each.
+    made: HashMap<String, Made>,
 }
 
 impl Builder<'_> {
@@ -120,7 +123,12 @@ impl Builder<'_> {
         let model = &self.spec.models[&case.model];
         let target = &self.spec.targets[&case.target];
         let first = self.steps.len();
-        let made = self.model(model, case);
+        let instance = case.instance();
+        let made = match self.made.get(&instance) {
+            Some(made) => *made,
+            None => self.model(model, case),
+        };
+        self.made.insert(instance, made);
         let export = json!({"routes": model.export.routes, "opset": model.export.opset});
         let wanted = Wanted {
             target: &target.name,

@@ -8,6 +8,7 @@ mod compact;
 mod state;
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -246,11 +247,15 @@ impl Log {
 
     fn entry_of(&self, file: &File, at: u64) -> Result<Entry, StoreError> {
         let io = |e| StoreError::io("read", &self.path)(e);
-        let mut bytes = [0; HEADER];
-        read_at(file, &mut bytes, at).map_err(io)?;
-        let header = Header::parse(&bytes).ok_or_else(|| self.damaged(at))?;
+        // Most entries are so short that one call brings all of them.
+        let mut bytes = [0; 1024];
+        let read = file.read_at(&mut bytes, at).map_err(io)?;
+        let header = Header::parse(&bytes[..read]).ok_or_else(|| self.damaged(at))?;
         let mut payload = vec![0; header.len as usize];
-        read_at(file, &mut payload, at + HEADER as u64).map_err(io)?;
+        match bytes[..read].get(HEADER..HEADER + payload.len()) {
+            Some(whole) => payload.copy_from_slice(whole),
+            None => read_at(file, &mut payload, at + HEADER as u64).map_err(io)?,
+        }
         if header.is_payload(&payload) { Ok(Entry { header, payload }) } else { Err(self.damaged(at)) }
     }
 

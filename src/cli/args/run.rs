@@ -78,7 +78,7 @@ impl RunArgs {
         }
     }
 
-    /// Whether all of a plan is asked for, so that the run may leave a settlement for the next one.
+    /// Whether all of a plan is asked for, so that the run may leave a memo for the next one.
     pub(in crate::cli) fn is_whole(&self) -> bool {
         let ScopeArgs { affected, partition, max_age } = &self.scope;
         let chooses = self.spec.selection.chooses(); // what is best may be another target tomorrow

@@ -48,7 +48,7 @@ pub(super) fn path(args: &Args, run: &RunArgs) -> Option<MemoPath> {
 /// Prints what the last run found, if the same is there still.
 pub(super) fn tell(path: &MemoPath, args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Option<Exit>> {
     let clock = Instant::now();
-    let Some(mut memo) = path.open() else { return Ok(None) };
+    let Some(memo) = path.open() else { return Ok(None) };
     let facts = host_facts(&Host::real());
     let (mut inventory, mut pythons) = (Vec::new(), Vec::new());
     if memo.has_cases() {

@@ -6,6 +6,7 @@ use crate::spec::ReadyFormat;
 use crate::step::StepId;
 
 /// The steps that make a model.
+#[derive(Clone, Copy)]
 pub(super) struct Made {
     pub(super) model: StepId,
     pub(super) ready: Option<ReadyFormat>,

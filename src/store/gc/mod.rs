@@ -113,10 +113,10 @@ impl DiskStore {
 
     /// Takes entries out of the log. False if another process did so since it was read: then it is to be read again.
     fn forget(&self, seen: &Seen, sorting: &mut Sorting<'_>) -> Result<bool, StoreError> {
-        self.forget_settlements()?;
+        self.forget_memos()?;
         let is_done = self.log.compact(seen, sorting)?;
         // Once more, for those that were written while the old log was still there.
-        self.forget_settlements()?;
+        self.forget_memos()?;
         Ok(is_done)
     }
 

@@ -131,8 +131,12 @@ impl DiskStore {
         Ok((gone, unmarked))
     }
 
-    /// Settlements speak of records. Whatever went, they are made again by the next run.
-    pub(super) fn forget_settlements(&self) -> Result<(), StoreError> {
+    /// Memos speak of records. Whatever went, they are made again by the next run.
+    pub(super) fn forget_memos(&self) -> Result<(), StoreError> {
+        let index = self.root().join("log.index"); // of an older orch
+        if index.is_file() {
+            blobs::remove(&index)?;
+        }
         let dir = self.root().join("settled");
         if dir.is_dir() {
             for path in list(&dir)?.into_iter().filter(|path| path.is_file()) {
