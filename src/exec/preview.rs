@@ -16,6 +16,9 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     scheduler.consult_all();
     scheduler.read_records();
     consult_report(&mut scheduler);
+    if scheduler.read_records() {
+        consult_report(&mut scheduler);
+    }
     let Scheduler { mut states, wanted, .. } = scheduler;
     let mut previews = Vec::new();
     for id in context.plan.ids() {
