@@ -158,7 +158,9 @@ mod tests {
         path
     }
 
-    fn all(path: &Path) -> io::Result<(Vec<u8>, Vec<u32>, Vec<u8>, Vec<u8>)> {
+    type All = (Vec<u8>, Vec<u32>, Vec<u8>, Vec<u8>);
+
+    fn all(path: &Path) -> io::Result<All> {
         let sealed = Sealed::open(path, KIND)?;
         Ok((sealed.section(0)?, sealed.numbers(1)?, sealed.section(2)?, sealed.section(3)?))
     }
