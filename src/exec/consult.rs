@@ -12,7 +12,7 @@ use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
 use crate::step::{Source, Stage, StepId, StepSet};
-use crate::store::{Hit, StoreError, stat::Stamp};
+use crate::store::{StoreError, stat::Stamp};
 
 /// What is asked for where nothing is named: results, and what people look at. The rest only serves them.
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
@@ -25,7 +25,7 @@ pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
 }
 
 /// So many steps are looked up by one thread.
-const FEW: usize = 256;
+pub(super) const FEW: usize = 256;
 
 /// What was found out about a step that is not decided.
 enum Looked {
@@ -77,39 +77,6 @@ impl Scheduler<'_> {
     /// Whether something besides the report is to be executed.
     pub(super) fn is_open(&self) -> bool {
         self.wanted.iter().any(|id| !self.is_done(id) && self.context.plan.step(id).stage != Stage::Report)
-    }
-
-    /// Reads the records of hits that pages show, which nobody needs before. True if one is damaged: then it is no hit, and
-    /// everything that this run has not executed is looked up once more.
-    pub(super) fn read_records(&mut self) -> bool {
-        let shown = |id: &StepId| self.whole_records || self.context.plan.step(*id).stage != Stage::Command;
-        let held = |id: StepId| Some((id, self.result(id)?.held.as_ref()?));
-        let unread: Vec<_> = self.context.plan.ids().filter(shown).filter_map(held).collect();
-        let read = |(id, hit): &(StepId, &Hit)| (*id, self.context.store.record(hit));
-        let read: Vec<_> = if unread.len() < 2 * FEW {
-            unread.iter().map(read).collect()
-        } else {
-            unread.par_iter().with_min_len(FEW).map(read).collect()
-        };
-        let mut is_damaged = false;
-        for (id, record) in read {
-            match record {
-                Ok(record) => self.states[id.0 as usize] = StepState::Done(StepResult::hit(record)),
-                Err(e) => {
-                    is_damaged = true;
-                    self.damaged.insert(id, error_text(&e.into()));
-                }
-            }
-        }
-        if is_damaged {
-            for id in self.context.plan.ids() {
-                if self.result(id).is_some_and(|result| result.how == How::Hit) {
-                    self.set(id, StepState::Unknown);
-                }
-            }
-            self.consult_all();
-        }
-        is_damaged
     }
 
     /// The steps of which the run is: those that are wanted, and hits besides.

@@ -23,6 +23,7 @@ mod perform;
 mod pool;
 mod preview;
 mod queue;
+mod records;
 mod reporting;
 mod resources;
 mod retry;
