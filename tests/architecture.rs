@@ -30,7 +30,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ort", &["runtime/ort/", "runtime/mod.rs"]),
     ("tch", &["bin/orch-torch.rs"]),
     ("torch_sys", &["bin/orch-torch.rs"]),
-    ("rayon", &["store/", "spec/load.rs"]),
+    ("rayon", &["store/"]),
     ("tar", &["store/pack/", "provision/browser.rs"]),
     ("tiny_http", &["browser/"]),
     ("openvino_sys", &["runtime/openvino.rs", "runtime/openvino/"]),

@@ -7,7 +7,6 @@ use anyhow::Context as _;
 
 use crate::device::Lease;
 use crate::event::{Event, Holds, Load, Span};
-use crate::exec::ahead::{Begin, Opening};
 use crate::exec::outcome::Judged;
 use crate::exec::perform::Performer;
 use crate::exec::pool::Pool;
@@ -18,6 +17,7 @@ use crate::exec::settle::unstarted;
 use crate::exec::setup::Readiness;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::{InputAt, Task};
+use crate::key::MissReason;
 use crate::record::Outcome;
 use crate::step::{Needs, Requirement, Source, StepId};
 use crate::store::stat::Stamp;
@@ -119,25 +119,15 @@ impl<'a> Scheduler<'a> {
         'a: 'env,
     {
         while let Some(next) = self.queue.next(&self.slots.machine, self.is_setting_up()) {
-            self.take_turn(next, Begin::Now, hands);
-        }
-        while let Some(next) = self.next_early() {
-            self.take_turn(next, Begin::Early, hands);
-        }
-    }
-
-    fn take_turn<'env>(&mut self, next: Next, begin: Begin, hands: &Hands<'_, 'env>)
-    where
-        'a: 'env,
-    {
-        let id = next.id;
-        match self.turn_of(next, begin, hands) {
-            Turn::Over => {}
-            Turn::Parked => self.parked.push(id),
+            let id = next.id;
+            match self.turn_of(next, hands) {
+                Turn::Over => {}
+                Turn::Parked => self.parked.push(id),
+            }
         }
     }
 
-    fn turn_of<'env>(&mut self, next: Next, begin: Begin, hands: &Hands<'_, 'env>) -> Turn
+    fn turn_of<'env>(&mut self, next: Next, hands: &Hands<'_, 'env>) -> Turn
     where
         'a: 'env,
     {
@@ -174,7 +164,7 @@ impl<'a> Scheduler<'a> {
         let problem = match self.setups.readiness(&self.requirements[id.0 as usize]) {
             Readiness::Waiting => return Turn::Parked,
             Readiness::Ready => self
-                .start(next, begin, stamps, hands)
+                .start(next, stamps, hands)
                 .inspect_err(|e| hands.performer.bugs.look_at(e))
                 .err()
                 .map(|e| unstarted(&e)),
@@ -191,7 +181,6 @@ impl<'a> Scheduler<'a> {
     fn start<'env>(
         &mut self,
         Next { id, held, waited_for }: Next,
-        begin: Begin,
         stamps: Vec<Option<Stamp>>,
         hands: &Hands<'_, 'env>,
     ) -> anyhow::Result<()>
@@ -221,20 +210,11 @@ impl<'a> Scheduler<'a> {
             panic!("BUG: {} is started and not ready", step.name);
         };
         let lease = self.lease(id, &held);
-        let opening = Opening {
-            id,
-            held,
-            reason: reason.clone(),
-            device: lease.as_ref().map(|lease| lease.id.clone()),
-            waited_for,
-        };
+        let device = lease.as_ref().map(|lease| lease.id.clone());
+        self.begin(id, held, reason.clone(), device, waited_for);
         let chosen = self.chosen.get(&id).cloned();
         let attempts = self.retries.before(id);
         let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen };
-        match begin {
-            Begin::Now => self.begin(opening),
-            Begin::Early => self.ahead.push(opening),
-        }
         let sender = sender.clone();
         pool.spawn(move || {
             let begin = Instant::now();
@@ -245,8 +225,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// It holds what it needs from now on.
-    pub(super) fn begin(&mut self, opening: Opening) {
-        let Opening { id, held, reason, device, waited_for } = opening;
+    fn begin(&mut self, id: StepId, held: Held, reason: MissReason, device: Option<String>, waited_for: Option<Lack>) {
         let Held { cores, memory, vram, .. } = held;
         let holds = Holds { cores, memory, device, vram };
         let (slot, waited) = self.slots.take(id, held);

@@ -32,7 +32,7 @@ impl Performer<'_> {
         if task.step.kind.lays_in() {
             given.trees.insert(name.to_owned(), self.stored(digest)?);
         } else {
-            given.paths.insert(name.to_owned(), self.desks.tree(self.store, digest)?);
+            given.paths.insert(name.to_owned(), self.laid.folder(self.store, digest)?);
         }
         Ok(())
     }
@@ -42,7 +42,7 @@ impl Performer<'_> {
     fn stored(&self, digest: &Digest) -> Result<Vec<StoredFile>, StoreError> {
         let files = self.store.check_tree(digest)?.files;
         let is_shared = |size| Enforced::here().is_some() && size >= LARGE;
-        let shared = files.iter().any(|file| is_shared(file.size)).then(|| self.desks.tree(self.store, digest));
+        let shared = files.iter().any(|file| is_shared(file.size)).then(|| self.laid.folder(self.store, digest));
         let shared = shared.transpose()?;
         let stored = files.into_iter().map(|file| match &shared {
             Some(folder) if is_shared(file.size) => {
@@ -58,7 +58,7 @@ impl Performer<'_> {
         task.inputs.iter().find_map(|(_, at)| {
             let InputAt::Tree { from, digest } = at else { return None };
             let e = self.store.check_tree(digest).err()?;
-            self.desks.forget(digest);
+            self.laid.forget(digest);
             Some(Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) })
         })
     }

@@ -4,11 +4,9 @@
 //! shown to the user is the listener's concern, what a step does its kind's.
 
 mod age;
-mod ahead;
 mod bug;
 mod case;
 mod consult;
-mod desk;
 mod devices;
 mod dispatch;
 mod fallback;
@@ -17,6 +15,7 @@ pub mod half;
 mod hopes;
 mod keep;
 mod keys;
+mod laid;
 mod memory;
 mod outcome;
 mod perform;

@@ -10,9 +10,9 @@ use crate::base::{Digest, fs as bfs};
 use crate::confine::Enforced;
 use crate::event::{Event, Listener};
 use crate::exec::bug::Bugs;
-use crate::exec::desk::Desks;
 use crate::exec::given::Given;
 use crate::exec::keep::Begun;
+use crate::exec::laid::LaidTrees;
 use crate::exec::outcome::{Judged, judge};
 use crate::exec::retry;
 use crate::exec::setup::Servers;
@@ -24,13 +24,14 @@ use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::Job;
 use crate::step::{CommandCall, Places, StepId, Work, Worker, WorkerCall};
-use crate::store::{DiskStore, Manifest, StoreError};
+use crate::store::{DiskStore, Manifest, Scratch, StoreError};
 use crate::worker::{self, Cancel, Ended, Gone, Ground, Limits};
 
 /// What an execution needs; shared by all job threads.
 pub(super) struct Performer<'a> {
     pub(super) store: &'a DiskStore,
-    pub(super) desks: Desks<'a>,
+    pub(super) scratch: &'a Scratch,
+    pub(super) laid: LaidTrees<'a>,
     /// Where commands work.
     pub(super) ground: &'a Ground,
     pub(super) provision: &'a Provision,
@@ -130,13 +131,14 @@ impl Performer<'_> {
     }
 
     fn execute(&self, task: &Task<'_>, given: Given) -> anyhow::Result<Done> {
-        let desk = self.desks.take()?;
+        let out = self.scratch.dir("out")?;
         let Given { paths: inputs, trees } = given;
-        let places = Places { inputs, trees, out: desk.out.clone(), scratch: desk.scratch.clone() };
+        let places = Places { inputs, trees, scratch: out.with_extension("scratch"), out };
         let done = self.execute_at(task, &places);
-        // All that was made was moved into the store; only folders could have stayed.
-        let is_empty = done.as_ref().is_ok_and(|done| done.is_flat);
-        self.desks.give_back(desk, is_empty)?;
+        // What was made was moved into the store, so it is empty most times; the kernel spares a mount point.
+        if std::fs::remove_dir(&places.out).is_err() {
+            bfs::remove_dir(&places.out)?;
+        }
         done
     }
 
@@ -153,8 +155,7 @@ impl Performer<'_> {
             progress: &progress,
         };
         let work = task.step.kind.lower(task.step, places)?;
-        let is_pure = matches!(work, Work::Pure(_) | Work::Judge(_) | Work::Files(_));
-        if !is_pure {
+        if !matches!(work, Work::Pure(_) | Work::Judge(_) | Work::Files(_)) {
             retry::clear_logs(&log, &task.attempts);
         }
         let mut numerics = None;
@@ -174,7 +175,7 @@ impl Performer<'_> {
             }
             Work::Files(files) => {
                 let made = Some(self.store.place_contents(files, &places.out)?);
-                return Ok(Done { judged: Judged::pass(), numerics: None, made, is_flat: true });
+                return Ok(Done { judged: Judged::pass(), numerics: None, made });
             }
             Work::Pure(work) => match work() {
                 Ok(()) => Judged::pass(),
@@ -195,9 +196,7 @@ impl Performer<'_> {
             check_samples(&mut done);
         }
         if done.judged.outcome == Outcome::Pass {
-            let made = self.store.place(&places.out)?;
-            done.is_flat = is_pure && made.files.iter().all(|file| !file.path.contains('/'));
-            done.made = Some(made);
+            done.made = Some(self.store.place(&places.out)?);
         }
         Ok(done)
     }
@@ -217,9 +216,8 @@ impl Performer<'_> {
         }
         let judged = confined(placed(judged, task));
         let files = std::mem::take(&mut ran.files);
-        let is_flat = !files.iter().any(|(_, at)| at.starts_with(&places.out));
         let made = (judged.outcome == Outcome::Pass).then(|| self.store.place_files(files)).transpose()?;
-        Ok(Done { judged, numerics: None, made, is_flat })
+        Ok(Done { judged, numerics: None, made })
     }
 
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
@@ -287,14 +285,12 @@ pub(super) struct Done {
     pub(super) numerics: Option<Numerics>,
     /// What it made, already in the store, in no tree yet.
     pub(super) made: Option<Manifest>,
-    /// Not even a folder has stayed where outputs are put.
-    is_flat: bool,
 }
 
 impl Done {
     /// It made nothing.
     pub(super) fn only(judged: Judged) -> Self {
-        Self { judged, numerics: None, made: None, is_flat: false }
+        Self { judged, numerics: None, made: None }
     }
 
     fn interrupted() -> Self {

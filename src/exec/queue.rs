@@ -71,19 +71,6 @@ impl Queue {
         Some(self.take(at, held))
     }
 
-    /// The same, if that step has this very claim and `may` says so.
-    pub(super) fn next_like(
-        &mut self,
-        claim: &Claim,
-        machine: &Machine,
-        installing: bool,
-        may: impl Fn(StepId) -> bool,
-    ) -> Option<Next> {
-        let (at, held) = self.best(machine, installing)?;
-        let line = &self.lines[at];
-        (line.claim == *claim && line.steps.front().is_some_and(|head| may(head.id))).then(|| self.take(at, held))
-    }
-
     /// The line whose head is next, and what that one would hold.
     fn best(&mut self, machine: &Machine, installing: bool) -> Option<(usize, Held)> {
         self.round += 1;

@@ -154,18 +154,3 @@ fn while_something_is_installed_no_step_gets_the_machine_to_itself_and_none_is_k
     world.queue.push(StepId(0), Claim::CORE, Some(Lack::Setup));
     assert_eq!(world.queue.next(&world.machine, false).unwrap().waited_for, Some(Lack::Setup), "it came from there");
 }
-
-#[test]
-fn only_the_next_step_is_handed_out_early_and_only_if_it_fits_into_the_place() {
-    let mut world = plain(1);
-    let [first, second] = [0; 2].map(|_| world.arrive(Claim::CORE));
-    let large = Claim { memory: 40, ..Claim::CORE };
-    let other = world.arrive(large.clone());
-    let last = world.arrive(Claim::CORE);
-    let refused = world.queue.next_like(&Claim::CORE, &world.machine, false, |id| id != first);
-    assert!(refused.is_none(), "and only if it may");
-    let mut early = |claim| world.queue.next_like(claim, &world.machine, false, |_| true).map(|next| next.id);
-    assert_eq!([early(&Claim::CORE), early(&Claim::CORE)], [Some(first), Some(second)]);
-    assert_eq!(early(&Claim::CORE), None, "it would overtake another");
-    assert_eq!([early(&large), early(&Claim::CORE), early(&Claim::CORE)], [Some(other), Some(last), None]);
-}

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use crate::base::Digest;
 use crate::device::Backend;
 use crate::event::{Event, Span};
-use crate::exec::ahead::Ahead;
 use crate::exec::bug::{Bugs, Ender};
-use crate::exec::desk::Desks;
 use crate::exec::devices::Devices;
 use crate::exec::dispatch::Hands;
 use crate::exec::hopes::Hopes;
 use crate::exec::keys::Keys;
+use crate::exec::laid::LaidTrees;
 use crate::exec::memory::Memory;
 use crate::exec::perform::{Performed, Performer, error_text};
 use crate::exec::pool::Pool;
@@ -107,7 +106,6 @@ pub(super) struct Scheduler<'a> {
     pub(super) parked: Vec<StepId>,
     pub(super) slots: Slots,
     pub(super) sizes: Sizes,
-    pub(super) ahead: Ahead,
     pub(super) devices: Devices<'a>,
     pub(super) memory: Memory,
     pub(super) hopes: Hopes,
@@ -146,7 +144,6 @@ impl<'a> Scheduler<'a> {
             parked: Vec::new(),
             slots: Slots::new(Machine::new(capacity)),
             sizes: Sizes::default(),
-            ahead: Ahead::default(),
             devices,
             memory: Memory::default(),
             hopes: Hopes::default(),
@@ -199,7 +196,8 @@ impl<'a> Scheduler<'a> {
         let (again, bugs) = (context.options.again(), Bugs::new(context.store));
         let performer = Performer {
             store: context.store,
-            desks: Desks::new(&scratch),
+            scratch: &scratch,
+            laid: LaidTrees::new(&scratch),
             ground: &ground,
             provision: context.provision,
             servers: &servers,
@@ -271,13 +269,9 @@ impl<'a> Scheduler<'a> {
             if self.slots.machine.is_idle() && !self.setups.is_busy() && (stopping || settled) {
                 return;
             }
-            let message = receiver.try_recv().or_else(|_| {
-                self.gather_ends();
-                receiver.recv_timeout(Duration::from_millis(100))
-            });
-            match message {
+            match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(Message::Performed(id, performed, span)) => {
-                    self.pass_on(id, span);
+                    self.slots.release(id);
                     let settled = self.settle(id, performed, span);
                     self.wake(settled);
                 }

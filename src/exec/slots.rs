@@ -49,15 +49,6 @@ impl Slots {
         }
     }
 
-    /// What each executing step holds, if all hold the same and no job thread is idle. None where one has a device, or the
-    /// machine to itself.
-    pub(super) fn common_place(&self) -> Option<Held> {
-        let (_, place) = *self.held.values().next()?;
-        let is_plain = place.cores == 1 && place.unit.is_none() && !place.whole;
-        let is_full = self.running() == self.machine.capacity.cores;
-        (is_plain && is_full && self.held.values().all(|(_, held)| *held == place)).then_some(place)
-    }
-
     pub(super) fn running(&self) -> u32 {
         self.held.len() as u32
     }

@@ -63,10 +63,6 @@ pub struct Commands {
 }
 
 impl Commands {
-    pub(super) fn with_capacity(count: usize) -> Self {
-        Self { rows: Vec::with_capacity(count), index: Index::with_capacity(count) }
-    }
-
     pub fn iter(&self) -> std::slice::Iter<'_, Command> {
         self.rows.iter()
     }

@@ -189,20 +189,6 @@ impl Sink {
         self.texts.share(text)
     }
 
-    /// A sink for a part of the file that is being read.
-    pub(super) fn part(&self) -> Self {
-        Self { files: self.files.clone(), file: self.file, ..Self::default() }
-    }
-
-    /// Takes in what was reported of a part.
-    pub(super) fn take_in(&mut self, part: Self) {
-        self.incomplete |= part.incomplete;
-        for (order, error) in part.errors {
-            self.by_place.entry(order).or_default().push(self.errors.len());
-            self.errors.push((order, error));
-        }
-    }
-
     /// All errors so far in the order of their places, or nothing if there is none.
     pub(super) fn finish(mut self) -> Result<(), SpecErrors> {
         if self.errors.is_empty() {

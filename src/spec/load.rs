@@ -7,13 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::check::{self, commands};
 use super::error::{Sink, Span, SpecErrors, Text};
 use super::raw::File;
 use super::shape::Shape;
-use super::yaml::{self, Key, Node, Pos, Rows, Value};
+use super::yaml::{self, Key, Node, Pos, Value};
 use super::{Commands, SourceFile, Spec};
 use crate::base::{Digest, fs as bfs};
 
@@ -30,9 +28,6 @@ const MOST_BYTES: u64 = 1 << 30;
 const MOST_DEEP: usize = 64;
 /// How many files a spec may have.
 const MOST_FILES: usize = 10_000;
-
-/// Texts of so many bytes are worth waking other threads for.
-const LARGE: usize = 1 << 20;
 
 #[derive(Default)]
 struct Loader {
@@ -115,12 +110,10 @@ impl Loader {
         self.open.pop();
     }
 
-    /// What a text holds: its commands row by row, everything else by way of a tree.
+    /// What a text holds.
     fn content(&mut self, text: &str, folder: &Path, is_root: bool) -> Option<(File, Commands)> {
-        let (node, commands) = match self.quickly(text, folder) {
-            Some(read) => read,
-            None => self.slowly(text, folder)?,
-        };
+        let mut node = self.tree(text)?;
+        let commands = self.take_rows(&mut node, folder);
         let node = without_extensions(node);
         let start = Pos { line: 1, column: 1, len: 0 };
         let file = File::read(&node, &Key { text: "the spec".into(), pos: start }, &mut self.sink)?;
@@ -138,46 +131,8 @@ impl Loader {
         Some((file, commands))
     }
 
-    /// The usual part of YAML; commands on all cores, if they are many.
-    fn quickly<'t>(&mut self, text: &'t str, folder: &Path) -> Option<(Node<'t>, Commands)> {
-        let sink = &self.sink;
-        let read = |rows: Rows<'t>| {
-            let (mut commands, mut sink) = (Vec::new(), sink.part());
-            let behind = rows.each(|key, node| {
-                commands.push(commands::row(&key, &node, folder, &mut sink));
-                true
-            })?;
-            Some((commands, sink, behind))
-        };
-        let mut parts = Vec::new();
-        let mut take = |rows: Rows<'t>| {
-            let all: Option<Vec<_>> = if text.len() < LARGE {
-                Some(vec![read(rows)?])
-            } else {
-                rows.split(rayon::current_num_threads() * 2).into_par_iter().map(read).collect()
-            };
-            let mut last = None;
-            for (commands, sink, behind) in all? {
-                parts.push((commands, sink));
-                last = Some(behind);
-            }
-            last
-        };
-        let mut node = yaml::fast(text, "commands", &mut take)?;
-        let mut commands = Commands::with_capacity(parts.iter().map(|(commands, _)| commands.len()).sum());
-        let (rows, sinks): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        for command in rows.into_iter().flatten() {
-            // Two rows of one name are duplicate keys: the full parser tells them.
-            commands.add(command).ok()?;
-        }
-        sinks.into_iter().for_each(|sink| self.sink.take_in(sink));
-        // A section on one line, in braces, was not handed over row by row.
-        self.take_rows(&mut node, folder, &mut commands);
-        Some((node, commands))
-    }
-
-    /// Any YAML, or what is wrong with it.
-    fn slowly<'t>(&mut self, text: &'t str, folder: &Path) -> Option<(Node<'t>, Commands)> {
+    /// The tree of a text, or what is wrong with it.
+    fn tree<'t>(&mut self, text: &'t str) -> Option<Node<'t>> {
         let (node, errors) = yaml::parse(text);
         for error in errors {
             let span = self.sink.span(error.pos);
@@ -186,24 +141,21 @@ impl Loader {
                 None => self.sink.error(span, error.message),
             }
         }
-        let Some(mut node) = node else {
-            self.sink.incomplete = true;
-            return None;
-        };
-        let mut commands = Commands::default();
-        self.take_rows(&mut node, folder, &mut commands);
-        Some((node, commands))
+        self.sink.incomplete |= node.is_none();
+        node
     }
 
-    /// Moves the rows of the section from the tree to the commands.
-    fn take_rows(&mut self, node: &mut Node<'_>, folder: &Path, commands: &mut Commands) {
-        let Value::Map(entries) = &mut node.value else { return };
-        let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands") else { return };
-        let Value::Map(rows) = &mut section.value else { return };
+    /// Moves the rows of the section `commands` out of the tree.
+    fn take_rows(&mut self, node: &mut Node<'_>, folder: &Path) -> Commands {
+        let mut commands = Commands::default();
+        let Value::Map(entries) = &mut node.value else { return commands };
+        let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands") else { return commands };
+        let Value::Map(rows) = &mut section.value else { return commands };
         for (key, row) in rows.drain(..) {
             // A second row of the same name is a duplicate key, and was reported as such.
             let _ = commands.add(commands::row(&key, &row, folder, &mut self.sink));
         }
+        commands
     }
 
     fn included(&mut self, path: &Path, content: &File) {

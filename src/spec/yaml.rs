@@ -3,11 +3,6 @@
 //! A tree, and not typed values at once, because serde stops at the first wrong value and a spec must report every
 //! error of a file in one go; `shape.rs` reads the tree. Knows nothing of what the keys mean.
 
-mod fast;
-mod resolve;
-mod rows;
-mod scalar;
-
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -15,8 +10,6 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{Options, SnippetMode, Spanned};
-
-pub(super) use rows::{Behind, Rows};
 
 /// Characters of a value that errors show at most.
 const SHOWN: usize = 80;
@@ -80,27 +73,6 @@ pub(super) fn parse(text: &str) -> (Option<Node<'_>>, Vec<YamlError>) {
             (node, errors)
         }
     }
-}
-
-/// A plain scalar by itself.
-fn plain_scalar<'a>(text: &str) -> Option<Value<'a>> {
-    match read(text, DuplicateKeyPolicy::Error).ok()?.value {
-        Value::Text(text) => Some(Value::Text(Cow::Owned(text.into_owned()))),
-        Value::Int(value) => Some(Value::Int(value)),
-        Value::Large(value) => Some(Value::Large(value)),
-        Value::Float(value) => Some(Value::Float(value)),
-        _ => None,
-    }
-}
-
-/// The tree of a text in the usual part of YAML, whose rows of `section` go to `take`; None for any other text, and
-/// when `take` gives None.
-pub(super) fn fast<'a>(
-    text: &'a str,
-    section: &str,
-    take: &mut dyn FnMut(Rows<'a>) -> Option<Behind<'a>>,
-) -> Option<Node<'a>> {
-    fast::read(text, Some(fast::Stream { section, take }))
 }
 
 fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node<'_>, serde_saphyr::Error> {

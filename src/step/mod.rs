@@ -272,10 +272,6 @@ pub trait StepKind: Sync {
     fn device_memory(&self) -> Option<MemoryGuess> {
         None
     }
-    /// Whether orch does it itself, in less time than waking a thread for it takes.
-    fn is_instant(&self) -> bool {
-        false
-    }
     /// Whether its work takes trees as files of the store, and not as a folder.
     fn lays_in(&self) -> bool {
         false

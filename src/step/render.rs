@@ -32,10 +32,6 @@ impl StepKind for Render {
         &CODE
     }
 
-    fn is_instant(&self) -> bool {
-        true
-    }
-
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let context: TestContext = step.params.parse()?;
         Ok(Work::Files(vec![(context.file_name(), render_test(&context)?.into_bytes())]))

@@ -15,10 +15,6 @@ impl StepKind for Write {
         &CODE
     }
 
-    fn is_instant(&self) -> bool {
-        true
-    }
-
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let Params::Files(files) = &step.params else { panic!("BUG: {} has no files", step.name) };
         Ok(Work::Files(files.0.iter().map(|(path, text)| (path.to_string(), text.as_bytes().to_vec())).collect()))

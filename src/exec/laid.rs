@@ -1,0 +1,42 @@
+//! Trees that are laid out as inputs, each once for all steps of a run that read it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::base::Digest;
+use crate::confine::Enforced;
+use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
+
+pub(super) struct LaidTrees<'a> {
+    scratch: &'a Scratch,
+    /// The folder of each: of links, where the kernel keeps steps from writing to them.
+    folders: Mutex<HashMap<Digest, PathBuf>>,
+}
+
+impl<'a> LaidTrees<'a> {
+    pub(super) fn new(scratch: &'a Scratch) -> Self {
+        Self { scratch, folders: Mutex::default() }
+    }
+
+    fn folders(&self) -> MutexGuard<'_, HashMap<Digest, PathBuf>> {
+        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The folder in which a tree's files lie, verified. Collecting garbage does not touch it.
+    pub(super) fn folder(&self, store: &DiskStore, digest: &Digest) -> Result<PathBuf, StoreError> {
+        if let Some(path) = self.folders().get(digest) {
+            return Ok(path.clone());
+        }
+        let path = self.scratch.dir("tree")?;
+        let laid = if Enforced::here().is_some() { LaidAs::Links } else { LaidAs::Copies };
+        store.lay_out(digest, &path, laid)?;
+        // Whoever was faster has laid out the same.
+        Ok(self.folders().entry(*digest).or_insert(path).clone())
+    }
+
+    /// Whoever reads a tree next gets it laid out, and verified, anew.
+    pub(super) fn forget(&self, digest: &Digest) {
+        self.folders().remove(digest);
+    }
+}
