@@ -1,6 +1,7 @@
 //! Words that every other module uses; knows nothing of specs, steps or devices.
 
 pub mod digest;
+pub mod figures;
 pub mod fs;
 pub mod glob;
 pub mod loc;

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use anyhow::Context as _;
 
+use crate::base::figures::counted;
 use crate::base::glob;
 use crate::cli::args::{Args, SelectionArgs, SpecArgs};
 use crate::cli::auto;
@@ -124,11 +125,7 @@ impl Project {
 }
 
 pub(super) fn spec(path: &Path) -> anyhow::Result<Spec> {
-    let told = |e: SpecErrors| {
-        let count = e.0.len();
-        let noun = if count == 1 { "error" } else { "errors" };
-        UsageError(format!("{} has {count} {noun}\n\n{e}\n", path.display()))
-    };
+    let told = |e: SpecErrors| UsageError(format!("{} has {}\n\n{e}\n", path.display(), counted(e.0.len(), "error")));
     Ok(Spec::load(path).map_err(told)?)
 }
 

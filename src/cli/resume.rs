@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 
+use crate::base::figures::counted;
 use crate::cli::diary;
 use crate::cli::exit::UsageError;
 use crate::cli::printer::Printer;
@@ -15,7 +16,6 @@ use crate::cli::scope::Scoped;
 use crate::explain;
 use crate::journal::{self, Run};
 use crate::record::Outcome;
-use crate::report::format::counted;
 
 const FLAG: &str = " --resume";
 

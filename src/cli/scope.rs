@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::base::figures::plural;
 use crate::cli::affected::Affected;
 use crate::cli::args::{ScopeArgs, SpecArgs};
 use crate::cli::half::Ask;
@@ -156,7 +157,7 @@ fn tell_chosen(plan: &Plan, printer: &Printer) {
 
 fn tell(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, printer: &Printer) {
     let count = affected.steps.len();
-    let noun = if count == 1 { "step differs" } else { "steps differ" };
+    let noun = plural(count, "step differs", "steps differ");
     printer.note(&format!("{count} {noun} from {}, {} of them asked for", affected.base, wanted.len()));
     for (id, why) in affected.steps.iter().take(TOLD) {
         printer.note(&format!("  {}: {why}", plan.step(*id).name));

@@ -13,7 +13,7 @@ use crate::store::remote::Remote;
 use crate::worker::Cancel;
 
 #[cfg(feature = "remote")]
-use crate::device::render::bytes;
+use crate::base::figures::bytes;
 #[cfg(feature = "remote")]
 use crate::store::remote::Hub;
 

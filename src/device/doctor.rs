@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::figures::bytes;
 use crate::confine::{Enforced, Why};
 
 use super::host::Host;
@@ -169,13 +170,12 @@ fn sandbox(enforced: Enforced) -> Finding {
 
 fn disk(environment: &Environment) -> Finding {
     let place = environment.store.display();
-    let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
     let (ok, required, what) = match environment.free_bytes {
         None => (true, false, format!("free space under {place} is unknown")),
         Some(free) => (
             free >= WANTED_BYTES,
             free < NEEDED_BYTES,
-            format!("{:.1} GiB free under {place}; all environments together want {:.0}", gib(free), gib(WANTED_BYTES)),
+            format!("{} free under {place}; all environments together want {}", bytes(free), bytes(WANTED_BYTES)),
         ),
     };
     let remedy = (!ok).then(|| "free some space, or keep the store on another disk".to_owned());

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::doctor::Finding;
 use super::half::HalfAnswer;
 use super::{Backend, Device, DeviceKind, Fingerprint};
+use crate::base::figures::bytes;
 
 /// Facts of a backend that people want to see, in this order; JSON has them all.
 const SHOWN: &[(&str, &str)] = &[
@@ -113,12 +114,6 @@ fn device(device: &Device) -> Vec<String> {
     lines.extend(fact("instructions"));
     lines.extend(fact("capabilities").map(|list| format!("computes {list}")));
     lines
-}
-
-/// `23.5 GiB`; below one GiB in MiB.
-pub fn bytes(bytes: u64) -> String {
-    let mib = bytes as f64 / f64::from(1 << 20);
-    if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
 fn plain(value: &Value) -> String {

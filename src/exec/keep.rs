@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use crate::base::figures;
 use crate::base::fs as bfs;
 use crate::event::Event;
 use crate::exec::outcome::Judged;
@@ -69,7 +70,7 @@ impl Performer<'_> {
             outcome,
             reason: reason.map(|reason| self.with_remedy(crate::base::text::shown(&reason))),
             output: made.as_ref().map(Manifest::digest),
-            started: begun.at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            started: figures::moment(begun.at),
             seconds: begun.clock.elapsed().as_secs_f64(),
             host: self.host.to_owned(),
             facts: judged.facts.into(),

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::base::figures::bytes;
 use crate::exec::resources::{Capacity, Claim, Host};
 use crate::plan::Plan;
 use crate::record::Record;
-use crate::report::format;
 use crate::step::{MemoryGuess, Source, Stage, Step, StepId, StepSet};
 use crate::store::DiskStore;
 
@@ -57,7 +57,7 @@ impl Memory {
         self.host.executed(id, step, record);
         self.device.executed(id, step, record);
         let (stated, took) = (step.memory?.get(), peak(record)?);
-        let [said, took] = (took > stated).then(|| [stated, took].map(format::bytes))?;
+        let [said, took] = (took > stated).then(|| [stated, took].map(bytes))?;
         Some(format!("{} took {took} of memory, and its `memory` says {said}", step.name))
     }
 
@@ -100,14 +100,14 @@ impl Memory {
         let (takes, free) = (claim.memory, capacity.memory);
         let is_too_large = takes > free && claim.host != Host::Whole && self.host.told.insert(id);
         let of_host = is_too_large.then(|| {
-            let (takes, free) = (format::bytes(takes), format::bytes(free));
+            let (takes, free) = (bytes(takes), bytes(free));
             format!("{step} may take {takes} of memory, and {free} are free: it runs alone")
         });
         let of_device = claim.device.as_ref().and_then(|device| {
             let units = device.any_of.iter().map(|at| &capacity.units[*at]);
             let unit = units.filter(|unit| unit.vram.is_some()).min_by_key(|unit| unit.vram)?;
             let has = unit.vram.filter(|has| device.vram > *has)?;
-            let [takes, has] = [device.vram, has].map(format::bytes);
+            let [takes, has] = [device.vram, has].map(bytes);
             self.device.told.insert(id).then(|| {
                 let token = &unit.token;
                 format!("{step} may take {takes} of the memory of {token}, which has {has}: it runs there alone")

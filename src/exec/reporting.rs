@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::base::figures;
 use crate::base::{Digest, fs as bfs};
 use crate::device::Backend;
 use crate::event::{Event, Execution, Holds, Load, Slot, Span};
@@ -105,7 +106,7 @@ fn is_whole(context: &Context<'_>, digest: &Digest) -> bool {
 fn make(context: &Context<'_>, id: StepId, key: KeyDoc, doc: &ReportDoc) -> Result<StepResult, StoreError> {
     let step = context.plan.step(id).name.clone();
     let clock = Instant::now();
-    let started = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let started = figures::now();
     let asked = context.options.rerun.contains(&id);
     let why = if asked { MissReason::Asked } else { why_missed(context.store.latest(&step).ok().flatten(), &key) };
     context.listener.tell(Event::StepStarted {

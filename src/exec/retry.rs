@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::base::Digest;
+use crate::base::figures;
 use crate::event::{Event, Execution, Span};
 use crate::exec::KeepGoing;
 use crate::exec::outcome::Judged;
@@ -111,7 +112,7 @@ impl Scheduler<'_> {
         let attempt = Attempt {
             outcome: judged.outcome,
             reason: judged.reason.clone(),
-            started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            started: figures::now(),
             seconds: 0.0,
             log: None,
             waited_seconds: 0.0,

@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use crate::base::Digest;
+use crate::base::figures::counted;
 use crate::exec::{Context, Preview, Verdict};
 use crate::explain::{Cause, Evidence, held};
 use crate::key::{Change, KeyDoc, MissReason};
 use crate::record::Record;
-use crate::report::format::counted;
 use crate::step::{Source, Stage, StepId};
 
 /// Steps that one step waits for, told in full; the rest is counted.

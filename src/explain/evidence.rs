@@ -5,10 +5,11 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
+use crate::base::figures::bytes;
+use crate::base::figures::moment;
 use crate::base::{Digest, fs as bfs};
 use crate::explain::{content, held};
 use crate::record::Record;
-use crate::report::format::bytes;
 use crate::store::{DiskStore, ManifestFile, keyed};
 
 /// Files of a tree that are named, and newer files of a folder; the rest is counted.
@@ -104,7 +105,7 @@ impl Evidence {
     pub(super) fn file(store: &DiskStore, path: &Path, old: Option<&str>, last: Option<&Record>) -> Self {
         let meta = path.metadata().ok();
         let modified = |time: SystemTime| jiff::Timestamp::try_from(time).ok();
-        let stamp = |time: SystemTime| modified(time).map(|t| t.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        let stamp = |time: SystemTime| modified(time).map(moment);
         let is_dir = path.is_dir();
         let began = last.and_then(|record| record.started.parse::<jiff::Timestamp>().ok());
         let newer = match (is_dir, began) {

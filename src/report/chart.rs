@@ -2,9 +2,10 @@
 
 use serde::Serialize;
 
-use super::format::{counted, ms};
+use super::format::ms;
 use super::view::{Cell, View};
 use super::{CaseResult, Metrics};
+use crate::base::figures::counted;
 
 /// Above this ratio of the slowest to the fastest the small bars of a linear scale are no longer readable.
 const LINEAR_RANGE: f64 = 20.0;

@@ -29,19 +29,6 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// Binary units: `1.5 GiB`, `312 MiB`.
-pub fn bytes(value: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut size = value as f64;
-    let mut unit = 0;
-    while size >= 999.5 && unit + 1 < UNITS.len() {
-        size /= 1024.0;
-        unit += 1;
-    }
-    let digits = usize::from(unit > 0 && size < 9.95);
-    format!("{size:.digits$} {}", UNITS[unit])
-}
-
 /// An error figure: `0`, `2.1e-6`.
 pub fn error(value: f64) -> String {
     if value == 0.0 { "0".to_owned() } else { format!("{value:.1e}") }
@@ -64,11 +51,6 @@ pub fn tokens(share: f64) -> String {
 /// The day of an RFC 3339 time.
 pub fn day(time: &str) -> &str {
     time.get(..10).unwrap_or(time)
-}
-
-/// `1 case`, `2 cases`.
-pub fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A sign besides the word, so that colour never carries meaning alone.
@@ -153,15 +135,10 @@ mod tests {
             [seconds(0.41), seconds(9.96), seconds(99.6), seconds(725.2)],
             ["0.4 s", "10 s", "1 min 40 s", "12 min 5 s"]
         );
-        assert_eq!(
-            [bytes(512), bytes(1536), bytes(312 << 20), bytes(1000 << 20)],
-            ["512 B", "1.5 KiB", "312 MiB", "1.0 GiB"]
-        );
         assert_eq!([error(0.0), error(2.14e-6)], ["0", "2.1e-6"]);
         assert_eq!([tokens(1.0), tokens(0.999_99), tokens(0.25)], ["1", "0.9999", "0.25"]);
         assert_eq!([cosine(None), cosine(Some(1.0)), cosine(Some(0.999_999_9))], ["undefined", "1", "0.999999"]);
         assert_eq!([day("2026-01-02T03:04:05Z"), day("?")], ["2026-01-02", "?"]);
-        assert_eq!([counted(1, "case"), counted(2, "case")], ["1 case", "2 cases"]);
         assert_eq!(one_line(" a\n\tb \u{1b}[31mred"), "a b red");
     }
 }

@@ -12,12 +12,11 @@ use page::*;
 
 use super::cause::Cause;
 use super::chart::{charts, sparkline};
-use super::format::{
-    bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, seconds, tokens, word,
-};
+use super::format::{cosine, day, error, glyph, has_figure, ms, one_line, remark, seconds, tokens, word};
 use super::place::{self, Place};
 use super::view::{Cell, View, case_name, case_versions};
 use super::{CaseResult, Metrics, ReportDoc};
+use crate::base::figures::{bytes, counted};
 use crate::device::DeviceKind;
 use crate::matrix::HalfChoice;
 use crate::record::{Numerics, Outcome};
@@ -69,7 +68,7 @@ impl<'a> Page<'a> {
             host: host(doc),
             steps: format!(
                 "{}: {} executed, {} up to date{}, {}",
-                counted(s.steps as usize, "step"),
+                counted(s.steps, "step"),
                 s.executed,
                 s.hits,
                 if s.failed_steps > 0 { format!(", {} failed", s.failed_steps) } else { String::new() },
@@ -111,7 +110,7 @@ impl<'a> Page<'a> {
 
 fn host(doc: &ReportDoc) -> String {
     let host = &doc.host;
-    let cores = counted(host.cores as usize, "core");
+    let cores = counted(host.cores, "core");
     format!("{} · {} · {} · {cores} · {}", host.name, host.os, host.cpu, bytes(host.memory_bytes))
 }
 
@@ -357,7 +356,7 @@ fn figures(m: &Metrics) -> Figures<'_> {
         load: ms(m.load_ms),
         rss: m.peak_rss_bytes.map(bytes),
         vram: m.peak_device_bytes.map(bytes),
-        samples: format!("{} after {} of warm-up", counted(m.samples as usize, "sample"), m.warmup),
+        samples: format!("{} after {} of warm-up", counted(m.samples, "sample"), m.warmup),
         sync: &m.sync,
         noisy: m.noisy,
         sparkline: sparkline(m),

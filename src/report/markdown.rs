@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::cause::{Cause, named};
-use super::format::{bytes, cosine, counted, day, error, glyph, has_figure, ms, one_line, remark, tokens, word};
+use super::format::{cosine, day, error, glyph, has_figure, ms, one_line, remark, tokens, word};
 use super::place::Place;
 use super::text::{Styles, summary_line};
 use super::view::{Cell, View, case_name};
 use super::{CaseResult, ReportDoc};
+use crate::base::figures::{bytes, counted};
 use crate::record::Outcome;
 
 /// So many cases of a cause are named.
@@ -48,7 +49,7 @@ pub fn render(doc: &ReportDoc) -> String {
         code(&host.name),
         text(&host.os),
         text(&host.cpu),
-        counted(host.cores as usize, "core"),
+        counted(host.cores, "core"),
         text(&doc.orch)
     );
     matrix(&mut out, &view, &notes);
@@ -248,7 +249,7 @@ fn performance_row(out: &mut String, view: &View<'_>, case: &CaseResult) {
     let Some(m) = &case.metrics else { return };
     let interval = match (m.ci_low_ms, m.ci_high_ms) {
         (Some(low), Some(high)) => format!("{} – {}", ms(low), ms(high)),
-        _ => counted(m.samples as usize, "sample"),
+        _ => counted(m.samples, "sample"),
     };
     let noisy = if m.noisy { " (noisy)" } else { "" };
     let measured = match (&case.measured, case.cached) {

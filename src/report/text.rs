@@ -13,11 +13,12 @@ use std::fmt::Write as _;
 use anstyle::{AnsiColor, Style};
 
 use super::cause::{Cause, MANY, named};
-use super::format::{counted, glyph, one_line, seconds};
+use super::format::{glyph, one_line, seconds};
 use super::names::end_cut;
 use super::place::Place;
 use super::view::{View, case_name};
 use super::{CaseResult, ReportDoc, Summary};
+use crate::base::figures::counted;
 use crate::record::Outcome;
 
 const WIDTH: usize = 100;
@@ -130,7 +131,7 @@ pub fn summary_line(s: &Summary, styles: &Styles) -> String {
     };
     format!(
         "{counts}{}: {} executed, {} up to date{fetched}{before}{failed}   {}",
-        counted(s.steps as usize, "step"),
+        counted(s.steps, "step"),
         s.executed,
         s.hits,
         seconds(s.seconds)
@@ -201,7 +202,7 @@ fn more_than(out: &mut String, causes: &[Cause<'_>], told: usize, styles: &Style
     let left: Vec<_> = causes.iter().skip(told).collect();
     let Some(cause) = left.first() else { return };
     let (style, sign) = (styles.of(cause.status), glyph(cause.status));
-    let cases = counted(left.iter().map(|cause| cause.cases.len()).sum(), "case");
+    let cases = counted(left.iter().map(|cause| cause.cases.len()).sum::<usize>(), "case");
     let causes = counted(left.len(), "cause");
     let _ = writeln!(out, "\n{style}{sign}{style:#} and {cases} of {causes} more: the report's pages tell all of them");
 }

@@ -9,6 +9,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::place::{Place, Row, Variant};
 use super::{CaseResult, Excluded, ReportDoc, format};
+use crate::base::figures::counted;
 use crate::device::{Backend, DeviceKind};
 use crate::matrix::HalfChoice;
 use crate::record::Outcome;
@@ -192,8 +193,7 @@ impl<'a> View<'a> {
             _ => String::new(),
         };
         let (some, all) = (earlier.len(), figures.len());
-        (some > 0)
-            .then(|| format!("{some} of {} measured in earlier runs{days}", format::counted(all, "latency figure")))
+        (some > 0).then(|| format!("{some} of {} measured in earlier runs{days}", counted(all, "latency figure")))
     }
 
     /// The worst figures per target among the cases whose outputs were compared.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::base::figures::counted;
 use crate::base::named::Named;
 use crate::base::{Digest, fs as bfs};
 use crate::record::{Outcome, Record};
@@ -274,10 +275,10 @@ impl DiskStore {
         let path = self.log.path().display();
         Ok((places > 0).then(|| {
             format!(
-                "{path} is damaged in {places} place{}: what was recorded there runs again
+                "{path} is damaged in {}: what was recorded there runs again
   hint: `orch cache verify --heal` \
                  takes the damage out",
-                if places == 1 { "" } else { "s" }
+                counted(places, "place")
             )
         }))
     }

@@ -10,8 +10,8 @@ use std::process::ExitStatus;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::base::figures::bytes;
 use crate::device;
-use crate::device::render::bytes;
 use crate::device::{Host, free_memory, whole_memory};
 use crate::worker::{Ended, Limits, TICK, family};
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::device::render::bytes;
+use crate::base::figures::bytes;
 use crate::runtime::{Job, Reply};
 use crate::worker::lines::{Lines, Next};
 use crate::worker::oneshot::{Output, spawn_with_result_pipe};

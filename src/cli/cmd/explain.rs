@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 
+use crate::base::figures::bytes;
 use crate::cli::args::{Args, ExplainArgs};
 use crate::cli::cmd::Warnings;
 use crate::cli::cmd::plan::idle_options;
@@ -14,7 +15,6 @@ use crate::exec::{self, Verdict};
 use crate::explain::{self, Cause, Evidence};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::Record;
-use crate::report::format::bytes;
 
 pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let workplace = Workplace::open(args)?;

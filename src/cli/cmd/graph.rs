@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
+use crate::base::figures::counted;
 use crate::cli::args::{Args, GraphArgs, GraphFormat};
 use crate::cli::cmd::Warnings;
 use crate::cli::cmd::plan::idle_options;
@@ -13,7 +14,6 @@ use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace};
 use crate::exec::{self, Preview, Verdict};
 use crate::plan::{self, Look};
-use crate::report::format::counted;
 use crate::step::StepId;
 use crate::store::DiskStore;
 

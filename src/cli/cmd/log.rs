@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
+use crate::base::figures::bytes;
 use crate::base::text::{printable, shown};
 use crate::cli::args::{Args, LogArgs, SelectionArgs};
 use crate::cli::cmd::current::previews;
@@ -16,7 +17,6 @@ use crate::cli::project::{Project, Workplace, absolute};
 use crate::exec::Verdict;
 use crate::explain;
 use crate::record::{Outcome, Record};
-use crate::report::format::bytes;
 use crate::store::DiskStore;
 
 pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Result<Exit> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde_json::json;
 
+use crate::base::figures::bytes;
 use crate::base::named::write_named;
 use crate::base::{Digest, fs as bfs, shell, suggest};
 use crate::cli::args::{Args, OutputArgs};
@@ -16,7 +17,6 @@ use crate::cli::exit::{Exit, UsageError};
 use crate::cli::handout::{self, Handed, Named};
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, Workplace, absolute};
-use crate::device::render::bytes;
 use crate::exec::Verdict;
 use crate::record::Record;
 use crate::store::{DiskStore, Manifest};

@@ -7,6 +7,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde_json::json;
 
+use crate::base::figures::counted;
 use crate::cli::args::{Args, GraphFormat, PlanArgs, PlanFormat};
 use crate::cli::cmd::run::flags;
 use crate::cli::cmd::{Warnings, graph};
@@ -18,7 +19,6 @@ use crate::exec::{self, Options, Preview, Verdict};
 use crate::explain;
 use crate::key::MissReason;
 use crate::record::Record;
-use crate::report::format::counted;
 use crate::step::StepId;
 
 /// Steps of one cause that are listed by name, and as many that wait for them.

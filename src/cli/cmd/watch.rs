@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
+use crate::base::figures::counted;
 use crate::cli::args::{Args, RunArgs};
 use crate::cli::cmd::run::{asked, on_interrupt, perform};
 use crate::cli::exit::{self, Exit};
@@ -40,10 +41,9 @@ pub(super) fn watch(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Re
             // What changed during the run is run at once.
             changed if !changed.is_empty() => changed,
             _ => {
-                let files = watched.count();
-                let noun = if files == 1 { "file" } else { "files" };
+                let files = counted(watched.count(), "file");
                 let did = executed.map_or_else(|| "nothing ran".to_owned(), |names| ran(&names));
-                printer.note(&format!("watch: {did}; waiting for a change of {files} {noun} (interrupt to end)"));
+                printer.note(&format!("watch: {did}; waiting for a change of {files} (interrupt to end)"));
                 watched.wait(&receiver, &cancel)
             }
         };

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
+use crate::base::figures::counted;
 use crate::base::shell;
 use crate::cli::args::{Args, WhatRanArgs};
 use crate::cli::exit::{Exit, UsageError};
@@ -14,7 +15,7 @@ use crate::exec::reproducer;
 use crate::explain;
 use crate::journal::{self, Ran, Run};
 use crate::record::Outcome;
-use crate::report::format::{counted, seconds};
+use crate::report::format::seconds;
 use crate::store::DiskStore;
 
 pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -112,13 +113,7 @@ fn heading(text: &mut String, id: &str, run: &Run) {
         "ended" => String::new(),
         other => format!("; {WARN}{other}{WARN:#}"),
     };
-    let _ = writeln!(
-        text,
-        "{state}\n  {DIM}in {} on {}, {}{DIM:#}",
-        head.folder,
-        head.host,
-        counted(head.jobs as usize, "job")
-    );
+    let _ = writeln!(text, "{state}\n  {DIM}in {} on {}, {}{DIM:#}", head.folder, head.host, counted(head.jobs, "job"));
 }
 
 fn list(text: &mut String, run: &Run, failed: bool) {

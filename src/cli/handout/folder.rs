@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::base::digest::sha256;
+use crate::base::figures::bytes;
 use crate::base::{Digest, fs as bfs, temporary};
 use crate::cli::handout::{Handed, put_aside, whole};
 use crate::store::stat::Stamp;
@@ -86,8 +87,8 @@ pub(super) fn hand_out(
     let manifest = whole(store, tree, store.manifest(tree))?;
     if manifest.size() > most {
         let get = get();
-        let size = manifest.size() >> 20;
-        handed.told.push(format!("`{}` is not copied, for its {size} MiB: `{get}` does", folder.display()));
+        let size = bytes(manifest.size());
+        handed.told.push(format!("`{}` is not copied, for its {size}: `{get}` does", folder.display()));
         fs::create_dir_all(folder)?;
         tell(folder, &Told { named, tree: *tree, files: Some(BTreeMap::new()), get: Some(get) })?;
     } else {

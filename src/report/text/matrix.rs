@@ -7,9 +7,10 @@ use std::ops::Range;
 use anstyle::Style;
 
 use super::{Styles, WIDTH, width};
+use crate::base::figures::counted;
 use crate::record::Outcome;
 use crate::report::CaseResult;
-use crate::report::format::{counted, glyph, has_figure, ms, remark, word};
+use crate::report::format::{glyph, has_figure, ms, remark, word};
 use crate::report::names::distinct;
 use crate::report::view::{Cell, View};
 

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::base::figures::moment;
 use crate::store::log::Seen;
 use crate::store::{Amount, DiskStore, StoreError, scratch};
 
@@ -130,8 +131,7 @@ fn seconds(time: SystemTime) -> i64 {
 }
 
 fn shown(time: SystemTime) -> String {
-    let time = jiff::Timestamp::from_second(seconds(time)).unwrap_or_default();
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    moment(jiff::Timestamp::from_second(seconds(time)).unwrap_or_default())
 }
 
 #[cfg(test)]

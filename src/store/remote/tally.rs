@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::base::figures::plural;
 use crate::store::remote::trouble::{Refusal, Trouble};
 
 /// So many failures in a row, and a remote is left alone for the rest of the run.
@@ -89,7 +90,7 @@ impl Counts {
         let mut parts = Vec::new();
         let mut part = |count: u32, one: &str, more: &str, rest: String| {
             if count > 0 {
-                parts.push(format!("{count} {}{rest}", if count == 1 { one } else { more }));
+                parts.push(format!("{count} {}{rest}", plural(count, one, more)));
             }
         };
         part(self.hits, "hit", "hits", format!(" ({})", bytes(self.bytes_in)));

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::base::figures::{bytes, counted};
 use crate::cli::args::Args;
-use crate::cli::cmd::cache::{count, size};
 use crate::cli::printer::Printer;
 use crate::cli::project::provision;
 use crate::worker::Cancel;
@@ -47,11 +47,11 @@ impl Envs {
     }
 
     pub(super) fn rows(&self) -> Vec<String> {
-        let bytes = self.gone.iter().map(|(_, bytes)| bytes).sum();
+        let all = self.gone.iter().map(|(_, size)| size).sum();
         let mut rows = Vec::new();
         if !self.gone.is_empty() {
-            rows.push(format!("{}, {}", count(self.gone.len() as u64, "environment"), size(bytes)));
-            rows.extend(self.gone.iter().map(|(path, bytes)| format!("  {path}, {}", size(*bytes))));
+            rows.push(format!("{}, {}", counted(self.gone.len(), "environment"), bytes(all)));
+            rows.extend(self.gone.iter().map(|(path, size)| format!("  {path}, {}", bytes(*size))));
         }
         rows
     }

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use serde_json::json;
 
 use crate::base::Digest;
+use crate::base::figures::{bytes, counted, plural};
 use crate::cli::args::{Args, GcArgs, SelectionArgs};
 use crate::cli::cmd::Warnings;
-use crate::cli::cmd::cache::{count, envs, size};
+use crate::cli::cmd::cache::envs;
 use crate::cli::cmd::plan::idle_options;
 use crate::cli::exit::{Exit, UsageError};
 use crate::cli::printer::Printer;
@@ -54,7 +55,7 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
         } else {
             printer.out(&format!("{verb}\n  {}", rows.join("\n  ")));
         }
-        printer.out(&format!("kept {}: {}", count(done.kept_records, "record"), amount(done.kept, "file")));
+        printer.out(&format!("kept {}: {}", counted(done.kept_records, "record"), amount(done.kept, "file")));
     }
     tell(&done, &limits, printer);
     if let Some(envs) = envs {
@@ -88,7 +89,7 @@ pub(super) fn held_keys(
 }
 
 fn amount(amount: Amount, noun: &str) -> String {
-    format!("{}, {}", count(amount.count, noun), size(amount.bytes))
+    format!("{}, {}", counted(amount.count, noun), bytes(amount.bytes))
 }
 
 fn rows(done: &Collected) -> Vec<String> {
@@ -96,7 +97,7 @@ fn rows(done: &Collected) -> Vec<String> {
     let gone = done.records;
     let mut say = |number: u64, one: &str, many: &str| {
         if number > 0 {
-            rows.push(format!("{number} {}", if number == 1 { one } else { many }));
+            rows.push(format!("{number} {}", plural(number, one, many)));
         }
     };
     say(gone.generations, "older result of a step", "older results of steps");
@@ -104,7 +105,7 @@ fn rows(done: &Collected) -> Vec<String> {
     say(gone.large, "result used longest ago, for the size", "results used longest ago, for the size");
     say(gone.history, "record of a failure, or done again since", "records of failures, or done again since");
     if done.trees + done.blobs.count > 0 {
-        rows.push(format!("{}, {}", count(done.trees, "tree"), amount(done.blobs, "file")));
+        rows.push(format!("{}, {}", counted(done.trees, "tree"), amount(done.blobs, "file")));
     }
     if done.logs.count > 0 {
         rows.push(format!("{} of steps without records", amount(done.logs, "log")));
@@ -116,11 +117,11 @@ fn rows(done: &Collected) -> Vec<String> {
         rows.push(format!("{} that killed processes did not finish", amount(done.unfinished, "file")));
     }
     for layout in &done.layouts {
-        rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), size(layout.bytes)));
+        rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), bytes(layout.bytes)));
     }
     match done.log_bytes_after {
         Some(after) if after < done.log_bytes_before => {
-            rows.push(format!("{} of the log", size(done.log_bytes_before - after)))
+            rows.push(format!("{} of the log", bytes(done.log_bytes_before - after)))
         }
         _ => {}
     }
@@ -143,8 +144,8 @@ fn tell(done: &Collected, limits: &Limits, printer: &Printer) {
     if let Some(most) = limits.max_bytes.filter(|most| *most < done.kept.bytes) {
         printer.note(&format!(
             "warning: {} stay, more than {}: what --keep names or a running orch made is not removed",
-            size(done.kept.bytes),
-            size(most)
+            bytes(done.kept.bytes),
+            bytes(most)
         ));
     }
 }

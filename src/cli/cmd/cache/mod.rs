@@ -8,12 +8,12 @@ mod stats;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::base::figures::bytes;
 use crate::cli::args::{Args, CacheCommand};
 use crate::cli::cmd::remote;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::project::absolute;
-use crate::device::render::bytes;
 use crate::store::{DiskStore, Progress};
 
 pub(super) fn cache(args: &Args, command: &CacheCommand, printer: &Printer) -> anyhow::Result<Exit> {
@@ -64,19 +64,4 @@ fn verify(store: &DiskStore, heal: bool, json: bool, printer: &Printer) -> anyho
         });
     }
     Ok(if problems.is_empty() || heal { Exit::Success } else { Exit::Failed })
-}
-
-/// `1 record`, `2 records`.
-fn count(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
-}
-
-/// A size that is not 0 MiB as long as it is not nothing.
-fn size(number: u64) -> String {
-    match number {
-        0..1024 => format!("{number} B"),
-        1024..0x10_0000 => format!("{:.0} KiB", number as f64 / 1024.0),
-        _ => bytes(number),
-    }
 }

@@ -7,9 +7,10 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde_json::json;
 
+use crate::base::figures::plural;
+use crate::base::figures::{bytes, counted};
 use crate::cli::args::{Args, ExportArgs};
 use crate::cli::cmd::cache::gc::held_keys;
-use crate::cli::cmd::cache::{count, size};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::project::{Project, absolute};
@@ -58,10 +59,10 @@ fn tell(exported: &Exported, missing: &[String], export: &ExportArgs, printer: &
     let written = written.map_or(exported.blobs.bytes, |meta| meta.len());
     let text = format!(
         "{}, {}, {}: {}",
-        count(exported.records, "record"),
-        count(exported.trees, "tree"),
-        count(exported.blobs.count, "file"),
-        size(written)
+        counted(exported.records, "record"),
+        counted(exported.trees, "tree"),
+        counted(exported.blobs.count, "file"),
+        bytes(written)
     );
     match (export.json, to_stdout) {
         (_, true) => printer.note(&text),
@@ -82,14 +83,14 @@ fn tell(exported: &Exported, missing: &[String], export: &ExportArgs, printer: &
 }
 
 fn lost(number: u64) -> String {
-    format!("{} left out, because what they made is gone or cannot be read", count(number, "record"))
+    format!("{} left out, because what they made is gone or cannot be read", counted(number, "record"))
 }
 
 fn not_held(missing: &[String]) -> String {
     let named = missing.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     let more = if missing.len() > NAMED { format!(" and {} more", missing.len() - NAMED) } else { String::new() };
-    let verb = if missing.len() == 1 { "is" } else { "are" };
-    format!("{} of the spec {verb} not held: {named}{more}", count(missing.len() as u64, "step"))
+    let verb = plural(missing.len(), "is", "are");
+    format!("{} of the spec {verb} not held: {named}{more}", counted(missing.len(), "step"))
 }
 
 pub(super) fn import(store: &DiskStore, file: &Path, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
@@ -104,13 +105,13 @@ pub(super) fn import(store: &DiskStore, file: &Path, json: bool, printer: &Print
     } else {
         printer.out(&format!(
             "{} ({} new), {} ({} new), {} ({} new, {})",
-            count(imported.records, "record"),
+            counted(imported.records, "record"),
             imported.new_records,
-            count(imported.trees, "tree"),
+            counted(imported.trees, "tree"),
             imported.new_trees,
-            count(imported.blobs.count, "file"),
+            counted(imported.blobs.count, "file"),
             imported.new_blobs.count,
-            size(imported.new_blobs.bytes)
+            bytes(imported.new_blobs.bytes)
         ));
     }
     Ok(Exit::Success)

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use serde_json::json;
 
+use crate::base::figures::{bytes, counted};
 use crate::cli::args::Args;
-use crate::cli::cmd::cache::{count, size};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::project::provision;
@@ -26,10 +26,10 @@ pub(super) fn stats(args: &Args, store: &DiskStore, envs: bool, json: bool, prin
     }
     let mut text = text(&stats);
     if let Some(envs) = envs {
-        let _ = writeln!(text, "\nenvironments: {}", size(envs.iter().map(|env| env.bytes).sum()));
+        let _ = writeln!(text, "\nenvironments: {}", bytes(envs.iter().map(|env| env.bytes).sum()));
         for env in envs {
             let note = if env.current { "" } else { "  of another version of orch" };
-            let _ = writeln!(text, "  {:>8}  {}{note}", size(env.bytes), env.path.display());
+            let _ = writeln!(text, "  {:>8}  {}{note}", bytes(env.bytes), env.path.display());
         }
     }
     printer.out(text.trim_end());
@@ -39,15 +39,16 @@ pub(super) fn stats(args: &Args, store: &DiskStore, envs: bool, json: bool, prin
 fn text(stats: &Stats) -> String {
     let mut text = format!(
         "{} ({} answer for their keys), {}, {}: {}; log {}\n",
-        count(stats.records, "record"),
+        counted(stats.records, "record"),
         stats.held,
-        count(stats.trees, "tree"),
-        count(stats.files, "file"),
-        size(stats.bytes),
-        size(stats.log_bytes),
+        counted(stats.trees, "tree"),
+        counted(stats.files, "file"),
+        bytes(stats.bytes),
+        bytes(stats.log_bytes),
     );
-    let row =
-        |(name, of): (&String, &OfSteps)| format!("  {:>8}  {name}  {}", size(of.bytes), count(of.records, "record"));
+    let row = |(name, of): (&String, &OfSteps)| {
+        format!("  {:>8}  {name}  {}", bytes(of.bytes), counted(of.records, "record"))
+    };
     if !stats.stages.is_empty() {
         let rows: Vec<_> = stats.stages.iter().map(row).collect();
         let _ = write!(text, "\nby stage (what several steps made counts for each)\n{}\n", rows.join("\n"));

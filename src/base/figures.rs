@@ -1,0 +1,61 @@
+//! Figures as people read them: sizes, counts, moments. One number looks the same wherever it is shown.
+
+use std::fmt::Display;
+
+use jiff::Timestamp;
+
+/// Binary units: `1.5 GiB`, `312 MiB`.
+pub fn bytes(value: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut size = value as f64;
+    let mut unit = 0;
+    while size >= 999.5 && unit + 1 < UNITS.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && size < 9.95);
+    format!("{size:.digits$} {}", UNITS[unit])
+}
+
+/// `1 case`, `2 cases`.
+pub fn counted(count: impl Count, noun: &str) -> String {
+    format!("{count} {noun}{}", plural(count, "", "s"))
+}
+
+/// The word for so many.
+pub fn plural<'w>(count: impl Count, one: &'w str, more: &'w str) -> &'w str {
+    if count == From::from(true) { one } else { more }
+}
+
+/// Whole numbers of any size.
+pub trait Count: Copy + Display + PartialEq + From<bool> {}
+
+impl<N: Copy + Display + PartialEq + From<bool>> Count for N {}
+
+/// A moment to the second, as records keep it: `2026-01-02T03:04:05Z`.
+pub fn moment(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// This moment.
+pub fn now() -> String {
+    moment(Timestamp::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_as_people_read_them() {
+        assert_eq!(
+            [bytes(512), bytes(1536), bytes(312 << 20), bytes(1000 << 20), bytes(126 << 30)],
+            ["512 B", "1.5 KiB", "312 MiB", "1.0 GiB", "126 GiB"]
+        );
+        assert_eq!(
+            [counted(0, "case"), counted(1_u64, "case"), counted(2_usize, "case")],
+            ["0 cases", "1 case", "2 cases"]
+        );
+        assert_eq!(moment(Timestamp::from_second(1_767_323_045).unwrap()), "2026-01-02T03:04:05Z");
+    }
+}
