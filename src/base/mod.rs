@@ -10,6 +10,7 @@ pub mod mark;
 pub mod named;
 pub mod names;
 pub mod precision;
+pub mod process;
 pub mod shell;
 pub mod size;
 pub mod suggest;

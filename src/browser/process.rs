@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::{Launch, Trouble, files};
 use crate::base::fs as bfs;
+use crate::base::process::{self, Stat};
 use crate::confine::{Confinement, Grants, Tcp};
 
 /// How long a browser may take to close its profile; after that it is killed.
@@ -223,24 +224,15 @@ fn confine(command: &mut Command, scratch: &Path, address: &str) -> io::Result<(
     Ok(())
 }
 
-#[cfg(target_os = "linux")]
 fn die_with_parent(command: &mut Command) {
-    let parent = std::process::id() as i32;
-    // SAFETY: between fork and exec only async-signal-safe calls are made.
-    unsafe {
-        command.pre_exec(move || {
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            // The parent may have died before the line above.
-            if libc::getppid() != parent {
-                libc::_exit(1);
-            }
-            Ok(())
-        });
-    }
+    let parent = std::process::id();
+    let die_with_it = move || {
+        process::die_with(parent);
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe { command.pre_exec(die_with_it) };
 }
-
-#[cfg(not(target_os = "linux"))]
-fn die_with_parent(_: &mut Command) {}
 
 fn ending(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
@@ -292,7 +284,7 @@ struct Member {
 
 impl Member {
     fn lives(&self) -> bool {
-        stat(self.pid).is_some_and(|(_, started)| started == self.started)
+        Stat::of(self.pid).is_some_and(|stat| stat.is_alive() && stat.started == self.started)
     }
 
     fn kill(&self) {
@@ -309,31 +301,20 @@ impl Member {
 
 /// A process and all that descend from it; empty where there is no /proc.
 fn family(root: u32) -> Vec<Member> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let all: BTreeMap<i32, (i32, u64)> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
+    let all: BTreeMap<i32, Stat> = process::all().filter(|(_, stat)| stat.is_alive()).collect();
     let descends = |mut pid: i32| {
         // A chain longer than the table is no chain: numbers may be given away while it is read.
         for _ in 0..all.len() {
             match all.get(&pid) {
                 _ if pid == root as i32 => return true,
-                Some((parent, _)) => pid = *parent,
+                Some(stat) => pid = stat.parent,
                 None => return false,
             }
         }
         false
     };
     let found = all.iter().filter(|(pid, _)| descends(**pid));
-    found.map(|(pid, (_, started))| Member { pid: *pid, started: *started, kind: kind(*pid) }).collect()
-}
-
-/// Parent and start time, of a process that is no zombie.
-fn stat(pid: i32) -> Option<(i32, u64)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may hold anything.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    (*fields.first()? != "Z").then_some(())?;
-    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?))
+    found.map(|(pid, stat)| Member { pid: *pid, started: stat.started, kind: kind(*pid) }).collect()
 }
 
 /// `renderer`, by its own `--type=renderer`; the one without a type is the browser.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::host::Host;
+use super::host::{Host, ToolOutput};
 use super::snapdragon::{self, Chip};
-use super::{Backend, Device, DeviceKind, Look, Prober, native};
+use super::{Backend, Device, DeviceKind, Look, Prober};
 use crate::base::Digest;
 
 pub struct Android;
@@ -75,7 +75,7 @@ impl Prober for Android {
             return Backend::unavailable(NAME, "BUG: the parameters of the Android probe hold no backend");
         };
         let adb = Path::new(params["adb"].as_str().unwrap_or_default());
-        let say = |args: &[&str]| native::tool::run(adb, args).filter(|said| said.ok).map(|said| said.stdout);
+        let say = |args: &[&str]| ToolOutput::of(adb, args).filter(|said| said.ok).map(|said| said.stdout);
         match found(&say, params["serial"].as_str()) {
             Ok(devices) => {
                 backend.devices = devices;

@@ -8,9 +8,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use super::pci::Pci;
+use crate::base::process;
 
 /// Longest file that a prober reads; sysfs and procfs files are far shorter (a 256-core `cpuinfo` is 400 KB).
 const LONGEST: u64 = 4 << 20;
@@ -35,6 +38,16 @@ pub struct Libraries {
 pub struct ToolOutput {
     pub ok: bool,
     pub stdout: String,
+}
+
+impl ToolOutput {
+    /// Runs a tool such as `chromium --version`; None when it cannot start, or says nothing in time.
+    pub(super) fn of(program: &Path, args: &[&str]) -> Option<Self> {
+        // Generous: the slowest tool asked (a cold browser printing its version) takes one to two seconds.
+        const LIMIT: Duration = Duration::from_secs(10);
+        let said = process::run_within(Command::new(program).args(args), LIMIT, true).ok()??;
+        Some(Self { ok: said.status.success(), stdout: String::from_utf8_lossy(&said.stdout).into_owned() })
+    }
 }
 
 /// One machine.
@@ -185,7 +198,7 @@ impl Host {
                 let line = std::iter::once(self.shown(program)).chain(args.iter().map(|a| (*a).to_owned()));
                 recorded.get(&line.collect::<Vec<_>>().join(" ")).cloned()
             }
-            None => super::native::tool::run(program, args),
+            None => ToolOutput::of(program, args),
         }
     }
 

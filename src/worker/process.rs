@@ -10,6 +10,7 @@ use std::process::{ChildStdin, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::base::process::die_with;
 use crate::base::text::printable;
 use crate::confine::Confinement;
 use crate::worker::family;
@@ -45,20 +46,13 @@ impl Group {
         let slot = Slot::take()?;
         let place = slot.place();
         command.process_group(0).env(guard::MARK, guard::mark());
-        #[cfg(target_os = "linux")]
-        let parent = std::process::id() as i32;
+        let parent = std::process::id();
         // SAFETY: between fork and exec only async-signal-safe calls are made: prctl, getppid, _exit, getpid, and what restricts a process.
         unsafe {
             command.pre_exec(move || {
                 #[cfg(target_os = "linux")]
-                {
-                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-                    // The parent may have died before the line above.
-                    if libc::getppid() != parent {
-                        libc::_exit(1);
-                    }
-                }
+                libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+                die_with(parent);
                 place.store(libc::getpid(), Ordering::SeqCst);
                 confinement.as_ref().map_or(Ok(()), Confinement::enter)
             });

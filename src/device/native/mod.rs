@@ -1,4 +1,4 @@
-//! Native code behind the probers: shared libraries opened by hand, and short tools.
+//! Native code behind the probers: shared libraries opened by hand.
 //!
 //! The functions of `nvml`, `openvino` and `qnn` load foreign code into this process. They are called in the child behind
 //! [`super::ChildProbe`] only: a library that crashes there costs one reason and not the run. Those of `cuda` are called in
@@ -8,7 +8,6 @@ pub(crate) mod cuda;
 pub(crate) mod nvml;
 pub(crate) mod openvino;
 pub(crate) mod qnn;
-pub(crate) mod tool;
 pub(crate) mod vulkan;
 
 use std::ffi::{CStr, c_char};

@@ -5,17 +5,17 @@
 //! no exit code back and a phone that is gone says nothing.
 
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::base::process;
+
 /// Begins the line that a command's exit code stands in.
 const ENDED: &str = "orch-ended:";
-const TICK: Duration = Duration::from_millis(10);
 
 /// The deadline came before the phone's answer.
 #[derive(Debug)]
@@ -109,35 +109,12 @@ impl Adb {
 
 /// Runs a program to its end or the deadline, whichever comes first.
 pub(super) fn bounded(command: &mut Command, deadline: Instant) -> Result<(bool, String, String)> {
-    let program = command.get_program().display().to_string();
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("failed to start `{program}`"))?;
-    let stdout = collected(child.stdout.take());
-    let stderr = collected(child.stderr.take());
-    let status = loop {
-        match child.try_wait().with_context(|| format!("failed to wait for `{program}`"))? {
-            Some(status) => break status,
-            None if Instant::now() >= deadline => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(Late.into());
-            }
-            None => thread::sleep(TICK),
-        }
-    };
-    let text = |reader: thread::JoinHandle<String>| reader.join().unwrap_or_default();
-    let (stdout, stderr) = (text(stdout), text(stderr));
+    let left = deadline.saturating_duration_since(Instant::now());
+    let ended = process::run_within(command, left, false);
+    let ended = ended.with_context(|| format!("failed to run `{}`", command.get_program().display()))?;
+    let Some(said) = ended else { return Err(Late.into()) };
+    let [stdout, stderr] = [said.stdout, said.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     // The log is for people; a closed one changes nothing.
     let _ = writeln!(std::io::stderr(), "$ {command:?}\n{stdout}{stderr}");
-    Ok((status.success(), stdout, stderr))
-}
-
-fn collected(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
-    thread::spawn(move || {
-        let mut bytes = vec![];
-        if let Some(mut pipe) = pipe {
-            let _ = pipe.read_to_end(&mut bytes);
-        }
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
+    Ok((said.status.success(), stdout, stderr))
 }

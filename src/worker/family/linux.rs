@@ -1,4 +1,4 @@
-//! The same of Linux, from /proc.
+//! Families of processes on Linux, from /proc.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,6 +7,7 @@ use std::sync::{OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::CHANGING;
+use crate::base::process::{self, Stat};
 
 /// How long processes that are killed may take to be gone, and new ones to stop appearing.
 const DYING: Duration = Duration::from_secs(2);
@@ -117,9 +118,7 @@ fn numbers(list: &str) -> Vec<i32> {
 
 /// Every process with its parent, by the way that each kernel has.
 fn parents() -> Vec<(i32, i32)> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid: i32| Some((pid, stat(pid)?.1))).collect()
+    process::all().map(|(pid, stat)| (pid, stat.parent)).collect()
 }
 
 fn descendants(leader: i32) -> Vec<i32> {
@@ -142,16 +141,8 @@ fn listed(pid: i32) -> Vec<i32> {
     tasks.flat_map(|task| numbers(&fs::read_to_string(task.path().join("children")).unwrap_or_default())).collect()
 }
 
-/// State and parent.
-fn stat(pid: i32) -> Option<(char, i32)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it may hold anything, but ends with the last parenthesis.
-    let mut fields = text.rsplit_once(") ")?.1.split(' ');
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
-}
-
 fn is_alive(pid: i32) -> bool {
-    stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
+    Stat::of(pid).is_some_and(|stat| stat.is_alive())
 }
 
 fn name(pid: i32) -> String {

@@ -1,0 +1,139 @@
+//! What several modules need of processes: one with a time limit, one that dies with its parent, and what the kernel says
+//! of one.
+
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// So much of what a program prints is kept; nobody who is asked for a few lines says more.
+const LONGEST: u64 = 64 << 20;
+
+/// Runs `command` to its end, with nothing on its stdin. None if it was killed because `limit` passed. With a process
+/// group of its own, the group is killed in any case: who is left behind would keep the pipes open.
+pub fn run_within(command: &mut Command, limit: Duration, own_group: bool) -> io::Result<Option<Output>> {
+    if own_group {
+        std::os::unix::process::CommandExt::process_group(command, 0);
+    }
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (stdout, stderr) = (collected(child.stdout.take()), collected(child.stderr.take()));
+    let status = wait(&mut child, limit);
+    if own_group {
+        // SAFETY: kill with a negative process id signals that group, which is this child's own.
+        unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+    }
+    let Some(status) = status? else { return Ok(None) };
+    let bytes = |reader: JoinHandle<Vec<u8>>| reader.join().unwrap_or_default();
+    Ok(Some(Output { status, stdout: bytes(stdout), stderr: bytes(stderr) }))
+}
+
+fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let start = Instant::now();
+    let mut pause = Duration::from_micros(500);
+    loop {
+        match child.try_wait() {
+            Ok(None) if start.elapsed() < limit => {
+                thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(10));
+            }
+            Ok(None) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(None);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn collected(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = vec![];
+        if let Some(pipe) = pipe {
+            let _ = pipe.take(LONGEST).read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+/// Has the kernel kill the calling process when its parent ends, which is `parent`. For use between fork and exec:
+/// system calls only. Nothing on systems that are not Linux.
+pub fn die_with(parent: u32) {
+    #[cfg(target_os = "linux")]
+    // SAFETY: takes no pointers.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // The parent may have died before the line above.
+        if libc::getppid() != parent as libc::pid_t {
+            libc::_exit(1);
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = parent;
+}
+
+/// A process, as /proc has it.
+#[derive(Debug, Clone, Copy)]
+pub struct Stat {
+    pub state: char,
+    pub parent: i32,
+    /// Since the machine started, in the kernel's ticks: it tells a process from a later one of its number.
+    pub started: u64,
+}
+
+impl Stat {
+    /// None where there is no such process, or no /proc.
+    pub fn of(pid: i32) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before the fields may hold anything, and ends with the last parenthesis.
+        let mut fields = text.rsplit_once(") ")?.1.split(' ');
+        let (state, parent) = (fields.next()?.chars().next()?, fields.next()?.parse().ok()?);
+        Some(Self { state, parent, started: fields.nth(17)?.parse().ok()? })
+    }
+
+    /// Neither a zombie nor gone.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// All processes, by number.
+pub fn all() -> impl Iterator<Item = (i32, Stat)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| Some((pid, Stat::of(pid)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str, limit: Duration) -> Option<Output> {
+        run_within(Command::new("/bin/sh").args(["-c", script]), limit, true).unwrap()
+    }
+
+    #[test]
+    fn a_program_answers_and_a_slow_one_is_killed_with_its_children() {
+        const LIMIT: Duration = Duration::from_secs(10);
+        let said = sh("echo hello; echo sorry >&2; exit 3", LIMIT).unwrap();
+        assert_eq!((said.status.code(), &*said.stdout, &*said.stderr), (Some(3), &b"hello\n"[..], &b"sorry\n"[..]));
+        let start = Instant::now();
+        assert!(sh("sleep 30 & sleep 30", Duration::from_millis(50)).is_none());
+        assert_eq!(sh("sleep 30 & echo done", LIMIT).unwrap().stdout, b"done\n");
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_is_told_by_parent_and_start() {
+        let own = std::process::id() as i32;
+        let mut child = Command::new("sleep").arg("30").spawn().unwrap();
+        let (this, that) = (Stat::of(own).unwrap(), Stat::of(child.id() as i32).unwrap());
+        assert!(that.parent == own && that.is_alive() && that.started >= this.started);
+        assert!(all().any(|(pid, _)| pid == child.id() as i32));
+        child.kill().unwrap();
+        while Stat::of(child.id() as i32).is_some_and(|stat| stat.is_alive()) {}
+        child.wait().unwrap();
+        assert!(Stat::of(child.id() as i32).is_none());
+    }
+}
