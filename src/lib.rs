@@ -11,6 +11,7 @@ pub mod config;
 pub mod template;
 pub mod toolchain;
 pub mod browser;
+pub mod openvino;
 pub mod device;
 pub mod runtime;
 pub mod catalogue;

@@ -2,7 +2,7 @@
 
 Its frontends answer with a block of lines, of which one or two are the reason: `No conversion rule found for
 operations: Det-17`, or what one operator's converter complains of. The Rust runtime reads the same words
-(`runtime/openvino/words.rs`).
+(`openvino/words.rs`).
 """
 
 from __future__ import annotations

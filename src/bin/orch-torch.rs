@@ -31,9 +31,8 @@ fn main() -> ExitCode {
     serve_one(|job, progress| {
         answer(match job.op.as_str() {
             "run" => run(job, progress),
-            "probe" => Ok(JobOutput::ok(probe(), None)),
             "reference" => reference(job),
-            other => Err(anyhow!("the torch runtime has no operation `{other}`; known: `probe`, `reference`, `run`")),
+            other => Err(anyhow!("the torch runtime has no operation `{other}`; known: `reference`, `run`")),
         })
     })
 }
@@ -374,26 +373,4 @@ fn versions() -> Value {
         "onednn": utils::has_mkldnn(),
         "openmp": utils::has_openmp(),
     })
-}
-
-fn probe() -> Value {
-    let mut devices = vec![json!({"id": "cpu"})];
-    let mut unavailable = serde_json::Map::new();
-    match gpu(0) {
-        Ok(_) => {
-            let hip = utils::has_hip();
-            let vendor = if hip { "rocm" } else { "cuda" };
-            let gpus = (0..Cuda::device_count()).map(|index| json!({"id": format!("{vendor}:{index}")}));
-            devices.extend(gpus);
-        }
-        Err(error) => drop(unavailable.insert("cuda".to_owned(), Value::from(format!("{error:#}")))),
-    }
-    match mps() {
-        Ok(_) => devices.push(json!({"id": "mps"})),
-        Err(error) => drop(unavailable.insert("mps".to_owned(), Value::from(format!("{error:#}")))),
-    }
-    let mut facts = versions();
-    facts["devices"] = Value::from(devices);
-    facts["unavailable"] = Value::from(unavailable);
-    facts
 }

@@ -1,12 +1,14 @@
 //! OpenVINO: what Intel's runtime would run on here. Its library comes with a Python environment that orch installs when
 //! a step first needs it; until then only the CPU, which needs no driver, is promised.
 
+use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::host::Host;
-use super::{Backend, Device, DeviceKind, Look, Prober, cpu, native, pci};
+use super::{Backend, Device, DeviceKind, Look, Prober, cpu, pci};
+use crate::openvino::{self, Core};
 
 pub struct OpenVino;
 
@@ -52,8 +54,46 @@ impl Prober for OpenVino {
     }
 
     fn ask(&self, _host: &Host, params: &Value) -> Backend {
-        native::openvino::probe(Path::new(params["library"].as_str().unwrap_or_default()))
+        asked(Path::new(params["library"].as_str().unwrap_or_default()))
     }
+}
+
+/// What the library says of its devices. Compiles and runs no model.
+fn asked(library: &Path) -> Backend {
+    let remedy = "install OpenVINO again; its library must match this process's architecture";
+    let unavailable = |why: String| Backend::unavailable("openvino", why).with_remedy(remedy);
+    match openvino::load(library) {
+        Err(why) => unavailable(format!("its library does not load: {why:#}")),
+        Ok(version) => devices(&version).unwrap_or_else(|why| unavailable(format!("{}: {why}", library.display()))),
+    }
+}
+
+fn devices(version: &str) -> Result<Backend, openvino::Failure> {
+    // Left to the end of this process, which asks nothing else: some plugins do not end well.
+    let core = ManuallyDrop::new(Core::new()?);
+    let mut devices = vec![];
+    for name in core.devices()? {
+        let property = |key: &str| core.property(&name, key).ok();
+        let shown = property("FULL_DEVICE_NAME").unwrap_or_else(|| name.clone());
+        let mut device = Device::new(format!("openvino:{name}"), shown.trim(), DeviceKind::Hardware);
+        device.memory_bytes = property("GPU_DEVICE_TOTAL_MEM_SIZE")
+            .or_else(|| property("NPU_DEVICE_TOTAL_MEM_SIZE"))
+            .and_then(|bytes| bytes.parse().ok());
+        if let Some(capabilities) = property("OPTIMIZATION_CAPABILITIES") {
+            device.fact("capabilities", capabilities.split_whitespace().collect::<Vec<_>>());
+        }
+        device.fact("architecture", property("DEVICE_ARCHITECTURE").filter(|a| !a.is_empty()));
+        // What OpenVINO would compute in if nobody told it: bf16 on CPUs that have it, which differs from fp32.
+        device.fact("default_precision", property("INFERENCE_PRECISION_HINT"));
+        devices.push(device);
+    }
+    let mut backend = if devices.is_empty() {
+        Backend::unavailable("openvino", "OpenVINO loads and lists no device")
+    } else {
+        Backend::available("openvino", devices)
+    };
+    backend.fact("version", version);
+    Ok(backend)
 }
 
 /// Whether OpenVINO's GPU plugin would find a GPU: it goes through OpenCL. None when there is no Intel GPU.

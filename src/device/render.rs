@@ -88,7 +88,7 @@ fn lines(backend: &Backend) -> Vec<String> {
     lines
 }
 
-/// `cuda:0  NVIDIA H200, 139.8 GiB, compute 9.0`, and for a CPU a second line of instruction sets.
+/// `cuda:0  NVIDIA H200, 140 GiB, compute 9.0`, and for a CPU a second line of instruction sets.
 fn device(device: &Device) -> Vec<String> {
     let fact = |key: &str| device.facts.get(key).map(plain);
     let mut parts = vec![device.name.clone()];
@@ -195,7 +195,7 @@ mod tests {
         let host = Host::recorded("nvidia").with_env("CUDA_VISIBLE_DEVICES", "1");
         let text = page(&host).lines().skip(2).collect::<Vec<_>>().join("\n");
         let expected = "
-cpu             available    cpu  AMD EPYC 9654 96-Core Processor, 125.8 GiB, 8 threads, 8 cores
+cpu             available    cpu  AMD EPYC 9654 96-Core Processor, 126 GiB, 8 threads, 8 cores
                              AVX2, AVX-512 (VNNI, BF16)
 cuda            available    cuda:0  NVIDIA H200
                              hidden: NVIDIA H200, by CUDA_VISIBLE_DEVICES=1
@@ -250,7 +250,7 @@ python          problem   3.9.2 at /usr/bin/x, and orch needs 3.11 or newer
                           remedy: apt-get install python3 python3-venv, or install uv
 uv              optional  not in PATH; it installs environments many times faster than pip
                           remedy: curl -LsSf https://astral.sh/uv/install.sh | sh
-disk            problem   1.0 GiB free under /srv/orch; all environments together want 8
+disk            problem   1.0 GiB free under /srv/orch; all environments together want 8.0 GiB
                           remedy: free some space, or keep the store on another disk
 cargo           ok        1.95.0 at /usr/bin/x
 node            ok        not in PATH; browsers are unpacked by one that orch installs

@@ -6,7 +6,6 @@
 mod api;
 mod options;
 mod ports;
-mod words;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +18,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use api::{Compiled, Core, Failure, Request};
+use api::{Compiled, Request};
 
 use super::control::{self, Witness};
 use super::manifest::Manifest;
@@ -27,16 +26,14 @@ use super::measure::{self, MeasureParams};
 use super::refusal::{Refusal, answer};
 use super::tensors::{self, Tensors};
 use super::{Job, JobOutput, JobStatus, cpu};
+use crate::openvino::{self, Core, Failure};
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     answer(match job.op.as_str() {
         "run" => run(job, progress),
-        "probe" => probe(job),
         "reference" => reference(job),
-        other => {
-            Err(anyhow::anyhow!("the openvino runtime has no operation `{other}`; known: `probe`, `reference`, `run`"))
-        }
+        other => Err(anyhow::anyhow!("the openvino runtime has no operation `{other}`; known: `reference`, `run`")),
     })
 }
 
@@ -60,7 +57,7 @@ struct RunParams {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ProbeParams {
+struct LibraryParams {
     library: PathBuf,
 }
 
@@ -148,7 +145,7 @@ const BY: Witness = Witness { name: "openvino cpu", is_tested: true };
 
 /// `reference`: what a ready IR gives on the control's inputs, on the CPU in fp32.
 fn reference(job: &Job) -> Result<JobOutput> {
-    let ProbeParams { library } = serde_json::from_value(job.params.clone()).context("bad params of `reference`")?;
+    let LibraryParams { library } = serde_json::from_value(job.params.clone()).context("bad params of `reference`")?;
     let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
     let version = load_library(&library)?;
     let core = Core::new().context("OpenVINO does not start")?;
@@ -270,23 +267,6 @@ fn able(core: &Core, version: &str, device: &str, precision: Precision) -> Resul
     Ok((name, capabilities))
 }
 
-fn probe(job: &Job) -> Result<JobOutput> {
-    let params: ProbeParams = serde_json::from_value(job.params.clone()).context("bad params of `probe`")?;
-    let version = load_library(&params.library)?;
-    let core = Core::new().context("OpenVINO does not start")?;
-    let mut devices = Vec::new();
-    for id in core.devices().context("OpenVINO does not list its devices")? {
-        let (name, capabilities) = describe(&core, &version, &id)?;
-        devices.push(json!({"id": id, "name": name, "capabilities": capabilities}));
-    }
-    // A list without the GPU does not say whether it lacks a driver or does not exist; the plugin's own words do.
-    let absent: Map<String, Value> = ["CPU", "GPU", "NPU"]
-        .into_iter()
-        .filter_map(|id| Some((id.to_owned(), Value::from(describe(&core, &version, id).err()?.to_string()))))
-        .collect();
-    Ok(JobOutput::ok(json!({"openvino": version, "devices": devices, "unavailable": absent}), None))
-}
-
 fn load_library(library: &Path) -> Result<String> {
     if !library.is_file() {
         return Err(Refusal::unavailable(format!(
@@ -295,7 +275,7 @@ fn load_library(library: &Path) -> Result<String> {
         )));
     }
     // A file that is there and does not load is unavailable too: a library it needs is missing, or it is too old.
-    api::load(library).map_err(|error| Refusal::unavailable(format!("OpenVINO does not load: {error:#}")))
+    openvino::load(library).map_err(|error| Refusal::unavailable(format!("OpenVINO does not load: {error:#}")))
 }
 
 /// The device's own name and what it can, or why it is not there.

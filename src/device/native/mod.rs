@@ -1,12 +1,11 @@
 //! Native code behind the probers: shared libraries opened by hand.
 //!
-//! The functions of `nvml`, `openvino` and `qnn` load foreign code into this process. They are called in the child behind
+//! The functions of `nvml` and `qnn` load foreign code into this process. They are called in the child behind
 //! [`super::ChildProbe`] only: a library that crashes there costs one reason and not the run. Those of `cuda` are called in
 //! workers, which exist for one run.
 
 pub(crate) mod cuda;
 pub(crate) mod nvml;
-pub(crate) mod openvino;
 pub(crate) mod qnn;
 pub(crate) mod vulkan;
 

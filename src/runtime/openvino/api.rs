@@ -1,75 +1,16 @@
-//! A safe shell over the part of OpenVINO's C API that a run needs; the only home of the openvino-sys crate.
-//!
-//! Why not the crate `openvino`: it sets properties through a C function with varargs, which is not called correctly on
-//! every platform, and cannot make a scalar's shape. Knows nothing of jobs, trees or tolerances.
+//! A safe shell over the part of OpenVINO's C API that a run needs besides `openvino.rs`. Knows nothing of jobs, trees or
+//! tolerances.
 
-use std::ffi::{CStr, CString, c_char};
-use std::fmt;
+use std::ffi::CString;
 use std::path::Path;
-use std::ptr::{NonNull, null, null_mut};
+use std::ptr::{NonNull, null_mut};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use openvino_sys as sys;
 use openvino_sys::{ov_element_type_e as ElementType, ov_status_e as Status};
 
-use super::words::telling;
+use crate::openvino::{Core, Failure, c_string, check, made, text};
 use crate::runtime::tensors::{Element, Tensor};
-
-/// What OpenVINO said, whole.
-#[derive(Debug)]
-pub(super) struct Failure {
-    status: Status,
-    message: String,
-}
-
-impl Failure {
-    pub(super) fn is_not_implemented(&self) -> bool {
-        self.status == Status::NOT_IMPLEMENTED
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let told = telling(&self.message);
-        if told.is_empty() { write!(f, "{:?}", self.status) } else { f.write_str(&told) }
-    }
-}
-
-impl std::error::Error for Failure {}
-
-fn check(status: Status) -> Result<(), Failure> {
-    if status == Status::OK {
-        return Ok(());
-    }
-    // SAFETY: the library owns the text and keeps it until the next call on this thread; it is copied here.
-    let message = unsafe {
-        let text = sys::ov_get_last_err_msg();
-        if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
-    };
-    Err(Failure { status, message })
-}
-
-/// The object that a C function made through its out-parameter.
-fn made<T>(make: impl FnOnce(*mut *mut T) -> Status) -> Result<NonNull<T>, Failure> {
-    let mut pointer = null_mut();
-    check(make(&mut pointer))?;
-    Ok(NonNull::new(pointer).expect("BUG in OpenVINO: success without an object"))
-}
-
-/// A text that the library allocated.
-fn text(make: impl FnOnce(*mut *mut c_char) -> Status) -> Result<String, Failure> {
-    let pointer = made(make)?;
-    // SAFETY: the library made a terminated string and gives it to the caller, who frees it with ov_free.
-    unsafe {
-        let text = CStr::from_ptr(pointer.as_ptr()).to_string_lossy().into_owned();
-        sys::ov_free(pointer.as_ptr());
-        Ok(text)
-    }
-}
-
-fn c_string(text: &str) -> Result<CString> {
-    CString::new(text).with_context(|| format!("`{}` holds a zero byte", text.escape_debug()))
-}
 
 fn c_path(path: &Path) -> Result<CString> {
     c_string(path.to_str().with_context(|| format!("`{}` is not UTF-8, which OpenVINO needs", path.display()))?)
@@ -89,59 +30,15 @@ macro_rules! owned {
     };
 }
 
-owned!(Core, ov_core_t, ov_core_free);
 owned!(Model, ov_model_t, ov_model_free);
 owned!(Compiled, ov_compiled_model_t, ov_compiled_model_free);
 owned!(Request, ov_infer_request_t, ov_infer_request_free);
 owned!(Port, ov_output_const_port_t, ov_output_const_port_free);
 owned!(Blob, ov_tensor_t, ov_tensor_free);
 
-/// Loads the library for the life of the process and returns its version.
-pub(super) fn load(library: &Path) -> Result<String> {
-    // openvino-sys panics at the first call of a function that a library lacks, so the newest one is looked for here.
-    // SAFETY: the file is loaded just below in any case.
-    let opened = unsafe { libloading::Library::new(library) }.context("the library cannot be opened")?;
-    for symbol in ["ov_get_openvino_version", "ov_core_compile_model_props"] {
-        // SAFETY: the symbol is only looked up.
-        if unsafe { opened.get::<*const ()>(symbol) }.is_err() {
-            bail!("`{}` has no function {symbol}, which the C library of OpenVINO 2026.4.1 has", library.display());
-        }
-    }
-    sys::library::load_from(library).map_err(|error| anyhow!(error))?;
-    let mut version = sys::ov_version_t { buildNumber: null(), description: null() };
-    // SAFETY: the struct is the library's to fill and to free; the text is copied in between.
-    unsafe {
-        check(sys::ov_get_openvino_version(&mut version))?;
-        let build = CStr::from_ptr(version.buildNumber).to_string_lossy().into_owned();
-        sys::ov_version_free(&mut version);
-        Ok(build)
-    }
-}
-
 // SAFETY of the unsafe blocks below: every pointer is either owned by `self` (alive, made by the library) or points to a
 // value that outlives the call; the library copies what it keeps.
 impl Core {
-    pub(super) fn new() -> Result<Self, Failure> {
-        made(|core| unsafe { sys::ov_core_create(core) }).map(Self)
-    }
-
-    /// All devices that some plugin offers. Loads every plugin, so a run asks for its own device alone.
-    pub(super) fn devices(&self) -> Result<Vec<String>, Failure> {
-        let mut list = sys::ov_available_devices_t { devices: null_mut(), size: 0 };
-        unsafe {
-            check(sys::ov_core_get_available_devices(self.0.as_ptr(), &mut list))?;
-            let name = |index| CStr::from_ptr(*list.devices.add(index)).to_string_lossy().into_owned();
-            let names = (0..list.size).map(name).collect();
-            sys::ov_available_devices_free(&mut list);
-            Ok(names)
-        }
-    }
-
-    pub(super) fn property(&self, device: &str, key: &str) -> Result<String> {
-        let (device, key) = (c_string(device)?, c_string(key)?);
-        Ok(text(|value| unsafe { sys::ov_core_get_property(self.0.as_ptr(), device.as_ptr(), key.as_ptr(), value) })?)
-    }
-
     /// Reads an IR's two files, or an ONNX file when `weights` is None.
     pub(super) fn read(&self, model: &Path, weights: Option<&Path>) -> Result<Model> {
         let model = c_path(model)?;

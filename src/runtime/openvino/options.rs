@@ -3,8 +3,9 @@
 use anyhow::{Result, bail, ensure};
 use serde_json::{Map, Value};
 
-use super::api::{Compiled, Failure};
+use super::api::Compiled;
 use crate::base::suggest;
+use crate::openvino::Failure;
 use crate::runtime::JobStatus;
 
 pub(super) const PRECISION: &str = "INFERENCE_PRECISION_HINT";

@@ -15,7 +15,6 @@ mod optimised;
 mod options;
 mod place;
 mod placement;
-mod probe;
 pub mod qnn;
 mod refusal;
 mod run;
@@ -35,13 +34,8 @@ use crate::device::Lease;
 type Op = fn(&Job, &Params) -> Result<JobOutput, Failure>;
 
 /// What `orch worker ort` can do.
-const OPS: &[(&str, Op)] = &[
-    ("run", run::run),
-    ("reference", run::reference),
-    ("compile", compile::compile),
-    ("half", half::half),
-    ("probe", probe::probe),
-];
+const OPS: &[(&str, Op)] =
+    &[("run", run::run), ("reference", run::reference), ("compile", compile::compile), ("half", half::half)];
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
@@ -193,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_unavailable_and_named() {
-        let (status, reason) = refused("probe", json!({"library": "/nowhere/libonnxruntime.so"}));
+        let (status, reason) = refused("half", json!({"library": "/nowhere/libonnxruntime.so"}));
         assert_eq!(status, JobStatus::Unavailable);
         assert!(reason.contains("`/nowhere/libonnxruntime.so`"), "{reason}");
     }

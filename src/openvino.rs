@@ -1,0 +1,131 @@
+//! OpenVINO's C library: loaded at run time, and asked for its version, devices and their properties. The prober looks
+//! with it, and the runtime compiles and runs models with the object that it makes (`runtime/openvino/api.rs`).
+//!
+//! Why not the crate `openvino`: it sets properties through a C function with varargs, which is not called correctly on
+//! every platform, and cannot make a scalar's shape.
+
+mod words;
+
+use std::ffi::{CStr, CString, c_char};
+use std::fmt;
+use std::path::Path;
+use std::ptr::{NonNull, null, null_mut};
+
+use anyhow::{Context, Result, anyhow, bail};
+use openvino_sys as sys;
+use openvino_sys::ov_status_e as Status;
+
+use words::telling;
+
+/// What OpenVINO said, whole.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: Status,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn is_not_implemented(&self) -> bool {
+        self.status == Status::NOT_IMPLEMENTED
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let told = telling(&self.message);
+        if told.is_empty() { write!(f, "{:?}", self.status) } else { f.write_str(&told) }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+pub(crate) fn check(status: Status) -> Result<(), Failure> {
+    if status == Status::OK {
+        return Ok(());
+    }
+    // SAFETY: the library owns the text and keeps it until the next call on this thread; it is copied here.
+    let message = unsafe {
+        let text = sys::ov_get_last_err_msg();
+        if text.is_null() { String::new() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+    };
+    Err(Failure { status, message })
+}
+
+/// The object that a C function made through its out-parameter.
+pub(crate) fn made<T>(make: impl FnOnce(*mut *mut T) -> Status) -> Result<NonNull<T>, Failure> {
+    let mut pointer = null_mut();
+    check(make(&mut pointer))?;
+    Ok(NonNull::new(pointer).expect("BUG in OpenVINO: success without an object"))
+}
+
+/// A text that the library allocated.
+pub(crate) fn text(make: impl FnOnce(*mut *mut c_char) -> Status) -> Result<String, Failure> {
+    let pointer = made(make)?;
+    // SAFETY: the library made a terminated string and gives it to the caller, who frees it with ov_free.
+    unsafe {
+        let text = CStr::from_ptr(pointer.as_ptr()).to_string_lossy().into_owned();
+        sys::ov_free(pointer.as_ptr());
+        Ok(text)
+    }
+}
+
+pub(crate) fn c_string(text: &str) -> Result<CString> {
+    CString::new(text).with_context(|| format!("`{}` holds a zero byte", text.escape_debug()))
+}
+
+/// Loads the library for the life of the process and returns its version.
+pub(crate) fn load(library: &Path) -> Result<String> {
+    // openvino-sys panics at the first call of a function that a library lacks, so the newest one is looked for here.
+    // SAFETY: the file is loaded just below in any case.
+    let opened = unsafe { libloading::Library::new(library) }.context("the library cannot be opened")?;
+    for symbol in ["ov_get_openvino_version", "ov_core_compile_model_props"] {
+        // SAFETY: the symbol is only looked up.
+        if unsafe { opened.get::<*const ()>(symbol) }.is_err() {
+            bail!("`{}` has no function {symbol}, which the C library of OpenVINO 2026.4.1 has", library.display());
+        }
+    }
+    sys::library::load_from(library).map_err(|error| anyhow!(error))?;
+    let mut version = sys::ov_version_t { buildNumber: null(), description: null() };
+    // SAFETY: the struct is the library's to fill and to free; the text is copied in between.
+    unsafe {
+        check(sys::ov_get_openvino_version(&mut version))?;
+        let build = CStr::from_ptr(version.buildNumber).to_string_lossy().into_owned();
+        sys::ov_version_free(&mut version);
+        Ok(build)
+    }
+}
+
+/// Its plugins and their devices.
+pub(crate) struct Core(pub(crate) NonNull<sys::ov_core_t>);
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from the library, and only this value frees it.
+        unsafe { sys::ov_core_free(self.0.as_ptr()) }
+    }
+}
+
+// SAFETY of the unsafe blocks below: every pointer is either owned by `self` (alive, made by the library) or points to a
+// value that outlives the call; the library copies what it keeps.
+impl Core {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        made(|core| unsafe { sys::ov_core_create(core) }).map(Self)
+    }
+
+    /// All devices that some plugin offers. Loads every plugin, so a run asks for its own device alone.
+    pub(crate) fn devices(&self) -> Result<Vec<String>, Failure> {
+        let mut list = sys::ov_available_devices_t { devices: null_mut(), size: 0 };
+        unsafe {
+            check(sys::ov_core_get_available_devices(self.0.as_ptr(), &mut list))?;
+            let name = |index| CStr::from_ptr(*list.devices.add(index)).to_string_lossy().into_owned();
+            let names = (0..list.size).map(name).collect();
+            sys::ov_available_devices_free(&mut list);
+            Ok(names)
+        }
+    }
+
+    pub(crate) fn property(&self, device: &str, key: &str) -> Result<String> {
+        let (device, key) = (c_string(device)?, c_string(key)?);
+        Ok(text(|value| unsafe { sys::ov_core_get_property(self.0.as_ptr(), device.as_ptr(), key.as_ptr(), value) })?)
+    }
+}
