@@ -149,7 +149,7 @@ fn collect(root: &str, dir: &'static Dir<'_>, files: &mut BTreeMap<String, Cow<'
     for file in dir.files() {
         match file.path().to_str() {
             Some(path) if !path.contains("tests") && !path.contains("__pycache__") => {
-                files.insert(format!("{root}/{path}"), Cow::Borrowed(file.contents()));
+                files.insert(format!("{root}/{path}"), Cow::Borrowed(without_tests(file.contents())));
             }
             _ => {}
         }
@@ -157,6 +157,14 @@ fn collect(root: &str, dir: &'static Dir<'_>, files: &mut BTreeMap<String, Cow<'
     for sub in dir.dirs() {
         collect(root, sub, files);
     }
+}
+
+/// A Rust source up to its inline tests, which stand at its end.
+fn without_tests(source: &'static [u8]) -> &'static [u8] {
+    const TESTS: &[u8] = b"\nmod tests {\n";
+    let Some(at) = source.windows(TESTS.len()).position(|window| window == TESTS) else { return source };
+    let before = &source[..at];
+    &before[..before.iter().rposition(|byte| *byte == b'\n').map_or(at, |line| line + 1)]
 }
 
 /// Modules of the package that a Python source may import: `from orch_py import a, b` and `from orch_py.a import x`.
@@ -211,6 +219,17 @@ fn locked_crate(lock: &str, name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_test_is_in_a_digest() {
+        let sources = Sources::embedded();
+        let rust = sources.paths().filter(|path| path.ends_with(".rs")).collect::<Vec<_>>();
+        assert!(rust.len() > 100);
+        for path in rust {
+            let text = sources.text(path).unwrap();
+            assert!(!text.lines().any(|line| line.trim() == "#[test]"), "{path} has a test before its end");
+        }
+    }
 
     #[test]
     fn imports_are_found_in_every_form() {

@@ -298,7 +298,6 @@ pub fn signal(child: &Child, signal: i32) {
     unsafe { libc::kill(child.id() as i32, signal) };
 }
 
-/// Changes one byte of a file, whatever its permissions.
 /// A model for a device that no Linux machine has: a generated test, and a run that is unavailable.
 pub const WITHOUT_DEVICE: &str = "version: 1
 pipelines:
@@ -324,6 +323,7 @@ pub fn flip_at(path: &Path, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
+/// Changes one byte of a file, whatever its permissions.
 pub fn flip_byte(path: &Path) {
     let mut bytes = fs::read(path).unwrap();
     let at = bytes.len() / 2;
