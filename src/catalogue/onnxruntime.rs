@@ -71,6 +71,7 @@ pub const CODE: &[Part] = &[
     Part::Rust("runtime/onnx_change.rs"),
     Part::Rust("runtime/onnx_file.rs"),
     Part::Rust("runtime/onnx_proto.rs"),
+    Part::Crate("ash"),
     Part::Crate("ort"),
     Part::Crate("prost"),
 ];
