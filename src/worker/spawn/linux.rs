@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::{Program, Started, c_string};
+use crate::base::process::die_with;
 use crate::confine::Confinement;
 use crate::worker::family;
 use crate::worker::guard::{self, Slot};
@@ -29,7 +30,7 @@ struct Told<'a> {
     cwd: *const libc::c_char,
     output: RawFd,
     null: RawFd,
-    parent: i32,
+    parent: u32,
     place: &'a AtomicI32,
     filter: Option<&'a mut Filter>,
     confinement: Option<&'a Confinement>,
@@ -85,7 +86,7 @@ fn execute(
         cwd: cwd.as_ptr(),
         output: program.output.as_raw_fd(),
         null: null()?,
-        parent: std::process::id() as i32,
+        parent: std::process::id(),
         place: slot.place(),
         filter,
         confinement: program.confinement,
@@ -130,13 +131,9 @@ extern "C" fn become_program(told: *mut c_void) -> libc::c_int {
         let told = &mut *told.cast::<Told<'_>>();
         default_signals(told.handled);
         libc::setpgid(0, 0);
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         // What loses its parent stays below it, where it is found.
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-        // The parent may have died before the line above.
-        if libc::getppid() != told.parent {
-            libc::_exit(1);
-        }
+        die_with(told.parent);
         told.place.store(libc::getpid(), Ordering::SeqCst);
         let shares_files = told.filter.is_some();
         // Before the filter, which asks about it: who would answer waits for the program to start.
