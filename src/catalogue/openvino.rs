@@ -49,8 +49,12 @@ pub static RUNTIME: Runtime = Runtime {
 const HERE: &[Part] = &[Part::Rust("catalogue/openvino.rs")];
 
 /// `orch worker openvino`
-pub const CODE: &[Part] =
-    &[Part::Rust("openvino"), Part::Rust("runtime/control.rs"), Part::Rust("runtime/openvino"), Part::Crate("openvino-sys")];
+pub const CODE: &[Part] = &[
+    Part::Rust("openvino"),
+    Part::Rust("runtime/control.rs"),
+    Part::Rust("runtime/openvino"),
+    Part::Crate("openvino-sys"),
+];
 
 pub static LIBRARY: Wheel =
     Wheel { env: EnvName::Openvino, package: "openvino", folder: "openvino/libs", prefix: "libopenvino_c." };
