@@ -9,8 +9,7 @@ use indexmap::IndexMap;
 
 use super::CaseResult;
 use super::format::one_line;
-use super::place::Place;
-use super::view::View;
+use super::view::{View, case_name};
 use crate::record::Outcome;
 
 /// More causes than these are many.
@@ -42,23 +41,9 @@ impl<'a> Cause<'a> {
     pub(super) fn told(&self) -> String {
         match self.is_exact {
             true => self.reason.clone(),
-            false => format!("for instance {}: {}", Place::from(self.first()).name(), self.reason),
+            false => format!("for instance {}: {}", case_name(self.first()), self.reason),
         }
     }
-
-    /// `bert on cpu-fp32, bert on cpu-fp16 and 37 more`
-    pub(super) fn names(&self, most: usize) -> String {
-        named(self.cases.iter().map(|(_, case)| Place::from(*case)), most)
-    }
-}
-
-/// The first names, and how many more there are. One more takes no more room than to say so.
-pub(super) fn named<'a>(places: impl ExactSizeIterator<Item = Place<'a>>, most: usize) -> String {
-    let all = places.len();
-    let shown = if all == most + 1 { all } else { most };
-    let names: Vec<String> = places.take(shown).map(|place| place.name()).collect();
-    let more = if all > shown { format!(" and {} more", all - shown) } else { String::new() };
-    format!("{}{more}", names.join(", "))
 }
 
 impl<'a> View<'a> {
@@ -68,14 +53,20 @@ impl<'a> View<'a> {
         let mut causes: IndexMap<_, Cause<'a>> = IndexMap::new();
         for (at, case) in self.cases(pick) {
             let note = case.note();
-            let reason = one_line(note.as_deref().or(case.reason.as_deref()).unwrap_or("no reason was recorded"));
+            let said = note.as_deref().or(case.reason.as_deref());
+            let said = said.or_else(|| self.backend(case)?.reason.as_deref());
+            let reason = one_line(said.unwrap_or("no reason was recorded"));
             let stage = case.stage.as_deref();
             // What a tool says names the cause. That a figure is wrong or a process ended does not: there it is one
-            // cause at most for each target, unless the targets have the step in common.
-            let says_little =
-                matches!(case.status, Outcome::Numerics | Outcome::Crash | Outcome::Timeout | Outcome::Oom);
-            let place = (says_little && stage != Some("generate")).then(|| Place::from(case).variant);
-            let key = (case.status, stage, place, alike(&reason, &case.model));
+            // cause at most for each target, unless the targets have the step in common. What a backend lacks is its own.
+            let part = match case.status {
+                Outcome::Numerics | Outcome::Crash | Outcome::Timeout | Outcome::Oom if stage != Some("generate") => {
+                    [case.target.as_str(), &case.precision]
+                }
+                Outcome::SkipUnavailable => [&case.backend, ""],
+                _ => [""; 2],
+            };
+            let key = (case.status, stage, part, alike(&reason, &case.model));
             let cause = causes.entry(key).or_insert_with(|| Cause {
                 status: case.status,
                 stage,

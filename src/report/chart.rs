@@ -1,11 +1,10 @@
-//! Geometry of the pictures in the HTML page: points and widths, no markup.
+//! Geometry of pictures: points and widths, no markup. Knows not which cases belong into one.
 
 use serde::Serialize;
 
 use super::format::ms;
-use super::view::{Cell, View};
+use super::place::Place;
 use super::{CaseResult, Metrics};
-use crate::base::figures::counted;
 
 /// Above this ratio of the slowest to the fastest the small bars of a linear scale are no longer readable.
 const LINEAR_RANGE: f64 = 20.0;
@@ -34,40 +33,25 @@ struct Bar {
     interval: Option<(f64, f64)>,
 }
 
-/// Charts of the models with at least two comparable results: one bar alone compares nothing.
-pub(super) fn charts(view: &View<'_>) -> Vec<Chart> {
-    view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| chart(view, row.name(), cells)).collect()
-}
-
-fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Chart> {
-    let cases = row.iter().filter_map(|cell| if let Cell::Case(at, case) = cell { Some((*at, *case)) } else { None });
-    let (mut shown, mut left_out): (Vec<(usize, &CaseResult, &Metrics)>, usize) = (Vec::new(), 0);
-    for (at, case) in cases {
-        match &case.metrics {
-            Some(metrics) if view.comparable(case) && metrics.median_ms > 0.0 => shown.push((at, case, metrics)),
-            Some(_) if view.stand_in(case).is_some() => left_out += 1,
-            _ => {}
-        }
+impl Chart {
+    /// Of cases, each with its position.
+    pub(super) fn of(model: String, shown: &[(usize, &CaseResult, &Metrics)], left_out: Option<String>) -> Self {
+        let ends = |m: &Metrics| [m.median_ms, m.ci_low_ms.unwrap_or(m.median_ms), m.ci_high_ms.unwrap_or(m.median_ms)];
+        let values = shown.iter().flat_map(|(_, _, metrics)| ends(metrics));
+        let scale = Scale::over(values);
+        let bars = shown
+            .iter()
+            .map(|(at, case, m)| Bar {
+                case: *at,
+                name: Place::from(*case).variant.name(),
+                text: ms(m.median_ms),
+                noisy: m.noisy,
+                width: scale.percent(m.median_ms),
+                interval: m.ci_low_ms.zip(m.ci_high_ms).map(|(low, high)| (scale.percent(low), scale.percent(high))),
+            })
+            .collect();
+        Chart { model, scale: scale.text(), bars, left_out }
     }
-    if shown.len() < 2 {
-        return None;
-    }
-    let ends = |m: &Metrics| [m.median_ms, m.ci_low_ms.unwrap_or(m.median_ms), m.ci_high_ms.unwrap_or(m.median_ms)];
-    let values = shown.iter().flat_map(|(_, _, metrics)| ends(metrics));
-    let scale = Scale::over(values);
-    let bars = shown
-        .iter()
-        .map(|(at, case, m)| Bar {
-            case: *at,
-            name: format!("{}-{}", case.target, case.precision),
-            text: ms(m.median_ms),
-            noisy: m.noisy,
-            width: scale.percent(m.median_ms),
-            interval: m.ci_low_ms.zip(m.ci_high_ms).map(|(low, high)| (scale.percent(low), scale.percent(high))),
-        })
-        .collect();
-    let left_out = (left_out > 0).then(|| format!("{} left out", counted(left_out, "emulated or software result")));
-    Some(Chart { model, scale: scale.text(), bars, left_out })
 }
 
 /// From 0, or in decades when the values are far apart.

@@ -1,5 +1,6 @@
 //! Figures and names as people read them; shared by all pages so that one number looks the same everywhere.
 
+use super::CaseResult;
 use crate::base::text::shown;
 use crate::record::Outcome;
 
@@ -51,6 +52,41 @@ pub fn tokens(share: f64) -> String {
 /// The day of an RFC 3339 time.
 pub fn day(time: &str) -> &str {
     time.get(..10).unwrap_or(time)
+}
+
+/// `1.55 ms – 1.61 ms`
+pub(super) fn span(low: Option<f64>, high: Option<f64>) -> Option<String> {
+    low.zip(high).map(|(low, high)| format!("{} – {}", ms(low), ms(high)))
+}
+
+/// `2026-01-14 in an earlier run`
+pub(super) fn measured(case: &CaseResult) -> Option<String> {
+    let when = case.measured.as_deref();
+    match case.cached {
+        true => Some(format!("{} in an earlier run", when.map_or("at an unknown time", day))),
+        false => when.map(|when| format!("{} in this run", day(when))),
+    }
+}
+
+/// What a page marks alike, and what its readers can choose.
+pub(super) fn kind(status: Outcome) -> &'static str {
+    match status {
+        Outcome::Pass => "pass",
+        Outcome::PassFallback => "fallback",
+        Outcome::Flaky => "flaky",
+        Outcome::Indecisive => "indecisive",
+        Outcome::Xfail => "xfail",
+        Outcome::Mock => "mock",
+        Outcome::SkipUnavailable => "unavailable",
+        Outcome::SkipUnsupported => "unsupported",
+        Outcome::Incomplete => "incomplete",
+        _ => "fail",
+    }
+}
+
+/// The kind of a case: an unexpected success that fails no run is no failure.
+pub(super) fn kind_of(case: &CaseResult) -> &'static str {
+    if case.status == Outcome::Xpass && !case.is_failure() { "flaky" } else { kind(case.status) }
 }
 
 /// A sign besides the word, so that colour never carries meaning alone.

@@ -1,17 +1,22 @@
 //! Records to pages: pure functions of a [`ReportDoc`]; nothing here reads a clock, a file or the host.
 //!
-//! `stats` makes the figures, `view` arranges the cases as a matrix once, and each page has a file of its own. A result
-//! of an emulator or of a software renderer is labelled everywhere and compared with nothing.
+//! `stats` makes the figures, `view` arranges the cases, `sections/` make of them the shapes of `shape`, and the file of each
+//! page (`text`, `markdown`, `html`) shows these shapes. JUnit and JSON have schemas of their own. A result of an emulator
+//! or of a software renderer is labelled everywhere and compared with nothing.
 
 mod cause;
 mod chart;
+mod details;
 pub mod format;
+mod head;
 pub mod html;
 pub mod json;
 pub mod junit;
 pub mod markdown;
 mod names;
 mod place;
+mod sections;
+mod shape;
 pub mod stats;
 pub mod text;
 mod verdict;

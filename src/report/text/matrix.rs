@@ -8,11 +8,8 @@ use anstyle::Style;
 
 use super::{Styles, WIDTH, width};
 use crate::base::figures::counted;
-use crate::record::Outcome;
-use crate::report::CaseResult;
-use crate::report::format::{glyph, has_figure, ms, remark, word};
 use crate::report::names::distinct;
-use crate::report::view::{Cell, View};
+use crate::report::sections::matrix::{Matrix, Square};
 
 /// Longer model names are cut, where they can still be told apart: the reports hold them in full.
 const NAME: usize = 28;
@@ -20,68 +17,54 @@ const NAME: usize = 28;
 const LINES: usize = 80;
 
 /// Text of a cell, and how to mark it.
-fn cell_text(view: &View<'_>, cell: Cell<'_>, styles: &Styles) -> (String, Style) {
-    match cell {
-        Cell::None => (String::new(), Style::new()),
-        Cell::Excluded(_) => ("· excluded".to_owned(), styles.skip),
-        Cell::Case(_, case) => {
-            let style = styles.of(case.status);
-            (format!("{} {}", glyph(case.status), figure(view, case)), style)
-        }
+fn cell(square: Option<&Square<'_>>, styles: &Styles) -> (String, Style) {
+    let Some(square) = square else { return (String::new(), Style::new()) };
+    let mut text = format!("{} {}", square.glyph, square.figure.as_deref().unwrap_or(square.word));
+    for label in &square.labels {
+        text.push(' ');
+        text.push_str(match *label {
+            "emulated" => "emul.",
+            "software" => "softw.",
+            "cast to fp32" => "casts",
+            "reduced range" => "reduced",
+            label => label,
+        });
+    }
+    (text, styles.of(square.kind))
+}
+
+/// Columns in which nothing is available are left out here: the section of the unavailable gives each backend one line.
+pub(super) fn matrix(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
+    let names = distinct(matrix.rows.iter().map(|row| row.name.clone()).collect(), NAME);
+    let shown = matrix.columns.iter().enumerate().filter(|(_, column)| !column.unavailable);
+    let columns = shown.map(|(at, column)| {
+        let cells = matrix.rows.iter().map(|row| cell(row.cells[at].as_ref(), styles)).collect();
+        Column { name: column.name.clone(), cells }
+    });
+    let columns: Vec<Column> = columns.collect();
+    if blocks(&columns, &names).len() * (names.len() + 2) > LINES {
+        counts(out, matrix, styles);
+    } else {
+        table(out, &names, &columns, styles.heading);
     }
 }
 
-fn figure(view: &View<'_>, case: &CaseResult) -> String {
-    match &case.metrics {
-        Some(metrics) if has_figure(case.status) => {
-            let label = match view.label(case) {
-                Some("emulated") => " emul.",
-                Some("cast to fp32") => " casts",
-                Some("reduced range") => " reduced",
-                Some(_) => " softw.",
-                None => "",
-            };
-            let remark = remark(case.status).map(|remark| format!(" {remark}")).unwrap_or_default();
-            format!("{}{label}{remark}", ms(metrics.median_ms))
-        }
-        _ => word(case.status).to_owned(),
-    }
+/// Each text with its style.
+struct Column {
+    name: String,
+    cells: Vec<(String, Style)>,
 }
 
-/// Columns in which nothing is available are left out here: `skipped` gives each backend one line.
-pub(super) fn matrix(out: &mut String, view: &View<'_>, styles: &Styles) {
-    let shown: Vec<usize> = (0..view.variants.len()).filter(|&at| !view.column_unavailable(at)).collect();
-    let names = distinct(view.rows.iter().map(|row| row.name()).collect(), NAME);
-    let first = names.iter().map(|name| width(name)).max().unwrap_or(0);
-    let columns: Vec<(String, Vec<(String, Style)>)> = shown
-        .iter()
-        .map(|&at| (view.variants[at].name(), view.column(at).map(|cell| cell_text(view, cell, styles)).collect()))
-        .collect();
-    let widths: Vec<usize> = columns
-        .iter()
-        .map(|(name, cells)| cells.iter().map(|(text, _)| width(text)).chain([width(name)]).max().unwrap_or(0))
-        .collect();
-    let blocks = blocks(&widths, first);
-    if blocks.len() * (names.len() + 2) > LINES {
-        counts(out, view, styles);
-        return;
-    }
-    for block in blocks {
-        if block.start > 0 {
-            out.push('\n');
-        }
-        let heading = styles.heading;
-        let header = block.clone().map(|at| (columns[at].0.as_str(), heading, widths[at]));
-        line(out, ("", first), header);
-        for (row, name) in names.iter().enumerate() {
-            let cells = block.clone().map(|at| (columns[at].1[row].0.as_str(), columns[at].1[row].1, widths[at]));
-            line(out, (name, first), cells);
-        }
+impl Column {
+    fn width(&self) -> usize {
+        self.cells.iter().map(|(text, _)| width(text)).chain([width(&self.name)]).max().unwrap_or(0)
     }
 }
 
 /// The columns that stand beside each other, after a first column of names.
-fn blocks(widths: &[usize], first: usize) -> Vec<Range<usize>> {
+fn blocks(columns: &[Column], names: &[String]) -> Vec<Range<usize>> {
+    let widths: Vec<usize> = columns.iter().map(Column::width).collect();
+    let first = longest(names);
     let mut blocks = Vec::new();
     let mut from = 0;
     while from < widths.len() {
@@ -97,46 +80,41 @@ fn blocks(widths: &[usize], first: usize) -> Vec<Range<usize>> {
     blocks
 }
 
-/// In place of a matrix that is too long: of each column, how many cases came to what.
-fn counts(out: &mut String, view: &View<'_>, styles: &Styles) {
-    let excluded = (usize::MAX, "· excluded".to_owned(), styles.skip);
-    let state = |cell: Cell<'_>| match cell {
-        Cell::None => None,
-        Cell::Excluded(_) => Some(excluded.clone()),
-        Cell::Case(_, case) => {
-            let order = Outcome::ALL.iter().position(|status| *status == case.status).unwrap_or_default();
-            Some((order, format!("{} {}", glyph(case.status), word(case.status)), styles.of(case.status)))
-        }
-    };
-    let counted_in = |at: usize| {
-        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-        for (order, ..) in view.column(at).filter_map(state) {
-            *counts.entry(order).or_default() += 1;
-        }
-        counts
-    };
-    let cells = view.cells.iter().flatten().copied().filter_map(state);
-    let states: BTreeMap<usize, (String, Style)> = cells.map(|(order, name, style)| (order, (name, style))).collect();
-    let names: Vec<String> = view.variants.iter().map(|variant| variant.name()).collect();
-    let first = names.iter().map(|name| width(name)).max().unwrap_or(0);
-    let columns: Vec<BTreeMap<usize, usize>> = (0..names.len()).map(counted_in).collect();
-    let widths: Vec<usize> = states.values().map(|(name, _)| width(name).max(7)).collect();
-    for block in blocks(&widths, first) {
+fn longest(names: &[String]) -> usize {
+    names.iter().map(|name| width(name)).max().unwrap_or(0)
+}
+
+fn table(out: &mut String, names: &[String], columns: &[Column], heading: Style) {
+    let first = longest(names);
+    for block in blocks(columns, names) {
         if block.start > 0 {
             out.push('\n');
         }
-        let shown = || states.iter().zip(&widths).skip(block.start).take(block.len());
-        line(out, ("", first), shown().map(|((_, (name, _)), width)| (name.as_str(), styles.heading, *width)));
-        for (name, counts) in names.iter().zip(&columns) {
-            let cells = shown().map(|((order, (_, style)), width)| {
-                let text = counts.get(order).map(usize::to_string).unwrap_or_default();
-                (text, *style, *width)
-            });
-            let cells: Vec<_> = cells.collect();
-            line(out, (name, first), cells.iter().map(|(text, style, width)| (text.as_str(), *style, *width)));
+        let shown: Vec<(&Column, usize)> = columns[block].iter().map(|column| (column, column.width())).collect();
+        line(out, ("", first), shown.iter().map(|(column, width)| (&*column.name, heading, *width)));
+        for (row, name) in names.iter().enumerate() {
+            let cells = shown.iter().map(|(column, width)| (&*column.cells[row].0, column.cells[row].1, *width));
+            line(out, (name, first), cells);
         }
     }
-    let (rows, dim) = (counted(view.rows.len(), "row"), styles.skip);
+}
+
+/// In place of a matrix that is too long: of each column, how many cases came to what.
+fn counts(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
+    let names: Vec<String> = matrix.columns.iter().map(|column| column.name.clone()).collect();
+    let squares = || matrix.rows.iter().flat_map(|row| row.cells.iter().enumerate());
+    let mut states: BTreeMap<usize, (&Square<'_>, Vec<usize>)> = BTreeMap::new();
+    for (at, square) in squares().filter_map(|(at, square)| Some((at, square.as_ref()?))) {
+        states.entry(square.order).or_insert_with(|| (square, vec![0; names.len()])).1[at] += 1;
+    }
+    let columns = states.into_values().map(|(square, counts)| {
+        let text = |count: usize| if count > 0 { count.to_string() } else { String::new() };
+        let cells = counts.into_iter().map(|count| (text(count), styles.of(square.kind))).collect();
+        Column { name: format!("{} {}", square.glyph, square.word), cells }
+    });
+    let columns: Vec<Column> = columns.collect();
+    table(out, &names, &columns, styles.heading);
+    let (rows, dim) = (counted(matrix.rows.len(), "row"), styles.skip);
     let _ = writeln!(
         out,
         "\n{dim}the matrix has {rows}: it is in the report's index.html and matrix.md (`orch report --format html`){dim:#}"

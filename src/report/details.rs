@@ -1,0 +1,189 @@
+//! All of one case, as headings, pairs of words and tables.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::chart::{Sparkline, sparkline};
+use super::format::{cosine, error, glyph, kind_of, measured, ms, span, tokens, word};
+use super::shape::{Align::Left, Cell, Column, Table};
+use super::verdict;
+use super::view::{View, case_name, case_versions};
+use super::{CaseResult, Metrics};
+use crate::base::figures::{bytes, counted};
+use crate::matrix::HalfChoice;
+use crate::record::{Numerics, Outcome};
+
+#[derive(Serialize)]
+pub(super) struct Detail<'a> {
+    name: String,
+    kind: &'static str,
+    glyph: &'static str,
+    word: &'static str,
+    stage: Option<&'a str>,
+    about: String,
+    reason: Option<String>,
+    repro: Option<&'a str>,
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize)]
+struct Part<'a> {
+    title: &'static str,
+    /// Beside the title.
+    note: Option<String>,
+    label: Option<&'static str>,
+    spark: Option<Sparkline>,
+    table: Option<Table>,
+    facts: Vec<(&'a str, String)>,
+}
+
+impl<'a> Detail<'a> {
+    pub(super) fn of(view: &View<'a>, case: &'a CaseResult) -> Self {
+        let numerics = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty());
+        let parts = [
+            case.metrics.as_ref().map(|metrics| latency(metrics, view.label(case))),
+            numerics.map(compared),
+            Some(run(case, view.label(case))),
+        ];
+        Self {
+            name: case_name(case),
+            kind: kind_of(case),
+            glyph: glyph(case.status),
+            word: word(case.status),
+            stage: case.stage.as_deref().filter(|_| case.status != Outcome::Pass),
+            about: format!("{} · {} · pipeline {}", case.family, case.task, case.pipeline),
+            reason: case.note().or_else(|| case.reason.clone()),
+            repro: case.repro.as_deref(),
+            parts: parts.into_iter().flatten().collect(),
+        }
+    }
+}
+
+/// What there is something to say of.
+fn known<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<String>)>) -> Vec<(&'a str, String)> {
+    pairs.into_iter().filter_map(|(name, told)| Some((name, told.filter(|told| !told.is_empty())?))).collect()
+}
+
+fn latency<'a>(m: &Metrics, label: Option<&'static str>) -> Part<'a> {
+    let noisy = if m.noisy { ", noisy: interquartile range above 10 %" } else { "" };
+    let facts = known([
+        ("median", Some(ms(m.median_ms) + noisy)),
+        ("95 % interval", span(m.ci_low_ms, m.ci_high_ms)),
+        ("range", span(Some(m.min_ms), Some(m.max_ms)).filter(|_| m.samples > 1)),
+        ("p90", m.p90_ms.map(ms)),
+        ("p95", m.p95_ms.map(ms)),
+        ("p99", m.p99_ms.map(ms)),
+        ("first", Some(ms(m.first_ms))),
+        ("load", Some(ms(m.load_ms))),
+        ("peak RSS", m.peak_rss_bytes.map(bytes)),
+        ("peak of the device's memory", m.peak_device_bytes.map(bytes)),
+        ("samples", Some(format!("{} after {} of warm-up; {}", counted(m.samples, "sample"), m.warmup, m.sync))),
+    ]);
+    Part { title: "Latency", note: None, label, spark: sparkline(m), table: None, facts }
+}
+
+fn compared(numerics: &Numerics) -> Part<'_> {
+    const COLUMNS: &[Column] = &[
+        ("tensor", Left),
+        ("max abs", Left),
+        ("mean abs", Left),
+        ("cosine", Left),
+        ("worst row", Left),
+        ("SNR", Left),
+        ("tokens", Left),
+    ];
+    let none = || "–".to_owned();
+    let tensors = numerics.tensors.iter().map(|(name, t)| {
+        let shape = t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("×");
+        let equal = t.tokens.zip(t.row_tokens);
+        vec![
+            Cell::with(name, format!("{} {shape}", t.dtype)),
+            error(t.max_abs).into(),
+            error(t.mae).into(),
+            cosine(t.cosine).into(),
+            t.row_cosine.map_or_else(none, |rows| cosine(Some(rows.worst))).into(),
+            t.snr_db.map_or_else(none, |snr| format!("{snr:.0} dB")).into(),
+            equal
+                .map_or_else(none, |(all, rows)| format!("{}, {} in the worst row", tokens(all), tokens(rows.worst)))
+                .into(),
+        ]
+    });
+    let passed = if numerics.passed { "✓ within tolerance" } else { "✗ outside tolerance" };
+    Part {
+        title: "Numerics",
+        note: Some(format!("against {}: {passed}", numerics.reference)),
+        label: None,
+        spark: None,
+        table: Some(Table::new(COLUMNS, tensors.collect())),
+        facts: verdict::lines(numerics),
+    }
+}
+
+fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
+    let requested = &case.requested_device;
+    let device = match (&case.actual_device, label) {
+        (Some(actual), Some(label)) => format!("{requested} → {actual}, {label}"),
+        (Some(actual), None) => format!("{requested} → {actual}"),
+        (None, _) => format!("{requested}: requested; nothing ran"),
+    };
+    let placement: Vec<_> = case.placement.iter().map(|(place, count)| format!("{place}: {count}")).collect();
+    let versions: Vec<_> = case_versions(case).map(|(name, version)| format!("{name} {version}")).collect();
+    let facts = case.facts.iter().filter(|(name, _)| *name != "versions");
+    let pairs = [
+        ("chosen as", case.chosen.clone()),
+        ("precision", case.half.as_ref().map(HalfChoice::told)),
+        ("computed", case.cast_to_fp32().map(str::to_owned)),
+        ("weights", case.reduced_range().map(str::to_owned)),
+        ("device", Some(device)),
+        ("placement", Some(placement.join(", "))),
+        ("measured", measured(case)),
+        ("versions", Some(versions.join(", "))),
+    ];
+    let facts = facts.map(|(name, value)| (name.as_str(), Some(fact(value))));
+    let facts = known(pairs.into_iter().chain(facts).chain([("steps", Some(case.steps.join("\n")))]));
+    Part { title: "Run", note: None, label: None, spark: None, table: None, facts }
+}
+
+/// A fact as a person reads it. The versions in it stand in a row of their own; what is not there is left out.
+fn fact(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => match number.as_f64().unwrap_or_default() {
+            small if small != 0.0 && small.abs() < 1e-3 => format!("{small:.1e}"),
+            value => format!("{value:.3}"),
+        },
+        Value::Array(values) if values.iter().any(Value::is_object) => {
+            values.iter().map(fact).collect::<Vec<_>>().join("; ")
+        }
+        Value::Object(fields) => {
+            let told = fields.iter().filter(|(name, value)| *name != "versions" && !value.is_null());
+            let told = told.map(|(name, value)| match (name.strip_suffix("_bytes").zip(value.as_u64()), fact(value)) {
+                (Some((name, count)), _) => format!("{name} {}", bytes(count)),
+                (None, told) if told.is_empty() => format!("{name} none"),
+                (None, told) if value.is_object() || told.contains("; ") => format!("{name} ({told})"),
+                (None, told) => format!("{name} {told}"),
+            });
+            told.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_are_told_in_words() {
+        let facts = serde_json::json!({
+            "versions": {"torch": "2"}, "seconds": {"build": 0.1259, "reference": 0.04}, "threads": 1, "options": {},
+            "peak_rss_bytes": 465_387_520, "shape": [1, 16], "half": null, "attempts": [
+                {"route": "dynamo", "ok": false, "error": "no"}, {"route": "legacy", "ok": true, "max_abs": 5.2e-7},
+            ],
+        });
+        let told = "seconds (build 0.126, reference 0.040), threads 1, options none, peak_rss 444 MiB, shape [1,16], \
+                    attempts (route dynamo, ok false, error no; route legacy, ok true, max_abs 5.2e-7)";
+        assert_eq!(fact(&facts), told);
+        assert_eq!(fact(&serde_json::json!({"versions": {}})), "");
+    }
+}

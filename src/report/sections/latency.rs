@@ -1,0 +1,33 @@
+//! A model's medians side by side: of right results, on hardware.
+
+use super::Section;
+use crate::base::figures::counted;
+use crate::report::chart::Chart;
+use crate::report::shape::Shape;
+use crate::report::view::{Cell, View};
+use crate::report::{CaseResult, Metrics};
+
+pub(super) const SECTION: Section = Section {
+    id: "latency",
+    title: "Latency on hardware",
+    hint: "Median of each passed run; the thin line is its 95 % confidence interval. Each model has its own scale.",
+    is_brief: false,
+    make: |view| {
+        let rows = view.rows.iter().zip(&view.cells);
+        Shape::Charts(rows.filter_map(|(row, cells)| chart(view, row.name(), cells)).collect())
+    },
+};
+
+/// None with less than two comparable results: one bar alone compares nothing.
+fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Chart> {
+    let (mut shown, mut left_out): (Vec<(usize, &CaseResult, &Metrics)>, usize) = (Vec::new(), 0);
+    for (at, case) in row.iter().filter_map(|cell| cell.case()) {
+        match &case.metrics {
+            Some(metrics) if view.comparable(case) && metrics.median_ms > 0.0 => shown.push((at, case, metrics)),
+            Some(_) if view.stand_in(case).is_some() => left_out += 1,
+            _ => {}
+        }
+    }
+    let left_out = (left_out > 0).then(|| format!("{} left out", counted(left_out, "emulated or software result")));
+    (shown.len() > 1).then(|| Chart::of(model, &shown, left_out))
+}

@@ -1,0 +1,132 @@
+//! All cases at a glance: a cell for each, with its figure or the word for its state.
+
+use serde::Serialize;
+
+use super::Section;
+use crate::base::figures::counted;
+use crate::record::Outcome;
+use crate::report::format::{day, glyph, has_figure, kind_of, ms, remark, word};
+use crate::report::place;
+use crate::report::shape::Shape;
+use crate::report::view::{self, View};
+
+pub(super) const SECTION: Section =
+    Section { id: "matrix", title: "Matrix", hint: "", is_brief: true, make: |view| Shape::Matrix(Matrix::of(view)) };
+
+#[derive(Serialize)]
+pub(in crate::report) struct Matrix<'a> {
+    pub(in crate::report) columns: Vec<Column<'a>>,
+    pub(in crate::report) rows: Vec<Row<'a>>,
+    /// How many figures are of earlier runs, and of which days.
+    pub(in crate::report) earlier: Option<String>,
+    /// What some of its labels mean.
+    pub(in crate::report) legend: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+pub(in crate::report) struct Column<'a> {
+    pub(in crate::report) name: String,
+    target: &'a str,
+    precision: &'a str,
+    /// Nothing is there of what it asks for.
+    pub(in crate::report) unavailable: bool,
+}
+
+#[derive(Serialize)]
+pub(in crate::report) struct Row<'a> {
+    pub(in crate::report) name: String,
+    about: String,
+    /// None: the spec does not ask for this pair.
+    pub(in crate::report) cells: Vec<Option<Square<'a>>>,
+}
+
+#[derive(Serialize)]
+pub(in crate::report) struct Square<'a> {
+    pub(in crate::report) at: usize,
+    pub(in crate::report) kind: &'static str,
+    pub(in crate::report) glyph: &'static str,
+    /// Where its state stands among all.
+    #[serde(skip)]
+    pub(in crate::report) order: usize,
+    /// Its state.
+    pub(in crate::report) word: &'static str,
+    /// Its median, if it has one to show.
+    pub(in crate::report) figure: Option<String>,
+    /// What is to be said beside the figure.
+    pub(in crate::report) labels: Vec<&'static str>,
+    reason: Option<&'a str>,
+}
+
+impl<'a> Matrix<'a> {
+    fn of(view: &View<'a>) -> Self {
+        let column = |(at, variant): (usize, &place::Variant<'a>)| Column {
+            name: variant.name(),
+            target: variant.target,
+            precision: variant.precision,
+            unavailable: is_unavailable(view.column(at)),
+        };
+        let row = |(row, cells): (&place::Row<'a>, &Vec<view::Cell<'a>>)| {
+            let case = cells.iter().find_map(|cell| cell.case());
+            let about = case.map(|(_, case)| {
+                let sizes = case.dims.iter().filter(|_| !row.sizes.is_empty());
+                let sizes: String = sizes.map(|(name, size)| format!(" · {name} {size}")).collect();
+                format!("{} · {}{sizes}", case.family, case.task)
+            });
+            let cells = cells.iter().map(|cell| square(view, *cell)).collect();
+            Row { name: row.name(), about: about.unwrap_or_default(), cells }
+        };
+        let is_stand_in = view.doc.cases.iter().any(|case| view.stand_in(case).is_some());
+        Self {
+            columns: view.variants.iter().enumerate().map(column).collect(),
+            rows: view.rows.iter().zip(&view.cells).map(row).collect(),
+            earlier: earlier(view),
+            legend: is_stand_in.then_some(
+                "emulated, software: a stand-in for the hardware ran it; \
+                 its latency says nothing of the hardware's and is compared with nothing.",
+            ),
+        }
+    }
+}
+
+/// Whether the column holds unavailable cases and nothing else that ran (exclusions do not count).
+fn is_unavailable<'a>(column: impl Iterator<Item = view::Cell<'a>>) -> bool {
+    let mut states = column.filter_map(|cell| cell.case()).map(|(_, case)| case.status).peekable();
+    states.peek().is_some() && states.all(|status| status == Outcome::SkipUnavailable)
+}
+
+fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
+    let (at, case) = match cell {
+        view::Cell::None => return None,
+        view::Cell::Excluded(at, excluded) => {
+            let (kind, glyph, word, reason) = ("excluded", "·", "excluded", Some(excluded.reason.as_str()));
+            return Some(Square { at, kind, glyph, order: usize::MAX, word, figure: None, labels: Vec::new(), reason });
+        }
+        view::Cell::Case(at, case) => (at, case),
+    };
+    let metrics = case.metrics.as_ref().filter(|_| has_figure(case.status));
+    Some(Square {
+        at,
+        kind: kind_of(case),
+        glyph: glyph(case.status),
+        order: Outcome::ALL.iter().position(|status| *status == case.status).unwrap_or_default(),
+        word: word(case.status),
+        figure: metrics.map(|metrics| ms(metrics.median_ms)),
+        labels: view.label(case).into_iter().chain(remark(case.status)).filter(|_| metrics.is_some()).collect(),
+        reason: case.reason.as_deref(),
+    })
+}
+
+/// How many figures are of earlier runs, and of which days: `2026-01-14`, `2026-01-12 to 2026-01-14`.
+fn earlier(view: &View<'_>) -> Option<String> {
+    let figures = view.cases(|case| case.metrics.is_some());
+    let earlier: Vec<_> = figures.iter().filter(|(_, case)| case.cached).collect();
+    let days = earlier.iter().filter_map(|(_, case)| case.measured.as_deref().map(day));
+    let (first, last) = (days.clone().min(), days.max());
+    let days = match (first, last) {
+        (Some(first), Some(last)) if first == last => format!(" ({first})"),
+        (Some(first), Some(last)) => format!(" ({first} to {last})"),
+        _ => String::new(),
+    };
+    let (some, all) = (earlier.len(), figures.len());
+    (some > 0).then(|| format!("{some} of {} measured in earlier runs{days}", counted(all, "latency figure")))
+}

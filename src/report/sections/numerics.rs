@@ -1,0 +1,86 @@
+//! The worst figures of each target among the cases whose outputs were compared, and whose they are.
+
+use std::collections::BTreeSet;
+
+use indexmap::IndexMap;
+
+use super::Section;
+use crate::record::Numerics;
+use crate::report::CaseResult;
+use crate::report::format::{cosine, error, tokens};
+use crate::report::place::{Place, Variant};
+use crate::report::shape::{
+    Align::{Left, Right},
+    Cell, Column, Shape, Table,
+};
+use crate::report::verdict::{asked, bound};
+use crate::report::view::View;
+
+pub(super) const SECTION: Section = Section {
+    id: "numerics",
+    title: "Numerics",
+    hint: "The worst of each target, and whose it is.",
+    is_brief: false,
+    make: numerics,
+};
+
+const COLUMNS: &[Column] = &[
+    ("target", Left),
+    ("compared", Right),
+    ("outside", Right),
+    ("no control", Right),
+    ("asked", Left),
+    ("farthest value", Left),
+    ("max abs", Left),
+    ("mean abs", Left),
+    ("cosine", Left),
+    ("tokens", Left),
+];
+
+type Compared<'a> = Vec<(&'a CaseResult, &'a Numerics)>;
+
+fn numerics<'a>(view: &View<'a>) -> Shape<'a> {
+    let mut compared: IndexMap<Variant<'a>, Compared<'a>> = IndexMap::new();
+    for case in &view.doc.cases {
+        if let Some(numerics) = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty()) {
+            compared.entry(Place::from(case).variant).or_default().push((case, numerics));
+        }
+    }
+    let rows = view.variants.iter().filter_map(|variant| Some(row(variant, compared.get(variant)?)));
+    Table::alone(COLUMNS, rows.collect())
+}
+
+fn row(variant: &Variant<'_>, compared: &Compared<'_>) -> Vec<Cell> {
+    let count = |pick: fn(&Numerics) -> bool| compared.iter().filter(|(_, numerics)| pick(numerics)).count();
+    let outside = match count(|numerics| !numerics.passed) {
+        0 => "0".to_owned(),
+        some => format!("✗ {some}"),
+    };
+    let asked = compared.iter().map(|(_, numerics)| {
+        let looser = if numerics.looser.is_empty() { "" } else { " (looser than usual)" };
+        asked(numerics) + looser
+    });
+    vec![
+        variant.name().into(),
+        compared.len().to_string().into(),
+        outside.into(),
+        count(|numerics| numerics.no_control.is_some()).to_string().into(),
+        asked.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("; ").into(),
+        worst(compared, |numerics| Some(numerics.worst), bound),
+        worst(compared, |numerics| Some(numerics.max_abs), error),
+        worst(compared, |numerics| Some(numerics.mae), error),
+        worst(compared, |numerics| Some(-numerics.cosine?), |less| cosine(Some(-less))),
+        worst(compared, |numerics| Some(-numerics.tokens?), |less| tokens(-less)),
+    ]
+}
+
+/// The greatest, of the first case that has it. Whole numbers and single values have no cosine, and most outputs no tokens.
+fn worst(compared: &Compared<'_>, of: fn(&Numerics) -> Option<f64>, told: fn(f64) -> String) -> Cell {
+    let values = compared.iter().filter_map(|(case, numerics)| Some((of(numerics)?, *case)));
+    let Some((value, case)) = values.reduce(|one, other| if other.0 > one.0 { other } else { one }) else {
+        return "–".into();
+    };
+    // Beside the target's name the model's will do, if it has one size.
+    let name = if Place::from(case).row.sizes.is_empty() { &case.model } else { &case.case };
+    Cell::with(told(value), name)
+}
