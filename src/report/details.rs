@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::chart::{Sparkline, sparkline};
 use super::format::{cosine, error, glyph, kind_of, measured, ms, span, tokens, word};
-use super::shape::{Align::Left, Cell, Column, Table};
+use super::shape::{Cell, Table};
 use super::verdict;
 use super::view::{View, case_name, case_versions};
 use super::{CaseResult, Metrics};
@@ -83,15 +83,6 @@ fn latency<'a>(m: &Metrics, label: Option<&'static str>) -> Part<'a> {
 }
 
 fn compared(numerics: &Numerics) -> Part<'_> {
-    const COLUMNS: &[Column] = &[
-        ("tensor", Left),
-        ("max abs", Left),
-        ("mean abs", Left),
-        ("cosine", Left),
-        ("worst row", Left),
-        ("SNR", Left),
-        ("tokens", Left),
-    ];
     let none = || "–".to_owned();
     let tensors = numerics.tensors.iter().map(|(name, t)| {
         let shape = t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("×");
@@ -108,13 +99,14 @@ fn compared(numerics: &Numerics) -> Part<'_> {
                 .into(),
         ]
     });
+    let columns = &["tensor", "max abs", "mean abs", "cosine", "worst row", "SNR", "tokens"];
     let passed = if numerics.passed { "✓ within tolerance" } else { "✗ outside tolerance" };
     Part {
         title: "Numerics",
         note: Some(format!("against {}: {passed}", numerics.reference)),
         label: None,
         spark: None,
-        table: Some(Table::new(COLUMNS, tensors.collect())),
+        table: Some(Table { title: String::new(), columns, rows: tensors.collect() }),
         facts: verdict::lines(numerics),
     }
 }

@@ -107,18 +107,11 @@ pub fn glyph(status: Outcome) -> &'static str {
 }
 
 /// The word in a cell of the matrix: short, and loud only for failures.
-pub fn word(status: Outcome) -> &'static str {
-    match status {
-        Outcome::Pass => "passed",
-        Outcome::PassFallback => "fallback",
-        Outcome::Flaky => "flaky",
-        Outcome::Indecisive => "indecisive",
-        Outcome::Xfail => "xfail",
-        Outcome::Mock => "mock",
-        Outcome::SkipUnavailable => "unavailable",
-        Outcome::SkipUnsupported => "unsupported",
-        Outcome::Incomplete => "incomplete",
-        failure => failure.label(),
+pub(super) fn word(status: Outcome) -> &'static str {
+    match kind(status) {
+        "pass" => "passed",
+        "fail" => status.label(),
+        kind => kind,
     }
 }
 
@@ -128,14 +121,8 @@ pub fn has_figure(status: Outcome) -> bool {
 }
 
 /// What is said beside a figure that is no plain one.
-pub fn remark(status: Outcome) -> Option<&'static str> {
-    match status {
-        Outcome::PassFallback => Some("fallback"),
-        Outcome::Flaky => Some("flaky"),
-        Outcome::Indecisive => Some("indecisive"),
-        Outcome::Xpass => Some("XPASS"),
-        _ => None,
-    }
+pub(super) fn remark(status: Outcome) -> Option<&'static str> {
+    (has_figure(status) && status != Outcome::Pass).then(|| word(status))
 }
 
 /// One line: runs of white space become one space; of what a terminal would obey nothing is left.

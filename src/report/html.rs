@@ -48,7 +48,7 @@ pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
     let view = View::new(doc);
     let mut targets: Vec<&str> = view.variants.iter().map(|variant| variant.target).collect();
     targets.dedup();
-    let mut sections = sections::all(&view);
+    let mut sections = sections::made(&view, true);
     if view.rows.len() > LONG {
         let first = sections.iter().take_while(|made| is_first(&made.shape)).count();
         sections[..first].rotate_left(1);

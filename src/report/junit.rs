@@ -18,41 +18,21 @@ use crate::record::Outcome;
 
 pub fn render(doc: &ReportDoc) -> String {
     let view = View::new(doc);
-    let mut total = Counts::default();
-    let mut suites = String::new();
-    for (name, cells) in by_variant(&view) {
-        let mut counts = Counts::default();
-        let mut tests = String::new();
-        for cell in cells {
-            match cell {
-                Cell::None => continue,
-                Cell::Excluded(_, excluded) => {
-                    counts.skipped += 1;
-                    let (model, class) = (attribute(&excluded.model), attribute(&name));
-                    let _ = writeln!(
-                        tests,
-                        "    <testcase name=\"{model}\" classname=\"{class}\">\n      <skipped message=\"{}\"/>\n    </testcase>",
-                        attribute(&format!("excluded: {}", excluded.reason))
-                    );
-                }
-                Cell::Case(_, case) => test(&mut tests, &mut counts, &view, case, &name),
-            }
-            counts.tests += 1;
-        }
-        let _ = writeln!(
-            suites,
-            "  <testsuite name=\"{}\" {}>\n{tests}  </testsuite>",
-            attribute(&name),
-            counts.attributes()
-        );
-        total.add(&counts);
-    }
+    let suites = by_variant(&view);
     let scope = doc.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
     let name = attribute(&format!("orch {}{scope}", doc.spec));
-    format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {}>\n{suites}</testsuites>\n",
-        total.attributes()
-    )
+    let all: Vec<Cell<'_>> = suites.values().flatten().copied().collect();
+    let mut out =
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {}>\n", totals(&all));
+    for (name, cells) in &suites {
+        let name = attribute(name);
+        let _ = writeln!(out, "  <testsuite name=\"{name}\" {}>", totals(cells));
+        for cell in cells {
+            test(&mut out, &view, cell, &name);
+        }
+        out.push_str("  </testsuite>\n");
+    }
+    out + "</testsuites>\n"
 }
 
 /// The cells of each target at each precision and size: `cpu-fp32-b4`.
@@ -69,61 +49,58 @@ fn by_variant<'a>(view: &View<'a>) -> IndexMap<String, Vec<Cell<'a>>> {
     suites
 }
 
-#[derive(Default)]
-struct Counts {
-    tests: usize,
-    failures: usize,
-    errors: usize,
-    skipped: usize,
-    seconds: f64,
-}
-
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        self.tests += other.tests;
-        self.failures += other.failures;
-        self.errors += other.errors;
-        self.skipped += other.skipped;
-        self.seconds += other.seconds;
-    }
-
-    fn attributes(&self) -> String {
-        format!(
-            "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.3}\"",
-            self.tests, self.failures, self.errors, self.skipped, self.seconds
-        )
-    }
-}
-
-fn test(out: &mut String, counts: &mut Counts, view: &View<'_>, case: &CaseResult, class: &str) {
-    // The time of the measured run: load, first inference and samples.
-    let seconds =
-        case.metrics.as_ref().map_or(0.0, |m| (m.load_ms + m.first_ms + m.samples_ms.iter().sum::<f64>()) / 1000.0);
-    counts.seconds += seconds;
-    let (model, class) = (attribute(&case.model), attribute(class));
-    let _ = writeln!(out, "    <testcase name=\"{model}\" classname=\"{class}\" time=\"{seconds:.3}\">");
-    properties(out, view, case);
-    let reason = case.reason.as_deref().unwrap_or("no reason was recorded");
+/// The element that says how it ended; a success has none.
+fn element(cell: &Cell<'_>) -> Option<&'static str> {
+    let Some((_, case)) = cell.case() else { return Some("skipped") };
     match case.status {
-        _ if case.is_failure() => {
-            counts.failures += 1;
-            problem(out, "failure", case, reason);
-        }
-        Outcome::Incomplete => {
-            counts.errors += 1;
-            problem(out, "error", case, reason);
-        }
+        _ if case.is_failure() => Some("failure"),
+        Outcome::Incomplete => Some("error"),
         Outcome::Indecisive | Outcome::SkipUnavailable | Outcome::SkipUnsupported | Outcome::Xfail | Outcome::Mock => {
-            let note = case.note();
-            let reason = note.as_deref().unwrap_or(reason);
-            counts.skipped += 1;
-            let message = attribute(&format!("{}: {reason}", case.status.label()));
-            let _ = writeln!(out, "      <skipped message=\"{message}\"/>");
+            Some("skipped")
         }
-        // It passed, whatever else its properties say.
-        _ => {}
+        _ => None,
+    }
+}
+
+/// The time of the measured run: load, first inference and samples.
+fn seconds(cell: &Cell<'_>) -> f64 {
+    let metrics = cell.case().and_then(|(_, case)| case.metrics.as_ref());
+    metrics.map_or(0.0, |m| (m.load_ms + m.first_ms + m.samples_ms.iter().sum::<f64>()) / 1000.0)
+}
+
+fn totals(cells: &[Cell<'_>]) -> String {
+    let count = |wanted| cells.iter().filter(|cell| element(cell) == Some(wanted)).count();
+    let [failures, errors, skipped] = ["failure", "error", "skipped"].map(count);
+    let time: f64 = cells.iter().map(seconds).sum();
+    let tests = cells.len();
+    format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{time:.3}\"")
+}
+
+fn test(out: &mut String, view: &View<'_>, cell: &Cell<'_>, class: &str) {
+    let (model, message) = match cell {
+        Cell::None => return,
+        Cell::Excluded(_, excluded) => (&excluded.model, format!("excluded: {}", excluded.reason)),
+        Cell::Case(_, case) => {
+            (&case.model, format!("{}: {}", case.status.label(), case.note().unwrap_or_else(|| reason(case))))
+        }
+    };
+    let model = attribute(model);
+    let _ = writeln!(out, "    <testcase name=\"{model}\" classname=\"{class}\" time=\"{:.3}\">", seconds(cell));
+    if let Some((_, case)) = cell.case() {
+        properties(out, view, case);
+    }
+    match (element(cell), cell.case()) {
+        (None, _) => {}
+        (Some(element @ ("failure" | "error")), Some((_, case))) => problem(out, element, case),
+        (Some(element), _) => {
+            let _ = writeln!(out, "      <{element} message=\"{}\"/>", attribute(&message));
+        }
     }
     out.push_str("    </testcase>\n");
+}
+
+fn reason(case: &CaseResult) -> String {
+    case.reason.clone().unwrap_or_else(|| "no reason was recorded".to_owned())
 }
 
 fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
@@ -156,13 +133,14 @@ fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
     out.push_str("      </properties>\n");
 }
 
-fn problem(out: &mut String, element: &str, case: &CaseResult, reason: &str) {
+fn problem(out: &mut String, element: &str, case: &CaseResult) {
+    let (kind, reason) = (case.status.label(), reason(case));
     let stage = case.stage.as_deref().map(|stage| format!(" at {stage}")).unwrap_or_default();
-    let mut body = format!("{} {}{stage}: {reason}\n", glyph(case.status), case.status.label());
+    let mut body = format!("{} {kind}{stage}: {reason}\n", glyph(case.status));
     if let Some(repro) = &case.repro {
         let _ = writeln!(body, "repro: {repro}");
     }
-    let (kind, message, body) = (case.status.label(), attribute(reason), escaped(&body, false));
+    let (message, body) = (attribute(&reason), escaped(&body, false));
     let _ = writeln!(out, "      <{element} type=\"{kind}\" message=\"{message}\">{body}</{element}>");
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::format::one_line;
 use super::sections::matrix::{Matrix, Square};
 use super::sections::{self, Made};
-use super::shape::{Align, Cell, Item, Shape, Table};
+use super::shape::{Cell, Item, Shape, Table};
 use super::text::{Styles, summary_line};
 use super::view::View;
 use super::{ReportDoc, head};
@@ -18,7 +18,7 @@ const NAMES: usize = 8;
 
 pub fn render(doc: &ReportDoc) -> String {
     let view = View::new(doc);
-    let sections = sections::all(&view);
+    let sections = sections::made(&view, true);
     let items =
         sections.iter().filter_map(|made| if let Shape::List(items) = &made.shape { Some(items) } else { None });
     let numbers = numbers(items.flatten());
@@ -116,9 +116,11 @@ fn table(out: &mut String, table: &Table) {
     if !table.title.is_empty() {
         let _ = writeln!(out, "\n### {}", text(&table.title));
     }
-    let names: Vec<&str> = table.columns.iter().map(|(name, _)| *name).collect();
-    let rules = table.columns.iter().map(|(_, align)| if let Align::Right = align { "--:|" } else { "---|" });
-    let _ = writeln!(out, "\n| {} |\n|{}", names.join(" | "), rules.collect::<String>());
+    // Figures stand to the right.
+    let is_figure = |cell: &Cell| cell.text.starts_with(|c: char| c.is_ascii_digit() || "–✗".contains(c));
+    let rule = |at: usize| if table.rows.iter().all(|row| is_figure(&row[at])) { "--:|" } else { "---|" };
+    let rules: String = (0..table.columns.len()).map(rule).collect();
+    let _ = writeln!(out, "\n| {} |\n|{rules}", table.columns.join(" | "));
     for row in &table.rows {
         let _ = writeln!(out, "| {} |", row.iter().map(cell).collect::<Vec<_>>().join(" | "));
     }

@@ -23,17 +23,6 @@ pub(super) enum Shape<'a> {
     Charts(Vec<Chart>),
 }
 
-impl Shape<'_> {
-    pub(super) fn is_empty(&self) -> bool {
-        match self {
-            Self::Matrix(_) => false,
-            Self::List(items) => items.is_empty(),
-            Self::Tables(tables) => tables.is_empty(),
-            Self::Charts(charts) => charts.is_empty(),
-        }
-    }
-}
-
 /// One thing to read, however many cases it is about.
 #[derive(Serialize)]
 pub(super) struct Item<'a> {
@@ -75,28 +64,8 @@ impl<'a> Item<'a> {
 pub(super) struct Table {
     /// Empty, if the section's title is enough. One with a title is folded where a page can do that.
     pub(super) title: String,
-    pub(super) label: Option<&'static str>,
-    pub(super) columns: &'static [Column],
+    pub(super) columns: &'static [&'static str],
     pub(super) rows: Vec<Vec<Cell>>,
-}
-
-impl Table {
-    pub(super) fn new(columns: &'static [Column], rows: Vec<Vec<Cell>>) -> Self {
-        Self { title: String::new(), label: None, columns, rows }
-    }
-
-    /// The table as all that a section shows, which is nothing if it has no rows.
-    pub(super) fn alone<'a>(columns: &'static [Column], rows: Vec<Vec<Cell>>) -> Shape<'a> {
-        Shape::Tables(if rows.is_empty() { Vec::new() } else { vec![Self::new(columns, rows)] })
-    }
-}
-
-pub(super) type Column = (&'static str, Align);
-
-#[derive(Serialize)]
-pub(super) enum Align {
-    Left,
-    Right,
 }
 
 #[derive(Default, Serialize)]

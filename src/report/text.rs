@@ -73,7 +73,7 @@ pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
 pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
     let view = View::new(doc);
     let mut out = String::new();
-    for section in sections::brief(&view) {
+    for section in sections::made(&view, false) {
         match section.shape {
             Shape::Matrix(shape) => {
                 matrix::matrix(&mut out, &shape, styles);

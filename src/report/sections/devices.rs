@@ -1,14 +1,12 @@
 //! What the probers found on this host.
 
-use super::Section;
+use super::{Cell, Make, Section, Table, View};
 use crate::device::DeviceKind;
-use crate::report::shape::{Align::Left, Cell, Shape, Table};
-use crate::report::view::View;
 
 pub(super) const SECTION: Section =
-    Section { id: "devices", title: "Devices found", hint: "", is_brief: false, make: devices };
+    Section { id: "devices", title: "Devices found", hint: "", make: Make::Tables(devices) };
 
-fn devices<'a>(view: &View<'a>) -> Shape<'a> {
+fn devices(view: &View<'_>) -> Vec<Table> {
     let there = view.doc.backends.iter().filter(|backend| backend.available);
     let devices = there.flat_map(|backend| backend.devices.iter().map(move |device| (backend, device)));
     let rows = devices.map(|(backend, device)| {
@@ -19,5 +17,5 @@ fn devices<'a>(view: &View<'a>) -> Shape<'a> {
         };
         vec![backend.name.as_str().into(), Cell { label, ..device.name.as_str().into() }, device.id.as_str().into()]
     });
-    Table::alone(&[("backend", Left), ("device", Left), ("id", Left)], rows.collect())
+    vec![Table { title: String::new(), columns: &["backend", "device", "id"], rows: rows.collect() }]
 }

@@ -2,23 +2,19 @@
 
 use indexmap::IndexMap;
 
-use super::Section;
-use crate::report::format::one_line;
-use crate::report::shape::{Item, Shape};
-use crate::report::view::View;
+use super::{Item, Make, Section, View, one_line};
 
 pub(super) const SECTION: Section =
-    Section { id: "excluded", title: "Excluded", hint: "By the spec.", is_brief: true, make: excluded };
+    Section { id: "excluded", title: "Excluded", hint: "By the spec.", make: Make::List(excluded) };
 
-fn excluded<'a>(view: &View<'a>) -> Shape<'a> {
+fn excluded<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let mut reasons: IndexMap<&str, Vec<usize>> = IndexMap::new();
     for (at, excluded) in view.doc.excluded.iter().enumerate() {
         reasons.entry(&excluded.reason).or_default().push(view.doc.cases.len() + at);
     }
     let item = |(reason, cases)| {
-        let lines = vec![one_line(reason)];
-        let (whose, stage, repro) = (None, None, None);
-        Item { kind: "excluded", glyph: "·", label: "excluded", whose, cases, stage, lines, repro }
+        let about = Item::about("excluded", String::new(), one_line(reason));
+        Item { kind: "excluded", glyph: "·", whose: None, cases, ..about }
     };
-    Shape::List(reasons.into_iter().map(item).collect())
+    reasons.into_iter().map(item).collect()
 }

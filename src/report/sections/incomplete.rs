@@ -1,16 +1,10 @@
 //! What was interrupted or not reached.
 
-use super::Section;
-use crate::record::Outcome;
-use crate::report::shape::{Item, Shape};
+use super::{Item, Make, Outcome, Section, View};
 
-pub(super) const SECTION: Section = Section {
-    id: "incomplete",
-    title: "Incomplete",
-    hint: "",
-    is_brief: true,
-    make: |view| {
-        let causes = view.causes(|case| case.status == Outcome::Incomplete);
-        Shape::List(causes.iter().map(Item::of).collect())
-    },
-};
+pub(super) const SECTION: Section =
+    Section { id: "incomplete", title: "Incomplete", hint: "", make: Make::List(incomplete) };
+
+fn incomplete<'a>(view: &View<'a>) -> Vec<Item<'a>> {
+    view.causes(|case| case.status == Outcome::Incomplete).iter().map(Item::of).collect()
+}

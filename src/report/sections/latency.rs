@@ -1,22 +1,19 @@
 //! A model's medians side by side: of right results, on hardware.
 
-use super::Section;
-use crate::base::figures::counted;
-use crate::report::chart::Chart;
-use crate::report::shape::Shape;
-use crate::report::view::{Cell, View};
-use crate::report::{CaseResult, Metrics};
+use super::{CaseResult, Chart, Make, Section, View, counted};
+use crate::report::Metrics;
+use crate::report::view::Cell;
 
 pub(super) const SECTION: Section = Section {
     id: "latency",
     title: "Latency on hardware",
     hint: "Median of each passed run; the thin line is its 95 % confidence interval. Each model has its own scale.",
-    is_brief: false,
-    make: |view| {
-        let rows = view.rows.iter().zip(&view.cells);
-        Shape::Charts(rows.filter_map(|(row, cells)| chart(view, row.name(), cells)).collect())
-    },
+    make: Make::Charts(charts),
 };
+
+fn charts(view: &View<'_>) -> Vec<Chart> {
+    view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| chart(view, row.name(), cells)).collect()
+}
 
 /// None with less than two comparable results: one bar alone compares nothing.
 fn chart(view: &View<'_>, model: String, row: &[Cell<'_>]) -> Option<Chart> {

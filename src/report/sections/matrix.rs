@@ -2,16 +2,13 @@
 
 use serde::Serialize;
 
-use super::Section;
-use crate::base::figures::counted;
-use crate::record::Outcome;
+use super::{Make, Outcome, Section, counted};
 use crate::report::format::{day, glyph, has_figure, kind_of, ms, remark, word};
 use crate::report::place;
-use crate::report::shape::Shape;
 use crate::report::view::{self, View};
 
 pub(super) const SECTION: Section =
-    Section { id: "matrix", title: "Matrix", hint: "", is_brief: true, make: |view| Shape::Matrix(Matrix::of(view)) };
+    Section { id: "matrix", title: "Matrix", hint: "", make: Make::Matrix(|view| Matrix::of(view)) };
 
 #[derive(Serialize)]
 pub(in crate::report) struct Matrix<'a> {

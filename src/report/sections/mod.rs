@@ -15,8 +15,14 @@ mod unavailable;
 mod unsupported;
 mod versions;
 
-use super::shape::Shape;
-use super::view::View;
+use super::CaseResult;
+use super::chart::Chart;
+use super::format::one_line;
+use super::place::Place;
+use super::shape::{Cell, Item, Shape, Table};
+use super::view::{View, case_name};
+use crate::base::figures::counted;
+use crate::record::Outcome;
 
 const SECTIONS: &[Section] = &[
     matrix::SECTION,
@@ -35,39 +41,52 @@ const SECTIONS: &[Section] = &[
     versions::SECTION,
 ];
 
-pub(super) struct Section {
+struct Section {
     /// Its anchor on the page.
     id: &'static str,
     title: &'static str,
     /// A sentence to read first; may be empty.
     hint: &'static str,
-    /// Whether the console shows it too.
-    is_brief: bool,
-    make: for<'a> fn(&View<'a>) -> Shape<'a>,
+    make: Make,
+}
+
+/// Who makes the shape. One without anything in it is left out.
+enum Make {
+    Matrix(for<'a> fn(&View<'a>) -> matrix::Matrix<'a>),
+    List(for<'a> fn(&View<'a>) -> Vec<Item<'a>>),
+    Tables(fn(&View<'_>) -> Vec<Table>),
+    Charts(fn(&View<'_>) -> Vec<Chart>),
 }
 
 /// A section that has something to show.
 #[derive(serde::Serialize)]
 pub(super) struct Made<'a> {
-    pub(super) id: &'static str,
+    id: &'static str,
     pub(super) title: &'static str,
     pub(super) hint: &'static str,
     #[serde(flatten)]
     pub(super) shape: Shape<'a>,
 }
 
-pub(super) fn all<'a>(view: &View<'a>) -> Vec<Made<'a>> {
-    made(view, SECTIONS.iter())
+/// All sections, or only those that a reader must see: what is to be looked up is not for the console.
+pub(super) fn made<'a>(view: &View<'a>, all: bool) -> Vec<Made<'a>> {
+    let made = SECTIONS.iter().filter_map(|&Section { id, title, hint, ref make }| {
+        let shape = match make {
+            Make::Matrix(make) => Shape::Matrix(make(view)),
+            Make::List(make) => Shape::List(some(make(view))?),
+            Make::Tables(make) if all => {
+                Shape::Tables(some(make(view).into_iter().filter(|table| !table.rows.is_empty()).collect())?)
+            }
+            Make::Charts(make) if all => Shape::Charts(some(make(view))?),
+            Make::Tables(_) | Make::Charts(_) => return None,
+        };
+        Some(Made { id, title, hint, shape })
+    });
+    made.collect()
 }
 
-/// Those for the console.
-pub(super) fn brief<'a>(view: &View<'a>) -> Vec<Made<'a>> {
-    made(view, SECTIONS.iter().filter(|section| section.is_brief))
-}
-
-fn made<'a>(view: &View<'a>, sections: impl Iterator<Item = &'static Section>) -> Vec<Made<'a>> {
-    let made = sections.map(|&Section { id, title, hint, make, .. }| Made { id, title, hint, shape: make(view) });
-    made.filter(|section| !section.shape.is_empty()).collect()
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
 }
 
 #[cfg(test)]

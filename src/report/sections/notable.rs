@@ -1,24 +1,21 @@
 //! What is no failure and no plain success either, of cases and of the user's own steps.
 
-use super::Section;
-use crate::record::Outcome;
+use super::{Item, Make, Outcome, Section, View, one_line};
 use crate::report::FlakyStep;
-use crate::report::format::{day, glyph, kind, one_line};
-use crate::report::shape::{Item, Shape};
-use crate::report::view::View;
+use crate::report::format::{day, glyph, kind};
 
 pub(super) const SECTION: Section =
-    Section { id: "notable", title: "Neither passed nor failed", hint: "", is_brief: true, make: notable };
+    Section { id: "notable", title: "Neither passed nor failed", hint: "", make: Make::List(notable) };
 
-fn notable<'a>(view: &View<'a>) -> Shape<'a> {
+fn notable<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let causes = view.causes(|case| case.note().is_some());
-    Shape::List(causes.iter().map(Item::of).chain(view.doc.flaky_steps.iter().map(flaky)).collect())
+    causes.iter().map(Item::of).chain(view.doc.flaky_steps.iter().map(flaky)).collect()
 }
 
 fn flaky(step: &FlakyStep) -> Item<'_> {
     let date = step.executed.as_deref().filter(|_| step.cached);
     let date = date.map(|time| format!(" (executed {})", day(time))).unwrap_or_default();
-    let line = format!("{}{date}", one_line(step.reason.as_deref().unwrap_or_default()));
+    let line = one_line(step.reason.as_deref().unwrap_or_default()) + &date;
     let (kind, glyph) = (kind(Outcome::Flaky), glyph(Outcome::Flaky));
     Item { kind, glyph, ..Item::about(Outcome::Flaky.label(), step.step.clone(), line) }
 }

@@ -4,50 +4,43 @@ use std::collections::BTreeSet;
 
 use indexmap::IndexMap;
 
-use super::Section;
+use super::{CaseResult, Cell, Make, Place, Section, Table, View};
 use crate::record::Numerics;
-use crate::report::CaseResult;
 use crate::report::format::{cosine, error, tokens};
-use crate::report::place::{Place, Variant};
-use crate::report::shape::{
-    Align::{Left, Right},
-    Cell, Column, Shape, Table,
-};
+use crate::report::place::Variant;
 use crate::report::verdict::{asked, bound};
-use crate::report::view::View;
 
 pub(super) const SECTION: Section = Section {
     id: "numerics",
     title: "Numerics",
     hint: "The worst of each target, and whose it is.",
-    is_brief: false,
-    make: numerics,
+    make: Make::Tables(numerics),
 };
 
-const COLUMNS: &[Column] = &[
-    ("target", Left),
-    ("compared", Right),
-    ("outside", Right),
-    ("no control", Right),
-    ("asked", Left),
-    ("farthest value", Left),
-    ("max abs", Left),
-    ("mean abs", Left),
-    ("cosine", Left),
-    ("tokens", Left),
+const COLUMNS: [&str; 10] = [
+    "target",
+    "compared",
+    "outside",
+    "no control",
+    "asked",
+    "farthest value",
+    "max abs",
+    "mean abs",
+    "cosine",
+    "tokens",
 ];
 
 type Compared<'a> = Vec<(&'a CaseResult, &'a Numerics)>;
 
-fn numerics<'a>(view: &View<'a>) -> Shape<'a> {
-    let mut compared: IndexMap<Variant<'a>, Compared<'a>> = IndexMap::new();
+fn numerics(view: &View<'_>) -> Vec<Table> {
+    let mut compared: IndexMap<Variant<'_>, Compared<'_>> = IndexMap::new();
     for case in &view.doc.cases {
         if let Some(numerics) = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty()) {
             compared.entry(Place::from(case).variant).or_default().push((case, numerics));
         }
     }
     let rows = view.variants.iter().filter_map(|variant| Some(row(variant, compared.get(variant)?)));
-    Table::alone(COLUMNS, rows.collect())
+    vec![Table { title: String::new(), columns: &COLUMNS, rows: rows.collect() }]
 }
 
 fn row(variant: &Variant<'_>, compared: &Compared<'_>) -> Vec<Cell> {

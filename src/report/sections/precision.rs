@@ -2,24 +2,20 @@
 
 use indexmap::IndexMap;
 
-use super::Section;
-use crate::base::figures::counted;
-use crate::record::Outcome;
-use crate::report::CaseResult;
-use crate::report::format::{kind, one_line};
-use crate::report::shape::{Item, Shape};
+use super::{CaseResult, Item, Make, Outcome, Section, View, case_name, counted, one_line};
+use crate::report::format::kind;
 use crate::report::verdict::asked;
-use crate::report::view::{View, case_name};
 
 pub(super) const SECTION: Section =
-    Section { id: "precision", title: "Precision and tolerance", hint: "", is_brief: true, make: precision };
+    Section { id: "precision", title: "Precision and tolerance", hint: "", make: Make::List(precision) };
 
-fn precision<'a>(view: &View<'a>) -> Shape<'a> {
-    let halves = by_target(view, "half", |case| Some(case.half.as_ref()?.told()), true);
-    let cast = by_target(view, "cast to fp32", |case| Some(format!("for instance: {}", case.cast_to_fp32()?)), false);
-    let reduced =
-        by_target(view, "reduced range", |case| Some(format!("for instance: {}", case.reduced_range()?)), false);
-    Shape::List([halves, cast, reduced].into_iter().flatten().chain(looser(view)).collect())
+fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
+    let instance = |why: &str| format!("for instance: {why}");
+    let mut items = by_target(view, "half", |case| case.half.as_ref().map(|half| half.told()), true);
+    items.extend(by_target(view, "cast to fp32", |case| case.cast_to_fp32().map(instance), false));
+    items.extend(by_target(view, "reduced range", |case| case.reduced_range().map(instance), false));
+    items.extend(looser(view));
+    items
 }
 
 /// One item for each target; of `each` word, if the words are not those of single cases.

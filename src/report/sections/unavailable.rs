@@ -2,25 +2,20 @@
 
 use indexmap::IndexSet;
 
-use super::Section;
-use crate::base::figures::counted;
-use crate::record::Outcome;
+use super::{Item, Make, Outcome, Place, Section, View, counted, one_line};
 use crate::report::cause::Cause;
-use crate::report::format::one_line;
-use crate::report::place::Place;
-use crate::report::shape::{Item, Shape};
-use crate::report::view::View;
 
 pub(super) const SECTION: Section = Section {
     id: "unavailable",
     title: "Unavailable",
     hint: "What this host does not have.",
-    is_brief: true,
-    make: |view| {
-        let causes = view.causes(|case| case.status == Outcome::SkipUnavailable);
-        Shape::List(causes.iter().map(|cause| backend(view, cause)).collect())
-    },
+    make: Make::List(unavailable),
 };
+
+fn unavailable<'a>(view: &View<'a>) -> Vec<Item<'a>> {
+    let causes = view.causes(|case| case.status == Outcome::SkipUnavailable);
+    causes.iter().map(|cause| backend(view, cause)).collect()
+}
 
 fn backend<'a>(view: &View<'a>, cause: &Cause<'a>) -> Item<'a> {
     let targets: IndexSet<String> = cause.cases.iter().map(|(_, case)| Place::from(*case).variant.name()).collect();

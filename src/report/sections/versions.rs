@@ -2,19 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Section;
-use crate::report::shape::{Align::Left, Shape, Table};
-use crate::report::view::{View, case_versions};
+use super::{Make, Section, Table, View};
+use crate::report::view::case_versions;
 
 pub(super) const SECTION: Section =
-    Section { id: "versions", title: "Versions", hint: "", is_brief: false, make: versions };
+    Section { id: "versions", title: "Versions", hint: "", make: Make::Tables(versions) };
 
-fn versions<'a>(view: &View<'a>) -> Shape<'a> {
+fn versions(view: &View<'_>) -> Vec<Table> {
     let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, version) in view.doc.cases.iter().flat_map(case_versions) {
         versions.entry(name).or_default().insert(version);
     }
     let told = |values: BTreeSet<&str>| values.into_iter().collect::<Vec<_>>().join(", ");
     let rows = versions.into_iter().map(|(name, values)| vec![name.into(), told(values).into()]);
-    Table::alone(&[("package", Left), ("version", Left)], rows.collect())
+    vec![Table { title: String::new(), columns: &["package", "version"], rows: rows.collect() }]
 }
