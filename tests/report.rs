@@ -98,3 +98,17 @@ fn junit_counts_and_explains() {
     );
     assert!(xml.contains("<property name=\"stand_in\" value=\"emulated\"/>"));
 }
+
+/// A page that knew a case or a state would have to learn of a new section too.
+#[test]
+fn pages_know_shapes_and_no_cases() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/report");
+    let known = |page: &str| {
+        let text = std::fs::read_to_string(root.join(page)).unwrap();
+        ["Outcome", "CaseResult", "Cause", "SECTION"].into_iter().find(|word| text.contains(word))
+    };
+    for page in ["text.rs", "text/matrix.rs", "markdown.rs", "html.rs"] {
+        assert_eq!(known(page), None, "{page}");
+    }
+    assert_eq!(known("sections/failures.rs"), Some("CaseResult"), "the law finds what it looks for");
+}

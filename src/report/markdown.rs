@@ -6,9 +6,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::format::one_line;
-use super::sections::matrix::{Matrix, Square};
 use super::sections::{self, Made};
-use super::shape::{Cell, Item, Shape, Table};
+use super::shape::{Cell, Item, Matrix, Shape, Square, Table};
 use super::text::{Styles, summary_line};
 use super::view::View;
 use super::{ReportDoc, head};
@@ -94,8 +93,8 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], numbers: &HashMap
         let number = item.cases.first().map(|at| format!("{} ", numbers[at])).unwrap_or_default();
         let stage = item.stage.map(|stage| format!(" at {}", text(stage))).unwrap_or_default();
         let lines: Vec<String> = item.lines.iter().map(|line| text(line)).collect();
-        let (label, why) = (text(item.label), lines.join("<br>"));
-        let _ = write!(out, "| {number}| {}{stage} | {} {label} | {why} |", whose(view, item), item.glyph);
+        let (mark, why) = (text(&item.mark()), lines.join("<br>"));
+        let _ = write!(out, "| {number}| {}{stage} | {mark} | {why} |", whose(view, item));
         if is_repeatable {
             let _ = write!(out, " {} |", item.repro.map(code).unwrap_or_default());
         }

@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::cause::Cause;
 use super::chart::Chart;
 use super::format::{glyph, kind_of};
-use super::sections::matrix::Matrix;
 
 #[derive(Serialize)]
 #[serde(tag = "shape", content = "body", rename_all = "lowercase")]
@@ -21,6 +20,50 @@ pub(super) enum Shape<'a> {
     /// Figures to look up.
     Tables(Vec<Table>),
     Charts(Vec<Chart>),
+}
+
+#[derive(Serialize)]
+pub(super) struct Matrix<'a> {
+    pub(super) columns: Vec<Column<'a>>,
+    pub(super) rows: Vec<Row<'a>>,
+    /// How many figures are of earlier runs, and of which days.
+    pub(super) earlier: Option<String>,
+    /// What some of its labels mean.
+    pub(super) legend: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Column<'a> {
+    pub(super) name: String,
+    pub(super) target: &'a str,
+    pub(super) precision: &'a str,
+    /// Nothing is there of what it asks for.
+    pub(super) unavailable: bool,
+}
+
+#[derive(Serialize)]
+pub(super) struct Row<'a> {
+    pub(super) name: String,
+    pub(super) about: String,
+    /// None: the spec does not ask for this pair.
+    pub(super) cells: Vec<Option<Square<'a>>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Square<'a> {
+    pub(super) at: usize,
+    pub(super) kind: &'static str,
+    pub(super) glyph: &'static str,
+    /// Where its state stands among all.
+    #[serde(skip)]
+    pub(super) order: usize,
+    /// Its state.
+    pub(super) word: &'static str,
+    /// Its median, if it has one to show.
+    pub(super) figure: Option<String>,
+    /// What is to be said beside the figure.
+    pub(super) labels: Vec<&'static str>,
+    pub(super) reason: Option<&'a str>,
 }
 
 /// One thing to read, however many cases it is about.
@@ -51,6 +94,11 @@ impl<'a> Item<'a> {
             lines: vec![cause.told()],
             repro: cause.repro(),
         }
+    }
+
+    /// `✗ FAIL`
+    pub(super) fn mark(&self) -> String {
+        if self.glyph.is_empty() { self.label.to_owned() } else { format!("{} {}", self.glyph, self.label) }
     }
 
     /// What is no state of a case.

@@ -120,7 +120,8 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
         if at == 0 || repro.is_some() || item.whose.is_some() {
             out.push('\n');
         }
-        let _ = writeln!(out, "{}{}", mark(item, styles), whose(view, item));
+        let style = styles.of(item.kind);
+        let _ = writeln!(out, "{style}{}{style:#}{}", item.mark(), whose(view, item));
         if item.whose.is_none() && item.cases.len() > 1 {
             wrapped(out, "  ", &view.names(&item.cases, NAMES));
         }
@@ -135,17 +136,11 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
         out.push('\n');
     }
     for item in rest.iter().take(LINES) {
-        let used = width(&mark(item, &Styles::plain()));
-        let told = end_cut(&format!("{}: {}", whose(view, item), item.lines[0]), WIDTH - used);
-        let _ = writeln!(out, "{}{told}", mark(item, styles));
+        let (style, mark) = (styles.of(item.kind), item.mark());
+        let told = end_cut(&format!("{}: {}", whose(view, item), item.lines[0]), WIDTH - width(&mark));
+        let _ = writeln!(out, "{style}{mark}{style:#}{told}");
     }
     more_than(out, &rest[rest.len().min(LINES)..], styles);
-}
-
-/// `✗ FAIL`
-fn mark(item: &Item<'_>, styles: &Styles) -> String {
-    let (style, space) = (styles.of(item.kind), if item.glyph.is_empty() { "" } else { " " });
-    format!("{style}{}{space}{}{style:#}", item.glyph, item.label)
 }
 
 /// ` bert on cpu-fp32 at convert`, ` 39 cases at convert`

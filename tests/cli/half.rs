@@ -71,7 +71,7 @@ fn what_the_device_answers_decides_and_every_page_says_so() {
     first.stderr_has("linear on ort: asked for half: auto, got fp32: ort on cpu at fp16");
     for (format, words) in [
         ("text", "half ort (1 case)\n  asked for half: auto, got fp32: "),
-        ("markdown", "| ort (1 case) |  half | asked for half: auto, got fp32: "),
+        ("markdown", "| ort (1 case) | half | asked for half: auto, got fp32: "),
         ("junit", "<property name=\"half\" value=\"asked for half: auto, got fp32: "),
         ("html", "<dt>precision</dt><dd>asked for half: auto, got fp32: "),
         ("json", "\"asked\": \"auto\""),

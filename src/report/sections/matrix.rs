@@ -1,87 +1,39 @@
 //! All cases at a glance: a cell for each, with its figure or the word for its state.
 
-use serde::Serialize;
-
 use super::{Make, Outcome, Section, counted};
 use crate::report::format::{day, glyph, has_figure, kind_of, ms, remark, word};
 use crate::report::place;
+use crate::report::shape::{Column, Matrix, Row, Square};
 use crate::report::view::{self, View};
 
-pub(super) const SECTION: Section =
-    Section { id: "matrix", title: "Matrix", hint: "", make: Make::Matrix(|view| Matrix::of(view)) };
+pub(super) const SECTION: Section = Section { id: "matrix", title: "Matrix", hint: "", make: Make::Matrix(matrix) };
 
-#[derive(Serialize)]
-pub(in crate::report) struct Matrix<'a> {
-    pub(in crate::report) columns: Vec<Column<'a>>,
-    pub(in crate::report) rows: Vec<Row<'a>>,
-    /// How many figures are of earlier runs, and of which days.
-    pub(in crate::report) earlier: Option<String>,
-    /// What some of its labels mean.
-    pub(in crate::report) legend: Option<&'static str>,
-}
-
-#[derive(Serialize)]
-pub(in crate::report) struct Column<'a> {
-    pub(in crate::report) name: String,
-    target: &'a str,
-    precision: &'a str,
-    /// Nothing is there of what it asks for.
-    pub(in crate::report) unavailable: bool,
-}
-
-#[derive(Serialize)]
-pub(in crate::report) struct Row<'a> {
-    pub(in crate::report) name: String,
-    about: String,
-    /// None: the spec does not ask for this pair.
-    pub(in crate::report) cells: Vec<Option<Square<'a>>>,
-}
-
-#[derive(Serialize)]
-pub(in crate::report) struct Square<'a> {
-    pub(in crate::report) at: usize,
-    pub(in crate::report) kind: &'static str,
-    pub(in crate::report) glyph: &'static str,
-    /// Where its state stands among all.
-    #[serde(skip)]
-    pub(in crate::report) order: usize,
-    /// Its state.
-    pub(in crate::report) word: &'static str,
-    /// Its median, if it has one to show.
-    pub(in crate::report) figure: Option<String>,
-    /// What is to be said beside the figure.
-    pub(in crate::report) labels: Vec<&'static str>,
-    reason: Option<&'a str>,
-}
-
-impl<'a> Matrix<'a> {
-    fn of(view: &View<'a>) -> Self {
-        let column = |(at, variant): (usize, &place::Variant<'a>)| Column {
-            name: variant.name(),
-            target: variant.target,
-            precision: variant.precision,
-            unavailable: is_unavailable(view.column(at)),
-        };
-        let row = |(row, cells): (&place::Row<'a>, &Vec<view::Cell<'a>>)| {
-            let case = cells.iter().find_map(|cell| cell.case());
-            let about = case.map(|(_, case)| {
-                let sizes = case.dims.iter().filter(|_| !row.sizes.is_empty());
-                let sizes: String = sizes.map(|(name, size)| format!(" · {name} {size}")).collect();
-                format!("{} · {}{sizes}", case.family, case.task)
-            });
-            let cells = cells.iter().map(|cell| square(view, *cell)).collect();
-            Row { name: row.name(), about: about.unwrap_or_default(), cells }
-        };
-        let is_stand_in = view.doc.cases.iter().any(|case| view.stand_in(case).is_some());
-        Self {
-            columns: view.variants.iter().enumerate().map(column).collect(),
-            rows: view.rows.iter().zip(&view.cells).map(row).collect(),
-            earlier: earlier(view),
-            legend: is_stand_in.then_some(
-                "emulated, software: a stand-in for the hardware ran it; \
-                 its latency says nothing of the hardware's and is compared with nothing.",
-            ),
-        }
+fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
+    let column = |(at, variant): (usize, &place::Variant<'a>)| Column {
+        name: variant.name(),
+        target: variant.target,
+        precision: variant.precision,
+        unavailable: is_unavailable(view.column(at)),
+    };
+    let row = |(row, cells): (&place::Row<'a>, &Vec<view::Cell<'a>>)| {
+        let case = cells.iter().find_map(|cell| cell.case());
+        let about = case.map(|(_, case)| {
+            let sizes = case.dims.iter().filter(|_| !row.sizes.is_empty());
+            let sizes: String = sizes.map(|(name, size)| format!(" · {name} {size}")).collect();
+            format!("{} · {}{sizes}", case.family, case.task)
+        });
+        let cells = cells.iter().map(|cell| square(view, *cell)).collect();
+        Row { name: row.name(), about: about.unwrap_or_default(), cells }
+    };
+    let is_stand_in = view.doc.cases.iter().any(|case| view.stand_in(case).is_some());
+    Matrix {
+        columns: view.variants.iter().enumerate().map(column).collect(),
+        rows: view.rows.iter().zip(&view.cells).map(row).collect(),
+        earlier: earlier(view),
+        legend: is_stand_in.then_some(
+            "emulated, software: a stand-in for the hardware ran it; \
+             its latency says nothing of the hardware's and is compared with nothing.",
+        ),
     }
 }
 

@@ -6,7 +6,7 @@ mod excluded;
 mod failures;
 mod incomplete;
 mod latency;
-pub(super) mod matrix;
+mod matrix;
 mod notable;
 mod numerics;
 mod performance;
@@ -19,7 +19,7 @@ use super::CaseResult;
 use super::chart::Chart;
 use super::format::one_line;
 use super::place::Place;
-use super::shape::{Cell, Item, Shape, Table};
+use super::shape::{Cell, Item, Matrix, Shape, Table};
 use super::view::{View, case_name};
 use crate::base::figures::counted;
 use crate::record::Outcome;
@@ -52,7 +52,7 @@ struct Section {
 
 /// Who makes the shape. One without anything in it is left out.
 enum Make {
-    Matrix(for<'a> fn(&View<'a>) -> matrix::Matrix<'a>),
+    Matrix(for<'a> fn(&View<'a>) -> Matrix<'a>),
     List(for<'a> fn(&View<'a>) -> Vec<Item<'a>>),
     Tables(fn(&View<'_>) -> Vec<Table>),
     Charts(fn(&View<'_>) -> Vec<Chart>),

@@ -9,7 +9,7 @@ use anstyle::Style;
 use super::{Styles, WIDTH, width};
 use crate::base::figures::counted;
 use crate::report::names::distinct;
-use crate::report::sections::matrix::{Matrix, Square};
+use crate::report::shape::{Matrix, Square};
 
 /// Longer model names are cut, where they can still be told apart: the reports hold them in full.
 const NAME: usize = 28;
