@@ -11,7 +11,7 @@ use crate::exec::state::{How, StepResult, StepState};
 use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::record::{Outcome, Record};
-use crate::step::{Source, Stage, StepId, StepSet};
+use crate::step::{Source, Stage, StepId};
 use crate::store::{StoreError, stat::Stamp};
 
 /// What is asked for where nothing is named: results, and what people look at. The rest only serves them.
@@ -61,16 +61,9 @@ impl Scheduler<'_> {
             level.into_iter().zip(looked).for_each(|(id, looked)| self.take_in(id, looked));
         }
         let plan = self.context.plan;
-        let mut open = self.asked();
-        let mut seen = StepSet::default();
-        while let Some(id) = open.pop() {
-            let is_new = seen.insert(id);
-            self.wanted.insert(id);
-            if !is_new || self.is_done(id) || plan.step(id).stage == Stage::Report {
-                continue;
-            }
-            open.extend(plan.dependencies(id));
-        }
+        let is_open = |id| !self.is_done(id) && plan.step(id).stage != Stage::Report;
+        let wanted = plan.upstream(self.asked(), |reader, _| is_open(reader));
+        self.wanted.extend(wanted);
         self.want_fallbacks();
     }
 
@@ -291,18 +284,13 @@ impl Scheduler<'_> {
 
     /// Makes a step whose output is gone executable again, with whatever of its own inputs is gone too.
     pub(super) fn reopen(&mut self, id: StepId) {
-        let plan = self.context.plan;
-        let (mut open, mut reopened) = (vec![id], vec![]);
-        while let Some(id) = open.pop() {
-            self.wanted.insert(id);
-            self.set(id, StepState::Unknown);
-            reopened.push(id);
-            open.extend(plan.dependencies(id).filter(|from| self.is_lost(*from)));
+        let lost = self.context.plan.upstream([id], |_, from| self.is_lost(from));
+        for id in &lost {
+            self.wanted.insert(*id);
+            self.set(*id, StepState::Unknown);
         }
         // Dependencies first: that is the order of their numbers.
-        reopened.sort_unstable();
-        reopened.dedup();
-        for id in reopened {
+        for id in lost {
             self.consult(id);
             if self.is_ready(id) {
                 self.queue(id);
@@ -324,11 +312,11 @@ impl Scheduler<'_> {
                 if !matches!(self.states[dependent.0 as usize], StepState::Unknown) {
                     continue;
                 }
-                self.consult(*dependent);
-                if self.is_ready(*dependent) && self.wanted.contains(dependent) {
-                    self.queue(*dependent);
-                } else if self.is_done(*dependent) {
-                    open.push(*dependent);
+                self.consult(dependent);
+                if self.is_ready(dependent) && self.wanted.contains(&dependent) {
+                    self.queue(dependent);
+                } else if self.is_done(dependent) {
+                    open.push(dependent);
                 }
             }
         }

@@ -122,10 +122,9 @@ impl Scheduler<'_> {
 
     /// Adds a step to what is wanted, with what it needs.
     fn want(&mut self, id: StepId) {
-        let plan = self.context.plan;
-        let mut open = vec![id];
-        while let Some(id) = open.pop() {
-            if !self.wanted.insert(id) || self.is_done(id) {
+        let is_new = |id| !self.wanted.contains(&id) && !self.is_done(id);
+        for id in self.context.plan.upstream([id], |reader, _| is_new(reader)) {
+            if !self.wanted.insert(id) {
                 continue;
             }
             if matches!(self.states[id.0 as usize], StepState::Unknown) {
@@ -135,7 +134,6 @@ impl Scheduler<'_> {
             if self.is_ready(id) && !self.requirements.is_empty() {
                 self.queue(id);
             }
-            open.extend(plan.dependencies(id));
         }
     }
 }

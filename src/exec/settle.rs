@@ -28,7 +28,7 @@ impl Scheduler<'_> {
                     execution: Some(Execution { key: record.key.digest(), span }),
                     load: self.load(),
                 });
-                let is_read = self.context.plan.dependents(id).iter().any(|reader| *reader != self.context.plan.report);
+                let is_read = self.context.plan.dependents(id).any(|reader| reader != self.context.plan.report);
                 if unchanged && is_read {
                     self.context.listener.tell(Event::Unchanged { step: name });
                 }

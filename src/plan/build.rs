@@ -14,7 +14,7 @@ use crate::base::names::Index;
 use crate::catalogue::{Artefact, From, Wanted, onnx};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::own::{Made, Purpose, StepsOfCase};
-use crate::plan::graph::{self, Dependents};
+use crate::plan::graph::Graph;
 use crate::plan::sizes::{resolved_inputs, sizes, texts};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::spec::{
@@ -320,16 +320,16 @@ fn finish(
     model_facts: BTreeMap<String, ModelFacts>,
 ) -> Result<Plan, BuildError> {
     let Builder { mut steps, index, .. } = builder;
-    let dependents = Dependents::of(&steps);
+    let graph = Graph::of(&steps);
     let mut renumbered: Vec<StepId> = Vec::new();
     let excluded = matrix.excluded.clone();
-    let mut plan = match graph::order(&steps, &dependents)? {
+    let mut plan = match graph.order(&steps)? {
         None => {
             let (standby, resting) = Default::default();
-            Plan { steps, cases: vec![], excluded, report, model_facts, standby, index, dependents, resting }
+            Plan { steps, cases: vec![], excluded, report, model_facts, standby, index, graph, resting }
         }
         Some(order) => {
-            drop((index, dependents));
+            drop((index, graph));
             renumbered.resize(steps.len(), StepId(0));
             for (new, old) in order.iter().enumerate() {
                 renumbered[*old as usize] = StepId(new as u32);
@@ -346,7 +346,7 @@ fn finish(
         });
         let fallbacks = spare.collect();
         let StepsOfCase { test, run, judge } = steps.map(new_id);
-        let chain = chain(&plan, judge);
+        let chain = plan.upstream([judge], |_, _| true).into_iter().collect();
         plan.cases.push(PlannedCase { case: case.clone(), test, run, judge, chain, fallbacks });
     }
     plan.note_cases();
@@ -365,14 +365,4 @@ fn in_order(steps: Vec<Step>, order: Vec<u32>, renumbered: &[StepId]) -> Vec<Ste
         step
     };
     order.into_iter().map(take).collect()
-}
-
-/// A step and all that it depends on, in order.
-fn chain(plan: &Plan, last: StepId) -> Vec<StepId> {
-    let mut found = std::collections::BTreeSet::from([last]);
-    let mut open = vec![last];
-    while let Some(id) = open.pop() {
-        open.extend(plan.dependencies(id).filter(|dependency| found.insert(*dependency)));
-    }
-    found.into_iter().collect()
 }

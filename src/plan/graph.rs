@@ -1,11 +1,11 @@
-//! The dependency graph. The only home of petgraph, which finds circles; a plan of millions of steps needs no
-//! more than lists of numbers.
+//! The dependency graph: who reads whom, as petgraph's compressed rows, and what petgraph's algorithms say of it. The only
+//! home of petgraph.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 
-use petgraph::algo::tarjan_scc;
-use petgraph::graph::{DiGraph, NodeIndex};
+use petgraph::algo::{bellman_ford, tarjan_scc};
+use petgraph::csr::Csr;
+use petgraph::visit::{Dfs, DfsPostOrder, EdgeFiltered, EdgeRef, IntoEdgeReferences, IntoNeighbors, Visitable};
 
 use crate::step::{Step, StepId};
 
@@ -14,91 +14,152 @@ use crate::step::{Step, StepId};
 #[error("steps depend on each other in a circle: {}", .0.join(" → "))]
 pub struct CycleError(pub Vec<String>);
 
-/// For every step, the steps that read its output or record, each once and in ascending order.
+/// Both directions of every edge, each once; a step's neighbours stand in ascending order.
 #[derive(Debug)]
-pub(super) struct Dependents {
-    /// Where the readers of each step begin in `readers`, and at last where they end.
-    starts: Vec<u32>,
-    readers: Vec<StepId>,
+pub(super) struct Graph {
+    /// From a step to those whose output or record it reads.
+    reads: Csr,
+    /// From a step to those that read its output or record.
+    readers: Csr,
 }
 
-impl Dependents {
+impl Graph {
     pub(super) fn of(steps: &[Step]) -> Self {
-        let mut starts = vec![0; steps.len() + 1];
-        each_edge(steps, |from, _| starts[from as usize + 1] += 1);
-        for index in 0..steps.len() {
-            starts[index + 1] += starts[index];
-        }
-        let mut next = starts.clone();
-        let mut readers = vec![StepId(0); starts[steps.len()] as usize];
-        each_edge(steps, |from, to| {
-            readers[next[from as usize] as usize] = StepId(to);
-            next[from as usize] += 1;
-        });
-        Self { starts, readers }
+        let edges = |to: u32| steps[to as usize].dependencies().map(move |from| (to, from.0));
+        let reads: Vec<_> = (0..steps.len() as u32).flat_map(edges).collect();
+        let readers = reads.iter().map(|(to, from)| (*from, *to)).collect();
+        Self { reads: rows(steps.len(), reads), readers: rows(steps.len(), readers) }
     }
 
-    pub(super) fn of_step(&self, id: StepId) -> &[StepId] {
-        let at = id.0 as usize;
-        &self.readers[self.starts[at] as usize..self.starts[at + 1] as usize]
+    pub(super) fn dependents(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
+        self.readers.neighbors_slice(id.0).iter().copied().map(StepId)
+    }
+
+    /// The steps' positions, dependencies first; otherwise in the order in which they stand. None if they stand so already.
+    pub(super) fn order(&self, steps: &[Step]) -> Result<Option<Vec<u32>>, CycleError> {
+        if self.reads.edge_references().all(|edge| edge.target() < edge.source()) {
+            return Ok(None);
+        }
+        let mut search = DfsPostOrder::empty(&self.reads);
+        let mut order = Vec::with_capacity(steps.len());
+        for id in 0..steps.len() as u32 {
+            search.move_to(id);
+            order.extend(std::iter::from_fn(|| search.next(&self.reads)));
+        }
+        let mut places = vec![0; steps.len()];
+        order.iter().zip(0..).for_each(|(id, place)| places[*id as usize] = place);
+        let place = |id: u32| places[id as usize];
+        let is_ordered = self.reads.edge_references().all(|edge| place(edge.target()) < place(edge.source()));
+        if is_ordered { Ok(Some(order)) } else { Err(self.circle(steps)) }
+    }
+
+    fn circle(&self, steps: &[Step]) -> CycleError {
+        let is_circle = |part: &Vec<u32>| part.len() > 1 || self.reads.contains_edge(part[0], part[0]);
+        let circle = tarjan_scc(&self.readers).into_iter().find(is_circle).unwrap_or_default();
+        CycleError(circle.into_iter().map(|id| steps[id as usize].name.clone()).collect())
+    }
+
+    /// Steps and all that they depend on, as far as `follows` goes on from a step to one that it reads.
+    pub(super) fn upstream(
+        &self,
+        from: impl IntoIterator<Item = StepId>,
+        follows: impl Fn(StepId, StepId) -> bool,
+    ) -> BTreeSet<StepId> {
+        type Edge<'a> = <&'a Csr as IntoEdgeReferences>::EdgeRef;
+        let follows = |edge: Edge<'_>| follows(StepId(edge.source()), StepId(edge.target()));
+        reached(&EdgeFiltered::from_fn(&self.reads, follows), from)
+    }
+
+    /// Steps and all that depend on them.
+    pub(super) fn downstream(&self, from: impl IntoIterator<Item = StepId>) -> BTreeSet<StepId> {
+        reached(&self.readers, from)
+    }
+
+    /// The chain of executed steps, each reading what the one before made, that took longest, in order of execution. No
+    /// number of slots makes a run shorter than it. `seconds` is None for steps that were not executed: they took no time,
+    /// but what they link is linked.
+    pub(super) fn critical_path(&self, seconds: impl Fn(StepId) -> Option<f64>) -> Vec<StepId> {
+        // The longest path is the shortest of negative lengths, from a node 0 that stands before all; step `id` is node
+        // `id + 1`. Steps stand after those that they depend on, so the algorithm is done in one pass.
+        let length = |id: u32| -seconds(StepId(id)).unwrap_or(0.0);
+        let steps = self.readers.node_count() as u32;
+        let begins = (0..steps).map(|id| (0, id + 1, length(id)));
+        let edges = self.readers.edge_references();
+        let edges = edges.map(|edge| (edge.source() + 1, edge.target() + 1, length(edge.target())));
+        let graph: Csr<(), f64> =
+            Csr::from_sorted_edges(&begins.chain(edges).collect::<Vec<_>>()).expect("BUG: rows are sorted");
+        let paths = bellman_ford(&graph, 0).expect("BUG: a plan has no circle");
+        let until = |node: &u32| paths.distances[*node as usize];
+        let last = (1..=steps).min_by(|one, other| until(one).total_cmp(&until(other)));
+        let nodes = std::iter::successors(last, |node| paths.predecessors[*node as usize]).filter(|node| *node > 0);
+        let mut path: Vec<_> = nodes.map(|node| StepId(node - 1)).filter(|id| seconds(*id).is_some()).collect();
+        path.reverse();
+        path
     }
 }
 
-/// Tells every pair of a step and one that reads it, once, by the readers in ascending order.
-fn each_edge(steps: &[Step], mut tell: impl FnMut(u32, u32)) {
-    let mut last = vec![u32::MAX; steps.len()];
-    for (to, step) in steps.iter().enumerate() {
-        for from in step.dependencies() {
-            if std::mem::replace(&mut last[from.0 as usize], to as u32) != to as u32 {
-                tell(from.0, to as u32);
-            }
-        }
+fn rows(nodes: usize, mut edges: Vec<(u32, u32)>) -> Csr {
+    edges.sort_unstable();
+    edges.dedup();
+    let mut rows = Csr::from_sorted_edges(&edges).expect("BUG: edges are sorted");
+    while rows.node_count() < nodes {
+        rows.add_node(());
     }
+    rows
 }
 
-/// The steps' positions, dependencies first; otherwise in the order in which they stand. None if they stand so already.
-pub(super) fn order(steps: &[Step], dependents: &Dependents) -> Result<Option<Vec<u32>>, CycleError> {
-    let mut waits = vec![0u32; steps.len()];
-    let mut in_order = true;
-    each_edge(steps, |from, to| {
-        in_order &= from < to;
-        waits[to as usize] += 1;
-    });
-    if in_order {
-        return Ok(None);
-    }
-    let mut free: BinaryHeap<_> = (0..steps.len() as u32).filter(|id| waits[*id as usize] == 0).map(Reverse).collect();
-    let mut order = Vec::with_capacity(steps.len());
-    while let Some(Reverse(id)) = free.pop() {
-        order.push(id);
-        for next in dependents.of_step(StepId(id)) {
-            let waits = &mut waits[next.0 as usize];
-            *waits -= 1;
-            if *waits == 0 {
-                free.push(Reverse(next.0));
-            }
-        }
-    }
-    if order.len() == steps.len() { Ok(Some(order)) } else { Err(circle(steps)) }
+fn reached<G>(graph: G, from: impl IntoIterator<Item = StepId>) -> BTreeSet<StepId>
+where
+    G: IntoNeighbors<NodeId = u32> + Visitable,
+{
+    let open = from.into_iter().map(|id| id.0).collect();
+    let mut search = Dfs::from_parts(open, graph.visit_map());
+    std::iter::from_fn(|| search.next(graph)).map(StepId).collect()
 }
 
-fn circle(steps: &[Step]) -> CycleError {
-    let graph = graph_of(steps);
-    let is_circle = |part: &Vec<NodeIndex>| part.len() > 1 || graph.contains_edge(part[0], part[0]);
-    let circle = tarjan_scc(&graph).into_iter().find(is_circle).unwrap_or_default();
-    CycleError(circle.into_iter().map(|node| steps[node.index()].name.clone()).collect())
-}
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-/// Edges point from a step to the steps that read it.
-fn graph_of(steps: &[Step]) -> DiGraph<&str, ()> {
-    let mut graph = DiGraph::with_capacity(steps.len(), steps.len());
-    for step in steps {
-        graph.add_node(step.name.as_str());
+    use super::*;
+    use crate::step::{RENDER, Source, Stage};
+
+    /// Steps that read those of these positions.
+    fn steps(reads: &[&[u32]]) -> Vec<Step> {
+        let step = |(name, reads): (usize, &&[u32])| Step {
+            name: name.to_string(),
+            stage: Stage::Command,
+            kind: &RENDER,
+            params: json!({}).into(),
+            inputs: reads.iter().map(|from| (from.to_string().into(), Source::Step(StepId(*from)))).collect(),
+            timeout_seconds: 1,
+            memory: None,
+            retries: None,
+        };
+        reads.iter().enumerate().map(step).collect()
     }
-    for (to, step) in steps.iter().enumerate() {
-        for from in step.dependencies() {
-            graph.add_edge(NodeIndex::new(from.0 as usize), NodeIndex::new(to), ());
-        }
+
+    #[test]
+    fn each_step_stands_after_what_it_reads_and_otherwise_where_it_stood() {
+        let order = |reads: &[&[u32]]| {
+            let steps = steps(reads);
+            Graph::of(&steps).order(&steps).map_err(|circle| circle.to_string())
+        };
+        assert_eq!(order(&[&[], &[0], &[], &[1, 2, 2]]), Ok(None));
+        assert_eq!(order(&[&[3], &[], &[1], &[1]]), Ok(Some(vec![1, 3, 0, 2])));
+        let circle = "steps depend on each other in a circle: ";
+        assert!(order(&[&[], &[3], &[0], &[1]]).is_err_and(|told| told.starts_with(circle) && !told.contains('2')));
+        assert_eq!(order(&[&[], &[1]]), Err(format!("{circle}1")));
     }
-    graph
+
+    #[test]
+    fn a_chain_may_be_longer_than_the_stack_is_deep() {
+        let next: Vec<[u32; 1]> = (1..200_000).map(|next| [next]).collect();
+        let reads: Vec<&[u32]> = next.iter().map(|next| &next[..]).chain([&[][..]]).collect();
+        let steps = steps(&reads);
+        let graph = Graph::of(&steps);
+        assert_eq!(graph.order(&steps).unwrap(), Some((0..200_000).rev().collect()));
+        assert_eq!(graph.downstream([StepId(199_999)]).len(), 200_000);
+        assert_eq!(graph.upstream([StepId(0)], |reader, _| reader.0 < 9).len(), 10);
+    }
 }

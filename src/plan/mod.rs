@@ -15,7 +15,7 @@ use crate::base::names::Index;
 use crate::matrix::{Batch, Case, ExcludedCase};
 use crate::step::{Source, Step, StepId};
 
-use graph::Dependents;
+use graph::Graph;
 
 pub use build::{build, build_with};
 pub use graph::CycleError;
@@ -32,7 +32,7 @@ pub struct Plan {
     /// Runs, and their tests, that stand by: they are of no case, and wanted only when the run of one did not pass.
     pub standby: BTreeSet<StepId>,
     index: Index,
-    dependents: Dependents,
+    graph: Graph,
     /// The cases that rest on a step, by their places in `cases`.
     resting: HashMap<StepId, Vec<u32>>,
 }
@@ -82,9 +82,9 @@ impl Plan {
         for (step, id) in steps.iter().zip(0..) {
             index.add(&step.name, id);
         }
-        let dependents = Dependents::of(&steps);
+        let graph = Graph::of(&steps);
         let (standby, resting) = Default::default();
-        let mut plan = Self { steps, cases, excluded, report, model_facts, standby, index, dependents, resting };
+        let mut plan = Self { steps, cases, excluded, report, model_facts, standby, index, graph, resting };
         plan.note_cases();
         plan
     }
@@ -121,8 +121,29 @@ impl Plan {
         names.into_iter()
     }
 
-    pub fn dependents(&self, id: StepId) -> &[StepId] {
-        self.dependents.of_step(id)
+    /// The steps that read this one's output or record, in ascending order.
+    pub fn dependents(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
+        self.graph.dependents(id)
+    }
+
+    /// Steps and all that they depend on, as far as `follows` goes on from a step to one that it reads.
+    pub fn upstream(
+        &self,
+        from: impl IntoIterator<Item = StepId>,
+        follows: impl Fn(StepId, StepId) -> bool,
+    ) -> BTreeSet<StepId> {
+        self.graph.upstream(from, follows)
+    }
+
+    /// Steps and all that depend on them.
+    pub fn downstream(&self, from: impl IntoIterator<Item = StepId>) -> BTreeSet<StepId> {
+        self.graph.downstream(from)
+    }
+
+    /// The chain of executed steps, each reading what the one before made, that took longest: no number of slots makes a
+    /// run shorter. `seconds` is None for steps that were not executed.
+    pub fn critical_path(&self, seconds: impl Fn(StepId) -> Option<f64>) -> Vec<StepId> {
+        self.graph.critical_path(seconds)
     }
 
     /// The cases that end with this step if it fails.

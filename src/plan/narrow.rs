@@ -20,10 +20,7 @@ impl Plan {
         kept.extend(cases.iter().flat_map(|planned| [planned.test, planned.judge]));
         let spare = cases.iter().flat_map(|planned| &planned.fallbacks);
         kept.extend(spare.flat_map(|fallback| [fallback.test, fallback.judge]));
-        let mut open: Vec<StepId> = kept.iter().copied().collect();
-        while let Some(id) = open.pop() {
-            open.extend(self.dependencies(id).filter(|dependency| kept.insert(*dependency)));
-        }
+        let mut kept = self.upstream(kept, |_, _| true);
         // The report reads the records of its own cases only.
         kept.insert(self.report);
         let own = |planned: &&PlannedCase| -> Vec<StepId> {

@@ -83,16 +83,8 @@ const STAGES: [Stage; 6] = [Stage::Generate, Stage::Convert, Stage::Run, Stage::
 
 /// The chosen steps, what they need, and what needs them.
 pub fn around(plan: &Plan, chosen: &BTreeSet<StepId>) -> BTreeSet<StepId> {
-    let reach = |next: &dyn Fn(StepId) -> Vec<StepId>| {
-        let mut found = chosen.clone();
-        let mut open: Vec<_> = chosen.iter().copied().collect();
-        while let Some(id) = open.pop() {
-            open.extend(next(id).into_iter().filter(|id| found.insert(*id)));
-        }
-        found
-    };
-    let mut all = reach(&|id| plan.dependencies(id).collect());
-    all.extend(reach(&|id| plan.dependents(id).to_vec()));
+    let mut all = plan.upstream(chosen.iter().copied(), |_, _| true);
+    all.extend(plan.downstream(chosen.iter().copied()));
     all
 }
 

@@ -9,7 +9,7 @@ use crate::journal::Ran;
 use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::step::{Source, StepId};
-use crate::trace::{About, Story, critical_path};
+use crate::trace::{About, Story};
 
 const PID: u32 = 1;
 const MAIN: u32 = 1;
@@ -24,7 +24,7 @@ const ARROWS: usize = 50_000;
 pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) -> Vec<u8> {
     let by_id: HashMap<StepId, &Ran> =
         story.steps.iter().filter_map(|ran| Some((plan.find(&ran.step)?, ran))).collect();
-    let path = critical_path(plan, &|id| by_id.get(&id).map(|ran| ran.seconds));
+    let path = plan.critical_path(|id| by_id.get(&id).map(|ran| ran.seconds));
     let mut trace = Trace { events: Vec::new(), rows: BTreeMap::new() };
     trace.frame(story, now);
     let critical: HashSet<StepId> = path.iter().copied().collect();

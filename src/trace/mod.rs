@@ -5,7 +5,6 @@
 //! that read it; at each step what it holds and what it had to wait for. Knows the plan's edges
 //! and the events, and nothing of how steps are scheduled.
 
-mod critical;
 mod format;
 
 use std::io;
@@ -16,8 +15,6 @@ use std::time::Instant;
 use crate::event::{Event, Listener, Load};
 use crate::journal::{Ended, Follow, Installed, Ran};
 use crate::plan::Plan;
-
-pub use critical::critical_path;
 
 /// Collects what a trace is made of, while the run goes on.
 pub struct Recorder {

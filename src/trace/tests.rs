@@ -67,7 +67,7 @@ fn the_longest_chain_is_the_critical_path_also_across_steps_that_did_not_execute
     let (_dir, plan) = plan();
     let names = |seconds: &[(&str, f64)]| {
         let find = |id| seconds.iter().find(|(name, _)| plan.find(name) == Some(id)).map(|(_, s)| *s);
-        let path = critical_path(&plan, &find);
+        let path = plan.critical_path(find);
         path.into_iter().map(|id| plan.step(id).name.clone()).collect::<Vec<_>>()
     };
     let long_c = [("command:a", 1.0), ("command:b", 1.0), ("command:c", 3.0), ("command:d", 1.0)];
