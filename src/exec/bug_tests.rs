@@ -10,7 +10,8 @@ use serde_json::json;
 use super::*;
 use crate::device::Backend;
 use crate::event::{Event, Listener};
-use crate::exec::{Context, HostFacts, KeepGoing, Options, Probe, run, sizes};
+use crate::exec::tests::{host, options};
+use crate::exec::{Context, Options, Probe, run, sizes};
 use crate::plan::Plan;
 use crate::provision::Provision;
 use crate::record::{Outcome, Record};
@@ -112,13 +113,6 @@ fn run_here(places: &[&str]) -> Ended {
     let cancel = Cancel::default();
     let provision = Provision::new(dir.path().join("envs"), None, cancel.clone()).unwrap();
     let (plan, heard) = (plan(places), Heard::default());
-    let host = HostFacts {
-        fingerprint: "f".into(),
-        target: "t".into(),
-        variables: BTreeMap::new(),
-        report: serde_json::from_value(json!({"name": "h", "os": "o", "cpu": "c", "cores": 2, "memory_bytes": 1}))
-            .unwrap(),
-    };
     let options = Options { wanted: Some(plan.ids().collect()), ..options(dir.path()) };
     let finished = run(&Context {
         plan: &plan,
@@ -127,7 +121,7 @@ fn run_here(places: &[&str]) -> Ended {
         listener: &heard,
         inventory: &[],
         probe: &Mad,
-        host: &host,
+        host: &host(),
         options: &options,
         cancel: &cancel,
         remote: None,
@@ -147,27 +141,6 @@ fn run_here(places: &[&str]) -> Ended {
         records,
         logs: places.iter().map(log).collect(),
         events: heard.0.into_inner().unwrap(),
-    }
-}
-
-fn options(dir: &std::path::Path) -> Options {
-    Options {
-        jobs: 2,
-        memory: u64::MAX,
-        job_memory: None,
-        keep_going: KeepGoing::Always,
-        rerun: Default::default(),
-        rerun_failed: false,
-        stands: Default::default(),
-        wanted: None,
-        retries: None,
-        backoff: Default::default(),
-        mocked: Default::default(),
-        max_age: None,
-        scope: None,
-        spec: "s.yaml".into(),
-        flags: String::new(),
-        out_dir: dir.join("out"),
     }
 }
 

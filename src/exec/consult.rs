@@ -4,7 +4,6 @@ use rayon::prelude::*;
 
 use crate::event::Event;
 use crate::exec::Options;
-use crate::exec::outcome::Judged;
 use crate::exec::perform::error_text;
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepResult, StepState};
@@ -50,7 +49,7 @@ pub(super) enum Missed {
 impl Scheduler<'_> {
     /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
     pub(super) fn consult_all(&mut self) {
-        for level in levels(self.context.plan) {
+        for level in levels(self.world.plan) {
             let this = &*self;
             let look = |id: &StepId| if this.is_done(*id) { Looked::Waits } else { this.look_at(*id) };
             let looked: Vec<_> = if level.len() < 2 * FEW {
@@ -60,7 +59,7 @@ impl Scheduler<'_> {
             };
             level.into_iter().zip(looked).for_each(|(id, looked)| self.take_in(id, looked));
         }
-        let plan = self.context.plan;
+        let plan = self.world.plan;
         let is_open = |id| !self.is_done(id) && plan.step(id).stage != Stage::Report;
         let wanted = plan.upstream(self.asked(), |reader, _| is_open(reader));
         self.wanted.extend(wanted);
@@ -69,20 +68,20 @@ impl Scheduler<'_> {
 
     /// Whether something besides the report is to be executed.
     pub(super) fn is_open(&self) -> bool {
-        self.wanted.iter().any(|id| !self.is_done(id) && self.context.plan.step(id).stage != Stage::Report)
+        self.wanted.iter().any(|id| !self.is_done(id) && self.world.plan.step(id).stage != Stage::Report)
     }
 
     /// The steps of which the run is: those that are wanted, and hits besides.
     pub(super) fn counted(&self) -> u32 {
-        let hits = self.context.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
+        let hits = self.world.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
         (self.wanted.len() + hits) as u32
     }
 
     /// The steps that are wanted for their own sake.
     pub(super) fn asked(&self) -> Vec<StepId> {
-        match &self.context.options.wanted {
+        match &self.world.options.wanted {
             Some(chosen) => chosen.iter().copied().collect(),
-            None => usually_wanted(self.context.plan).collect(),
+            None => usually_wanted(self.world.plan).collect(),
         }
     }
 
@@ -100,18 +99,18 @@ impl Scheduler<'_> {
             Looked::IsAsked(_) if self.runs_again(id) => {}
             Looked::IsAsked(key) => self.set(id, StepState::Ready { key, reason: MissReason::Asked }),
             Looked::Damaged(key, what) => {
-                self.context.listener.tell(Event::Warning { text: format!("{what}; the step runs again") });
+                self.tell(Event::Warning { text: format!("{what}; the step runs again") });
                 self.set(id, StepState::Ready { key, reason: MissReason::OutputLost { what } });
             }
             Looked::Failed(e) => {
                 self.failed = true;
-                self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
+                self.finish_unstarted(id, error_text(&e.into()));
             }
         }
     }
 
     fn look_at(&self, id: StepId) -> Looked {
-        let step = self.context.plan.step(id);
+        let step = self.world.plan.step(id);
         if step.stage == Stage::Report {
             return Looked::Waits; // made by `reporting`, of everything else
         }
@@ -119,7 +118,7 @@ impl Scheduler<'_> {
         if let Some(why) = self.unavailable(id) {
             return done(StepResult::skipped(Outcome::SkipUnavailable, why));
         }
-        for dependency in self.context.plan.dependencies(id) {
+        for dependency in self.world.plan.dependencies(id) {
             match self.result(dependency) {
                 None => return Looked::Waits,
                 Some(result) if !result.outcome.is_made() => {
@@ -160,8 +159,8 @@ impl Scheduler<'_> {
 
     /// Whether what a verdict asked for with `--rerun failed` is about is measured again; the verdict waits for that.
     fn runs_again(&mut self, id: StepId) -> bool {
-        let plan = self.context.plan;
-        if !self.context.options.rerun_failed || plan.step(id).stage != Stage::Judge {
+        let plan = self.world.plan;
+        if !self.world.options.rerun_failed || plan.step(id).stage != Stage::Judge {
             return false;
         }
         let mut runs = plan.dependencies(id).filter(|from| plan.step(*from).stage == Stage::Run);
@@ -174,9 +173,9 @@ impl Scheduler<'_> {
 
     /// What is held under this key, its output included, or why nothing is.
     pub(super) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, Missed> {
-        let (store, step) = (self.context.store, self.context.plan.step(id));
+        let (store, step) = (self.world.store, self.world.plan.step(id));
         let last = || store.latest(&step.name).ok().flatten();
-        if self.context.options.rerun.contains(&id) {
+        if self.world.options.rerun.contains(&id) {
             last().inspect(|last| self.memory.learn(id, last));
             return Err(Missed::For(MissReason::Asked));
         }
@@ -188,7 +187,7 @@ impl Scheduler<'_> {
             if let Some(failed) = store.failure(&key.digest()).map_err(damaged)?.filter(|one| self.keys.stands(id, one))
             {
                 self.memory.learn(id, &failed);
-                let Options { rerun_failed, stands, .. } = self.context.options;
+                let Options { rerun_failed, stands, .. } = self.world.options;
                 let is_asked = *rerun_failed && !stands.contains(&id);
                 if is_asked {
                     return Err(Missed::For(MissReason::Asked));
@@ -201,7 +200,7 @@ impl Scheduler<'_> {
             if let Some(last) = &last {
                 self.memory.learn(id, last);
             }
-            let stands = self.context.options.stands.contains(&id);
+            let stands = self.world.options.stands.contains(&id);
             return match last {
                 Some(last) if stands && last.key == *key && last.outcome != Outcome::Pass => Ok(StepResult::hit(last)),
                 last => Err(Missed::For(why_missed(last, key))),
@@ -216,7 +215,7 @@ impl Scheduler<'_> {
             Outcome::Pass => false,
             outcome => step.stage != Stage::Command || outcome == Outcome::Flaky,
         };
-        let ages = self.context.options.max_age.is_some() && step.kind.is_measured();
+        let ages = self.world.options.max_age.is_some() && step.kind.is_measured();
         if !is_told && !ages {
             return Ok(StepResult::held(hit));
         }
@@ -227,7 +226,7 @@ impl Scheduler<'_> {
     /// What is held, unless it is older than was asked for.
     fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, Missed> {
         if self.is_too_old(id, &record) {
-            let max = self.context.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
+            let max = self.world.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
             self.memory.learn(id, &record);
             return Err(Missed::For(MissReason::TooOld { date: record.started, max }));
         }
@@ -236,24 +235,24 @@ impl Scheduler<'_> {
 
     /// Only a measurement ages: what a build step makes is the same whenever it is made from the same inputs.
     fn is_too_old(&self, id: StepId, record: &Record) -> bool {
-        let age = self.context.options.max_age.as_ref();
-        self.context.plan.step(id).kind.is_measured() && age.is_some_and(|age| age.is_exceeded(&record.started))
+        let age = self.world.options.max_age.as_ref();
+        self.world.plan.step(id).kind.is_measured() && age.is_some_and(|age| age.is_exceeded(&record.started))
     }
 
     /// Whether the environment pretends that a run's device is there.
     fn is_mocked(&self, id: StepId) -> bool {
-        let (step, mocked) = (self.context.plan.step(id), &self.context.options.mocked);
+        let (step, mocked) = (self.world.plan.step(id), &self.world.options.mocked);
         !mocked.is_empty() && step.stage == Stage::Run && mocked.contains(step.run().backend.name)
     }
 
     /// Why a run's device is not there, as its prober says.
     fn unavailable(&self, id: StepId) -> Option<String> {
-        let step = self.context.plan.step(id);
+        let step = self.world.plan.step(id);
         if step.stage != Stage::Run || self.is_mocked(id) {
             return None;
         }
         let backend = step.run().backend.name;
-        let found = self.context.inventory.iter().find(|known| known.name == backend);
+        let found = self.world.inventory.iter().find(|known| known.name == backend);
         match found {
             None => Some(format!("orch has no prober for `{backend}`")),
             Some(found) if !found.available => {
@@ -265,14 +264,14 @@ impl Scheduler<'_> {
 
     /// Of the user's files that a step reads, in their order.
     pub(super) fn stamps(&self, id: StepId) -> Vec<Option<Stamp>> {
-        let sources = self.context.plan.step(id).inputs.iter();
+        let sources = self.world.plan.step(id).inputs.iter();
         let files = sources.filter_map(|(_, source)| if let Source::File(path) = source { Some(path) } else { None });
         files.map(|path| Stamp::of(path).ok()).collect()
     }
 
     /// Whether the user's files are still as they were when the step's key was made, which may be long ago.
     pub(super) fn reads_what_its_key_says(&self, id: StepId) -> bool {
-        let reads_files = self.context.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
+        let reads_files = self.world.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
         match &self.states[id.0 as usize] {
             StepState::Ready { key, .. } if reads_files => {
                 let now = self.keys.of(id, |from| self.result(from).and_then(StepResult::output));
@@ -284,7 +283,7 @@ impl Scheduler<'_> {
 
     /// Makes a step whose output is gone executable again, with whatever of its own inputs is gone too.
     pub(super) fn reopen(&mut self, id: StepId) {
-        let lost = self.context.plan.upstream([id], |_, from| self.is_lost(from));
+        let lost = self.world.plan.upstream([id], |_, from| self.is_lost(from));
         for id in &lost {
             self.wanted.insert(*id);
             self.set(*id, StepState::Unknown);
@@ -300,11 +299,11 @@ impl Scheduler<'_> {
 
     fn is_lost(&self, id: StepId) -> bool {
         let output = self.result(id).and_then(StepResult::output);
-        output.is_some_and(|digest| !self.context.store.has_tree(&digest))
+        output.is_some_and(|digest| !self.world.store.has_tree(&digest))
     }
 
     pub(super) fn consult_dependents(&mut self, id: StepId) {
-        let plan = self.context.plan;
+        let plan = self.world.plan;
         // No recursion: a chain of steps may be longer than the stack is deep.
         let mut open = vec![id];
         while let Some(id) = open.pop() {
@@ -324,8 +323,8 @@ impl Scheduler<'_> {
 
     /// Whatever is wanted and was not reached is incomplete.
     pub(super) fn close(&mut self) {
-        for id in self.context.plan.ids() {
-            if self.is_done(id) || self.context.plan.step(id).stage == Stage::Report {
+        for id in self.world.plan.ids() {
+            if self.is_done(id) || self.world.plan.step(id).stage == Stage::Report {
                 continue;
             }
             let result = if self.wanted.contains(&id) {

@@ -1,6 +1,6 @@
 //! The devices of this host as units that steps hold, made of what the probers said.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::device::candidates::{candidates, silicon};
@@ -13,8 +13,6 @@ pub(super) struct Devices<'a> {
     /// Position by silicon: two backends may know one device under two names.
     positions: BTreeMap<&'a str, usize>,
     units: Vec<Unit>,
-    /// What targets name, looked up once. Empty where it is no device of its own.
-    known: HashMap<(String, String), Arc<[usize]>>,
 }
 
 impl<'a> Devices<'a> {
@@ -26,7 +24,7 @@ impl<'a> Devices<'a> {
                 units.len() - 1
             });
         }
-        Self { inventory, positions, units, known: HashMap::new() }
+        Self { inventory, positions, units }
     }
 
     pub(super) fn units(&self) -> Vec<Unit> {
@@ -34,12 +32,9 @@ impl<'a> Devices<'a> {
     }
 
     /// The units that a target may mean, each as good as the others; none if it computes on the CPU, or nobody knows where.
-    pub(super) fn any_of(&mut self, backend: &str, device: &str) -> Arc<[usize]> {
-        let name = (backend.to_owned(), device.to_owned());
-        let (inventory, positions) = (self.inventory, &self.positions);
-        let find =
-            || candidates(inventory, backend, device).into_iter().map(|device| positions[silicon(device)]).collect();
-        self.known.entry(name).or_insert_with(find).clone()
+    pub(super) fn any_of(&self, backend: &str, device: &str) -> Arc<[usize]> {
+        let found = candidates(self.inventory, backend, device);
+        found.into_iter().map(|device| self.positions[silicon(device)]).collect()
     }
 
     /// How much memory each unit of a backend has, by a thorough look at it; or why that is not known.
@@ -86,7 +81,7 @@ mod tests {
             Backend::available("cuda", vec![device("cuda:0", "01:00.0"), device("cuda:1", "02:00.0")]),
             Backend::available("webgpu", vec![device("webgpu:0", "02:00.0")]),
         ];
-        let mut devices = Devices::new(&inventory);
+        let devices = Devices::new(&inventory);
         assert_eq!(devices.units().len(), 2);
         assert_eq!(*devices.any_of("cuda", "cuda"), [0, 1]);
         assert_eq!(*devices.any_of("webgpu", "webgpu"), [1]);

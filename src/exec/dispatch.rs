@@ -1,36 +1,16 @@
-//! Ready steps → job threads: what each claims, who is next, and what it is handed.
-
-use std::sync::mpsc::Sender;
-use std::time::Instant;
-
-use anyhow::Context as _;
+//! Whose turn it is: what each ready step claims, who is next, and what it is handed.
 
 use crate::device::Lease;
-use crate::event::{Event, Holds, Load, Span};
-use crate::exec::outcome::Judged;
-use crate::exec::perform::Performer;
-use crate::exec::pool::Pool;
+use crate::event::{Event, Holds, Load};
 use crate::exec::queue::Next;
 use crate::exec::resources::{Claim, DeviceClaim, Held, Host, Lack};
-use crate::exec::schedule::{Message, Scheduler};
-use crate::exec::settle::unstarted;
+use crate::exec::schedule::{Effect, Scheduler, World};
 use crate::exec::setup::Readiness;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::{InputAt, Task};
-use crate::key::MissReason;
 use crate::record::Outcome;
-use crate::step::{Needs, Requirement, Source, StepId};
+use crate::step::{Needs, Source, StepId};
 use crate::store::stat::Stamp;
-
-/// Those that do what the scheduler decides.
-pub(super) struct Hands<'h, 'env> {
-    pub(super) performer: &'env Performer<'env>,
-    pub(super) pool: &'h Pool<'env>,
-    pub(super) sender: &'h Sender<Message>,
-    pub(super) install: &'h dyn Fn(Requirement),
-    /// Asks how much memory devices have that do not tell it in files.
-    pub(super) probe: &'h dyn Fn(),
-}
 
 /// What became of a step whose turn it was.
 enum Turn {
@@ -43,19 +23,23 @@ enum Turn {
 impl<'a> Scheduler<'a> {
     /// A ready step goes where `dispatch` finds it, or waits for what a remote says first.
     pub(super) fn queue(&mut self, id: StepId) {
-        if !self.asks(id) {
+        if self.may_be_elsewhere(id) {
+            self.ask(id);
+        } else {
             self.wait_for_turn(id);
         }
     }
 
     pub(super) fn wait_for_turn(&mut self, id: StepId) {
-        if !self.waits_for_size(id) {
+        if self.needs_size(id) {
+            self.wait_for_size(id);
+        } else {
             self.line_up(id, None);
         }
     }
 
     pub(super) fn line_up(&mut self, id: StepId, before: Option<Lack>) {
-        self.slots.ready(id);
+        self.slots.ready(id, self.now);
         let claim = self.claim(id);
         self.queue.push(id, claim, before);
     }
@@ -80,15 +64,15 @@ impl<'a> Scheduler<'a> {
 
     /// What a step takes of the machine: what its kind says, and the memory that is expected.
     fn claim(&mut self, id: StepId) -> Claim {
-        let context = self.context;
-        let step = context.plan.step(id);
+        let World { plan, store, .. } = self.world;
+        let step = plan.step(id);
         let states = &self.states;
         let size = |from: StepId| match &states[from.0 as usize] {
-            StepState::Done(made) => made.output().and_then(|digest| context.store.manifest(&digest).ok()),
+            StepState::Done(made) => made.output().and_then(|digest| store.manifest(&digest).ok()),
             _ => None,
         };
         let size = |from| size(from).map_or(0, |tree| tree.size());
-        let memory = self.memory.claim(id, context.plan, context.store, size);
+        let memory = self.memory.claim(id, plan, store, size);
         let (host, device) = match step.kind.needs(step) {
             Needs::Shared { cores } => (Host::Cores(cores), None),
             Needs::Exclusive => (Host::Whole, None),
@@ -96,15 +80,14 @@ impl<'a> Scheduler<'a> {
                 // An emulator, or nobody can say what it computes on: nothing runs beside it.
                 none if none.is_empty() => (Host::Whole, None),
                 any_of => {
-                    let vram = self.memory.device_claim(id, context.plan, context.store, size);
+                    let vram = self.memory.device_claim(id, plan, store, size);
                     (Host::Cores(1), Some(DeviceClaim { any_of, timed, vram }))
                 }
             },
         };
         let (machine, claim) = (&self.slots.machine, Claim { host, memory, device });
-        for text in self.memory.too_large(id, &step.name, &claim, &machine.capacity) {
-            context.listener.tell(Event::Warning { text });
-        }
+        let warnings = self.memory.too_large(id, &step.name, &claim, &machine.capacity);
+        self.effects.extend(warnings.map(|text| Effect::Tell(Event::Warning { text })));
         machine.fitted(claim)
     }
 
@@ -114,23 +97,17 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Starts what can start.
-    pub(super) fn dispatch<'env>(&mut self, hands: &Hands<'_, 'env>)
-    where
-        'a: 'env,
-    {
+    pub(super) fn dispatch(&mut self) {
         while let Some(next) = self.queue.next(&self.slots.machine, self.is_setting_up()) {
             let id = next.id;
-            match self.turn_of(next, hands) {
+            match self.turn_of(next) {
                 Turn::Over => {}
                 Turn::Parked => self.parked.push(id),
             }
         }
     }
 
-    fn turn_of<'env>(&mut self, next: Next, hands: &Hands<'_, 'env>) -> Turn
-    where
-        'a: 'env,
-    {
+    fn turn_of(&mut self, next: Next) -> Turn {
         let id = next.id;
         if !self.is_ready(id) {
             return Turn::Over;
@@ -144,7 +121,7 @@ impl<'a> Scheduler<'a> {
             return Turn::Over;
         }
         // What it reads was found damaged since it became ready, and is being made again: its end wakes this step.
-        if self.context.plan.dependencies(id).any(|from| !self.is_done(from)) {
+        if self.world.plan.dependencies(id).any(|from| !self.is_done(from)) {
             self.slots.forget(id);
             self.set(id, StepState::Unknown);
             return Turn::Over;
@@ -160,44 +137,27 @@ impl<'a> Scheduler<'a> {
             }
             return Turn::Over;
         }
-        self.install_missing(id, hands.install);
-        let problem = match self.setups.readiness(&self.requirements[id.0 as usize]) {
+        self.install_missing(id);
+        match self.setups.readiness(&self.requirements[id.0 as usize]) {
             Readiness::Waiting => return Turn::Parked,
-            Readiness::Ready => self
-                .start(next, stamps, hands)
-                .inspect_err(|e| hands.performer.bugs.look_at(e))
-                .err()
-                .map(|e| unstarted(&e)),
-            Readiness::Failed(why) => Some(Judged::failed(Outcome::Fail, why)),
-        };
-        if let Some(judged) = problem {
-            let ended = self.finish_unstarted(id, judged);
-            self.consult_dependents(ended);
+            Readiness::Ready => self.start(next, stamps),
+            Readiness::Failed(why) => {
+                self.finish_unstarted(id, why);
+                self.consult_dependents(id);
+            }
         }
         Turn::Over
     }
 
-    /// Hands a step to a job thread. Fails when the server that it needs does not start.
-    fn start<'env>(
-        &mut self,
-        Next { id, held, waited_for }: Next,
-        stamps: Vec<Option<Stamp>>,
-        hands: &Hands<'_, 'env>,
-    ) -> anyhow::Result<()>
-    where
-        'a: 'env,
-    {
-        let Hands { performer, pool, sender, .. } = *hands;
-        let step = self.context.plan.step(id);
-        if let Some(env) = step.kind.server(step) {
-            performer.servers.start(env, self.context.provision, performer.provision.dir())?;
-        }
+    /// Gives a step what it holds from now on, and has it started.
+    fn start(&mut self, Next { id, held, waited_for }: Next, stamps: Vec<Option<Stamp>>) {
+        let step = self.world.plan.step(id);
         let (mut inputs, mut stamps) = (Vec::new(), stamps.into_iter());
         for (name, source) in &step.inputs {
             let at = match source {
                 Source::Step(from) => {
                     let digest = self.result(*from).and_then(StepResult::output);
-                    let digest = digest.with_context(|| format!("BUG: its input `{name}` is not there"))?;
+                    let digest = digest.unwrap_or_else(|| panic!("BUG: its input `{name}` is not there"));
                     InputAt::Tree { from: *from, digest }
                 }
                 Source::File(path) => InputAt::File(path.to_path_buf(), stamps.next().flatten()),
@@ -210,33 +170,20 @@ impl<'a> Scheduler<'a> {
             panic!("BUG: {} is started and not ready", step.name);
         };
         let lease = self.lease(id, &held);
-        let device = lease.as_ref().map(|lease| lease.id.clone());
-        self.begin(id, held, reason.clone(), device, waited_for);
-        let chosen = self.chosen.get(&id).cloned();
-        let attempts = self.retries.before(id);
-        let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen };
-        let sender = sender.clone();
-        pool.spawn(move || {
-            let begin = Instant::now();
-            let performed = performer.perform(task);
-            let _ = sender.send(Message::Performed(id, performed, Span { begin, end: Instant::now() }));
-        });
-        Ok(())
-    }
-
-    /// It holds what it needs from now on.
-    fn begin(&mut self, id: StepId, held: Held, reason: MissReason, device: Option<String>, waited_for: Option<Lack>) {
         let Held { cores, memory, vram, .. } = held;
-        let holds = Holds { cores, memory, device, vram };
-        let (slot, waited) = self.slots.take(id, held);
+        let holds = Holds { cores, memory, device: lease.as_ref().map(|lease| lease.id.clone()), vram };
+        let (slot, waited) = self.slots.take(id, held, self.now);
         let (waited_for, load) = (waited_for.as_ref().map(Lack::to_string), self.load());
-        let step = self.context.plan.step(id).name.clone();
-        self.context.listener.tell(Event::StepStarted { step, reason, slot, waited, waited_for, holds, load });
+        let name = step.name.clone();
+        let begun = Event::StepStarted { step: name, reason: reason.clone(), slot, waited, waited_for, holds, load };
+        let (chosen, attempts) = (self.chosen.get(&id).cloned(), self.retries.before(id));
+        let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen };
+        self.effects.push_back(Effect::Start(Box::new(task), begun));
     }
 
     /// The device that a step was given, as its backend knows it.
     fn lease(&self, id: StepId, held: &Held) -> Option<Lease> {
-        let step = self.context.plan.step(id);
+        let step = self.world.plan.step(id);
         match step.kind.needs(step) {
             Needs::Device { backend, device, .. } => {
                 let at = held.unit?;

@@ -81,7 +81,7 @@ pub(super) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> boo
 impl Scheduler<'_> {
     /// Whether every case that rests on this step is expected to end so.
     pub(super) fn is_expected(&self, id: StepId, outcome: Outcome) -> bool {
-        let plan = self.context.plan;
+        let plan = self.world.plan;
         let stage = plan.step(id).stage;
         let mut cases = plan.resting_on(id).peekable();
         cases.peek().is_some() && cases.all(|planned| is_as_expected(&planned.case, stage, outcome))
@@ -98,7 +98,7 @@ impl Scheduler<'_> {
 
     /// Whether another run may yet answer for each case that ends with this step.
     pub(super) fn may_be_answered(&self, id: StepId, outcome: Outcome) -> bool {
-        let mut cases = self.context.plan.resting_on(id).peekable();
+        let mut cases = self.world.plan.resting_on(id).peekable();
         let has_others = |planned: &PlannedCase| !planned.fallbacks.is_empty();
         calls_for_another(outcome) && cases.peek().is_some() && cases.all(has_others)
     }
@@ -108,7 +108,7 @@ impl Scheduler<'_> {
         if !std::mem::take(&mut self.retries.has_fallen) {
             return;
         }
-        let plan = self.context.plan;
+        let plan = self.world.plan;
         for planned in plan.cases.iter().filter(|planned| !planned.fallbacks.is_empty()) {
             // One that is wanted may be done already, and call for the one after it.
             while self.wanted.contains(&planned.judge)
@@ -123,7 +123,7 @@ impl Scheduler<'_> {
     /// Adds a step to what is wanted, with what it needs.
     fn want(&mut self, id: StepId) {
         let is_new = |id| !self.wanted.contains(&id) && !self.is_done(id);
-        for id in self.context.plan.upstream([id], |reader, _| is_new(reader)) {
+        for id in self.world.plan.upstream([id], |reader, _| is_new(reader)) {
             if !self.wanted.insert(id) {
                 continue;
             }

@@ -49,7 +49,7 @@ fn read_by(step: &Step) -> impl Iterator<Item = StepId> + '_ {
 impl Scheduler<'_> {
     /// Counts, before anything executes, what every step serves.
     pub(super) fn hope(&mut self) {
-        let plan = self.context.plan;
+        let plan = self.world.plan;
         let asked = self.asked();
         let served = &mut self.hopes.served;
         served.resize(plan.steps.len(), 0);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::{Digest, Secret};
 use crate::device::{Backend, BackendRow};
-use crate::exec::Context;
+use crate::exec::schedule::World;
 use crate::exec::standing::stands_here;
 use crate::key::{Hidden, KeyDoc};
 use crate::plan::Plan;
@@ -108,8 +108,8 @@ struct Known {
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn new(context: &Context<'a>, files: FileDigests) -> Self {
-        let Context { plan, provision, host, inventory, .. } = *context;
+    pub(super) fn new(world: World<'a>, files: FileDigests) -> Self {
+        let World { plan, provision, host, inventory, .. } = world;
         Self { plan, provision, files, host, inventory, known: Mutex::default() }
     }
 

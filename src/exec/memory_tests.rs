@@ -120,7 +120,7 @@ fn recorded() -> Vec<Backend> {
     inventory_cheap(&Machines::recorded("amd"))
 }
 
-fn on(devices: &mut Devices<'_>, device: &str, timed: bool, vram: u64) -> Claim {
+fn on(devices: &Devices<'_>, device: &str, timed: bool, vram: u64) -> Claim {
     let any_of = devices.any_of("rocm", device);
     assert!(!any_of.is_empty());
     Claim { device: Some(DeviceClaim { any_of, timed, vram }), ..Claim::CORE }
@@ -129,20 +129,20 @@ fn on(devices: &mut Devices<'_>, device: &str, timed: bool, vram: u64) -> Claim 
 #[test]
 fn untimed_steps_share_a_recorded_card_only_as_far_as_both_fit() {
     let inventory = recorded();
-    let mut devices = Devices::new(&inventory);
+    let devices = Devices::new(&inventory);
     let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units() };
     let mut machine = Machine::new(capacity);
-    let held = machine.offer(&machine.fitted(on(&mut devices, "rocm:0", false, 120 * GIB))).unwrap();
+    let held = machine.offer(&machine.fitted(on(&devices, "rocm:0", false, 120 * GIB))).unwrap();
     machine.take(&held);
     assert_eq!(held.vram, 120 * GIB);
-    let second = machine.fitted(on(&mut devices, "rocm:0", false, 80 * GIB));
+    let second = machine.fitted(on(&devices, "rocm:0", false, 80 * GIB));
     assert_eq!(machine.offer(&second), Err(Lack::Vram("rocm:0".into())));
-    assert!(machine.offer(&machine.fitted(on(&mut devices, "rocm:0", false, 70 * GIB))).is_ok());
+    assert!(machine.offer(&machine.fitted(on(&devices, "rocm:0", false, 70 * GIB))).is_ok());
     // Either card will do, and there is room on the other.
-    let any = machine.offer(&machine.fitted(on(&mut devices, "rocm", false, 80 * GIB))).unwrap();
+    let any = machine.offer(&machine.fitted(on(&devices, "rocm", false, 80 * GIB))).unwrap();
     assert_eq!(any.unit.map(|at| machine.capacity.units[at].token.as_str()), Some("rocm:1"));
     // What is larger than a card waits for it to be empty, and then nobody is let in beside it.
-    let large = machine.fitted(on(&mut devices, "rocm:0", false, 400 * GIB));
+    let large = machine.fitted(on(&devices, "rocm:0", false, 400 * GIB));
     assert_eq!(machine.offer(&large), Err(Lack::Vram("rocm:0".into())));
     machine.give_back(&held);
     machine.take(&machine.offer(&large).unwrap());
@@ -161,7 +161,7 @@ fn nvml(sizes: [Option<u64>; 2]) -> Backend {
 #[test]
 fn two_claims_that_do_not_fit_a_card_together_follow_each_other_as_soon_as_its_driver_was_asked() {
     let inventory = inventory_cheap(&Machines::recorded("nvidia"));
-    let mut devices = Devices::new(&inventory);
+    let devices = Devices::new(&inventory);
     let any_of = devices.any_of("cuda", "cuda:1");
     let claim = Claim { device: Some(DeviceClaim { any_of, timed: false, vram: 30 * GIB }), ..Claim::CORE };
     let mut machine = Machine::new(Capacity { cores: 16, memory: 64 * GIB, units: devices.units() });
@@ -179,9 +179,9 @@ fn two_claims_that_do_not_fit_a_card_together_follow_each_other_as_soon_as_its_d
 #[test]
 fn a_size_is_of_the_card_with_that_uuid_or_not_known() {
     let inventory = inventory_cheap(&Machines::recorded("nvidia"));
-    let mut devices = Devices::new(&inventory);
-    let at = |devices: &mut Devices<'_>, name: &str| devices.any_of("cuda", name)[0];
-    let [first, second] = ["cuda:0", "cuda:1"].map(|name| at(&mut devices, name));
+    let devices = Devices::new(&inventory);
+    let at = |devices: &Devices<'_>, name: &str| devices.any_of("cuda", name)[0];
+    let [first, second] = ["cuda:0", "cuda:1"].map(|name| at(&devices, name));
     let mut answer = nvml([Some(140 * GIB), Some(40 * GIB)]);
     answer.devices.reverse();
     assert_eq!(devices.sizes(&answer), [(first, Ok(140 * GIB)), (second, Ok(40 * GIB))]);
@@ -198,13 +198,13 @@ fn a_size_is_of_the_card_with_that_uuid_or_not_known() {
 #[test]
 fn a_claim_larger_than_the_card_is_said_once() {
     let inventory = recorded();
-    let mut devices = Devices::new(&inventory);
+    let devices = Devices::new(&inventory);
     let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units() };
     let mut world = World::new();
     let mut said =
         |id, claim: &Claim| world.memory.too_large(StepId(id), "run:a", claim, &capacity).collect::<Vec<_>>();
-    assert_eq!(said(1, &on(&mut devices, "rocm", true, 100 * GIB)), Vec::<String>::new());
-    let large = on(&mut devices, "rocm", true, 200 * GIB);
+    assert_eq!(said(1, &on(&devices, "rocm", true, 100 * GIB)), Vec::<String>::new());
+    let large = on(&devices, "rocm", true, 200 * GIB);
     let text = "run:a may take 200 GiB of the memory of rocm:0, which has 192 GiB: it runs there alone";
     assert_eq!(said(1, &large), [text]);
     assert_eq!(said(1, &large), Vec::<String>::new());

@@ -9,6 +9,7 @@ mod case;
 mod consult;
 mod devices;
 mod dispatch;
+mod driver;
 mod fallback;
 mod given;
 pub mod half;
@@ -53,11 +54,11 @@ use crate::worker::{Cancel, Ground, Project};
 
 pub use age::MaxAge;
 pub use consult::usually_wanted;
+pub use driver::run;
 pub use keys::{HostFacts, variable_digest};
 pub use preview::{held, preview};
 pub use reporting::{Pages, report_doc, stable_backend};
 pub use retry::Backoff;
-pub use schedule::run;
 pub use sizes::Probe;
 pub use state::{How, StepResult};
 
@@ -194,3 +195,6 @@ pub enum Verdict {
     /// Nothing that is wanted needs it.
     NotNeeded,
 }
+
+#[cfg(test)]
+mod tests;

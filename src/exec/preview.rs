@@ -11,14 +11,15 @@ use crate::store::StoreError;
 
 /// What a run would do.
 pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
-    let mut scheduler = Scheduler::new(context)?;
+    let mut scheduler = Scheduler::new(context.world());
     scheduler.whole_records = true;
     scheduler.consult_all();
     scheduler.read_records();
-    consult_report(&mut scheduler);
+    consult_report(context, &mut scheduler);
     if scheduler.read_records() {
-        consult_report(&mut scheduler);
+        consult_report(context, &mut scheduler);
     }
+    scheduler.tell_all(context.listener);
     let Scheduler { mut states, wanted, .. } = scheduler;
     let mut previews = Vec::new();
     for id in context.plan.ids() {
@@ -48,8 +49,7 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
 }
 
 /// The report's key is made of what it shows, so it is known when nothing else is left to run.
-fn consult_report(scheduler: &mut Scheduler<'_>) {
-    let context = scheduler.context;
+fn consult_report(context: &Context<'_>, scheduler: &mut Scheduler<'_>) {
     let report = context.plan.report;
     if scheduler.wanted.iter().any(|id| id != report && !scheduler.is_done(id)) {
         return;
@@ -67,7 +67,7 @@ fn consult_report(scheduler: &mut Scheduler<'_>) {
 
 /// The report of what the store already holds: successes, and failures of exactly this key. The rest is incomplete.
 pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
-    let mut scheduler = Scheduler::new(context)?;
+    let mut scheduler = Scheduler::new(context.world());
     for id in context.plan.ids() {
         scheduler.consult(id);
         let StepState::Ready { key, .. } = &scheduler.states[id.0 as usize] else { continue };
@@ -79,6 +79,7 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     scheduler.read_records();
     scheduler.wanted.extend(context.plan.ids());
     scheduler.close();
+    scheduler.tell_all(context.listener);
     let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();
     Ok(reporting::report_doc(context, &results, 0.0))
 }

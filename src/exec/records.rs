@@ -13,10 +13,10 @@ impl Scheduler<'_> {
     /// Reads the records of hits that pages show, which nobody needs before. True if one is damaged: then it is no hit, and
     /// everything that this run has not executed is looked up once more.
     pub(super) fn read_records(&mut self) -> bool {
-        let shown = |id: &StepId| self.whole_records || self.context.plan.step(*id).stage != Stage::Command;
+        let shown = |id: &StepId| self.whole_records || self.world.plan.step(*id).stage != Stage::Command;
         let held = |id: StepId| Some((id, self.result(id)?.held.as_ref()?));
-        let unread: Vec<_> = self.context.plan.ids().filter(shown).filter_map(held).collect();
-        let read = |(id, hit): &(StepId, &Hit)| (*id, self.context.store.record(hit));
+        let unread: Vec<_> = self.world.plan.ids().filter(shown).filter_map(held).collect();
+        let read = |(id, hit): &(StepId, &Hit)| (*id, self.world.store.record(hit));
         let read: Vec<_> = if unread.len() < 2 * FEW {
             unread.iter().map(read).collect()
         } else {
@@ -33,7 +33,7 @@ impl Scheduler<'_> {
             }
         }
         if is_damaged {
-            for id in self.context.plan.ids() {
+            for id in self.world.plan.ids() {
                 if self.result(id).is_some_and(|result| result.how == How::Hit) {
                     self.set(id, StepState::Unknown);
                 }

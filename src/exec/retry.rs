@@ -7,12 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::base::Digest;
-use crate::base::figures;
 use crate::event::{Event, Execution, Span};
 use crate::exec::KeepGoing;
-use crate::exec::outcome::Judged;
-use crate::exec::perform::log_if_any;
-use crate::exec::schedule::Scheduler;
+use crate::exec::schedule::{Effect, NotStarted, Scheduler};
 use crate::exec::state::{StepResult, StepState};
 use crate::record::{Attempt, Outcome, Record};
 use crate::step::StepId;
@@ -81,61 +78,62 @@ impl Retries {
 }
 
 impl Scheduler<'_> {
-    /// Whether a failed step gets another attempt; it waits for it from then on.
-    pub(super) fn is_tried_again(&mut self, id: StepId, record: &Record, span: Span) -> bool {
-        if !self.may_try_again(id, record.outcome) {
-            return false;
-        }
-        let log_path = self.context.store.log_path(&record.step);
-        let log = attempt_log(&log_path, self.retries.failed(id) + 1);
-        let kept = std::fs::rename(&log_path, &log).is_ok() && log_if_any(&log).is_some();
+    /// A failed execution was not the last; the step waits for another from now on.
+    pub(super) fn try_again(&mut self, id: StepId, record: Record, log: Option<String>, span: Span) {
+        let kept = self.world.store.log_path(&record.step);
+        let attempt_log = attempt_log(&kept, self.retries.failed(id) + 1);
+        let name = attempt_log.file_name().filter(|_| log.is_some());
         let attempt = Attempt {
             outcome: record.outcome,
             reason: record.reason.clone(),
             started: record.started.clone(),
             seconds: record.seconds,
-            log: log.file_name().filter(|_| kept).map(|name| name.to_string_lossy().into_owned()),
+            log: name.map(|name| name.to_string_lossy().into_owned()),
             waited_seconds: 0.0,
         };
-        let why = self.wait_for_another(id, attempt, Last::Executed(Box::new(record.clone()), span));
-        self.context.listener.tell(Event::StepReturned { step: record.step.clone(), why, span, load: self.load() });
+        self.effects.push_back(Effect::KeepLog { log: kept, of_attempt: attempt_log });
+        let (step, key) = (record.step.clone(), record.key.clone());
         let reason = record.why.clone().expect("BUG: a record says why its step was executed");
-        self.set(id, StepState::Ready { key: record.key.clone(), reason });
-        true
+        let why = self.wait_for_another(id, attempt, Last::Executed(Box::new(record), span));
+        self.tell(Event::StepReturned { step, why, span, load: self.load() });
+        self.set(id, StepState::Ready { key, reason });
     }
 
-    /// The same for a step that could not even start.
-    pub(super) fn is_started_again(&mut self, id: StepId, judged: &Judged) -> bool {
-        if !self.is_ready(id) || !self.may_try_again(id, judged.outcome) {
-            return false;
+    /// What a step needs did not start, as a Python server may not: it holds nothing any more, and another attempt may find
+    /// all well.
+    pub(super) fn not_started(&mut self, NotStarted { id, key, reason, why, at }: NotStarted) {
+        self.slots.release(id);
+        self.states[id.0 as usize] = StepState::Ready { key, reason };
+        if !self.may_try_again(id, Outcome::Fail) {
+            self.finish_unstarted(id, why);
+            return self.consult_dependents(id);
         }
         let attempt = Attempt {
-            outcome: judged.outcome,
-            reason: judged.reason.clone(),
-            started: figures::now(),
+            outcome: Outcome::Fail,
+            reason: Some(why.clone()),
+            started: at,
             seconds: 0.0,
             log: None,
             waited_seconds: 0.0,
         };
-        self.wait_for_another(id, attempt, Last::Unstarted(judged.reason.clone().unwrap_or_default()));
-        true
+        self.wait_for_another(id, attempt, Last::Unstarted(why));
     }
 
-    fn may_try_again(&self, id: StepId, outcome: Outcome) -> bool {
-        let options = self.context.options;
-        let is_over = self.context.cancel.is_cancelled() || (options.keep_going == KeepGoing::Never && self.failed);
+    /// Whether a failed step gets another attempt.
+    pub(super) fn may_try_again(&self, id: StepId, outcome: Outcome) -> bool {
+        let options = self.world.options;
+        let is_over = self.interrupted || (options.keep_going == KeepGoing::Never && self.failed);
         self.retries.failed(id) < self.allowed(id) && !is_over && !self.is_expected(id, outcome)
     }
 
     fn allowed(&self, id: StepId) -> u32 {
-        self.context.options.retries.or(self.context.plan.step(id).retries).unwrap_or(0)
+        self.world.options.retries.or(self.world.plan.step(id).retries).unwrap_or(0)
     }
 
     /// Puts a step aside for its pause, and says why.
     fn wait_for_another(&mut self, id: StepId, attempt: Attempt, last: Last) -> String {
-        let context = self.context;
-        let (step, failed) = (&context.plan.step(id).name, self.retries.failed(id) + 1);
-        let pause = context.options.backoff.pause(step, failed);
+        let (step, failed) = (&self.world.plan.step(id).name, self.retries.failed(id) + 1);
+        let pause = self.world.options.backoff.pause(step, failed);
         let why = format!(
             "{}: {}; attempt {} of {} in {:.1} s",
             attempt.outcome.label(),
@@ -144,16 +142,16 @@ impl Scheduler<'_> {
             self.allowed(id) + 1,
             pause.as_secs_f64()
         );
-        context.listener.tell(Event::Warning { text: format!("{step}: {why}") });
+        self.tell(Event::Warning { text: format!("{step}: {why}") });
         let attempt = Attempt { waited_seconds: pause.as_secs_f64(), ..attempt };
         self.retries.before.entry(id).or_default().push(attempt);
-        self.retries.waiting.push(Waiting { id, until: Instant::now() + pause, last });
+        self.retries.waiting.push(Waiting { id, until: self.now + pause, last });
         why
     }
 
     /// Lets those go on whose pause is over; if nothing new may begin, their last attempt was the last.
     pub(super) fn end_waits(&mut self, stopping: bool) {
-        let now = Instant::now();
+        let now = self.now;
         let waiting = std::mem::take(&mut self.retries.waiting);
         let (due, still) = waiting.into_iter().partition(|waiting| stopping || waiting.until <= now);
         self.retries.waiting = still;
@@ -161,7 +159,7 @@ impl Scheduler<'_> {
             match last {
                 _ if !stopping => self.wait_for_turn(id),
                 Last::Executed(record, span) => {
-                    self.context.listener.tell(Event::StepFinished {
+                    self.tell(Event::StepFinished {
                         step: record.step.clone(),
                         outcome: record.outcome,
                         reason: record.reason.clone(),
@@ -175,7 +173,7 @@ impl Scheduler<'_> {
                     self.consult_dependents(id);
                 }
                 Last::Unstarted(why) => {
-                    self.finish_unstarted(id, Judged::failed(Outcome::Fail, why));
+                    self.finish_unstarted(id, why);
                     self.consult_dependents(id);
                 }
             }

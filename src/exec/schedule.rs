@@ -1,94 +1,104 @@
-//! The loop that owns all state of a run.
+//! All state of a run, and what each message means for it.
+//!
+//! The scheduler decides and does nothing: what is to be done comes out as effects, in the order in which they must be
+//! performed. It may look at the store and at the user's files; it has no threads, no clock and no listener. Who performs the effects is
+//! `driver`'s concern; a preview has none but what is told.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::time::Instant;
 
 use crate::base::Digest;
 use crate::device::Backend;
-use crate::event::{Event, Span};
-use crate::exec::bug::{Bugs, Ender};
+use crate::event::{Event, Listener, Span};
 use crate::exec::devices::Devices;
-use crate::exec::dispatch::Hands;
 use crate::exec::hopes::Hopes;
-use crate::exec::keys::Keys;
-use crate::exec::laid::LaidTrees;
+use crate::exec::keys::{HostFacts, Keys};
 use crate::exec::memory::Memory;
-use crate::exec::perform::{Performed, Performer, error_text};
-use crate::exec::pool::Pool;
+use crate::exec::perform::Performed;
 use crate::exec::queue::Queue;
 use crate::exec::resources::{Capacity, Machine};
 use crate::exec::retry::Retries;
-use crate::exec::setup::{self, Servers, Setups};
+use crate::exec::setup::Setups;
 use crate::exec::shared::Questions;
-use crate::exec::sizes::{self, Sizes};
+use crate::exec::sizes::Sizes;
 use crate::exec::slots::Slots;
 use crate::exec::state::{StepResult, StepState};
-use crate::exec::task::Choices;
-use crate::exec::{Context, Finished, KeepGoing, Options, reporting};
+use crate::exec::task::{Choices, Task};
+use crate::exec::{Context, KeepGoing, Options};
+use crate::key::{KeyDoc, MissReason};
+use crate::plan::Plan;
+use crate::provision::Provision;
 use crate::record::Record;
 use crate::step::{Requirement, StepId, StepSet};
-use crate::store::StoreError;
+use crate::store::DiskStore;
 
-/// Performs the plan.
-pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
-    let clock = Instant::now();
-    let mut scheduler = Scheduler::new(context)?;
-    if let Some(text) = context.store.damage()? {
-        context.listener.tell(Event::Warning { text });
-    }
-    scheduler.consult_all();
-    if !scheduler.is_open() {
-        scheduler.read_records();
-    }
-    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id)).count() as u32;
-    context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
-    loop {
-        if scheduler.is_open() {
-            scheduler.execute_wanted()?;
-        }
-        if !scheduler.read_records() || context.cancel.is_cancelled() {
-            break;
-        }
-    }
-    scheduler.close();
-    // In a store that may only be read, the next run hashes them again.
-    if !context.store.is_read_only()
-        && let Err(e) = scheduler.keys.files.save()
-    {
-        context
-            .listener
-            .tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
-    }
-    let met_bug = scheduler.met_bug;
-    let results = scheduler.states.into_iter().map(StepState::into_result).collect();
-    reporting::finish(context, results, scheduler.keys.files, met_bug, clock)
+/// What a scheduler may look at.
+#[derive(Clone, Copy)]
+pub(super) struct World<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) store: &'a DiskStore,
+    pub(super) provision: &'a Provision,
+    pub(super) inventory: &'a [Backend],
+    pub(super) host: &'a HostFacts,
+    pub(super) options: &'a Options,
 }
 
-/// Why nothing is executed for a store that keeps nothing.
-fn not_kept(scheduler: &Scheduler<'_>) -> String {
-    let plan = scheduler.context.plan;
-    let to_run = scheduler.wanted.iter().filter(|id| *id != plan.report && !scheduler.is_done(*id));
-    let names: Vec<_> = to_run.map(|id| plan.step(id).name.as_str()).collect();
-    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
-    let first = names.first().copied().unwrap_or_default();
-    format!(
-        "`{first}`{more} would run, and the result could not be kept\n  hint: name another store with --cache-dir; \
-         `orch cache export` and `import` take along what this one holds"
-    )
+impl<'a> Context<'a> {
+    pub(super) fn world(&self) -> World<'a> {
+        let Context { plan, store, provision, inventory, host, options, .. } = *self;
+        World { plan, store, provision, inventory, host, options }
+    }
 }
 
+/// What a scheduler is told.
 pub(super) enum Message {
-    Performed(StepId, Performed, Span),
+    /// How an execution ended, and its log if it failed and left one.
+    Performed(StepId, Performed, Option<String>, Span),
+    NotStarted(NotStarted),
     /// What a remote said about a step.
     Answered(StepId, Option<Box<Record>>),
     Installed(Requirement, Result<(), String>),
     /// What the driver of devices said of them.
     Sized(Vec<Backend>),
+    /// The user wants no more.
+    Interrupted,
+}
+
+/// A step that did not start, with what it was handed.
+pub(super) struct NotStarted {
+    pub(super) id: StepId,
+    pub(super) key: KeyDoc,
+    pub(super) reason: MissReason,
+    pub(super) why: String,
+    /// When that was, RFC 3339.
+    pub(super) at: String,
+}
+
+/// What is to be done.
+pub(super) enum Effect<'a> {
+    Tell(Event),
+    /// With what is to be told once it has started.
+    Start(Box<Task<'a>>, Event),
+    /// Asks whether another machine has the result of this key.
+    Ask(StepId, Digest),
+    Install(Requirement),
+    /// How much memory devices have whose files do not say it.
+    AskSizes,
+    /// Keeps the log of an attempt from the next one.
+    KeepLog {
+        log: PathBuf,
+        of_attempt: PathBuf,
+    },
 }
 
 pub(super) struct Scheduler<'a> {
-    pub(super) context: &'a Context<'a>,
+    pub(super) world: World<'a>,
+    /// What is to be done.
+    pub(super) effects: VecDeque<Effect<'a>>,
+    /// When it was last told something.
+    pub(super) now: Instant,
+    pub(super) interrupted: bool,
     pub(super) keys: Keys<'a>,
     pub(super) states: Vec<StepState>,
     /// Steps that something wanted needs.
@@ -111,11 +121,10 @@ pub(super) struct Scheduler<'a> {
     pub(super) hopes: Hopes,
     /// What orch chose for these runs, and why.
     pub(super) chosen: BTreeMap<StepId, Choices>,
-    /// None unless results are shared and steps execute.
-    pub(super) questions: Option<Questions<'a>>,
+    pub(super) questions: Questions,
+    /// Nothing is installed before a first step is known to be nowhere else.
+    pub(super) defers_installing: bool,
     pub(super) failed: bool,
-    /// A bug of orch's own ended something.
-    pub(super) met_bug: bool,
     /// The keys with which steps failed in this run.
     pub(super) met: BTreeSet<Digest>,
     /// What is tried again, and elsewhere.
@@ -123,18 +132,20 @@ pub(super) struct Scheduler<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    pub(super) fn new(context: &'a Context<'a>) -> Result<Self, StoreError> {
-        let mut files = context.store.file_digests();
-        files.prefetch(context.plan.files());
-        let keys = Keys::new(context, files);
-        let states = context.plan.ids().map(|_| StepState::Unknown).collect();
-        let devices = Devices::new(context.inventory);
-        let Options { jobs, memory, .. } = *context.options;
+    pub(super) fn new(world: World<'a>) -> Self {
+        let mut files = world.store.file_digests();
+        files.prefetch(world.plan.files());
+        let devices = Devices::new(world.inventory);
+        let Options { jobs, memory, .. } = *world.options;
         let capacity = Capacity { cores: jobs.max(1), memory, units: devices.units() };
-        Ok(Self {
-            context,
-            keys,
-            states,
+        let chosen = world.plan.cases.iter().map(|planned| (planned.run, planned.case.choices()));
+        Self {
+            world,
+            effects: VecDeque::new(),
+            now: Instant::now(),
+            interrupted: false,
+            keys: Keys::new(world, files),
+            states: world.plan.ids().map(|_| StepState::Unknown).collect(),
             wanted: StepSet::default(),
             whole_records: false,
             damaged: BTreeMap::new(),
@@ -147,23 +158,107 @@ impl<'a> Scheduler<'a> {
             devices,
             memory: Memory::default(),
             hopes: Hopes::default(),
-            chosen: context
-                .plan
-                .cases
-                .iter()
-                .map(|c| (c.run, c.case.choices()))
-                .filter(|(_, c)| !c.is_empty())
-                .collect(),
-            questions: None,
+            chosen: chosen.filter(|(_, choices)| !choices.is_empty()).collect(),
+            questions: Questions::default(),
+            defers_installing: false,
             failed: false,
-            met_bug: false,
             met: BTreeSet::new(),
             retries: Retries::default(),
-        })
+        }
+    }
+
+    /// Steps are about to execute. `shared`: others may have their results.
+    pub(super) fn begin(&mut self, shared: bool, now: Instant) {
+        self.now = now;
+        self.questions.may_ask = shared;
+        self.requirements = self.world.plan.ids().map(|id| self.requirements(id)).collect();
+        if self.world.options.keep_going == KeepGoing::Dependencies {
+            self.hope();
+        }
+        self.ask_sizes();
+        for id in self.wanted.iter().collect::<Vec<_>>() {
+            if self.is_ready(id) {
+                self.queue(id);
+            }
+        }
+        // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
+        // nothing may have to be installed.
+        self.defers_installing = self.has_questions();
+        if !self.defers_installing {
+            self.install_wanted();
+        }
+    }
+
+    /// Takes in what happened.
+    pub(super) fn hear(&mut self, message: Message, now: Instant) {
+        self.now = now;
+        match message {
+            Message::Performed(id, performed, log, span) => {
+                self.slots.release(id);
+                let settled = self.settle(id, performed, log, span);
+                self.wake(settled);
+            }
+            Message::NotStarted(step) => self.not_started(step),
+            Message::Answered(id, record) => match self.answered(id, record) {
+                Some(done) => self.consult_dependents(done),
+                // One that must execute here is seldom the only one.
+                None if std::mem::take(&mut self.defers_installing) => self.install_wanted(),
+                None => {}
+            },
+            Message::Installed(requirement, result) => {
+                self.setups.finished(requirement, result);
+                self.unpark();
+            }
+            Message::Sized(answer) => self.sized(&answer),
+            Message::Interrupted => {
+                self.interrupted = true;
+                self.tell(Event::Interrupted);
+            }
+        }
+    }
+
+    /// Goes on with what may go on now.
+    pub(super) fn turn(&mut self, now: Instant) {
+        self.now = now;
+        let stopping = self.is_stopping();
+        self.end_waits(stopping);
+        if !stopping {
+            self.want_fallbacks();
+            self.dispatch();
+        }
+    }
+
+    /// Whether nothing new begins.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.interrupted || (self.world.options.keep_going == KeepGoing::Never && self.failed)
+    }
+
+    /// Whether nothing is left to wait for.
+    pub(super) fn is_over(&self) -> bool {
+        let settled = self.nothing_queued() && !self.has_questions() && self.retries.is_idle();
+        self.slots.machine.is_idle() && !self.setups.is_busy() && (self.is_stopping() || settled)
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        self.effects.push_back(Effect::Tell(event));
+    }
+
+    /// Says what there is to say, where nothing else is to be done.
+    pub(super) fn tell_all(&mut self, listener: &dyn Listener) {
+        for effect in self.effects.drain(..) {
+            match effect {
+                Effect::Tell(event) => listener.tell(event),
+                _ => panic!("BUG: something is to be done before steps execute"),
+            }
+        }
     }
 
     pub(super) fn is_done(&self, id: StepId) -> bool {
         matches!(self.states[id.0 as usize], StepState::Done(_))
+    }
+
+    pub(super) fn is_ready(&self, id: StepId) -> bool {
+        matches!(self.states[id.0 as usize], StepState::Ready { .. })
     }
 
     pub(super) fn result(&self, id: StepId) -> Option<&StepResult> {
@@ -178,121 +273,13 @@ impl<'a> Scheduler<'a> {
         if let StepState::Done(result) = &state {
             self.note_end(id, result.how, result.outcome);
             if !result.outcome.is_made() {
-                self.hopes.gone(self.context.plan, id);
+                self.hopes.gone(self.world.plan, id);
             }
         }
         self.states[id.0 as usize] = state;
     }
-
-    pub(super) fn execute_wanted(&mut self) -> Result<(), StoreError> {
-        let context = self.context;
-        if context.store.is_read_only() {
-            context.store.must_be_writable(&not_kept(self))?;
-        }
-        self.keys.files.time_passes();
-        let scratch = context.store.scratch()?;
-        let ground = context.ground(scratch.dir("commands")?);
-        let servers = Servers::default();
-        let (again, bugs) = (context.options.again(), Bugs::new(context.store));
-        let performer = Performer {
-            store: context.store,
-            scratch: &scratch,
-            laid: LaidTrees::new(&scratch),
-            ground: &ground,
-            provision: context.provision,
-            servers: &servers,
-            listener: context.listener,
-            cancel: context.cancel,
-            host: &context.host.report.name,
-            fingerprint: &context.host.fingerprint,
-            again: &again,
-            bugs: &bugs,
-            remote: context.remote,
-            job_memory: context.options.job_memory,
-        };
-        let (sender, receiver) = channel();
-        self.questions = Questions::new(context.remote, &sender);
-        let bugs = &bugs;
-        std::thread::scope(|scope| {
-            let _ender = Ender(context.cancel);
-            let pool = Pool::start(scope, context.options.jobs);
-            let install = |requirement| {
-                let sender = sender.clone();
-                scope.spawn(move || {
-                    let result = setup::install(context, requirement, bugs);
-                    let _ = sender.send(Message::Installed(requirement, result));
-                });
-            };
-            let probe = || {
-                let sender = sender.clone();
-                scope.spawn(move || drop(sender.send(Message::Sized(sizes::ask(context.probe, bugs)))));
-            };
-            let hands = Hands { performer: &performer, pool: &pool, sender: &sender, install: &install, probe: &probe };
-            self.turn(&hands, &receiver);
-            drop(pool);
-        });
-        self.met_bug |= bugs.met();
-        Ok(())
-    }
-
-    fn turn<'env>(&mut self, hands: &Hands<'_, 'env>, receiver: &Receiver<Message>)
-    where
-        'a: 'env,
-    {
-        self.requirements = self.context.plan.ids().map(|id| self.requirements(id)).collect();
-        if self.context.options.keep_going == KeepGoing::Dependencies {
-            self.hope();
-        }
-        self.ask_sizes(hands.probe);
-        // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
-        // nothing may have to be installed.
-        for id in self.wanted.iter().collect::<Vec<_>>() {
-            if self.is_ready(id) {
-                self.queue(id);
-            }
-        }
-        let mut waits = self.has_questions();
-        (!waits).then(|| self.install_wanted(hands.install));
-        let mut told = false;
-        loop {
-            if self.context.cancel.is_cancelled() && !std::mem::replace(&mut told, true) {
-                self.context.listener.tell(Event::Interrupted);
-            }
-            let fails_fast = self.context.options.keep_going == KeepGoing::Never && self.failed;
-            let stopping = self.context.cancel.is_cancelled() || fails_fast;
-            self.end_waits(stopping);
-            if !stopping {
-                self.want_fallbacks();
-                self.dispatch(hands);
-            }
-            let settled = self.nothing_queued() && !self.has_questions() && self.retries.is_idle();
-            if self.slots.machine.is_idle() && !self.setups.is_busy() && (stopping || settled) {
-                return;
-            }
-            match receiver.recv_timeout(Duration::from_millis(100)) {
-                Ok(Message::Performed(id, performed, span)) => {
-                    self.slots.release(id);
-                    let settled = self.settle(id, performed, span);
-                    self.wake(settled);
-                }
-                Ok(Message::Answered(id, record)) => match self.answered(id, record) {
-                    Some(done) => self.consult_dependents(done),
-                    // One that must execute here is seldom the only one.
-                    None if std::mem::replace(&mut waits, false) => self.install_wanted(hands.install),
-                    None => {}
-                },
-                Ok(Message::Installed(requirement, result)) => {
-                    self.setups.finished(requirement, result);
-                    self.unpark();
-                }
-                Ok(Message::Sized(answer)) => self.sized(&answer),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
-            }
-        }
-    }
-
-    pub(super) fn is_ready(&self, id: StepId) -> bool {
-        matches!(self.states[id.0 as usize], StepState::Ready { .. })
-    }
 }
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

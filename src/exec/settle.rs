@@ -1,39 +1,38 @@
 //! What the end of one execution means for the steps that waited for it.
 
 use crate::event::{Event, Execution, Span};
-use crate::exec::outcome::Judged;
-use crate::exec::perform::{Performed, error_text, log_if_any};
+use crate::exec::perform::{Performed, error_text};
 use crate::exec::schedule::Scheduler;
-use crate::exec::state::{How, StepResult, StepState};
+use crate::exec::state::{StepResult, StepState};
 use crate::record::Outcome;
 use crate::step::StepId;
 
 impl Scheduler<'_> {
     /// Takes in how a step ended; gives the step whose dependents may go on, if any may.
-    pub(super) fn settle(&mut self, id: StepId, performed: Performed, span: Span) -> Settled {
-        let name = self.context.plan.step(id).name.clone();
+    pub(super) fn settle(&mut self, id: StepId, performed: Performed, log: Option<String>, span: Span) -> Settled {
+        let name = self.world.plan.step(id).name.clone();
         match performed {
-            Performed::Executed { record, transient, .. } if transient && self.is_tried_again(id, &record, span) => {
+            Performed::Executed { record, transient: true, .. } if self.may_try_again(id, record.outcome) => {
+                self.try_again(id, *record, log, span);
                 Settled::Waits
             }
             Performed::Executed { record, unchanged, .. } => {
-                let passed = record.outcome.is_made();
-                self.context.listener.tell(Event::StepFinished {
+                self.tell(Event::StepFinished {
                     step: name.clone(),
                     outcome: record.outcome,
                     reason: record.reason.clone(),
                     seconds: record.seconds,
-                    log: if passed { None } else { log_if_any(&self.context.store.log_path(&name)) },
+                    log: log.filter(|_| !record.outcome.is_made()),
                     repro: record.repro.clone(),
                     execution: Some(Execution { key: record.key.digest(), span }),
                     load: self.load(),
                 });
-                let is_read = self.context.plan.dependents(id).any(|reader| reader != self.context.plan.report);
+                let is_read = self.world.plan.dependents(id).any(|reader| reader != self.world.plan.report);
                 if unchanged && is_read {
-                    self.context.listener.tell(Event::Unchanged { step: name });
+                    self.tell(Event::Unchanged { step: name });
                 }
-                if let Some(text) = self.memory.executed(id, self.context.plan.step(id), &record) {
-                    self.context.listener.tell(Event::Warning { text });
+                if let Some(text) = self.memory.executed(id, self.world.plan.step(id), &record) {
+                    self.tell(Event::Warning { text });
                 }
                 if record.stands.is_some() {
                     self.met.insert(record.key.digest());
@@ -49,15 +48,15 @@ impl Scheduler<'_> {
             Performed::InputLost { from, digest, what } => {
                 self.returned(name, format!("an input was lost: {what}"), span);
                 // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
-                if !self.is_done(from) || self.context.store.check_tree(&digest).is_ok() {
+                if !self.is_done(from) || self.world.store.check_tree(&digest).is_ok() {
                     return Settled::Lost { producer: from, consumer: id };
                 }
-                let producer = self.context.plan.step(from).name.clone();
-                self.context.listener.tell(Event::Warning {
+                let producer = self.world.plan.step(from).name.clone();
+                self.tell(Event::Warning {
                     text: format!("the output of {producer} is damaged ({what}); it runs again"),
                 });
-                if let Err(e) = self.context.store.discard_tree(&digest) {
-                    self.finish_unstarted(id, Judged::failed(Outcome::Fail, error_text(&e.into())));
+                if let Err(e) = self.world.store.discard_tree(&digest) {
+                    self.finish_unstarted(id, error_text(&e.into()));
                     return Settled::Done(id);
                 }
                 self.set(from, StepState::Unknown);
@@ -66,8 +65,8 @@ impl Scheduler<'_> {
         }
     }
 
-    fn returned(&self, step: String, why: String, span: Span) {
-        self.context.listener.tell(Event::StepReturned { step, why, span, load: self.load() });
+    fn returned(&mut self, step: String, why: String, span: Span) {
+        self.tell(Event::StepReturned { step, why, span, load: self.load() });
     }
 
     /// Decides the steps that waited for this one.
@@ -93,29 +92,18 @@ impl Scheduler<'_> {
     }
 
     /// Ends a step that could not even start. It leaves no record: nothing was executed.
-    pub(super) fn finish_unstarted(&mut self, id: StepId, judged: Judged) -> StepId {
-        if judged.transient && self.is_started_again(id, &judged) {
-            return id;
-        }
-        let name = self.context.plan.step(id).name.clone();
-        self.context.listener.tell(Event::StepFinished {
-            step: name,
-            outcome: judged.outcome,
-            reason: judged.reason.clone(),
+    pub(super) fn finish_unstarted(&mut self, id: StepId, why: String) {
+        self.tell(Event::StepFinished {
+            step: self.world.plan.step(id).name.clone(),
+            outcome: Outcome::Fail,
+            reason: Some(why.clone()),
             seconds: 0.0,
             log: None,
             repro: None,
             execution: None,
             load: self.load(),
         });
-        let result = StepResult {
-            how: How::Skipped,
-            reason: judged.reason,
-            outcome: judged.outcome,
-            ..StepResult::not_needed()
-        };
-        self.set(id, StepState::Done(result));
-        id
+        self.set(id, StepState::Done(StepResult::skipped(Outcome::Fail, why)));
     }
 }
 
@@ -127,9 +115,4 @@ pub(super) enum Settled {
         producer: StepId,
         consumer: StepId,
     },
-}
-
-/// A step whose server did not start; another attempt may find it well.
-pub(super) fn unstarted(error: &anyhow::Error) -> Judged {
-    Judged::failed(Outcome::Fail, error_text(error)).transient()
 }

@@ -13,7 +13,7 @@ use crate::base::fs as bfs;
 use crate::event::Event;
 use crate::exec::Context;
 use crate::exec::bug::Bugs;
-use crate::exec::schedule::Scheduler;
+use crate::exec::schedule::{Effect, Scheduler};
 use crate::provision::{Provision, title};
 use crate::runtime::Job;
 use crate::step::{Requirement, StepId};
@@ -174,19 +174,20 @@ fn fresh(
 
 impl Scheduler<'_> {
     pub(super) fn requirements(&self, id: StepId) -> Vec<Requirement> {
-        let step = self.context.plan.step(id);
+        let step = self.world.plan.step(id);
         step.kind.requires(step)
     }
 
-    pub(super) fn install_missing(&mut self, id: StepId, install: &dyn Fn(Requirement)) {
+    pub(super) fn install_missing(&mut self, id: StepId) {
         let wanted = &self.requirements[id.0 as usize];
-        self.setups.missing(wanted, self.context.provision).into_iter().for_each(install);
+        let missing = self.setups.missing(wanted, self.world.provision);
+        self.effects.extend(missing.into_iter().map(Effect::Install));
     }
 
-    pub(super) fn install_wanted(&mut self, install: &dyn Fn(Requirement)) {
+    pub(super) fn install_wanted(&mut self) {
         for id in self.wanted.iter().collect::<Vec<_>>() {
             if !self.is_done(id) {
-                self.install_missing(id, install);
+                self.install_missing(id);
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::device::{BACKENDS, Backend, BackendRow};
 use crate::event::Event;
 use crate::exec::bug::Bugs;
 use crate::exec::resources::Lack;
-use crate::exec::schedule::Scheduler;
+use crate::exec::schedule::{Effect, Scheduler};
 use crate::step::{Needs, StepId};
 
 /// Asks a backend's native library.
@@ -47,26 +47,26 @@ impl Sizes {
 
 impl Scheduler<'_> {
     /// Begins to ask, where a step that must run holds a device whose memory is not known.
-    pub(super) fn ask_sizes(&mut self, ask: &dyn Fn()) {
+    pub(super) fn ask_sizes(&mut self) {
         let to_run: Vec<_> = self.wanted.iter().filter(|id| !self.is_done(*id)).collect();
         if to_run.into_iter().any(|id| self.is_unsized(id)) {
             self.sizes.asking = true;
-            ask();
+            self.effects.push_back(Effect::AskSizes);
         }
     }
 
-    /// Whether a step waits for the answer instead of its turn.
-    pub(super) fn waits_for_size(&mut self, id: StepId) -> bool {
-        let waits = self.sizes.asking && self.is_unsized(id);
-        if waits {
-            self.slots.ready(id);
-            self.sizes.waiting.push(id);
-        }
-        waits
+    /// Whether a step is to wait for the answer before it waits for its turn.
+    pub(super) fn needs_size(&self, id: StepId) -> bool {
+        self.sizes.asking && self.is_unsized(id)
     }
 
-    fn is_unsized(&mut self, id: StepId) -> bool {
-        let step = self.context.plan.step(id);
+    pub(super) fn wait_for_size(&mut self, id: StepId) {
+        self.slots.ready(id, self.now);
+        self.sizes.waiting.push(id);
+    }
+
+    fn is_unsized(&self, id: StepId) -> bool {
+        let step = self.world.plan.step(id);
         let Needs::Device { backend, device, .. } = step.kind.needs(step) else { return false };
         let units = &self.slots.machine.capacity.units;
         BackendRow::named(&backend).is_some_and(|row| !row.tells_memory)
@@ -84,7 +84,7 @@ impl Scheduler<'_> {
                     let token = &unit.token;
                     let text =
                         format!("the memory of {token} is unknown: {why}; nothing limits what steps claim of it");
-                    self.context.listener.tell(Event::Warning { text });
+                    self.tell(Event::Warning { text });
                 }
             }
         }

@@ -21,8 +21,8 @@ impl Slots {
     }
 
     /// All that a step reads is there.
-    pub(super) fn ready(&mut self, id: StepId) {
-        self.ready_since.entry(id).or_insert_with(Instant::now);
+    pub(super) fn ready(&mut self, id: StepId, now: Instant) {
+        self.ready_since.entry(id).or_insert(now);
     }
 
     /// It is not ready after all.
@@ -31,14 +31,14 @@ impl Slots {
     }
 
     /// Gives a step what it was offered; the row that it gets, and how long it waited for it.
-    pub(super) fn take(&mut self, id: StepId, held: Held) -> (Slot, Duration) {
+    pub(super) fn take(&mut self, id: StepId, held: Held, now: Instant) -> (Slot, Duration) {
         self.machine.take(&held);
         let slot = match held.whole {
             true => Slot::Exclusive,
             false => Slot::Job(self.free.pop_first().expect("BUG: more steps execute than there are cores")),
         };
         self.held.insert(id, (slot, held));
-        (slot, self.ready_since.remove(&id).map_or(Duration::ZERO, |since| since.elapsed()))
+        (slot, self.ready_since.remove(&id).map_or(Duration::ZERO, |since| now.duration_since(since)))
     }
 
     pub(super) fn release(&mut self, id: StepId) {

@@ -1,0 +1,225 @@
+//! A run: performs what the scheduler decides, by job threads, installers and whoever else is asked, and tells it how that
+//! ended.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+
+use crate::base::{Digest, figures};
+use crate::event::{Event, Span};
+use crate::exec::bug::{Bugs, Ender};
+use crate::exec::laid::LaidTrees;
+use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
+use crate::exec::pool::Pool;
+use crate::exec::schedule::{Effect, Message, NotStarted, Scheduler};
+use crate::exec::setup::{self, Servers};
+use crate::exec::state::StepState;
+use crate::exec::task::Task;
+use crate::exec::{Context, Finished, reporting, reproducer, sizes};
+use crate::record::Record;
+use crate::step::{Requirement, StepId};
+use crate::store::StoreError;
+use crate::store::remote::Ask;
+
+/// Performs the plan.
+pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
+    let clock = Instant::now();
+    let mut scheduler = Scheduler::new(context.world());
+    if let Some(text) = context.store.damage()? {
+        context.listener.tell(Event::Warning { text });
+    }
+    scheduler.consult_all();
+    if !scheduler.is_open() {
+        scheduler.read_records();
+    }
+    scheduler.tell_all(context.listener);
+    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id)).count() as u32;
+    context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
+    let mut met_bug = false;
+    loop {
+        if scheduler.is_open() {
+            met_bug |= execute_wanted(context, &mut scheduler)?;
+        }
+        let is_damaged = scheduler.read_records();
+        scheduler.tell_all(context.listener);
+        if !is_damaged || context.cancel.is_cancelled() {
+            break;
+        }
+    }
+    scheduler.close();
+    // In a store that may only be read, the next run hashes them again.
+    if !context.store.is_read_only()
+        && let Err(e) = scheduler.keys.files.save()
+    {
+        context
+            .listener
+            .tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
+    }
+    let results = scheduler.states.into_iter().map(StepState::into_result).collect();
+    reporting::finish(context, results, scheduler.keys.files, met_bug, clock)
+}
+
+/// Why nothing is executed for a store that keeps nothing.
+fn not_kept(scheduler: &Scheduler<'_>) -> String {
+    let plan = scheduler.world.plan;
+    let to_run = scheduler.wanted.iter().filter(|id| *id != plan.report && !scheduler.is_done(*id));
+    let names: Vec<_> = to_run.map(|id| plan.step(id).name.as_str()).collect();
+    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+    let first = names.first().copied().unwrap_or_default();
+    format!(
+        "`{first}`{more} would run, and the result could not be kept\n  hint: name another store with --cache-dir; \
+         `orch cache export` and `import` take along what this one holds"
+    )
+}
+
+/// Executes what is wanted, until nothing is left to wait for. True if a bug of orch's own ended something.
+fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> Result<bool, StoreError> {
+    if context.store.is_read_only() {
+        context.store.must_be_writable(&not_kept(scheduler))?;
+    }
+    scheduler.keys.files.time_passes();
+    let scratch = context.store.scratch()?;
+    let ground = context.ground(scratch.dir("commands")?);
+    let servers = Servers::default();
+    let (again, bugs) = (context.options.again(), Bugs::new(context.store));
+    let performer = Performer {
+        store: context.store,
+        scratch: &scratch,
+        laid: LaidTrees::new(&scratch),
+        ground: &ground,
+        provision: context.provision,
+        servers: &servers,
+        listener: context.listener,
+        cancel: context.cancel,
+        host: &context.host.report.name,
+        fingerprint: &context.host.fingerprint,
+        again: &again,
+        bugs: &bugs,
+        remote: context.remote,
+        job_memory: context.options.job_memory,
+    };
+    std::thread::scope(|scope| {
+        let _ender = Ender(context.cancel);
+        let (sender, receiver) = channel();
+        let driver =
+            Driver { context, performer: &performer, scope, pool: Pool::start(scope, context.options.jobs), sender };
+        scheduler.begin(context.remote.is_some(), Instant::now());
+        loop {
+            if context.cancel.is_cancelled() && !scheduler.interrupted {
+                scheduler.hear(Message::Interrupted, Instant::now());
+            }
+            scheduler.turn(Instant::now());
+            while let Some(effect) = scheduler.effects.pop_front() {
+                if let Some(message) = driver.perform(effect) {
+                    scheduler.hear(message, Instant::now());
+                    scheduler.turn(Instant::now());
+                }
+            }
+            if scheduler.is_over() {
+                return;
+            }
+            match receiver.recv_timeout(Duration::from_millis(100)) {
+                Ok(message) => {
+                    if let (Message::Answered(..), Some(text)) =
+                        (&message, context.remote.and_then(|remote| remote.news()))
+                    {
+                        context.listener.tell(Event::Warning { text });
+                    }
+                    scheduler.hear(message, Instant::now());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    });
+    Ok(bugs.met())
+}
+
+/// Who does what the scheduler decides.
+struct Driver<'scope, 'env> {
+    context: &'env Context<'env>,
+    performer: &'env Performer<'env>,
+    scope: &'scope Scope<'scope, 'env>,
+    pool: Pool<'env>,
+    sender: Sender<Message>,
+}
+
+impl<'env> Driver<'_, 'env> {
+    /// Does it, or begins to. Gives what the scheduler must know at once.
+    fn perform(&self, effect: Effect<'env>) -> Option<Message> {
+        match effect {
+            Effect::Tell(event) => self.context.listener.tell(event),
+            Effect::Start(task, begun) => return self.start(task, begun),
+            Effect::Ask(id, key) => self.ask(id, key),
+            Effect::Install(requirement) => self.install(requirement),
+            Effect::AskSizes => self.ask_sizes(),
+            // Where it fails there was none.
+            Effect::KeepLog { log, of_attempt } => drop(std::fs::rename(log, of_attempt)),
+        }
+        None
+    }
+
+    /// Hands a step to a job thread, unless the server that it needs does not start.
+    fn start(&self, task: Box<Task<'env>>, begun: Event) -> Option<Message> {
+        let (performer, id) = (self.performer, task.id);
+        if let Some(env) = task.step.kind.server(task.step)
+            && let Err(e) = performer.servers.start(env, performer.provision, performer.provision.dir())
+        {
+            performer.bugs.look_at(&e);
+            let Task { key, why: reason, .. } = *task;
+            let (why, at) = (error_text(&e), figures::now());
+            return Some(Message::NotStarted(NotStarted { id, key, reason, why, at }));
+        }
+        self.context.listener.tell(begun);
+        let sender = self.sender.clone();
+        self.pool.spawn(move || {
+            let begin = Instant::now();
+            let log = performer.store.log_path(&task.step.name);
+            let performed = performer.perform(*task);
+            let has_failed = matches!(&performed, Performed::Executed { record, .. } if !record.outcome.is_made());
+            let log = has_failed.then(|| log_if_any(&log)).flatten();
+            let _ = sender.send(Message::Performed(id, performed, log, Span { begin, end: Instant::now() }));
+        });
+        None
+    }
+
+    fn ask(&self, id: StepId, key: Digest) {
+        let (options, step) = (self.context.options, self.context.plan.step(id));
+        let limit = options.max_age.clone().filter(|_| step.kind.is_measured());
+        let takes = move |record: &Record| limit.as_ref().is_none_or(|limit| !limit.is_exceeded(&record.started));
+        let repro = reproducer(&options.again(), &step.name);
+        let ask = Ask { key, step: step.name.clone(), repro, takes: Box::new(takes) };
+        let answer = Answer { id, sender: self.sender.clone(), record: None };
+        let take = |record| {
+            let mut answer = answer; // all of it: it is told when it goes
+            answer.record = record;
+        };
+        self.context.remote.expect("BUG: nobody is there to be asked").fetch(ask, Box::new(take));
+    }
+
+    fn install(&self, requirement: Requirement) {
+        let (context, bugs, sender) = (self.context, self.performer.bugs, self.sender.clone());
+        self.scope.spawn(move || {
+            let result = setup::install(context, requirement, bugs);
+            let _ = sender.send(Message::Installed(requirement, result));
+        });
+    }
+
+    fn ask_sizes(&self) {
+        let (probe, bugs, sender) = (self.context.probe, self.performer.bugs, self.sender.clone());
+        self.scope.spawn(move || drop(sender.send(Message::Sized(sizes::ask(probe, bugs)))));
+    }
+}
+
+/// Told when it goes: a thread of the remote's that panics answers too.
+struct Answer {
+    id: StepId,
+    sender: Sender<Message>,
+    record: Option<Box<Record>>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let _ = self.sender.send(Message::Answered(self.id, self.record.take()));
+    }
+}

@@ -1,0 +1,211 @@
+//! The scheduler without threads: messages in, effects out. Nothing executes; the store is empty.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::exec::tests::{host, options};
+use crate::record::Outcome;
+use crate::step::{MATERIALISE, RENDER, REPORT, Source, Stage, Step, StepKind};
+use crate::worker::Cancel;
+
+/// A plan with an empty store.
+struct House {
+    _dir: tempfile::TempDir,
+    plan: Plan,
+    store: DiskStore,
+    provision: Provision,
+    host: HostFacts,
+    options: Options,
+}
+
+impl House {
+    /// Of steps that read those of these positions; each is tried twice. One core.
+    fn new(steps: &[(&str, &'static dyn StepKind, &[u32])]) -> Self {
+        let step = |(name, kind, reads): &(&str, &'static dyn StepKind, &[u32])| Step {
+            name: (*name).to_owned(),
+            stage: if *name == "report" { Stage::Report } else { Stage::Generate },
+            kind: *kind,
+            params: json!({}).into(),
+            inputs: reads.iter().map(|from| (from.to_string().into(), Source::Step(StepId(*from)))).collect(),
+            timeout_seconds: 9,
+            memory: None,
+            retries: Some(1),
+        };
+        let mut steps: Vec<Step> = steps.iter().map(step).collect();
+        let report = StepId(steps.len() as u32);
+        steps.push(step(&("report", &REPORT, &[])));
+        let plan = Plan::new(steps, vec![], vec![], report, BTreeMap::new());
+        let dir = tempfile::tempdir().unwrap();
+        let store = DiskStore::open(&dir.path().join("store")).unwrap();
+        let provision = Provision::new(dir.path().join("envs"), None, Cancel::default()).unwrap();
+        let wanted = Some(plan.ids().collect());
+        let options = Options { jobs: 1, wanted, ..options(dir.path()) };
+        Self { _dir: dir, plan, store, provision, host: host(), options }
+    }
+
+    /// About to execute, at the returned time.
+    fn begun(&self, shared: bool) -> (Scheduler<'_>, Instant) {
+        let Self { plan, store, provision, host, options, .. } = self;
+        let mut scheduler = Scheduler::new(World { plan, store, provision, inventory: &[], host, options });
+        scheduler.consult_all();
+        let now = Instant::now();
+        scheduler.begin(shared, now);
+        (scheduler, now)
+    }
+}
+
+/// What is to be done after a turn, in a word each, and the steps that start.
+fn turn<'a>(scheduler: &mut Scheduler<'a>, now: Instant) -> (Vec<String>, Vec<Task<'a>>) {
+    scheduler.turn(now);
+    let mut started = Vec::new();
+    let words = std::mem::take(&mut scheduler.effects).into_iter().map(|effect| match effect {
+        Effect::Tell(Event::StepFinished { step, outcome, .. }) => format!("{step} {}", outcome.label()),
+        Effect::Tell(Event::StepReturned { step, .. }) => format!("{step} returned"),
+        Effect::Tell(Event::Fetched { step, .. }) => format!("{step} fetched"),
+        Effect::Tell(Event::Warning { .. }) => "warning".to_owned(),
+        Effect::Tell(Event::Interrupted) => "interrupted".to_owned(),
+        Effect::Tell(other) => format!("{other:?}"),
+        Effect::Start(task, Event::StepStarted { step, .. }) => {
+            assert_eq!(task.step.name, step);
+            started.push(*task);
+            format!("start {step}")
+        }
+        Effect::Start(_, other) => panic!("{other:?}"),
+        Effect::Ask(id, _) => format!("ask {}", id.0),
+        Effect::Install(requirement) => format!("install {requirement:?}"),
+        Effect::AskSizes => "ask sizes".to_owned(),
+        Effect::KeepLog { of_attempt, .. } => format!("keep {}", of_attempt.file_name().unwrap().display()),
+    });
+    (words.collect(), started)
+}
+
+/// How a step that was started ended.
+fn ended(task: Task<'_>, outcome: Outcome) -> Message {
+    let id = task.id;
+    let transient = !outcome.is_made();
+    let record = record(&task.step.name, task.key, task.why, outcome);
+    let log = transient.then(|| "a log".to_owned());
+    let span = Span { begin: Instant::now(), end: Instant::now() };
+    Message::Performed(id, Performed::Executed { record: Box::new(record), unchanged: false, transient }, log, span)
+}
+
+fn record(step: &str, key: KeyDoc, why: MissReason, outcome: Outcome) -> Record {
+    Record {
+        step: step.to_owned(),
+        key,
+        outcome,
+        reason: None,
+        output: outcome.is_made().then(|| Digest::of(step.as_bytes())),
+        started: "2026-01-01T00:00:00Z".into(),
+        seconds: 1.0,
+        host: "h".into(),
+        facts: Default::default(),
+        measure: None,
+        numerics: None,
+        repro: None,
+        why: Some(why),
+        attempts: vec![],
+        stands: None,
+    }
+}
+
+const PAIR: &[(&str, &dyn StepKind, &[u32])] = &[("a", &RENDER, &[]), ("b", &RENDER, &[0])];
+
+#[test]
+fn a_step_starts_when_what_it_reads_is_made_and_the_run_is_over_when_nothing_is_left() {
+    let house = House::new(PAIR);
+    let (mut scheduler, now) = house.begun(false);
+    let (words, mut started) = turn(&mut scheduler, now);
+    assert_eq!(words, ["start a"]);
+    scheduler.hear(ended(started.remove(0), Outcome::Pass), now);
+    let (words, mut started) = turn(&mut scheduler, now);
+    assert_eq!(words, ["a PASS", "start b"]);
+    assert!(!scheduler.is_over());
+    scheduler.hear(ended(started.remove(0), Outcome::Pass), now);
+    assert_eq!(turn(&mut scheduler, now).0, ["b PASS"]);
+    assert!(scheduler.is_over());
+}
+
+#[test]
+fn a_failure_that_may_pass_is_tried_again_after_its_pause_and_the_second_one_counts() {
+    let house = House::new(PAIR);
+    let (mut scheduler, now) = house.begun(false);
+    let (_, mut started) = turn(&mut scheduler, now);
+    scheduler.hear(ended(started.remove(0), Outcome::Timeout), now);
+    assert_eq!(turn(&mut scheduler, now).0, ["keep a.1.attempt", "warning", "a returned"]);
+    assert!(!scheduler.is_over());
+    let later = now + Duration::from_secs(2);
+    let (words, mut started) = turn(&mut scheduler, later);
+    assert_eq!(words, ["start a"]);
+    assert_eq!(started[0].attempts[0].log.as_deref(), Some("a.1.attempt"));
+    scheduler.hear(ended(started.remove(0), Outcome::Timeout), later);
+    assert_eq!(turn(&mut scheduler, later).0, ["a TIMEOUT"]);
+    assert!(scheduler.is_over());
+    let b = scheduler.result(StepId(1)).unwrap();
+    assert_eq!((b.outcome, b.blamed), (Outcome::Timeout, Some(StepId(0))));
+}
+
+#[test]
+fn who_asks_whether_a_step_is_tried_again_changes_nothing() {
+    let house = House::new(PAIR);
+    let (mut scheduler, now) = house.begun(true);
+    assert_eq!(turn(&mut scheduler, now).0, ["ask 0"]);
+    for _ in 0..3 {
+        assert!(scheduler.may_try_again(StepId(0), Outcome::Fail));
+        assert!(scheduler.may_be_elsewhere(StepId(0)) && !scheduler.needs_size(StepId(0)));
+    }
+    assert_eq!(turn(&mut scheduler, now).0, [""; 0]);
+}
+
+#[test]
+fn what_does_not_start_gives_back_what_it_held_and_is_started_once_more() {
+    let house = House::new(PAIR);
+    let (mut scheduler, mut now) = house.begun(false);
+    for words in [&["start a", "warning"][..], &["start a", "a FAIL"]] {
+        let (mut told, mut started) = turn(&mut scheduler, now);
+        let Task { id, key, why: reason, .. } = started.remove(0);
+        let step = NotStarted { id, key, reason, why: "no server".into(), at: String::new() };
+        scheduler.hear(Message::NotStarted(step), now);
+        assert!(scheduler.slots.machine.is_idle());
+        told.extend(turn(&mut scheduler, now).0);
+        assert_eq!(told, words);
+        now += Duration::from_secs(2);
+    }
+    assert!(scheduler.is_over());
+}
+
+#[test]
+fn an_interruption_ends_pauses_and_starts_nothing_more() {
+    let house = House::new(&[("a", &RENDER, &[]), ("b", &RENDER, &[])]);
+    let (mut scheduler, now) = house.begun(false);
+    let (words, mut started) = turn(&mut scheduler, now);
+    assert_eq!(words, ["start a"], "there is one core");
+    scheduler.hear(ended(started.remove(0), Outcome::Crash), now);
+    let (words, mut started) = turn(&mut scheduler, now);
+    assert_eq!(words.last().unwrap(), "start b");
+    scheduler.hear(Message::Interrupted, now);
+    assert_eq!(turn(&mut scheduler, now).0, ["interrupted", "a CRASH"]);
+    assert!(!scheduler.is_over(), "one executes");
+    scheduler.hear(ended(started.remove(0), Outcome::Fail), now);
+    assert_eq!(turn(&mut scheduler, now).0, ["b FAIL"], "nothing is tried again");
+    assert!(scheduler.is_over());
+}
+
+#[test]
+fn what_another_machine_may_have_is_asked_for_before_anything_is_installed() {
+    let house = House::new(&[("a", &MATERIALISE, &[]), ("b", &MATERIALISE, &[])]);
+    let (mut scheduler, now) = house.begun(true);
+    assert_eq!(turn(&mut scheduler, now).0, ["ask 0", "ask 1"]);
+    let StepState::Ready { key, reason } = &scheduler.states[0] else { panic!("it is not ready") };
+    let found = record("a", key.clone(), reason.clone(), Outcome::Pass);
+    scheduler.hear(Message::Answered(StepId(0), Some(Box::new(found))), now);
+    assert_eq!(turn(&mut scheduler, now).0, ["a fetched"]);
+    scheduler.hear(Message::Answered(StepId(1), None), now);
+    assert_eq!(turn(&mut scheduler, now).0, ["install Env(Torch)"]);
+    assert!(!scheduler.is_over());
+    scheduler.hear(Message::Installed(Requirement::Env(crate::toolchain::EnvName::Torch), Err("no net".into())), now);
+    assert_eq!(turn(&mut scheduler, now).0, ["b FAIL"]);
+    assert!(scheduler.is_over());
+}

@@ -1,0 +1,39 @@
+//! What tests of a run have in common: a machine and options.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use super::*;
+
+pub(super) fn host() -> HostFacts {
+    let report = json!({"name": "h", "os": "o", "cpu": "c", "cores": 2, "memory_bytes": 1});
+    HostFacts {
+        fingerprint: "f".into(),
+        target: "t".into(),
+        variables: Default::default(),
+        report: serde_json::from_value(report).unwrap(),
+    }
+}
+
+/// Two jobs; pages go below `dir`.
+pub(super) fn options(dir: &Path) -> Options {
+    Options {
+        jobs: 2,
+        memory: u64::MAX,
+        job_memory: None,
+        keep_going: KeepGoing::Always,
+        rerun: Default::default(),
+        rerun_failed: false,
+        stands: Default::default(),
+        wanted: None,
+        retries: None,
+        backoff: Default::default(),
+        mocked: Default::default(),
+        max_age: None,
+        scope: None,
+        spec: "s.yaml".into(),
+        flags: String::new(),
+        out_dir: dir.join("out"),
+    }
+}
