@@ -32,7 +32,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ort", &["runtime/ort/", "runtime/mod.rs"]),
     ("tch", &["bin/orch-torch.rs"]),
     ("torch_sys", &["bin/orch-torch.rs"]),
-    ("rayon", &["store/", "exec/consult.rs", "exec/records.rs"]),
+    ("rayon", &["store/", "exec/schedule/consult.rs", "exec/schedule/records.rs"]),
     ("tar", &["store/pack/", "provision/browser.rs"]),
     ("tiny_http", &["browser/"]),
     ("openvino_sys", &["openvino.rs", "runtime/openvino/"]),
@@ -214,6 +214,21 @@ fn matched(sources: &Sources) -> Vec<String> {
     complaints
 }
 
+/// The scheduler decides, and others do: what of those that do it names.
+fn deciding(sources: &Sources) -> Vec<String> {
+    let doing = ["std::thread", "std::process", "mpsc", "Listener", "Instant::now", "figures::now"];
+    let own = sources.iter().filter(|(path, _)| path.starts_with("exec/schedule/") && !path.ends_with("tests.rs"));
+    let named = |(path, text): (&String, &String)| {
+        let text = code(text);
+        doing
+            .iter()
+            .filter(|word| text.contains(**word))
+            .map(|word| format!("{path} names `{word}`"))
+            .collect::<Vec<_>>()
+    };
+    own.flat_map(named).collect()
+}
+
 /// `package::…` that is no part of a longer path, or `use package`.
 fn names_package(code: &str, package: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -259,7 +274,10 @@ fn a_module_uses_only_what_stands_above_it() {
 fn every_package_has_one_home() {
     let bad =
         homes(&one("exec/mod.rs", "use rayon::prelude::*;\nlet x = ::ort::init();\nuse crate::runtime::ort::run;"));
-    assert_eq!(bad, ["exec/mod.rs uses `rayon`, which is at home in store/, exec/consult.rs, exec/records.rs"]);
+    assert_eq!(
+        bad,
+        ["exec/mod.rs uses `rayon`, which is at home in store/, exec/schedule/consult.rs, exec/schedule/records.rs"]
+    );
     assert_eq!(homes(&one("spec/raw.rs", "serde_saphyr::from_str(x)")).len(), 1);
     assert_eq!(homes(&one("report/mod.rs", "let s = port::of(sort::by(crate::runtime::ort::x));")).len(), 0);
     none(homes(&sources()));
@@ -276,6 +294,12 @@ fn only_its_row_knows_the_name_of_a_runtime() {
     )));
     none(matched(&one("device/cuda.rs", "let x = \"cuda\";")));
     none(matched(&sources()));
+}
+
+#[test]
+fn the_scheduler_does_nothing_itself() {
+    assert!(!deciding(&one("exec/schedule/a.rs", "let now = Instant::now();")).is_empty());
+    none(deciding(&sources()));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::*;
 use crate::device::Backend;
 use crate::event::{Event, Listener};
 use crate::exec::tests::{host, options};
-use crate::exec::{Context, Options, Probe, run, sizes};
+use crate::exec::{Context, Options, Probe, probe, run};
 use crate::plan::Plan;
 use crate::provision::Provision;
 use crate::record::{Outcome, Record};
@@ -183,7 +183,7 @@ fn a_panic_of_a_prober_is_a_device_that_is_not_there() {
     let dir = tempfile::tempdir().unwrap();
     let store = DiskStore::open(dir.path()).unwrap();
     let bugs = Bugs::new(&store);
-    let answer = sizes::ask(&Mad, &bugs).remove(0);
+    let answer = probe::ask(&Mad, &bugs).remove(0);
     assert!(bugs.met() && !answer.available);
     let reason = answer.reason.unwrap();
     assert!(reason.starts_with("BUG: a driver of cuda at src/exec/bug_tests.rs:"), "{reason}");

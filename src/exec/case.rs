@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::base::shell;
 use crate::catalogue::RUNTIMES;
 use crate::device::DeviceKind;
-use crate::exec::fallback::{Course, course, expected_outcome, is_as_expected};
+use crate::exec::schedule::fallback::{Course, course, expected_outcome, is_as_expected};
 use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, reproducer};
 use crate::plan::{Plan, PlannedCase, PlannedFallback};

@@ -6,7 +6,7 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use crate::base::{Digest, figures};
-use crate::event::{Event, Span};
+use crate::event::{Event, Listener, Span};
 use crate::exec::bug::{Bugs, Ender};
 use crate::exec::laid::LaidTrees;
 use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
@@ -15,7 +15,7 @@ use crate::exec::schedule::{Effect, Message, NotStarted, Scheduler};
 use crate::exec::setup::{self, Servers};
 use crate::exec::state::StepState;
 use crate::exec::task::Task;
-use crate::exec::{Context, Finished, reporting, reproducer, sizes};
+use crate::exec::{Context, Finished, probe, reporting, reproducer};
 use crate::record::Record;
 use crate::step::{Requirement, StepId};
 use crate::store::StoreError;
@@ -24,7 +24,7 @@ use crate::store::remote::Ask;
 /// Performs the plan.
 pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     let clock = Instant::now();
-    let mut scheduler = Scheduler::new(context.world());
+    let mut scheduler = Scheduler::new(context.world(), clock);
     if let Some(text) = context.store.damage()? {
         context.listener.tell(Event::Warning { text });
     }
@@ -32,7 +32,7 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     if !scheduler.is_open() {
         scheduler.read_records();
     }
-    scheduler.tell_all(context.listener);
+    tell_all(&mut scheduler, context.listener);
     let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id)).count() as u32;
     context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
     let mut met_bug = false;
@@ -41,7 +41,7 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
             met_bug |= execute_wanted(context, &mut scheduler)?;
         }
         let is_damaged = scheduler.read_records();
-        scheduler.tell_all(context.listener);
+        tell_all(&mut scheduler, context.listener);
         if !is_damaged || context.cancel.is_cancelled() {
             break;
         }
@@ -57,6 +57,16 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     }
     let results = scheduler.states.into_iter().map(StepState::into_result).collect();
     reporting::finish(context, results, scheduler.keys.files, met_bug, clock)
+}
+
+/// Says what there is to say, where nothing else is to be done.
+pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
+    for effect in scheduler.effects.drain(..) {
+        match effect {
+            Effect::Tell(event) => listener.tell(event),
+            _ => panic!("BUG: something is to be done before steps execute"),
+        }
+    }
 }
 
 /// Why nothing is executed for a store that keeps nothing.
@@ -206,8 +216,8 @@ impl<'env> Driver<'_, 'env> {
     }
 
     fn ask_sizes(&self) {
-        let (probe, bugs, sender) = (self.context.probe, self.performer.bugs, self.sender.clone());
-        self.scope.spawn(move || drop(sender.send(Message::Sized(sizes::ask(probe, bugs)))));
+        let (libraries, bugs, sender) = (self.context.probe, self.performer.bugs, self.sender.clone());
+        self.scope.spawn(move || drop(sender.send(Message::Sized(probe::ask(libraries, bugs)))));
     }
 }
 

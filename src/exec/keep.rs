@@ -7,9 +7,10 @@ use crate::base::fs as bfs;
 use crate::event::Event;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{Done, Performed, Performer, error_text};
+use crate::exec::reproducer;
+use crate::exec::schedule::retry;
 use crate::exec::standing::standing;
 use crate::exec::task::Task;
-use crate::exec::{reproducer, retry};
 use crate::record::{Outcome, Record};
 use crate::store::{Manifest, StoreError};
 

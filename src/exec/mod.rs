@@ -6,33 +6,20 @@
 mod age;
 mod bug;
 mod case;
-mod consult;
-mod devices;
-mod dispatch;
 mod driver;
-mod fallback;
 mod given;
 pub mod half;
-mod hopes;
 mod keep;
 mod keys;
 mod laid;
-mod memory;
 mod outcome;
 mod perform;
 mod pool;
 mod preview;
-mod queue;
-mod records;
+mod probe;
 mod reporting;
-mod resources;
-mod retry;
 mod schedule;
-mod settle;
-mod shared;
 mod setup;
-mod sizes;
-mod slots;
 mod standing;
 mod state;
 mod task;
@@ -52,14 +39,16 @@ use crate::step::StepId;
 use crate::store::{DiskStore, FileDigests};
 use crate::worker::{Cancel, Ground, Project};
 
+use schedule::consult;
+
 pub use age::MaxAge;
-pub use consult::usually_wanted;
 pub use driver::run;
 pub use keys::{HostFacts, variable_digest};
 pub use preview::{held, preview};
+pub use probe::Probe;
 pub use reporting::{Pages, report_doc, stable_backend};
-pub use retry::Backoff;
-pub use sizes::Probe;
+pub use schedule::consult::usually_wanted;
+pub use schedule::retry::Backoff;
 pub use state::{How, StepResult};
 
 /// Everything a run is given.

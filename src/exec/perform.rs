@@ -14,7 +14,7 @@ use crate::exec::given::Given;
 use crate::exec::keep::Begun;
 use crate::exec::laid::LaidTrees;
 use crate::exec::outcome::{Judged, judge};
-use crate::exec::retry;
+use crate::exec::schedule::retry;
 use crate::exec::setup::Servers;
 use crate::exec::standing::stands_here;
 use crate::exec::task::{InputAt, Task, placed};

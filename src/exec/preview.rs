@@ -1,7 +1,10 @@
 //! What a run would do, and what the store already knows: everything that a run does short of executing.
 
-use crate::exec::consult::Missed;
+use std::time::Instant;
+
+use crate::exec::driver::tell_all;
 use crate::exec::schedule::Scheduler;
+use crate::exec::schedule::consult::Missed;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Preview, Verdict, reporting};
 use crate::key::MissReason;
@@ -11,7 +14,7 @@ use crate::store::StoreError;
 
 /// What a run would do.
 pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
-    let mut scheduler = Scheduler::new(context.world());
+    let mut scheduler = Scheduler::new(context.world(), Instant::now());
     scheduler.whole_records = true;
     scheduler.consult_all();
     scheduler.read_records();
@@ -19,7 +22,7 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     if scheduler.read_records() {
         consult_report(context, &mut scheduler);
     }
-    scheduler.tell_all(context.listener);
+    tell_all(&mut scheduler, context.listener);
     let Scheduler { mut states, wanted, .. } = scheduler;
     let mut previews = Vec::new();
     for id in context.plan.ids() {
@@ -67,7 +70,7 @@ fn consult_report(context: &Context<'_>, scheduler: &mut Scheduler<'_>) {
 
 /// The report of what the store already holds: successes, and failures of exactly this key. The rest is incomplete.
 pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
-    let mut scheduler = Scheduler::new(context.world());
+    let mut scheduler = Scheduler::new(context.world(), Instant::now());
     for id in context.plan.ids() {
         scheduler.consult(id);
         let StepState::Ready { key, .. } = &scheduler.states[id.0 as usize] else { continue };
@@ -79,7 +82,7 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     scheduler.read_records();
     scheduler.wanted.extend(context.plan.ids());
     scheduler.close();
-    scheduler.tell_all(context.listener);
+    tell_all(&mut scheduler, context.listener);
     let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();
     Ok(reporting::report_doc(context, &results, 0.0))
 }

@@ -1,8 +1,24 @@
 //! All state of a run, and what each message means for it.
 //!
 //! The scheduler decides and does nothing: what is to be done comes out as effects, in the order in which they must be
-//! performed. It may look at the store and at the user's files; it has no threads, no clock and no listener. Who performs the effects is
-//! `driver`'s concern; a preview has none but what is told.
+//! performed. It may look at the store and at the user's files; it has no threads, no clock and no listener. How effects
+//! are performed is `driver`'s concern; a preview has none but what is told.
+
+pub(super) mod consult;
+mod devices;
+mod dispatch;
+pub(super) mod fallback;
+mod hopes;
+mod memory;
+mod queue;
+mod records;
+mod resources;
+pub(super) mod retry;
+mod settle;
+mod setups;
+mod shared;
+mod sizes;
+mod slots;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -10,19 +26,19 @@ use std::time::Instant;
 
 use crate::base::Digest;
 use crate::device::Backend;
-use crate::event::{Event, Listener, Span};
-use crate::exec::devices::Devices;
-use crate::exec::hopes::Hopes;
+use crate::event::{Event, Span};
 use crate::exec::keys::{HostFacts, Keys};
-use crate::exec::memory::Memory;
 use crate::exec::perform::Performed;
-use crate::exec::queue::Queue;
-use crate::exec::resources::{Capacity, Machine};
-use crate::exec::retry::Retries;
-use crate::exec::setup::Setups;
-use crate::exec::shared::Questions;
-use crate::exec::sizes::Sizes;
-use crate::exec::slots::Slots;
+use crate::exec::schedule::devices::Devices;
+use crate::exec::schedule::hopes::Hopes;
+use crate::exec::schedule::memory::Memory;
+use crate::exec::schedule::queue::Queue;
+use crate::exec::schedule::resources::{Capacity, Machine};
+use crate::exec::schedule::retry::Retries;
+use crate::exec::schedule::setups::Setups;
+use crate::exec::schedule::shared::Questions;
+use crate::exec::schedule::sizes::Sizes;
+use crate::exec::schedule::slots::Slots;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::{Choices, Task};
 use crate::exec::{Context, KeepGoing, Options};
@@ -97,7 +113,7 @@ pub(super) struct Scheduler<'a> {
     /// What is to be done.
     pub(super) effects: VecDeque<Effect<'a>>,
     /// When it was last told something.
-    pub(super) now: Instant,
+    now: Instant,
     pub(super) interrupted: bool,
     pub(super) keys: Keys<'a>,
     pub(super) states: Vec<StepState>,
@@ -106,33 +122,33 @@ pub(super) struct Scheduler<'a> {
     /// Whether hits are to come with their records, although no report shows them.
     pub(super) whole_records: bool,
     /// Hits whose records turned out to be damaged, and how.
-    pub(super) damaged: BTreeMap<StepId, String>,
-    pub(super) setups: Setups,
+    damaged: BTreeMap<StepId, String>,
+    setups: Setups,
     /// What each step requires, by its number; filled when steps are about to execute.
-    pub(super) requirements: Vec<Vec<Requirement>>,
+    requirements: Vec<Vec<Requirement>>,
     /// Steps in state `Ready`.
-    pub(super) queue: Queue,
+    queue: Queue,
     /// Those among them for which something is being installed.
-    pub(super) parked: Vec<StepId>,
-    pub(super) slots: Slots,
-    pub(super) sizes: Sizes,
-    pub(super) devices: Devices<'a>,
-    pub(super) memory: Memory,
-    pub(super) hopes: Hopes,
+    parked: Vec<StepId>,
+    slots: Slots,
+    sizes: Sizes,
+    devices: Devices<'a>,
+    memory: Memory,
+    hopes: Hopes,
     /// What orch chose for these runs, and why.
-    pub(super) chosen: BTreeMap<StepId, Choices>,
-    pub(super) questions: Questions,
+    chosen: BTreeMap<StepId, Choices>,
+    questions: Questions,
     /// Nothing is installed before a first step is known to be nowhere else.
-    pub(super) defers_installing: bool,
-    pub(super) failed: bool,
+    defers_installing: bool,
+    failed: bool,
     /// The keys with which steps failed in this run.
-    pub(super) met: BTreeSet<Digest>,
+    met: BTreeSet<Digest>,
     /// What is tried again, and elsewhere.
-    pub(super) retries: Retries,
+    retries: Retries,
 }
 
 impl<'a> Scheduler<'a> {
-    pub(super) fn new(world: World<'a>) -> Self {
+    pub(super) fn new(world: World<'a>, now: Instant) -> Self {
         let mut files = world.store.file_digests();
         files.prefetch(world.plan.files());
         let devices = Devices::new(world.inventory);
@@ -142,7 +158,7 @@ impl<'a> Scheduler<'a> {
         Self {
             world,
             effects: VecDeque::new(),
-            now: Instant::now(),
+            now,
             interrupted: false,
             keys: Keys::new(world, files),
             states: world.plan.ids().map(|_| StepState::Unknown).collect(),
@@ -229,7 +245,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Whether nothing new begins.
-    pub(super) fn is_stopping(&self) -> bool {
+    fn is_stopping(&self) -> bool {
         self.interrupted || (self.world.options.keep_going == KeepGoing::Never && self.failed)
     }
 
@@ -239,25 +255,15 @@ impl<'a> Scheduler<'a> {
         self.slots.machine.is_idle() && !self.setups.is_busy() && (self.is_stopping() || settled)
     }
 
-    pub(super) fn tell(&mut self, event: Event) {
+    fn tell(&mut self, event: Event) {
         self.effects.push_back(Effect::Tell(event));
-    }
-
-    /// Says what there is to say, where nothing else is to be done.
-    pub(super) fn tell_all(&mut self, listener: &dyn Listener) {
-        for effect in self.effects.drain(..) {
-            match effect {
-                Effect::Tell(event) => listener.tell(event),
-                _ => panic!("BUG: something is to be done before steps execute"),
-            }
-        }
     }
 
     pub(super) fn is_done(&self, id: StepId) -> bool {
         matches!(self.states[id.0 as usize], StepState::Done(_))
     }
 
-    pub(super) fn is_ready(&self, id: StepId) -> bool {
+    fn is_ready(&self, id: StepId) -> bool {
         matches!(self.states[id.0 as usize], StepState::Ready { .. })
     }
 
@@ -281,5 +287,4 @@ impl<'a> Scheduler<'a> {
 }
 
 #[cfg(test)]
-#[path = "schedule_tests.rs"]
 mod tests;

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::exec::resources::{Capacity, tests as random};
+use crate::exec::schedule::resources::{Capacity, tests as random};
 
 struct World {
     queue: Queue,

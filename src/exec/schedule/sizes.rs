@@ -4,28 +4,11 @@
 //! library, in a child and beside whatever else it begins with; steps that would claim memory there wait for the answer.
 //! A run without such a step asks nothing. Without an answer nothing limits what is claimed, and that is told.
 
-use crate::device::{BACKENDS, Backend, BackendRow};
+use crate::device::{Backend, BackendRow};
 use crate::event::Event;
-use crate::exec::bug::Bugs;
-use crate::exec::resources::Lack;
+use crate::exec::schedule::resources::Lack;
 use crate::exec::schedule::{Effect, Scheduler};
 use crate::step::{Needs, StepId};
-
-/// Asks a backend's native library.
-pub trait Probe: Sync {
-    /// Everything that is found, as a thorough look does; a library that crashes or hangs makes it unavailable.
-    fn ask(&self, backend: &str) -> Backend;
-}
-
-/// The answers of all whose files do not say it.
-pub(super) fn ask(probe: &dyn Probe, bugs: &Bugs<'_>) -> Vec<Backend> {
-    let silent = BACKENDS.iter().filter(|row| !row.tells_memory);
-    let answers = silent.map(|BackendRow { name, .. }| {
-        let answer = bugs.caught_aside(&format!("probe:{name}"), || probe.ask(name));
-        answer.unwrap_or_else(|bug| Backend::unavailable(name, bug))
-    });
-    answers.collect()
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Sizes {

@@ -2,10 +2,10 @@
 
 use crate::device::Lease;
 use crate::event::{Event, Holds, Load};
-use crate::exec::queue::Next;
-use crate::exec::resources::{Claim, DeviceClaim, Held, Host, Lack};
+use crate::exec::schedule::queue::Next;
+use crate::exec::schedule::resources::{Claim, DeviceClaim, Held, Host, Lack};
+use crate::exec::schedule::setups::Readiness;
 use crate::exec::schedule::{Effect, Scheduler, World};
-use crate::exec::setup::Readiness;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::{InputAt, Task};
 use crate::record::Outcome;

@@ -182,7 +182,7 @@ impl Scheduler<'_> {
 }
 
 /// The outcome and reason of the last of several attempts.
-pub(super) fn told(outcome: Outcome, reason: Option<String>, before: &[Attempt]) -> (Outcome, Option<String>) {
+pub(in crate::exec) fn told(outcome: Outcome, reason: Option<String>, before: &[Attempt]) -> (Outcome, Option<String>) {
     let (Some(last), Outcome::Pass) = (before.last(), outcome) else { return (outcome, reason) };
     let why = last.reason.as_deref().unwrap_or("no reason was given");
     let told = format!("it passed at attempt {}, after {}: {why}", before.len() + 1, last.outcome.label());
@@ -195,7 +195,7 @@ fn attempt_log(log: &Path, number: u32) -> PathBuf {
 }
 
 /// Takes away the log of the execution before, and before a first attempt those of its attempts too.
-pub(super) fn clear_logs(log: &Path, attempts: &[Attempt]) {
+pub(in crate::exec) fn clear_logs(log: &Path, attempts: &[Attempt]) {
     let _ = std::fs::remove_file(log);
     let mut number = 1;
     while attempts.is_empty() && std::fs::remove_file(attempt_log(log, number)).is_ok() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::event::Slot;
-use crate::exec::resources::{Held, Machine};
+use crate::exec::schedule::resources::{Held, Machine};
 use crate::step::StepId;
 
 pub(super) struct Slots {

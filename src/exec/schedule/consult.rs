@@ -40,7 +40,7 @@ enum Looked {
 }
 
 /// Why a step is no hit.
-pub(super) enum Missed {
+pub(in crate::exec) enum Missed {
     For(MissReason),
     /// There is something, and it is not what was written.
     Damaged(String),
@@ -48,7 +48,7 @@ pub(super) enum Missed {
 
 impl Scheduler<'_> {
     /// Looks every step up in the store, dependencies first, and finds out which of the others are wanted.
-    pub(super) fn consult_all(&mut self) {
+    pub(in crate::exec) fn consult_all(&mut self) {
         for level in levels(self.world.plan) {
             let this = &*self;
             let look = |id: &StepId| if this.is_done(*id) { Looked::Waits } else { this.look_at(*id) };
@@ -67,12 +67,12 @@ impl Scheduler<'_> {
     }
 
     /// Whether something besides the report is to be executed.
-    pub(super) fn is_open(&self) -> bool {
+    pub(in crate::exec) fn is_open(&self) -> bool {
         self.wanted.iter().any(|id| !self.is_done(id) && self.world.plan.step(id).stage != Stage::Report)
     }
 
     /// The steps of which the run is: those that are wanted, and hits besides.
-    pub(super) fn counted(&self) -> u32 {
+    pub(in crate::exec) fn counted(&self) -> u32 {
         let hits = self.world.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
         (self.wanted.len() + hits) as u32
     }
@@ -86,7 +86,7 @@ impl Scheduler<'_> {
     }
 
     /// Decides a step whose dependencies are done: a hit, ready to execute, or not to be executed at all.
-    pub(super) fn consult(&mut self, id: StepId) {
+    pub(in crate::exec) fn consult(&mut self, id: StepId) {
         let looked = self.look_at(id);
         self.take_in(id, looked);
     }
@@ -172,7 +172,7 @@ impl Scheduler<'_> {
     }
 
     /// What is held under this key, its output included, or why nothing is.
-    pub(super) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, Missed> {
+    pub(in crate::exec) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, Missed> {
         let (store, step) = (self.world.store, self.world.plan.step(id));
         let last = || store.latest(&step.name).ok().flatten();
         if self.world.options.rerun.contains(&id) {
@@ -322,7 +322,7 @@ impl Scheduler<'_> {
     }
 
     /// Whatever is wanted and was not reached is incomplete.
-    pub(super) fn close(&mut self) {
+    pub(in crate::exec) fn close(&mut self) {
         for id in self.world.plan.ids() {
             if self.is_done(id) || self.world.plan.step(id).stage == Stage::Report {
                 continue;
@@ -338,7 +338,7 @@ impl Scheduler<'_> {
 }
 
 /// Why nothing with this key is held, by the latest record of the step.
-pub(super) fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
+pub(in crate::exec) fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
     match last {
         Some(last) => {
             let changes = key.changes_since(&last.key);

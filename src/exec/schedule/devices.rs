@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::device::candidates::{candidates, silicon};
 use crate::device::lease::lend;
 use crate::device::{Backend, Device, Lease};
-use crate::exec::resources::Unit;
+use crate::exec::schedule::resources::Unit;
 
 pub(super) struct Devices<'a> {
     inventory: &'a [Backend],

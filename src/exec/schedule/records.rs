@@ -2,9 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::exec::consult::FEW;
 use crate::exec::perform::error_text;
 use crate::exec::schedule::Scheduler;
+use crate::exec::schedule::consult::FEW;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::step::{Stage, StepId};
 use crate::store::Hit;
@@ -12,7 +12,7 @@ use crate::store::Hit;
 impl Scheduler<'_> {
     /// Reads the records of hits that pages show, which nobody needs before. True if one is damaged: then it is no hit, and
     /// everything that this run has not executed is looked up once more.
-    pub(super) fn read_records(&mut self) -> bool {
+    pub(in crate::exec) fn read_records(&mut self) -> bool {
         let shown = |id: &StepId| self.whole_records || self.world.plan.step(*id).stage != Stage::Command;
         let held = |id: StepId| Some((id, self.result(id)?.held.as_ref()?));
         let unread: Vec<_> = self.world.plan.ids().filter(shown).filter_map(held).collect();

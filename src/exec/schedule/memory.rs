@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::base::figures::bytes;
-use crate::exec::resources::{Capacity, Claim, Host};
+use crate::exec::schedule::resources::{Capacity, Claim, Host};
 use crate::plan::Plan;
 use crate::record::Record;
 use crate::step::{MemoryGuess, Source, Stage, Step, StepId, StepSet};

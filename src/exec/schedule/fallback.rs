@@ -19,7 +19,7 @@ fn calls_for_another(outcome: Outcome) -> bool {
 }
 
 /// How far a case has come through what is tried in its place.
-pub(super) enum Course<'p> {
+pub(in crate::exec) enum Course<'p> {
     /// Its own run stands, whatever it came to.
     Own,
     /// This one is to be run next.
@@ -32,7 +32,7 @@ pub(super) enum Course<'p> {
 }
 
 /// `outcome`: of a verdict that is done.
-pub(super) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<Outcome>) -> Course<'_> {
+pub(in crate::exec) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<Outcome>) -> Course<'_> {
     let Some(mut last) = outcome(planned.judge) else { return Course::Own };
     let mut after = Vec::new();
     for fallback in &planned.fallbacks {
@@ -54,7 +54,7 @@ pub(super) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<O
 }
 
 /// The outcome that a word of the spec means.
-pub(super) fn expected_outcome(status: ExpectedStatus) -> Outcome {
+pub(in crate::exec) fn expected_outcome(status: ExpectedStatus) -> Outcome {
     match status {
         ExpectedStatus::Fail => Outcome::Fail,
         ExpectedStatus::Numerics => Outcome::Numerics,
@@ -66,7 +66,7 @@ pub(super) fn expected_outcome(status: ExpectedStatus) -> Outcome {
 }
 
 /// Whether the spec expects the case to end so.
-pub(super) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> bool {
+pub(in crate::exec) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> bool {
     let Some(expect) = &case.expect else { return false };
     let is_status = outcome == expected_outcome(expect.status);
     let is_stage = match expect.stage {

@@ -48,9 +48,10 @@ impl House {
     /// About to execute, at the returned time.
     fn begun(&self, shared: bool) -> (Scheduler<'_>, Instant) {
         let Self { plan, store, provision, host, options, .. } = self;
-        let mut scheduler = Scheduler::new(World { plan, store, provision, inventory: &[], host, options });
-        scheduler.consult_all();
         let now = Instant::now();
+        let world = World { plan, store, provision, inventory: &[], host, options };
+        let mut scheduler = Scheduler::new(world, now);
+        scheduler.consult_all();
         scheduler.begin(shared, now);
         (scheduler, now)
     }

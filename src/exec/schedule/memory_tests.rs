@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::device::{Backend, Host as Machines, inventory_cheap};
-use crate::exec::devices::Devices;
-use crate::exec::resources::{DeviceClaim, Lack, Machine};
+use crate::exec::schedule::devices::Devices;
+use crate::exec::schedule::resources::{DeviceClaim, Lack, Machine};
 use crate::matrix::Matrix;
 use crate::spec::Spec;
 

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::exec::resources::{Claim, Held, Host, Lack, Machine};
+use crate::exec::schedule::resources::{Claim, Held, Host, Lack, Machine};
 use crate::step::StepId;
 
 /// How often others may start before a step that is older and does not fit. With steps that take seconds, minutes.

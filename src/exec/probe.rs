@@ -1,0 +1,20 @@
+//! Asks the libraries of drivers how much memory devices have that do not tell it in files.
+
+use crate::device::{BACKENDS, Backend, BackendRow};
+use crate::exec::bug::Bugs;
+
+/// Asks a backend's native library.
+pub trait Probe: Sync {
+    /// Everything that is found, as a thorough look does; a library that crashes or hangs makes it unavailable.
+    fn ask(&self, backend: &str) -> Backend;
+}
+
+/// The answers of all whose files do not say it.
+pub(super) fn ask(probe: &dyn Probe, bugs: &Bugs<'_>) -> Vec<Backend> {
+    let silent = BACKENDS.iter().filter(|row| !row.tells_memory);
+    let answers = silent.map(|BackendRow { name, .. }| {
+        let answer = bugs.caught_aside(&format!("probe:{name}"), || probe.ask(name));
+        answer.unwrap_or_else(|bug| Backend::unavailable(name, bug))
+    });
+    answers.collect()
+}
