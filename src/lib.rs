@@ -2,7 +2,8 @@
 //!
 //! Data flows one way: YAML becomes a [`spec::Spec`], that a [`matrix::Matrix`] of cases, that a [`plan::Plan`] of steps;
 //! [`exec`] performs the steps that the [`store`] does not already hold and leaves [`record::Record`]s, from which
-//! [`report`] makes pages. A module uses only what stands above it in this list (`tests/architecture.rs`).
+//! [`report`] makes pages. A [`session::Session`] composes all that. A module uses only what stands above it in this list
+//! (`tests/architecture.rs`).
 
 pub mod base;
 pub mod confine;
@@ -34,5 +35,7 @@ pub mod provision;
 pub mod exec;
 pub mod explain;
 pub mod memo;
+
+pub mod session;
 
 pub mod cli;

@@ -67,8 +67,8 @@ const NAMED: &[&str] = &[
 
 /// Elsewhere such a word means something else.
 const OTHERWISE: &[(&str, &str, &str)] = &[
-    ("cli/cmd/memo.rs", "python", "an argument"),
-    ("cli/cmd/memo.rs", "browser", "an argument"),
+    ("session/memo.rs", "python", "an argument"),
+    ("session/memo.rs", "browser", "an argument"),
     ("exec/keys.rs", "rocm", "a fact: the version of ROCm"),
     ("memo/mod.rs", "rocm", "a fact: the version of ROCm"),
     ("spec/check/source.rs", "onnx", "a key of a model"),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 #[cfg(unix)]
 use std::time::{Duration, UNIX_EPOCH};
@@ -349,6 +349,19 @@ pub fn remove_left(path: &Path) -> io::Result<()> {
         let _ = fs::set_permissions(entry.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700));
     }
     remove_dir(path)
+}
+
+/// Without `.` and `..`; symbolic links are not looked at.
+pub fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir if out.file_name().is_some() => drop(out.pop()),
+            Component::ParentDir | Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::base::Size;
 use crate::exec::MaxAge;
-use crate::matrix::{Fallback, Partition};
+use crate::matrix::{Fallback, Partition, Selection};
+use crate::session::{Locations, Request};
 use crate::toolchain::EnvName;
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
 pub(super) use run::RunArgs;
@@ -36,6 +37,13 @@ pub(super) struct Args {
     /// When to use colour
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_short_help = true)]
     pub(super) color: Color,
+}
+
+impl Args {
+    pub(super) fn locations(&self) -> Locations {
+        let Self { cache_dir, env_dir, python, .. } = self;
+        Locations { cache_dir: cache_dir.clone(), env_dir: env_dir.clone(), python: python.clone() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -120,12 +128,20 @@ pub(super) struct SpecArgs {
 }
 
 impl SpecArgs {
-    pub(super) fn fallback(&self) -> Fallback {
-        if self.fallback { Fallback::Usual } else { Fallback::AsDeclared }
+    /// All of the selected cases.
+    pub(super) fn request(&self) -> Request {
+        let fallback = if self.fallback { Fallback::Usual } else { Fallback::AsDeclared };
+        Request { selection: self.selection.selection(), fallback, ..Request::all(&self.spec) }
+    }
+
+    /// Of them what the scope says.
+    pub(super) fn scoped(&self, scope: &ScopeArgs) -> Request {
+        let ScopeArgs { affected, partition, max_age } = scope.clone();
+        Request { affected, partition, max_age, ..self.request() }
     }
 }
 
-#[derive(Debug, Default, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Selection (globs, repeatable)")]
 pub(super) struct SelectionArgs {
     /// Only these models
@@ -152,7 +168,7 @@ pub(super) struct SelectionArgs {
     pub(super) cases: Vec<String>,
 }
 
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "What to do, and how")]
 pub(super) struct ScopeArgs {
     /// Only steps that differ from this git revision, and what they need
@@ -167,14 +183,9 @@ pub(super) struct ScopeArgs {
 }
 
 impl SelectionArgs {
-    /// Whether orch is to choose targets.
-    pub(super) fn chooses(&self) -> bool {
-        self.targets.iter().any(|target| target == crate::matrix::AUTO)
-    }
-
-    /// Everything.
-    pub(super) fn none() -> Self {
-        Self::default()
+    fn selection(&self) -> Selection {
+        let Self { models, targets, families, tasks, priorities, tags, cases } = self.clone();
+        Selection { models, targets, families, tasks, priorities, tags, cases }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::session::UsageError;
 use crate::store::StoreError;
 
 /// How the program ends.
@@ -26,11 +27,6 @@ impl From<Exit> for ExitCode {
         Self::from(exit as u8)
     }
 }
-
-/// An error of the user's making: arguments or specs.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct UsageError(pub(super) String);
 
 pub(super) fn of_error(error: &anyhow::Error) -> Exit {
     let is_foreign =

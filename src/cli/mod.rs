@@ -1,22 +1,10 @@
 //! The command line: arguments in, pages and exit codes out.
 
-mod affected;
 mod args;
-mod auto;
 mod cmd;
 mod console;
-mod diary;
 mod exit;
-mod git;
-mod half;
-mod handout;
 mod printer;
-mod probed;
-mod probes;
-mod project;
-mod resume;
-mod scope;
-mod sharing;
 mod watched;
 
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use std::io::Write;
 use anstyle::{AnsiColor, Style};
 
 use crate::base::text::{shown, with_colours};
-use crate::cli::sharing::Told;
+use crate::session::Told;
 
 /// Colours are taken away by `anstream` where the stream is no terminal, or `NO_COLOR` is set.
 pub(super) struct Printer;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use notify::{RecursiveMode, Watcher};
 
-use crate::cli::git::normal;
+use crate::base::fs::normal;
 use crate::cli::printer::Printer;
 use crate::store::snapshot::Snapshot;
 use crate::worker::Cancel;

@@ -105,6 +105,7 @@ const NO_OUTPUT: &[&str] = &[
     "src/memo/",
     "src/plan/",
     "src/provision/",
+    "src/session/",
     "src/spec/",
     "src/step/mod.rs",
     "src/step/set.rs",

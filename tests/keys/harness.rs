@@ -4,21 +4,20 @@
 //! Nothing here decides what must run: [`orch::exec::preview`] says so, is believed, and is asked again until it says
 //! that nothing is left. So what is collected is what a run would have executed, in waves, each with orch's reason.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use orch::device::{Backend, Device, DeviceKind};
 use orch::event::{Event, Listener};
-use orch::exec::{self, Context, HostFacts, KeepGoing, Options, Verdict};
+use orch::exec::{HostFacts, Options, Verdict};
 use orch::key::{KeyDoc, MissReason};
-use orch::matrix::Matrix;
-use orch::plan::{self, Plan};
+use orch::plan::Plan;
 use orch::provision::Provision;
 use orch::record::{Outcome, Record};
 use orch::report;
-use orch::spec::Spec;
+use orch::session::{Ask, Planned, Request, Session, Settings};
 use orch::step::{Code, Needs, Places, Requirement, Sources, Step, StepKind, Work};
 use orch::store::DiskStore;
 use orch::toolchain::{EnvName, Locks, Tool};
@@ -36,7 +35,9 @@ pub(crate) struct World {
     pub(crate) inventory: Vec<Backend>,
     /// The sources of orch itself, where they are not those of this binary.
     pub(crate) sources: Option<Sources>,
-    pub(crate) options: Options,
+    pub(crate) settings: Settings,
+    /// What the spec is called.
+    pub(crate) spec: String,
 }
 
 /// What a stand-in publishes.
@@ -50,15 +51,6 @@ pub(crate) enum Outputs {
 
 /// Steps that ran, in order, with orch's reason.
 pub(crate) type Reran = Vec<(String, MissReason)>;
-
-/// Nothing executes here, so no device is asked for anything.
-struct Unasked;
-
-impl exec::Probe for Unasked {
-    fn ask(&self, backend: &str) -> Backend {
-        Backend::unavailable(backend, "nobody asks it here")
-    }
-}
 
 struct Silent;
 impl Listener for Silent {
@@ -102,31 +94,22 @@ impl World {
             memory_bytes: 1 << 34,
         };
         let host = HostFacts { target: "x86_64-linux".into(), ..HostFacts::new("f".repeat(64), report, |_| None) };
-        let options = Options {
-            retries: None,
-            backoff: Default::default(),
-            mocked: Default::default(),
-            jobs: 1,
-            memory: u64::MAX,
-            job_memory: None,
-            keep_going: KeepGoing::Always,
-            rerun: BTreeSet::new(),
-            rerun_failed: false,
-            stands: BTreeSet::new(),
-            wanted: None,
-            spec: "specs/all.yaml".into(),
-            max_age: None,
-            scope: None,
-            flags: String::new(),
-            out_dir: "orch-out".into(),
-        };
         let device = |id: &str, name: &str| Device::new(id, name, DeviceKind::Hardware);
         let inventory = vec![
             Backend::available("cpu", vec![device("cpu", "a CPU")]),
             Backend::available("openvino", vec![device("openvino:CPU", "a CPU")]),
             Backend::available("qnn", vec![device("qnn:htp-emulator", "HTP emulator on x86_64")]),
         ];
-        Self { dir, _guard: None, locks, host, inventory, sources: None, options }
+        Self {
+            dir,
+            _guard: None,
+            locks,
+            host,
+            inventory,
+            sources: None,
+            settings: Settings::default(),
+            spec: "specs/all.yaml".into(),
+        }
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -180,42 +163,44 @@ impl World {
         &self.dir
     }
 
+    /// The program as it is here, on a machine that is only described.
+    fn session(&self) -> Session {
+        let store = DiskStore::open(&self.dir.join("store")).unwrap();
+        let envs = self.dir.join("envs");
+        let provision = Provision::new(envs, None, Cancel::default()).unwrap().locked(self.locks.clone());
+        Session::described(store, provision, self.host.clone(), self.inventory.clone())
+    }
+
     pub(crate) fn plan(&self) -> Plan {
-        let spec = Spec::load(&self.root().join("specs/all.yaml")).unwrap_or_else(|e| panic!("{e}"));
-        let mut plan = plan::build(&spec, &Matrix::of(&spec)).unwrap();
+        self.planned(&self.session()).project.plan
+    }
+
+    fn planned(&self, session: &Session) -> Planned {
+        let request = Request::all(&self.root().join("specs/all.yaml"));
+        let told = |text: &str| panic!("orch says: {text}");
+        let mut planned = session.plan(&request, Ask::Installed, &told).unwrap_or_else(|e| panic!("{e}"));
         if let Some(sources) = &self.sources {
             // One implementation performs many steps.
             let mut known: BTreeMap<*const Code, &'static Code> = BTreeMap::new();
-            for step in &mut plan.steps {
+            for step in &mut planned.project.plan.steps {
                 let code = step.kind.code(step);
                 let code = *known.entry(code).or_insert_with(|| Box::leak(Box::new(code.in_sources(sources))));
                 step.kind = Box::leak(Box::new(Recoded { inner: step.kind, code }));
             }
         }
-        plan
+        planned
     }
 
     /// Does, as stand-ins, all that orch says would run, until it says that nothing would.
     pub(crate) fn settle(&self, outputs: Outputs) -> Reran {
-        let plan = self.plan();
-        let store = DiskStore::open(&self.dir.join("store")).unwrap();
-        let envs = self.dir.join("envs");
-        let provision = Provision::new(envs, None, Cancel::default()).unwrap().locked(self.locks.clone());
-        let context = Context {
-            plan: &plan,
-            store: &store,
-            provision: &provision,
-            listener: &Silent,
-            probe: &Unasked,
-            inventory: &self.inventory,
-            host: &self.host,
-            options: &self.options,
-            cancel: &Cancel::default(),
-            remote: None,
-        };
+        let session = self.session();
+        let planned = self.planned(&session);
+        let (project, store) = (&planned.project, &session.store);
+        let plan = &project.plan;
+        let options = Options { spec: self.spec.clone(), ..session.options(&planned, &self.settings) };
         let mut reran = Reran::new();
         loop {
-            let previews = exec::preview(&context).unwrap();
+            let previews = session.preview(project, &options, &Silent).unwrap();
             let mut waiting = Vec::new();
             let before = reran.len();
             for preview in previews {
@@ -224,7 +209,7 @@ impl World {
                     Verdict::Hit { .. } => {}
                     Verdict::WouldRun { key: None, reason } => waiting.push(format!("{name}: {reason}")),
                     Verdict::WouldRun { key: Some(key), reason } => {
-                        execute(&store, name, &key, outputs, reran.len());
+                        execute(store, name, &key, outputs, reran.len());
                         assert!(reran.iter().all(|(known, _)| known != name), "{name} ran twice: {reason}");
                         reran.push((name.clone(), reason));
                     }

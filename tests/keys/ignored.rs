@@ -38,10 +38,10 @@ fn places_and_times() {
             },
             &[],
         ),
-        row("how many jobs", |w| w.options.jobs = 64, &[]),
-        row("how often a failure is tried again", |w| w.options.retries = Some(3), &[]),
-        row("how much memory a step may take", |w| w.options.job_memory = Some(1), &[]),
-        row("a first failure ends all", |w| w.options.keep_going = orch::exec::KeepGoing::Never, &[]),
+        row("how many jobs", |w| w.settings.jobs = Some(64), &[]),
+        row("how often a failure is tried again", |w| w.settings.retries = Some(3), &[]),
+        row("how much memory a step may take", |w| w.settings.job_memory = Some(1), &[]),
+        row("a first failure ends all", |w| w.settings.keep_going = orch::exec::KeepGoing::Never, &[]),
         row(
             "free memory",
             |w| {
@@ -248,7 +248,7 @@ fn neighbours() {
 fn what_only_the_pages_show() {
     assert_all([
         row("the name of the machine", |w| w.host.report.name = "forge".into(), &[("report", "host")]),
-        row("how the spec is called", |w| w.options.spec = "../specs/all.yaml".into(), &[("report", "spec")]),
+        row("how the spec is called", |w| w.spec = "../specs/all.yaml".into(), &[("report", "spec")]),
         row("why a case is left out", |w| w.edit("one target is enough", "one is enough"), &[("report", "excluded")]),
         row(
             "hardware that no case uses",

@@ -7,6 +7,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use super::{RetryArgs, ScopeArgs, SpecArgs, TraceArgs};
 use crate::base::Size;
 use crate::exec;
+use crate::session::{Request, Settings};
 
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct RunArgs {
@@ -69,7 +70,7 @@ pub(in crate::cli) enum KeepGoing {
 }
 
 impl RunArgs {
-    pub(in crate::cli) fn keep_going(&self) -> exec::KeepGoing {
+    fn keep_going(&self) -> exec::KeepGoing {
         match self.keep_going {
             _ if self.fail_fast => exec::KeepGoing::Never,
             KeepGoing::Always => exec::KeepGoing::Always,
@@ -78,15 +79,22 @@ impl RunArgs {
         }
     }
 
-    /// Whether all of a plan is asked for, so that the run may leave a memo for the next one.
-    pub(in crate::cli) fn is_whole(&self) -> bool {
-        let ScopeArgs { affected, partition, max_age } = &self.scope;
-        let chooses = self.spec.selection.chooses(); // what is best may be another target tomorrow
-        !chooses && affected.is_none() && partition.is_none() && max_age.is_none() && self.steps.is_empty()
+    pub(in crate::cli) fn request(&self) -> Request {
+        Request { steps: self.steps.clone(), rerun: self.rerun.clone(), ..self.spec.scoped(&self.scope) }
     }
 
-    /// Whether this is the usual run, which may believe what the last one left behind.
-    pub(in crate::cli) fn is_plain(&self) -> bool {
-        self.is_whole() && self.rerun.is_empty() && self.trace.trace.is_none() && !self.watch && !self.resume
+    pub(in crate::cli) fn settings(&self, command: String) -> Settings {
+        Settings {
+            jobs: self.jobs,
+            memory: self.memory.map(|size| size.0),
+            job_memory: self.job_memory.map(|size| size.0),
+            keep_going: self.keep_going(),
+            retries: self.retry.retries,
+            backoff: self.retry.backoff(),
+            no_remote: self.no_remote,
+            out_dir: self.out_dir.clone(),
+            trace: self.trace.trace.clone(),
+            command,
+        }
     }
 }

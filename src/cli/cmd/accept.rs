@@ -10,14 +10,13 @@ use serde_json::json;
 use crate::base::named;
 use crate::cli::args::{AcceptArgs, Args};
 use crate::cli::cmd::Warnings;
-use crate::cli::cmd::plan::idle_options;
-use crate::cli::exit::{Exit, UsageError};
+use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::project::{self, Project, Workplace};
-use crate::exec::{self, Options};
+use crate::exec::Options;
 use crate::matrix::{Case, Matrix};
 use crate::record::Outcome;
 use crate::report::{CaseResult, format};
+use crate::session::{self, Project, Session, UsageError};
 use crate::spec::edit::{self, Change, Row};
 use crate::spec::{Expect, ExpectedStage, ExpectedStatus, Spec};
 
@@ -26,12 +25,12 @@ const REASON: usize = 160;
 
 pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let path = &accept.spec.spec;
-    let spec = project::spec(path)?;
-    let project = Project::of(&spec, path, &accept.spec.selection, accept.spec.fallback(), None)?;
-    let workplace = Workplace::open(args)?;
-    let options = Options { mocked: workplace.mocked.clone(), ..idle_options(&project) };
+    let spec = session::spec(path)?;
+    let project = Project::of(&spec, &accept.spec.request(), None)?;
+    let session = Session::open(&args.locations())?;
+    let options = Options { mocked: session.mocked.clone(), ..project.idle_options() };
     let listener = Warnings(printer);
-    let doc = exec::held(&workplace.context(&project, &options, &listener))?;
+    let doc = session.held(&project, &options, &listener)?;
     let seen = project.plan.cases.iter().zip(&doc.cases).map(|(planned, case)| (planned.case.id(), End::of(case)));
     let wanted = Wanted::of(&spec, &seen.collect(), accept.reason.as_deref());
     if wanted.changes.is_empty() {

@@ -5,11 +5,9 @@ use serde_json::{Value, json};
 use crate::catalogue::{Library, Requirement, openvino, qnn};
 use crate::cli::args::{Args, DevicesArgs};
 use crate::cli::exit::Exit;
-use crate::cli::half;
 use crate::cli::printer::Printer;
-use crate::cli::probes::Probes;
-use crate::cli::project::{absolute, browsers, provision};
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
+use crate::session::{self, Probes, absolute, browsers, provision};
 use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
@@ -19,8 +17,9 @@ const WIDTH: usize = 100;
 pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
-    let (provision, store) = (provision(args, Cancel::default())?, DiskStore::open(&absolute(&args.cache_dir)?)?);
-    half::tell(&mut backends, &fingerprint, (&provision, &store), asked.half);
+    let (provision, store) =
+        (provision(&args.locations(), Cancel::default())?, DiskStore::open(&absolute(&args.cache_dir)?)?);
+    session::tell_half(&mut backends, &fingerprint, (&provision, &store), asked.half);
     if asked.json {
         printer.json(&serde_json::to_value(Inventory { host: fingerprint, backends })?);
     } else {
@@ -43,7 +42,7 @@ pub(super) fn doctor(args: &Args, json: bool, printer: &Printer) -> anyhow::Resu
 
 /// The native libraries that are installed already; a probe installs nothing.
 fn libraries(args: &Args) -> anyhow::Result<Libraries> {
-    let provision = provision(args, Cancel::default())?;
+    let provision = provision(&args.locations(), Cancel::default())?;
     let installed = |library: Library, requirement: Requirement| {
         provision.is_ready(requirement).then(|| provision.library(library).ok()).flatten()
     };
@@ -58,7 +57,7 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
 fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
     let host = Host::real().with_libraries(libraries(args)?);
-    let provision = provision(args, Cancel::default())?;
+    let provision = provision(&args.locations(), Cancel::default())?;
     let probes = Probes::new(&store, &provision, Cancel::default())?;
     let child = |name: &str, params: Value| probes.ask(name, params);
     let backends = device::probe_all(&host, Mode::Full(&child));

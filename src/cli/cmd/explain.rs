@@ -7,22 +7,21 @@ use serde_json::json;
 use crate::base::figures::bytes;
 use crate::cli::args::{Args, ExplainArgs};
 use crate::cli::cmd::Warnings;
-use crate::cli::cmd::plan::idle_options;
 use crate::cli::exit::Exit;
 use crate::cli::printer::{BOLD, DIM, Printer};
-use crate::cli::project::{Project, Workplace};
 use crate::exec::{self, Verdict};
 use crate::explain::{self, Cause, Evidence};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::Record;
+use crate::session::{Ask, Request, Session};
 
 pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let workplace = Workplace::open(args)?;
-    let project = Project::load_all_here(&workplace, &explain.spec)?;
+    let session = Session::open(&args.locations())?;
+    let project = session.project(&Request::all(&explain.spec), Ask::Installed)?;
     let chosen = project.steps(std::slice::from_ref(&explain.step))?;
-    let options = idle_options(&project);
+    let options = project.idle_options();
     let listener = Warnings(printer);
-    let context = workplace.context(&project, &options, &listener);
+    let context = session.context(&project, &options, &listener);
     let previews = exec::preview(&context)?;
     let mut documents = Vec::new();
     let mut text = String::new();
@@ -30,7 +29,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         let name = &project.plan.step(id).name;
         let verdict = &previews[id.0 as usize].verdict;
         let (word, reason, key) = told(verdict);
-        let last = explain::history(&workplace.store, name).into_iter().next();
+        let last = explain::history(&session.store, name).into_iter().next();
         let causes = explain::causes(&context, &previews, id);
         let roots = explain::roots(&causes);
         let half = project.plan.cases.iter().find(|planned| planned.run == id).and_then(|p| p.case.half.as_ref());

@@ -7,26 +7,24 @@ use serde_json::json;
 use crate::base::figures::counted;
 use crate::cli::args::{Args, GraphArgs, GraphFormat};
 use crate::cli::cmd::Warnings;
-use crate::cli::cmd::plan::idle_options;
 use crate::cli::exit::Exit;
-use crate::cli::half::Ask;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Project, Workplace};
-use crate::exec::{self, Preview, Verdict};
+use crate::exec::{Preview, Verdict};
 use crate::plan::{self, Look};
+use crate::session::{Ask, Project, Session};
 use crate::step::StepId;
 use crate::store::DiskStore;
 
 pub(super) fn graph(args: &Args, graph: &GraphArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let workplace = Workplace::open(args)?;
-    let project = Project::load_here(&workplace, &graph.spec, Ask::Installed)?;
+    let session = Session::open(&args.locations())?;
+    let project = session.project(&graph.spec.request(), Ask::Installed)?;
     let chosen = project.steps(&graph.steps)?;
-    let options = idle_options(&project);
+    let options = project.idle_options();
     let listener = Warnings(printer);
-    let previews = exec::preview(&workplace.context(&project, &options, &listener))?;
+    let previews = session.preview(&project, &options, &listener)?;
     let shown =
         if graph.steps.is_empty() { project.plan.ids().collect() } else { plan::around(&project.plan, &chosen) };
-    draw(&project, &workplace.store, &previews, &shown, graph.format, printer);
+    draw(&project, &session.store, &previews, &shown, graph.format, printer);
     Ok(Exit::Success)
 }
 

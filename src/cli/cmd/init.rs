@@ -4,8 +4,9 @@ use anyhow::Context as _;
 
 use crate::base::fs as bfs;
 use crate::cli::args::InitArgs;
-use crate::cli::exit::{Exit, UsageError};
+use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
+use crate::session::UsageError;
 
 /// A first spec: one model of one's own, on the targets that every machine has.
 const FILES: [(&str, &str); 4] = [

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::base::figures::bytes;
 use crate::base::text::{printable, shown};
-use crate::cli::args::{Args, LogArgs, SelectionArgs};
+use crate::cli::args::{Args, LogArgs};
 use crate::cli::cmd::current::previews;
 use crate::cli::exit::Exit;
 use crate::cli::printer::{BOLD, DIM, Printer};
-use crate::cli::project::{Project, Workplace, absolute};
 use crate::exec::Verdict;
 use crate::explain;
 use crate::record::{Outcome, Record};
+use crate::session::{Ask, Project, Request, Session, absolute};
 use crate::store::DiskStore;
 
 pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -65,7 +65,7 @@ fn steps(store: &DiskStore, log: &LogArgs) -> anyhow::Result<Vec<String>> {
     if !log.step.contains(['*', '?']) && store.latest(&log.step).is_ok_and(|last| last.is_some()) {
         return Ok(vec![log.step.clone()]);
     }
-    let project = Project::load(&log.spec, &SelectionArgs::none())?;
+    let project = Project::load(&Request::all(&log.spec))?;
     let chosen: BTreeSet<_> = project.steps(std::slice::from_ref(&log.step))?;
     Ok(chosen.into_iter().map(|id| project.plan.step(id).name.clone()).collect())
 }
@@ -178,10 +178,10 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
     if !log.spec.is_file() {
         return None;
     }
-    let workplace = Workplace::open(args).ok()?;
-    let project = Project::load_all_here(&workplace, &log.spec).ok()?;
+    let session = Session::open(&args.locations()).ok()?;
+    let project = session.project(&Request::all(&log.spec), Ask::Installed).ok()?;
     let id = project.plan.find(&last.step)?;
-    match &previews(&workplace, &project, id, printer).ok()?[id.0 as usize].verdict {
+    match &previews(&session, &project, id, printer).ok()?[id.0 as usize].verdict {
         Verdict::Hit { record } => Some(record.key == last.key),
         Verdict::WouldRun { key: Some(key), .. } => Some(*key == last.key),
         Verdict::WouldRun { key: None, .. } => Some(false),

@@ -8,7 +8,6 @@ mod explain;
 mod graph;
 mod init;
 mod log;
-mod memo;
 mod output;
 mod plan;
 mod remote;
@@ -25,8 +24,6 @@ use crate::cli::args::{Args, Command, SchemaOf};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::event::{Event, Listener};
-
-pub(super) use run::kept_in;
 
 pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
     match &args.command {

@@ -12,13 +12,11 @@ use crate::base::named::write_named;
 use crate::base::{Digest, fs as bfs, shell, suggest};
 use crate::cli::args::{Args, OutputArgs};
 use crate::cli::cmd::current::previews;
-use crate::cli::cmd::kept_in;
-use crate::cli::exit::{Exit, UsageError};
-use crate::cli::handout::{self, Handed, Named};
+use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Project, Workplace, absolute};
 use crate::exec::Verdict;
 use crate::record::Record;
+use crate::session::{self, Ask, Handed, Named, Request, Session, UsageError, absolute};
 use crate::store::{DiskStore, Manifest};
 
 /// A step's output, and whose.
@@ -98,9 +96,9 @@ fn made(store: Arc<DiskStore>, record: Box<Record>, named: Option<Named>) -> Res
 
 /// What is held for the key that the step has under the spec, or why there is nothing.
 fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Result<Result<Made, String>> {
-    let workplace = Workplace::open(args)?;
-    let (store, step) = (&workplace.store, &output.step);
-    let project = Project::load_all_here(&workplace, &output.spec).context(
+    let session = Session::open(&args.locations())?;
+    let (store, step) = (&session.store, &output.step);
+    let project = session.project(&Request::all(&output.spec), Ask::Installed).context(
         "the spec says what is current: name it with --spec, or ask with --latest for what the last execution made",
     )?;
     let last = store.latest(step).with_context(|| unreadable(step));
@@ -113,10 +111,10 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
         let spec = output.spec.display();
         return Err(UsageError(format!("no step of {spec} is called `{step}`\n  hint: {hint}")).into());
     };
-    let mut previews = previews(&workplace, &project, id, printer)?;
+    let mut previews = previews(&session, &project, id, printer)?;
     let why = match previews.swap_remove(id.0 as usize).verdict {
         Verdict::Hit { record } => {
-            let named = handout::loaded(&project.plan)?.into_iter().find(|(of, _)| *of == id).map(|(_, named)| named);
+            let named = session::loaded(&project.plan)?.into_iter().find(|(of, _)| *of == id).map(|(_, named)| named);
             return Ok(made(store.clone(), record, named));
         }
         Verdict::WouldRun { key, reason } => match last? {
@@ -130,7 +128,7 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
         Verdict::NotNeeded => "nothing that can run here needs it".into(),
     };
     let spec = output.spec.display().to_string();
-    let run = format!("orch run {} --step {}{}", shell::word(&spec), shell::quoted(step), kept_in(args));
+    let run = format!("orch run {} --step {}{}", shell::word(&spec), shell::quoted(step), args.locations().flags());
     Ok(Err(format!("the store holds nothing for `{step}` as {spec} has it now: {why}\n  hint: `{run}` makes it")))
 }
 
@@ -139,7 +137,7 @@ fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::R
     let Made { store, tree, named, .. } = made;
     if let Some(named) = named.clone() {
         let mut handed = Handed::default();
-        let is_filled = handout::fill(store, tree, folder, named, &mut handed)
+        let is_filled = session::fill(store, tree, folder, named, &mut handed)
             .with_context(|| format!("failed to fill `{}`", folder.display()))?;
         handed.told.iter().for_each(|text| printer.note(text));
         if is_filled {

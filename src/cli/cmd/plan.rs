@@ -2,81 +2,51 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 
 use indexmap::IndexMap;
 use serde_json::json;
 
 use crate::base::figures::counted;
 use crate::cli::args::{Args, GraphFormat, PlanArgs, PlanFormat};
-use crate::cli::cmd::run::flags;
 use crate::cli::cmd::{Warnings, graph};
 use crate::cli::exit::Exit;
 use crate::cli::printer::{BOLD, DIM, Printer, WARN};
-use crate::cli::project::{Project, Workplace};
-use crate::cli::scope::{Asked, Scoped};
 use crate::exec::{self, Options, Preview, Verdict};
 use crate::explain;
 use crate::key::MissReason;
 use crate::record::Record;
+use crate::session::{Ask, Project, Session, Settings};
 use crate::step::StepId;
 
 /// Steps of one cause that are listed by name, and as many that wait for them.
 const LISTED: usize = 12;
 
 pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let workplace = Workplace::open(args)?;
-    let asked = Asked { spec: &plan.spec, scope: &plan.scope, steps: &[], rerun: &[], installs: false };
-    let Scoped { project, wanted, label, nothing, .. } = asked.load(&workplace, printer)?;
-    let options = Options {
-        wanted,
-        max_age: plan.scope.max_age.clone(),
-        scope: label,
-        flags: flags(args, &plan.spec, Path::new("orch-out"), None),
-        ..idle_options(&project)
-    };
-    if let Some(why) = nothing {
-        printer.note(&why);
-    }
+    let session = Session::open(&args.locations())?;
+    let tell = |text: &str| printer.note(text);
+    let request = plan.spec.scoped(&plan.scope);
+    let planned = session.plan(&request, Ask::Installed, &tell)?;
+    let project = &planned.project;
+    // Reproducers are in the report's key.
+    let flags = Settings::default().flags(&args.locations(), request.fallback);
+    let options = planned.options(Options { flags, ..project.idle_options() });
+    planned.nothing.iter().for_each(|why| tell(why));
     let listener = Warnings(printer);
-    let context = workplace.context(&project, &options, &listener);
+    let context = session.context(project, &options, &listener);
     let previews = exec::preview(&context)?;
-    let draw =
-        |format| graph::draw(&project, &workplace.store, &previews, &project.plan.ids().collect(), format, printer);
+    let draw = |format| graph::draw(project, &session.store, &previews, &project.plan.ids().collect(), format, printer);
     match if plan.json { PlanFormat::Json } else { plan.format } {
         PlanFormat::Text => {
             let origins = explain::origins(&context, &previews);
-            printer.out(&text(&project, &options, &previews, &groups(&previews, &origins), plan.all));
+            printer.out(&text(project, &options, &previews, &groups(&previews, &origins), plan.all));
         }
         PlanFormat::Json => {
-            printer.json(&document(&project, &options, &previews, &explain::origins(&context, &previews)))
+            printer.json(&document(project, &options, &previews, &explain::origins(&context, &previews)))
         }
         PlanFormat::Dot => draw(GraphFormat::Dot),
         PlanFormat::Mermaid => draw(GraphFormat::Mermaid),
     }
     Ok(Exit::Success)
-}
-
-/// Options of commands that look and do not touch.
-pub(super) fn idle_options(project: &Project) -> Options {
-    Options {
-        jobs: 1,
-        memory: u64::MAX,
-        job_memory: None,
-        keep_going: Default::default(),
-        retries: None,
-        backoff: Default::default(),
-        mocked: Default::default(),
-        rerun: Default::default(),
-        rerun_failed: false,
-        stands: Default::default(),
-        wanted: None,
-        max_age: None,
-        scope: None,
-        spec: project.name.clone(),
-        flags: String::new(),
-        out_dir: "orch-out".into(),
-    }
 }
 
 /// Steps that would run for one reason, and those that wait for any of them.

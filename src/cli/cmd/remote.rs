@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::cli::exit::{Exit, UsageError};
+use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::sharing;
 use crate::config;
+use crate::session::{self, UsageError};
 
 fn none_configured() -> anyhow::Error {
     let file = config::FILE;
@@ -15,7 +15,7 @@ fn none_configured() -> anyhow::Error {
 
 #[cfg(not(feature = "remote"))]
 pub(super) fn remote(_: &Path, _: bool, _: &Printer) -> anyhow::Result<Exit> {
-    Err(sharing::configured()?.map_or_else(none_configured, |_| UsageError(sharing::NOT_BUILT.into()).into()))
+    Err(session::configured()?.map_or_else(none_configured, |_| UsageError(session::NOT_BUILT.into()).into()))
 }
 
 #[cfg(not(feature = "remote"))]
@@ -25,7 +25,7 @@ pub(super) fn push(dir: &Path, _: bool, printer: &Printer) -> anyhow::Result<Exi
 
 #[cfg(feature = "remote")]
 fn hub(dir: &Path) -> anyhow::Result<crate::store::remote::Hub> {
-    let config = sharing::configured()?.ok_or_else(none_configured)?;
+    let config = session::configured()?.ok_or_else(none_configured)?;
     let store = std::sync::Arc::new(crate::store::DiskStore::open(dir)?);
     Ok(crate::store::remote::Hub::open(config, store).map_err(UsageError)?)
 }
@@ -71,7 +71,7 @@ pub(super) fn push(dir: &Path, all: bool, printer: &Printer) -> anyhow::Result<E
         printer.note("nothing is pending");
         return Ok(Exit::Success);
     }
-    let told = sharing::finish(&hub, &cancel, |_| {});
+    let told = session::finish(&hub, &cancel, |_| {});
     let is_warning = told.as_ref().is_some_and(|told| told.is_warning);
     printer.note(&told.map_or_else(|| "nothing had to be sent".to_owned(), |told| told.text));
     Ok(if cancel.is_cancelled() {

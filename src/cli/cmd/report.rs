@@ -7,20 +7,17 @@ use anyhow::Context as _;
 
 use crate::cli::args::{Args, ReportArgs, ReportFormat};
 use crate::cli::cmd::Warnings;
-use crate::cli::cmd::plan::idle_options;
 use crate::cli::exit::Exit;
-use crate::cli::half::Ask;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Project, Workplace};
-use crate::exec;
 use crate::report::{self, text::Styles};
+use crate::session::{Ask, Session};
 
 pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let workplace = Workplace::open(args)?;
-    let project = Project::load_here(&workplace, &report.spec, Ask::Installed)?;
-    let options = idle_options(&project);
+    let session = Session::open(&args.locations())?;
+    let project = session.project(&report.spec.request(), Ask::Installed)?;
+    let options = project.idle_options();
     let listener = Warnings(printer);
-    let doc = exec::held(&workplace.context(&project, &options, &listener))?;
+    let doc = session.held(&project, &options, &listener)?;
     let text = match report.format {
         ReportFormat::Text => report::text::render(&doc, &Styles::colored()),
         ReportFormat::Json => report::json::render(&doc),
@@ -32,7 +29,7 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
         Some(path) => {
             path.parent().map_or(Ok(()), fs::create_dir_all)?;
             let write = |file: &mut File| anyhow::Ok(file.write_all(text.as_bytes())?);
-            workplace.store.write_out(path, write).with_context(|| format!("failed to write `{}`", path.display()))?;
+            session.store.write_out(path, write).with_context(|| format!("failed to write `{}`", path.display()))?;
         }
         None => printer.data(&text),
     }

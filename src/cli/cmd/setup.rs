@@ -2,25 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use crate::cli::args::{Args, SelectionArgs, SetupArgs, TORCH_WORKER};
-use crate::cli::exit::{Exit, UsageError};
+use crate::cli::args::{Args, SetupArgs, TORCH_WORKER};
+use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Project, Workplace};
 use crate::provision::title;
+use crate::session::{Project, Request, Session, UsageError};
 use crate::step::{Requirement, Stage};
 use crate::toolchain::EnvName;
 
 pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let workplace = Workplace::open(args)?;
-    let wanted = if setup.what.is_empty() { needed(setup, &workplace)? } else { named(&setup.what)? };
+    let session = Session::open(&args.locations())?;
+    let wanted = if setup.what.is_empty() { needed(setup, &session)? } else { named(&setup.what)? };
     for requirement in wanted {
         let what = title(requirement);
-        if workplace.provision.is_ready(requirement) {
+        if session.provision.is_ready(requirement) {
             printer.note(&format!("{what}: there already"));
             continue;
         }
         printer.note(&format!("{what}: installing"));
-        workplace.provision.ensure(requirement, &|line| printer.note(&format!("  {line}")))?;
+        session.provision.ensure(requirement, &|line| printer.note(&format!("  {line}")))?;
         printer.note(&format!("{what}: done"));
     }
     Ok(Exit::Success)
@@ -39,10 +39,10 @@ fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {
 }
 
 /// What the steps of a spec require on this host.
-fn needed(setup: &SetupArgs, workplace: &Workplace) -> anyhow::Result<BTreeSet<Requirement>> {
-    let project = Project::load(&setup.spec, &SelectionArgs::none())?;
+fn needed(setup: &SetupArgs, session: &Session) -> anyhow::Result<BTreeSet<Requirement>> {
+    let project = Project::load(&Request::all(&setup.spec))?;
     let plan = &project.plan;
-    let is_here = |backend: &str| workplace.inventory().iter().any(|known| known.name == backend && known.available);
+    let is_here = |backend: &str| session.inventory().iter().any(|known| known.name == backend && known.available);
     let runs = plan.cases.iter().filter(|planned| {
         let step = plan.step(planned.run);
         step.stage == Stage::Run && is_here(step.run().backend.name)

@@ -8,12 +8,11 @@ use std::sync::mpsc::channel;
 
 use crate::base::figures::counted;
 use crate::cli::args::{Args, RunArgs};
-use crate::cli::cmd::run::{asked, on_interrupt, perform};
+use crate::cli::cmd::run::{command_line, on_interrupt, perform};
 use crate::cli::exit::{self, Exit};
 use crate::cli::printer::Printer;
-use crate::cli::project::{Workplace, absolute};
-use crate::cli::scope::Scoped;
 use crate::cli::watched::Watched;
+use crate::session::{Ask, Planned, Session, absolute};
 use crate::spec::Spec;
 use crate::step::Source;
 use crate::worker::Cancel;
@@ -67,18 +66,19 @@ fn cycle(
     first: bool,
 ) -> anyhow::Result<Option<Vec<String>>> {
     // Opened anew each time: what was verified in the last run may be damaged by now.
-    let workplace = Workplace::open_with(args, cancel.clone())?;
+    let session = Session::open_with(&args.locations(), cancel.clone())?;
     // Stamped before they are read, so that a change while they are read is noticed.
     let mut files = Vec::new();
     let _ = Spec::load_noting(&run.spec.spec, &mut files);
     watched.set(&files, printer);
-    let mut asked = asked(run);
+    let (mut request, settings) = (run.request(), run.settings(command_line()));
     if !first {
-        asked.rerun = &[]; // asked for once, not after every change
+        request.rerun.clear(); // asked for once, not after every change
     }
-    let result = asked.load(&workplace, printer).and_then(|scoped| {
-        watched.add(&inputs(&scoped), printer);
-        perform(args, run, printer, &workplace, scoped)
+    let tell = |text: &str| printer.note(text);
+    let result = session.plan(&request, Ask::Installing(&tell), &tell).and_then(|planned| {
+        watched.add(&inputs(&planned), printer);
+        perform(&session, planned, (&request, &settings), run, printer)
     });
     match result {
         Ok((_, executed)) => Ok(Some(executed)),
@@ -91,8 +91,8 @@ fn cycle(
 }
 
 /// The user's files and folders that the steps read.
-fn inputs(scoped: &Scoped) -> Vec<PathBuf> {
-    let inputs = scoped.project.plan.steps.iter().flat_map(|step| &step.inputs);
+fn inputs(planned: &Planned) -> Vec<PathBuf> {
+    let inputs = planned.project.plan.steps.iter().flat_map(|step| &step.inputs);
     let files =
         inputs.filter_map(|(_, source)| if let Source::File(path) = source { Some(path.to_path_buf()) } else { None });
     files.collect::<BTreeSet<_>>().into_iter().collect()

@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::base::figures::counted;
 use crate::base::shell;
 use crate::cli::args::{Args, WhatRanArgs};
-use crate::cli::exit::{Exit, UsageError};
+use crate::cli::exit::Exit;
 use crate::cli::printer::{BAD, BOLD, DIM, GOOD, Printer, WARN};
-use crate::cli::project::absolute;
 use crate::exec::reproducer;
 use crate::explain;
 use crate::journal::{self, Ran, Run};
 use crate::record::Outcome;
 use crate::report::format::seconds;
+use crate::session::{UsageError, absolute};
 use crate::store::DiskStore;
 
 pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> anyhow::Result<Exit> {

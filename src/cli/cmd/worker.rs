@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use crate::catalogue::RUNTIMES;
-use crate::cli::exit::{Exit, UsageError};
+use crate::cli::exit::Exit;
 use crate::device;
 use crate::runtime::{JobOutput, serve::serve_one};
+use crate::session::UsageError;
 
 pub(super) fn worker(name: &str) -> anyhow::Result<Exit> {
     let known = || RUNTIMES.iter().filter_map(|runtime| Some((runtime.name, runtime.execute?)));

@@ -6,15 +6,14 @@ use serde_json::json;
 
 use crate::base::Digest;
 use crate::base::figures::{bytes, counted, plural};
-use crate::cli::args::{Args, GcArgs, SelectionArgs};
+use crate::cli::args::{Args, GcArgs};
 use crate::cli::cmd::Warnings;
 use crate::cli::cmd::cache::envs;
-use crate::cli::cmd::plan::idle_options;
-use crate::cli::exit::{Exit, UsageError};
+use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Project, Workplace, absolute};
 use crate::exec::MaxAge;
-use crate::exec::{self, Verdict};
+use crate::exec::Verdict;
+use crate::session::{Project, Request, Session, UsageError, absolute};
 use crate::store::{Amount, Collected, DiskStore, Limits};
 
 pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -34,7 +33,7 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
         keep: HashSet::new(),
     };
     for spec in &gc.keep {
-        let project = Project::load(spec, &SelectionArgs::none())?;
+        let project = Project::load(&Request::all(spec))?;
         limits.keep.extend(held_keys(args, &project, printer)?.0);
     }
     let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
@@ -70,10 +69,10 @@ pub(super) fn held_keys(
     project: &Project,
     printer: &Printer,
 ) -> anyhow::Result<(HashSet<Digest>, Vec<String>)> {
-    let workplace = Workplace::open(args)?;
-    let options = idle_options(project);
+    let session = Session::open(&args.locations())?;
+    let options = project.idle_options();
     let listener = Warnings(printer);
-    let previews = exec::preview(&workplace.context(project, &options, &listener))?;
+    let previews = session.preview(project, &options, &listener)?;
     let (mut keys, mut missing) = (HashSet::new(), Vec::new());
     for preview in previews {
         match preview.verdict {

@@ -13,7 +13,7 @@ use crate::cli::args::{Args, CacheCommand};
 use crate::cli::cmd::remote;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::project::absolute;
+use crate::session::absolute;
 use crate::store::{DiskStore, Progress};
 
 pub(super) fn cache(args: &Args, command: &CacheCommand, printer: &Printer) -> anyhow::Result<Exit> {

@@ -13,7 +13,7 @@ use crate::cli::args::{Args, ExportArgs};
 use crate::cli::cmd::cache::gc::held_keys;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::cli::project::{Project, absolute};
+use crate::session::{Project, absolute};
 use crate::store::{DiskStore, Exported, Which};
 
 /// So many of the steps that are not held are named.
@@ -24,7 +24,7 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
     let chosen = if export.all {
         None
     } else {
-        let project = Project::load_as(&export.spec)?;
+        let project = Project::load(&export.spec.request())?;
         let (keys, missing) = held_keys(args, &project, printer)?;
         if keys.is_empty() {
             bail!("the store holds nothing that {} needs\n  hint: `orch run {0}` makes it", project.name);

@@ -1,26 +1,26 @@
 //! What `-t auto` chooses by: the devices of this host, and what was measured on machines like it.
 
-use crate::cli::project::Workplace;
 use crate::device::{Backend, DeviceKind};
 use crate::matrix::{Case, Known, Matrix};
 use crate::record::Record;
 use crate::report::stats;
+use crate::session::Session;
 use crate::spec::Spec;
 
 /// Leaves one target for each model.
-pub(super) fn choose(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace) {
-    let inventory = workplace.inventory();
-    matrix.choose(spec, |case| known(case, spec, workplace, inventory));
+pub(super) fn choose(matrix: &mut Matrix, spec: &Spec, session: &Session) {
+    let inventory = session.inventory();
+    matrix.choose(spec, |case| known(case, spec, session, inventory));
 }
 
-fn known(case: &Case, spec: &Spec, workplace: &Workplace, inventory: &[Backend]) -> Known {
+fn known(case: &Case, spec: &Spec, session: &Session, inventory: &[Backend]) -> Known {
     let backend = spec.targets[&case.target].backend.name;
     if let Some(why) = out(backend, inventory) {
         return Known::Out(why);
     }
-    let latest = |stage: &str| workplace.store.latest(&format!("{stage}:{}:{}", case.model, case.name)).ok().flatten();
+    let latest = |stage: &str| session.store.latest(&format!("{stage}:{}:{}", case.model, case.name)).ok().flatten();
     // Of another kind of machine nothing follows.
-    let host = &workplace.host.fingerprint;
+    let host = &session.host.fingerprint;
     let is_here = |record: &Record| record.key.lines().any(|(name, value)| name == "host" && value == *host);
     let Some(last) = latest("run").filter(is_here) else { return Known::Unmeasured };
     // What was measured is worth nothing where it was wrong.

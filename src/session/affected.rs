@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::cli::args::SelectionArgs;
-use crate::cli::git::{Revision, is_below, is_yaml, normal};
-use crate::cli::project::Project;
+use crate::base::fs::normal;
 use crate::key::KeyDoc;
 use crate::plan::Plan;
+use crate::session::git::{Revision, is_below, is_yaml};
+use crate::session::{Project, Request};
 use crate::step::{Source, StepId};
 use crate::store::DiskStore;
 
@@ -103,7 +103,7 @@ fn load(revision: &Revision, spec: &Path, project: &Project) -> anyhow::Result<R
         std::os::unix::fs::symlink(outside, &link).with_context(|| format!("failed to link {}", link.display()))?;
     }
     revision.lay_out(&|path| is_yaml(path) || specs.contains(path))?;
-    let load = || Project::load(spec, &SelectionArgs::none());
+    let load = || Project::load(&Request::all(spec));
     let first = load();
     // It may include files of any name.
     let loaded = if first.is_err() { revision.lay_out(&|_| true).and_then(|()| load()) } else { first };

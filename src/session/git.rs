@@ -7,13 +7,14 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
+use crate::base::fs::normal;
 use crate::base::suggest;
-use crate::cli::exit::UsageError;
+use crate::session::UsageError;
 use crate::store::Scratch;
 
 /// A revision of the repository that holds some file.
@@ -197,19 +198,6 @@ fn command<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) ->
 fn last_words(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it gave no reason").to_owned()
-}
-
-/// Without `.` and `..`; symbolic links are not looked at.
-pub(super) fn normal(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir if out.file_name().is_some() => drop(out.pop()),
-            Component::ParentDir | Component::CurDir => {}
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 /// Whether `path` or a folder above it is in `set`.

@@ -8,49 +8,47 @@ use std::collections::BTreeMap;
 use anyhow::Context as _;
 
 use crate::base::figures::counted;
-use crate::cli::diary;
-use crate::cli::exit::UsageError;
-use crate::cli::printer::Printer;
-use crate::cli::project::Workplace;
-use crate::cli::scope::Scoped;
 use crate::explain;
 use crate::journal::{self, Run};
 use crate::record::Outcome;
+use crate::session::{Planned, Session, Tell, UsageError, diary};
 
 const FLAG: &str = " --resume";
 
-/// Takes out of `scoped` what the run that is resumed has done, and says which run that is.
-pub(super) fn resume(workplace: &Workplace, scoped: &mut Scoped, printer: &Printer) -> anyhow::Result<()> {
-    let runs = cut_off(workplace)?;
-    let last = &runs[0];
-    let mut outcomes = BTreeMap::new();
-    for ran in runs.iter().rev().flat_map(|run| &run.steps).filter(|ran| ran.outcome != Outcome::Incomplete) {
-        outcomes.insert(ran.step.as_str(), ran.outcome);
-    }
-    for (step, outcome) in &outcomes {
-        let Some(id) = scoped.project.plan.find(step) else { continue };
-        scoped.rerun.remove(&id);
-        if *outcome != Outcome::Pass {
-            scoped.stands.insert(id);
+impl Session {
+    /// Takes out of a plan what the last run of the same command line has done, and says which run that is.
+    pub fn resume(&self, planned: &mut Planned, command: &str, tell: Tell<'_>) -> anyhow::Result<()> {
+        let runs = cut_off(self, command)?;
+        let last = &runs[0];
+        let mut outcomes = BTreeMap::new();
+        for ran in runs.iter().rev().flat_map(|run| &run.steps).filter(|ran| ran.outcome != Outcome::Incomplete) {
+            outcomes.insert(ran.step.as_str(), ran.outcome);
         }
+        for (step, outcome) in &outcomes {
+            let Some(id) = planned.project.plan.find(step) else { continue };
+            planned.rerun.remove(&id);
+            if *outcome != Outcome::Pass {
+                planned.stands.insert(id);
+            }
+        }
+        let passed = outcomes.values().filter(|outcome| **outcome == Outcome::Pass).count();
+        let how = if last.end.is_some() { "interrupted" } else { "killed" };
+        let interrupted = last.steps.iter().filter(|ran| ran.outcome == Outcome::Incomplete).count();
+        tell(&format!(
+            "resumes the run of {}, which was {how}: {} had passed, {} had ended otherwise, {} had begun",
+            last.head.started,
+            counted(passed, "step"),
+            outcomes.len() - passed,
+            last.cut_off.len() + interrupted,
+        ));
+        Ok(())
     }
-    let passed = outcomes.values().filter(|outcome| **outcome == Outcome::Pass).count();
-    let how = if last.end.is_some() { "interrupted" } else { "killed" };
-    let interrupted = last.steps.iter().filter(|ran| ran.outcome == Outcome::Incomplete).count();
-    printer.note(&format!(
-        "resumes the run of {}, which was {how}: {} had passed, {} had ended otherwise, {} had begun",
-        last.head.started,
-        counted(passed, "step"),
-        outcomes.len() - passed,
-        last.cut_off.len() + interrupted,
-    ));
-    Ok(())
 }
 
 /// The run that is resumed, and those that it resumed itself, newest first.
-fn cut_off(workplace: &Workplace) -> anyhow::Result<Vec<Run>> {
-    let dir = explain::runs_dir(&workplace.store);
-    let (folder, command) = (diary::folder(), plain(&diary::command_line()));
+fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
+    let dir = explain::runs_dir(&session.store);
+    let (folder, command) = (diary::folder(), plain(command));
     let mut found: Vec<Run> = Vec::new();
     for path in journal::files(&dir).with_context(|| format!("failed to list `{}`", dir.display()))? {
         let run = journal::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;

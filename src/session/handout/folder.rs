@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::digest::sha256;
 use crate::base::figures::bytes;
 use crate::base::{Digest, fs as bfs, temporary};
-use crate::cli::handout::{Handed, put_aside, whole};
+use crate::session::handout::{Handed, put_aside, whole};
 use crate::store::stat::Stamp;
 use crate::store::{DiskStore, LaidAs, Manifest};
 
@@ -21,14 +21,14 @@ pub(super) const TOLD: &str = "orch.json";
 /// Whose a folder is, for the tests that load it: each takes its own only. Of the store's trees none says so, because equal
 /// ones are one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(in crate::cli) struct Named {
+pub struct Named {
     /// At its sizes: `bert@b4`.
-    pub(in crate::cli) model: String,
-    pub(in crate::cli) artefact: String,
+    pub model: String,
+    pub artefact: String,
 }
 
 impl Named {
-    pub(in crate::cli) fn below(&self, out_dir: &Path) -> PathBuf {
+    pub fn below(&self, out_dir: &Path) -> PathBuf {
         out_dir.join("artefacts").join(&self.model).join(&self.artefact)
     }
 }
@@ -98,7 +98,7 @@ pub(super) fn hand_out(
 }
 
 /// Fills a folder with a tree of any size. False if there is something of somebody else's in it.
-pub(in crate::cli) fn fill(
+pub fn fill(
     store: &DiskStore,
     tree: &Digest,
     folder: &Path,

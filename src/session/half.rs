@@ -9,47 +9,46 @@ use serde_json::json;
 
 use crate::base::fs as bfs;
 use crate::catalogue::Half;
-use crate::cli::printer::Printer;
-use crate::cli::probed::Probed;
-use crate::cli::project::Workplace;
 use crate::device::half::{HalfAnswer, HalfQuestion};
 use crate::device::{Backend, Fingerprint};
 use crate::exec::half::{self, Bench};
 use crate::matrix::{Computes, Matrix};
 use crate::provision::{self, Provision};
+use crate::session::probed::Probed;
+use crate::session::{Session, Tell};
 use crate::spec::{Precision, Spec, Target};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
 /// How far asking may go.
 #[derive(Clone, Copy)]
-pub(super) enum Ask<'a> {
+pub enum Ask<'a> {
     /// What is installed is asked; what is not is named.
     Installed,
     /// What is missing is installed first, and told here.
-    Installing(&'a Printer),
+    Installing(Tell<'a>),
 }
 
 /// Who asks the devices.
-pub(super) struct Halves<'a> {
-    pub(super) provision: &'a Provision,
-    pub(super) store: &'a DiskStore,
-    pub(super) inventory: &'a [Backend],
-    pub(super) host: &'a str,
-    pub(super) cancel: &'a Cancel,
+struct Halves<'a> {
+    provision: &'a Provision,
+    store: &'a DiskStore,
+    inventory: &'a [Backend],
+    host: &'a str,
+    cancel: &'a Cancel,
 }
 
 /// Leaves one precision of each case of a target with `half`.
-pub(super) fn settle(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace, ask: Ask<'_>) {
+pub(super) fn settle(matrix: &mut Matrix, spec: &Spec, session: &Session, ask: Ask<'_>) {
     if !matrix.asks_for_half(spec) {
         return;
     }
     let halves = Halves {
-        provision: &workplace.provision,
-        store: &workplace.store,
-        inventory: workplace.inventory(),
-        host: &workplace.host.fingerprint,
-        cancel: &workplace.cancel,
+        provision: &session.provision,
+        store: &session.store,
+        inventory: session.inventory(),
+        host: &session.host.fingerprint,
+        cancel: &session.cancel,
     };
     // A device is asked once, however many models there are.
     let known: RefCell<Vec<(HalfQuestion, Computes)>> = RefCell::default();
@@ -58,7 +57,7 @@ pub(super) fn settle(matrix: &mut Matrix, spec: &Spec, workplace: &Workplace, as
         if let Some((_, computes)) = known.borrow().iter().find(|(known, _)| *known == question) {
             return computes.clone();
         }
-        let computes = match workplace.mocked.contains(target.backend.name) {
+        let computes = match session.mocked.contains(target.backend.name) {
             true => Computes::No(format!("{} is mocked, and computes nothing", target.backend.name)),
             false => halves.of(target, &question, ask),
         };
@@ -95,13 +94,13 @@ impl Halves<'_> {
             half::requirements(question).into_iter().filter(|r| !self.provision.is_ready(*r)).collect();
         for requirement in missing {
             let what = provision::title(requirement);
-            let Ask::Installing(printer) = ask else {
+            let Ask::Installing(tell) = ask else {
                 return Computes::No(format!(
                     "not known yet: the {what} is not installed; `orch run` installs it and asks"
                 ));
             };
-            printer.note(&format!("{what}: installing, to ask {} what it computes in", question.device));
-            if let Err(e) = self.provision.ensure(requirement, &|line| printer.note(&format!("  {line}"))) {
+            tell(&format!("{what}: installing, to ask {} what it computes in", question.device));
+            if let Err(e) = self.provision.ensure(requirement, &|line| tell(&format!("  {line}"))) {
                 return Computes::No(format!("not known: the {what} could not be set up: {e:#}"));
             }
         }
@@ -109,12 +108,12 @@ impl Halves<'_> {
     }
 
     /// What the device answered before.
-    pub(super) fn kept(&self, question: &HalfQuestion) -> Option<HalfAnswer> {
+    fn kept(&self, question: &HalfQuestion) -> Option<HalfAnswer> {
         serde_json::from_slice(&std::fs::read(self.place(question)).ok()?).ok()
     }
 
     /// Asks it. Everything that this requires must be installed.
-    pub(super) fn ask(&self, question: &HalfQuestion) -> HalfAnswer {
+    fn ask(&self, question: &HalfQuestion) -> HalfAnswer {
         let failed = |e: String| (false, e, false);
         let (computes, why, lasts) = match self.store.scratch().and_then(|scratch| Ok((scratch.dir("half")?, scratch)))
         {
@@ -151,7 +150,7 @@ fn computes(answer: HalfAnswer) -> Computes {
 }
 
 /// What is known of every device, and with `ask` what those say whose runtime is installed.
-pub(super) fn tell(backends: &mut [Backend], host: &Fingerprint, base: (&Provision, &DiskStore), ask: bool) {
+pub fn tell(backends: &mut [Backend], host: &Fingerprint, base: (&Provision, &DiskStore), ask: bool) {
     let inventory = backends.to_vec();
     let (provision, store) = base;
     let cancel = Cancel::default();

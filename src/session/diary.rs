@@ -1,25 +1,17 @@
-//! What a run writes down about itself while the console shows it: its journal always, a trace where one is asked for.
+//! What a run writes down about itself while the listener shows it: its journal always, a trace where one is asked for.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context as _;
 
-use crate::base::shell;
-use crate::base::text::without_secrets;
-use crate::cli::project::Workplace;
 use crate::event::{Event, Listener};
 use crate::exec::Options;
 use crate::explain;
 use crate::journal::{Head, Journal};
 use crate::plan::Plan;
+use crate::session::{Session, Settings};
 use crate::trace::{About, Recorder};
-
-/// This process's command line, quoted for a shell; as it may be written down.
-pub(super) fn command_line() -> String {
-    let args = std::env::args().skip(1).map(|arg| format!(" {}", shell::word(&without_secrets(&arg))));
-    std::iter::once("orch".to_owned()).chain(args).collect()
-}
 
 /// Where it was given.
 pub(super) fn folder() -> String {
@@ -29,9 +21,9 @@ pub(super) fn folder() -> String {
 /// The version of the journal's shape.
 const VERSION: u32 = 1;
 
-/// Passes every event on to the console.
+/// Passes every event on to the listener.
 pub(super) struct Diary<'a> {
-    console: &'a dyn Listener,
+    listener: &'a dyn Listener,
     start: Instant,
     memory: u64,
     head: Head,
@@ -42,23 +34,30 @@ pub(super) struct Diary<'a> {
 impl<'a> Diary<'a> {
     pub(super) fn new(
         start: Instant,
-        console: &'a dyn Listener,
-        workplace: &Workplace,
+        listener: &'a dyn Listener,
+        session: &Session,
         options: &Options,
-        trace: Option<&Path>,
+        settings: &Settings,
     ) -> Self {
         let head = Head {
             version: VERSION,
             started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
-            command: command_line(),
+            command: settings.command.clone(),
             folder: folder(),
-            host: workplace.host.report.name.clone(),
+            host: session.host.report.name.clone(),
             jobs: options.jobs,
             again: options.again(),
         };
-        let journal = Journal::new(explain::runs_dir(&workplace.store), head.clone(), start);
+        let journal = Journal::new(explain::runs_dir(&session.store), head.clone(), start);
         let memory = options.memory;
-        Self { console, start, memory, head, journal, trace: trace.map(|path| (path.to_owned(), Recorder::new(start))) }
+        Self {
+            listener,
+            start,
+            memory,
+            head,
+            journal,
+            trace: settings.trace.clone().map(|path| (path, Recorder::new(start))),
+        }
     }
 
     /// Closes the journal and writes the trace, also of a run that ended badly. A journal that could not be written is
@@ -68,7 +67,7 @@ impl<'a> Diary<'a> {
         let (interrupted, hits) = ended.unwrap_or((true, 0));
         if let Err(e) = self.journal.finish(self.start.elapsed().as_secs_f64(), interrupted, hits) {
             let text = format!("the journal of this run was not kept, so `orch what-ran` lacks it: {e}");
-            self.console.tell(Event::Warning { text });
+            self.listener.tell(Event::Warning { text });
         }
         let Some((path, recorder)) = &self.trace else { return Ok(()) };
         let Head { command, host, jobs, started, .. } = &self.head;
@@ -83,6 +82,6 @@ impl Listener for Diary<'_> {
             recorder.tell(event.clone());
         }
         self.journal.tell(event.clone());
-        self.console.tell(event);
+        self.listener.tell(event);
     }
 }

@@ -7,17 +7,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::cli::probed::Probed;
 use crate::device::Backend;
 use crate::provision::Provision;
 use crate::runtime::Job;
+use crate::session::probed::Probed;
 use crate::store::{DiskStore, Scratch};
 use crate::worker::{Cancel, Ended, Limits, run_oneshot};
 
 /// Longer than any driver takes that works.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) struct Probes {
+pub struct Probes {
     exe: PathBuf,
     scratch: Scratch,
     probed: Probed,
@@ -25,14 +25,14 @@ pub(super) struct Probes {
 }
 
 impl Probes {
-    pub(super) fn new(store: &DiskStore, provision: &Provision, cancel: Cancel) -> anyhow::Result<Self> {
+    pub fn new(store: &DiskStore, provision: &Provision, cancel: Cancel) -> anyhow::Result<Self> {
         let exe = std::env::current_exe().context("failed to find orch's own executable")?;
         let scratch = store.scratch()?;
         Ok(Self { exe, scratch, probed: Probed::at(provision.dir().join("probes")), cancel })
     }
 
     /// What the prober's library says, or said a short while ago; or why there is no answer.
-    pub(super) fn ask(&self, name: &str, params: Value) -> Result<Backend, String> {
+    pub fn ask(&self, name: &str, params: Value) -> Result<Backend, String> {
         self.probed.or_ask(name, &params, || self.ask_now(name, params.clone()))
     }
 

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::cli::args::Args;
-use crate::cli::exit::UsageError;
 use crate::config::{self, RemoteConfig};
 #[cfg(not(feature = "remote"))]
 use crate::event::Event;
 use crate::event::Listener;
+use crate::session::{Locations, UsageError};
 use crate::store::DiskStore;
 use crate::store::remote::Remote;
 use crate::worker::Cancel;
@@ -18,7 +17,7 @@ use crate::base::figures::bytes;
 use crate::store::remote::Hub;
 
 /// What the configuration of the current folder says.
-pub(super) fn configured() -> anyhow::Result<Option<RemoteConfig>> {
+pub fn configured() -> anyhow::Result<Option<RemoteConfig>> {
     let variables = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
         Some((name, value.into_string().ok()?))
@@ -28,26 +27,26 @@ pub(super) fn configured() -> anyhow::Result<Option<RemoteConfig>> {
 }
 
 #[cfg(not(feature = "remote"))]
-pub(super) const NOT_BUILT: &str = "this orch was built without remote stores\n  hint: cargo build --features remote";
+pub const NOT_BUILT: &str = "this orch was built without remote stores\n  hint: cargo build --features remote";
 
 /// Whether a run has something to do or to say about a remote even if no step has: results of earlier runs are still to be
 /// sent, or the configuration cannot be read.
-pub(super) fn owes(args: &Args, off: bool) -> bool {
+pub(super) fn owes(locations: &Locations, off: bool) -> bool {
     match configured() {
         _ if off => false,
         Err(_) => true,
-        Ok(config) => config.is_some_and(|config| has_pending(args, &config)),
+        Ok(config) => config.is_some_and(|config| has_pending(locations, &config)),
     }
 }
 
 #[cfg(feature = "remote")]
-fn has_pending(args: &Args, config: &RemoteConfig) -> bool {
-    let dir = crate::cli::project::absolute(&args.cache_dir);
+fn has_pending(locations: &Locations, config: &RemoteConfig) -> bool {
+    let dir = crate::session::absolute(&locations.cache_dir);
     dir.is_ok_and(|dir| Hub::owes(config, &DiskStore::root_below(&dir)))
 }
 
 #[cfg(not(feature = "remote"))]
-fn has_pending(_: &Args, _: &RemoteConfig) -> bool {
+fn has_pending(_: &Locations, _: &RemoteConfig) -> bool {
     false
 }
 
@@ -78,13 +77,13 @@ impl Sharing {
 }
 
 /// What a remote did, and whether something about it was wrong.
-pub(super) struct Told {
-    pub(super) text: String,
-    pub(super) is_warning: bool,
+pub struct Told {
+    pub text: String,
+    pub is_warning: bool,
 }
 
 #[cfg(feature = "remote")]
-pub(super) fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Option<Told> {
+pub fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Option<Told> {
     let left = hub.finish(|left| {
         waits(left);
         !cancel.is_cancelled()

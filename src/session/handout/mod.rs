@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::base::{Digest, shell};
-use crate::cli::args::Args;
 use crate::exec::{Finished, Options};
 use crate::plan::{Plan, PlannedCase};
+use crate::session::{Locations, absolute};
 use crate::step::{Source, StepId, TestContext, generate};
 use crate::store::{DiskStore, StoreError};
 
-pub(super) use folder::{Named, fill};
+pub use folder::{Named, fill};
 
 use pages::Pages;
 
@@ -28,13 +28,13 @@ const MOST: u64 = 256 << 20;
 
 /// What became of handing out.
 #[derive(Debug, Default)]
-pub(super) struct Handed {
+pub struct Handed {
     /// Paths by whose stamps one can tell later that all of it is still there.
-    pub(super) placed: Vec<PathBuf>,
+    pub placed: Vec<PathBuf>,
     /// What its user must know.
-    pub(super) told: Vec<String>,
+    pub told: Vec<String>,
     /// Something of somebody else's is in the way, so not all of it is there.
-    pub(super) in_the_way: bool,
+    pub in_the_way: bool,
 }
 
 impl Handed {
@@ -58,10 +58,10 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    pub(super) fn new(args: &Args, options: &'a Options) -> anyhow::Result<Self> {
-        let get = format!("orch output{} --spec {}", crate::cli::cmd::kept_in(args), shell::word(&options.spec));
+    pub(super) fn new(locations: &Locations, options: &'a Options) -> anyhow::Result<Self> {
+        let get = format!("orch output{} --spec {}", locations.flags(), shell::word(&options.spec));
         let (out_dir, again) = (&*options.out_dir, options.again());
-        Ok(Self { out_dir, at: crate::cli::project::absolute(out_dir)?, get, again })
+        Ok(Self { out_dir, at: absolute(out_dir)?, get, again })
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn hand_out(
 }
 
 /// The steps whose trees generated tests load, and under which names they look for them.
-pub(super) fn loaded(plan: &Plan) -> anyhow::Result<Vec<(StepId, Named)>> {
+pub fn loaded(plan: &Plan) -> anyhow::Result<Vec<(StepId, Named)>> {
     let mut found = Vec::new();
     for planned in &plan.cases {
         found.extend(loaded_by(plan, planned)?);

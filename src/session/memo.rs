@@ -1,0 +1,139 @@
+//! What the last run found, where nothing changed since. And its other end: keeping what a run found for the next one.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::device::{Backend, Host};
+use crate::event::{Event, Listener};
+use crate::exec::HostFacts;
+use crate::memo::{Ended, Here, Memo, MemoPath};
+use crate::provision::Provision;
+use crate::report::{ReportDoc, Summary};
+use crate::session::machine::{self, MOCKED};
+use crate::session::{Locations, Request, Run, Session, Settings, Tell, absolute, provision, sharing};
+use crate::store::DiskStore;
+use crate::toolchain::EnvName;
+use crate::worker::Cancel;
+
+/// Where the memo of this run stands. None where there can be none.
+fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option<MemoPath> {
+    let selection = &request.selection;
+    let lists = [
+        ("model", &selection.models),
+        ("target", &selection.targets),
+        ("family", &selection.families),
+        ("task", &selection.tasks),
+        ("priority", &selection.priorities),
+        ("tag", &selection.tags),
+        ("case", &selection.cases),
+    ];
+    let browser = machine::own_browser().ok()?;
+    let paths = [
+        ("spec", Some(&request.spec)),
+        ("out", Some(&settings.out_dir)),
+        ("cache", Some(&locations.cache_dir)),
+        ("env", locations.env_dir.as_ref()),
+        ("python", locations.python.as_ref()),
+        ("browser", browser.as_ref()),
+    ];
+    let lists = lists.map(|(name, values)| (name, format!("{values:?}")));
+    let paths = paths.map(|(name, path)| (name, format!("{path:?}")));
+    let others =
+        [("fallback", format!("{:?}", request.fallback)), ("mocked", format!("{:?}", std::env::var_os(MOCKED)))];
+    let command_line: Vec<_> = lists.into_iter().chain(paths).chain(others).collect();
+    let root = DiskStore::root_below(&absolute(&locations.cache_dir).ok()?);
+    MemoPath::new(root, &command_line).ok()
+}
+
+/// What the last run found, and that it is there still.
+pub struct Recalled {
+    memo: Memo,
+    host: HostFacts,
+    inventory: Vec<Backend>,
+    pythons: Vec<Option<PathBuf>>,
+    clock: Instant,
+}
+
+/// What the last run of the same found, if nothing of it changed. None means that the run is to be done.
+pub fn recall(locations: &Locations, request: &Request, settings: &Settings) -> anyhow::Result<Option<Recalled>> {
+    let is_usual = request.is_whole() && request.rerun.is_empty() && settings.trace.is_none();
+    if !is_usual || sharing::owes(locations, settings.no_remote) {
+        return Ok(None);
+    }
+    let clock = Instant::now();
+    let Some(path) = path(locations, request, settings) else { return Ok(None) };
+    let Some(memo) = path.open() else { return Ok(None) };
+    let host = machine::host_facts(&Host::real());
+    let (mut inventory, mut pythons) = (Vec::new(), Vec::new());
+    if memo.has_cases() {
+        let provision = provision(locations, Cancel::default())?;
+        inventory = machine::inventory(&provision);
+        pythons = interpreters(&provision);
+    }
+    let recalled = Recalled { memo, host, inventory, pythons, clock };
+    Ok(recalled.memo.holds(&path, recalled.here()).then_some(recalled))
+}
+
+impl Recalled {
+    fn here(&self) -> Here<'_> {
+        Here { host: &self.host, inventory: &self.inventory, pythons: &self.pythons }
+    }
+
+    pub fn summary(&self) -> Summary {
+        Summary { seconds: self.clock.elapsed().as_secs_f64(), ..self.memo.summary().clone() }
+    }
+
+    pub fn has_report(&self) -> bool {
+        self.memo.has_report()
+    }
+
+    /// What an ordinary run would print before its last line. None if it is damaged.
+    pub fn text(&self) -> Option<String> {
+        self.memo.text()
+    }
+
+    /// The document of an ordinary run. None if it is damaged.
+    pub fn doc(&self) -> Option<ReportDoc> {
+        Some(ReportDoc { summary: self.summary(), ..self.memo.doc(self.here())? })
+    }
+}
+
+fn interpreters(provision: &Provision) -> Vec<Option<PathBuf>> {
+    EnvName::ALL.iter().map(|name| provision.env(*name).ok().map(|env| env.python)).collect()
+}
+
+/// The run is over: nobody is told of anything any more.
+struct Silent;
+
+impl Listener for Silent {
+    fn tell(&self, _: Event) {}
+}
+
+impl Session {
+    /// Keeps what the run found, if the same run would find nothing to do.
+    pub fn keep(&self, run: Run, request: &Request, settings: &Settings, tell: Tell<'_>) {
+        let Run { planned, finished, handed, options, before, .. } = run;
+        let project = &planned.project;
+        let has_cases = !project.plan.cases.is_empty();
+        // What a device computes in is asked each time: a driver may change it, which no memo looks at.
+        let may_keep = request.is_whole() && !project.probes && !handed.in_the_way && !self.store.is_read_only();
+        // The packages of a Python of the user's, or a browser, may be exchanged at any time, and nothing that is looked at would show it.
+        let is_foreign = self.locations.python.is_some() || !matches!(machine::own_browser(), Ok(None));
+        if !may_keep || (has_cases && is_foreign) {
+            return;
+        }
+        let Some(path) = path(&self.locations, request, settings) else { return };
+        let pythons = if has_cases { interpreters(&self.provision) } else { Vec::new() };
+        let kept = path.keep(Ended {
+            context: &self.context(project, &options, &Silent),
+            finished,
+            specs: &project.files,
+            here: Here { host: &self.host, inventory: self.inventory_for(has_cases), pythons: &pythons },
+            out: &handed.placed,
+            before,
+        });
+        if let Err(e) = kept {
+            tell(&format!("warning: what this run found was not kept, so the next one looks at all of it: {e}"));
+        }
+    }
+}

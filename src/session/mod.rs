@@ -1,0 +1,165 @@
+//! From what is asked for to a finished run: which cases and steps there are here, what of them is to be done, doing it, and
+//! laying out what came of it. Whoever runs orch composes it here: the command line, a test, a program that uses the library.
+//!
+//! ```text
+//! Session::open(Locations) → session.plan(Request) → Planned → session.run(Settings) → Run → session.keep
+//! ```
+//!
+//! Knows nothing of arguments, terminals and exit codes: what the user should know besides results goes to a [`Tell`].
+
+mod affected;
+mod auto;
+mod diary;
+mod git;
+mod half;
+mod handout;
+mod machine;
+mod memo;
+mod probed;
+mod probes;
+mod project;
+mod request;
+mod resume;
+mod run;
+mod scope;
+mod sharing;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::Context as _;
+
+use crate::device::{self, Backend, Host};
+use crate::event::Listener;
+use crate::exec::{self, HostFacts, Options, Preview};
+use crate::provision::Provision;
+use crate::report::ReportDoc;
+use crate::store::DiskStore;
+use crate::worker::Cancel;
+
+pub use half::{Ask, tell as tell_half};
+pub use handout::{Handed, Named, fill, loaded};
+pub use machine::{browsers, provision};
+pub use memo::{Recalled, recall};
+pub use probes::Probes;
+pub use project::{Project, spec};
+pub use request::{Locations, Request, Settings};
+pub use run::Run;
+pub use scope::Planned;
+#[cfg(not(feature = "remote"))]
+pub use sharing::NOT_BUILT;
+#[cfg(feature = "remote")]
+pub use sharing::finish;
+pub use sharing::{Told, configured};
+
+/// Hears lines for the user that are no results.
+pub type Tell<'a> = &'a dyn Fn(&str);
+
+/// An error of the user's making: arguments or specs.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// The store, the host, and what can be installed.
+pub struct Session {
+    pub store: Arc<DiskStore>,
+    pub provision: Provision,
+    pub host: HostFacts,
+    pub cancel: Cancel,
+    locations: Locations,
+    inventory: OnceLock<Vec<Backend>>,
+    /// Backends that the environment pretends to have.
+    pub mocked: BTreeSet<String>,
+}
+
+impl Session {
+    /// On this machine.
+    pub fn open(locations: &Locations) -> anyhow::Result<Self> {
+        Self::open_with(locations, Cancel::default())
+    }
+
+    /// On this machine, to be ended by `cancel`.
+    pub fn open_with(locations: &Locations, cancel: Cancel) -> anyhow::Result<Self> {
+        let store = Arc::new(DiskStore::open(&absolute(&locations.cache_dir)?).context("failed to open the store")?);
+        let provision = provision(locations, cancel.clone())?;
+        let (inventory, host) = (OnceLock::new(), machine::host_facts(&Host::real()));
+        Ok(Self { store, provision, host, cancel, locations: locations.clone(), inventory, mocked: machine::mocked()? })
+    }
+
+    /// On a machine that is described instead of looked at: nothing is probed.
+    pub fn described(store: DiskStore, provision: Provision, host: HostFacts, inventory: Vec<Backend>) -> Self {
+        let (store, inventory) = (Arc::new(store), OnceLock::from(inventory));
+        let (cancel, locations, mocked) = Default::default();
+        Self { store, provision, host, cancel, locations, inventory, mocked }
+    }
+
+    /// What the probers say, asked when it is first needed.
+    pub fn inventory(&self) -> &[Backend] {
+        self.inventory.get_or_init(|| machine::inventory(&self.provision))
+    }
+
+    /// A plan without cases is the same on every machine, and nothing is probed for it.
+    fn inventory_for(&self, has_cases: bool) -> &[Backend] {
+        if has_cases { self.inventory() } else { &[] }
+    }
+
+    /// The project for this host: `half` of targets is settled, and `-t auto` chooses one target for each case.
+    pub fn project(&self, request: &Request, ask: Ask<'_>) -> anyhow::Result<Project> {
+        Project::of(&spec(&request.spec)?, request, Some((self, ask)))
+    }
+
+    /// The part of the project that is asked for.
+    pub fn plan(&self, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
+        scope::plan(self, request, ask, tell)
+    }
+
+    /// What would happen to each step of a plan, without doing it.
+    pub fn preview(
+        &self,
+        project: &Project,
+        options: &Options,
+        listener: &dyn Listener,
+    ) -> anyhow::Result<Vec<Preview>> {
+        Ok(exec::preview(&self.context(project, options, listener))?)
+    }
+
+    /// The report of what the store already holds.
+    pub fn held(&self, project: &Project, options: &Options, listener: &dyn Listener) -> anyhow::Result<ReportDoc> {
+        Ok(exec::held(&self.context(project, options, listener))?)
+    }
+
+    pub fn context<'a>(
+        &'a self,
+        project: &'a Project,
+        options: &'a Options,
+        listener: &'a dyn Listener,
+    ) -> exec::Context<'a> {
+        exec::Context {
+            plan: &project.plan,
+            store: &self.store,
+            provision: &self.provision,
+            listener,
+            inventory: self.inventory_for(!project.plan.cases.is_empty()),
+            probe: self,
+            host: &self.host,
+            options,
+            cancel: &self.cancel,
+            remote: None,
+        }
+    }
+}
+
+/// NVIDIA's and others' libraries, asked by a run that must know more than files tell.
+impl exec::Probe for Session {
+    fn ask(&self, backend: &str) -> Backend {
+        match Probes::new(&self.store, &self.provision, self.cancel.clone()) {
+            Ok(probes) => device::probe_one(backend, &Host::real(), &|name, params| probes.ask(name, params)),
+            Err(e) => Backend::unavailable(backend, format!("{e:#}")),
+        }
+    }
+}
+
+pub fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
+    std::path::absolute(path).with_context(|| format!("failed to resolve `{}`", path.display()))
+}

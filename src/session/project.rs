@@ -1,0 +1,112 @@
+//! A spec's plan, and the files that it came from.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::base::figures::counted;
+use crate::base::glob;
+use crate::exec::Options;
+use crate::matrix::{AUTO, Matrix, Selection};
+use crate::plan::{self, Plan};
+use crate::session::half::{self, Ask};
+use crate::session::request::OUT_DIR;
+use crate::session::{Request, Session, UsageError, auto};
+use crate::spec::{SourceFile, Spec, SpecErrors};
+use crate::step::{Stage, StepId};
+
+pub struct Project {
+    pub plan: Plan,
+    pub name: String,
+    /// Every YAML file that was read.
+    pub files: Vec<SourceFile>,
+    /// What its cases are depends on what devices answered.
+    pub(super) probes: bool,
+}
+
+impl Project {
+    /// As it is on every host: cases of targets with `half` at each precision that it may come to.
+    pub fn load(request: &Request) -> anyhow::Result<Self> {
+        Self::of(&spec(&request.spec)?, request, None)
+    }
+
+    /// The plan of a spec that was read already; for one host, or as it is on every host.
+    pub fn of(spec: &Spec, request: &Request, here: Option<(&Session, Ask<'_>)>) -> anyhow::Result<Self> {
+        if request.chooses() && here.is_none() {
+            let hint = "hint: name the targets instead of `-t auto`";
+            return Err(UsageError(format!("this command knows no host to choose a target for\n  {hint}")).into());
+        }
+        let mut selection: Selection = request.selection.clone();
+        let matrix = Matrix::with(spec, &selection.targets);
+        matrix.each_expectation_counts(spec).map_err(|e| UsageError(e.to_string()))?;
+        selection.targets.retain(|target| target != AUTO);
+        let mut matrix = matrix.select(spec, &selection).map_err(|e| UsageError(e.to_string()))?;
+        let probes = matrix.asks_for_half(spec);
+        if let Some((session, ask)) = here {
+            half::settle(&mut matrix, spec, session, ask);
+            if request.chooses() {
+                auto::choose(&mut matrix, spec, session);
+            }
+        }
+        let plan = plan::build_with(spec, &matrix, request.fallback).map_err(|e| UsageError(e.to_string()))?;
+        Ok(Self { plan, name: request.spec.display().to_string(), files: spec.files.clone(), probes })
+    }
+
+    /// Options of who looks and does not touch.
+    pub fn idle_options(&self) -> Options {
+        Options {
+            jobs: 1,
+            memory: u64::MAX,
+            job_memory: None,
+            keep_going: Default::default(),
+            retries: None,
+            backoff: Default::default(),
+            mocked: Default::default(),
+            rerun: Default::default(),
+            rerun_failed: false,
+            stands: Default::default(),
+            wanted: None,
+            max_age: None,
+            scope: None,
+            spec: self.name.clone(),
+            flags: String::new(),
+            out_dir: OUT_DIR.into(),
+        }
+    }
+
+    /// Steps by glob; one that names nothing is an error, with the nearest name.
+    pub fn steps(&self, globs: &[String]) -> anyhow::Result<BTreeSet<StepId>> {
+        let mut found = BTreeSet::new();
+        for pattern in globs {
+            let chosen = self.matching(pattern);
+            if chosen.is_empty() {
+                let hint = crate::base::suggest::nearest(pattern, self.plan.names())
+                    .map_or("`orch plan --all` lists the steps".to_owned(), |name| format!("did you mean `{name}`?"));
+                return Err(UsageError(format!("no step is called `{pattern}`\n  hint: {hint}")).into());
+            }
+            found.extend(chosen);
+        }
+        Ok(found)
+    }
+
+    fn matching(&self, pattern: &str) -> Vec<StepId> {
+        let plan = &self.plan;
+        let stages = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Judge, Stage::Command, Stage::Report];
+        if let Some(stage) = stages.into_iter().find(|stage| stage.name() == pattern) {
+            return plan.ids().filter(|id| plan.step(*id).stage == stage).collect();
+        }
+        if let Some(case) = pattern.strip_prefix("case:") {
+            return plan
+                .cases
+                .iter()
+                .filter(|planned| glob::matches(case, &planned.case.id()))
+                .map(|planned| planned.run)
+                .collect();
+        }
+        plan.ids().filter(|id| glob::matches(pattern, &plan.step(*id).name)).collect()
+    }
+}
+
+pub fn spec(path: &Path) -> anyhow::Result<Spec> {
+    let told = |e: SpecErrors| UsageError(format!("{} has {}\n\n{e}\n", path.display(), counted(e.0.len(), "error")));
+    Ok(Spec::load(path).map_err(told)?)
+}

@@ -1,0 +1,95 @@
+//! A plan performed: its steps, its journal, what is shared with other machines, what people look at, and the memo.
+
+use std::time::Instant;
+
+use crate::device::{Host, free_memory};
+use crate::event::{Event, Listener};
+use crate::exec::{self, Context, Finished, How, Options};
+use crate::memo::Custody;
+use crate::session::diary::Diary;
+use crate::session::handout::{self, Handed, Place};
+use crate::session::sharing::{Sharing, Told};
+use crate::session::{Planned, Session, Settings};
+
+/// A run that came to its end.
+pub struct Run {
+    pub planned: Planned,
+    pub finished: Finished,
+    pub handed: Handed,
+    /// What a remote store did.
+    pub remote: Option<Told>,
+    /// Whether the files about the run could be written. Who tells of the run tells of it first.
+    pub written: anyhow::Result<()>,
+    pub(super) options: Options,
+    /// The store as it was before the first step was looked up.
+    pub(super) before: Custody,
+}
+
+impl Run {
+    /// The steps that were executed.
+    pub fn executed(&self) -> Vec<String> {
+        let plan = &self.planned.project.plan;
+        let is_executed = |how: How| how == How::Executed;
+        let ids = plan.ids().filter(|id| *id != plan.report && is_executed(self.finished.results[id.0 as usize].how));
+        ids.map(|id| plan.step(id).name.clone()).collect()
+    }
+}
+
+impl Session {
+    /// Performs a plan and hands out what it made. `uploads` hears how many are still to be waited for.
+    pub fn run(
+        &self,
+        planned: Planned,
+        settings: &Settings,
+        listener: &dyn Listener,
+        uploads: &dyn Fn(usize),
+    ) -> anyhow::Result<Run> {
+        let project = &planned.project;
+        let options = self.options(&planned, settings);
+        let diary = Diary::new(Instant::now(), listener, self, &options, settings);
+        let before = Custody::of(&self.store);
+        let sharing = Sharing::open(settings.no_remote, &self.store, &diary)?;
+        let context = Context { remote: sharing.remote(), ..self.context(project, &options, &diary) };
+        let ended = self.perform(&context);
+        let remote = sharing.finish(&self.cancel, uploads);
+        let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
+        let counted = ended.as_ref().ok().map(|(finished, _)| (finished.interrupted, hits(finished)));
+        let written = diary.finish(&project.plan, counted);
+        let (finished, handed) = ended?;
+        Ok(Run { planned, finished, handed, remote, written, options, before })
+    }
+
+    /// The options of a run.
+    pub fn options(&self, planned: &Planned, settings: &Settings) -> Options {
+        planned.options(Options {
+            jobs: settings.jobs.unwrap_or(self.host.report.cores.max(1)),
+            memory: settings.memory.or_else(|| free_memory(&Host::real())).unwrap_or(u64::MAX),
+            job_memory: settings.job_memory,
+            keep_going: settings.keep_going,
+            retries: settings.retries,
+            backoff: settings.backoff,
+            mocked: self.mocked.clone(),
+            flags: settings.flags(&self.locations, planned.fallback),
+            out_dir: settings.out_dir.clone(),
+            ..planned.project.idle_options()
+        })
+    }
+
+    /// Performs the plan and hands out what it made; once more, if that was lost in between.
+    fn perform(&self, context: &Context<'_>) -> anyhow::Result<(Finished, Handed)> {
+        let place = Place::new(&self.locations, context.options)?;
+        let hand_out = |finished: &Finished| handout::hand_out(context.plan, finished, context.store, &place);
+        let finished = exec::run(context)?;
+        match hand_out(&finished) {
+            Ok(handed) => Ok((finished, handed)),
+            Err(e) if handout::is_lost(&e) && !finished.interrupted => {
+                context.listener.tell(Event::Warning { text: format!("{e:#}; what was lost is made again") });
+                let again = Options { rerun: Default::default(), rerun_failed: false, ..context.options.clone() };
+                let finished = exec::run(&Context { options: &again, ..*context })?;
+                let handed = hand_out(&finished)?;
+                Ok((finished, handed))
+            }
+            Err(e) => Err(e),
+        }
+    }
+}

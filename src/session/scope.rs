@@ -1,0 +1,178 @@
+//! Which part of a spec a command is about: steps by name, what differs from a git revision, one part of several.
+//!
+//! The part becomes a plan of its own, so that everything after it, pages included, knows of nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::figures::plural;
+use crate::exec::{self, Options};
+use crate::matrix::{Case, Fallback, Partition};
+use crate::plan::{Plan, PlannedCase};
+use crate::record::Outcome;
+use crate::session::affected::Affected;
+use crate::session::{Ask, Project, Request, Session, Tell};
+use crate::step::StepId;
+
+/// How many affected steps are told with their reasons.
+const TOLD: usize = 12;
+
+/// A plan, and what of it is to be done.
+pub struct Planned {
+    pub project: Project,
+    /// None means everything.
+    pub(super) wanted: Option<BTreeSet<StepId>>,
+    pub(super) rerun: BTreeSet<StepId>,
+    /// `failed` was named: failures that stand are met again too.
+    pub(super) rerun_failed: bool,
+    /// Steps whose failure is not tried again.
+    pub(super) stands: BTreeSet<StepId>,
+    pub(super) fallback: Fallback,
+    /// Measurements older than this are made again.
+    pub(super) max_age: Option<exec::MaxAge>,
+    /// What part it is, for pages; None for the whole, and for steps chosen by name, which make no page.
+    pub(super) label: Option<String>,
+    /// Why nothing is left to do, where that is so: this is no failure, because nothing was asked for.
+    pub nothing: Option<String>,
+}
+
+/// Loads the spec and takes the part of it that is asked for.
+pub(super) fn plan(session: &Session, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
+    let project = session.project(request, ask)?;
+    tell_chosen(&project.plan, tell);
+    let rerun = chosen(&project, session, &request.rerun)?;
+    let mut steps = if request.steps.is_empty() { None } else { Some(chosen(&project, session, &request.steps)?) };
+    if let Some(steps) = &mut steps {
+        // Whoever asks for a run wants to know what it is worth.
+        let is_run = |planned: &&PlannedCase| steps.contains(&planned.run);
+        let verdicts: Vec<_> = project.plan.cases.iter().filter(is_run).map(|planned| planned.judge).collect();
+        steps.extend(verdicts);
+    }
+    let stands = BTreeSet::new();
+    let rerun_failed = request.steps.iter().chain(&request.rerun).any(|word| word == "failed");
+    let (fallback, max_age) = (request.fallback, request.max_age.clone());
+    let (label, nothing) = (None, None);
+    let mut planned =
+        Planned { project, wanted: steps, rerun, rerun_failed, stands, fallback, max_age, label, nothing };
+    if planned.wanted.as_ref().is_some_and(BTreeSet::is_empty) {
+        let word = if request.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
+        planned.nothing = Some(format!("no step {word} last time: nothing to run"));
+    }
+    let is_part = request.affected.is_some() || request.partition.is_some();
+    if is_part && planned.nothing.is_none() { narrow(planned, session, request, tell) } else { Ok(planned) }
+}
+
+fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell<'_>) -> anyhow::Result<Planned> {
+    let plan = &planned.project.plan;
+    let with_report = planned.wanted.as_ref().is_none_or(|wanted| wanted.contains(&plan.report));
+    let mut wanted = planned.wanted.clone().unwrap_or_else(|| exec::usually_wanted(plan).collect());
+    wanted.remove(&plan.report);
+    let mut excluded: BTreeMap<String, &str> = plan.excluded.iter().map(|e| (e.case.id(), e.reason.as_str())).collect();
+    let mut labels = Vec::new();
+    if let Some(base) = &request.affected {
+        let affected = Affected::since(base, &request.spec, &planned.project, &session.store)?;
+        affected.notes.iter().for_each(|note| tell(&format!("note: {note}")));
+        wanted.retain(|id| affected.steps.contains_key(id));
+        excluded.retain(|case, reason| !affected.excludes(case, reason));
+        if wanted.is_empty() {
+            planned.nothing = Some(format!("nothing differs from {}: nothing to run", affected.base));
+        } else {
+            tell_affected(&affected, plan, &wanted, tell);
+        }
+        labels.push(format!("affected since {}", affected.base));
+    }
+    if let Some(partition) = &request.partition {
+        take_part(partition, plan, &mut wanted, &mut excluded);
+        if wanted.is_empty() && planned.nothing.is_none() {
+            planned.nothing = Some(format!("partition {partition} holds no case and no command: nothing to run"));
+        }
+        labels.push(format!("partition {partition}"));
+    }
+    let narrowed = plan.narrowed(&wanted, &|case| excluded.contains_key(case));
+    // The test of a case belongs to it, although it may not differ itself.
+    let tests = narrowed.cases.iter().map(|planned| planned.test).filter(|_| planned.wanted.is_none());
+    let report = with_report.then_some(narrowed.report);
+    let moved = |ids: &BTreeSet<StepId>| {
+        ids.iter().filter_map(|id| narrowed.find(&plan.step(*id).name)).collect::<BTreeSet<_>>()
+    };
+    let wanted = moved(&wanted).into_iter().chain(tests).chain(report).collect();
+    planned.rerun = moved(&planned.rerun);
+    planned.wanted = Some(wanted);
+    planned.label = Some(labels.join(", "));
+    planned.project.plan = narrowed;
+    Ok(planned)
+}
+
+/// Steps by glob, and `failed` and `flaky`: those whose last execution did not pass, or only at a later attempt.
+fn chosen(project: &Project, session: &Session, globs: &[String]) -> anyhow::Result<BTreeSet<StepId>> {
+    let (ended, globs): (Vec<_>, Vec<_>) =
+        globs.iter().cloned().partition(|glob| matches!(glob.as_str(), "failed" | "flaky"));
+    let mut found = project.steps(&globs)?;
+    if !ended.is_empty() {
+        let (failed, flaky) = (ended.iter().any(|word| word == "failed"), ended.iter().any(|word| word == "flaky"));
+        let is_meant = |outcome: Outcome| (failed && outcome.is_failure()) || (flaky && outcome == Outcome::Flaky);
+        let plan = &project.plan;
+        for id in plan.ids() {
+            let last = session.store.latest(&plan.step(id).name)?;
+            if last.is_some_and(|record| is_meant(record.outcome)) {
+                found.insert(id);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn tell_chosen(plan: &Plan, tell: Tell<'_>) {
+    let told = |case: &Case| case.choices().into_iter().map(|(_, why)| why).collect::<Vec<_>>().join("; ");
+    let chosen: Vec<_> = plan.cases.iter().map(|planned| (&planned.case, told(&planned.case))).collect();
+    let mut chosen: Vec<_> = chosen.into_iter().filter(|(_, why)| !why.is_empty()).collect();
+    // What holds for all precisions and sizes is said once.
+    chosen.dedup_by(|(a, why), (b, same)| (&a.model, &a.target, why) == (&b.model, &b.target, same));
+    for (case, why) in chosen.iter().take(TOLD) {
+        tell(&format!("{} on {}: {why}", case.model, case.target));
+    }
+    if chosen.len() > TOLD {
+        tell(&format!("and {} more: the report says why", chosen.len() - TOLD));
+    }
+}
+
+fn tell_affected(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, tell: Tell<'_>) {
+    let count = affected.steps.len();
+    let noun = plural(count, "step differs", "steps differ");
+    tell(&format!("{count} {noun} from {}, {} of them asked for", affected.base, wanted.len()));
+    for (id, why) in affected.steps.iter().take(TOLD) {
+        tell(&format!("  {}: {why}", plan.step(*id).name));
+    }
+    if count > TOLD {
+        tell(&format!("  and {} more", count - TOLD));
+    }
+}
+
+/// Leaves one part of what is wanted. A case goes as a whole, its run and its test; other steps go by their names.
+fn take_part<T>(partition: &Partition, plan: &Plan, wanted: &mut BTreeSet<StepId>, excluded: &mut BTreeMap<String, T>) {
+    let of_cases: BTreeMap<StepId, String> = plan
+        .cases
+        .iter()
+        .flat_map(|planned| [planned.test, planned.run, planned.judge].map(|step| (step, planned.case.id())))
+        .collect();
+    let unit = |id: &StepId| of_cases.get(id).map_or(plan.step(*id).name.as_str(), String::as_str);
+    let excluded_ids: Vec<String> = excluded.keys().cloned().collect();
+    let all = wanted.iter().map(unit).chain(excluded_ids.iter().map(String::as_str)).collect();
+    let mine = partition.pick(&all);
+    wanted.retain(|id| mine.contains(unit(id)));
+    excluded.retain(|case, _| mine.contains(case.as_str()));
+}
+
+impl Planned {
+    /// These options for this plan.
+    pub fn options(&self, options: Options) -> Options {
+        Options {
+            wanted: self.wanted.clone(),
+            rerun: self.rerun.clone(),
+            rerun_failed: self.rerun_failed,
+            stands: self.stands.clone(),
+            max_age: self.max_age.clone(),
+            scope: self.label.clone(),
+            ..options
+        }
+    }
+}
