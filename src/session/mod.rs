@@ -163,3 +163,6 @@ impl exec::Probe for Session {
 pub fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("failed to resolve `{}`", path.display()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use crate::session::diary::Diary;
 use crate::session::handout::{self, Handed, Place};
 use crate::session::sharing::{Sharing, Told};
 use crate::session::{Planned, Session, Settings};
+use crate::step::StepId;
 
 /// A run that came to its end.
 pub struct Run {
@@ -26,11 +27,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// The steps that were executed.
+    /// The steps that were executed, besides the report.
     pub fn executed(&self) -> Vec<String> {
         let plan = &self.planned.project.plan;
-        let is_executed = |how: How| how == How::Executed;
-        let ids = plan.ids().filter(|id| *id != plan.report && is_executed(self.finished.results[id.0 as usize].how));
+        let how = |id: StepId| self.finished.results[id.0 as usize].how;
+        let ids = plan.ids().filter(|id| *id != plan.report && how(*id) == How::Executed);
         ids.map(|id| plan.step(id).name.clone()).collect()
     }
 }
