@@ -17,5 +17,5 @@ pub(super) fn previews(
     let wanted = (id != project.plan.report).then(|| [id].into());
     let options = Options { wanted, ..project.idle_options() };
     let listener = Warnings(printer);
-    Ok(session.preview(project, &options, &listener)?)
+    session.preview(project, &options, &listener)
 }
