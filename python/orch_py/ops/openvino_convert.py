@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import openvino
-
 from orch_py import trees
 from orch_py.openvino_words import telling
 from orch_py.protocol import Job, Output, Refused, is_out_of_memory, listed
