@@ -76,6 +76,8 @@ environments! {
             "transformers.exporters.utils",
         ]
     },
+    /// LiteRT: the library that `orch worker litert` loads, and the converter with the PyTorch that it needs.
+    Litert "litert" { lock: "python/requirements/litert.txt", preload: ["orch_py.ops.litert_convert"] },
     /// ONNX Runtime Web, and the Chromium that it runs in: of npm, and no Python.
     Browser "browser" { lock: "node/browser/package-lock.json", preload: [] },
     /// Node, for what is of npm where the machine has none.

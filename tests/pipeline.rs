@@ -248,6 +248,26 @@ fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
 }
 
 /// PyTorch's own kernels decide for eager models: which precision it is depends on this CPU, and that it is told does not.
+/// Its environment is no part of the usual matrix, so nothing else here installs it.
+#[test]
+#[ignore = "installs a gigabyte and more: cargo test --test pipeline litert -- --ignored"]
+fn litert_passes_at_fp32_and_with_fp16_weights_and_counts_what_xnnpack_leaves() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = suite();
+    let args = ["run", "specs/all.yaml", "-m", "bert", "-t", "litert", "-t", "litert-small", "--json"];
+    let document = sandbox.run(args).success().summary([("cases", 2), ("passed", 2)]).json();
+    let found = cases(&document);
+    for name in ["bert:litert-fp32", "bert:litert-small-fp16"] {
+        assert_eq!(found[name]["status"], "PASS", "{name}");
+        let places = found[name]["placement"].as_object().unwrap();
+        let cast = &found[name]["facts"][format!("run:{name}")]["cast_to_fp32"];
+        assert_eq!(cast.is_string(), name.ends_with("fp16"), "{name}: {cast}");
+        assert!(places["XNNPACK"].as_u64().unwrap() > places["LiteRT"].as_u64().unwrap(), "{places:?}");
+        the_generated_test_stands_alone(&sandbox, found[name]);
+    }
+    sandbox.run(args).success().summary([("cases", 2), ("passed", 2), ("executed", 0)]);
+}
+
 #[test]
 fn half_auto_of_an_eager_target_is_what_pytorch_really_computes_in() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

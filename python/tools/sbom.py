@@ -41,12 +41,15 @@ NAMES = {
     "mit": "MIT",
     "mozilla public license 2.0 (mpl 2.0)": "MPL-2.0",
     "nvidia proprietary software": "LicenseRef-NVIDIA-Proprietary",
+    "python software foundation": "PSF-2.0",
 }
 
 # Packages whose metadata names none.
 SILENT = {
     # NVIDIA's list of its other packages; it holds no file of its own.
     "cuda-toolkit": "LicenseRef-NVIDIA-Proprietary",
+    # By the text of its file LICENSE.
+    "torchao": "BSD-3-Clause",
 }
 
 Package = tuple[str, str]

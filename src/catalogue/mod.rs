@@ -9,6 +9,7 @@ pub mod android;
 mod artefact;
 pub mod browser;
 mod code;
+pub mod litert;
 mod needs;
 pub mod onnx;
 pub mod openvino;
@@ -37,6 +38,7 @@ pub use work::{Access, Library, Places, Requirement, StoredFile, Wheel, Worker, 
 pub static RUNTIMES: &[&Runtime] = &[
     &onnxruntime::RUNTIME,
     &openvino::RUNTIME,
+    &litert::RUNTIME,
     &torch::RUNTIME,
     &python::RUNTIME,
     &browser::RUNTIME,
@@ -49,6 +51,7 @@ pub static ARTEFACTS: &[&Artefact] = &[
     &onnx::ARTEFACT,
     &openvino::ARTEFACT,
     &qnn::ARTEFACT,
+    &litert::ARTEFACT,
     &torch::ARTEFACT,
     &python::ARTEFACT,
     &transformers_js::ARTEFACT,

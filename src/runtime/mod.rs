@@ -11,6 +11,7 @@ pub mod foreign;
 pub mod half;
 pub mod ir_file;
 pub mod libtorch;
+pub mod litert;
 pub mod manifest;
 pub mod measure;
 pub mod onnx_file;

@@ -1,0 +1,84 @@
+//! LiteRT, formerly TensorFlow Lite: a .tflite file on the CPU, by its C library.
+
+use serde_json::json;
+
+use super::{
+    Access, Artefact, Asked, Code, Conversion, Converter, From, Half, Library, Pair, Part, Requirement, RunParams,
+    Runtime, WORKER, Wheel, Worker, WorkerCall, artefact, code,
+};
+use crate::base::Precision::{Fp16, Fp32};
+use crate::device::backends;
+use crate::runtime::litert::execute;
+use crate::toolchain::{EnvName, Tool};
+
+const NAME: &str = "litert";
+
+pub static RUNTIME: Runtime = Runtime {
+    name: NAME,
+    pairs: &[Pair {
+        backend: &backends::CPU,
+        loads: &[&ARTEFACT],
+        template: "litert",
+        test_env: EnvName::Litert,
+        half: Half::Untold("LiteRT is told no precision for a CPU, and computes fp16 weights in fp32"),
+    }],
+    execute: Some(execute),
+    code: Code::of(&[code::RUN, HERE, WORKER, CODE]),
+    tools: |_| vec![Tool { env: EnvName::Litert, package: "ai-edge-litert" }],
+    requires: |_| vec![Requirement::Env(EnvName::Litert)],
+    server: None,
+    runs_the_test: false,
+    needs: RunParams::whole_device,
+    // Of its fp16 files only the weights are in half precision: XNNPACK widens them.
+    computes: |precision, _| (precision == Fp16).then_some("f32"),
+    failures_stand: true,
+    versions: &["litert"],
+    lower: |asked: &Asked<'_>| {
+        let RunParams { device, options, measure, .. } = asked.run;
+        let params = json!({"device": device, "options": options, "measure": measure});
+        let libraries = vec![("library", Library::Wheel(&LIBRARY))];
+        WorkerCall { worker: Worker::Orch(NAME), op: "run", params, libraries, access: Access::default() }
+    },
+};
+
+const HERE: &[Part] = &[Part::Rust("catalogue/litert.rs")];
+
+/// `orch worker litert`
+const CODE: &[Part] = &[Part::Rust("runtime/litert"), Part::Crate("libloading")];
+
+static LIBRARY: Wheel =
+    Wheel { env: EnvName::Litert, package: "ai-edge-litert", folder: "ai_edge_litert", prefix: "libLiteRt." };
+
+pub static ARTEFACT: Artefact = Artefact {
+    name: "tflite",
+    title: "the LiteRT model",
+    precisions: |half| if half { &[Fp32] } else { &[Fp32, Fp16] },
+    always_half: None,
+    ready: &[],
+    holds_reference: false,
+    needs_class: false,
+    int8_has_range: false,
+    conversions: &[&CONVERT],
+    label: |wanted| wanted.usual_label(&ARTEFACT),
+    made_by: |wanted| Some((&CONVERT, artefact::with_tokens(json!({"precision": wanted.precision}), wanted.tokens))),
+};
+
+static CONVERT: Conversion = Conversion {
+    name: "convert.tflite",
+    inputs: &[("model", From::Model)],
+    env: |_| EnvName::Litert,
+    packages: |_| {
+        &[
+            "torch",
+            "transformers",
+            "litert-torch",
+            "litert-converter",
+            "ai-edge-quantizer",
+            "ai-edge-litert",
+            "numpy",
+            "safetensors",
+        ]
+    },
+    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("litert_convert")]]),
+    by: Converter::Python("litert_convert"),
+};
