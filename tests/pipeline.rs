@@ -247,7 +247,6 @@ fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
     the_generated_test_stands_alone(&sandbox, cases(&document)["bert:cpu-small-fp16"]);
 }
 
-/// PyTorch's own kernels decide for eager models: which precision it is depends on this CPU, and that it is told does not.
 /// Its environment is no part of the usual matrix, so nothing else here installs it.
 #[test]
 #[ignore = "installs a gigabyte and more: cargo test --test pipeline litert -- --ignored"]
@@ -268,6 +267,7 @@ fn litert_passes_at_fp32_and_with_fp16_weights_and_counts_what_xnnpack_leaves() 
     sandbox.run(args).success().summary([("cases", 2), ("passed", 2), ("executed", 0)]);
 }
 
+/// PyTorch's own kernels decide for eager models: which precision it is depends on this CPU, and that it is told does not.
 #[test]
 fn half_auto_of_an_eager_target_is_what_pytorch_really_computes_in() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
