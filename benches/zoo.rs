@@ -1,4 +1,4 @@
-//! What a run of a whole zoo of models costs besides its steps: planned, looked up, settled, one row changed.
+//! What a run of a whole zoo of models costs besides its steps: planned, looked up, again by its memo, one row changed.
 //!
 //!     cargo bench --bench zoo -- [--models 1000] [--dir target/zoo] [--env-dir cache/envs] [--orch PATH]
 //!
@@ -54,7 +54,7 @@ fn main() {
     println!("{models} models, {steps} steps; {made} made in {:.0} s\n", clock.elapsed().as_secs_f64());
     println!("| what | CPU | wall |\n|---|--:|--:|");
     zoo.told("a run that finds everything, without a memo", || {
-        let _ = fs::remove_dir_all(zoo.dir.join("cache/v2/settled"));
+        let _ = fs::remove_dir_all(zoo.dir.join("cache/v2/memos"));
         zoo.run()
     });
     zoo.told("the same run again: nothing changed", || zoo.run());

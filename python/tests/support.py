@@ -8,12 +8,23 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PATIENCE = 20.0
+# A BERT that is made in no time, and whose answers tell one input from another.
+BERT = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 16,
+    "initializer_range": 0.2,
+}
 
 
 class Worker:
@@ -37,6 +48,27 @@ class Worker:
         self._answers = os.fdopen(reader, encoding="utf-8")
         self.heard: list[dict[str, Any]] = []
         self.jobs = 0
+
+    @classmethod
+    def of_ops(cls, case: type[unittest.TestCase], *ops: str) -> Self:
+        """The server as orch runs it, with these operations at hand, until the tests of `case` are done."""
+        worker = cls("orch_py.server")
+        case.addClassCleanup(worker.close)
+        worker.send({"preload": [f"orch_py.ops.{op}" for op in ops]})
+        return worker
+
+    def small_bert(self, inputs: dict[str, Any], control: dict[str, Any], **config: Any) -> Path:
+        """The tree of a model, with what it answers to these inputs."""
+        from orch_py import trees
+
+        folder = self.root / "bert-inputs"
+        folder.mkdir()
+        trees.write_tensors(folder, trees.INPUTS, inputs)
+        trees.write_tensors(folder, trees.CONTROL_INPUTS, control)
+        params = {"class": "BertForMaskedLM", "config": BERT | config, "seed": 0, "outputs": ["logits"]}
+        output, model = self.do("materialise", params, inputs=folder)
+        assert output["status"] == "ok", output["reason"]
+        return model
 
     def send(self, order: dict[str, Any] | str) -> None:
         assert self.process.stdin is not None

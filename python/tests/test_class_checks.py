@@ -36,9 +36,7 @@ class ClassChecks(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.worker = Worker("orch_py.server")
-        cls.addClassCleanup(cls.worker.close)
-        cls.worker.send({"preload": ["orch_py.ops.materialise"]})
+        cls.worker = Worker.of_ops(cls, "materialise")
 
     def inputs(self, *names: str) -> Path:
         import numpy as np

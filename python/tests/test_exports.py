@@ -53,10 +53,7 @@ class Exports(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.worker = Worker("orch_py.server")
-        cls.addClassCleanup(cls.worker.close)
-        ops = ("materialise", "export_onnx", "export_torchscript")
-        cls.worker.send({"preload": [f"orch_py.ops.{op}" for op in ops]})
+        cls.worker = Worker.of_ops(cls, "materialise", "export_onnx", "export_torchscript")
 
     def model(self, cls: str, config: dict[str, Any], *names: str, **constant: int) -> Path:
         import numpy as np

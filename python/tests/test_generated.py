@@ -18,15 +18,6 @@ from tests.generated import rendered
 from tests.support import Worker
 
 MODULES = ("torch", "transformers", "safetensors", "jinja2")
-BERT = {
-    "vocab_size": 32,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 16,
-    "initializer_range": 0.2,
-}
 INPUTS = [{"name": name, "dtype": "int64", "shape": [1, 8]} for name in ("input_ids", "attention_mask")]
 
 
@@ -39,18 +30,12 @@ class Generated(unittest.TestCase):
     def setUpClass(cls) -> None:
         import numpy as np
 
-        from orch_py import trees
-
-        cls.worker = Worker("orch_py.server")
-        cls.addClassCleanup(cls.worker.close)
-        folder = cls.worker.root / "inputs"
-        folder.mkdir()
-        for name, first in ((trees.INPUTS, 4), (trees.CONTROL_INPUTS, 9)):
-            ids = np.arange(first, first + 8).reshape(1, 8)
-            trees.write_tensors(folder, name, {"input_ids": ids, "attention_mask": np.ones((1, 8), np.int64)})
-        params = {"class": "BertForMaskedLM", "config": BERT, "outputs": ["logits"]}
-        output, cls.model = cls.worker.do("materialise", params, inputs=folder)
-        assert output["status"] == "ok", output["reason"]
+        cls.worker = Worker.of_ops(cls, "materialise")
+        inputs, control = (
+            {"input_ids": np.arange(first, first + 8).reshape(1, 8), "attention_mask": np.ones((1, 8), np.int64)}
+            for first in (4, 9)
+        )
+        cls.model = cls.worker.small_bert(inputs, control, num_hidden_layers=2)
 
     def run_test(self, *argv: str, model: Path | None = None, **given: Any) -> tuple[int, dict[str, Any]]:
         """Exit code and document of the generated test."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import Worker
-from tests.test_torch_ops import CONFIG, digests
+from tests.test_torch_ops import digests
 
 MODULES = ("torch", "transformers", "litert_torch", "ai_edge_litert", "safetensors")
 
@@ -22,20 +22,13 @@ class Conversion(unittest.TestCase):
     def setUpClass(cls) -> None:
         import numpy as np
 
-        from orch_py import trees
-
-        cls.worker = Worker("orch_py.server")
-        cls.addClassCleanup(cls.worker.close)
-        cls.worker.send({"preload": ["orch_py.ops.litert_convert", "orch_py.ops.materialise"]})
-        inputs = cls.worker.root / "inputs"
-        inputs.mkdir()
+        cls.worker = Worker.of_ops(cls, "litert_convert", "materialise")
         # One of the inputs is not in the order of the model's `forward`.
-        for first, name in ((2, trees.INPUTS), (5, trees.CONTROL_INPUTS)):
-            ids, mask = np.arange(first, first + 8).reshape(1, 8), np.ones((1, 8), np.int64)
-            trees.write_tensors(inputs, name, {"attention_mask": mask, "input_ids": ids})
-        params = {"class": "BertForMaskedLM", "config": CONFIG, "seed": 0, "outputs": ["logits"]}
-        output, cls.model = cls.worker.do("materialise", params, inputs=inputs)
-        assert output["status"] == "ok", output["reason"]
+        inputs, control = (
+            {"attention_mask": np.ones((1, 8), np.int64), "input_ids": np.arange(first, first + 8).reshape(1, 8)}
+            for first in (2, 5)
+        )
+        cls.model = cls.worker.small_bert(inputs, control)
 
     def converted(self, **params: Any) -> tuple[Path, dict[str, Any]]:
         output, out = self.worker.do("litert_convert", params, model=self.model)

@@ -7,19 +7,14 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from tests.support import Worker
+from tests.support import BERT, Worker
 
 MODULES = ("torch", "transformers", "safetensors")
-BERT = {
-    "vocab_size": 32,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 16,
-    "initializer_range": 0.2,
+BERT_MODEL: dict[str, Any] = {
+    "class": "BertForMaskedLM",
+    "config": BERT | {"num_hidden_layers": 2},
+    "outputs": ["logits"],
 }
-BERT_MODEL: dict[str, Any] = {"class": "BertForMaskedLM", "config": BERT, "outputs": ["logits"]}
 VIT = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32, "image_size": 32}
 VIT_MAE = {**VIT, "decoder_num_attention_heads": 2, "decoder_hidden_size": 16, "decoder_num_hidden_layers": 1}
 STAGES = {"embedding_size": 16, "hidden_sizes": [16, 32, 48, 64], "depths": [1, 1, 1, 1], "layer_type": "basic"}
@@ -54,9 +49,7 @@ class Reference(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.worker = Worker("orch_py.server")
-        cls.addClassCleanup(cls.worker.close)
-        cls.worker.send({"preload": ["orch_py.ops.materialise"]})
+        cls.worker = Worker.of_ops(cls, "materialise")
 
     def tree(self, given: dict[str, Any], control: dict[str, Any] | None) -> Path:
         import numpy as np
@@ -119,7 +112,7 @@ class Reference(unittest.TestCase):
         from orch_py import trees
 
         # Tied, the weights of one word would be those of its score too.
-        _, out = self.of_text(config=BERT | {"tie_word_embeddings": False})
+        _, out = self.of_text(config=BERT_MODEL["config"] | {"tie_word_embeddings": False})
         weights = trees.read_tensors(out, "model.safetensors")
         name = "bert.embeddings.word_embeddings.weight"
         weights[name] = np.where(np.arange(32)[:, None] == 16, np.nan, weights[name]).astype(np.float32)

@@ -8,18 +8,9 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from tests.support import Worker
+from tests.support import BERT, Worker
 
 MODULES = ("torch", "transformers", "onnx", "onnxruntime", "safetensors")
-CONFIG = {
-    "vocab_size": 32,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 16,
-    "initializer_range": 0.2,
-}
 # Sound to 4 rows of codes; seeded weights give it codebooks of random vectors.
 DAC = {
     "encoder_hidden_size": 16,
@@ -45,11 +36,7 @@ class TorchOps(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.worker = Worker("orch_py.server")
-        cls.addClassCleanup(cls.worker.close)
-        cls.worker.send(
-            {"preload": [f"orch_py.ops.{op}" for op in ("materialise", "export_onnx", "export_torchscript")]}
-        )
+        cls.worker = Worker.of_ops(cls, "materialise", "export_onnx", "export_torchscript")
 
     def ok(self, op: str, params: dict[str, Any], **inputs: Path) -> Path:
         output, out = self.worker.do(op, params, **inputs)
@@ -95,7 +82,7 @@ class TorchOps(unittest.TestCase):
         return folder
 
     def model(self, **more: Any) -> Path:
-        params = {"class": "BertForMaskedLM", "config": CONFIG, "seed": 0, "outputs": ["logits"], **more}
+        params = {"class": "BertForMaskedLM", "config": BERT, "seed": 0, "outputs": ["logits"], **more}
         return self.ok("materialise", params, inputs=self.inputs())
 
     def test_tensors_of_a_tuple_are_outputs_by_their_place(self) -> None:
@@ -180,7 +167,7 @@ class TorchOps(unittest.TestCase):
         self.assertRegex(swapped["wrong"], "of 500 tokens differ, the first at .*; the equal share is ")
 
     def test_outputs_that_are_not_finite_are_refused(self) -> None:
-        params = {"class": "BertForMaskedLM", "config": CONFIG | {"initializer_range": 1e30}, "outputs": ["logits"]}
+        params = {"class": "BertForMaskedLM", "config": BERT | {"initializer_range": 1e30}, "outputs": ["logits"]}
         output, _ = self.worker.do("materialise", params, inputs=self.inputs())
         self.assertEqual(output["status"], "numerics")
         self.assertRegex(output["reason"], "output `logits` holds [0-9]+ NaN and [0-9]+ infinite values of 256")
@@ -193,7 +180,7 @@ class TorchOps(unittest.TestCase):
             ({"weights": {"kind": "hub", "id": "a/b"}}, "need `id` and `revision`"),
             ({"weights": {"kind": "path", "path": "/no/such"}}, "`/no/such` does not exist"),
         ):
-            params = {"class": "BertForMaskedLM", "config": CONFIG, **change}
+            params = {"class": "BertForMaskedLM", "config": BERT, **change}
             output, _ = self.worker.do("materialise", params, inputs=self.inputs())
             self.assertRegex(output["reason"] or "", said)
 

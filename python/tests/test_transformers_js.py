@@ -8,18 +8,9 @@ import json
 import unittest
 from typing import Any
 
-from tests.support import Worker
+from tests.support import BERT, Worker
 
 MODULES = ("torch", "transformers", "onnx", "onnxruntime", "safetensors", "PIL")
-BERT = {
-    "vocab_size": 64,
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 16,
-    "initializer_range": 0.2,
-}
 VIT = {
     "image_size": 8,
     "patch_size": 4,
@@ -38,9 +29,7 @@ class TransformersJs(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.worker = Worker("orch_py.server")
-        cls.addClassCleanup(cls.worker.close)
-        cls.worker.send({"preload": ["orch_py.ops.materialise", "orch_py.ops.export_onnx"]})
+        cls.worker = Worker.of_ops(cls, "materialise", "export_onnx")
 
     def laid_out(self, cls: str, config: dict[str, Any], task: str, outputs: list[str], **given: Any) -> Any:
         """The outcome and the tree of the artefact of a model of class `cls`."""
@@ -60,7 +49,7 @@ class TransformersJs(unittest.TestCase):
 
     def of_text(self, cls: str, task: str, outputs: list[str], **config: Any) -> Any:
         ids = [[2, 6, 11, 8, 40, 13, 63, 3], [9, 5, 60, 31, 32, 17, 18, 3]]
-        return self.laid_out(cls, BERT | config, task, outputs, input_ids=ids, attention_mask=[[1] * 8] * 2)
+        return self.laid_out(cls, BERT | {"vocab_size": 64} | config, task, outputs, input_ids=ids, attention_mask=[[1] * 8] * 2)
 
     def test_a_text_has_the_tokens_that_the_model_was_exported_for(self) -> None:
         from orch_py import trees

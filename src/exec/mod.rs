@@ -39,8 +39,6 @@ use crate::step::StepId;
 use crate::store::{DiskStore, FileDigests};
 use crate::worker::{Cancel, Ground, Project};
 
-use schedule::consult;
-
 pub use age::MaxAge;
 pub use driver::run;
 pub use keys::{HostFacts, variable_digest};

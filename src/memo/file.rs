@@ -72,7 +72,7 @@ impl MemoPath {
         let read = || -> io::Result<Memo> {
             let sealed = Sealed::open(&self.0, KIND)?;
             let mut head: Head = serde_json::from_slice(&sealed.section(HEAD)?)?;
-            head.summary.path = RunPath::Settled;
+            head.summary.path = RunPath::Memo;
             head.summary.fetched = 0;
             Ok(Memo { head, sealed })
         };

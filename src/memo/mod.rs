@@ -71,7 +71,7 @@ impl MemoPath {
             let _ = writeln!(text, "{name} {value:?}");
         }
         let name = Digest::of(text.as_bytes());
-        Ok(Self(root.join("settled").join(name.to_string())))
+        Ok(Self(root.join("memos").join(name.to_string())))
     }
 
     /// The store's folder.

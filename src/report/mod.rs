@@ -116,7 +116,7 @@ pub enum RunPath {
     #[default]
     Full,
     /// Nothing changed since a run that left nothing to do.
-    Settled,
+    Memo,
 }
 
 fn is_zero(count: &u32) -> bool {

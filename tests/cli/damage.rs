@@ -148,7 +148,7 @@ fn a_damaged_record_that_a_page_shows_is_made_again() {
         let sandbox = Sandbox::new().file("spec.yaml", format!("{WITHOUT_DEVICE}{command}")).file("in", "1\n");
         sandbox.run(RUN).code(3);
         flip_at(&sandbox.store("log"), record_of(&sandbox, test) + 9);
-        fs::remove_dir_all(sandbox.store("settled")).unwrap();
+        fs::remove_dir_all(sandbox.store("memos")).unwrap();
         if has_more_to_do {
             sandbox.write("in", "2\n");
         }

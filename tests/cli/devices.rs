@@ -145,5 +145,5 @@ fn to_look_at_the_devices_between_two_runs_changes_nothing() {
     assert!((0..5).any(|_| is_asked()), "the browser never answered");
     let after = sandbox.run(run).success().summary([("executed", 0)]).json();
     assert_ne!(before, name(&after), "the browser was asked: {after:#}");
-    assert_eq!(after["summary"]["path"], "settled");
+    assert_eq!(after["summary"]["path"], "memo");
 }

@@ -32,7 +32,7 @@ fn a_known_failure_leaves_nothing_to_do() {
         .stderr_lacks("FAIL  ")
         .summary([("executed", 0), ("failed", 2), ("failed_before", 2)])
         .json();
-    assert_eq!(second["summary"]["path"], "settled", "{second:#}");
+    assert_eq!(second["summary"]["path"], "memo", "{second:#}");
     for (before, now) in first["cases"].as_array().unwrap().iter().zip(second["cases"].as_array().unwrap()) {
         assert_eq!((&before["known_since"], &now["status"]), (&Value::Null, &"NUMERICS".into()), "{now:#}");
         for same in ["measured", "reason", "stage", "repro"] {
@@ -42,11 +42,11 @@ fn a_known_failure_leaves_nothing_to_do() {
     }
     // The long way says the same.
     let text = sandbox.run(["run", "specs/all.yaml"]).code(1);
-    std::fs::remove_dir_all(sandbox.store("settled")).unwrap();
+    std::fs::remove_dir_all(sandbox.store("memos")).unwrap();
     let long = sandbox.run(RUN).code(1).summary([("executed", 0)]).json();
     assert_eq!(long["summary"]["path"], "full");
     assert_eq!(lasting(long), lasting(second));
-    std::fs::remove_dir_all(sandbox.store("settled")).unwrap();
+    std::fs::remove_dir_all(sandbox.store("memos")).unwrap();
     let long = sandbox.run(["run", "specs/all.yaml"]).code(1);
     assert_eq!((long.stdout.lines().count(), &long.stderr), (text.stdout.lines().count(), &text.stderr));
 
@@ -85,7 +85,7 @@ fn what_a_failure_takes_along_is_known_with_it() {
     sandbox.write("models/linear.onnx", "no model");
     let first = sandbox.run(RUN).code(1).summary([("failed", 2)]).json();
     let second = sandbox.run(RUN).code(1).summary([("executed", 0), ("failed", 2)]).json();
-    assert_eq!(second["summary"]["path"], "settled", "{second:#}");
+    assert_eq!(second["summary"]["path"], "memo", "{second:#}");
     assert_eq!(first["cases"][0]["stage"], "generate", "{first:#}");
     let case = &second["cases"][0];
     assert_eq!((&case["stage"], &case["cached"]), (&"generate".into(), &true.into()));
@@ -102,7 +102,7 @@ fn an_expected_failure_is_not_run_every_time() {
     sandbox.write("specs/all.yaml", sandbox.read("specs/all.yaml") + expect);
     sandbox.run(RUN).success().summary([("xfailed", 2), ("failed", 0)]);
     let second = sandbox.run(RUN).success().summary([("xfailed", 2), ("executed", 0)]).json();
-    assert_eq!(second["summary"]["path"], "settled");
+    assert_eq!(second["summary"]["path"], "memo");
 }
 
 #[test]

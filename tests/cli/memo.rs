@@ -32,13 +32,13 @@ fn sandbox() -> Sandbox {
 }
 
 /// After a first run, with everything old enough to be believed by its stamp.
-fn settled() -> Sandbox {
+fn with_memo() -> Sandbox {
     let sandbox = sandbox();
     sandbox.run(RUN).success().summary([("executed", STEPS)]);
     // The first look finds files that were written a moment ago, and believes only their content.
-    path(sandbox.run(RUN).success(), "settled");
+    path(sandbox.run(RUN).success(), "memo");
     std::thread::sleep(Duration::from_millis(120));
-    path(sandbox.run(RUN).success(), "settled");
+    path(sandbox.run(RUN).success(), "memo");
     sandbox
 }
 
@@ -51,20 +51,20 @@ fn path(ended: Ended, expected: &str) -> Ended {
 
 /// A null run on the short way.
 #[track_caller]
-fn is_settled(sandbox: &Sandbox) {
-    path(sandbox.run(RUN).success(), "settled").summary([("steps", STEPS), ("executed", 0), ("hits", STEPS)]);
+fn is_a_memo(sandbox: &Sandbox) {
+    path(sandbox.run(RUN).success(), "memo").summary([("steps", STEPS), ("executed", 0), ("hits", STEPS)]);
 }
 
 /// The next run looks at everything, executes so many steps, and leaves a new settlement.
 #[track_caller]
-fn unsettles(sandbox: &Sandbox, executed: u64) {
+fn outdates(sandbox: &Sandbox, executed: u64) {
     let ended = path(sandbox.run(RUN).success(), "full");
     ended.summary([("steps", STEPS), ("executed", executed), ("hits", STEPS - executed)]);
-    is_settled(sandbox);
+    is_a_memo(sandbox);
 }
 
 fn memo_file(sandbox: &Sandbox) -> PathBuf {
-    sandbox.stored_files("settled").into_iter().next().unwrap()
+    sandbox.stored_files("memos").into_iter().next().unwrap()
 }
 
 fn set_modified(path: &Path, to: SystemTime) {
@@ -73,17 +73,17 @@ fn set_modified(path: &Path, to: SystemTime) {
 
 #[test]
 fn a_memo_prints_what_an_ordinary_run_prints() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     let without_time = |mut document: Value| {
         document["summary"]["seconds"] = Value::Null;
         document["summary"]["path"] = Value::Null;
         document
     };
-    let short = path(sandbox.run(RUN).success(), "settled").json();
+    let short = path(sandbox.run(RUN).success(), "memo").json();
     let text = sandbox.run(["run", "all.yaml"]).success();
-    fs::remove_dir_all(sandbox.store("settled")).unwrap();
+    fs::remove_dir_all(sandbox.store("memos")).unwrap();
     let long = path(sandbox.run(RUN).success(), "full").json();
-    fs::remove_dir_all(sandbox.store("settled")).unwrap();
+    fs::remove_dir_all(sandbox.store("memos")).unwrap();
     let long_text = sandbox.run(["run", "all.yaml"]).success();
     assert_eq!(without_time(short), without_time(long));
     let counts = |ended: &Ended| ended.stdout.rsplit_once("date").unwrap().0.to_owned();
@@ -92,56 +92,56 @@ fn a_memo_prints_what_an_ordinary_run_prints() {
 }
 
 #[test]
-fn a_spec_an_included_one_or_a_variable_unsettles() {
-    let sandbox = settled();
+fn a_spec_an_included_one_or_a_variable_outdates_it() {
+    let sandbox = with_memo();
     sandbox.write("all.yaml", format!("{SPEC}# a comment\n"));
-    unsettles(&sandbox, 0);
+    outdates(&sandbox, 0);
     sandbox.write("more.yaml", MORE.replace("nothing", "silence"));
-    unsettles(&sandbox, 1);
+    outdates(&sandbox, 1);
     let sandbox = sandbox.env("SAID", "word").env("UNDECLARED", "x");
-    unsettles(&sandbox, 1);
+    outdates(&sandbox, 1);
     let sandbox = sandbox.env("UNDECLARED", "y");
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
 }
 
 #[test]
 fn what_changes_no_content_does_not_unsettle() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     let now = SystemTime::now();
     for name in ["all.yaml", "more.yaml", "data/words.txt", "data/tree/one"] {
         set_modified(&sandbox.path(name), now - Duration::from_secs(5));
-        is_settled(&sandbox);
+        is_a_memo(&sandbox);
     }
     sandbox.write("data/words.txt", "b\na\n");
-    is_settled(&sandbox);
-    path(sandbox.run(["run", "all.yaml", "--json", "--jobs", "1"]).success(), "settled");
-    path(sandbox.run(["run", "all.yaml", "--json", "--fail-fast"]).success(), "settled");
+    is_a_memo(&sandbox);
+    path(sandbox.run(["run", "all.yaml", "--json", "--jobs", "1"]).success(), "memo");
+    path(sandbox.run(["run", "all.yaml", "--json", "--fail-fast"]).success(), "memo");
 }
 
 #[test]
 fn what_was_touched_is_hashed_once_and_then_believed_again() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     let stamp = |path: &Path| fs::metadata(path).map(|meta| (meta.mtime_nsec(), meta.ino())).unwrap();
     set_modified(&sandbox.path("data/words.txt"), SystemTime::now() - Duration::from_secs(9));
     std::thread::sleep(Duration::from_millis(120));
     let memo = memo_file(&sandbox);
     let before = stamp(&memo);
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
     let refreshed = stamp(&memo);
     assert_ne!(before, refreshed, "the new stamp is not on record");
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
     assert_eq!(stamp(&memo), refreshed, "a null run writes nothing");
 }
 
 #[test]
 fn content_of_the_same_size_and_time_is_noticed() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     let file = sandbox.path("data/words.txt");
     let modified = fs::metadata(&file).unwrap().modified().unwrap();
     fs::write(&file, "d\nc\n").unwrap();
     set_modified(&file, modified);
     path(sandbox.run(RUN).success(), "full").summary([("executed", 2), ("hits", STEPS - 2)]);
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
 }
 
 #[test]
@@ -156,34 +156,34 @@ fn a_file_changed_in_the_moment_of_the_run_is_noticed() {
 
 #[test]
 fn what_lies_below_a_changed_source_runs() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     sandbox.write("data/words.txt", "0\nb\na\n");
     let ended = path(sandbox.run(RUN).success(), "full");
     let ended = ended.stderr_has("ok    command:sorted").stderr_has("ok    command:first").stderr_lacks("listed");
     ended.summary([("steps", STEPS), ("executed", 2), ("hits", STEPS - 2)]);
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
     // Back again: the store holds all of it.
     std::thread::sleep(Duration::from_millis(120));
     sandbox.write("data/words.txt", "b\na\n");
     path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", STEPS)]);
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
 }
 
 #[test]
 fn an_unchanged_output_stops_the_wave() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     sandbox.write("data/words.txt", "a\nb\nb\n");
     let ended = path(sandbox.run(RUN).success(), "full").stderr_has("same  command:sorted");
     ended.stderr_lacks("command:first").summary([("executed", 1), ("hits", STEPS - 1)]);
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
 }
 
 #[test]
 fn a_folder_is_watched_with_all_that_is_in_it() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     sandbox.write("data/tree/deep/two", "3\n");
     path(sandbox.run(RUN).success(), "full").summary([("executed", 1)]);
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
     sandbox.write("data/tree/deep/three", "3\n");
     unsettles_folder(&sandbox, 1);
     fs::remove_file(sandbox.path("data/tree/deep/three")).unwrap();
@@ -200,46 +200,46 @@ fn unsettles_folder(sandbox: &Sandbox, executed: u64) {
     path(sandbox.run(RUN).success(), "full").summary([("executed", executed), ("hits", STEPS - executed)]);
     std::thread::sleep(Duration::from_millis(120));
     sandbox.run(RUN).success().summary([("executed", 0)]);
-    is_settled(sandbox);
+    is_a_memo(sandbox);
 }
 
 #[test]
 fn a_file_that_is_gone_is_told_and_its_return_is_nothing_new() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     fs::remove_file(sandbox.path("data/words.txt")).unwrap();
     sandbox.run(RUN).code(1);
     sandbox.run(RUN).code(1);
     sandbox.write("data/words.txt", "b\na\n");
     sandbox.run(RUN).success().summary([("executed", 0), ("hits", STEPS)]);
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
 }
 
 #[test]
 fn what_was_taken_out_of_the_store_is_made_again() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     fs::remove_file(sandbox.blob("nothing\n")).unwrap();
-    unsettles(&sandbox, 1);
+    outdates(&sandbox, 1);
     fs::remove_file(sandbox.store("log")).unwrap();
-    unsettles(&sandbox, STEPS);
+    outdates(&sandbox, STEPS);
 }
 
 #[test]
 fn a_page_that_is_gone_or_changed_is_put_back() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     for name in ["index.html", "matrix.json"] {
         let page = sandbox.path(&format!("orch-out/report/{name}"));
         let whole = fs::read(&page).unwrap();
         fs::remove_file(&page).unwrap();
-        unsettles(&sandbox, 0);
+        outdates(&sandbox, 0);
         fs::write(&page, "mine").unwrap();
-        unsettles(&sandbox, 0);
+        outdates(&sandbox, 0);
         assert!(fs::read(&page).unwrap() == whole, "{name}");
     }
 }
 
 #[test]
 fn a_damaged_memo_is_none() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     let file = memo_file(&sandbox);
     let whole = fs::read(&file).unwrap();
     for at in (0..whole.len()).step_by(whole.len() / 12).chain([whole.len() - 50, whole.len() - 1]) {
@@ -250,12 +250,12 @@ fn a_damaged_memo_is_none() {
         sandbox.run(RUN).success().summary([("steps", STEPS), ("executed", 0), ("hits", STEPS)]);
         fs::write(&file, &whole[..at]).unwrap();
         path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", STEPS)]);
-        is_settled(&sandbox);
+        is_a_memo(&sandbox);
     }
     flip_byte(&file);
     sandbox.write("data/words.txt", "z\n");
     sandbox.run(RUN).success().summary([("executed", 2), ("hits", STEPS - 2)]);
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
 }
 
 #[test]
@@ -280,7 +280,7 @@ commands:
     ended.summary([("steps", 4), ("executed", 3), ("hits", 1)]);
     // Something was taken out of the store while it ran, so one more look at all of it is due.
     path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", 4)]);
-    path(sandbox.run(RUN).success(), "settled").summary([("executed", 0), ("hits", 4)]);
+    path(sandbox.run(RUN).success(), "memo").summary([("executed", 0), ("hits", 4)]);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_run_with_anything_left_to_do_does_not_settle() {
     sandbox.write("in", "x");
     for _ in 0..2 {
         path(sandbox.run(RUN).code(1), "full");
-        assert!(sandbox.stored_files("settled").is_empty());
+        assert!(sandbox.stored_files("memos").is_empty());
     }
 }
 
@@ -310,7 +310,7 @@ fn a_failure_stays_one_until_it_is_mended() {
     sandbox.run(RUN).code(1).summary([("steps", 3), ("executed", 1), ("hits", 1)]);
     sandbox.write("in", "good again\n");
     sandbox.run(RUN).success().summary([("steps", 3), ("executed", 1), ("hits", 2)]);
-    path(sandbox.run(RUN).success(), "settled").summary([("executed", 0), ("hits", 3)]);
+    path(sandbox.run(RUN).success(), "memo").summary([("executed", 0), ("hits", 3)]);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn a_plan_with_cases_settles_too_and_its_tests_are_watched() {
     let spec = format!("{WITHOUT_DEVICE}{command}");
     let sandbox = Sandbox::new().file("all.yaml", spec).file("in", "1\n");
     let first = sandbox.run(RUN).code(3).json();
-    let again = path(sandbox.run(RUN).code(3), "settled").json();
+    let again = path(sandbox.run(RUN).code(3), "memo").json();
     assert_eq!(again["summary"]["executed"], 0);
     assert_eq!(again["summary"]["unavailable"], 1);
     let backends = |document: &Value| document["backends"].as_array().unwrap().len();
@@ -333,22 +333,22 @@ fn a_plan_with_cases_settles_too_and_its_tests_are_watched() {
     fs::remove_file(&test).unwrap();
     path(sandbox.run(RUN).code(3), "full").summary([("executed", 0)]);
     assert!(test.exists());
-    path(sandbox.run(RUN).code(3), "settled");
+    path(sandbox.run(RUN).code(3), "memo");
 }
 
 #[test]
 fn old_memos_are_removed() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     for n in 0..20 {
         sandbox.run(["run", "all.yaml", "--out-dir", &format!("out-{n}")]).success();
     }
-    assert_eq!(sandbox.stored_files("settled").len(), 16);
-    path(sandbox.run(["run", "all.yaml", "--json", "--out-dir", "out-19"]).success(), "settled");
+    assert_eq!(sandbox.stored_files("memos").len(), 16);
+    path(sandbox.run(["run", "all.yaml", "--json", "--out-dir", "out-19"]).success(), "memo");
 }
 
 #[test]
 fn two_at_a_time_agree() {
-    let sandbox = settled();
+    let sandbox = with_memo();
     for words in ["1\n", "2\n", "3\n"] {
         sandbox.write("data/words.txt", words);
         let children = [sandbox.spawn(RUN), sandbox.spawn(RUN), sandbox.spawn(RUN)];
@@ -359,5 +359,5 @@ fn two_at_a_time_agree() {
         assert_eq!(executed, 2, "{words:?}");
         sandbox.run(RUN).success().summary([("executed", 0), ("hits", STEPS)]);
     }
-    is_settled(&sandbox);
+    is_a_memo(&sandbox);
 }

@@ -107,7 +107,7 @@ def _convert(model: Any, names: list[str], tensors: torch_model.Named, fixed: di
 def _rewritten() -> Iterator[None]:
     """Functions of torch as equals that litert-torch takes: it knows no `masked_scatter`, which puts the features of an
     image in the place of its tokens, and stumbles over a `split` into one part, which changes nothing."""
-    scatter, split = torch.Tensor.masked_scatter, torch.split
+    split = torch.split
 
     def masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
         mask = mask.expand(self.shape)
@@ -117,12 +117,12 @@ def _rewritten() -> Iterator[None]:
     def of_one(tensor: torch.Tensor, sizes: Any, dim: int = 0) -> Any:
         return (tensor,) if isinstance(sizes, (list, tuple)) and len(sizes) == 1 else split(tensor, sizes, dim)
 
-    torch.Tensor.masked_scatter, torch.split = masked_scatter, of_one  # type: ignore[assignment, method-assign]
-    try:
-        with mock.patch.dict(os.environ, _UNCHECKED):
-            yield
-    finally:
-        torch.Tensor.masked_scatter, torch.split = scatter, split  # type: ignore[method-assign]
+    with (
+        mock.patch.object(torch.Tensor, "masked_scatter", masked_scatter),
+        mock.patch.object(torch, "split", of_one),
+        mock.patch.dict(os.environ, _UNCHECKED),
+    ):
+        yield
 
 
 def _export(made: Any, path: Path, precision: str) -> None:

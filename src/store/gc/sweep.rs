@@ -137,7 +137,7 @@ impl DiskStore {
         if index.is_file() {
             blobs::remove(&index)?;
         }
-        let dir = self.root().join("settled");
+        let dir = self.root().join("memos");
         if dir.is_dir() {
             for path in list(&dir)?.into_iter().filter(|path| path.is_file()) {
                 blobs::remove(&path)?;
