@@ -143,6 +143,11 @@ fn section<'p>(page: &'p str, id: &str) -> &'p str {
 }
 
 #[test]
+fn what_the_tolerance_cannot_tell_is_told() {
+    assert!(page(&doc()).contains("too small for the tolerance to tell their sign: 3 of the 128 columns of `logits`"));
+}
+
+#[test]
 fn stand_ins_are_labelled_and_never_compared() {
     let page = page(&doc());
     let matrix = section(&page, "matrix");

@@ -18,7 +18,9 @@ One tensor, ours `a` against the reference `b`, under `{atol, rtol, budget, cosi
    * scale + rtol * |b|). `over` is the share of computed places with a ratio above 1, and may not be above `budget`;
    no ratio may be above 4 (above 1 where the budget is 0). Where the last axis has at least 2 indices, `column_over` is
    the largest such share among its indices (columns) that have at least 4 computed places, and not above a half; 0 if
-   there is none.
+   there is none. `faint_columns` counts those of them, not all 0, whose negatives would pass as the reference's:
+   with a = -b no ratio is above 4 (or 1), and of ratios above 1 there are no more than half of the column's and no
+   more than `budget` of the tensor's. They decide nothing, and are told.
 4. Cosine = a.b / (|a| |b|), between -1 and 1; 1 if a equals b everywhere; else 0 if |a| or |b| is 0, or if it is not
    finite. SNR = 10 log10(|b|^2 / |a - b|^2) in dB, between -200 and 200; 200 if |a - b| is 0; else -200 if |b| is 0.
    Both over the computed places of the tensor, if there are at least 2; and of every row of the last axis that has at
@@ -57,6 +59,11 @@ TOLERANCES: dict[str, dict[str, float]] = {
 }
 
 # --- What follows is a part of every generated test. ---
+
+FIGURES = (
+    *("max_abs", "mae", "scale", "over", "column_over", "faint_columns", "worst"),
+    *("cosine", "snr_db", "row_cosine", "row_snr_db", "tokens", "row_tokens", "sentinels"),
+)
 
 # numpy has no bfloat16. It is held by its bits, which are the upper half of a 32-bit float's.
 BFLOAT16 = np.dtype([("bfloat16", "<u2")])
@@ -135,7 +142,8 @@ def compared_tokens(
     found: dict[str, Any], ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float]
 ) -> dict[str, Any]:
     """Tokens, flattened: the share of equal places, and that of the rows."""
-    found |= {"max_abs": 0.0, "mae": 0.0, "scale": 1.0, "over": 0.0, "column_over": 0.0, "worst": 0.0, "sentinels": 0}
+    found |= {"max_abs": 0.0, "mae": 0.0, "scale": 1.0, "over": 0.0, "column_over": 0.0, "faint_columns": 0}
+    found |= {"worst": 0.0, "sentinels": 0}
     if not reference.size:
         return found
     shape, least, differing = found["shape"], tolerance["tokens"], int((ours != reference).sum())
@@ -164,10 +172,17 @@ def compared_exactly(found: dict[str, Any], ours: np.ndarray, reference: np.ndar
     gaps = [abs(int(a) - int(b)) for a, b in zip(ours[differ], reference[differ], strict=True)]
     most, size = float(max(gaps, default=0)), max(1, ours.size)
     found |= {"max_abs": most, "mae": sum(gaps) / size, "scale": 1.0, "over": len(gaps) / size, "worst": most}
-    found |= {"column_over": 0.0, "sentinels": 0}
+    found |= {"column_over": 0.0, "faint_columns": 0, "sentinels": 0}
     if gaps:
         found["wrong"] = f"{len(gaps)} of {ours.size} values differ, {first_off(found, ours, reference)}"
     return found
+
+
+def by_column(values: np.ndarray, marks: np.ndarray, shape: list[int]) -> np.ndarray:
+    """Values of the computed places in rows of the last axis; a mark is a 0."""
+    whole = np.zeros(len(marks))
+    whole[~marks] = values
+    return whole.reshape(-1, shape[-1])
 
 
 def compared(
@@ -197,18 +212,22 @@ def compared(
     scale = float(np.sqrt(np.mean(np.minimum(sizes, 4 * np.median(sizes)) ** 2))) if sizes.size else 0.0
     scale = scale or 1.0
     gaps = np.abs(a - b)
-    ratios = np.where(gaps == 0, 0.0, gaps / (tolerance["atol"] * scale + tolerance["rtol"] * np.abs(b)))
+    bounds, most = tolerance["atol"] * scale + tolerance["rtol"] * np.abs(b), 4.0 if tolerance["budget"] > 0 else 1.0
+    ratios = np.where(gaps == 0, 0.0, gaps / bounds)
     worst, over = float(ratios.max(initial=0.0)), float((ratios > 1).sum() / max(1, ratios.size))
     known = {"max_abs": gaps.max(initial=0.0), "mae": gaps.sum() / max(1, gaps.size), "scale": scale, "worst": worst}
     found |= {name: float(min(value, 1e300)) for name, value in known.items()} | {"over": over, "column_over": 0.0}
+    faint = np.zeros(0, bool)
     if shape and shape[-1] >= 2:
-        beyond = np.zeros(len(marks))
-        beyond[~marks] = ratios > 1
         counts = (~marks).reshape(-1, shape[-1]).sum(axis=0)
-        told = counts >= 4
-        shares = beyond.reshape(-1, shape[-1]).sum(axis=0)[told] / counts[told]
-        found["column_over"] = float(shares.max(initial=0.0))
-    if worst > (4.0 if tolerance["budget"] > 0 else 1.0) or over > tolerance["budget"]:
+        shares = by_column(ratios > 1, marks, shape).sum(axis=0) / np.maximum(counts, 1)
+        found["column_over"] = float(shares[counts >= 4].max(initial=0.0))
+        negated = by_column(np.where(b == 0, 0.0, 2 * np.abs(b) / bounds), marks, shape)
+        beyond, worst_negated = (negated > 1).sum(axis=0), negated.max(axis=0, initial=0.0)
+        faint = (counts >= 4) & (worst_negated > 0) & (worst_negated <= most) & (beyond <= 0.5 * counts)
+        faint &= beyond <= tolerance["budget"] * a.size
+    found["faint_columns"] = int(faint.sum())
+    if worst > most or over > tolerance["budget"]:
         at = int(np.argmax(ratios))
         place = first_place(np.cumsum(~marks) == at + 1, shape)
         told = f"it is {a[at]:.6g} where the reference is {b[at]:.6g}, {worst:.3g} times the bound"
@@ -247,8 +266,7 @@ def tensor_verdict(
     ours: np.ndarray, reference: np.ndarray, tolerance: dict[str, float], is_tokens: bool = False
 ) -> dict[str, Any]:
     """The figures of one output; `wrong` is None if it agrees, and `decides` says whether that means anything."""
-    names = "max_abs mae scale over column_over worst cosine snr_db row_cosine row_snr_db tokens row_tokens sentinels"
-    found: dict[str, Any] = {"shape": list(ours.shape), "dtype": type_name(ours), **dict.fromkeys(names.split())}
+    found: dict[str, Any] = {"shape": list(ours.shape), "dtype": type_name(ours), **dict.fromkeys(FIGURES)}
     found |= {"decides": reference.size > 0, "wrong": None}
     if ours.dtype != reference.dtype:
         return found | {"wrong": f"its dtype is {type_name(ours)}, the reference's is {type_name(reference)}"}

@@ -38,6 +38,9 @@ pub struct TensorNumerics {
     /// The same of the worst column: of one index of the last axis, over all rows.
     #[serde(default)]
     pub column_over: f64,
+    /// Columns whose values are so small that the bounds of values would let their negatives pass.
+    #[serde(default)]
+    pub faint_columns: u64,
     /// The largest |a − b| as a multiple of its bound.
     #[serde(default)]
     pub worst: f64,
@@ -77,6 +80,7 @@ impl TensorNumerics {
             scale: 1.0,
             over: 0.0,
             column_over: 0.0,
+            faint_columns: 0,
             worst: 0.0,
             snr_db: None,
             row_cosine: None,
@@ -131,7 +135,8 @@ pub(super) fn floats(
         total.add(a[at], b[at]);
         let ratio = ratio(a[at], b[at], figures.scale, tolerance);
         over += usize::from(ratio > 1.0);
-        columns.add(at, ratio > 1.0);
+        let negated = self::ratio(-b[at], b[at], figures.scale, tolerance);
+        columns.add(at, ratio, negated);
         if ratio > figures.worst {
             (figures.worst, farthest) = (ratio, at);
         }
@@ -140,6 +145,7 @@ pub(super) fn floats(
     figures.mae = (total.sum_abs / total.count.max(1) as f64).min(MOST);
     figures.over = over as f64 / total.count.max(1) as f64;
     figures.column_over = columns.worst();
+    figures.faint_columns = columns.faint(tolerance.budget, total.count);
     figures.cosine = (total.count >= 2).then(|| total.cosine());
     figures.snr_db = (total.count >= 2).then(|| total.snr_db());
     (figures.row_cosine, figures.row_snr_db) = rows(a, b, shape, &sentinels, figures.scale);
@@ -207,7 +213,7 @@ fn beyond(
     far: impl Fn() -> String,
 ) -> Option<String> {
     let mut broken = Vec::new();
-    let most = if tolerance.budget > 0.0 { FURTHEST } else { 1.0 };
+    let most = furthest(tolerance.budget);
     if figures.over > tolerance.budget || figures.worst > most {
         broken.push(format!(
             "{over} of {count} values are beyond the bound, by up to {:.3} times, max_abs {:.3e}, {}",
@@ -235,29 +241,57 @@ fn beyond(
     (!broken.is_empty()).then(|| broken.join("; "))
 }
 
-/// How many values of each column were computed, and how many of them are beyond the bound.
-struct Columns {
-    /// Empty where a column is no more than a value.
-    counts: Vec<(u32, u32)>,
+fn furthest(budget: f64) -> f64 {
+    if budget > 0.0 { FURTHEST } else { 1.0 }
+}
+
+/// The columns of a tensor: one for each index of the last axis, or none where a column is no more than a value.
+struct Columns(Vec<Column>);
+
+#[derive(Clone, Default)]
+struct Column {
+    /// How many of its values were computed, and how many of them are beyond the bound.
+    count: u32,
+    over: u32,
+    /// What would come of it if the outputs were the reference's, and this column negated.
+    over_negated: u32,
+    worst_negated: f64,
 }
 
 impl Columns {
     fn of(count: usize, shape: &[usize]) -> Self {
         let width = shape.last().copied().filter(|width| *width >= 2 && count > *width).unwrap_or(0);
-        Self { counts: vec![(0, 0); width] }
+        Self(vec![Column::default(); width])
     }
 
-    fn add(&mut self, at: usize, is_beyond: bool) {
-        if !self.counts.is_empty() {
-            let column = at % self.counts.len();
-            self.counts[column].0 += 1;
-            self.counts[column].1 += u32::from(is_beyond);
+    /// Ratios of a value to its bound: as it is, and as the reference's negative would be.
+    fn add(&mut self, at: usize, ratio: f64, negated: f64) {
+        if !self.0.is_empty() {
+            let width = self.0.len();
+            let column = &mut self.0[at % width];
+            column.count += 1;
+            column.over += u32::from(ratio > 1.0);
+            column.over_negated += u32::from(negated > 1.0);
+            column.worst_negated = column.worst_negated.max(negated);
         }
     }
 
+    fn telling(&self) -> impl Iterator<Item = &Column> {
+        self.0.iter().filter(|column| column.count >= LEAST_COLUMN)
+    }
+
     fn worst(&self) -> f64 {
-        let told = self.counts.iter().filter(|(all, _)| *all >= LEAST_COLUMN);
-        told.map(|(all, over)| f64::from(*over) / f64::from(*all)).fold(0.0, f64::max)
+        self.telling().map(|column| f64::from(column.over) / f64::from(column.count)).fold(0.0, f64::max)
+    }
+
+    /// Of `all` values in the tensor, `budget` may be beyond their bounds.
+    fn faint(&self, budget: f64, all: usize) -> u64 {
+        let is_faint = |column: &&Column| {
+            let over = f64::from(column.over_negated);
+            let is_let_pass = over <= COLUMN * f64::from(column.count) && over <= budget * all as f64;
+            column.worst_negated > 0.0 && column.worst_negated <= furthest(budget) && is_let_pass
+        };
+        self.telling().filter(is_faint).count() as u64
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a verdict rests on, in words: the tolerance asked and how well it was met, and what wrong outputs would have failed.
 
 use super::format::{cosine, error, tokens};
+use crate::judge::TensorNumerics;
 use crate::record::Numerics;
 use crate::spec::Tolerance;
 
@@ -44,7 +45,16 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
         let shared = in_common(dropped.tokens);
         lines.push(("layer", format!("without `{layer}` it differs by {off}, {}{shared}", bound(dropped.worst))));
     }
+    let faint: Vec<_> = numerics.tensors.iter().filter(|(_, tensor)| tensor.faint_columns > 0).map(faint).collect();
+    if !faint.is_empty() {
+        lines.push(("faint", format!("too small for the tolerance to tell their sign: {}", faint.join(", "))));
+    }
     lines
+}
+
+fn faint((name, tensor): (&String, &TensorNumerics)) -> String {
+    let width = tensor.shape.last().copied().unwrap_or(1);
+    format!("{} of the {width} columns of `{name}`", tensor.faint_columns)
 }
 
 fn in_common(share: Option<f64>) -> String {
