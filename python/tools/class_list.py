@@ -23,7 +23,7 @@ def names() -> list[str]:
     """Those of the modules that hold models, and those that choose one by a checkpoint."""
     found = set()
     for name, module in transformers._class_to_module.items():
-        if ".modeling_" in f".{module}" and name[0].isupper() and not name.endswith("PreTrainedModel"):
+        if ".modeling_" in f".{module}" and not name.endswith("PreTrainedModel"):
             if _is_model(name, getattr(transformers, name)):
                 found.add(name)
     return sorted(found)
