@@ -12,6 +12,7 @@ import difflib
 import functools
 import importlib
 import inspect
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,25 +36,36 @@ class Read:
     config: str | None
 
 
-def check(cls: Any, config: PreTrainedConfig, given: dict[str, Any], place: str = "config") -> None:
+def check(cls: Any, config: PreTrainedConfig, given: dict[str, Any]) -> None:
     """Refuses the first key of `given` that `config`, which was made of it, would ignore; also in its sub-configs."""
-    _check(config, given, place, "config", _modules(cls), [])
+    for _, told in ignored(cls, config, given):
+        raise Refused("error", told)
 
 
-def _check(
-    config: PreTrainedConfig, given: dict[str, Any], place: str, name: str, modules: list[str], above: list[str]
-) -> None:
+def ignored(cls: Any, config: PreTrainedConfig, given: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Each key of `given` that would be ignored, as the keys that lead to it, and what is to be said of it."""
+    return _ignored(config, given, ("config",), "config", _modules(cls), [])
+
+
+def _ignored(
+    config: PreTrainedConfig,
+    given: dict[str, Any],
+    place: tuple[str, ...],
+    name: str,
+    modules: list[str],
+    above: list[str],
+) -> Iterator[tuple[tuple[str, ...], str]]:
     own = [*modules, *_written_in(type(config))]
     known = _declared(config, given)
     for key, value in given.items():
         if key == "model_type":
-            _same_type(config, value, place)
+            _same_type(config, value, ".".join(place))
         elif key not in known and not _is_read(config, key, name, own, above):
-            raise Refused("error", _unknown(config, key, place, known))
+            yield (*place[1:], key), _unknown(config, key, ".".join(place), known)
         # Not `getattr`: some configs refuse to tell what differs between layers.
         below = vars(config).get(key)
         if isinstance(value, dict) and isinstance(below, PreTrainedConfig):
-            _check(below, value, f"{place}.{key}", key, [], own)
+            yield from _ignored(below, value, (*place, key), key, [], own)
 
 
 def _same_type(config: PreTrainedConfig, given: Any, place: str) -> None:

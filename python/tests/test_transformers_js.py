@@ -49,7 +49,9 @@ class TransformersJs(unittest.TestCase):
 
     def of_text(self, cls: str, task: str, outputs: list[str], **config: Any) -> Any:
         ids = [[2, 6, 11, 8, 40, 13, 63, 3], [9, 5, 60, 31, 32, 17, 18, 3]]
-        return self.laid_out(cls, BERT | {"vocab_size": 64} | config, task, outputs, input_ids=ids, attention_mask=[[1] * 8] * 2)
+        return self.laid_out(
+            cls, BERT | {"vocab_size": 64} | config, task, outputs, input_ids=ids, attention_mask=[[1] * 8] * 2
+        )
 
     def test_a_text_has_the_tokens_that_the_model_was_exported_for(self) -> None:
         from orch_py import trees

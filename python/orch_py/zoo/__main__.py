@@ -1,0 +1,157 @@
+"""`orch zoo`: makes rows for types of the installed transformers, tries them, and writes them into `specs/models`.
+
+Each row is tried in a process of its own, with a time limit, so that none can take the others with it. Offline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import CONFIG_MAPPING
+
+from orch_py.protocol import Refused
+from orch_py.zoo import derive, families, files, rows
+from orch_py.zoo.rows import Document, Row
+
+# A small model takes less than a second; what takes minutes is not small.
+LIMIT_SECONDS = 240.0
+# Larger ones are worth no place among hundreds.
+MOST_PARAMETERS = 20_000_000
+_FORK = multiprocessing.get_context("fork")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="orch zoo", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    add = commands.add_parser("add", help="make rows for types")
+    add.add_argument(
+        "types", nargs="+", metavar="TYPE", help="a model type of transformers, or `missing`: all without a row"
+    )
+    add.add_argument(
+        "--task", action="append", help="only for these tasks (default: all that the type has a class for)"
+    )
+    commands.add_parser("refresh", help="try all rows again with the installed transformers")
+    for each in commands.choices.values():
+        each.add_argument("--into", type=Path, default=Path("specs/models"), metavar="DIR", help="default: %(default)s")
+        each.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    zoo = {path.stem: files.read(path) for path in sorted(args.into.glob("*.yaml"))}
+    made = _added(args, zoo) if args.command == "add" else _refreshed(args, zoo)
+    failed = _put(zoo, made)
+    args.into.mkdir(parents=True, exist_ok=True)
+    for family, found in zoo.items():
+        _publish(args.into / f"{family}.yaml", files.text(family, found))
+    return 1 if failed else 0
+
+
+def _put(zoo: dict[str, dict[str, Document]], made: Iterable[tuple[str, str, Document | str]]) -> int:
+    """Puts each row into its family's file, at the end of its type's or of all; gives how many were refused."""
+    failed = 0
+    for name, family, row in made:
+        if isinstance(row, str):
+            failed += 1
+            print(f"not {name}: {row}", flush=True)
+            continue
+        old = zoo.setdefault(family, {}).get(name)
+        zoo[family][name] = row
+        if old != row:
+            print(f"{'changed' if old else 'added'} {name} in {family}.yaml", flush=True)
+    return failed
+
+
+def _publish(path: Path, text: str) -> None:
+    """In one moment, so that who reads meanwhile reads a whole file."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh.write_text(text, "utf-8")
+    fresh.replace(path)
+
+
+def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str, str, Document | str]]:
+    known = {name for found in zoo.values() for name in found}
+    types = [each for each in CONFIG_MAPPING if each not in known] if args.types == ["missing"] else args.types
+    wanted = []
+    for model_type in types:
+        try:
+            found = derive.classes(model_type)
+            family, besides = families.family(model_type)
+        except Refused as error:
+            yield model_type, "", str(error)
+            continue
+        for task, cls in found.items():
+            if not args.task or task in args.task:
+                wanted.append((derive.name(model_type, task), family, (task, cls, besides)))
+
+    def make(_: str, family: str, given: Any) -> Document | str:
+        task, cls, besides = given
+        found = rows.tried(derive.row(cls))
+        if found.decides is None:
+            return f"{found.why} at every tolerance: give it larger weights or other inputs by hand"
+        if found.parameters > MOST_PARAMETERS:
+            return f"{found.parameters:,} parameters are too many: give it a smaller config by hand"
+        head = {"class": cls, "family": family, "task": task, "pipeline": families.PIPELINES.get(family, "text")}
+        tags = {"tags": besides} if besides else {}
+        return head | {"config": found.row.config, "inputs": found.row.inputs} | tags | {"priority": "low"}
+
+    yield from _each(args.jobs, wanted, make)
+
+
+def _refreshed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str, str, Document | str]]:
+    wanted = [(name, family, row) for family, found in zoo.items() for name, row in found.items()]
+
+    def again(name: str, family: str, row: Document) -> Document | str:
+        found = rows.tried(Row(row["class"], row["config"], row["inputs"], tuple(row.get("outputs", ()))))
+        return row | {"config": found.row.config, "inputs": found.row.inputs}
+
+    yield from _each(args.jobs, wanted, again)
+
+
+def _each(
+    jobs: int, wanted: list[tuple[str, str, Any]], make: Callable[[str, str, Any], Document | str]
+) -> Iterator[tuple[str, str, Document | str]]:
+    def one(each: tuple[str, str, Any]) -> Document | str:
+        ours, theirs = _FORK.Pipe(duplex=False)
+        process = _FORK.Process(target=_child, args=(theirs, make, each))
+        process.start()
+        theirs.close()
+        try:
+            if not ours.poll(LIMIT_SECONDS):
+                return f"took more than {LIMIT_SECONDS:.0f} s"
+            answer: Document | str = json.loads(ours.recv())
+            return answer
+        except EOFError:
+            process.join()
+            return f"its process ended with {process.exitcode}"
+        finally:
+            process.kill()
+            process.join()
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for (name, family, _), answer in zip(wanted, pool.map(one, wanted), strict=True):
+            yield name, family, answer
+
+
+def _child(pipe: Connection, make: Callable[[str, str, Any], Document | str], each: tuple[str, str, Any]) -> None:
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        answer = make(*each)
+    except Refused as error:
+        answer = str(error)
+    except Exception as error:  # noqa: BLE001 - a model may fail in any way.
+        answer = f"{type(error).__name__}: {error}"
+    pipe.send(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

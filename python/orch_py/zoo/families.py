@@ -1,0 +1,80 @@
+"""The family of a model type by what the installed transformers says of it: what it reads, which tasks it has classes
+for, whether it has experts or keeps a state."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import transformers
+from transformers import CONFIG_MAPPING
+from transformers.models.auto import modeling_auto
+
+from orch_py.protocol import Refused
+
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts_per_tok")
+_GENERATES = ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM")
+_INPUTS = {
+    "text": {"input_ids"},
+    "image": {"pixel_values", "pixel_values_videos", "flattened_patches"},
+    "series": {"past_values"},
+    "audio": {"input_values", "input_features", "spectrogram", "waveform", "audio_values"},
+}
+PIPELINES = {"vision": "vision", "vision-text": "vision-text", "audio": "audio", "multimodal": "multimodal"}
+
+
+def family(model_type: str) -> tuple[str, list[str]]:
+    """The family, and what the type is besides."""
+    config = CONFIG_MAPPING[model_type]()
+    cls = _class(model_type)
+    reads = _reads(cls)
+    tasks = {
+        table for table in ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", *_GENERATES) if _has(model_type, table)
+    }
+    found = []
+    if reads & {"image", "video"}:
+        found.append("multimodal" if tasks & set(_GENERATES) else "vision-text" if "text" in reads else "vision")
+    elif "audio" in reads | set(getattr(cls, "output_modalities", None) or ()):
+        found.append("multimodal" if tasks & set(_GENERATES) else "audio")
+    elif reads == {"series"}:
+        found.append("time-series")
+    if _any(config, _EXPERTS):
+        found.append("mixture-of-experts")
+    if getattr(cls, "_is_stateful", False):
+        found.append("state-space")
+    if not found or found[0] in ("mixture-of-experts", "state-space"):
+        found.append(_of_text(config, tasks))
+    return found[0], found[1:]
+
+
+def _reads(cls: Any) -> set[str]:
+    """By the inputs that its forward names; what it declares of itself is `text` where nobody thought of it."""
+    names = set(inspect.signature(cls.forward).parameters)
+    reads = {kind for kind, inputs in _INPUTS.items() if names & inputs}
+    return reads or set(getattr(cls, "input_modalities", None) or ())
+
+
+def _of_text(config: Any, tasks: set[str]) -> str:
+    if "SEQ_TO_SEQ_CAUSAL_LM" in tasks or getattr(config, "is_encoder_decoder", False):
+        return "encoder-decoder"
+    return "decoder-only" if "CAUSAL_LM" in tasks and "MASKED_LM" not in tasks else "encoder-only"
+
+
+def _any(config: Any, names: tuple[str, ...]) -> bool:
+    below = [value for value in vars(config).values() if hasattr(value, "to_dict")]
+    own = any(isinstance(vars(config).get(name), int) and vars(config)[name] > 1 for name in names)
+    return own or any(_any(each, names) for each in below)
+
+
+def _class(model_type: str) -> Any:
+    """The type's base class, or that of the first task that it has one for."""
+    tables = sorted(name for name in vars(modeling_auto) if re.fullmatch(r"MODEL_(.*_)?MAPPING_NAMES", name))
+    for table in ("MODEL_MAPPING_NAMES", "MODEL_FOR_PRETRAINING_MAPPING_NAMES", *tables):
+        if name := getattr(modeling_auto, table).get(model_type):
+            return getattr(transformers, name[0] if isinstance(name, (list, tuple)) else name)
+    raise Refused("error", f"transformers {transformers.__version__} has no class for the type `{model_type}`")
+
+
+def _has(model_type: str, table: str) -> bool:
+    return model_type in getattr(modeling_auto, f"MODEL_FOR_{table}_MAPPING_NAMES", {})

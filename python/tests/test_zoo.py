@@ -1,0 +1,122 @@
+"""Rows of the zoo: made, tried, written. Skipped where torch is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+from tests.support import BERT, PACKAGE
+
+MODULES = ("torch", "transformers", "yaml")
+IDS = {"dtype": "int64", "shape": [1, 8], "randint": [3, 30]}
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
+class Rows(unittest.TestCase):
+    def test_what_the_model_ignores_goes(self) -> None:
+        from orch_py.zoo import rows
+
+        config = BERT | {"misspelt": 3}
+        found = rows.tried(rows.Row("BertForMaskedLM", config, {"input_ids": IDS, "pixel_values": IDS}))
+        self.assertEqual((found.row.config, list(found.row.inputs), found.decides), (BERT, ["input_ids"], "int8"))
+
+    def test_weights_grow_until_a_wrong_answer_would_be_caught(self) -> None:
+        from orch_py.zoo import rows
+
+        config = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+        config |= {"image_size": 16, "patch_size": 8, "initializer_range": 1e-6}
+        pixels = {"dtype": "float32", "shape": [1, 3, 16, 16], "normal": [0, 1]}
+        found = rows.tried(rows.Row("ViTForImageClassification", config, {"pixel_values": pixels}))
+        self.assertEqual(found.decides, "int8")
+        self.assertGreaterEqual(found.row.config["initializer_range"], 0.05)
+
+    def test_a_model_that_answers_everything_alike_never_decides(self) -> None:
+        from orch_py.zoo import rows
+
+        config = BERT | {"num_hidden_layers": 0}
+        same = {"dtype": "int64", "shape": [1, 8], "value": 3}
+        found = rows.tried(rows.Row("BertForMaskedLM", config, {"input_ids": same}))
+        self.assertEqual((found.decides, found.why), (None, "another input would pass"))
+
+    def test_a_model_that_draws_numbers_is_refused(self) -> None:
+        from orch_py.protocol import Refused
+        from orch_py.zoo import derive, rows
+
+        with self.assertRaisesRegex(Refused, "draws random numbers"):
+            rows.tried(derive.row("ViTMAEModel"))
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
+class Derived(unittest.TestCase):
+    def test_a_type_becomes_a_small_row_that_decides(self) -> None:
+        from orch_py.zoo import derive, families, rows
+
+        for model_type, cls, family in (
+            ("gpt2", "GPT2LMHeadModel", "decoder-only"),
+            ("clip", "CLIPModel", "vision-text"),
+            ("whisper", "WhisperModel", "audio"),
+            ("mixtral", "MixtralForCausalLM", "mixture-of-experts"),
+            ("t5", "T5ForConditionalGeneration", "encoder-decoder"),
+            ("mamba", "MambaModel", "state-space"),
+        ):
+            with self.subTest(model_type):
+                self.assertIn(cls, derive.classes(model_type).values())
+                self.assertEqual(families.family(model_type)[0], family)
+                found = rows.tried(derive.row(cls))
+                self.assertEqual(found.decides, "int8")
+                self.assertLess(found.parameters, 1_000_000)
+
+    def test_a_type_that_is_not_there_is_refused_by_its_name(self) -> None:
+        from orch_py.protocol import Refused
+        from orch_py.zoo import derive
+
+        with self.assertRaisesRegex(Refused, "no model type `berd`"):
+            derive.classes("berd")
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
+class Files(unittest.TestCase):
+    def test_rows_come_back_as_they_were(self) -> None:
+        from orch_py.zoo import files
+
+        row: dict[str, Any] = {
+            "class": "BertModel",
+            "hub": {"id": "google-bert/bert-base-uncased"},
+            "config": BERT | {"eps": 1e-05, "sizes": list(range(100)), "word": "no", "sub": BERT | {"none": None}},
+            "inputs": {"input_ids": IDS | {"data": list(range(80))}},
+            "tags": ["a"],
+        }
+        other = row | {"class": "BertForMaskedLM", "tags": ["b c: d"]}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "encoder-only.yaml"
+            path.write_text(files.text("encoder-only", {"bert": row, "bert-fill-mask": other}), "utf-8")
+            self.assertEqual(files.read(path), {"bert": row, "bert-fill-mask": other})
+            self.assertIn("config: *bert\n", path.read_text("utf-8"))
+            self.assertLessEqual(max(map(len, path.read_text("utf-8").splitlines())), files.WIDTH + 20)
+
+    def test_added_and_refreshed_by_the_command(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+
+            def zoo(*args: str) -> subprocess.CompletedProcess[str]:
+                command = [sys.executable, "-m", "orch_py.zoo", *args, "--into", folder]
+                return subprocess.run(command, cwd=PACKAGE, capture_output=True, text=True, check=False)
+
+            made = zoo("add", "albert", "berd", "--task", "fill-mask")
+            self.assertEqual(made.returncode, 1, made.stderr)
+            self.assertIn("added albert-fill-mask in encoder-only.yaml\n", made.stdout)
+            self.assertIn("not berd: transformers", made.stdout)
+            path = Path(folder) / "encoder-only.yaml"
+            text = path.read_text("utf-8")
+            path.write_text(text.replace("      vocab_size: 128", "      misspelt: 3\n      vocab_size: 128"), "utf-8")
+            again = zoo("refresh")
+            self.assertEqual((again.returncode, again.stdout), (0, "changed albert-fill-mask in encoder-only.yaml\n"))
+            self.assertEqual(path.read_text("utf-8"), text)
+
+
+if __name__ == "__main__":
+    unittest.main()
