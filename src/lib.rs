@@ -5,6 +5,8 @@
 //! [`report`] makes pages. A [`session::Session`] composes all that. A module uses only what stands above it in this list
 //! (`tests/architecture.rs`).
 
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
+
 pub mod base;
 pub mod confine;
 pub mod config;

@@ -147,7 +147,7 @@ fn json(value: &Value) -> Result<Value, minijinja::Error> {
     Ok(Value::from_safe_string(script_json(&plain(value)?)))
 }
 
-/// The text of [`json`] for callers that already hold a JSON value.
+/// The text of the filter `json`, for callers that already hold a JSON value.
 pub fn script_json(value: &impl Serialize) -> String {
     let text = serde_json::to_string(value).expect("BUG: a value of strings, numbers and lists serialises");
     let mut escaped = String::with_capacity(text.len());

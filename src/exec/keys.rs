@@ -23,7 +23,7 @@ pub struct HostFacts {
     pub fingerprint: String,
     /// Architecture and operating system, in the keys of native artefacts.
     pub target: String,
-    /// Variables that are set and change what libraries compute or how fast ([`ARITHMETIC`], [`TIMING`]).
+    /// Variables that are set and change what libraries compute or how fast (`ARITHMETIC`, `TIMING`).
     pub variables: BTreeMap<String, String>,
     pub report: crate::report::Host,
 }

@@ -21,7 +21,7 @@ pub struct Witness {
 }
 
 const REFERENCE: &str = "reference.safetensors";
-/// What [`reference`] brings over changed, or not at all.
+/// Files that [`reference()`] changes or leaves out, and does not copy as they are.
 const CHANGED: [&str; 2] = ["manifest.json", tensors::CONTROL_INPUTS];
 
 /// A ready model's tree, `artefact`, with what it gives on its inputs, if nobody said it, and on the control's, beside

@@ -22,7 +22,7 @@ use crate::worker::sandbox::{Sandbox, grants};
 use crate::worker::spawn::{Program, start};
 use crate::worker::{Ended, Limits, TICK};
 
-/// For whoever meets the walls of the sandbox.
+/// A hint for commands that the sandbox denied something.
 const HINT: &str = "; hint: a step writes to its own folders only, and opens no connection; \
                     `writable` names other folders, `network: true` allows TCP";
 
@@ -93,15 +93,15 @@ pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Lim
         facts["peak_rss_bytes"] = peak.into();
     }
     reads::tell(&mut facts, &watched, &reads, &left);
-    match ended {
-        Err(ended) => ran.ended = *ended,
-        Ok(_) if log.is_err() => {
-            ran.broken(format!("failed to write the log {}: {}", limits.log.display(), log.unwrap_err()));
+    match (ended, log) {
+        (Err(ended), _) => ran.ended = *ended,
+        (Ok(_), Err(error)) => {
+            ran.broken(format!("failed to write the log {}: {error}", limits.log.display()));
         }
-        Ok(status) if !status.success() => {
+        (Ok(status), Ok(())) if !status.success() => {
             let last = tail(limits.log, 1);
             let said = if last.is_empty() { String::new() } else { format!(": {last}") };
-            // How it ended, for whoever must tell one failure from another.
+            // How it ended, so that one kind of failure can be told from another.
             match (status.code(), status.signal()) {
                 (Some(code), _) => facts["exit_code"] = json!(code),
                 (None, signal) => facts["signal"] = json!(signal),
@@ -109,7 +109,7 @@ pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Lim
             let hint = if last.contains("Permission denied") && Enforced::here().is_some() { HINT } else { "" };
             ran.failed(format!("`{}` ended with {status}{said}{hint}", call.argv[0]));
         }
-        Ok(_) => match take_all(&call.outputs, &cwd, out, is_quiet) {
+        (Ok(_), Ok(())) => match take_all(&call.outputs, &cwd, out, is_quiet) {
             Ok(files) => (ran.ended, ran.files) = (Ended::Answered(JobOutput::ok(json!(null), None)), files),
             Err(Refused::Output(why)) => ran.failed(format!("`{}` ended well but {why}", call.argv[0])),
             Err(Refused::Io(why)) => ran.broken(why),

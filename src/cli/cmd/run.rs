@@ -57,6 +57,7 @@ pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) ->
         if cancel.is_cancelled() {
             // Asked twice: now.
             worker::kill_all();
+            #[expect(clippy::exit, reason = "on its own thread, a handler has no other way to end the program")]
             std::process::exit(Exit::Interrupted as i32);
         }
         cancel.cancel();
@@ -108,7 +109,7 @@ fn show(doc: &ReportDoc, has_report: bool, run: &RunArgs, printer: &Printer) {
     show_text(&report::text::body(doc, &Styles::colored()), &doc.summary, has_report, run, printer);
 }
 
-/// The same for people; `body` is all but the last line.
+/// Prints the report for people; `body` is all but the last line.
 fn show_text(body: &str, summary: &Summary, has_report: bool, run: &RunArgs, printer: &Printer) {
     let last = report::text::summary_line(summary, &Styles::colored());
     printer.out(&format!("{body}{last}\n"));
