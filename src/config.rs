@@ -1,4 +1,4 @@
-//! `orch.toml` and the variables that overrule it: what belongs to a checkout or a machine and not to a spec. The only
+//! `orch.toml` and the variables that override it: what belongs to a checkout or a machine and not to a spec. The only
 //! home of TOML; knows nothing of what its values are used for.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What happens during a run, as told by `exec` to whoever listens. The only language between the two.
+//! What happens during a run: the messages from `exec` to its listeners, and the only interface between them.
 
 use std::fmt;
 use std::time::{Duration, Instant};

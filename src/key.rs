@@ -212,7 +212,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// As a mapping, because that is what it is to whoever reads a record.
+/// Serialised as a mapping, which is what readers of a record expect.
 impl Serialize for KeyDoc {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;

@@ -1,4 +1,4 @@
-//! Which model meets which target at which precision: the full product, and for every part of it that is no case, why.
+//! Which model runs on which target at which precision: every combination is a case, or excluded with a reason.
 //!
 //! Pure, and the same on every host: whether a device is there is asked later, by exec.
 

@@ -28,7 +28,7 @@ pub enum Outcome {
     Indecisive,
     /// The device, driver or library is not there.
     SkipUnavailable,
-    /// The vendor's tool refuses this model, by its own word; or it takes or gives what orch has no tensors for.
+    /// The vendor's tool itself refuses this model, or an input or output is of a kind that orch has no tensors for.
     SkipUnsupported,
     /// An error of this or an earlier step.
     Fail,
@@ -64,7 +64,7 @@ impl Outcome {
         Self::SkipUnsupported,
     ];
 
-    /// Something is wrong that the exit code tells. An unexpected success is a failure only where its expectation is
+    /// Something is wrong that the exit code reports. An unexpected success is a failure only where its expectation is
     /// strict, which is for the report to know.
     pub fn is_failure(self) -> bool {
         matches!(self, Self::Fail | Self::Numerics | Self::Oom | Self::Timeout | Self::Crash)
@@ -133,7 +133,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
     /// Of a failure that another execution with this key would meet again: all besides the key that it may depend on, as a
-    /// digest (`exec/standing.rs`). Where that is the same, it is told and not executed again.
+    /// digest (`exec/standing.rs`). Where that is the same, it is reported and not executed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stands: Option<Digest>,
 }

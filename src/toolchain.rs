@@ -113,7 +113,7 @@ pub struct Tool {
 
 /// The locked requirements of every environment: what is installed, and the versions that stand in keys.
 ///
-/// A value and no global, so that whoever asks what another version would rerun can give another lock.
+/// A value, not a global, so that a caller can pass another lock and ask what it would rerun.
 #[derive(Debug, Clone)]
 pub struct Locks {
     texts: [Cow<'static, str>; EnvName::ALL.len()],
@@ -145,7 +145,7 @@ impl Locks {
         *self.digests[env as usize].get_or_init(|| Digest::of(self.text(env).as_bytes()))
     }
 
-    /// The same locks but for one environment.
+    /// These locks, with another text for one environment.
     pub fn with(mut self, env: EnvName, text: String) -> Self {
         self.texts[env as usize] = Cow::Owned(text);
         self.packages[env as usize] = Arc::default();

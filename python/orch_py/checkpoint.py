@@ -67,7 +67,7 @@ def _none(info: dict[str, Any], key: str, what: str) -> None:
 
 
 def _names(info: dict[str, Any], key: str) -> list[str]:
-    """transformers tells some as names and some as a name with two shapes."""
+    """transformers reports some as names, and some as a name with two shapes."""
     return sorted(name if isinstance(name, str) else str(name[0]) for name in info.get(key) or [])
 
 

@@ -1,4 +1,4 @@
-"""One forked child: it runs one op and tells the server how that ended.
+"""One forked child: it runs one op and reports to the server how that ended.
 
 The child speaks to its parent over a pipe of its own, one JSON object a line, so that nothing an op or a native
 library prints can reach the protocol. It knows nothing of other jobs.

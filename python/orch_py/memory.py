@@ -1,4 +1,4 @@
-"""How much memory this process may take. The same question as `src/device/limits.rs` answers for orch itself."""
+"""How much memory this process may take. `src/device/limits.rs` answers this question for orch itself."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _product_of_matrices(graph: _Graph, node: onnx.NodeProto) -> list[onnx.NodeP
     return [helper.make_node("MatMul", node.input, node.output, node.name)]
 
 
-# By the name under which a manifest tells how often each was applied.
+# By the name under which a manifest counts how often each was applied.
 RULES: dict[str, Rule] = {
     "cumsum-int32": _narrow_cumsum,
     "uniform-gather": _uniform_gather,

@@ -86,7 +86,7 @@ def _exportable() -> Iterator[None]:
 
 
 def dynamo(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:
-    """`torch.onnx.export(dynamo=True)`: goes by `torch.export`."""
+    """`torch.onnx.export(dynamo=True)`, which is based on `torch.export`."""
     program = torch.onnx.export(
         Positional(model, list(inputs), outputs).eval(),
         tuple(inputs.values()),

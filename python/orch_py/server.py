@@ -310,7 +310,7 @@ def ask_no_gpu() -> None:
 
 
 def preload(names: list[str]) -> None:
-    """Imports `names` so that every fork has them. A failure is told here and met again by the job that needs it."""
+    """Imports `names` so that every fork has them. A failure is reported here, and again by the job that needs it."""
     for name in names:
         try:
             importlib.import_module(name)

@@ -58,7 +58,7 @@ def _encoded(name: str, recipe: dict[str, Any], lines: list[str], tokenizer: Any
 
 
 def _with_another_token(ids: np.ndarray, tokenizer: Any) -> np.ndarray:
-    """The same but for the first word's token in every row: a text of one word is the same from behind."""
+    """These inputs with another token for the first word of every row: a text of one word is the same from behind."""
     special = set(tokenizer.all_special_ids)
     changed = ids.copy()
     for row in changed:

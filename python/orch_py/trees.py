@@ -60,7 +60,7 @@ def shapes(tree: Path, name: str) -> dict[str, list[int]]:
 
 
 def _copy(source: Path, target: Path, names: list[str] | None) -> None:
-    """The same file with these of its tensors, byte for byte."""
+    """Copies a file with only these of its tensors, byte for byte."""
     header, begin = _header(source)
     if names is None or sorted(header) == sorted(names):
         shutil.copyfile(source, target)

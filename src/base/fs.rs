@@ -50,7 +50,7 @@ pub fn files_below(root: &Path) -> io::Result<Vec<String>> {
     below(root).map(|(files, _)| files)
 }
 
-/// The same, and the folders in no order.
+/// Files and folders below `root`, as [`files_below`]; the folders are in no particular order.
 pub fn below(root: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
     let (mut files, mut folders) = (Vec::new(), Vec::new());
     let mut open = vec![String::new()];

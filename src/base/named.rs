@@ -56,7 +56,7 @@ impl Target {
     }
 }
 
-/// The same of what is at hand, in a folder that is made if it is not there.
+/// Writes `bytes` to `path` as [`write_named`] does, and creates its folder if needed.
 pub fn save_named(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(parent(path))?;
     write_named(path, |file| file.write_all(bytes))

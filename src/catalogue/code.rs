@@ -74,7 +74,7 @@ impl Code {
         parts.flat_map(|part| Sources::embedded().of(part)).collect()
     }
 
-    /// The same parts of other sources.
+    /// These parts, taken from other sources.
     pub fn in_sources(&self, sources: &Sources) -> Self {
         Self { parts: self.parts, digest: digest(self.parts, sources).into() }
     }
@@ -101,7 +101,7 @@ impl Sources {
         &EMBEDDED
     }
 
-    /// The same sources but for one file.
+    /// These sources, with another content for one file.
     pub fn with(&self, path: &str, content: Vec<u8>) -> Self {
         let mut files = self.0.clone();
         files.insert(path.into(), Cow::Owned(content));

@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// Where results, artefacts and environments are kept
     #[arg(long, global = true, env = "ORCH_CACHE_DIR", default_value = "cache", value_name = "DIR")]
     pub(super) cache_dir: PathBuf,
-    /// Where Python environments and workers are installed [default: <cache-dir>/envs]
+    /// Where Python environments and workers are installed [default: `envs` in the store]
     #[arg(long, global = true, env = "ORCH_ENV_DIR", value_name = "DIR", hide_short_help = true)]
     pub(super) env_dir: Option<PathBuf>,
     /// A Python interpreter that has all packages, used instead of orch's own environments
@@ -69,32 +69,32 @@ pub(super) enum Command {
     Run(RunArgs),
     /// Show what a run would do, and why
     Plan(PlanArgs),
-    /// Show why a step would run, ran or hits: what changed, down to its root, and its key
+    /// Show why a step ran, would run or is up to date: what changed, traced to its root, and its key
     Explain(ExplainArgs),
     /// Show what a step printed when it was last executed
     Log(LogArgs),
-    /// List what a run executed, why, and how to do each again
+    /// List what a run executed, why, and the command that repeats each step
     WhatRan(WhatRanArgs),
     /// Draw the steps and what they read
     Graph(GraphArgs),
-    /// List the hardware and runtimes that are really here
+    /// List the hardware and runtimes of this machine
     Devices(DevicesArgs),
-    /// Name what is missing and the command that mends it
+    /// List what is missing on this machine, and the command that fixes it
     Doctor(JsonArgs),
-    /// Print the report of what the store already holds, running nothing
+    /// Print the report of what the store already holds; runs nothing
     Report(ReportArgs),
-    /// Bring the spec's expectations up to date with the last results
+    /// Update the spec's expected failures from the last results
     Accept(AcceptArgs),
-    /// List, print or copy what a step made, as the spec has it now
+    /// List, print or copy what a step made, as the spec defines it now
     Output(OutputArgs),
-    /// Look after the store
+    /// Inspect, clean and move the store
     #[command(subcommand)]
     Cache(CacheCommand),
     /// Install environments ahead of a run
     Setup(SetupArgs),
     /// Print the JSON Schema of specs, or of what a command prints
     Schema {
-        /// Of which documents
+        /// The documents that the schema describes
         #[arg(long, value_enum, default_value_t = SchemaOf::Specs)]
         of: SchemaOf,
     },
@@ -102,7 +102,7 @@ pub(super) enum Command {
     Init(InitArgs),
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
-    /// The child side of a job (internal)
+    /// Perform one job as a child process (internal)
     #[command(hide = true)]
     Worker { runtime: String },
 }
@@ -119,8 +119,8 @@ pub(super) struct SpecArgs {
     /// The spec
     #[arg(default_value = "specs/all.yaml")]
     pub(super) spec: PathBuf,
-    /// Run a case on other hardware when its own is not there or fails, and say so: CUDA, ROCm and MPS on OpenVINO, then
-    /// on the CPU; WebGPU on WebNN, then on the CPU; WebNN, OpenVINO and QNN on the CPU (a target's `fallback` says otherwise)
+    /// Run a case on other hardware if its own is missing or fails, and say so: CUDA, ROCm and MPS on OpenVINO, then
+    /// the CPU; WebGPU on WebNN, then the CPU; WebNN, OpenVINO and QNN on the CPU (a target's `fallback` overrides this)
     #[arg(long)]
     pub(super) fallback: bool,
     #[command(flatten)]
@@ -128,13 +128,13 @@ pub(super) struct SpecArgs {
 }
 
 impl SpecArgs {
-    /// All of the selected cases.
+    /// Asks for all selected cases.
     pub(super) fn request(&self) -> Request {
         let fallback = if self.fallback { Fallback::Usual } else { Fallback::AsDeclared };
         Request { selection: self.selection.selection(), fallback, ..Request::all(&self.spec) }
     }
 
-    /// Of them what the scope says.
+    /// Asks for the selected cases within the scope.
     pub(super) fn scoped(&self, scope: &ScopeArgs) -> Request {
         let ScopeArgs { affected, partition, max_age } = scope.clone();
         Request { affected, partition, max_age, ..self.request() }
@@ -147,8 +147,8 @@ pub(super) struct SelectionArgs {
     /// Only these models
     #[arg(long = "model", short = 'm', value_name = "GLOB")]
     pub(super) models: Vec<String>,
-    /// Only these targets; one of which the matrix has no case at all, by its very name, with every model; `auto`: the best
-    /// one for each model, of these or of all
+    /// Only these targets; the exact name of a target outside the matrix adds it for every model; `auto` chooses the best
+    /// target for each model, of these or of all
     #[arg(long = "target", short = 't', value_name = "GLOB")]
     pub(super) targets: Vec<String>,
     /// Only models of these families
@@ -169,15 +169,15 @@ pub(super) struct SelectionArgs {
 }
 
 #[derive(Debug, Clone, ClapArgs)]
-#[command(next_help_heading = "What to do, and how")]
+#[command(next_help_heading = "Scope and execution")]
 pub(super) struct ScopeArgs {
     /// Only steps that differ from this git revision, and what they need
     #[arg(long, value_name = "BASE")]
     pub(super) affected: Option<String>,
-    /// One of several parts that together are everything: hash:1/4, slice:1/4
+    /// Only one of several parts that together are complete: hash:1/4, slice:1/4
     #[arg(long, value_name = "METHOD:N/M")]
     pub(super) partition: Option<Partition>,
-    /// Measure again what was measured longer ago: 30m, 12h, 7d, 2w
+    /// Repeat measurements that are older than this: 30m, 12h, 7d, 2w
     #[arg(long, value_name = "AGE")]
     pub(super) max_age: Option<MaxAge>,
 }
@@ -195,13 +195,13 @@ pub(super) struct PlanArgs {
     pub(super) spec: SpecArgs,
     #[command(flatten)]
     pub(super) scope: ScopeArgs,
-    /// Dot and mermaid are those of `orch graph`
+    /// Output format; `dot` and `mermaid` draw the same picture as `orch graph`
     #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
     pub(super) format: PlanFormat,
-    /// The same as --format json
+    /// Shorthand for --format json
     #[arg(long)]
     pub(super) json: bool,
-    /// List every step: also what is up to date, and all that wait for one cause
+    /// List every step, including those that are up to date and those that wait for a listed cause
     #[arg(long, short)]
     pub(super) all: bool,
 }
@@ -224,13 +224,13 @@ pub(super) struct OutputArgs {
     /// Copy its output into this folder
     #[arg(long, value_name = "DIR")]
     pub(super) to: Option<PathBuf>,
-    /// Replace files there whose content the store does not hold
+    /// Also replace files in that folder whose content the store does not hold
     #[arg(long, requires = "to")]
     pub(super) force: bool,
-    /// The spec that says what is current
+    /// The spec that defines the step
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(super) spec: PathBuf,
-    /// What the last execution made, whatever the spec says now
+    /// Use what the last execution made, whatever the spec says now
     #[arg(long, conflicts_with = "spec")]
     pub(super) latest: bool,
     #[arg(long)]
@@ -243,7 +243,7 @@ pub(super) struct ReportArgs {
     pub(super) spec: SpecArgs,
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(super) format: ReportFormat,
-    /// Write there instead of to stdout
+    /// Write to this file instead of stdout
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 }
@@ -266,7 +266,7 @@ pub(super) struct JsonArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct DevicesArgs {
-    /// Also ask the devices whose runtime is installed to compute in half precision; what they answered before is always told
+    /// Also test half precision on the devices whose runtime is installed; earlier answers are always shown
     #[arg(long)]
     pub(super) half: bool,
     /// Print one JSON document on stdout
@@ -276,7 +276,7 @@ pub(super) struct DevicesArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CacheCommand {
-    /// Say what the store holds
+    /// Show what the store holds
     Stats {
         /// Measure the environments too
         #[arg(long)]
@@ -284,19 +284,19 @@ pub(super) enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Read everything and report what is damaged
+    /// Read the whole store and report what is damaged
     Verify {
-        /// Take damaged entries out, so that their steps run again
+        /// Remove damaged entries, so that their steps run again
         #[arg(long)]
         heal: bool,
         #[arg(long)]
         json: bool,
     },
-    /// Remove what is old or too much, and what nothing needs any more
+    /// Remove results by age or size, and whatever nothing needs any more
     Gc(GcArgs),
-    /// Write what a spec needs of the store into one file
+    /// Write what a spec needs from the store into one file
     Export(ExportArgs),
-    /// Take in what `export` wrote
+    /// Read what `export` wrote into the store
     Import {
         /// The file; - for stdin
         file: PathBuf,
@@ -305,14 +305,14 @@ pub(super) enum CacheCommand {
     },
     /// Print where the store is
     Path,
-    /// Say whether the remote store is reachable, what may be done with it, and what is still to be sent
+    /// Show whether the remote store is reachable, what it permits, and what is still to be sent
     Remote {
         #[arg(long)]
         json: bool,
     },
     /// Send the results that are not on the remote store yet
     Push {
-        /// Also those that were made before there was a remote
+        /// Also send results from before the remote was configured
         #[arg(long)]
         all: bool,
     },
@@ -320,27 +320,27 @@ pub(super) enum CacheCommand {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Every limit that is given holds afterwards. A result was last used when it was executed, or when a result \
-    made of it was. A run that finds everything up to date writes nothing, so it does not count as a use: name the specs \
-    that you run with --keep. Safe beside running orchs."
+    after_help = "Every given limit holds afterwards. A result was last used when its step was executed, or when a result made \
+    from it was. A run that finds everything up to date writes nothing, so it does not count as a use: name the specs \
+    that you run with --keep. It is safe to run this while other orch processes run."
 )]
 pub(super) struct GcArgs {
-    /// Until what steps made is no larger, e.g. 500M, 10G (of 1024; GB is of 1000)
+    /// Remove the least recently used results until no more than this is left, e.g. 500M, 10G (powers of 1024; GB: 1000)
     #[arg(long, value_name = "SIZE")]
     pub(super) max_size: Option<Size>,
-    /// What was not used for longer, e.g. 12h, 30d, 2w
+    /// Remove results that were not used for this long, e.g. 12h, 30d, 2w
     #[arg(long, value_name = "AGE")]
     pub(super) max_age: Option<MaxAge>,
-    /// All but the newest N results of each step
+    /// Keep only the newest N results of each step
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) keep_last: Option<u32>,
-    /// Whatever the limits say, keep what a run of this spec would take from the store (repeatable)
+    /// Keep what a run of this spec would reuse, whatever the limits (repeatable)
     #[arg(long, value_name = "SPEC")]
     pub(super) keep: Vec<PathBuf>,
     /// Also remove environments and workers of other versions of orch
     #[arg(long)]
     pub(super) envs: bool,
-    /// Remove nothing, and say what would go
+    /// Remove nothing; show what would be removed
     #[arg(long)]
     pub(super) dry_run: bool,
     #[arg(long)]
@@ -353,10 +353,10 @@ pub(super) struct ExportArgs {
     pub(super) file: PathBuf,
     #[command(flatten)]
     pub(super) spec: SpecArgs,
-    /// Everything that the store holds, whatever the spec
+    /// Export everything that the store holds, whatever the spec
     #[arg(long, conflicts_with_all = ["spec", "SelectionArgs"])]
     pub(super) all: bool,
-    /// Write nothing if a step of the spec is not held
+    /// Write nothing if the store lacks a step of the spec
     #[arg(long, conflicts_with = "all")]
     pub(super) require_complete: bool,
     /// Print one JSON document on stdout

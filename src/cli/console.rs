@@ -1,6 +1,6 @@
 //! Events → the terminal: bars where there is one, plain lines where not.
 //!
-//! Of a run of very many steps each success is no line, and each cause of failure is told once: the summary has them all.
+//! In a run of very many steps, successes print nothing and each cause of failure is printed once; the summary has them all.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal;
@@ -23,7 +23,7 @@ pub(super) struct Console {
     interactive: bool,
 }
 
-/// A run of more steps is told in short.
+/// A run of more steps than this is shown in brief.
 const MANY: u32 = 500;
 
 #[derive(Default)]
@@ -43,7 +43,7 @@ struct Brief {
 }
 
 impl Brief {
-    /// Whether the end of this step is told: by the first of those that ended so.
+    /// Whether to print the end of this step: only the first of those that ended in the same way.
     fn is_told(&mut self, outcome: Outcome, reason: Option<&str>) -> bool {
         self.ended += 1;
         let words = reason.map(|reason| alike(reason, "")).unwrap_or_default();
@@ -121,7 +121,7 @@ impl Console {
         self.lock().brief.is_some()
     }
 
-    /// Whether a step's end is told as it is.
+    /// Whether the end of a step is printed.
     fn tells_end(&self, outcome: Outcome, reason: Option<&str>) -> bool {
         let mut state = self.lock();
         let Some(brief) = &mut state.brief else { return true };

@@ -35,7 +35,7 @@ fn is_alike(one: &Device, other: &Device) -> bool {
     (&one.name, one.memory_bytes) == (&other.name, other.memory_bytes)
 }
 
-/// The same for all names of one piece of silicon, where the probers know its place on the bus.
+/// An identity that all names of one piece of silicon share, where the probers know its place on the bus.
 pub fn silicon(device: &Device) -> &str {
     device.facts.get("pci").and_then(|address| address.as_str()).unwrap_or(&device.id)
 }

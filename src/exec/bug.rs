@@ -46,7 +46,7 @@ impl<'a> Bugs<'a> {
         })
     }
 
-    /// The same for what is no step, so that nobody looks for its log.
+    /// As [`Self::caught`], for work that is not a step; the error names the log, which nobody would look for.
     pub(super) fn caught_aside<T>(&self, name: &str, work: impl FnOnce() -> T) -> Result<T, String> {
         let log = self.store.log_path(name);
         self.caught(name, work).map_err(|bug| format!("{bug} (backtrace: {})", log.display()))

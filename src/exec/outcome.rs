@@ -72,7 +72,7 @@ fn may_pass(error: &std::io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
 }
 
-/// The same in a sentence, for an error may have been a sentence before it came here: of Rust, of Python, of C++.
+/// Whether a sentence names a shortage: errors of Rust, Python and C++ may arrive here as text.
 pub(super) fn is_shortage(reason: &str) -> bool {
     let by_number =
         |code: &i32| reason.contains(&format!("(os error {code})")) || reason.contains(&format!("[Errno {code}]"));

@@ -46,7 +46,7 @@ pub(super) struct Performer<'a> {
     /// The most that a step may take, bytes.
     pub(super) job_memory: Option<u64>,
     pub(super) bugs: &'a Bugs<'a>,
-    /// Who else is told of results.
+    /// Other listeners for results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
 }
 

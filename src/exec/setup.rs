@@ -19,7 +19,7 @@ use crate::step::Requirement;
 use crate::toolchain::EnvName;
 use crate::worker::{Ended, Limits, Server};
 
-/// Installs one requirement and tells how it went.
+/// Installs one requirement and reports the result.
 pub(super) fn install(context: &Context<'_>, requirement: Requirement, bugs: &Bugs<'_>) -> Result<(), String> {
     let Context { provision, listener, .. } = *context;
     let what = title(requirement);

@@ -1,4 +1,4 @@
-//! Failures that stand: another execution with the same key would end the same way, so they are told and not met again.
+//! Failures that stand: another execution with the same key would end the same way, so they are reported and not executed again.
 //!
 //! A success depends on its key alone, as a test sees to (`tests/keys`). A failure may also be of the moment, or of
 //! something around the step that no success depends on: a package that is missing, the kind of machine. Of the first
@@ -67,7 +67,7 @@ pub(super) fn standing(judged: &Judged, step: &Step, fingerprint: &str, provisio
     stands.then(|| surroundings(step, fingerprint, provision)).flatten()
 }
 
-/// Whether a record tells of a failure that stands here.
+/// Whether a record holds a failure that stands on this machine.
 pub(super) fn stands_here(record: &Record, step: &Step, fingerprint: &str, provision: &Provision) -> bool {
     record.stands.is_some() && record.stands == surroundings(step, fingerprint, provision)
 }

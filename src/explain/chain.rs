@@ -11,7 +11,7 @@ use crate::key::{Change, KeyDoc, MissReason};
 use crate::record::Record;
 use crate::step::{Source, Stage, StepId};
 
-/// Steps that one step waits for, told in full; the rest is counted.
+/// How many of the steps that one step waits for are listed; the rest are counted.
 const NAMED: usize = 5;
 /// Links of a chain that are told one by one. Of longer ones the beginning is told, and how many steps lie between: a
 /// chain of a hundred thousand steps says no more than that, and would not fit the stack.
@@ -20,7 +20,7 @@ const DEEP: usize = 6;
 pub(super) struct Chain<'a> {
     context: &'a Context<'a>,
     previews: &'a [Preview],
-    /// Steps whose causes have been told: in a wide graph many chains meet.
+    /// Steps whose causes were already listed: in a wide graph many chains meet.
     told: RefCell<HashSet<StepId>>,
     depth: Cell<usize>,
 }

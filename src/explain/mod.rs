@@ -1,4 +1,4 @@
-//! Why a step runs, ran or hits: from the line of its key that changed, through the steps that made its inputs, down to
+//! Why a step ran, would run or is up to date: from the line of its key that changed, through the steps that made its inputs, down to
 //! the parameter or file with which it began.
 //!
 //! Reads what a preview found and what the store still holds; decides nothing and executes nothing.

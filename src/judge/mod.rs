@@ -1,4 +1,4 @@
-//! The verdict: whether outputs are the reference's, and whether that says anything.
+//! The verdict: whether outputs agree with the reference, and whether that proves anything.
 //!
 //! Pure: tensors and a tolerance in, figures and a verdict out. `python/orch_py/judge.py` gives the same verdicts in
 //! generated tests; `tests/fixtures/judge` holds both to one table. It knows nothing of models, runtimes and steps.
@@ -72,12 +72,12 @@ pub struct Numerics {
     pub no_control: Option<String>,
 }
 
-/// The same model on another input.
+/// What the model gives for another input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Control {
     /// How far its outputs are from the reference, the largest difference over all tensors.
     pub differs_by: f64,
-    /// The same as a multiple of the bound.
+    /// `differs_by` as a multiple of the bound.
     pub worst: f64,
     /// The share of tokens that they have in common.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct Control {
     pub max_abs: Option<f64>,
 }
 
-/// The same model on the same input, with all weights of one layer zero: the layer that changes least.
+/// What the model gives for the same input with all weights of one layer set to zero: the layer that changes least.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Dropped {
     pub layer: String,

@@ -35,7 +35,7 @@ pub struct TensorNumerics {
     /// Share of the values that lie beyond the bound.
     #[serde(default)]
     pub over: f64,
-    /// The same of the worst column: of one index of the last axis, over all rows.
+    /// `over` for the worst column: one index of the last axis, over all rows.
     #[serde(default)]
     pub column_over: f64,
     /// Columns whose values are so small that the bounds of values would let their negatives pass.

@@ -1,4 +1,4 @@
-//! What differs between two keys, line by line, and how it is told; a value that may be a secret never is.
+//! What differs between two keys, line by line, and how it is worded; a value that may be a secret is never shown.
 
 use std::fmt;
 

@@ -41,7 +41,7 @@ impl Target {
     }
 }
 
-/// The same case at each of its precisions.
+/// One case at each of its precisions.
 #[derive(Default)]
 struct Alternatives {
     cases: Vec<Case>,

@@ -1,4 +1,4 @@
-//! What a run that left nothing to do looked like, so that the next one need only look at files.
+//! What a run that left nothing to do looked like, so that the next run need only look at files.
 //!
 //! A run in which every wanted step was a hit, or passed, or failed in a way that stands, or lacks its device, writes a
 //! *memo*. A later run with the same command line and the same orch reads it, compares stamps with the disk and, if none
@@ -32,7 +32,7 @@ const KEPT_BYTES: u64 = 1 << 30;
 #[derive(Debug)]
 pub struct MemoPath(PathBuf);
 
-/// What a memo depends on besides files: the machine, for plans that measure or whose pages tell of it.
+/// What a memo depends on besides files: the machine, for plans that measure, or whose pages describe it.
 #[derive(Debug, Clone, Copy)]
 pub struct Here<'a> {
     pub host: &'a HostFacts,
@@ -122,7 +122,7 @@ pub struct Ended<'a> {
     pub before: Custody,
 }
 
-/// What tells that something was taken out of the store.
+/// What shows that something was removed from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Custody(Option<crate::store::stat::Stamp>);
 

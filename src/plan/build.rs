@@ -32,7 +32,7 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
     build_with(spec, matrix, Fallback::default())
 }
 
-/// The same, saying which cases have others to fall back on.
+/// As [`build`], with fallbacks for the cases that `fallback` allows them.
 pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback) -> Result<Plan, BuildError> {
     let least = spec.commands.len() + 1;
     let (steps, index) = (Vec::with_capacity(least), Index::with_capacity(least));

@@ -58,7 +58,7 @@ pub struct PlannedCase {
     pub fallbacks: Vec<PlannedFallback>,
 }
 
-/// The same case on another target, or smaller on its own.
+/// A planned case on another target, or at a smaller size on its own target.
 #[derive(Debug, Clone)]
 pub struct PlannedFallback {
     pub case: Case,

@@ -9,7 +9,7 @@ impl Plan {
     /// The plan of these steps: they, all that they depend on, and the report of the cases among them.
     ///
     /// A case is kept if its run or its verdict is chosen, and then both are; one that only something chosen depends on is no case of this part. `excluded`
-    /// says which exclusions are told.
+    /// says which exclusions are reported.
     pub fn narrowed(&self, chosen: &BTreeSet<StepId>, excluded: &dyn Fn(&str) -> bool) -> Plan {
         let cases: Vec<_> = self
             .cases

@@ -120,7 +120,7 @@ pub fn has_figure(status: Outcome) -> bool {
     matches!(status, Outcome::Pass | Outcome::PassFallback | Outcome::Flaky | Outcome::Indecisive | Outcome::Xpass)
 }
 
-/// What is said beside a figure that is no plain one.
+/// The remark beside a figure that is not a plain pass.
 pub(super) fn remark(status: Outcome) -> Option<&'static str> {
     (has_figure(status) && status != Outcome::Pass).then(|| word(status))
 }

@@ -74,7 +74,7 @@ pub struct Summary {
     /// Steps that failed in an earlier run, in a way that stands, and were not executed again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_before: u32,
-    /// Steps that failed and of which no case tells.
+    /// Failed steps that no case reports.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed_steps: u32,
     pub cases: u32,

@@ -15,7 +15,7 @@ use super::format::{glyph, kind_of};
 #[serde(tag = "shape", content = "body", rename_all = "lowercase")]
 pub(super) enum Shape<'a> {
     Matrix(Matrix<'a>),
-    /// What a reader must be told.
+    /// What a reader must see.
     List(Vec<Item<'a>>),
     /// Figures to look up.
     Tables(Vec<Table>),

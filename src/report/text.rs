@@ -22,7 +22,7 @@ use super::{ReportDoc, Summary};
 use crate::base::figures::counted;
 
 const WIDTH: usize = 100;
-/// Of many causes so many are told in full,
+/// If there are many causes, this many are shown in full,
 const GRAVEST: usize = 3;
 /// and so many in a line each.
 const LINES: usize = 10;

@@ -31,7 +31,7 @@ use super::{Job, JobOutput, JobStatus, RawMeasure};
 use crate::device::android::{self as found, Properties};
 use crate::device::snapdragon::{self, Chip};
 
-/// Options about the phone, which no compiler is told.
+/// Options about the phone, which are not passed to the compiler.
 pub const OWN_OPTIONS: &[&str] = &["htp_arch", "serial", "soc"];
 
 /// How the device is waited for.

@@ -173,7 +173,7 @@ fn refused(trouble: Trouble) -> anyhow::Error {
     Refusal::because(status, trouble.to_string())
 }
 
-/// What the page's answer comes to. `more` are facts besides the page's own; `sync` says how it waits for the device.
+/// Turns the page's answer into the job's output. `more` are facts besides the page's own; `sync` says how it waits for the device.
 pub(super) fn finish(
     job: &Job,
     manifest: &Manifest,

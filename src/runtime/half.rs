@@ -125,7 +125,7 @@ fn bytes(values: &[f64], element: Element) -> Vec<u8> {
     }
 }
 
-/// The same in fp64.
+/// The product that the probe computes, in fp64.
 fn expected() -> Vec<f64> {
     let (x, weight) = (input(), weight());
     let row = |row: &[f64]| {

@@ -25,7 +25,7 @@ pub struct Libtorch {
     pub version: String,
 }
 
-/// A command as data: whoever runs it can also print it.
+/// A command as data, so that its caller can run it or print it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildCommand {
     pub argv: Vec<OsString>,

@@ -198,7 +198,7 @@ impl<'a> Ports<'a> {
 struct Placed {
     /// Operators of XNNPACK's own, after it joined some.
     xnnpack: u64,
-    /// Of these, those that compute in half precision. XNNPACK can, where it is told to, and it is not.
+    /// Of these, those that compute in half precision. XNNPACK can do so on request, which orch does not make.
     half: u64,
     /// Operators of the model that LiteRT's kernels executed, by type.
     outside: BTreeMap<String, u64>,

@@ -108,7 +108,7 @@ pub struct JobOutput {
 #[serde(rename_all = "lowercase")]
 pub enum JobStatus {
     Ok,
-    /// The vendor's tool refuses this model by its own word (an operator it lacks), or no tensor here holds what it takes.
+    /// The vendor's tool itself refuses this model (it lacks an operator, say), or orch has no tensor type for an input.
     Unsupported,
     /// The device or library is not there.
     Unavailable,
@@ -153,5 +153,5 @@ impl JobOutput {
     }
 }
 
-/// What `orch worker <runtime>` does: one job, in a process of its own. `progress` reports a line to whoever waits.
+/// What `orch worker <runtime>` does: one job, in a process of its own. `progress` reports a line to the waiting process.
 pub type Execute = fn(&Job, progress: &dyn Fn(&str)) -> JobOutput;

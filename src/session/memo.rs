@@ -102,7 +102,7 @@ fn interpreters(provision: &Provision) -> Vec<Option<PathBuf>> {
     EnvName::ALL.iter().map(|name| provision.env(*name).ok().map(|env| env.python)).collect()
 }
 
-/// The run is over: nobody is told of anything any more.
+/// The run is over: no listener gets further messages.
 struct Silent;
 
 impl Listener for Silent {

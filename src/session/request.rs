@@ -6,7 +6,7 @@ use crate::base::shell;
 use crate::exec::{Backoff, KeepGoing, MaxAge};
 use crate::matrix::{AUTO, Fallback, Partition, Selection};
 
-/// Where generated tests, artefacts and pages are put, if nothing else is said.
+/// Where generated tests, artefacts and pages are put, unless the caller says otherwise.
 pub(super) const OUT_DIR: &str = "orch-out";
 
 /// Where things are kept and installed.
@@ -42,7 +42,7 @@ pub struct Request {
     pub max_age: Option<MaxAge>,
     /// Globs of steps, `failed` and `flaky`: only these; none means all.
     pub steps: Vec<String>,
-    /// The same words for steps that are executed although nothing changed.
+    /// Globs of steps, `failed` and `flaky`: executed although nothing changed.
     pub rerun: Vec<String>,
 }
 

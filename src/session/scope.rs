@@ -13,7 +13,7 @@ use crate::session::affected::Affected;
 use crate::session::{Ask, Project, Request, Session, Tell};
 use crate::step::StepId;
 
-/// How many affected steps are told with their reasons.
+/// How many affected steps are listed with their reasons.
 const TOLD: usize = 12;
 
 /// A plan, and what of it is to be done.
@@ -147,7 +147,7 @@ fn tell_affected(affected: &Affected, plan: &Plan, wanted: &BTreeSet<StepId>, te
     }
 }
 
-/// Leaves one part of what is wanted. A case goes as a whole, its run and its test; other steps go by their names.
+/// Leaves one part of what is wanted. A case goes as a whole, its run and its test; other steps are assigned by name.
 fn take_part<T>(partition: &Partition, plan: &Plan, wanted: &mut BTreeSet<StepId>, excluded: &mut BTreeMap<String, T>) {
     let of_cases: BTreeMap<StepId, String> = plan
         .cases

@@ -184,7 +184,7 @@ impl Sink {
         ));
     }
 
-    /// The same allocation for equal texts.
+    /// Shares one allocation among equal texts.
     pub(super) fn share(&mut self, text: &str) -> Arc<str> {
         self.texts.share(text)
     }

@@ -52,7 +52,7 @@ impl Spec {
         Self::load_noting(path, &mut Vec::new())
     }
 
-    /// The same, and which files it depends on, also when it fails.
+    /// As [`Self::load`]; also notes which files the spec depends on, even when loading fails.
     pub fn load_noting(path: &Path, asked_for: &mut Vec<PathBuf>) -> Result<Self, SpecErrors> {
         Self::load_by(Loader::default(), path, asked_for)
     }

@@ -34,7 +34,7 @@ shape! {
         measure: Measure,
         /// Which models meet which targets. Without it, all meet all.
         matrix: Matrix,
-        /// What `-t auto` goes by until something was measured: for each family, names of `targets`, the best first; `any`
+        /// What `-t auto` chooses by until something was measured: for each family, names of `targets`, the best first; `any`
         /// is for families without a row of their own.
         prefer: Rows<List<String>>,
         /// How many parameters a model made from `class` may have. Default: as many as fit into half of the machine's

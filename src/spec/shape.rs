@@ -29,7 +29,7 @@ pub(super) struct At<T> {
 pub(super) enum Field<T> {
     #[default]
     Absent,
-    /// Given, and already reported as wrong: whoever needs it keeps quiet.
+    /// Given, and already reported as wrong, so its users report nothing more.
     Bad,
     Given(At<T>),
 }

@@ -268,7 +268,7 @@ pub trait StepKind: Sync {
     fn memory(&self) -> Option<MemoryGuess> {
         None
     }
-    /// The same of a device's own memory, for kinds that may hold a device.
+    /// As `memory`, of a device's own memory, for kinds that may hold a device.
     fn device_memory(&self) -> Option<MemoryGuess> {
         None
     }

@@ -70,7 +70,7 @@ impl DiskStore {
         &self.root
     }
 
-    /// The same, of a store that is not open.
+    /// The folder of this layout in a store that is not open.
     pub fn root_below(dir: &Path) -> PathBuf {
         dir.join(LAYOUT)
     }
@@ -165,7 +165,7 @@ impl DiskStore {
         self.place_files(tree::files_below(made)?)
     }
 
-    /// The same of files that lie anywhere, given with their paths in the tree.
+    /// As [`Self::place`], for files that lie anywhere, given with their paths in the tree.
     pub fn place_files(&self, mut made: Vec<(String, PathBuf)>) -> Result<Manifest, StoreError> {
         made.sort();
         made.dedup();
@@ -177,8 +177,8 @@ impl DiskStore {
         Ok(manifest)
     }
 
-    /// The same of files that are not on the disk yet, given with their paths in the tree. They pass through the folder
-    /// `by`, which is as empty afterwards as before.
+    /// As [`Self::place`], for contents that are not on the disk yet, given with their paths in the tree. They pass through
+    /// the folder `by`, which is left as empty as it was.
     pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest, StoreError> {
         made.sort();
         tree::check_paths(made.iter().map(|(path, _)| path))?;

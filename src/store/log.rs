@@ -131,7 +131,7 @@ impl Log {
         Ok(())
     }
 
-    /// The same, and cuts off a torn end. The caller holds the lock, and nobody shares it.
+    /// Catches up, and cuts off a torn end. The caller holds the lock exclusively.
     fn catch_up_and_cut(&self, state: &mut State) -> Result<(), StoreError> {
         if state.catch_up().map_err(StoreError::io("read", &self.path))? {
             state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;

@@ -47,7 +47,7 @@ impl Scratch {
         }
     }
 
-    /// The same in the system's folder for temporary files, for those who may not write to the store.
+    /// A working folder in the system's folder for temporary files, for processes that may not write to the store.
     pub(super) fn elsewhere() -> Result<Self, StoreError> {
         let home = tempfile::Builder::new().prefix("orch-").tempdir();
         let home = home.map_err(StoreError::io("create a working folder in", std::env::temp_dir()))?;

@@ -17,7 +17,7 @@ pub type Moment = i64;
 const SECOND: Moment = 1_000_000_000;
 /// How long after a change a second one could still leave the same stamp: several ticks of a kernel's clock.
 const MARGIN: Moment = SECOND / 10;
-/// The same for a file system that counts in seconds.
+/// [`MARGIN`] for a file system that counts in seconds.
 const COARSE_MARGIN: Moment = 2 * SECOND;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -35,7 +35,7 @@ impl DiskStore {
         self.verify_telling(&|_| ())
     }
 
-    /// The same; `tell` is called after every file, by several threads.
+    /// As [`Self::verify`]; `tell` is called after every file, from several threads.
     pub fn verify_telling(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<Vec<Problem>, StoreError> {
         loop {
             let mut problems = Vec::new();

@@ -1,6 +1,6 @@
 //! Child processes: one job each, or a Python server that forks for each job.
 //!
-//! A worker is told a job and answers how it ended; what the job is for is not known here. Every child leads a process
+//! A worker takes a job and answers how it ended; what the job is for is not known here. Every child leads a process
 //! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
 
 #[cfg(target_os = "linux")]

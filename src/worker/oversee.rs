@@ -125,7 +125,7 @@ impl<'a> Overseer<'a> {
         Ended::Died { signal, code }
     }
 
-    /// The same of a program whose exit says how it went.
+    /// How a program ended whose exit code says how it went.
     pub(super) fn judge(&mut self, status: ExitStatus) -> Result<ExitStatus, Box<Ended>> {
         if let Some(why) = self.why() {
             return Err(Box::new(why));
@@ -204,7 +204,7 @@ fn kernel_kills() -> Option<u64> {
     now
 }
 
-/// The same as it was when somebody last counted: jobs that end before they are looked at cost nobody a count.
+/// The count as of the last look: jobs that end before anyone looks at them cost no count of their own.
 fn known_kernel_kills() -> Option<u64> {
     let known = *last_count();
     known.unwrap_or_else(kernel_kills)

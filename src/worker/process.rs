@@ -26,7 +26,7 @@ pub(super) struct Group {
     /// How the leader ended, once it is waited for. Its number may belong to somebody else from then on.
     status: Option<ExitStatus>,
     peak_rss_bytes: Option<u64>,
-    /// Nobody is left outside of the group, or whoever was is ended.
+    /// No process is left outside the group; any that was has been ended.
     swept: bool,
 }
 

@@ -42,7 +42,7 @@ impl Redact {
         Self { search, notes, held: Vec::new(), longest }
     }
 
-    /// What can be told of what was said so far.
+    /// How much of the output so far can be passed on.
     pub(super) fn pass(&mut self, said: &[u8]) -> Vec<u8> {
         if self.search.is_none() {
             return said.to_vec();

@@ -20,7 +20,7 @@ const TAIL: usize = 2 << 20;
 /// The output of one program.
 pub(super) struct Said<'a> {
     reader: PipeReader,
-    /// Kept open, so that the reader never reports an end: that a program ended is told by other means.
+    /// Kept open, so that the reader never reports an end: the end of a program is noticed by other means.
     writer: PipeWriter,
     log: &'a Path,
     file: Option<File>,
@@ -92,12 +92,12 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// Readable when something was said.
+    /// Readable when there is output.
     pub(super) fn fd(&self) -> RawFd {
         self.reader.as_raw_fd()
     }
 
-    /// Takes in what was said; call it only when there is something, or it waits.
+    /// Reads the output; blocks if there is none yet.
     pub(super) fn take_in(&mut self) {
         let mut bytes = [0; 64 * 1024];
         let result = self.reader.read(&mut bytes).and_then(|read| {

@@ -108,7 +108,7 @@ class _Work:
     out: Path
 
     def attempt(self, implementations: dict[str, str], told: dict[str, Any]) -> Made | None:
-        """A graph that is right; or None, and `told` says why not."""
+        """A correct graph; or None, and `told` says why there is none."""
         started = time.perf_counter()
         try:
             made = self._made(implementations, told)

@@ -185,7 +185,7 @@ def _loading(source: str) -> Iterator[None]:
 
 
 def _source(weights: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What `from_pretrained` is told to load. HF_HUB_OFFLINE is obeyed by the Hub client itself."""
+    """The arguments that tell `from_pretrained` what to load. HF_HUB_OFFLINE is obeyed by the Hub client itself."""
     kind = weights.get("kind")
     if kind == "hub":
         if not weights.get("id") or not weights.get("revision"):

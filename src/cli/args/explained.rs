@@ -1,4 +1,4 @@
-//! Arguments of the commands that explain: explain, log, what-ran, graph, and what `run` writes down for them.
+//! Arguments of the commands that explain: explain, log, what-ran, graph, and what `run` records for them.
 
 use std::path::PathBuf;
 
@@ -21,10 +21,10 @@ pub(in crate::cli) struct ExplainArgs {
 pub(in crate::cli) struct LogArgs {
     /// The step, e.g. run:bert:cpu-fp32 (a glob shows all that match)
     pub(in crate::cli) step: String,
-    /// The spec whose steps a glob is matched with
+    /// The spec whose steps a glob is matched against
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(in crate::cli) spec: PathBuf,
-    /// List all executions that are on record instead
+    /// List all recorded executions instead
     #[arg(long)]
     pub(in crate::cli) history: bool,
     /// Print the path of the log instead
@@ -69,15 +69,15 @@ pub(in crate::cli) struct GraphArgs {
 pub(in crate::cli) enum GraphFormat {
     /// Graphviz: `orch graph | dot -Tsvg > graph.svg`
     Dot,
-    /// As GitHub renders it in Markdown
+    /// Mermaid, which GitHub renders in Markdown
     Mermaid,
     Json,
 }
 
-/// What a run writes down about itself.
+/// What a run records about itself.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct TraceArgs {
-    /// Write a Chrome trace of the run, to be opened in https://ui.perfetto.dev
+    /// Write a Chrome trace of the run, to be opened in ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) trace: Option<PathBuf>,
 }

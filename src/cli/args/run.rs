@@ -15,44 +15,44 @@ pub(in crate::cli) struct RunArgs {
     pub(in crate::cli) spec: SpecArgs,
     #[command(flatten)]
     pub(in crate::cli) scope: ScopeArgs,
-    /// Only these steps and what they need, e.g. 'convert:bert:*'; 'failed': those that failed last time, executed again
+    /// Only these steps and what they need, e.g. 'convert:bert:*'; 'failed': run those again that failed last time
     #[arg(long = "step", value_name = "GLOB")]
     pub(in crate::cli) steps: Vec<String>,
-    /// Execute again although nothing changed: steps, or 'run' for all measurements, 'case:bert:*', 'failed' (also what is
-    /// known to fail with the same key) or 'flaky'
+    /// Execute again although nothing changed: steps, 'run' for all measurements, 'case:bert:*', 'failed' (including
+    /// failures that stand) or 'flaky'
     #[arg(long, value_name = "GLOB")]
     pub(in crate::cli) rerun: Vec<String>,
-    /// How many steps may execute at a time [default: the number of cores]
+    /// How many steps may run at a time [default: the number of cores]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(in crate::cli) jobs: Option<u32>,
-    /// How much memory steps may take at a time, e.g. 8GiB [default: what is free when the run begins]
+    /// How much memory steps may use together, e.g. 8GiB [default: what is free when the run begins]
     #[arg(long, value_name = "SIZE")]
     pub(in crate::cli) memory: Option<Size>,
     #[command(flatten)]
     pub(in crate::cli) retry: RetryArgs,
-    /// What goes on after a failure
+    /// What to start after a failure
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = KeepGoing::Always)]
     pub(in crate::cli) keep_going: KeepGoing,
-    /// The same as --keep-going never
+    /// Shorthand for --keep-going never
     #[arg(long, conflicts_with = "keep_going")]
     pub(in crate::cli) fail_fast: bool,
-    /// End a step that takes more memory than this as OOM, e.g. 4GiB [default: nine tenths of the machine's]
+    /// Kill a step that uses more memory than this, as OOM, e.g. 4GiB [default: nine tenths of the machine's]
     #[arg(long, env = "ORCH_JOB_MEMORY", value_name = "SIZE")]
     pub(in crate::cli) job_memory: Option<Size>,
-    /// Go on where the last run of this command line was interrupted or killed: what it did is not done again, and what
-    /// failed in it is not tried again
+    /// Continue the last run of this command line, which was interrupted or killed: finished steps are not repeated, and
+    /// failed ones are not retried
     #[arg(long, conflicts_with = "watch")]
     pub(in crate::cli) resume: bool,
-    /// Run, then wait for changes of the spec or of a file that it reads, and run again, until interrupted
+    /// Run again whenever the spec or a file that it reads changes, until interrupted
     #[arg(long, conflicts_with = "json")]
     pub(in crate::cli) watch: bool,
-    /// Ask no remote store for results, and send it none
+    /// Do not use the remote store
     #[arg(long)]
     pub(in crate::cli) no_remote: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
     pub(in crate::cli) json: bool,
-    /// Where the report and the generated tests are put
+    /// The folder for the report, the generated tests and copies of artefacts
     #[arg(long, default_value = "orch-out", value_name = "DIR")]
     pub(in crate::cli) out_dir: PathBuf,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(in crate::cli) struct RunArgs {
 pub(in crate::cli) enum KeepGoing {
     /// Every step whose inputs are there
     Always,
-    /// Only steps that something which can still pass depends on
+    /// Only steps that serve a case which can still pass
     Dependencies,
     /// Nothing new
     Never,

@@ -1,4 +1,4 @@
-//! Arguments about failures: how often to try again, what to try instead, which to expect.
+//! Arguments about failures: how often to retry, and which to expect.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::SpecArgs;
 use crate::exec::Backoff;
 
 #[derive(Debug, ClapArgs)]
-#[command(next_help_heading = "Failures that may pass")]
+#[command(next_help_heading = "Retries")]
 pub(in crate::cli) struct RetryArgs {
-    /// Try again, so often, what failed for a transient reason [default: what the spec says, else 0]
+    /// How often to retry a step that failed for a transient reason [default: what the spec says, else 0]
     #[arg(long, value_name = "N", env = "ORCH_RETRIES", hide_env = true)]
     pub(in crate::cli) retries: Option<u32>,
-    /// The first pause before another attempt, in seconds; each one doubles, give or take a half
+    /// Seconds to wait before the first retry; the wait doubles each time, give or take a half
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, hide_short_help = true, value_parser = seconds)]
     pub(in crate::cli) retry_wait: f64,
-    /// Makes the pauses the same each time
+    /// Seed for the waits, so that they are the same each time
     #[arg(long, value_name = "N", hide = true)]
     pub(in crate::cli) retry_seed: Option<u64>,
 }
@@ -42,7 +42,7 @@ pub(in crate::cli) struct AcceptArgs {
     /// Why the newly expected failures are accepted, in one sentence
     #[arg(long, value_name = "TEXT")]
     pub(in crate::cli) reason: Option<String>,
-    /// Write nothing, and show what would change
+    /// Write nothing; show what would change
     #[arg(long)]
     pub(in crate::cli) dry_run: bool,
     /// Print one JSON document on stdout

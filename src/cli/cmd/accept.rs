@@ -120,7 +120,7 @@ impl End {
     }
 }
 
-/// What is to be changed, said in words, and what every case is to be expected to do afterwards.
+/// The changes in words, and what is expected of every case afterwards.
 struct Wanted {
     changes: Vec<Change>,
     told: Vec<String>,

@@ -146,7 +146,7 @@ fn text(
     out
 }
 
-/// What is told of a failure that stands.
+/// What is printed about a failure that stands.
 fn failed_before(record: &Record) -> String {
     let reason = record.reason.as_deref().unwrap_or("no reason was recorded");
     format!("failed before: {}: {reason}; kept since {}", record.outcome.label(), record.started)

@@ -35,7 +35,7 @@ struct Book {
     own: Mutex<HashMap<StepId, u64>>,
     /// The largest peak of a model's steps of one stage.
     like: HashMap<Like, u64>,
-    /// Steps of which it was said that they take more than there is.
+    /// Steps for which a warning said that they need more than there is.
     told: StepSet,
 }
 
@@ -76,7 +76,7 @@ impl Memory {
         }
     }
 
-    /// The same of a device's own memory, where of all that a step reads only the artefact goes.
+    /// What a step claims of a device's own memory. Of its inputs, only the artefact is loaded there.
     pub(super) fn device_claim(
         &mut self,
         id: StepId,

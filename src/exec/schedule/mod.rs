@@ -67,7 +67,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What a scheduler is told.
+/// The messages that a scheduler takes.
 pub(super) enum Message {
     /// How an execution ended, and its log if it failed and left one.
     Performed(StepId, Performed, Option<String>, Span),
@@ -112,7 +112,7 @@ pub(super) struct Scheduler<'a> {
     pub(super) world: World<'a>,
     /// What is to be done.
     pub(super) effects: VecDeque<Effect<'a>>,
-    /// When it was last told something.
+    /// When the last message came.
     now: Instant,
     pub(super) interrupted: bool,
     pub(super) keys: Keys<'a>,

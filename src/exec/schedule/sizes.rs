@@ -2,7 +2,7 @@
 //!
 //! The look before a run reads files, which do not say it. So a run in which a step must hold such a device asks the
 //! library, in a child and beside whatever else it begins with; steps that would claim memory there wait for the answer.
-//! A run without such a step asks nothing. Without an answer nothing limits what is claimed, and that is told.
+//! A run without such a step asks nothing. Without an answer nothing limits the claims, and a warning says so.
 
 use crate::device::{Backend, BackendRow};
 use crate::event::Event;

@@ -1,6 +1,6 @@
 //! One phone through `adb`: commands in its shell, files to it and from it, each bounded by a deadline.
 //!
-//! It knows nothing of models. What the phone's shell is told goes out as one word, so its quoting is the caller's;
+//! It knows nothing of models. A command for the phone's shell is sent as one word, so its quoting is the caller's;
 //! whether a command ended, and how, is read from a line of its own at the end of its output, because older phones hand
 //! no exit code back and a phone that is gone says nothing.
 

@@ -10,7 +10,7 @@ use crate::base::shell::quoted;
 use crate::runtime::JobStatus;
 use crate::runtime::refusal::Refusal;
 
-/// What the runner on the phone is told, by paths there.
+/// The arguments of the runner on the phone, as paths on the phone.
 #[derive(Clone)]
 pub(super) struct OnPhone {
     pub(super) sdk: String,

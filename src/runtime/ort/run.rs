@@ -26,7 +26,7 @@ pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     run_at(job, params, &host, &place)
 }
 
-/// The same where the libraries are loaded already, which a process can do once.
+/// As [`run`], with the libraries already loaded: a process can load them only once.
 pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> Result<JobOutput, Failure> {
     let measured = MeasureParams::of(&job.params)?;
     let artefact = tree(job, "artefact")?;

@@ -128,7 +128,7 @@ fn clear(folder: &Path, found: &Found, handed: &mut Handed) -> io::Result<()> {
     }
 }
 
-/// The mark comes first, so that whoever is killed leaves nothing that looks like somebody else's.
+/// The mark comes first, so that a killed process leaves nothing that looks like somebody else's.
 fn lay(store: &DiskStore, tree: &Digest, folder: &Path, named: Named) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     let mut told = Told { named, tree: *tree, files: None, get: None };

@@ -1,6 +1,6 @@
 //! Puts what people look for where they look: pages, generated tests, and the artefacts that the tests load.
 //!
-//! What lies there and is not orch's stays, and what somebody edited is put aside; both are told.
+//! What lies there and is not orch's stays, and what somebody edited is renamed; both are reported.
 
 mod folder;
 mod pages;
@@ -49,7 +49,7 @@ impl Handed {
 pub(super) struct Place<'a> {
     /// As the user gave it.
     pub(super) out_dir: &'a Path,
-    /// The same from the root.
+    /// `out_dir` as an absolute path.
     pub(super) at: PathBuf,
     /// The beginning of a command line that gets a step's output: `orch output --spec specs/all.yaml`.
     pub(super) get: String,
@@ -110,7 +110,7 @@ pub fn loaded(plan: &Plan) -> anyhow::Result<Vec<(StepId, Named)>> {
     Ok(found)
 }
 
-/// The same of one case's test.
+/// The trees that one case's test loads.
 fn loaded_by(plan: &Plan, planned: &PlannedCase) -> anyhow::Result<Vec<(StepId, Named)>> {
     let test: TestContext = plan.step(planned.test).params.parse()?;
     let mut found = Vec::new();

@@ -155,12 +155,12 @@ pub(in crate::worker) fn held_bytes(pid: i32) -> Option<u64> {
     sum(&format!("/proc/{pid}/status"), &["RssAnon:", "RssShmem:", "VmSwap:"])
 }
 
-/// The same of a leader and all below it. Pages that they share count for each, so this is never too little.
+/// [`held_bytes`] of a leader and all its descendants. Shared pages count once for each process, so this is never too little.
 pub(in crate::worker) fn family_bytes(leader: i32) -> Option<u64> {
     Some(held_bytes(leader)? + descendants(leader).into_iter().filter_map(held_bytes).sum::<u64>())
 }
 
-/// The same with each shared page counted once. It walks all pages: milliseconds for a large process.
+/// [`family_bytes`] with each shared page counted once. It walks all pages: milliseconds for a large process.
 pub(in crate::worker) fn exact_bytes(leader: i32) -> Option<u64> {
     let of = |pid: i32| sum(&format!("/proc/{pid}/smaps_rollup"), &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"]);
     let own = of(leader)?;

@@ -22,7 +22,7 @@ use crate::worker::reads::Filter;
 
 const STACK: usize = 32 * 1024;
 
-/// What the child is told and what it answers.
+/// What the parent passes to the child, and what the child answers.
 struct Told<'a> {
     file: *const libc::c_char,
     argv: *const *const libc::c_char,
