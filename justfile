@@ -36,7 +36,7 @@ ci:
 torch-worker:
     cargo run --release -- setup torch-worker
 
-# Name what is missing and the command that mends it
+# List what is missing, and the command that fixes it
 doctor:
     cargo run --release -- doctor
 
