@@ -233,6 +233,7 @@ pub(super) struct OutputArgs {
     /// Use what the last execution made, whatever the spec says now
     #[arg(long, conflicts_with = "spec")]
     pub(super) latest: bool,
+    /// Print one JSON document on stdout
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -281,6 +282,7 @@ pub(super) enum CacheCommand {
         /// Measure the environments too
         #[arg(long)]
         envs: bool,
+        /// Print one JSON document on stdout
         #[arg(long)]
         json: bool,
     },
@@ -289,6 +291,7 @@ pub(super) enum CacheCommand {
         /// Remove damaged entries, so that their steps run again
         #[arg(long)]
         heal: bool,
+        /// Print one JSON document on stdout
         #[arg(long)]
         json: bool,
     },
@@ -300,6 +303,7 @@ pub(super) enum CacheCommand {
     Import {
         /// The file; - for stdin
         file: PathBuf,
+        /// Print one JSON document on stdout
         #[arg(long)]
         json: bool,
     },
@@ -307,6 +311,7 @@ pub(super) enum CacheCommand {
     Path,
     /// Show whether the remote store is reachable, what it permits, and what is still to be sent
     Remote {
+        /// Print one JSON document on stdout
         #[arg(long)]
         json: bool,
     },
@@ -343,6 +348,7 @@ pub(super) struct GcArgs {
     /// Remove nothing; show what would be removed
     #[arg(long)]
     pub(super) dry_run: bool,
+    /// Print one JSON document on stdout
     #[arg(long)]
     pub(super) json: bool,
 }
