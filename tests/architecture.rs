@@ -20,6 +20,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("petgraph", &["plan/graph.rs"]),
     ("aho_corasick", &["worker/redact.rs"]),
     ("ash", &["device/native/vulkan.rs"]),
+    ("nvml_wrapper", &["device/native/nvml.rs"]),
     ("blake3", &["base/digest.rs"]),
     ("rustix", &["worker/reads/filter.rs"]),
     ("landlock", &["confine/landlock.rs", "confine.rs"]),

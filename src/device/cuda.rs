@@ -9,7 +9,7 @@ use super::{Backend, Device, DeviceKind, Look, Prober, native, pci};
 
 pub struct Cuda;
 
-const NVML: &str = "libnvidia-ml.so.1";
+pub(super) const NVML: &str = "libnvidia-ml.so.1";
 /// Where the driver's libraries lie when the loader does not know: distributions, NixOS, WSL, containers.
 pub(super) const FOLDERS: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu",

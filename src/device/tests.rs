@@ -347,14 +347,14 @@ fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
     assert_eq!(backend.devices[0].facts["compute_capability"], "9.0");
     assert_eq!(backend.devices[0].facts["precisions"], json!(["fp32", "fp16", "int8", "bf16"]));
     assert_eq!((&backend.facts["driver"], &backend.facts["cuda_driver"]), (&json!("580.159.04"), &json!("13.0")));
-    assert_eq!(backend.facts["broken"], json!(["GPU 1: gpu is lost (error 15)"]));
+    assert_eq!(backend.facts["broken"], json!(["GPU 1: device fell off the bus or has otherwise become inacessible"]));
 }
 
 #[test]
 fn a_driver_of_another_version_is_a_reason_with_its_remedy() {
     let (_folder, library) = nvml("-DINIT=18");
     let backend = cuda::Cuda.ask(&Host::recorded("nvidia"), &json!({"libraries": [library]}));
-    assert_eq!(reason(&backend), format!("NVML ({library}) refuses: driver/library version mismatch (error 18)"));
+    assert_eq!(reason(&backend), format!("NVML ({library}) refuses: RM detects a driver/library version mismatch"));
     assert!(backend.remedy.unwrap().starts_with("reboot"));
 }
 
