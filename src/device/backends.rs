@@ -1,7 +1,6 @@
 //! The catalogue of backends: one row each, with all that orch must know of one before it looks.
 //!
-//! Detection and execution are different questions. A prober says what the host has; `missing` says what orch can do
-//! with it. A device that is there but has no runtime is reported as found and unavailable, never as available.
+//! Each has a runtime in the catalogue, whose tests see to it: what a prober finds, orch can run.
 
 use super::{Prober, android, cpu, cuda, mps, openvino, qnn, rocm, webgpu, webgpu_browser, webnn};
 use crate::base::words::rows;
@@ -11,8 +10,6 @@ pub struct BackendRow {
     /// In YAML, in keys, and in what the prober answers.
     pub name: &'static str,
     pub prober: &'static dyn Prober,
-    /// None: orch runs it. Some: why not, a fragment that follows "found …, but ".
-    pub missing: Option<&'static str>,
     /// Whether it is the machine's own CPU: the fingerprint of the machine tells all of it, and a timed run on it takes
     /// the whole machine.
     pub is_host: bool,
@@ -31,20 +28,12 @@ rows!(BackendRow as "backend" in BACKENDS);
 pub static BACKENDS: &[&BackendRow] =
     &[&CPU, &CUDA, &ROCM, &MPS, &OPENVINO, &QNN, &QNN_ANDROID, &WEBGPU, &WEBGPU_BROWSER, &WEBNN];
 
-pub static CPU: BackendRow = BackendRow {
-    name: "cpu",
-    prober: &cpu::Cpu,
-    missing: None,
-    is_host: true,
-    tells_memory: true,
-    tells_place: true,
-    instead: &[],
-};
+pub static CPU: BackendRow =
+    BackendRow { name: "cpu", prober: &cpu::Cpu, is_host: true, tells_memory: true, tells_place: true, instead: &[] };
 
 pub static CUDA: BackendRow = BackendRow {
     name: "cuda",
     prober: &cuda::Cuda,
-    missing: None,
     is_host: false,
     tells_memory: false,
     tells_place: true,
@@ -54,7 +43,6 @@ pub static CUDA: BackendRow = BackendRow {
 pub static ROCM: BackendRow = BackendRow {
     name: "rocm",
     prober: &rocm::Rocm,
-    missing: None,
     is_host: false,
     tells_memory: true,
     tells_place: true,
@@ -64,7 +52,6 @@ pub static ROCM: BackendRow = BackendRow {
 pub static MPS: BackendRow = BackendRow {
     name: "mps",
     prober: &mps::Mps,
-    missing: None,
     is_host: false,
     tells_memory: true,
     tells_place: true,
@@ -74,7 +61,6 @@ pub static MPS: BackendRow = BackendRow {
 pub static OPENVINO: BackendRow = BackendRow {
     name: "openvino",
     prober: &openvino::OpenVino,
-    missing: None,
     is_host: false,
     tells_memory: true,
     tells_place: true,
@@ -84,7 +70,6 @@ pub static OPENVINO: BackendRow = BackendRow {
 pub static QNN: BackendRow = BackendRow {
     name: "qnn",
     prober: &qnn::Qnn,
-    missing: None,
     is_host: false,
     tells_memory: true,
     tells_place: true,
@@ -94,7 +79,6 @@ pub static QNN: BackendRow = BackendRow {
 pub static QNN_ANDROID: BackendRow = BackendRow {
     name: "qnn-android",
     prober: &android::Android,
-    missing: None,
     is_host: false,
     tells_memory: true,
     tells_place: true,
@@ -104,7 +88,6 @@ pub static QNN_ANDROID: BackendRow = BackendRow {
 pub static WEBGPU: BackendRow = BackendRow {
     name: "webgpu",
     prober: &webgpu::WebGpu,
-    missing: None,
     is_host: false,
     tells_memory: true,
     tells_place: false,
@@ -114,7 +97,6 @@ pub static WEBGPU: BackendRow = BackendRow {
 pub static WEBGPU_BROWSER: BackendRow = BackendRow {
     name: "webgpu-browser",
     prober: &webgpu_browser::WebGpuBrowser,
-    missing: None,
     is_host: false,
     tells_memory: true,
     tells_place: true,
@@ -124,7 +106,6 @@ pub static WEBGPU_BROWSER: BackendRow = BackendRow {
 pub static WEBNN: BackendRow = BackendRow {
     name: "webnn",
     prober: &webnn::WebNn,
-    missing: None,
     is_host: false,
     tells_memory: true,
     tells_place: false,

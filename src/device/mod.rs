@@ -28,7 +28,6 @@ pub mod qnn;
 pub mod render;
 pub mod rocm;
 mod rocminfo;
-pub mod runnable;
 pub mod shown;
 pub mod snapdragon;
 mod visible;
@@ -66,8 +65,8 @@ pub struct Backend {
     pub devices: Vec<Device>,
     /// Versions of drivers and libraries, SoC, environment variables that were honoured, …
     ///
-    /// Two keys have a meaning for all backends: `found` (what is there, in words, although orch cannot run it) and
-    /// `hidden` (devices that an environment variable hides: `[{"name":…,"by":"CUDA_VISIBLE_DEVICES=1"}]`).
+    /// One key has a meaning for all backends: `hidden` (devices that an environment variable hides:
+    /// `[{"name":…,"by":"CUDA_VISIBLE_DEVICES=1"}]`).
     pub facts: Map<String, Value>,
     /// What runtimes on its devices answered when they were asked to compute in half precision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -114,15 +113,7 @@ impl Backend {
     }
 
     pub fn unavailable(name: &str, reason: impl Into<String>) -> Self {
-        Self {
-            name: name.to_owned(),
-            available: false,
-            reason: Some(reason.into()),
-            remedy: None,
-            devices: vec![],
-            facts: Map::new(),
-            half: vec![],
-        }
+        Self { available: false, reason: Some(reason.into()), ..Self::available(name, vec![]) }
     }
 
     #[must_use]
@@ -272,7 +263,7 @@ fn probe(row: &BackendRow, host: &Host, mode: Mode<'_>) -> Backend {
         (Mode::Full(child), Some(params)) => asked(child(row.name, params), look.backend),
         _ => look.backend,
     };
-    runnable::settle(row.prober.hide(host, backend), row)
+    row.prober.hide(host, backend)
 }
 
 /// Joins what the child said with what the files said; files alone do not make a device whose library died.

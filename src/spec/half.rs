@@ -54,11 +54,12 @@ impl Shape for Half {
                 let span = sink.span(node.pos);
                 shape::word(text, "value of `half`", Self::WORDS, span, sink)
             }
-            _ => {
-                shape::wrong(node, key, "`auto`, `always` (`true`) or `never` (`false`)", sink);
-                None
-            }
+            _ => shape::wrong(node, key, "`auto`, `always` (`true`) or `never` (`false`)", sink),
         }
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::error::Sink;
+use super::error::{Sink, Span};
 use super::shape::{self, Field, Json, List, Rows, Shape, shape};
 use super::values::{Config, Memory, Pair, Scalar, Size};
 use super::words::Weights;

@@ -6,15 +6,24 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::error::{Sink, Span};
 use super::yaml::{Key, Node, Value};
 use crate::base::suggest;
 
 /// What can be read from a node. `key` is the name under which the node stands, and the place for what it lacks.
-pub(super) trait Shape: Sized + JsonSchema {
+pub(super) trait Shape: Sized {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self>;
+
+    /// Where it stands: a reference to a part with a name of its own, or the whole.
+    fn schema(generator: &mut SchemaGenerator) -> Schema;
+}
+
+/// A mapping with known fields.
+pub(super) trait Fields {
+    /// Those that are written, and where they stand unless they were reported as wrong.
+    fn written(&self) -> Vec<(&'static str, Option<Span>)>;
 }
 
 /// A value and where it stands.
@@ -114,18 +123,17 @@ pub(super) struct List<T> {
 #[derive(Debug)]
 pub(super) struct Json(pub(super) serde_json::Value);
 
-pub(super) fn wrong(node: &Node, key: &Key, expected: &str, sink: &mut Sink) {
+/// Reports a node that is none of what it must be.
+pub(super) fn wrong<T>(node: &Node, key: &Key, expected: &str, sink: &mut Sink) -> Option<T> {
     let span = sink.span(node.pos);
     sink.error(span, format!("`{}` must be {expected}, found {}", key.text, node.kind()));
+    None
 }
 
 pub(super) fn entries<'n, 'a>(node: &'n Node<'a>, key: &Key, sink: &mut Sink) -> Option<&'n [(Key<'a>, Node<'a>)]> {
     match &node.value {
         Value::Map(entries) => Some(entries),
-        _ => {
-            wrong(node, key, "a mapping", sink);
-            None
-        }
+        _ => wrong(node, key, "a mapping", sink),
     }
 }
 
@@ -146,6 +154,13 @@ macro_rules! shape {
             pub(super) const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
         }
 
+        impl shape::Fields for $name {
+            fn written(&self) -> Vec<(&'static str, Option<Span>)> {
+                let all = [$((stringify!($field), self.$field.is_absent(), self.$field.given().map(|at| at.span))),*];
+                all.into_iter().filter(|(_, is_absent, _)| !is_absent).map(|(name, _, span)| (name, span)).collect()
+            }
+        }
+
         impl Shape for $name {
             fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
                 let mut shape = Self::default();
@@ -164,6 +179,10 @@ macro_rules! shape {
                 )?)*
                 Some(shape)
             }
+
+            fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                generator.subschema_for::<Self>()
+            }
         }
 
         impl schemars::JsonSchema for $name {
@@ -175,7 +194,7 @@ macro_rules! shape {
                 let mut properties = serde_json::Map::new();
                 let required: &[&str] = &[$($({ let _ = stringify!($required); stringify!($field) },)?)*];
                 $(
-                    let schema = generator.subschema_for::<$type>();
+                    let schema = <$type as Shape>::schema(generator);
                     properties.insert(stringify!($field).to_owned(), shape::described(schema, concat!($($field_doc, "\n"),*)));
                 )*
                 let mut schema = schemars::json_schema!({
@@ -210,61 +229,62 @@ pub(super) fn word<T: Copy>(text: &str, what: &str, words: &[(&str, T)], span: S
     found
 }
 
-/// A leaf: what it is called in messages, and which nodes it takes.
+/// A leaf: what it is called in messages, its schema, and which nodes it takes.
 macro_rules! leaf {
-    ($type:ty, $expected:literal, $pattern:pat => $value:expr) => {
+    ($type:ty, $expected:literal, $schema:expr, { $($pattern:pat => $value:expr,)+ }) => {
         impl Shape for $type {
             fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
                 let value: Option<Self> = match &node.value {
-                    $pattern => $value,
+                    $($pattern => $value,)+
                     _ => None,
                 };
-                if value.is_none() {
-                    wrong(node, key, $expected, sink);
-                }
-                value
+                value.or_else(|| $crate::spec::shape::wrong(node, key, $expected, sink))
+            }
+
+            fn schema(generator: &mut SchemaGenerator) -> Schema {
+                $schema(generator)
             }
         }
     };
 }
+pub(super) use leaf;
 
-leaf!(bool, "`true` or `false`", Value::Bool(value) => Some(*value));
-leaf!(u32, "a whole number from 0 to 4294967295", Value::Int(value) => u32::try_from(*value).ok());
-leaf!(i64, "a whole number", Value::Int(value) => Some(*value));
-
-impl Shape for u64 {
-    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        let value = node.whole().and_then(|value| value.try_into().ok());
-        if value.is_none() {
-            wrong(node, key, "a whole number from 0", sink);
-        }
-        value
-    }
-}
-
-impl Shape for f64 {
-    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        match node.value {
-            Value::Int(value) => Some(value as f64),
-            Value::Large(value) => Some(value as f64),
-            Value::Float(value) => Some(value),
-            _ => {
-                wrong(node, key, "a number", sink);
-                None
-            }
-        }
-    }
-}
+leaf!(bool, "`true` or `false`", SchemaGenerator::subschema_for::<bool>, {
+    Value::Bool(value) => Some(*value),
+});
+leaf!(u32, "a whole number from 0 to 4294967295", SchemaGenerator::subschema_for::<u32>, {
+    Value::Int(value) => u32::try_from(*value).ok(),
+});
+leaf!(i64, "a whole number", SchemaGenerator::subschema_for::<i64>, {
+    Value::Int(value) => Some(*value),
+});
+leaf!(u64, "a whole number from 0", SchemaGenerator::subschema_for::<u64>, {
+    Value::Int(value) => u64::try_from(*value).ok(),
+    Value::Large(value) => Some(*value),
+});
+leaf!(f64, "a number", SchemaGenerator::subschema_for::<f64>, {
+    Value::Int(value) => Some(*value as f64),
+    Value::Large(value) => Some(*value as f64),
+    Value::Float(value) => Some(*value),
+});
 
 impl Shape for String {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         text(node, key, sink).map(str::to_owned)
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
     }
 }
 
 impl Shape for Arc<str> {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         text(node, key, sink).map(|text| sink.share(text))
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
     }
 }
 
@@ -277,18 +297,14 @@ fn text<'n>(node: &'n Node, key: &Key, sink: &mut Sink) -> Option<&'n str> {
             sink.error_hint(span, message, "put it in quotes");
             None
         }
-        _ => {
-            wrong(node, key, "text", sink);
-            None
-        }
+        _ => wrong(node, key, "text", sink),
     }
 }
 
 impl<T: Shape> Shape for List<T> {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         let Value::List(nodes) = &node.value else {
-            wrong(node, key, "a list", sink);
-            return None;
+            return wrong(node, key, "a list", sink);
         };
         let mut items = Vec::with_capacity(nodes.len());
         for item in nodes {
@@ -299,6 +315,10 @@ impl<T: Shape> Shape for List<T> {
             }
         }
         Some(Self { whole: items.len() == nodes.len(), items })
+    }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": T::schema(generator) })
     }
 }
 
@@ -313,52 +333,18 @@ impl<T: Shape, N: Name> Shape for Rows<T, N> {
         }
         Some(Self(rows))
     }
+
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "additionalProperties": T::schema(generator) })
+    }
 }
 
 impl Shape for Json {
     fn read(node: &Node, _: &Key, _: &mut Sink) -> Option<Self> {
         Some(Self(node.to_json()))
     }
-}
 
-impl JsonSchema for Json {
-    fn schema_name() -> Cow<'static, str> {
-        "Any".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+    fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({})
-    }
-}
-
-impl<T: JsonSchema> JsonSchema for List<T> {
-    fn schema_name() -> Cow<'static, str> {
-        format!("List_{}", T::schema_name()).into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "array", "items": generator.subschema_for::<T>() })
-    }
-}
-
-impl<T: JsonSchema, N> JsonSchema for Rows<T, N> {
-    fn schema_name() -> Cow<'static, str> {
-        format!("Rows_{}", T::schema_name()).into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "object", "additionalProperties": generator.subschema_for::<T>() })
     }
 }

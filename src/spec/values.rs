@@ -1,12 +1,11 @@
 //! Single values that are more than one YAML scalar: pairs, sizes, numbers that may be booleans, mappings of any depth.
 
-use std::borrow::Cow;
 use std::num::NonZeroU64;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::error::Sink;
-use super::shape::{self, Shape};
+use super::shape::{self, Shape, leaf};
 use super::yaml::{Key, Node, Value};
 use crate::base::size;
 
@@ -43,55 +42,25 @@ impl<T: Shape> Shape for Pair<T> {
                 let (first, second) = (T::read(&items[0], key, sink), T::read(&items[1], key, sink));
                 Some(Self(first?, second?))
             }
-            _ => {
-                shape::wrong(node, key, "a list of two numbers", sink);
-                None
-            }
+            _ => shape::wrong(node, key, "a list of two numbers", sink),
         }
     }
-}
 
-impl<T: JsonSchema> JsonSchema for Pair<T> {
-    fn schema_name() -> Cow<'static, str> {
-        format!("Pair_{}", T::schema_name()).into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "array", "items": generator.subschema_for::<T>(), "minItems": 2, "maxItems": 2 })
+    fn schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": T::schema(generator), "minItems": 2, "maxItems": 2 })
     }
 }
 
-impl Shape for Size {
-    fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
-        match &node.value {
-            Value::Text(name) => Some(Self::Named(name.to_string())),
-            Value::Int(size @ 0..) => Some(Self::Fixed(*size as u64)),
-            Value::Large(size) => Some(Self::Fixed(*size)),
-            _ => {
-                shape::wrong(node, key, "made of whole numbers from 0 and names from `dims`", sink);
-                None
-            }
-        }
+leaf!(
+    Size,
+    "made of whole numbers from 0 and names from `dims`",
+    |_| json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string" }] }),
+    {
+        Value::Text(name) => Some(Self::Named(name.to_string())),
+        Value::Int(size @ 0..) => Some(Self::Fixed(*size as u64)),
+        Value::Large(size) => Some(Self::Fixed(*size)),
     }
-}
-
-impl JsonSchema for Size {
-    fn schema_name() -> Cow<'static, str> {
-        "Size".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "type": "string" }] })
-    }
-}
+);
 
 impl Shape for Memory {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
@@ -120,18 +89,8 @@ impl Shape for Memory {
             }
         }
     }
-}
 
-impl JsonSchema for Memory {
-    fn schema_name() -> Cow<'static, str> {
-        "Memory".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+    fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [{ "type": "integer", "minimum": LEAST_MEMORY }, { "type": "string" }] })
     }
 }
@@ -143,28 +102,12 @@ impl Shape for Scalar {
             Value::Float(value) => Some(Self(value)),
             // Values are kept as f64, which holds whole numbers exactly up to 2^53 only.
             Value::Int(value) if value.unsigned_abs() <= 1 << 53 => Some(Self(value as f64)),
-            Value::Int(_) | Value::Large(_) => {
-                shape::wrong(node, key, "a number within ±2^53", sink);
-                None
-            }
-            _ => {
-                shape::wrong(node, key, "a number, `true` or `false`", sink);
-                None
-            }
+            Value::Int(_) | Value::Large(_) => shape::wrong(node, key, "a number within ±2^53", sink),
+            _ => shape::wrong(node, key, "a number, `true` or `false`", sink),
         }
     }
-}
 
-impl JsonSchema for Scalar {
-    fn schema_name() -> Cow<'static, str> {
-        "Scalar".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+    fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": ["number", "boolean"] })
     }
 }
@@ -173,18 +116,8 @@ impl Shape for Config {
     fn read(node: &Node, key: &Key, sink: &mut Sink) -> Option<Self> {
         shape::entries(node, key, sink).map(|_| Self(node.to_json()))
     }
-}
 
-impl JsonSchema for Config {
-    fn schema_name() -> Cow<'static, str> {
-        "Config".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+    fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "object" })
     }
 }

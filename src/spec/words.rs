@@ -23,6 +23,10 @@ macro_rules! named {
                 let span = sink.span(node.pos);
                 shape::word(&text, $what, &$words.collect::<Vec<_>>(), span, sink)
             }
+
+            fn schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                generator.subschema_for::<Self>()
+            }
         }
 
         impl schemars::JsonSchema for $described {

@@ -179,15 +179,6 @@ impl Node<'_> {
         }
     }
 
-    /// A whole number.
-    pub(super) fn whole(&self) -> Option<i128> {
-        match self.value {
-            Value::Int(value) => Some(value.into()),
-            Value::Large(value) => Some(value.into()),
-            _ => None,
-        }
-    }
-
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,

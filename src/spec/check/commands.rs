@@ -9,7 +9,7 @@ use crate::base::tree_path;
 use crate::spec::error::{Sink, Span};
 use crate::spec::load::Source;
 use crate::spec::raw;
-use crate::spec::shape::{At, Field, List, Shape};
+use crate::spec::shape::{At, Field, Fields, List, Shape};
 use crate::spec::yaml::{Key, Node};
 use crate::spec::{Command, CommandInput, Commands, Does, Files, Program};
 
@@ -147,18 +147,7 @@ fn one_of_two(name: &At<Arc<str>>, raw: &raw::Command, sink: &mut Sink) {
             sink.error_hint(name.span, message, "keep one; another step can read what the first one made");
         }
         (true, false) => {
-            let also = [
-                ("inputs", raw.inputs.given().map(|at| at.span)),
-                ("outputs", raw.outputs.given().map(|at| at.span)),
-                ("env", raw.env.given().map(|at| at.span)),
-                ("timeout_seconds", raw.timeout_seconds.given().map(|at| at.span)),
-                ("memory", raw.memory.given().map(|at| at.span)),
-                ("retries", raw.retries.given().map(|at| at.span)),
-                ("transient", raw.transient.given().map(|at| at.span)),
-                ("network", raw.network.given().map(|at| at.span)),
-                ("writable", raw.writable.given().map(|at| at.span)),
-            ];
-            for (key, span) in also {
+            for (key, span) in raw.written().into_iter().filter(|(key, _)| *key != "write") {
                 if let Some(span) = span {
                     let message = format!("`{key}` does not go with `write`");
                     sink.error_hint(span, message, "the files that it writes are its outputs, and it reads nothing");

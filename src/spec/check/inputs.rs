@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
-use crate::spec::shape::{At, Field, List};
+use crate::spec::shape::{At, Field, Fields, List};
 use crate::spec::values::{Scalar, Size};
 use crate::spec::{Dim, Dtype, Fill, Input};
 
@@ -80,18 +80,8 @@ fn elements(shape: &[Dim], dims: &BTreeMap<String, u64>, span: Span, sink: &mut 
 
 /// The one fill that is given, and its place.
 fn fill(name: &At<String>, raw: &raw::Input, no_text: Option<&str>, sink: &mut Sink) -> Option<(Fill, Span)> {
-    let given: Vec<&str> = [
-        ("randint", raw.randint.is_absent()),
-        ("normal", raw.normal.is_absent()),
-        ("uniform", raw.uniform.is_absent()),
-        ("value", raw.value.is_absent()),
-        ("arange", raw.arange.is_absent()),
-        ("data", raw.data.is_absent()),
-        ("text", raw.text.is_absent()),
-    ]
-    .into_iter()
-    .filter_map(|(key, absent)| (!absent).then_some(key))
-    .collect();
+    let written = raw.written().into_iter().map(|(key, _)| key);
+    let given: Vec<&str> = written.filter(|key| !["dtype", "shape"].contains(key)).collect();
     match given[..] {
         [_] => {}
         [] => {

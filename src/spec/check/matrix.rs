@@ -99,7 +99,6 @@ pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Si
     MatrixSpec { models, targets, axes, exclude, include, expect }
 }
 
-/// Families and targets that exist.
 /// Families by their usual names.
 const FAMILIES: &[&str] = &[
     "encoder-only",
@@ -114,6 +113,7 @@ const FAMILIES: &[&str] = &[
     "state-space",
 ];
 
+/// The orders of targets by family, of families and targets that exist.
 pub(super) fn prefer(rows: &Rows<List<String>>, names: &Names<'_>, sink: &mut Sink) -> IndexMap<String, Vec<String>> {
     // Orders may be written down for kinds of models of which the spec has none yet.
     let mut families = [&names.families()[..], FAMILIES].concat();
@@ -155,17 +155,12 @@ fn matches_some(pattern: &At<String>, what: &str, names: &[&str], sink: &mut Sin
 
 fn axis(name: &str, field: &Field<List<u64>>, sink: &mut Sink) -> Option<Vec<u64>> {
     super::not_empty(field, name, sink);
-    let mut values = Vec::new();
-    for size in &field.value()?.items {
-        if size.value == 0 {
-            sink.error(size.span, format!("`{name}` must be at least 1"));
-        }
-        if values.contains(&size.value) {
-            sink.error(size.span, format!("`{name}` {} is listed twice", size.value));
-        }
-        values.push(size.value);
+    let sizes = &field.value()?.items;
+    for size in sizes.iter().filter(|size| size.value == 0) {
+        sink.error(size.span, format!("`{name}` must be at least 1"));
     }
-    Some(values)
+    super::repeated(sizes, |size| format!("`{name}` {size}"), sink);
+    Some(sizes.iter().map(|size| size.value).collect())
 }
 
 /// Globs over models and over targets; an empty list matches all.

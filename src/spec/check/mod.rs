@@ -140,6 +140,15 @@ fn not_empty<T>(field: &Field<List<T>>, key: &str, sink: &mut Sink) {
     }
 }
 
+/// Reports what stands in a list a second time, by the words that name it.
+fn repeated<T: PartialEq>(items: &[At<T>], told: impl Fn(&T) -> String, sink: &mut Sink) {
+    for (index, item) in items.iter().enumerate() {
+        if items[..index].iter().any(|before| before.value == item.value) {
+            sink.error(item.span, format!("{} is listed twice", told(&item.value)));
+        }
+    }
+}
+
 /// The outputs of tokens by task; each task is one of the pipeline's.
 fn tokens(row: &raw::Pipeline, sink: &mut Sink) -> BTreeMap<String, Vec<String>> {
     let tasks = texts(&row.tasks);

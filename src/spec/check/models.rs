@@ -6,10 +6,10 @@ use indexmap::IndexMap;
 
 use super::inputs::{self, DEFAULT_DIMS};
 use super::source::{source, span};
-use super::{Row, Section, plain_name, targets, texts, unknown};
+use super::{Row, Section, plain_name, repeated, targets, texts, unknown};
 use crate::spec::error::Sink;
 use crate::spec::raw;
-use crate::spec::shape::{At, Field};
+use crate::spec::shape::Field;
 use crate::spec::values::Size;
 use crate::spec::words::Weights as RawWeights;
 use crate::spec::{Export, Model, Priority, Route};
@@ -53,7 +53,7 @@ fn model(
     let inputs = inputs(row, &mut dims, sink);
     let export = export(raw, sink);
     let tolerances = targets::own_tolerances(&raw.tolerances, general, sink);
-    repeated(raw.outputs.items(), "output", sink);
+    repeated(raw.outputs.items(), |name| format!("output `{name}`"), sink);
     names(raw, sink);
     Some(Model {
         name: row.name.value.clone(),
@@ -85,14 +85,6 @@ fn names(raw: &raw::Model, sink: &mut Sink) {
     let inputs = raw.inputs.value().into_iter().flat_map(|rows| rows.0.iter().map(|(name, _)| (name, "input")));
     let dims = raw.dims.value().into_iter().flat_map(|rows| rows.0.iter().map(|(name, _)| (name, "dim")));
     inputs.chain(dims).for_each(|(name, what)| plain_name(name, what, sink));
-}
-
-fn repeated(names: &[At<String>], what: &str, sink: &mut Sink) {
-    for (index, name) in names.iter().enumerate() {
-        if names[..index].iter().any(|before| before.value == name.value) {
-            sink.error(name.span, format!("{what} `{}` is listed twice", name.value));
-        }
-    }
 }
 
 /// What a model is for. None where it was given and is wrong, or is missing and was reported.
@@ -224,11 +216,7 @@ fn export(raw: &raw::Model, sink: &mut Sink) -> Export {
     let Some(given) = raw.export.value() else { return export };
     super::not_empty(&given.routes, "routes", sink);
     let routes = given.routes.items();
-    for (index, route) in routes.iter().enumerate() {
-        if routes[..index].iter().any(|before| before.value == route.value) {
-            sink.error(route.span, format!("route `{}` is listed twice", route.value.word()));
-        }
-    }
+    repeated(routes, |route| format!("route `{}`", route.word()), sink);
     if !given.routes.is_absent() {
         export.routes = routes.iter().map(|route| route.value).collect();
     }

@@ -4,9 +4,13 @@ use super::{Row, absolute};
 use crate::spec::classes;
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
-use crate::spec::shape::Field;
+use crate::spec::shape::{Field, Fields};
 use crate::spec::words::Weights as RawWeights;
 use crate::spec::{Hub, ReadyFormat, Source, Weights};
+
+/// Keys that say something about a class.
+const OF_CLASSES: &[&str] =
+    &["weights", "hub", "path", "config", "trust_remote_code", "unused_weights", "max_parameters", "export"];
 
 /// Exactly one of the four sources, and nothing that belongs to another.
 /// `most` is the general `max_parameters`.
@@ -35,23 +39,9 @@ pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Si
         "openvino" => ReadyFormat::Openvino,
         _ => ReadyFormat::Torchscript,
     };
-    foreign(
-        &[
-            ("weights", span(&raw.weights)),
-            ("hub", span(&raw.hub)),
-            ("path", span(&raw.path)),
-            ("config", span(&raw.config)),
-            ("trust_remote_code", span(&raw.trust_remote_code)),
-            ("unused_weights", span(&raw.unused_weights)),
-            ("max_parameters", span(&raw.max_parameters)),
-            ("export", span(&raw.export)),
-        ],
-        "a model made from `class`",
-        key,
-        sink,
-    );
+    foreign(raw, OF_CLASSES, "a model made from `class`", key, sink);
     if format != ReadyFormat::Onnx {
-        foreign(&[("external", span(&raw.external))], "a model from an ONNX file", key, sink);
+        foreign(raw, &["external"], "a model from an ONNX file", key, sink);
         if raw.expected.is_absent() {
             let hint =
                 "only the runtime that is tested could compute what the file is to give; add `expected: outputs.npz`";
@@ -74,19 +64,17 @@ pub(super) fn span<T>(field: &Field<T>) -> Option<Span> {
 }
 
 /// Keys that have no effect with this source are refused, and not ignored.
-fn foreign(keys: &[(&str, Option<Span>)], owner: &str, source: &str, sink: &mut Sink) {
-    for (key, span) in keys {
+fn foreign(raw: &raw::Model, keys: &[&str], owner: &str, source: &str, sink: &mut Sink) {
+    for (key, span) in raw.written().into_iter().filter(|(key, _)| keys.contains(key)) {
         if let Some(span) = span {
-            sink.error(*span, format!("`{key}` belongs to {owner}; this one has `{source}`"));
+            sink.error(span, format!("`{key}` belongs to {owner}; this one has `{source}`"));
         }
     }
 }
 
 fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Option<Source> {
     let raw = row.value;
-    let ready =
-        [("inputs_from", span(&raw.inputs_from)), ("expected", span(&raw.expected)), ("external", span(&raw.external))];
-    foreign(&ready, "a model from a ready file", "class", sink);
+    foreign(raw, &["inputs_from", "expected", "external"], "a model from a ready file", "class", sink);
     let class = raw.class.given()?;
     let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if class.value.is_empty() || !class.value.chars().all(identifier) {

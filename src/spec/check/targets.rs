@@ -179,16 +179,10 @@ fn precisions(row: &Row<'_, raw::Target>, sink: &mut Sink) -> Vec<Precision> {
         sink.error_hint(half.span, format!("`{}` has both `half` and `precisions`", row.name.value), hint);
     }
     not_empty(&raw.precisions, "precisions", sink);
-    let mut precisions: Vec<Precision> = Vec::new();
-    for precision in raw.precisions.items() {
-        if precisions.contains(&precision.value) {
-            sink.error(precision.span, format!("`{}` is listed twice", precision.value.word()));
-        }
-        precisions.push(precision.value);
-    }
+    super::repeated(raw.precisions.items(), |precision| format!("`{}`", precision.word()), sink);
     match raw.half.value() {
         Some(half) if raw.precisions.is_absent() => half.precisions().to_vec(),
-        _ => precisions,
+        _ => raw.precisions.items().iter().map(|precision| precision.value).collect(),
     }
 }
 
