@@ -296,16 +296,7 @@ mod tests {
 
     #[test]
     fn an_unknown_option_and_another_device_are_refused() {
-        let job = |params: Value| Job {
-            id: 1,
-            op: "run".to_owned(),
-            params,
-            inputs: BTreeMap::new(),
-            out: PathBuf::from("/nowhere"),
-            log: None,
-            env: BTreeMap::new(),
-            sandbox: None,
-        };
+        let job = |params: Value| Job { op: "run".to_owned(), params, ..Job::default() };
         let params = |device: &str, options: Value| {
             let measure = json!({"warmup": 0, "samples": 1, "max_seconds": 1.0});
             json!({"library": "/nowhere/libLiteRt.so", "device": device, "options": options, "measure": measure})

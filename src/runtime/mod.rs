@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// One piece of work for a worker.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Job {
     pub id: u32,
     /// What to do: `run`, `compile`, `probe`, … of the worker's own list.

@@ -9,7 +9,8 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use prost::Message;
 
-use crate::runtime::onnx_proto::{Dimension, GraphProto, ModelProto, TensorShape, ValueInfoProto};
+use crate::runtime::onnx_file::read;
+use crate::runtime::onnx_proto::{Dimension, GraphProto, TensorShape, ValueInfoProto};
 use crate::runtime::tensors::Tensors;
 
 /// Paddle2ONNX calls every size so that it does not know: it is no name, for each is another.
@@ -28,7 +29,7 @@ pub struct Closed {
 /// value, and got no other, is no input any more.
 pub fn closed(path: &Path, inputs: &Tensors) -> anyhow::Result<Closed> {
     let mut model = read(path)?;
-    let graph = model.graph.as_mut().with_context(|| not_onnx(path))?;
+    let graph = model.graph.get_or_insert_default();
     let mut closed = Closed::default();
     // QNN counts such an input and then misses it.
     let constant: BTreeSet<_> = graph.initializer.iter().filter_map(|tensor| tensor.name.clone()).collect();
@@ -94,7 +95,7 @@ fn forget(value: &mut ValueInfoProto) {
 /// that is what it has.
 pub fn adapted(path: &Path, overridden: &[String], kept: &[String]) -> anyhow::Result<Option<Vec<u8>>> {
     let mut model = read(path)?;
-    let graph = model.graph.as_mut().with_context(|| not_onnx(path))?;
+    let graph = model.graph.get_or_insert_default();
     let before = (graph.initializer.len(), names(graph));
     // Runtimes differ in whether they take a value for what has one already; what has none all of them take.
     graph.initializer.retain(|tensor| tensor.name.as_ref().is_none_or(|name| !overridden.contains(name)));
@@ -111,19 +112,10 @@ fn names(graph: &GraphProto) -> Vec<String> {
     graph.output.iter().filter_map(|output| output.name.clone()).collect()
 }
 
-fn read(path: &Path) -> anyhow::Result<ModelProto> {
-    let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    ModelProto::decode(bytes.as_slice()).with_context(|| not_onnx(path))
-}
-
-fn not_onnx(path: &Path) -> String {
-    format!("`{}` is not an ONNX model", path.display())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::onnx_proto::{TensorProto, TensorType, TypeProto};
+    use crate::runtime::onnx_proto::{ModelProto, TensorProto, TensorType, TypeProto};
     use crate::runtime::tensors::{Element, Tensor};
 
     fn dim(of: &str) -> Dimension {

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use prost::Message;
 
-use crate::runtime::onnx_proto::{ModelProto, NodeProto, TensorProto, TypeProto};
+use crate::runtime::onnx_proto::{ModelProto, TensorProto, TypeProto};
 use crate::runtime::tensors::{Element, Tensor};
 
 /// What a graph takes, gives, and keeps beside the file.
@@ -24,24 +24,7 @@ pub struct OnnxFacts {
     pub inexpressible: Vec<String>,
 }
 
-/// ONNX's numbers of the element types that tensors here have.
-const ELEMENTS: &[(i32, Element)] = &[
-    (1, Element::F32),
-    (2, Element::U8),
-    (3, Element::I8),
-    (4, Element::U16),
-    (5, Element::I16),
-    (6, Element::I32),
-    (7, Element::I64),
-    (9, Element::Bool),
-    (10, Element::F16),
-    (11, Element::F64),
-    (12, Element::U32),
-    (13, Element::U64),
-    (16, Element::Bf16),
-];
-
-/// What the others are called.
+/// What those are called that tensors here do not have.
 const FOREIGN: &[(i32, &str)] = &[
     (8, "strings"),
     (14, "complex64"),
@@ -60,8 +43,7 @@ const FOREIGN: &[(i32, &str)] = &[
 
 /// The element type of that number, or what it is called instead.
 fn element(number: i32) -> Result<Element, String> {
-    let known = ELEMENTS.iter().find(|(known, _)| *known == number).map(|(_, element)| *element);
-    known.ok_or_else(|| {
+    Element::of_onnx(number).ok_or_else(|| {
         let name = FOREIGN.iter().find(|(foreign, _)| *foreign == number);
         name.map_or_else(|| format!("ONNX's element type {number}"), |(_, name)| (*name).to_owned())
     })
@@ -85,10 +67,7 @@ fn inexpressible(kind: Option<&TypeProto>) -> Option<String> {
 }
 
 pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
-    let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    let not_onnx = || format!("`{}` is not an ONNX model", path.display());
-    let model = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?;
-    let graph = model.graph.with_context(not_onnx)?;
+    let graph = read(path)?.graph.unwrap_or_default();
     let initializers: std::collections::BTreeSet<_> =
         graph.initializer.iter().filter_map(|t| t.name.as_deref()).collect();
     let taken = graph.input.iter().filter_map(|v| v.name.clone());
@@ -113,12 +92,12 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     Ok(OnnxFacts { inputs, optional, outputs, external, inexpressible })
 }
 
-/// The graph's nodes, in its order.
-pub(in crate::runtime) fn nodes(path: &Path) -> anyhow::Result<Vec<NodeProto>> {
+/// Reads a model, which has a graph.
+pub(in crate::runtime) fn read(path: &Path) -> anyhow::Result<ModelProto> {
     let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     let not_onnx = || format!("`{}` is not an ONNX model", path.display());
-    let graph = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?.graph.with_context(not_onnx)?;
-    Ok(graph.node)
+    let model = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?;
+    if model.graph.is_some() { Ok(model) } else { bail!(not_onnx()) }
 }
 
 /// Reads a serialised `TensorProto`, as in ONNX's `test_data_set_*` folders. Gives its name too.
@@ -129,8 +108,7 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
     let element = match element(proto.data_type.unwrap_or_default()) {
         Ok(element) => element,
         Err(name) => {
-            let known: Vec<_> = Element::all().map(Element::name).collect();
-            bail!("`{}` holds {name}, and tensors here are of {}", path.display(), known.join(", "))
+            bail!("`{}` holds {name}, and tensors here are of {}", path.display(), Element::known())
         }
     };
     let narrow =

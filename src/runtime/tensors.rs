@@ -26,25 +26,25 @@ pub enum Element {
     Bool,
 }
 
-/// One row a type: ours, the safetensors one, the name that specs and reports use, bytes an element.
-const ELEMENTS: &[(Element, Dtype, &str, usize)] = &[
-    (Element::F64, Dtype::F64, "float64", 8),
-    (Element::F32, Dtype::F32, "float32", 4),
-    (Element::F16, Dtype::F16, "float16", 2),
-    (Element::Bf16, Dtype::BF16, "bfloat16", 2),
-    (Element::I64, Dtype::I64, "int64", 8),
-    (Element::I32, Dtype::I32, "int32", 4),
-    (Element::I16, Dtype::I16, "int16", 2),
-    (Element::I8, Dtype::I8, "int8", 1),
-    (Element::U64, Dtype::U64, "uint64", 8),
-    (Element::U32, Dtype::U32, "uint32", 4),
-    (Element::U16, Dtype::U16, "uint16", 2),
-    (Element::U8, Dtype::U8, "uint8", 1),
-    (Element::Bool, Dtype::BOOL, "bool", 1),
+/// One row a type: ours, the safetensors one, the name that specs and reports use, bytes an element, ONNX's number.
+const ELEMENTS: &[(Element, Dtype, &str, usize, i32)] = &[
+    (Element::F64, Dtype::F64, "float64", 8, 11),
+    (Element::F32, Dtype::F32, "float32", 4, 1),
+    (Element::F16, Dtype::F16, "float16", 2, 10),
+    (Element::Bf16, Dtype::BF16, "bfloat16", 2, 16),
+    (Element::I64, Dtype::I64, "int64", 8, 7),
+    (Element::I32, Dtype::I32, "int32", 4, 6),
+    (Element::I16, Dtype::I16, "int16", 2, 5),
+    (Element::I8, Dtype::I8, "int8", 1, 3),
+    (Element::U64, Dtype::U64, "uint64", 8, 13),
+    (Element::U32, Dtype::U32, "uint32", 4, 12),
+    (Element::U16, Dtype::U16, "uint16", 2, 4),
+    (Element::U8, Dtype::U8, "uint8", 1, 2),
+    (Element::Bool, Dtype::BOOL, "bool", 1, 9),
 ];
 
 impl Element {
-    fn row(self) -> &'static (Element, Dtype, &'static str, usize) {
+    fn row(self) -> &'static (Element, Dtype, &'static str, usize, i32) {
         ELEMENTS.iter().find(|row| row.0 == self).expect("BUG: every element type has its row in ELEMENTS")
     }
 
@@ -56,6 +56,16 @@ impl Element {
     /// The type that specs and reports call so.
     pub fn named(name: &str) -> Option<Self> {
         ELEMENTS.iter().find(|row| row.2 == name).map(|row| row.0)
+    }
+
+    /// The type that ONNX, and so ONNX Runtime, gives this number.
+    pub fn of_onnx(number: i32) -> Option<Self> {
+        ELEMENTS.iter().find(|row| row.4 == number).map(|row| row.0)
+    }
+
+    /// All of them, by name.
+    pub fn known() -> String {
+        ELEMENTS.iter().map(|row| row.2).collect::<Vec<_>>().join(", ")
     }
 
     /// `float32`, `int64`, …
@@ -163,8 +173,7 @@ fn parse(content: &[u8]) -> anyhow::Result<Tensors> {
     let mut tensors = Tensors::new();
     for (name, view) in file.iter() {
         let Some((element, ..)) = ELEMENTS.iter().find(|row| row.1 == view.dtype()) else {
-            let known: Vec<_> = ELEMENTS.iter().map(|row| row.2).collect();
-            bail!("tensor `{name}` has the type {:?}; known: {}", view.dtype(), known.join(", "));
+            bail!("tensor `{name}` has the type {:?}; known: {}", view.dtype(), Element::known());
         };
         let tensor = Tensor::new(*element, view.shape().to_vec(), view.data().to_vec())
             .with_context(|| format!("tensor `{name}`"))?;

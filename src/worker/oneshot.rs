@@ -193,16 +193,7 @@ mod tests {
     use std::path::Path;
 
     fn job(dir: &Path) -> Job {
-        Job {
-            id: 1,
-            op: "x".into(),
-            params: serde_json::Value::Null,
-            inputs: Default::default(),
-            out: dir.into(),
-            log: None,
-            env: Default::default(),
-            sandbox: None,
-        }
+        Job { id: 1, op: "x".into(), out: dir.into(), ..Job::default() }
     }
 
     fn shell(script: &str, timeout: Duration) -> (Ended, String) {

@@ -39,16 +39,7 @@ impl Place {
     ) -> Ended {
         let out = self.at(&format!("out-{id}"));
         std::fs::create_dir(&out).unwrap();
-        let job = Job {
-            id,
-            op: op.into(),
-            params,
-            inputs: Default::default(),
-            out,
-            log: None,
-            env: Default::default(),
-            sandbox: None,
-        };
+        let job = Job { id, op: op.into(), params, out, ..Job::default() };
         let log = self.at(&format!("log-{id}"));
         self.server.run(&job, &Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} })
     }

@@ -159,16 +159,7 @@ fn the_answer_of_a_worker() {
 "#;
     for_a_while(answer, |bytes| {
         fs::write(&said, bytes).unwrap();
-        let job = Job {
-            id: 1,
-            op: "x".into(),
-            params: serde_json::Value::Null,
-            inputs: Default::default(),
-            out: dir.path().into(),
-            log: None,
-            env: Default::default(),
-            sandbox: None,
-        };
+        let job = Job { id: 1, op: "x".into(), out: dir.path().into(), ..Job::default() };
         let mut command = Command::new("sh");
         command.args(["-c", "cat said >&3"]).current_dir(dir.path());
         let timeout = Duration::from_secs(15);

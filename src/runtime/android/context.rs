@@ -3,22 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use prost::Message;
 
 use crate::runtime::manifest::Manifest;
-use crate::runtime::onnx_proto::{ModelProto, ValueInfoProto};
+use crate::runtime::onnx_file;
+use crate::runtime::onnx_proto::ValueInfoProto;
 use crate::runtime::tensors::Element;
-
-/// ONNX's numbers of the element types.
-const ELEMENTS: &[(i32, Element)] = &[
-    (1, Element::F32),
-    (2, Element::U8),
-    (3, Element::I8),
-    (6, Element::I32),
-    (7, Element::I64),
-    (9, Element::Bool),
-    (10, Element::F16),
-];
 
 pub(super) struct Described {
     pub(super) name: String,
@@ -36,9 +25,7 @@ pub(super) struct Prepared {
 pub(super) fn read(artefact: &Path, manifest: &Manifest) -> Result<Prepared> {
     let name = manifest.rest.get("model").and_then(|name| name.as_str()).unwrap_or("model_ctx.onnx");
     let path = artefact.join(name);
-    let bytes = std::fs::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
-    let not_onnx = || format!("`{}` is not an ONNX model", path.display());
-    let graph = ModelProto::decode(bytes.as_slice()).with_context(not_onnx)?.graph.with_context(not_onnx)?;
+    let graph = onnx_file::read(&path)?.graph.unwrap_or_default();
     let [node] = graph.node.as_slice() else {
         bail!("`{name}` holds {} nodes, and a phone runs exactly one: the context", graph.node.len());
     };
@@ -68,8 +55,7 @@ fn described(value: &ValueInfoProto) -> Result<Described> {
     let name = value.name.clone().unwrap_or_default();
     let tensor = value.r#type.as_ref().and_then(|told| told.tensor_type.as_ref());
     let told = tensor.and_then(|tensor| tensor.elem_type).unwrap_or_default();
-    let element = ELEMENTS.iter().find(|(number, _)| *number == told).map(|(_, element)| *element);
-    let element = element.with_context(|| format!("output `{name}` has ONNX's element type {told}"))?;
+    let element = Element::of_onnx(told).with_context(|| format!("output `{name}` has ONNX's element type {told}"))?;
     let dims = tensor.and_then(|tensor| tensor.shape.as_ref()).map(|shape| &shape.dim);
     let dims = dims.with_context(|| format!("output `{name}` tells no shape"))?;
     let shape: Option<Vec<usize>> = dims.iter().map(|dim| usize::try_from(dim.dim_value?).ok()).collect();

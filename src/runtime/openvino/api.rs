@@ -78,21 +78,15 @@ impl Compiled {
     pub(super) fn inputs(&self) -> Result<Vec<Port>, Failure> {
         let mut count = 0;
         check(unsafe { sys::ov_compiled_model_inputs_size(self.0.as_ptr(), &mut count) })?;
-        (0..count)
-            .map(|index| {
-                made(|port| unsafe { sys::ov_compiled_model_input_by_index(self.0.as_ptr(), index, port) }).map(Port)
-            })
-            .collect()
+        let port = |at| made(|port| unsafe { sys::ov_compiled_model_input_by_index(self.0.as_ptr(), at, port) });
+        (0..count).map(|at| port(at).map(Port)).collect()
     }
 
     pub(super) fn outputs(&self) -> Result<Vec<Port>, Failure> {
         let mut count = 0;
         check(unsafe { sys::ov_compiled_model_outputs_size(self.0.as_ptr(), &mut count) })?;
-        (0..count)
-            .map(|index| {
-                made(|port| unsafe { sys::ov_compiled_model_output_by_index(self.0.as_ptr(), index, port) }).map(Port)
-            })
-            .collect()
+        let port = |at| made(|port| unsafe { sys::ov_compiled_model_output_by_index(self.0.as_ptr(), at, port) });
+        (0..count).map(|at| port(at).map(Port)).collect()
     }
 
     pub(super) fn input_named(&self, name: &str) -> Result<Port> {

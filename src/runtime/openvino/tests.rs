@@ -41,17 +41,8 @@ impl Bench {
         });
         params.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
         let inputs = [("artefact".to_owned(), self.folder.path().join("artefact"))].into();
-        let job = Job {
-            id: 1,
-            op: "run".into(),
-            params,
-            inputs,
-            out: self.folder.path().join("out"),
-            log: None,
-            env: Default::default(),
-            sandbox: None,
-        };
-        execute(&job, &|_| ())
+        let out = self.folder.path().join("out");
+        execute(&Job { op: "run".into(), params, inputs, out, ..Job::default() }, &|_| ())
     }
 }
 

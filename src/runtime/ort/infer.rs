@@ -8,29 +8,9 @@ use anyhow::{Context, bail, ensure};
 use super::host::plain;
 use crate::runtime::tensors::{Element, Tensor, Tensors};
 
-/// One row a type: ONNX Runtime's and ours.
-const ELEMENTS: &[(TensorElementType, Element)] = &[
-    (TensorElementType::Float32, Element::F32),
-    (TensorElementType::Float16, Element::F16),
-    (TensorElementType::Bfloat16, Element::Bf16),
-    (TensorElementType::Int64, Element::I64),
-    (TensorElementType::Float64, Element::F64),
-    (TensorElementType::Int32, Element::I32),
-    (TensorElementType::Int16, Element::I16),
-    (TensorElementType::Int8, Element::I8),
-    (TensorElementType::Uint64, Element::U64),
-    (TensorElementType::Uint32, Element::U32),
-    (TensorElementType::Uint16, Element::U16),
-    (TensorElementType::Uint8, Element::U8),
-    (TensorElementType::Bool, Element::Bool),
-];
-
 fn element(native: TensorElementType) -> anyhow::Result<Element> {
-    let row = ELEMENTS.iter().find(|(known, _)| *known == native);
-    row.map(|(_, element)| *element).with_context(|| {
-        let known: Vec<_> = ELEMENTS.iter().map(|(_, element)| element.name()).collect();
-        format!("tensors of type {native} are not handled; known: {}", known.join(", "))
-    })
+    let known = Element::of_onnx(::ort::sys::ONNXTensorElementDataType::from(native) as i32);
+    known.with_context(|| format!("tensors of type {native} are not handled; known: {}", Element::known()))
 }
 
 /// A session's inputs in its own order, allocated once and used for every inference.

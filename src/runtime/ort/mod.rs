@@ -151,21 +151,8 @@ mod tests {
 
     use super::*;
 
-    fn job(op: &str, params: Value) -> Job {
-        Job {
-            id: 1,
-            op: op.to_owned(),
-            params,
-            inputs: Default::default(),
-            out: PathBuf::from("/nowhere"),
-            log: None,
-            env: Default::default(),
-            sandbox: None,
-        }
-    }
-
     fn refused(op: &str, params: Value) -> (JobStatus, String) {
-        let output = execute(&job(op, params), &|_| ());
+        let output = execute(&Job { op: op.to_owned(), params, ..Job::default() }, &|_| ());
         (output.status, output.reason.unwrap())
     }
 

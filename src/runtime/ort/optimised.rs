@@ -28,5 +28,5 @@ pub(super) fn nodes(
         builder = builder.with_config_entry(key, value).map_err(plain)?;
     }
     commit(&mut builder).map_err(plain)?;
-    onnx_file::nodes(&written)
+    Ok(onnx_file::read(&written)?.graph.unwrap_or_default().node)
 }
