@@ -22,7 +22,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ash", &["device/native/vulkan.rs"]),
     ("nvml_wrapper", &["device/native/nvml.rs"]),
     ("blake3", &["base/digest.rs"]),
-    ("rustix", &["worker/reads/filter.rs"]),
+    ("rustix", &["base/", "browser/", "device/", "store/", "worker/"]),
     ("landlock", &["confine/landlock.rs", "confine.rs"]),
     ("sha2", &["base/digest.rs"]),
     ("hashbrown", &["base/names.rs"]),

@@ -72,6 +72,29 @@ pub fn die_with(parent: u32) {
     let _ = parent;
 }
 
+/// The most memory that a process held, bytes.
+pub fn peak_of(usage: &libc::rusage) -> u64 {
+    // Linux counts in KiB, macOS in bytes.
+    usage.ru_maxrss as u64 * if cfg!(target_os = "macos") { 1 } else { 1024 }
+}
+
+/// The most that this process held, bytes, or on Linux its parent when it was forked.
+pub fn own_peak() -> Option<u64> {
+    // SAFETY: an all-zero rusage is valid, and it lives as long as the call.
+    let (code, usage) = unsafe {
+        let mut usage = std::mem::zeroed();
+        (libc::getrusage(libc::RUSAGE_SELF, &mut usage), usage)
+    };
+    (code == 0).then(|| peak_of(&usage))
+}
+
+/// The most memory that a living process held, by the kernel's mark of its address space, bytes. None without /proc.
+pub fn high_water_mark(pid: i32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
 /// A process, as /proc has it.
 #[derive(Debug, Clone, Copy)]
 pub struct Stat {

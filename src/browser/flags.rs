@@ -51,8 +51,7 @@ const QUIET: &[&str] = &[
 /// All but those that name a path or an address of this machine.
 pub fn flags(api: Api, adapter: Adapter) -> Vec<String> {
     let mut flags: Vec<&str> = QUIET.to_vec();
-    // SAFETY: geteuid takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } == 0 {
+    if rustix::process::geteuid().is_root() {
         // Chromium's sandbox refuses to run as root. What it opens here is a page of orch's own.
         flags.push("--no-sandbox");
     }

@@ -115,7 +115,7 @@ impl Child {
     pub(super) fn processes(&self) -> Processes {
         let mut found = Processes::default();
         for member in family(self.child.id()) {
-            if let Some(peak) = member.peak_rss_bytes() {
+            if let Some(peak) = process::high_water_mark(member.pid) {
                 *found.peak_rss_bytes.get_or_insert(0) += peak;
             }
             *found.kinds.entry(member.kind).or_default() += 1;
@@ -212,8 +212,7 @@ pub(super) fn with_libraries(command: &mut Command, program: &Path) {
 fn confine(command: &mut Command, scratch: &Path, address: &str) -> io::Result<()> {
     let port = address.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
     let mut grants = Grants::folders([scratch]).with_tcp(port.map_or(Tcp::Denied, Tcp::Port));
-    // SAFETY: takes no pointers and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if !rustix::process::geteuid().is_root() {
         // Its own sandbox, which it makes for users only, is told to the kernel there.
         grants.write.push("/proc".into());
     }
@@ -290,12 +289,6 @@ impl Member {
     fn kill(&self) {
         // SAFETY: kill takes no pointers; that the number is still this process' was asked right before.
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
-    }
-
-    fn peak_rss_bytes(&self) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
     }
 }
 

@@ -51,6 +51,7 @@ const CODE: &[Part] = &[
     Part::Rust("device/android.rs"),
     Part::Rust("device/snapdragon.rs"),
     Part::Rust("runtime/android"),
+    Part::Rust("runtime/onnx_file.rs"),
     Part::Rust("runtime/onnx_proto.rs"),
     Part::Rust("runtime/ort/options.rs"),
     Part::Rust("runtime/ort/qnn.rs"),

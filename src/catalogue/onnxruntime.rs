@@ -72,6 +72,7 @@ pub const CODE: &[Part] = &[
     Part::Rust("runtime/onnx_file.rs"),
     Part::Rust("runtime/onnx_proto.rs"),
     Part::Crate("ash"),
+    Part::Crate("nvml-wrapper"),
     Part::Crate("ort"),
     Part::Crate("prost"),
 ];

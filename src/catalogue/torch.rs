@@ -53,6 +53,7 @@ pub const CODE: &[Part] = &[
     Part::Rust("device/shown.rs"),
     Part::Rust("device/vram.rs"),
     Part::Rust("runtime/control.rs"),
+    Part::Crate("nvml-wrapper"),
     Part::Crate("tch"),
     Part::Crate("torch-sys"),
 ];

@@ -81,12 +81,9 @@ impl Prober for Android {
                 backend.devices = devices;
                 backend
             }
-            Err(reason) => {
-                let mut gone = Backend::unavailable(NAME, reason)
-                    .with_remedy("connect a phone, switch on USB debugging and allow this machine on its screen");
-                gone.facts = backend.facts;
-                gone
-            }
+            Err(reason) => Backend::unavailable(NAME, reason)
+                .with_remedy("connect a phone, switch on USB debugging and allow this machine on its screen")
+                .with_facts(backend.facts),
         }
     }
 }

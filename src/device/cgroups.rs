@@ -2,6 +2,7 @@
 //!
 //! Only below the group in which orch was started: its limits are respected.
 
+use super::limits;
 use crate::device::Host;
 
 /// Folders of the control groups that this process is in, below which it may be able to make one: of version 2, and of
@@ -27,12 +28,8 @@ pub fn counts(host: &Host, folder: &str) -> bool {
 
 /// In a container the path may be the host's; then only the mount's root exists, and it is ours.
 fn own_of(host: &Host, controller: &str, mount: &str) -> Option<String> {
-    let text = host.text("/proc/self/cgroup")?;
-    let path = text.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        controllers.split(',').any(|name| name == controller).then(|| path.trim_end_matches('/').to_owned())
-    })?;
+    let path = limits::own_group(host, controller)?;
+    let path = path.trim_end_matches('/');
     let there = |folder: &String| host.exists(&format!("{folder}/cgroup.procs"));
     [format!("{mount}{path}"), mount.to_owned()].into_iter().find(there)
 }
@@ -47,12 +44,8 @@ mod tests {
 
     fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
         let host = Host::real().with_root(dir.path().to_owned());
+        files.iter().for_each(|(path, text)| host.put(path, text));
         (dir, host)
     }
 

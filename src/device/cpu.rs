@@ -100,12 +100,7 @@ pub fn read(host: &Host) -> Info {
     let flags: Vec<&str> =
         field("flags").next().or_else(|| field("Features").next()).unwrap_or_default().split_whitespace().collect();
     let has = |names: &[&str]| names.iter().any(|name| flags.contains(name));
-    let memory = |key: &str| {
-        let text = host.text("/proc/meminfo")?;
-        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':').map(str::to_owned))?;
-        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
-    };
-    let memory_bytes = memory("MemTotal").unwrap_or(0);
+    let memory_bytes = limits::meminfo(host, "MemTotal").unwrap_or(0);
     Info {
         model: field("model name")
             .next()
@@ -117,7 +112,7 @@ pub fn read(host: &Host) -> Info {
         usable: limits::cores(host, logical),
         memory_bytes,
         memory_limit: limits::memory(host).filter(|limit| *limit < memory_bytes),
-        memory_available: memory("MemAvailable"),
+        memory_available: limits::meminfo(host, "MemAvailable"),
         features: FEATURES.iter().filter(|(_, names, _)| has(names)).map(|(name, ..)| *name).collect(),
     }
 }

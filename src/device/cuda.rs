@@ -38,11 +38,11 @@ impl Prober for Cuda {
         let libraries: Vec<String> =
             host.libraries_named(NVML, FOLDERS).iter().map(|path| path.display().to_string()).collect();
         if libraries.is_empty() {
-            let mut broken =
-                Backend::unavailable("cuda", format!("the NVIDIA driver is loaded, but its library {NVML} is nowhere"))
-                    .with_remedy("install the driver's user libraries (Debian: libnvidia-ml1), or add the `utility` driver capability to the container");
-            broken.facts = backend.facts;
-            return broken.into();
+            let reason = format!("the NVIDIA driver is loaded, but its library {NVML} is nowhere");
+            return Backend::unavailable("cuda", reason)
+                .with_remedy("install the driver's user libraries (Debian: libnvidia-ml1), or add the `utility` driver capability to the container")
+                .with_facts(backend.facts)
+                .into();
         }
         Look { backend, ask: Some(json!({"libraries": libraries})) }
     }
@@ -173,21 +173,14 @@ mod tests {
     #[test]
     fn without_a_listing_the_bus_tells_one_model_from_another() {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let named = || {
-            let host = Host::recorded("neither").with_root(root.path().to_owned());
-            let devices = listed(&host, &[0]);
-            devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
-        };
-        write("dev/nvidia0", "");
+        let host = Host::recorded("neither").with_root(root.path().to_owned());
+        let named = || listed(&host, &[0]).into_iter().map(|device| device.name).collect::<Vec<_>>();
+        host.put("dev/nvidia0", "");
         assert_eq!(named(), ["NVIDIA GPU"]);
         for (file, text) in [("class", "0x030200"), ("vendor", "0x10de"), ("device", "0x2330")] {
-            write(&format!("sys/bus/pci/devices/0000:17:00.0/{file}"), text);
+            host.put(&format!("sys/bus/pci/devices/0000:17:00.0/{file}"), text);
         }
-        assert_eq!(named(), ["NVIDIA GPU 10de:2330"]);
+        let host = Host::recorded("neither").with_root(root.path().to_owned());
+        assert_eq!(listed(&host, &[0])[0].name, "NVIDIA GPU 10de:2330", "the bus is read once");
     }
 }

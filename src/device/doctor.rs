@@ -2,10 +2,9 @@
 //!
 //! [`examine`] reads the host; [`diagnose`] decides and is pure, so every finding can be tested on any machine.
 
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access, statvfs};
 use serde::{Deserialize, Serialize};
 
 use crate::base::figures::bytes;
@@ -202,11 +201,7 @@ fn node(environment: &Environment) -> Finding {
 }
 
 fn processes(host: &Host) -> Processes {
-    let writable = |folder: &String| {
-        let path = CString::new(host.at(folder).as_os_str().as_bytes()).unwrap_or_default();
-        // SAFETY: the path ends with zero and lives as long as the call.
-        unsafe { libc::access(path.as_ptr(), libc::W_OK) == 0 }
-    };
+    let writable = |folder: &String| access(host.at(folder), Access::WRITE_OK).is_ok();
     let can_count = cgroups::own(host).iter().any(|folder| cgroups::counts(host, folder) && writable(folder));
     match (can_count, cgroups::most_processes(host)) {
         (true, _) => Processes::Counted,
@@ -252,12 +247,6 @@ fn shown(program: &Program) -> String {
 /// Free bytes for this user on the file system of `path` or of its nearest ancestor that exists.
 fn free_bytes(path: &Path) -> Option<u64> {
     let there = path.ancestors().find(|ancestor| ancestor.exists()).filter(|p| !p.as_os_str().is_empty());
-    let path = CString::new(there.unwrap_or(Path::new(".")).as_os_str().as_bytes()).ok()?;
-    // SAFETY: statvfs is plain data, for which zeros are a value.
-    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are live for the call.
-    let status = unsafe { libc::statvfs(path.as_ptr(), &mut stat) };
-    // The fields' widths differ between Linux and macOS.
-    #[allow(clippy::unnecessary_cast)]
-    (status == 0).then(|| (stat.f_bavail as u64).saturating_mul(stat.f_frsize as u64))
+    let stat = statvfs(there.unwrap_or(Path::new("."))).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }

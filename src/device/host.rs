@@ -12,9 +12,13 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::fs::{Access, access};
+
 use super::pci::Pci;
 use crate::base::process;
 
+/// What mends a C library that is too old.
+pub(super) const NEWER_LINUX: &str = "use a newer Linux, or a container of one";
 /// Longest file that a prober reads; sysfs and procfs files are far shorter (a 256-core `cpuinfo` is 400 KB).
 const LONGEST: u64 = 4 << 20;
 
@@ -98,15 +102,13 @@ impl Host {
         self.env.get(name).map(String::as_str)
     }
 
-    /// Whether the C library is at least this new. Unknown (a musl build, macOS) is not too old: then nothing is claimed.
-    pub(crate) fn glibc_at_least(&self, major: u32, minor: u32) -> bool {
-        let Some((have_major, have_minor)) = self.glibc.as_deref().and_then(|version| version.split_once('.')) else {
-            return true;
-        };
-        match (have_major.parse::<u32>(), have_minor.parse::<u32>()) {
-            (Ok(a), Ok(b)) => (a, b) >= (major, minor),
-            _ => true,
-        }
+    /// Why `what` does not run here, if the C library is older than this. Unknown (a musl build, macOS) is not too old: then
+    /// nothing is claimed.
+    pub(super) fn lacks_glibc(&self, what: &str, (major, minor): (u32, u32)) -> Option<String> {
+        let glibc = self.glibc.as_deref()?;
+        let (have_major, have_minor) = glibc.split_once('.')?;
+        let have: (u32, u32) = (have_major.parse().ok()?, have_minor.parse().ok()?);
+        (have < (major, minor)).then(|| format!("{what} needs glibc {major}.{minor} or newer, and this is {glibc}"))
     }
 
     /// An absolute path of the host as a path of this process.
@@ -151,10 +153,7 @@ impl Host {
 
     /// Whether this process may read and write a device node. Opening it would do, but some drivers act on an open.
     pub fn may_use(&self, path: &str) -> bool {
-        use std::os::unix::ffi::OsStrExt;
-        let Ok(path) = std::ffi::CString::new(self.at(path).as_os_str().as_bytes()) else { return false };
-        // SAFETY: `path` is a NUL-terminated string that outlives the call.
-        unsafe { libc::access(path.as_ptr(), libc::R_OK | libc::W_OK) == 0 }
+        access(self.at(path), Access::READ_OK | Access::WRITE_OK).is_ok()
     }
 
     /// The GPUs and accelerators on the PCI bus, with or without a driver.
@@ -229,6 +228,14 @@ impl Host {
     pub(crate) fn with_root(mut self, root: PathBuf) -> Self {
         self.root = root;
         self
+    }
+
+    /// Writes a file below the root.
+    #[cfg(test)]
+    pub(crate) fn put(&self, path: &str, text: &str) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
     }
 
     #[cfg(test)]

@@ -28,23 +28,24 @@ pub(crate) fn memory(host: &Host) -> Option<u64> {
     v2.chain(v1).filter_map(|text| text.parse().ok()).min()
 }
 
+/// A figure of the kernel's table of memory, bytes.
+pub(super) fn meminfo(host: &Host, key: &str) -> Option<u64> {
+    let text = host.text("/proc/meminfo")?;
+    let figure = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.strip_suffix("kB"))?;
+    figure.trim().parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
+}
+
 /// Bytes that this process could take at most: the machine's memory, or the limit of its control group if that is less.
 pub fn whole_memory(host: &Host) -> Option<u64> {
-    let text = host.text("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let machine = line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024;
+    let machine = meminfo(host, "MemTotal")?;
     Some(memory(host).map_or(machine, |limit| limit.min(machine)))
 }
 
 /// Bytes that this process could take now without anything being swapped or killed: what the kernel says is available,
 /// and what the limit of its control group leaves. None where neither is known.
 pub fn free_memory(host: &Host) -> Option<u64> {
-    let text = host.text("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let available =
-        line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()).map(|kb| kb * 1024);
     let mac = || host.sysctl().get("hw.memsize")?.parse().ok();
-    let machine = available.or_else(|| if host.os == "macos" { mac() } else { None });
+    let machine = meminfo(host, "MemAvailable").or_else(|| if host.os == "macos" { mac() } else { None });
     let group = left(host, "", "memory.max", "memory.current", "inactive_file").chain(left(
         host,
         "memory",
@@ -98,17 +99,21 @@ fn quota(host: &Host) -> Option<u32> {
     v2.chain(v1).min()
 }
 
+/// The path of this process's control group, as the kernel tells it. `controller` is empty for version 2.
+pub(super) fn own_group(host: &Host, controller: &str) -> Option<String> {
+    let text = host.text("/proc/self/cgroup")?;
+    text.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        controllers.split(',').any(|name| name == controller).then(|| path.to_owned())
+    })
+}
+
 /// The folder of this process's control group and those above it. `controller` is empty for version 2.
 ///
 /// In a container the path in `/proc/self/cgroup` may be the host's; then only the mount's root exists, and it is ours.
 fn folders(host: &Host, controller: &str) -> Vec<String> {
-    let Some(text) = host.text("/proc/self/cgroup") else { return vec![] };
-    let path = text.lines().find_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next()?, parts.next()?);
-        controllers.split(',').any(|name| name == controller).then(|| path.to_owned())
-    });
-    let Some(path) = path else { return vec![] };
+    let Some(path) = own_group(host, controller) else { return vec![] };
     let mount =
         if controller.is_empty() { "/sys/fs/cgroup".to_owned() } else { format!("/sys/fs/cgroup/{controller}") };
     let mut found = vec![mount.clone()];
@@ -127,15 +132,12 @@ mod tests {
     #[test]
     fn free_memory_is_the_least_of_what_machine_and_group_leave() {
         let dir = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let free = || super::free_memory(&Host::real().with_root(dir.path().to_owned()));
+        let host = Host::real().with_root(dir.path().to_owned());
+        let put = |path: &str, text: &str| host.put(path, text);
+        let free = || super::free_memory(&host);
         put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n");
         assert_eq!(free(), Some(4096 * 1024));
-        let whole = || super::whole_memory(&Host::real().with_root(dir.path().to_owned()));
+        let whole = || super::whole_memory(&host);
         assert_eq!(whole(), Some(9000 * 1024));
         put("proc/self/cgroup", "0::/a/b\n");
         put("sys/fs/cgroup/a/memory.max", "max");
@@ -150,12 +152,9 @@ mod tests {
     #[test]
     fn kills_for_want_of_memory_are_those_of_the_own_group_where_it_counts_them() {
         let dir = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let kills = || super::kernel_oom_kills(&Host::real().with_root(dir.path().to_owned()));
+        let host = Host::real().with_root(dir.path().to_owned());
+        let put = |path: &str, text: &str| host.put(path, text);
+        let kills = || super::kernel_oom_kills(&host);
         assert_eq!(kills(), None);
         put("proc/vmstat", "nr_free_pages 4335762\noom_kill 7\nnuma_hit 1\n");
         assert_eq!(kills(), Some(7));

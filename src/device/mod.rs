@@ -122,12 +122,15 @@ impl Backend {
         self
     }
 
+    /// What another look found stays known.
+    #[must_use]
+    pub fn with_facts(self, facts: Map<String, Value>) -> Self {
+        Self { facts, ..self }
+    }
+
     /// Adds a fact; a null value adds nothing, so that absent facts are absent keys.
     pub fn fact(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
-        let value = value.into();
-        if !value.is_null() {
-            self.facts.insert(key.to_owned(), value);
-        }
+        add(&mut self.facts, key, value.into());
         self
     }
 
@@ -155,11 +158,14 @@ impl Device {
 
     /// Adds a fact; a null value adds nothing.
     pub fn fact(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
-        let value = value.into();
-        if !value.is_null() {
-            self.facts.insert(key.to_owned(), value);
-        }
+        add(&mut self.facts, key, value.into());
         self
+    }
+}
+
+fn add(facts: &mut Map<String, Value>, key: &str, value: Value) {
+    if !value.is_null() {
+        facts.insert(key.to_owned(), value);
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::host::Host;
+use super::host::{Host, NEWER_LINUX};
 use super::{Backend, Device, DeviceKind, Look, Prober, cpu, pci};
 use crate::openvino::{self, Core};
 
@@ -19,19 +19,15 @@ const WHEELS: &[(&str, &str, (u32, u32))] =
 impl Prober for OpenVino {
     fn look(&self, host: &Host, _thorough: bool) -> Look {
         let wheel = WHEELS.iter().find(|(os, arch, _)| (*os, *arch) == (host.os.as_str(), host.arch.as_str()));
-        let Some((.., (major, minor))) = wheel else {
+        let Some((.., glibc)) = wheel else {
             return Backend::unavailable(
                 "openvino",
                 format!("no OpenVINO package exists for {} {}", host.os, host.arch),
             )
             .into();
         };
-        if !host.glibc_at_least(*major, *minor) {
-            let have = host.glibc.as_deref().unwrap_or("?");
-            let reason = format!("the OpenVINO package needs glibc {major}.{minor} or newer, and this is {have}");
-            return Backend::unavailable("openvino", reason)
-                .with_remedy("use a newer Linux, or a container of one")
-                .into();
+        if let Some(reason) = host.lacks_glibc("the OpenVINO package", *glibc) {
+            return Backend::unavailable("openvino", reason).with_remedy(NEWER_LINUX).into();
         }
         let mut device = Device::new("openvino:CPU", cpu::read(host).model, DeviceKind::Hardware);
         device.fact("by", "the CPU plugin needs no driver");
@@ -44,10 +40,10 @@ impl Prober for OpenVino {
             return backend.into();
         };
         if !library.exists() {
-            let mut gone = Backend::unavailable("openvino", format!("its library is gone: {}", library.display()))
-                .with_remedy("remove the `openvino` environment that orch installed; the next run installs it again");
-            gone.facts = backend.facts;
-            return gone.into();
+            return Backend::unavailable("openvino", format!("its library is gone: {}", library.display()))
+                .with_remedy("remove the `openvino` environment that orch installed; the next run installs it again")
+                .with_facts(backend.facts)
+                .into();
         }
         backend.fact("library", library.display().to_string());
         Look { backend, ask: Some(json!({"library": library.display().to_string()})) }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::host::Host;
+use super::host::{Host, NEWER_LINUX};
 use super::snapdragon::{self, Chip};
 use super::{Backend, Device, DeviceKind, Look, Prober, native};
 
@@ -40,10 +40,8 @@ impl Prober for Qnn {
         if !backend.available {
             return backend.into();
         }
-        if !host.glibc_at_least(glibc.0, glibc.1) {
-            let have = host.glibc.as_deref().unwrap_or("?");
-            let reason = format!("the QNN package needs glibc {}.{} or newer, and this is {have}", glibc.0, glibc.1);
-            return Backend::unavailable("qnn", reason).with_remedy("use a newer Linux, or a container of one").into();
+        if let Some(reason) = host.lacks_glibc("the QNN package", glibc) {
+            return Backend::unavailable("qnn", reason).with_remedy(NEWER_LINUX).into();
         }
         let Some(library) = &host.libraries.qnn else {
             backend.fact("library", "installed on first need");
@@ -52,10 +50,10 @@ impl Prober for Qnn {
         let folder = library.parent().unwrap_or(Path::new("."));
         let htp = folder.join("libQnnHtp.so");
         if let Some(missing) = [library.as_path(), &htp].into_iter().find(|path| !path.exists()) {
-            let mut gone = Backend::unavailable("qnn", format!("its library is gone: {}", missing.display()))
-                .with_remedy("remove the `qnn` environment that orch installed; the next run installs it again");
-            gone.facts = backend.facts;
-            return gone.into();
+            return Backend::unavailable("qnn", format!("its library is gone: {}", missing.display()))
+                .with_remedy("remove the `qnn` environment that orch installed; the next run installs it again")
+                .with_facts(backend.facts)
+                .into();
         }
         let present: Vec<_> =
             BACKENDS.iter().filter(|(_, file)| folder.join(file).exists()).map(|(name, _)| *name).collect();
@@ -74,12 +72,9 @@ impl Prober for Qnn {
                 backend.fact("sdk", identity.build).fact("provider", identity.provider).fact("api", identity.api);
                 backend
             }
-            Err(why) => {
-                let mut broken = Backend::unavailable("qnn", format!("its HTP library fails: {why}"))
-                    .with_remedy("install the QNN package again; it must match this process's architecture");
-                broken.facts = backend.facts;
-                broken
-            }
+            Err(why) => Backend::unavailable("qnn", format!("its HTP library fails: {why}"))
+                .with_remedy("install the QNN package again; it must match this process's architecture")
+                .with_facts(backend.facts),
         }
     }
 }

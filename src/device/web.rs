@@ -143,14 +143,12 @@ fn find(host: &Host, name: &str) -> Found {
     if let Some(installed) = &host.libraries.browser {
         return Found::At(installed.clone(), "installed by orch");
     }
-    if (host.os.as_str(), host.arch.as_str()) == ("linux", "x86_64") && host.glibc_at_least(2, 34) {
-        return Found::Later;
-    }
-    let reason = match host.glibc.as_deref() {
-        Some(glibc) if host.arch == "x86_64" => {
-            format!("the browser that orch installs needs glibc 2.34 or newer, and this is {glibc}")
-        }
-        _ => format!("the browser that orch installs is for Linux on x86_64, and this is {} {}", host.os, host.arch),
+    let reason = match (host.os.as_str(), host.arch.as_str()) {
+        ("linux", "x86_64") => match host.lacks_glibc("the browser that orch installs", (2, 34)) {
+            Some(reason) => reason,
+            None => return Found::Later,
+        },
+        (os, arch) => format!("the browser that orch installs is for Linux on x86_64, and this is {os} {arch}"),
     };
     let mut backend = Backend::unavailable(name, reason);
     backend.remedy = Some(match host.which(BROWSERS) {

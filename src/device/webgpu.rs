@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::host::Host;
+use super::host::{Host, NEWER_LINUX};
 use super::native::vulkan;
 use super::{Backend, Device, DeviceKind, Look, Prober};
 
@@ -33,12 +33,10 @@ impl Prober for WebGpu {
                 device.fact("by", "Metal");
                 Backend::available("webgpu", vec![device]).into()
             }
-            ("linux", "x86_64" | "aarch64") if !host.glibc_at_least(2, 28) => {
-                let have = host.glibc.as_deref().unwrap_or("?");
-                let reason = format!("the WebGPU package needs glibc 2.28 or newer, and this is {have}");
-                Backend::unavailable("webgpu", reason).with_remedy("use a newer Linux, or a container of one").into()
-            }
-            ("linux", "x86_64" | "aarch64") => on_linux(host),
+            ("linux", "x86_64" | "aarch64") => match host.lacks_glibc("the WebGPU package", (2, 28)) {
+                Some(reason) => Backend::unavailable("webgpu", reason).with_remedy(NEWER_LINUX).into(),
+                None => on_linux(host),
+            },
             (os, arch) => {
                 Backend::unavailable("webgpu", format!("no package of ONNX Runtime's WebGPU exists for {os} {arch}"))
                     .into()

@@ -40,7 +40,7 @@ const SYNC: &str = "qnn-net-run's own figures; QnnGraph_execute returns when the
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     match job.op.as_str() {
-        "run" => answer(Params::of(&job.params).and_then(|params| timed(job, &params, progress))),
+        "run" => answer(timed(job, progress)),
         other => JobOutput::failed(JobStatus::Error, format!("android has no operation `{other}`; it has `run`")),
     }
 }
@@ -61,12 +61,6 @@ struct Params {
     #[serde(default)]
     #[expect(dead_code, reason = "named here so that unknown params stay errors")]
     measure: Value,
-}
-
-impl Params {
-    fn of(params: &Value) -> Result<Self> {
-        Self::deserialize(params).context("bad params of an android job")
-    }
 }
 
 /// What a target asks of its phone.
@@ -125,11 +119,12 @@ impl Asked {
 }
 
 /// Ends by itself in time to clean up: whoever is killed leaves its folder to the phone's own janitor.
-fn timed(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> Result<JobOutput> {
+fn timed(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
+    let params = Params::deserialize(&job.params).context("bad params of an android job")?;
     let limit = Duration::from_secs(params.timeout_seconds);
     let margin = (limit / 4).min(Duration::from_secs(10));
     let end = Instant::now() + limit;
-    let done = run(job, params, end - margin, progress);
+    let done = run(job, &params, end - margin, progress);
     if done.as_ref().is_err_and(|error| error.downcast_ref::<Late>().is_some()) {
         // Cleaned up. That it took too long is for the parent to say, who will in a moment.
         std::thread::sleep(end.saturating_duration_since(Instant::now()) + margin);

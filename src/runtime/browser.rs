@@ -38,7 +38,7 @@ const SYNC: &str = "session.run resolves when the outputs are in the page's memo
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     match job.op.as_str() {
-        "run" => answer(Params::of(&job.params).and_then(|params| run(job, &params, progress))),
+        "run" => answer(run(job, progress)),
         other => JobOutput::failed(JobStatus::Error, format!("browser has no operation `{other}`; it has `run`")),
     }
 }
@@ -62,13 +62,8 @@ struct Params {
     measure: Value,
 }
 
-impl Params {
-    fn of(params: &Value) -> anyhow::Result<Self> {
-        Self::deserialize(params).context("bad params of a browser job")
-    }
-}
-
-fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
+fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
+    let params = Params::deserialize(&job.params).context("bad params of a browser job")?;
     let measure = MeasureParams::of(&job.params)?;
     let options = Options::of(&params.backend, &params.device, &params.options)?;
     let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
@@ -94,7 +89,7 @@ fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<Jo
         "without_fusions": options.without_fusions(),
         "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
     });
-    let mut files = files(params, artefact, &external, bytes)?;
+    let mut files = files(&params, artefact, &external, bytes)?;
     files.extend(control.map(|bytes| ("control".to_owned(), Served::Bytes(bytes))));
     if let Some(model) = closed.model {
         files.insert("model/model.onnx".to_owned(), Served::Bytes(model));

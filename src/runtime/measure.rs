@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::RawMeasure;
+use crate::base::process::{high_water_mark, own_peak};
 
 /// How much is measured; the `measure` of a job's params.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -114,34 +115,7 @@ pub fn millis(elapsed: Duration) -> f64 {
 /// Linux's `ru_maxrss` starts at the parent's size when the process was forked and executed, so the kernel's own
 /// high-water mark of this address space is preferred where it exists.
 pub fn peak_rss_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok();
-    status.as_deref().and_then(high_water_mark).or_else(max_rss)
-}
-
-fn high_water_mark(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
-}
-
-#[cfg(unix)]
-fn max_rss() -> Option<u64> {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `usage` is writable and as large as getrusage expects; a zeroed rusage is a valid one.
-    let usage = unsafe {
-        if libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) != 0 {
-            return None;
-        }
-        usage.assume_init()
-    };
-    // macOS counts bytes, everyone else kilobytes.
-    let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
-    u64::try_from(usage.ru_maxrss).ok().map(|size| size * unit)
-}
-
-#[cfg(not(unix))]
-fn max_rss() -> Option<u64> {
-    None
+    high_water_mark(std::process::id() as i32).or_else(own_peak)
 }
 
 #[cfg(test)]
@@ -204,8 +178,8 @@ mod tests {
 
     #[test]
     fn the_peak_follows_what_the_process_holds() {
-        assert_eq!(high_water_mark("VmPeak:\t 9 kB\nVmHWM:\t    1234 kB\n"), Some(1234 * 1024));
+        assert_eq!(high_water_mark(std::process::id() as i32).is_some(), cfg!(target_os = "linux"));
         assert!(peak_rss_bytes().is_some_and(|peak| peak > 100_000));
-        assert!(max_rss().is_some_and(|peak| peak > 100_000));
+        assert!(own_peak().is_some_and(|peak| peak > 100_000));
     }
 }

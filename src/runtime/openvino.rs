@@ -111,11 +111,12 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         .map_err(|error| classified(error, "failed to run the model"))?;
 
     // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
-    tensors::write(&job.out.join("outputs.safetensors"), &session.outputs(&manifest)?)?;
+    let Session { request, compiled, .. } = &mut session;
+    tensors::write(&job.out.join("outputs.safetensors"), &ports::outputs(request, compiled, &manifest)?)?;
     tensors::run_control(tree, &job.out, |inputs| {
-        session.set_inputs(&manifest, inputs)?;
-        session.request.infer()?;
-        session.outputs(&manifest)
+        ports::set_inputs(request, compiled, &manifest, inputs)?;
+        request.infer()?;
+        ports::outputs(request, compiled, &manifest)
     })?;
 
     let devices = session.devices.join(" ");
@@ -180,16 +181,6 @@ struct Session {
     compile_seconds: f64,
 }
 
-impl Session {
-    fn set_inputs(&mut self, manifest: &Manifest, inputs: &Tensors) -> Result<()> {
-        ports::set_inputs(&mut self.request, &self.compiled, manifest, inputs)
-    }
-
-    fn outputs(&self, manifest: &Manifest) -> Result<Tensors> {
-        ports::outputs(&self.request, &self.compiled, manifest)
-    }
-}
-
 fn load(
     core: &Core,
     tree: &Path,
@@ -217,8 +208,9 @@ fn load(
     let in_force = options::read_back(&compiled);
     options::check_in_force(properties, &in_force)?;
     ports::check(&compiled, manifest, inputs)?;
-    let request = compiled.request()?;
-    let mut session = Session {
+    let mut request = compiled.request()?;
+    ports::set_inputs(&mut request, &compiled, manifest, inputs)?;
+    Ok(Session {
         request,
         devices,
         precision: match compiled.property(options::PRECISION) {
@@ -232,12 +224,9 @@ fn load(
         properties: in_force,
         dynamic,
         read_seconds,
-        compile_seconds: 0.0,
+        compile_seconds: clock.elapsed().as_secs_f64(),
         compiled,
-    };
-    session.set_inputs(manifest, inputs)?;
-    session.compile_seconds = clock.elapsed().as_secs_f64();
-    Ok(session)
+    })
 }
 
 /// The devices that the compiled model executes on: the one that was asked for.

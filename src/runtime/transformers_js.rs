@@ -38,7 +38,7 @@ const SYNC: &str = "whole task: preprocessing, inference and postprocessing; the
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     match job.op.as_str() {
-        "run" => answer(Params::of(&job.params).and_then(|params| run(job, &params, progress))),
+        "run" => answer(run(job, progress)),
         other => {
             JobOutput::failed(JobStatus::Error, format!("transformers-js has no operation `{other}`; it has `run`"))
         }
@@ -65,10 +65,6 @@ struct Params {
 }
 
 impl Params {
-    fn of(params: &Value) -> anyhow::Result<Self> {
-        Self::deserialize(params).context("bad params of a transformers-js job")
-    }
-
     fn options(&self) -> anyhow::Result<Options> {
         match self.backend.as_str() {
             "cpu" => Options::wasm(&self.device, &self.options),
@@ -77,7 +73,8 @@ impl Params {
     }
 }
 
-fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
+fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
+    let params = Params::deserialize(&job.params).context("bad params of a transformers-js job")?;
     let measure = MeasureParams::of(&job.params)?;
     let options = params.options()?;
     let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
@@ -99,7 +96,7 @@ fn run(job: &Job, params: &Params, progress: &dyn Fn(&str)) -> anyhow::Result<Jo
         "session": session(options.api),
         "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
     });
-    let files = files(params, artefact, bytes)?;
+    let files = files(&params, artefact, bytes)?;
     let page = Page { script: PAGE, params: &settings, files, imports: IMPORTS };
     let talk = page::open(&params.browser, &options, &page, progress)?;
     let facts = json!({
@@ -167,7 +164,7 @@ mod tests {
 
     fn params(backend: &str, device: &str, options: Value) -> Params {
         let packages = "/nowhere/node_modules";
-        Params::of(&json!({
+        Params::deserialize(&json!({
             "browser": "/bin/false", "packages": packages, "backend": backend, "device": device, "options": options,
         }))
         .unwrap()

@@ -26,10 +26,7 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(pipe: PipeReader) -> io::Result<Self> {
-        // SAFETY: takes no pointers; the descriptor is this pipe's.
-        if unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        rustix::io::ioctl_fionbio(&pipe, true)?;
         Ok(Self { pipe, buffer: Vec::new(), searched: 0 })
     }
 

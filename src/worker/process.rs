@@ -10,7 +10,9 @@ use std::process::{ChildStdin, Command, ExitStatus};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::base::process::die_with;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use crate::base::process::{die_with, own_peak, peak_of};
 use crate::base::text::printable;
 use crate::confine::Confinement;
 use crate::worker::family;
@@ -168,14 +170,9 @@ impl Group {
             poll(&mut one, Duration::ZERO)?;
             return Ok(one[0].revents != 0);
         }
-        // SAFETY: an all-zero siginfo_t is valid, and it lives as long as the call.
-        let (code, info) = unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-            (libc::waitid(libc::P_PID, self.leader as libc::id_t, &mut info, flags), info)
-        };
-        // SAFETY: waitid filled the structure, or left it zero when nothing had happened.
-        if code == 0 { Ok(unsafe { info.si_pid() } != 0) } else { Err(io::Error::last_os_error()) }
+        let leader = Pid::from_raw(self.leader).expect("BUG: a child has a number");
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(leader), options)?.is_some())
     }
 
     /// Ends all that the leader started, then waits for the leader, which has ended or is ended by this.
@@ -197,8 +194,8 @@ impl Group {
             let mut usage = unsafe { std::mem::zeroed() };
             // SAFETY: the pointers are valid for the length of the call.
             if unsafe { libc::wait4(self.leader, &mut status, 0, &mut usage) } == self.leader {
-                let (peak, own) = (max_rss(&usage), own_peak());
-                self.peak_rss_bytes = (peak > own).then_some(peak);
+                let peak = peak_of(&usage);
+                self.peak_rss_bytes = own_peak().is_some_and(|own| peak > own).then_some(peak);
                 return Ok(*self.status.insert(ExitStatus::from_raw(status)));
             }
             let e = io::Error::last_os_error();
@@ -220,29 +217,10 @@ impl Drop for Group {
     }
 }
 
-/// Bytes. Linux counts in KiB, macOS in bytes.
-fn max_rss(usage: &libc::rusage) -> u64 {
-    let unit = if cfg!(target_os = "macos") { 1 } else { 1024 };
-    usage.ru_maxrss as u64 * unit
-}
-
-/// What orch itself has held at most, bytes.
-fn own_peak() -> u64 {
-    // SAFETY: an all-zero rusage is valid, and it lives as long as the call.
-    let (code, usage) = unsafe {
-        let mut usage = std::mem::zeroed();
-        (libc::getrusage(libc::RUSAGE_SELF, &mut usage), usage)
-    };
-    if code == 0 { max_rss(&usage) } else { u64::MAX }
-}
-
 #[cfg(target_os = "linux")]
 fn pidfd_of(pid: i32) -> Option<OwnedFd> {
-    // SAFETY: the call takes no pointers, and what it gives is a descriptor that is nobody's yet.
-    unsafe {
-        let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        (fd >= 0).then(|| std::os::fd::FromRawFd::from_raw_fd(fd as RawFd))
-    }
+    use rustix::process::{PidfdFlags, pidfd_open};
+    pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -10,6 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::ioctl_fionread;
+
 use crate::worker::redact::Redact;
 
 /// So many bytes of the beginning are kept, and written at once.
@@ -135,7 +137,7 @@ impl<'a> Said<'a> {
     /// Takes in all that is left, once nobody speaks any more. One who escaped and speaks on is not listened to for ever.
     pub(super) fn finish(mut self) -> io::Result<()> {
         let mut patience = 64;
-        while patience > 0 && self.waiting()? > 0 {
+        while patience > 0 && ioctl_fionread(&self.reader)? > 0 {
             self.take_in();
             patience -= 1;
         }
@@ -158,16 +160,6 @@ impl<'a> Said<'a> {
         let (first, second) = tail.as_slices();
         file.write_all(first)?;
         file.write_all(second)
-    }
-
-    fn waiting(&self) -> io::Result<i32> {
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: the pointer is valid for the length of the call.
-        if unsafe { libc::ioctl(self.fd(), libc::FIONREAD, &raw mut bytes) } == 0 {
-            Ok(bytes)
-        } else {
-            Err(io::Error::last_os_error())
-        }
     }
 }
 

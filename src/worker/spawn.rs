@@ -18,6 +18,9 @@ pub(super) use linux::start;
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::start;
 
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
 use crate::confine::Confinement;
 use crate::worker::process::Group;
 
@@ -44,14 +47,10 @@ impl Program<'_> {
         let mut problem = io::Error::from_raw_os_error(libc::ENOENT);
         for folder in std::env::split_paths(path) {
             let file = folder.join(name);
-            let Ok(c_file) = c_string(file.as_os_str()) else { continue };
-            // SAFETY: a string that ends with zero, for the length of the call.
-            if unsafe { libc::access(c_file.as_ptr(), libc::X_OK) } == 0 && file.is_file() {
-                return Ok(file);
-            }
-            let e = io::Error::last_os_error();
-            if e.kind() == io::ErrorKind::PermissionDenied {
-                problem = e;
+            match access(&file, Access::EXEC_OK) {
+                Ok(()) if file.is_file() => return Ok(file),
+                Err(e) if e == Errno::ACCESS => problem = e.into(),
+                _ => {}
             }
         }
         Err(problem)

@@ -154,6 +154,16 @@ enum Side {
     Output,
 }
 
+impl Side {
+    /// That of its own, of a pair of the library's functions.
+    fn of<F>(self, input: F, output: F) -> F {
+        match self {
+            Self::Input => input,
+            Self::Output => output,
+        }
+    }
+}
+
 // SAFETY of the unsafe blocks below: every handle was made by the library and is never freed; every other pointer is to a
 // value that outlives the call. The library copies what it keeps, but for the texts of options, which it owns.
 impl Model {
@@ -170,20 +180,14 @@ impl Model {
     }
 
     fn ports(&self, side: Side) -> Result<Vec<Port>> {
-        let count_of = match side {
-            Side::Input => self.table.count_inputs,
-            Side::Output => self.table.count_outputs,
-        };
+        let count_of = side.of(self.table.count_inputs, self.table.count_outputs);
         let mut count = 0;
         check("count inputs and outputs", unsafe { count_of(self.signature, &mut count) })?;
         (0..count).map(|index| self.port(side, index)).collect()
     }
 
     fn port(&self, side: Side, index: usize) -> Result<Port> {
-        let name_of = match side {
-            Side::Input => self.table.input_name,
-            Side::Output => self.table.output_name,
-        };
+        let name_of = side.of(self.table.input_name, self.table.output_name);
         let mut name = null();
         check("name an input or output", unsafe { name_of(self.signature, index, &mut name) })?;
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
@@ -198,10 +202,7 @@ impl Model {
     }
 
     fn tensor_type(&self, side: Side, index: usize) -> Result<TensorType, Failure> {
-        let tensor_of = match side {
-            Side::Input => self.table.input_tensor,
-            Side::Output => self.table.output_tensor,
-        };
+        let tensor_of = side.of(self.table.input_tensor, self.table.output_tensor);
         let tensor = made("find a tensor", |out| unsafe { tensor_of(self.signature, index, out) })?;
         let mut raw = TensorType { element: 0, rank: 0, dimensions: [0; 8], strides: [0; 8] };
         check("tell a tensor's type", unsafe { (self.table.tensor_type)(tensor, &mut raw) })?;
@@ -239,10 +240,7 @@ impl Model {
     }
 
     fn buffer(&self, compiled: Handle, side: Side, index: usize) -> Result<Handle, Failure> {
-        let needs_of = match side {
-            Side::Input => self.table.input_needs,
-            Side::Output => self.table.output_needs,
-        };
+        let needs_of = side.of(self.table.input_needs, self.table.output_needs);
         let needs = made("size a buffer", |out| unsafe { needs_of(compiled, SIGNATURE, index, out) })?;
         let raw = self.tensor_type(side, index)?;
         made("make a buffer", |out| unsafe { (self.table.create_buffer)(self.environment, &raw, needs, out) })

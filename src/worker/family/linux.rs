@@ -14,12 +14,7 @@ const DYING: Duration = Duration::from_secs(2);
 
 /// From now on, orphans below this process become its children.
 pub(in crate::worker) fn adopt_orphans() -> io::Result<()> {
-    // SAFETY: takes no pointers.
-    if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
 /// Kills all that stand below a living leader, also those that appear meanwhile. The leader is halted first, so that
