@@ -52,15 +52,8 @@ pub(super) fn ensure(
     if let Some(env) = ready(dir, name, lock) {
         return Ok(env);
     }
-    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
     let home = home(dir, name, lock);
-    let lock_path = home.with_extension("lock");
-    refuse_foreign(&home, &lock_path)?;
-    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
-    if guard.try_lock().is_err() {
-        progress("waiting for another orch that installs it");
-        guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
-    }
+    let _guard = alone(dir, &home, progress)?;
     if let Some(env) = ready(dir, name, lock) {
         return Ok(env);
     }
@@ -69,8 +62,21 @@ pub(super) fn ensure(
     install(&home, lock, cancel, progress)
 }
 
+/// Waits until no other orch installs what is to lie in `home`, below `dir`; none does while what this gives lives.
+pub(super) fn alone(dir: &Path, home: &Path, progress: &dyn Fn(&str)) -> anyhow::Result<File> {
+    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
+    let lock_path = home.with_extension("lock");
+    refuse_foreign(home, &lock_path)?;
+    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
+    if guard.try_lock().is_err() {
+        progress("waiting for another orch that installs it");
+        guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
+    }
+    Ok(guard)
+}
+
 /// The lock beside an environment is made before it and stays: without one, a folder of this name is somebody else's.
-pub(super) fn refuse_foreign(home: &Path, lock_path: &Path) -> anyhow::Result<()> {
+fn refuse_foreign(home: &Path, lock_path: &Path) -> anyhow::Result<()> {
     let is_empty = std::fs::read_dir(home).map_or(true, |mut entries| entries.next().is_none());
     if !is_empty && !lock_path.is_file() && !home.join(MARKER).is_file() {
         bail!(

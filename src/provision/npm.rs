@@ -3,7 +3,6 @@
 //! Node is the one on PATH, or else a locked one from PyPI, because a fresh machine has Rust and Python only. What is to
 //! be done with the packages afterwards is the caller's.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,14 +45,7 @@ pub(super) fn ensure(
         return Ok(home);
     }
     let home = env::home(dir, packages.name, packages.lock);
-    std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
-    let lock_path = home.with_extension("lock");
-    env::refuse_foreign(&home, &lock_path)?;
-    let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
-    if guard.try_lock().is_err() {
-        progress("waiting for another orch that installs it");
-        guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
-    }
+    let _guard = env::alone(dir, &home, progress)?;
     if let Some(home) = (packages.ready)() {
         return Ok(home);
     }

@@ -1,6 +1,7 @@
 //! Tensors that users bring: `.npz`, `.safetensors`, or a folder of ONNX's `input_0.pb`, `output_0.pb`, ….
 
 use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -54,8 +55,8 @@ fn read_npz(path: &Path) -> anyhow::Result<Tensors> {
         let entry = archive.by_index(index).with_context(failed)?;
         let file = entry.name().with_context(failed)?.into_owned();
         let Some(name) = npyz::npz::array_name_from_file_name(&file).map(str::to_owned) else { continue };
-        let tensor = npyz::NpyFile::new(entry).map_err(anyhow::Error::from).and_then(npy_tensor);
-        let tensor = tensor.with_context(|| format!("failed to read the array `{name}` of `{}`", path.display()))?;
+        let tensor =
+            npy_tensor(entry).with_context(|| format!("failed to read the array `{name}` of `{}`", path.display()))?;
         found.insert(name, tensor);
     }
     if found.is_empty() {
@@ -64,35 +65,29 @@ fn read_npz(path: &Path) -> anyhow::Result<Tensors> {
     Ok(found)
 }
 
-fn npy_tensor<R: std::io::Read>(array: npyz::NpyFile<R>) -> anyhow::Result<Tensor> {
-    if array.order() == npyz::Order::Fortran && array.shape().len() > 1 {
+fn npy_tensor(mut file: impl Read) -> anyhow::Result<Tensor> {
+    let header = npyz::NpyHeader::from_reader(&mut file)?;
+    if header.order() == npyz::Order::Fortran && header.shape().len() > 1 {
         bail!("it is in Fortran order; save it with numpy.ascontiguousarray");
     }
-    let shape: Vec<usize> = array.shape().iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>()?;
-    let npyz::DType::Plain(dtype) = array.dtype() else { bail!("it is a structured array") };
+    let shape: Vec<usize> = header.shape().iter().map(|dim| usize::try_from(*dim)).collect::<Result<_, _>>()?;
+    let npyz::DType::Plain(dtype) = header.dtype() else { bail!("it is a structured array") };
     let text = dtype.to_string();
-    let (element, bytes) = match text.trim_start_matches(['<', '|', '>', '=']) {
+    let element = match text.trim_start_matches(['<', '|', '>', '=']) {
         _ if text.starts_with('>') => bail!("its type {text} is big-endian"),
-        "f4" => (Element::F32, flat(array.into_vec::<f32>()?, f32::to_le_bytes)),
-        "f8" => (Element::F64, flat(array.into_vec::<f64>()?, f64::to_le_bytes)),
-        "f2" => (Element::F16, flat(array.into_vec::<half::f16>()?, half::f16::to_le_bytes)),
-        "i8" => (Element::I64, flat(array.into_vec::<i64>()?, i64::to_le_bytes)),
-        "i4" => (Element::I32, flat(array.into_vec::<i32>()?, i32::to_le_bytes)),
-        "i2" => (Element::I16, flat(array.into_vec::<i16>()?, i16::to_le_bytes)),
-        "i1" => (Element::I8, flat(array.into_vec::<i8>()?, i8::to_le_bytes)),
-        "u8" => (Element::U64, flat(array.into_vec::<u64>()?, u64::to_le_bytes)),
-        "u4" => (Element::U32, flat(array.into_vec::<u32>()?, u32::to_le_bytes)),
-        "u2" => (Element::U16, flat(array.into_vec::<u16>()?, u16::to_le_bytes)),
-        "u1" => (Element::U8, array.into_vec::<u8>()?),
-        "b1" => (Element::Bool, flat(array.into_vec::<bool>()?, |v| [u8::from(v)])),
         "V2" => bail!("its type `V2` may be bfloat16, which .npz files do not tell; save it as .safetensors"),
-        other => bail!("its type `{other}` is none of f8, f4, f2, i8, i4, i2, i1, u8, u4, u2, u1, b1"),
+        code => Element::all()
+            .find(|element| numpy_code(*element) == code)
+            .with_context(|| format!("its type `{code}` is none of f8, f4, f2, i8, i4, i2, i1, u8, u4, u2, u1, b1"))?,
     };
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
     Tensor::new(element, shape, bytes)
 }
 
-fn flat<T, const N: usize>(values: Vec<T>, to_bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
-    values.into_iter().flat_map(to_bytes).collect()
+/// `f4` for `float32`: the kind and the bytes.
+fn numpy_code(element: Element) -> String {
+    format!("{}{}", &element.name()[..1], element.size())
 }
 
 #[cfg(test)]
@@ -125,7 +120,7 @@ mod tests {
             let mut array = npyz::WriteOptions::new().default_dtype().shape(&[1]).writer(&mut npy).begin_nd().unwrap();
             array.push(&value).unwrap();
             array.finish().unwrap();
-            npy_tensor(npyz::NpyFile::new(npy.as_slice()).unwrap()).unwrap()
+            npy_tensor(npy.as_slice()).unwrap()
         }
         let found = [one(2f64), one(2f32), one(2i64), one(2i32), one(2i16), one(2i8), one(2u64), one(2u32), one(2u16)];
         let types: Vec<_> = found.iter().map(|tensor| tensor.element().name()).collect();

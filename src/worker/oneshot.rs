@@ -54,17 +54,13 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
     overseer.unwatch();
     let _ = group.finish(Duration::ZERO);
     group.sweep();
-    match (ended, said.finish()) {
-        (Ok(Ended::Answered(_)), Err(e)) => broken(&format!("write the log {}", limits.log.display()), e),
-        (Ok(Ended::Answered(mut output)), Ok(())) => {
-            if let (Some(peak), Some(facts)) = (group.peak_rss_bytes(), output.facts.as_object_mut()) {
-                facts.entry("peak_rss_bytes").or_insert(peak.into());
-            }
-            Ended::Answered(output)
-        }
-        (Ok(ended), _) => ended.with_last_words(limits.log),
-        (Err(e), _) => broken("wait for the worker", e),
+    let mut ended = said.end(ended.unwrap_or_else(|e| broken("wait for the worker", e)));
+    if let Ended::Answered(output) = &mut ended
+        && let (Some(peak), Some(facts)) = (group.peak_rss_bytes(), output.facts.as_object_mut())
+    {
+        facts.entry("peak_rss_bytes").or_insert(peak.into());
     }
+    ended
 }
 
 /// A worker that has its job.

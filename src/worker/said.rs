@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::ioctl_fionread;
 
+use crate::worker::Ended;
 use crate::worker::redact::Redact;
 
 /// So many bytes of the beginning are kept, and written at once.
@@ -149,6 +150,16 @@ impl<'a> Said<'a> {
             self.end_with_tail()?;
         }
         self.problem.take().map_or(Ok(()), Err)
+    }
+
+    /// How a job ended, once all that it said is kept.
+    pub(super) fn end(self, ended: Ended) -> Ended {
+        let log = self.log;
+        match (ended, self.finish()) {
+            (Ended::Answered(_), Err(e)) => Ended::Broken(format!("failed to write the log {}: {e}", log.display())),
+            (ended @ Ended::Answered(_), Ok(())) => ended,
+            (ended, _) => ended.with_last_words(log),
+        }
     }
 
     fn end_with_tail(&mut self) -> io::Result<()> {

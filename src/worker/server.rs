@@ -104,12 +104,7 @@ impl Server {
                 .unwrap_or_else(|| Ended::ServerDied(format!("failed to send a job to the Python server: {e}"))),
         };
         self.shared.waiting().remove(&job.id);
-        match (ended, waiting.said.finish()) {
-            (Ended::Answered(_), Err(e)) => {
-                Ended::Broken(format!("failed to write the log {}: {e}", limits.log.display()))
-            }
-            (ended, _) => ended.with_last_words(limits.log),
-        }
+        waiting.said.end(ended)
     }
 }
 
