@@ -136,7 +136,7 @@ fn a_dry_run_changes_nothing() {
     let size = earlier_layout(&sandbox);
     sandbox.write("cache/v2/tmp/orch-dead/x", "0123");
     sandbox.write("cache/v2/tmp/orch-dead.lock", "");
-    sandbox.write("cache/v2/settled/x", "");
+    sandbox.write("cache/v2/memos/x", "");
     let before = listing(&sandbox);
     let done = gc(&sandbox, &["--dry-run", "--max-size", "0"]);
     assert_eq!((&done["dry_run"], &done["records"]["large"]), (&true.into(), &4.into()));
@@ -167,19 +167,19 @@ fn what_nothing_names_goes_when_it_is_old_enough() {
     sandbox.write("cache/v2/tmp/orch-dead/x", "0123");
     sandbox.write("cache/v2/tmp/orch-dead.lock", "");
     sandbox.write("cache/v2/logs/command.gone.log", "said");
-    sandbox.write("cache/v2/settled/x", "");
+    sandbox.write("cache/v2/memos/x", "");
     let ended = sandbox.run(["cache", "gc", "--max-size", "1G"]).success();
     let ended = ended.stdout_has(&format!("v1, the store of an earlier version: {size} B"));
     let ended = ended.stdout_has("1 working folder, 4 B of processes");
     let ended = ended.stdout_has("1 log, 4 B of steps without records");
     ended.stderr_has("1 file, 1 B that nothing names yet stay, because they are new");
-    assert!(stray.exists() && sandbox.path("cache/v3/x").exists() && sandbox.store("settled/x").exists());
+    assert!(stray.exists() && sandbox.path("cache/v3/x").exists() && sandbox.store("memos/x").exists());
     assert!(!sandbox.path("cache/v1").exists() && !sandbox.store("logs/command.gone.log").exists());
     assert!(sandbox.store("logs/command.maker.log").exists());
     assert!(sandbox.stored_files("tmp").is_empty());
     // Whatever speaks of records goes with any of them.
     gc(&sandbox, &["--max-size", "8k"]);
-    assert!(!sandbox.store("settled/x").exists());
+    assert!(!sandbox.store("memos/x").exists());
     whole(&sandbox);
 }
 
