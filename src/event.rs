@@ -88,8 +88,6 @@ pub enum Slot {
     Job(u32),
     /// The whole machine.
     Exclusive,
-    /// The scheduling thread.
-    Main,
 }
 
 impl fmt::Display for Slot {
@@ -97,7 +95,6 @@ impl fmt::Display for Slot {
         match self {
             Self::Job(number) => write!(f, "job {number}"),
             Self::Exclusive => f.write_str("exclusive"),
-            Self::Main => f.write_str("main"),
         }
     }
 }

@@ -11,7 +11,6 @@
 //! | architecture and system (`target`) | for native code and measurements | compiled artefacts differ by it |
 //! | host fingerprint (`host`), devices and driver (`device.…`) | for measurements only | a result belongs to the kind of machine that made it |
 //! | variables of the environment (`env.…`) | of a `command`, a digest of each that it declares; of orch's own steps, the values of those that change arithmetic, and for measurements of those that change speed | what is declared may be a secret (docs/security.md); the tables stand in `exec/keys.rs` |
-//! | what a report shows, case by case, in the order of the spec | for the report | its page has that order, the host's name and the spec's |
 //! | absolute paths, mtimes, host name, user, locale, time zone, working folder, number of jobs | no | they cannot change an output |
 //! | comments, order of keys, anchors, includes, other models and targets, tags, priority, descriptions | no | the plan has the same steps without them |
 //! | timeouts | no | they end a step, and change nothing in one that passes |

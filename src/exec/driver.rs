@@ -55,8 +55,9 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
             .listener
             .tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
     }
-    let results = scheduler.states.into_iter().map(StepState::into_result).collect();
-    reporting::finish(context, results, scheduler.keys.files, met_bug, clock)
+    let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();
+    let doc = reporting::report_doc(context, &results, clock.elapsed().as_secs_f64());
+    Ok(Finished { results, interrupted: context.cancel.is_cancelled(), met_bug, doc, files: scheduler.keys.files })
 }
 
 /// Says what there is to say, where nothing else is to be done.
@@ -72,7 +73,7 @@ pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
 /// Why nothing is executed for a store that keeps nothing.
 fn not_kept(scheduler: &Scheduler<'_>) -> String {
     let plan = scheduler.world.plan;
-    let to_run = scheduler.wanted.iter().filter(|id| *id != plan.report && !scheduler.is_done(*id));
+    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id));
     let names: Vec<_> = to_run.map(|id| plan.step(id).name.as_str()).collect();
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
     let first = names.first().copied().unwrap_or_default();

@@ -27,7 +27,6 @@ mod task;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::base::Digest;
 use crate::device::Backend;
 use crate::event::Listener;
 use crate::key::{KeyDoc, MissReason};
@@ -44,7 +43,7 @@ pub use driver::run;
 pub use keys::{HostFacts, variable_digest};
 pub use preview::{held, preview};
 pub use probe::Probe;
-pub use reporting::{Pages, report_doc, stable_backend};
+pub use reporting::report_doc;
 pub use schedule::consult::usually_wanted;
 pub use schedule::retry::Backoff;
 pub use state::{How, StepResult};
@@ -147,13 +146,8 @@ pub struct Finished {
     /// By step.
     pub results: Vec<StepResult>,
     pub interrupted: bool,
-    /// Something failed that neither the spec expects nor another device answers for.
-    pub failed: bool,
     /// A bug of orch's own ended a step, an installation or a probe.
     pub met_bug: bool,
-    pub seconds: f64,
-    /// None when interrupted before the report.
-    pub report: Option<Digest>,
     pub doc: ReportDoc,
     /// The user's files as the keys saw them.
     pub files: FileDigests,

@@ -188,7 +188,6 @@ impl Performer<'_> {
                 judge(ended?, task.step.timeout_seconds, &[])
             }
             Work::Command(call) => return self.command(task, &call, places, &limits),
-            Work::Report => anyhow::bail!("BUG: the report is made by the scheduler"),
         };
         let judged = confined(placed(judged, task));
         let mut done = Done { numerics, ..Done::only(judged) };

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use crate::exec::driver::tell_all;
 use crate::exec::schedule::Scheduler;
-use crate::exec::schedule::consult::Missed;
 use crate::exec::state::{How, StepResult, StepState};
 use crate::exec::{Context, Preview, Verdict, reporting};
 use crate::key::MissReason;
@@ -18,10 +17,6 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     scheduler.whole_records = true;
     scheduler.consult_all();
     scheduler.read_records();
-    consult_report(context, &mut scheduler);
-    if scheduler.read_records() {
-        consult_report(context, &mut scheduler);
-    }
     tell_all(&mut scheduler, context.listener);
     let Scheduler { mut states, wanted, .. } = scheduler;
     let mut previews = Vec::new();
@@ -39,9 +34,6 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
                     .plan
                     .dependencies(id)
                     .find(|dep| !matches!(previews_of(&previews, *dep), Some(Verdict::Hit { .. })));
-                // The report waits for everything that runs, also for what none of its cases needs.
-                let runs = |preview: &Preview| matches!(preview.verdict, Verdict::WouldRun { .. });
-                let above = above.or_else(|| previews.iter().find(|preview| runs(preview)).map(|preview| preview.step));
                 let step = above.map(|dep| context.plan.step(dep).name.clone()).unwrap_or_default();
                 Verdict::WouldRun { key: None, reason: MissReason::After { step } }
             }
@@ -49,23 +41,6 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
         previews.push(Preview { step: id, verdict });
     }
     Ok(previews)
-}
-
-/// The report's key is made of what it shows, so it is known when nothing else is left to run.
-fn consult_report(context: &Context<'_>, scheduler: &mut Scheduler<'_>) {
-    let report = context.plan.report;
-    if scheduler.wanted.iter().any(|id| id != report && !scheduler.is_done(id)) {
-        return;
-    }
-    let results: Vec<_> =
-        context.plan.ids().map(|id| scheduler.result(id).cloned().unwrap_or_else(StepResult::not_needed)).collect();
-    let key = reporting::key(context, reporting::report_doc(context, &results, 0.0));
-    let state = match scheduler.look_up(report, &key) {
-        Ok(result) => StepState::Done(result),
-        Err(Missed::For(reason)) => StepState::Ready { key, reason },
-        Err(Missed::Damaged(what)) => StepState::Ready { key, reason: MissReason::OutputLost { what } },
-    };
-    scheduler.set(report, state);
 }
 
 /// The report of what the store already holds: successes, and failures of exactly this key. The rest is incomplete.

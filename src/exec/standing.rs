@@ -34,7 +34,7 @@ const MOMENTARY: &[&str] = &[
 /// | steps in a Python of the user's | packages that are in no key may come and go |
 /// | runs on a phone | so may the phone |
 pub(super) fn surroundings(step: &Step, fingerprint: &str, provision: &Provision) -> Option<Digest> {
-    if matches!(step.stage, Stage::Command | Stage::Report) {
+    if step.stage == Stage::Command {
         return None;
     }
     if step.kind.is_measured() && !step.run().runtime.failures_stand {

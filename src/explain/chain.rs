@@ -9,7 +9,7 @@ use crate::exec::{Context, Preview, Verdict};
 use crate::explain::{Cause, Evidence, held};
 use crate::key::{Change, KeyDoc, MissReason};
 use crate::record::Record;
-use crate::step::{Source, Stage, StepId};
+use crate::step::{Source, StepId};
 
 /// How many of the steps that one step waits for are listed; the rest are counted.
 const NAMED: usize = 5;
@@ -48,7 +48,7 @@ impl<'a> Chain<'a> {
                 changes.iter().map(|change| self.changed(id, change, last.as_ref())).collect()
             }
             MissReason::After { step } if self.depth.get() > DEEP => self.begins(id, step),
-            MissReason::After { step } => self.waits(id, step),
+            MissReason::After { .. } => self.waits(id),
             other => vec![self.leaf(id, other.to_string())],
         }
     }
@@ -63,9 +63,6 @@ impl<'a> Chain<'a> {
 
     fn changed(&self, id: StepId, change: &Change, last: Option<&Record>) -> Cause {
         let leaf = Cause { change: Some(change.clone()), ..self.leaf(id, change.to_string()) };
-        if let Some(run) = change.name.strip_prefix("case.").and_then(|run| self.context.plan.find(run)) {
-            return Cause { because: self.last_run(run), ..leaf };
-        }
         let Some(input) = change.name.strip_prefix("input.") else { return leaf };
         let step = self.context.plan.step(id);
         let store = self.context.store;
@@ -79,7 +76,7 @@ impl<'a> Chain<'a> {
                 Cause { evidence: Some(evidence), because: self.other_output(*from, old, new), ..leaf }
             }
             // The input was another one then, or is none now: the spec changed, and that is the root.
-            Some((_, Source::Record(_))) | None => leaf,
+            None => leaf,
         }
     }
 
@@ -134,15 +131,10 @@ impl<'a> Chain<'a> {
     }
 
     /// What a step waits for, and what has changed of its own besides.
-    fn waits(&self, id: StepId, first: &str) -> Vec<Cause> {
+    fn waits(&self, id: StepId) -> Vec<Cause> {
         let runs = |dep: &StepId| matches!(self.previews[dep.0 as usize].verdict, Verdict::WouldRun { .. });
         let mut seen = HashSet::new();
-        let mut above: Vec<_> =
-            self.context.plan.dependencies(id).filter(runs).filter(|dep| seen.insert(*dep)).collect();
-        // The report waits for more than it reads.
-        if above.is_empty() {
-            above.extend(self.context.plan.find(first));
-        }
+        let above: Vec<_> = self.context.plan.dependencies(id).filter(runs).filter(|dep| seen.insert(*dep)).collect();
         let more = above.len().saturating_sub(NAMED);
         let mut causes: Vec<_> = above
             .into_iter()
@@ -183,9 +175,6 @@ impl<'a> Chain<'a> {
     /// Changes in what the spec and orch's code say of a step whose inputs, and so whose key, are not known yet.
     fn own_changes(&self, id: StepId) -> Vec<Cause> {
         let step = self.context.plan.step(id);
-        if step.stage == Stage::Report {
-            return Vec::new(); // its key is made of what it shows
-        }
         let Some(last) = self.history(id).into_iter().next() else { return Vec::new() };
         let mut now = KeyDoc::default();
         now.set("kind", step.kind.name());

@@ -36,12 +36,11 @@ pub(super) struct Head {
     here: Digest,
     /// What the store's log was: it only grows, unless something was taken out of it.
     log: Option<LogExtent>,
-    has_report: bool,
     summary: Summary,
 }
 
 impl Head {
-    pub(super) fn of(context: &Context<'_>, results: &[StepResult], summary: &Summary, here: Here<'_>) -> Self {
+    pub(super) fn of(context: &Context<'_>, summary: &Summary, here: Here<'_>) -> Self {
         let plan = context.plan;
         let programs = plan.steps.iter().filter_map(|step| match &step.params {
             Params::Program(program) => Some(program),
@@ -54,7 +53,6 @@ impl Head {
             has_cases: !plan.cases.is_empty(),
             here: here.digest(),
             log: DiskStore::log_extent(context.store.root()),
-            has_report: results[plan.report.0 as usize].output().is_some(),
             summary: summary.clone(),
         }
     }
@@ -100,10 +98,6 @@ impl Memo {
     /// Whether devices must be looked for before [`Memo::holds`].
     pub fn has_cases(&self) -> bool {
         self.head.has_cases
-    }
-
-    pub fn has_report(&self) -> bool {
-        self.head.has_report
     }
 
     /// What an ordinary run would count now; its seconds are the caller's.
@@ -170,8 +164,8 @@ pub(super) fn files(
     for path in out {
         kept.push(std::path::absolute(path)?);
     }
-    let copied = plan.cases.iter().map(|planned| planned.test).chain([plan.report]);
-    for digest in copied.filter_map(|id| results[id.0 as usize].output()) {
+    let tests = plan.cases.iter().map(|planned| planned.test);
+    for digest in tests.filter_map(|id| results[id.0 as usize].output()) {
         kept.extend(store.files_of(&digest).map_err(|e| io::Error::other(e.to_string()))?);
     }
     let mut kept = Table::of(kept.iter().map(PathBuf::as_path));

@@ -44,7 +44,7 @@ pub struct Here<'a> {
 
 impl Here<'_> {
     fn digest(&self) -> Digest {
-        let backends = self.inventory.iter().map(crate::exec::stable_backend);
+        let backends = self.inventory.iter().map(crate::report::stable_backend);
         let drivers = self.inventory.iter().map(|backend| [backend.facts.get("driver"), backend.facts.get("rocm")]);
         let document = json!([
             self.host.fingerprint,
@@ -149,7 +149,7 @@ impl MemoPath {
         }
         let results = &finished.results;
         let doc: ReportDoc = crate::exec::report_doc(context, results, 0.0);
-        let head = file::Head::of(context, results, &doc.summary, here);
+        let head = file::Head::of(context, &doc.summary, here);
         let Some([specs, files]) = file::files(context, results, specs, found, out)? else { return Ok(false) };
         let held = |digest: Digest| context.store.has_tree(&digest);
         if Custody::of(context.store) != before || !results.iter().filter_map(|r| r.output()).all(held) {

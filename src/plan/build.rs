@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use indexmap::IndexSet;
 use serde_json::{Map, Value, json};
 
 use crate::base::names::Index;
@@ -34,7 +33,7 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
 
 /// As [`build`], with fallbacks for the cases that `fallback` allows them.
 pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback) -> Result<Plan, BuildError> {
-    let least = spec.commands.len() + 1;
+    let least = spec.commands.len();
     let (steps, index) = (Vec::with_capacity(least), Index::with_capacity(least));
     let mut builder = Builder { spec, steps, index, made: HashMap::new() };
     let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
@@ -46,17 +45,11 @@ pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback) -> Result<Pl
         .map(|case| spare(case).into_iter().map(|instead| (builder.case(&instead.case), instead)).collect())
         .collect();
     builder.commands()?;
-    // Each once, in the order of the cases: the report reads what became of all of them.
-    let all = planned.iter().chain(spare.iter().flatten().map(|(steps, _)| steps));
-    let records: IndexSet<StepId> = all.flat_map(|steps| [steps.run, steps.judge]).collect();
-    let named = |id: StepId| (builder.steps[id.0 as usize].name.as_str().into(), Source::Record(id));
-    let records = records.into_iter().map(named).collect();
     let planned = planned.into_iter().zip(spare).map(|(steps, spare)| Planned { steps, spare }).collect();
-    let report = builder.add("report".into(), Stage::Report, &step::REPORT, json!({}), records, 60);
     let model_facts =
         spec.models.values().map(|m| (m.name.clone(), ModelFacts { family: m.family.clone(), task: m.task.clone() }));
     let model_facts = model_facts.collect();
-    finish(builder, planned, matrix, report, model_facts)
+    finish(builder, planned, matrix, model_facts)
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -316,7 +309,6 @@ fn finish(
     builder: Builder<'_>,
     planned: Vec<Planned>,
     matrix: &Matrix,
-    report: StepId,
     model_facts: BTreeMap<String, ModelFacts>,
 ) -> Result<Plan, BuildError> {
     let Builder { mut steps, index, .. } = builder;
@@ -326,7 +318,7 @@ fn finish(
     let mut plan = match graph.order(&steps)? {
         None => {
             let (standby, resting) = Default::default();
-            Plan { steps, cases: vec![], excluded, report, model_facts, standby, index, graph, resting }
+            Plan { steps, cases: vec![], excluded, model_facts, standby, index, graph, resting }
         }
         Some(order) => {
             drop((index, graph));
@@ -335,7 +327,7 @@ fn finish(
                 renumbered[*old as usize] = StepId(new as u32);
             }
             steps = in_order(steps, order, &renumbered);
-            Plan::new(steps, vec![], excluded, renumbered[report.0 as usize], model_facts)
+            Plan::new(steps, vec![], excluded, model_facts)
         }
     };
     let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
@@ -358,7 +350,7 @@ fn in_order(steps: Vec<Step>, order: Vec<u32>, renumbered: &[StepId]) -> Vec<Ste
     let take = |old: u32| {
         let mut step = slots[old as usize].take().expect("BUG: an order names each step once");
         for (_, source) in &mut step.inputs {
-            if let Source::Step(id) | Source::Record(id) = source {
+            if let Source::Step(id) = source {
                 *id = renumbered[id.0 as usize];
             }
         }

@@ -26,7 +26,6 @@ pub struct Plan {
     pub steps: Vec<Step>,
     pub cases: Vec<PlannedCase>,
     pub excluded: Vec<ExcludedCase>,
-    pub report: StepId,
     /// What the report says of each model.
     pub model_facts: BTreeMap<String, ModelFacts>,
     /// Runs, and their tests, that stand by: they are of no case, and wanted only when the run of one did not pass.
@@ -75,7 +74,6 @@ impl Plan {
         steps: Vec<Step>,
         cases: Vec<PlannedCase>,
         excluded: Vec<ExcludedCase>,
-        report: StepId,
         model_facts: BTreeMap<String, ModelFacts>,
     ) -> Self {
         let mut index = Index::with_capacity(steps.len());
@@ -84,7 +82,7 @@ impl Plan {
         }
         let graph = Graph::of(&steps);
         let (standby, resting) = Default::default();
-        let mut plan = Self { steps, cases, excluded, report, model_facts, standby, index, graph, resting };
+        let mut plan = Self { steps, cases, excluded, model_facts, standby, index, graph, resting };
         plan.note_cases();
         plan
     }
@@ -121,7 +119,7 @@ impl Plan {
         names.into_iter()
     }
 
-    /// The steps that read this one's output or record, in ascending order.
+    /// The steps that read this one's output, in ascending order.
     pub fn dependents(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
         self.graph.dependents(id)
     }
@@ -156,11 +154,11 @@ impl Plan {
         let sources = self.steps.iter().flat_map(|step| &step.inputs);
         sources.filter_map(|(_, source)| match source {
             Source::File(path) => Some(&**path),
-            Source::Step(_) | Source::Record(_) => None,
+            Source::Step(_) => None,
         })
     }
 
-    /// The steps whose output or record this one reads.
+    /// The steps whose output this one reads.
     pub fn dependencies(&self, id: StepId) -> impl Iterator<Item = StepId> + '_ {
         self.step(id).dependencies()
     }

@@ -6,7 +6,7 @@ use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::step::{Source, Step, StepId};
 
 impl Plan {
-    /// The plan of these steps: they, all that they depend on, and the report of the cases among them.
+    /// The plan of these steps: they, all that they depend on, and the cases among them.
     ///
     /// A case is kept if its run or its verdict is chosen, and then both are; one that only something chosen depends on is no case of this part. `excluded`
     /// says which exclusions are reported.
@@ -16,28 +16,19 @@ impl Plan {
             .iter()
             .filter(|planned| [planned.run, planned.judge].iter().any(|id| chosen.contains(id)))
             .collect();
-        let mut kept: BTreeSet<StepId> = chosen.iter().copied().filter(|id| *id != self.report).collect();
+        let mut kept: BTreeSet<StepId> = chosen.clone();
         kept.extend(cases.iter().flat_map(|planned| [planned.test, planned.judge]));
         let spare = cases.iter().flat_map(|planned| &planned.fallbacks);
         kept.extend(spare.flat_map(|fallback| [fallback.test, fallback.judge]));
-        let mut kept = self.upstream(kept, |_, _| true);
-        // The report reads the records of its own cases only.
-        kept.insert(self.report);
-        let own = |planned: &&PlannedCase| -> Vec<StepId> {
-            let spare = planned.fallbacks.iter().flat_map(|fallback| [fallback.run, fallback.judge]);
-            spare.chain([planned.run, planned.judge]).collect()
-        };
-        let records: BTreeSet<StepId> = cases.iter().flat_map(own).collect();
+        let kept = self.upstream(kept, |_, _| true);
         let new_ids: BTreeMap<StepId, StepId> = kept.iter().copied().zip((0..).map(StepId)).collect();
         let moved = |step: &Step| {
-            let inputs = step.inputs.iter().filter_map(|(name, source)| {
+            let inputs = step.inputs.iter().map(|(name, source)| {
                 let source = match source {
                     Source::Step(from) => Source::Step(new_ids[from]),
-                    Source::Record(from) if records.contains(from) => Source::Record(new_ids[from]),
-                    Source::Record(_) => return None,
                     Source::File(path) => Source::File(path.clone()),
                 };
-                Some((name.clone(), source))
+                (name.clone(), source)
             });
             Step { inputs: inputs.collect(), ..step.clone() }
         };
@@ -59,6 +50,6 @@ impl Plan {
         };
         let excluded = self.excluded.iter().filter(|e| excluded(&e.case.id())).cloned().collect();
         let cases = cases.iter().map(case).collect();
-        Plan::new(steps, cases, excluded, new_ids[&self.report], self.model_facts.clone())
+        Plan::new(steps, cases, excluded, self.model_facts.clone())
     }
 }

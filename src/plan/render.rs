@@ -79,7 +79,7 @@ impl Look {
     }
 }
 
-const STAGES: [Stage; 6] = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Judge, Stage::Command, Stage::Report];
+const STAGES: [Stage; 5] = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Judge, Stage::Command];
 
 /// The chosen steps, what they need, and what needs them.
 pub fn around(plan: &Plan, chosen: &BTreeSet<StepId>) -> BTreeSet<StepId> {

@@ -14,6 +14,7 @@ pub mod json;
 pub mod junit;
 pub mod markdown;
 mod names;
+mod pages;
 mod place;
 mod sections;
 mod shape;
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use cause::alike;
+pub use pages::{CODE, PAGES, shown, stable_backend};
 
 use crate::matrix::{Batch, HalfChoice};
 use crate::record::{Attempt, Numerics, Outcome};

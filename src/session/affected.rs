@@ -69,7 +69,7 @@ impl Affected {
             files_then.digest(&revision.read(path)).map_or_else(|_| "absent".into(), |digest| digest.to_string())
         };
         let old = then.as_ref().map(|then| definitions(&then.plan, &past)).unwrap_or_default();
-        for id in project.plan.ids().filter(|id| *id != project.plan.report) {
+        for id in project.plan.ids() {
             let step = project.plan.step(id);
             let before = then.as_ref().and_then(|then| then.plan.find(&step.name));
             match before.map(|id| &old[id.0 as usize]) {
@@ -126,7 +126,7 @@ fn lay_out_inputs(revision: &Revision, plan: &Plan) -> anyhow::Result<()> {
     let read: BTreeSet<PathBuf> = inputs
         .filter_map(|(_, source)| match source {
             Source::File(path) => Some(revision.real(path)),
-            Source::Step(_) | Source::Record(_) => None,
+            Source::Step(_) => None,
         })
         .collect();
     revision.lay_out(&|path| is_below(path, &read))
@@ -149,7 +149,6 @@ fn definitions(plan: &Plan, file: &dyn Fn(&Path) -> String) -> Vec<KeyDoc> {
                     let digest = known.entry(path).or_insert_with(|| file(path));
                     doc.set(format!("input.{name}"), digest);
                 }
-                Source::Record(_) => {} // the report is of whatever ran
             }
         }
         digests.push(doc.digest());

@@ -83,10 +83,6 @@ impl Recalled {
         Summary { seconds: self.clock.elapsed().as_secs_f64(), ..self.memo.summary().clone() }
     }
 
-    pub fn has_report(&self) -> bool {
-        self.memo.has_report()
-    }
-
     /// What an ordinary run would print before its last line. None if it is damaged.
     pub fn text(&self) -> Option<String> {
         self.memo.text()

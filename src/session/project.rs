@@ -90,7 +90,7 @@ impl Project {
 
     fn matching(&self, pattern: &str) -> Vec<StepId> {
         let plan = &self.plan;
-        let stages = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Judge, Stage::Command, Stage::Report];
+        let stages = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Judge, Stage::Command];
         if let Some(stage) = stages.into_iter().find(|stage| stage.name() == pattern) {
             return plan.ids().filter(|id| plan.step(*id).stage == stage).collect();
         }

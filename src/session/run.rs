@@ -27,11 +27,11 @@ pub struct Run {
 }
 
 impl Run {
-    /// The steps that were executed, besides the report.
+    /// The steps that were executed.
     pub fn executed(&self) -> Vec<String> {
         let plan = &self.planned.project.plan;
         let how = |id: StepId| self.finished.results[id.0 as usize].how;
-        let ids = plan.ids().filter(|id| *id != plan.report && how(*id) == How::Executed);
+        let ids = plan.ids().filter(|id| how(*id) == How::Executed);
         ids.map(|id| plan.step(id).name.clone()).collect()
     }
 }
@@ -51,7 +51,7 @@ impl Session {
         let before = Custody::of(&self.store);
         let sharing = Sharing::open(settings.no_remote, &self.store, &diary)?;
         let context = Context { remote: sharing.remote(), ..self.context(project, &options, &diary) };
-        let ended = self.perform(&context);
+        let ended = self.perform(&context, planned.has_pages);
         let remote = sharing.finish(&self.cancel, uploads);
         let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
         let counted = ended.as_ref().ok().map(|(finished, _)| (finished.interrupted, hits(finished)));
@@ -77,8 +77,8 @@ impl Session {
     }
 
     /// Performs the plan and hands out what it made; once more, if that was lost in between.
-    fn perform(&self, context: &Context<'_>) -> anyhow::Result<(Finished, Handed)> {
-        let place = Place::new(&self.locations, context.options)?;
+    fn perform(&self, context: &Context<'_>, has_pages: bool) -> anyhow::Result<(Finished, Handed)> {
+        let place = Place::new(&self.locations, context.options, has_pages)?;
         let hand_out = |finished: &Finished| handout::hand_out(context.plan, finished, context.store, &place);
         let finished = exec::run(context)?;
         match hand_out(&finished) {

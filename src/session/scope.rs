@@ -29,7 +29,9 @@ pub struct Planned {
     pub(super) fallback: Fallback,
     /// Measurements older than this are made again.
     pub(super) max_age: Option<exec::MaxAge>,
-    /// What part it is, for pages; None for the whole, and for steps chosen by name, which make no page.
+    /// Not of steps chosen by name: they are no report of anything.
+    pub(super) has_pages: bool,
+    /// What part it is, for pages; None for the whole.
     pub(super) label: Option<String>,
     /// Why nothing is left to do, where that is so: this is no failure, because nothing was asked for.
     pub nothing: Option<String>,
@@ -50,9 +52,9 @@ pub(super) fn plan(session: &Session, request: &Request, ask: Ask<'_>, tell: Tel
     let stands = BTreeSet::new();
     let rerun_failed = request.steps.iter().chain(&request.rerun).any(|word| word == "failed");
     let (fallback, max_age) = (request.fallback, request.max_age.clone());
-    let (label, nothing) = (None, None);
+    let (has_pages, label, nothing) = (request.steps.is_empty(), None, None);
     let mut planned =
-        Planned { project, wanted: steps, rerun, rerun_failed, stands, fallback, max_age, label, nothing };
+        Planned { project, wanted: steps, rerun, rerun_failed, stands, fallback, max_age, has_pages, label, nothing };
     if planned.wanted.as_ref().is_some_and(BTreeSet::is_empty) {
         let word = if request.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
         planned.nothing = Some(format!("no step {word} last time: nothing to run"));
@@ -63,9 +65,7 @@ pub(super) fn plan(session: &Session, request: &Request, ask: Ask<'_>, tell: Tel
 
 fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell<'_>) -> anyhow::Result<Planned> {
     let plan = &planned.project.plan;
-    let with_report = planned.wanted.as_ref().is_none_or(|wanted| wanted.contains(&plan.report));
     let mut wanted = planned.wanted.clone().unwrap_or_else(|| exec::usually_wanted(plan).collect());
-    wanted.remove(&plan.report);
     let mut excluded: BTreeMap<String, &str> = plan.excluded.iter().map(|e| (e.case.id(), e.reason.as_str())).collect();
     let mut labels = Vec::new();
     if let Some(base) = &request.affected {
@@ -90,11 +90,10 @@ fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell
     let narrowed = plan.narrowed(&wanted, &|case| excluded.contains_key(case));
     // The test of a case belongs to it, although it may not differ itself.
     let tests = narrowed.cases.iter().map(|planned| planned.test).filter(|_| planned.wanted.is_none());
-    let report = with_report.then_some(narrowed.report);
     let moved = |ids: &BTreeSet<StepId>| {
         ids.iter().filter_map(|id| narrowed.find(&plan.step(*id).name)).collect::<BTreeSet<_>>()
     };
-    let wanted = moved(&wanted).into_iter().chain(tests).chain(report).collect();
+    let wanted = moved(&wanted).into_iter().chain(tests).collect();
     planned.rerun = moved(&planned.rerun);
     planned.wanted = Some(wanted);
     planned.label = Some(labels.join(", "));

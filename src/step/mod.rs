@@ -10,7 +10,6 @@ mod materialise;
 pub mod ready;
 mod recipe;
 mod render;
-mod report;
 mod run;
 mod set;
 mod write;
@@ -40,7 +39,6 @@ pub use materialise::MATERIALISE;
 pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
-pub use report::REPORT;
 pub use run::RUN;
 pub use set::StepSet;
 pub use write::WRITE;
@@ -51,7 +49,7 @@ pub static KINDS: LazyLock<Vec<&'static dyn StepKind>> = LazyLock::new(|| {
         [&INPUTS, &MATERIALISE, &READY, &REFERENCE, &RENDER, &RUN, &JUDGE, &COMMAND, &WRITE];
     let conversions = ARTEFACTS.iter().flat_map(|artefact| artefact.conversions);
     let conversions = conversions.map(|conversion| *conversion as &'static dyn StepKind);
-    own.into_iter().chain(conversions).chain([&REPORT as &'static dyn StepKind]).collect()
+    own.into_iter().chain(conversions).collect()
 });
 
 /// Position of a step in its plan.
@@ -90,10 +88,10 @@ impl Step {
         }
     }
 
-    /// The steps whose output or record this one reads.
+    /// The steps whose output this one reads.
     pub fn dependencies(&self) -> impl Iterator<Item = StepId> + '_ {
         self.inputs.iter().filter_map(|(_, source)| match source {
-            Source::Step(id) | Source::Record(id) => Some(*id),
+            Source::Step(id) => Some(*id),
             Source::File(_) => None,
         })
     }
@@ -186,8 +184,6 @@ pub enum Source {
     Step(StepId),
     /// A file or folder of the user's.
     File(Arc<Path>),
-    /// The record of another step, whatever its outcome (the report's inputs).
-    Record(StepId),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -199,7 +195,6 @@ pub enum Stage {
     /// Holding what ran against the reference.
     Judge,
     Command,
-    Report,
 }
 
 impl Stage {
@@ -210,7 +205,6 @@ impl Stage {
             Self::Run => "run",
             Self::Judge => "judge",
             Self::Command => "command",
-            Self::Report => "report",
         }
     }
 }
@@ -227,8 +221,6 @@ pub enum Work {
     Worker(WorkerCall),
     /// A user's program in its own working folder.
     Command(CommandCall),
-    /// The pages made of all records.
-    Report,
 }
 
 #[derive(Default)]

@@ -45,7 +45,7 @@ fn ran() -> Sandbox {
     let sandbox = checkout(None);
     // Whether or not the case can run, the commands and the test are made.
     let ended = sandbox.run(RUN);
-    assert!(ended.json()["summary"]["executed"].as_u64().unwrap() >= 4, "{}", ended.stderr);
+    assert!(ended.json()["summary"]["executed"].as_u64().unwrap() >= 3, "{}", ended.stderr);
     sandbox
 }
 
@@ -54,13 +54,17 @@ fn ran() -> Sandbox {
 fn hits(first: &Sandbox, second: &Sandbox) {
     let summary = second.run(RUN).json()["summary"].clone();
     assert_eq!((&summary["executed"], &summary["failed"]), (&0.into(), &0.into()), "{summary}");
-    assert!(summary["hits"].as_u64().unwrap() >= 4, "{summary}");
-    for name in ["report/index.html", "report/junit.xml", "tests/test_bert_cuda-fp32.py"] {
-        let name = format!("orch-out/{name}");
-        // A test names the command line of its run, and that the store that it was told.
-        let read = |sandbox: &Sandbox| sandbox.read(&name).replace(path(&sandbox.path("")), "[DIR]");
-        assert_eq!(read(first), read(second), "{name}");
-    }
+    assert!(summary["hits"].as_u64().unwrap() >= 3, "{summary}");
+    // A test names the command line of its run, and that the store that it was told.
+    let test = "orch-out/tests/test_bert_cuda-fp32.py";
+    let read = |sandbox: &Sandbox| sandbox.read(test).replace(path(&sandbox.path("")), "[DIR]");
+    assert_eq!(read(first), read(second));
+    // The pages say how their own run went, and show the same cases.
+    let cases = |sandbox: &Sandbox| {
+        let document: Value = serde_json::from_str(&sandbox.read("orch-out/report/matrix.json")).unwrap();
+        document["cases"].as_array().unwrap().iter().map(|case| case["case"].to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(cases(first), cases(second));
     assert_eq!(second.output("command:first", "out"), "a\n");
 }
 
@@ -143,7 +147,7 @@ fn another_user_takes_what_was_made() {
     assert_eq!(summary(&as_nobody(&RUN).unwrap()), 0);
     let output = as_nobody(&["cache", "gc", "--max-size", "0"]).unwrap();
     assert!(output.status.success(), "{output:?}");
-    assert!(summary(&as_nobody(&RUN).unwrap()).as_u64().unwrap() >= 4);
+    assert!(summary(&as_nobody(&RUN).unwrap()).as_u64().unwrap() >= 3);
 }
 
 #[test]
@@ -152,7 +156,12 @@ fn a_measured_case_hits_on_the_same_kind_of_machine() {
     first.run(RUN).success().summary([("cases", 2), ("passed", 2)]);
     second.run(["cache", "import", &export(&first)]).success();
     second.run(RUN).success().summary([("executed", 0), ("passed", 2), ("failed", 0)]);
-    assert_eq!(first.read("orch-out/report/index.html"), second.read("orch-out/report/index.html"));
+    let cases = |sandbox: &Sandbox| {
+        let mut document: Value = serde_json::from_str(&sandbox.read("orch-out/report/matrix.json")).unwrap();
+        document["cases"].as_array_mut().unwrap().iter_mut().for_each(|case| case["cached"] = Value::Null);
+        document["cases"].clone()
+    };
+    assert_eq!(cases(&first), cases(&second));
     second.run(["cache", "verify"]).success();
 }
 

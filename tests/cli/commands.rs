@@ -18,11 +18,11 @@ fn it_reads_declared_inputs_and_makes_declared_outputs() {
     let sandbox = one("{argv: [sh, -c, 'wc -l < notes.txt > count.txt; echo x > undeclared'], inputs: {notes.txt: \
         {file: data/notes.txt}}, outputs: [count.txt]}")
     .file("data/notes.txt", "a\nb\n");
-    sandbox.run(RUN).success().summary([("steps", 2), ("executed", 2), ("hits", 0), ("cases", 0), ("failed", 0)]);
+    sandbox.run(RUN).success().summary([("steps", 1), ("executed", 1), ("hits", 0), ("cases", 0), ("failed", 0)]);
     assert_eq!(made(&sandbox, "count.txt").trim(), "2");
     let listed = sandbox.run(["output", "command:one", "--json", "--spec", "spec.yaml"]).success().json();
     assert_eq!(listed["files"].as_array().unwrap().len(), 1, "{listed}");
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 2)]);
+    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 1)]);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn it_sees_declared_variables_only_and_their_values_are_in_its_key() {
     sandbox.run(RUN).success().summary([("executed", 0)]);
     let sandbox = sandbox.env("SEEN", "second");
     sandbox.run(["explain", "command:one", "--spec", "spec.yaml"]).success().stdout_has("the value of SEEN changed");
-    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 1)]);
+    sandbox.run(RUN).success().summary([("executed", 1), ("hits", 0)]);
 }
 
 #[test]
@@ -81,23 +81,23 @@ fn files_of_fixed_content_are_written_without_a_program() {
         )
     };
     let sandbox = Sandbox::new().file("spec.yaml", rows("first"));
-    sandbox.run(RUN).success().summary([("steps", 3), ("executed", 3)]);
+    sandbox.run(RUN).success().summary([("steps", 2), ("executed", 2)]);
     assert_eq!(sandbox.output("command:two", "copy"), "first");
     assert_eq!(sandbox.output("command:made", "b.txt"), "b");
-    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 3)]);
+    sandbox.run(RUN).success().summary([("executed", 0), ("hits", 2)]);
     let sandbox = sandbox.file("spec.yaml", rows("second"));
     sandbox
         .run(["explain", "command:made", "--spec", "spec.yaml"])
         .success()
         .stdout_has("param.write.deep/a.txt changed (\"first\" => \"second\")");
-    sandbox.run(RUN).success().summary([("executed", 2), ("hits", 1)]);
+    sandbox.run(RUN).success().summary([("executed", 2), ("hits", 0)]);
 }
 
 #[test]
 fn an_output_that_was_not_made_is_a_failure() {
     let sandbox = one("{argv: [sh, -c, 'echo x > other'], outputs: [out]}");
     sandbox.run(RUN).code(1).stderr_has("`sh` ended well but did not make its declared output `out`");
-    assert_eq!(sandbox.stats()["held"], 1, "the report alone");
+    assert_eq!(sandbox.stats()["held"], 0);
 }
 
 #[test]
@@ -126,12 +126,12 @@ fn one_step_alone_is_executed_and_no_report_is_made() {
         .success()
         .summary([("steps", 1), ("executed", 1)]);
     assert!(!sandbox.path("orch-out/report").exists());
-    sandbox.run(["run", "spec.yaml", "--json"]).success().summary([("executed", 2), ("hits", 1)]);
+    sandbox.run(["run", "spec.yaml", "--json"]).success().summary([("executed", 1), ("hits", 1)]);
     sandbox
         .run(["run", "spec.yaml", "--json", "--rerun", "command:a"])
         .success()
-        .summary([("executed", 1), ("hits", 2)]);
-    sandbox.run(["run", "spec.yaml", "--json", "--rerun", "command"]).success().summary([("executed", 2), ("hits", 1)]);
+        .summary([("executed", 1), ("hits", 1)]);
+    sandbox.run(["run", "spec.yaml", "--json", "--rerun", "command"]).success().summary([("executed", 2), ("hits", 0)]);
 }
 
 const TWO: &str = "version: 1
@@ -159,7 +159,7 @@ fn the_number_of_jobs_changes_no_result() {
     });
     let trees = |jobs: &str| {
         let sandbox = Sandbox::new().file("spec.yaml", &spec);
-        sandbox.run(["run", "spec.yaml", "--jobs", jobs, "--json"]).success().summary([("executed", 7)]);
+        sandbox.run(["run", "spec.yaml", "--jobs", jobs, "--json"]).success().summary([("executed", 6)]);
         let tree = |n| {
             sandbox.run(["output", &format!("command:c{n}"), "--json", "--latest"]).success().json()["tree"].to_string()
         };

@@ -24,7 +24,7 @@ const MORE: &str = "version: 1
 commands:
   said: {argv: [sh, -c, 'echo \"${SAID-nothing}\" > out'], outputs: [out], env: [SAID]}
 ";
-const STEPS: u64 = 5;
+const STEPS: u64 = 4;
 
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new().file("all.yaml", SPEC).file("more.yaml", MORE).file("data/words.txt", "b\na\n");
@@ -231,9 +231,13 @@ fn a_page_that_is_gone_or_changed_is_put_back() {
         let whole = fs::read(&page).unwrap();
         fs::remove_file(&page).unwrap();
         outdates(&sandbox, 0);
+        let made = fs::read(&page).unwrap();
+        // It says how the run that wrote it went, and that one executed nothing.
+        assert!(made != whole && made.len().abs_diff(whole.len()) < 100, "{name}");
         fs::write(&page, "mine").unwrap();
         outdates(&sandbox, 0);
-        assert!(fs::read(&page).unwrap() == whole, "{name}");
+        assert!(fs::read(&page).unwrap().len().abs_diff(whole.len()) < 100, "{name}");
+        assert_eq!(sandbox.read(&format!("orch-out/report/{name}.edited")), "mine");
     }
 }
 
@@ -267,7 +271,7 @@ commands:
   both: {argv: [sh, -c, 'cat a/out b/out > out'], inputs: {a: {step: 'command:a'}, b: {step: 'command:b'}}, outputs: [out]}
 ";
     let sandbox = Sandbox::new().file("all.yaml", spec).file("a.txt", "a\n").file("b.txt", "of b\n");
-    sandbox.run(RUN).success().summary([("executed", 4)]);
+    sandbox.run(RUN).success().summary([("executed", 3)]);
     let of_b = sandbox.blob("of b\n");
     // In place, so that no folder of the store shows it.
     let mut permissions = fs::metadata(&of_b).unwrap().permissions();
@@ -277,10 +281,10 @@ commands:
     fs::write(&of_b, "OF B\n").unwrap();
     sandbox.write("a.txt", "other\n");
     let ended = path(sandbox.run(RUN).success(), "full").stderr_has("the output of command:b is damaged");
-    ended.summary([("steps", 4), ("executed", 3), ("hits", 1)]);
+    ended.summary([("steps", 3), ("executed", 3), ("hits", 0)]);
     // Something was taken out of the store while it ran, so one more look at all of it is due.
-    path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", 4)]);
-    path(sandbox.run(RUN).success(), "memo").summary([("executed", 0), ("hits", 4)]);
+    path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", 3)]);
+    path(sandbox.run(RUN).success(), "memo").summary([("executed", 0), ("hits", 3)]);
 }
 
 #[test]
@@ -300,17 +304,17 @@ fn a_run_with_anything_left_to_do_does_not_settle() {
 fn a_failure_stays_one_until_it_is_mended() {
     let spec = "version: 1\ncommands:\n  c: {argv: [sh, -c, 'grep -q good in && echo ok > out'], inputs: {in: {file: in}}, outputs: [out]}\n  d: {argv: [cp, -r, in, out], inputs: {in: {step: 'command:c'}}, outputs: [out]}\n";
     let sandbox = Sandbox::new().file("all.yaml", spec).file("in", "good\n");
-    sandbox.run(RUN).success().summary([("executed", 3)]);
+    sandbox.run(RUN).success().summary([("executed", 2)]);
     sandbox.write("in", "bad\n");
     path(sandbox.run(RUN).code(1), "full").stderr_has("FAIL  command:c").summary([
-        ("steps", 3),
+        ("steps", 2),
         ("executed", 1),
-        ("hits", 1),
+        ("hits", 0),
     ]);
-    sandbox.run(RUN).code(1).summary([("steps", 3), ("executed", 1), ("hits", 1)]);
+    sandbox.run(RUN).code(1).summary([("steps", 2), ("executed", 1), ("hits", 0)]);
     sandbox.write("in", "good again\n");
-    sandbox.run(RUN).success().summary([("steps", 3), ("executed", 1), ("hits", 2)]);
-    path(sandbox.run(RUN).success(), "memo").summary([("executed", 0), ("hits", 3)]);
+    sandbox.run(RUN).success().summary([("steps", 2), ("executed", 1), ("hits", 1)]);
+    path(sandbox.run(RUN).success(), "memo").summary([("executed", 0), ("hits", 2)]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use orch::exec::HostFacts;
 use orch::toolchain::Locks;
 
 use crate::harness::{Outputs, World};
-use crate::table::{Expected, shown};
+use crate::table::{Expected, settled};
 
 /// Tells the child where its world is.
 const CHILD: &str = "ORCH_KEYS_CHILD";
@@ -32,7 +32,7 @@ fn as_child(dir: PathBuf) {
     let facts =
         HostFacts::new(world.host.fingerprint.clone(), world.host.report.clone(), |name| std::env::var_os(name));
     world.host.variables = facts.variables;
-    let reran: Expected = world.settle(Outputs::Equal).into_iter().map(|(step, why)| (step, shown(&why))).collect();
+    let reran = settled(&world, Outputs::Equal);
     std::fs::write(dir.join(RERAN), serde_json::to_vec(&reran).unwrap()).unwrap();
 }
 

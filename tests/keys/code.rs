@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use orch::catalogue::{RUNTIMES, Runtime};
-use orch::step::Sources;
+use orch::step::{Code, Sources};
 
 use crate::harness::World;
 use crate::table::{Row, assert_all, row};
@@ -138,7 +138,8 @@ fn every_source_has_its_place() {
     let targets: String = RUNTIMES.iter().map(target).collect();
     world.edit("  qnn: {", &format!("{targets}  qnn: {{"));
     let plan = world.plan();
-    let code: BTreeSet<String> = plan.steps.iter().flat_map(|step| step.kind.code(step).files()).collect();
+    let steps = plan.steps.iter().map(|step| step.kind.code(step));
+    let code: BTreeSet<String> = steps.chain([&orch::report::CODE]).flat_map(Code::files).collect();
     let has_place = |path: &str| code.contains(path) || NO_OUTPUT.iter().any(|prefix| path.starts_with(prefix));
     let lost: Vec<_> = Sources::embedded().paths().filter(|path| !has_place(path)).collect();
     assert!(lost.is_empty(), "neither the code of a step nor known to make no output: {lost:?}");

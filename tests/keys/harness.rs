@@ -4,7 +4,7 @@
 //! Nothing here decides what must run: [`orch::exec::preview`] says so, is believed, and is asked again until it says
 //! that nothing is left. So what is collected is what a run would have executed, in waves, each with orch's reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -68,6 +68,7 @@ static BASE: LazyLock<World> = LazyLock::new(|| {
     let first = world.settle(Outputs::Equal);
     assert!(first.iter().all(|(_, reason)| *reason == MissReason::NeverRan), "{first:?}");
     assert!(first.len() > 40, "{first:?}");
+    assert_eq!(world.rewritten(), ["code", "what it shows"].into());
     world
 });
 
@@ -222,6 +223,24 @@ impl World {
                 return reran;
             }
         }
+    }
+}
+
+impl World {
+    /// Why the pages of the report would be written once more, now that all is settled; empty where they would not.
+    pub(crate) fn rewritten(&self) -> BTreeSet<&'static str> {
+        let session = self.session();
+        let planned = self.planned(&session);
+        let options = Options { spec: self.spec.clone(), ..session.options(&planned, &self.settings) };
+        let shown = report::shown(&session.held(&planned.project, &options, &Silent).unwrap());
+        let code = report::CODE.in_sources(self.sources.as_ref().unwrap_or_else(|| Sources::embedded())).digest();
+        let changed = [("code", code), ("what it shows", shown)].into_iter().filter(|(what, now)| {
+            let (path, now) = (self.dir.join(what), now.to_string());
+            let before = fs::read_to_string(&path).unwrap_or_default();
+            fs::write(path, &now).unwrap();
+            now != before
+        });
+        changed.map(|(what, _)| what).collect()
     }
 }
 

@@ -176,7 +176,7 @@ fn words_that_only_describe() {
         row(
             "what is expected to fail",
             |w| w.edit("matrix:\n", "matrix:\n  expect:\n    - {target: torch-cpu, status: FAIL, reason: x}\n"),
-            &[("report", "case.bert:torch-cpu-fp32")],
+            &[("report", "what it shows")],
         ),
         row("a target's tags", |w| w.edit("artefact: qnn,", "artefact: qnn, tags: [slow],"), &[]),
         row("the description of a pipeline", |w| w.edit("token ids to logits", "ids in, logits out"), &[]),
@@ -218,7 +218,7 @@ fn neighbours() {
                         | generate:further:cpu-fp32 | judge:further:cpu-fp32",
                     "never ran",
                 ),
-                ("report", "order"),
+                ("report", "what it shows"),
             ],
         ),
         row(
@@ -228,7 +228,7 @@ fn neighbours() {
             },
             &[
                 ("generate:bert:further-fp32 | run:bert:further-fp32 | judge:bert:further-fp32", "never ran"),
-                ("report", "order, excluded"),
+                ("report", "what it shows"),
             ],
         ),
         row(
@@ -239,7 +239,7 @@ fn neighbours() {
         row(
             "a model less",
             |w| w.edit("    - {model: local, target: eager-cpu}\n", ""),
-            &[("report", "case.local:eager-cpu-fp32, order")],
+            &[("report", "what it shows")],
         ),
     ]);
 }
@@ -247,16 +247,20 @@ fn neighbours() {
 #[test]
 fn what_only_the_pages_show() {
     assert_all([
-        row("the name of the machine", |w| w.host.report.name = "forge".into(), &[("report", "host")]),
-        row("how the spec is called", |w| w.spec = "../specs/all.yaml".into(), &[("report", "spec")]),
-        row("why a case is left out", |w| w.edit("one target is enough", "one is enough"), &[("report", "excluded")]),
+        row("the name of the machine", |w| w.host.report.name = "forge".into(), &[("report", "what it shows")]),
+        row("how the spec is called", |w| w.spec = "../specs/all.yaml".into(), &[("report", "what it shows")]),
+        row(
+            "why a case is left out",
+            |w| w.edit("one target is enough", "one is enough"),
+            &[("report", "what it shows")],
+        ),
         row(
             "hardware that no case uses",
             |w| {
                 let gpu = Device::new("cuda:0", "a GPU", DeviceKind::Hardware);
                 w.inventory.push(Backend::available("cuda", vec![gpu]));
             },
-            &[("report", "backend.cuda")],
+            &[("report", "what it shows")],
         ),
         row(
             "the order of models",
@@ -266,12 +270,12 @@ fn what_only_the_pages_show() {
                 let (hubbed, rest) = rest.split_once("  local:\n").unwrap();
                 w.write("specs/all.yaml", &format!("{head}  hubbed:\n{hubbed}  plain:\n{plain}  local:\n{rest}"));
             },
-            &[("report", "order")],
+            &[("report", "what it shows")],
         ),
         row(
             "the order of precisions",
             |w| w.edit("precisions: [fp16, int8]", "precisions: [int8, fp16]"),
-            &[("report", "order, excluded")],
+            &[("report", "what it shows")],
         ),
         // A generated test lists its inputs; what is made of them goes by their names.
         row(

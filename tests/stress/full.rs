@@ -120,8 +120,8 @@ fn a_full_disk_is_told_and_the_next_run_goes_on() {
     }
     disk.fill(0);
     scene.sandbox.run(RUN).success().summary([("executed", 0)]);
-    let no_report = scene.sandbox.run(RUN.into_iter().chain(["--rerun", "report"])).code(1);
-    no_report.stderr_has("[DIR]/cache/v2/").stderr_has("No space left on device").stderr_has("--cache-dir");
+    let no_pages = scene.sandbox.run(RUN.into_iter().chain(["--out-dir", "cache/out"])).code(1);
+    no_pages.stderr_has("[DIR]/cache/out/report").stderr_has("No space left on device");
     disk.free();
     scene.sandbox.run(RUN).success().summary([("failed", 0)]);
     assert!(failures.len() > 4, "the disk was full at few points only: {failures:?}");

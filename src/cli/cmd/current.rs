@@ -13,9 +13,7 @@ pub(super) fn previews(
     id: StepId,
     printer: &Printer,
 ) -> anyhow::Result<Vec<Preview>> {
-    // The report is of everything.
-    let wanted = (id != project.plan.report).then(|| [id].into());
-    let options = Options { wanted, ..project.idle_options() };
+    let options = Options { wanted: Some([id].into()), ..project.idle_options() };
     let listener = Warnings(printer);
     session.preview(project, &options, &listener)
 }

@@ -15,7 +15,7 @@ use crate::exec::{self, Options, Preview, Verdict};
 use crate::explain;
 use crate::key::MissReason;
 use crate::record::Record;
-use crate::session::{Ask, Project, Session, Settings};
+use crate::session::{Ask, Project, Session};
 use crate::step::StepId;
 
 /// Steps of one cause that are listed by name, and as many that wait for them.
@@ -27,9 +27,7 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     let request = plan.spec.scoped(&plan.scope);
     let planned = session.plan(&request, Ask::Installed, &tell)?;
     let project = &planned.project;
-    // Reproducers are in the report's key.
-    let flags = Settings::default().flags(&args.locations(), request.fallback);
-    let options = planned.options(Options { flags, ..project.idle_options() });
+    let options = planned.options(project.idle_options());
     planned.nothing.iter().for_each(|why| tell(why));
     let listener = Warnings(printer);
     let context = session.context(project, &options, &listener);

@@ -79,7 +79,7 @@ pub(super) fn perform(
     console.close();
     let mut ended = ended?;
     let finished = &ended.finished;
-    show(&finished.doc, finished.report.is_some(), run, printer);
+    show(&finished.doc, ended.handed.has_pages, run, printer);
     printer.told(ended.remote.take());
     ended.handed.told.iter().for_each(|text| printer.note(text));
     if finished.met_bug {
@@ -101,30 +101,30 @@ pub(super) fn perform(
 const BUG: &str = "a bug in orch ended what says `BUG:`; please report it with the log that was named there";
 
 /// What a run prints at its end.
-fn show(doc: &ReportDoc, has_report: bool, run: &RunArgs, printer: &Printer) {
+fn show(doc: &ReportDoc, has_pages: bool, run: &RunArgs, printer: &Printer) {
     if run.json {
         printer.data(&report::json::render(doc));
         return;
     }
-    show_text(&report::text::body(doc, &Styles::colored()), &doc.summary, has_report, run, printer);
+    show_text(&report::text::body(doc, &Styles::colored()), &doc.summary, has_pages, run, printer);
 }
 
 /// Prints the report for people; `body` is all but the last line.
-fn show_text(body: &str, summary: &Summary, has_report: bool, run: &RunArgs, printer: &Printer) {
+fn show_text(body: &str, summary: &Summary, has_pages: bool, run: &RunArgs, printer: &Printer) {
     let last = report::text::summary_line(summary, &Styles::colored());
     printer.out(&format!("{body}{last}\n"));
-    if has_report {
+    if has_pages {
         printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
     }
 }
 
 /// What the last run found. None if it cannot be read.
 fn show_recalled(recalled: &Recalled, run: &RunArgs, printer: &Printer) -> Option<Exit> {
-    let (summary, has_report) = (recalled.summary(), recalled.has_report());
+    let summary = recalled.summary();
     if run.json {
-        show(&recalled.doc()?, has_report, run, printer);
+        show(&recalled.doc()?, true, run, printer);
     } else {
-        show_text(&recalled.text()?, &summary, has_report, run, printer);
+        show_text(&recalled.text()?, &summary, true, run, printer);
     }
     Some(exit_of_summary(&summary))
 }
@@ -139,7 +139,7 @@ fn exit_of(finished: &Finished, nothing: bool) -> Exit {
         Exit::Interrupted
     } else if finished.met_bug {
         Exit::Bug
-    } else if finished.failed {
+    } else if has_failed(&finished.doc.summary) {
         Exit::Failed
     } else if did_something || nothing {
         Exit::Success
@@ -151,10 +151,14 @@ fn exit_of(finished: &Finished, nothing: bool) -> Exit {
 /// The exit code of a run of which only the counts are known: what was executed or hit in it passed.
 fn exit_of_summary(summary: &Summary) -> Exit {
     let did_something = summary.is_well() || (summary.cases == 0 && summary.executed + summary.hits > 0);
-    match (summary.failed + summary.failed_steps, did_something) {
-        // An unexpected success is one too.
-        (1.., _) => Exit::Failed,
-        (0, true) => Exit::Success,
-        (0, false) => Exit::NothingRan,
+    match (has_failed(summary), did_something) {
+        (true, _) => Exit::Failed,
+        (false, true) => Exit::Success,
+        (false, false) => Exit::NothingRan,
     }
+}
+
+/// Something failed that neither the spec expects nor another device answers for. An unexpected success did, too.
+fn has_failed(summary: &Summary) -> bool {
+    summary.failed + summary.failed_steps > 0
 }

@@ -6,7 +6,6 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::base::figures::counted;
-use crate::base::shell;
 use crate::cli::args::{Args, WhatRanArgs};
 use crate::cli::exit::Exit;
 use crate::cli::printer::{BAD, BOLD, DIM, GOOD, Printer, WARN};
@@ -139,24 +138,17 @@ fn list(text: &mut String, run: &Run, failed: bool) {
         if let Some(reason) = &ran.reason {
             let _ = writeln!(text, "      {}", crate::base::text::shown(reason));
         }
-        let _ = writeln!(text, "      {DIM}{}{DIM:#}", again(run, &ran.step, ran.slot.as_deref()));
+        let _ = writeln!(text, "      {DIM}{}{DIM:#}", reproducer(&run.head.again, &ran.step));
     }
     for step in run.cut_off.iter().filter(|_| !failed) {
         let word = if run.goes_on { "goes on" } else { "began and did not end" };
-        let _ = writeln!(text, "  {WARN}{word}{WARN:#}  {step}\n      {DIM}{}{DIM:#}", again(run, step, None));
+        let _ =
+            writeln!(text, "  {WARN}{word}{WARN:#}  {step}\n      {DIM}{}{DIM:#}", reproducer(&run.head.again, step));
     }
     if run.unreadable > 0 {
         let _ = writeln!(text, "  {} of the journal cannot be read", counted(run.unreadable, "line"));
     }
     text.push('\n');
-}
-
-/// The report alone would be a report of nothing: it is made again together with what it shows.
-fn again(run: &Run, step: &str, slot: Option<&str>) -> String {
-    match slot {
-        Some("main") => format!("{} --rerun {}", run.head.again, shell::quoted(step)),
-        _ => reproducer(&run.head.again, step),
-    }
 }
 
 /// In the order in which they began.
@@ -179,7 +171,7 @@ fn document(id: &str, run: &Run, what: &WhatRanArgs) -> Value {
     if !what.runs {
         let steps = shown(run, what.failed).into_iter().map(|ran| {
             let mut step = json!(ran);
-            step["repro"] = again(run, &ran.step, ran.slot.as_deref()).into();
+            step["repro"] = reproducer(&run.head.again, &ran.step).into();
             step
         });
         document["steps"] = steps.collect();

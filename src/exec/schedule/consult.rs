@@ -17,8 +17,7 @@ use crate::store::{StoreError, stat::Stamp};
 pub fn usually_wanted(plan: &Plan) -> impl Iterator<Item = StepId> {
     plan.ids().filter(|id| {
         let step = plan.step(*id);
-        let is_shown = matches!(step.stage, Stage::Run | Stage::Judge | Stage::Command | Stage::Report)
-            || step.kind.name() == "render";
+        let is_shown = matches!(step.stage, Stage::Run | Stage::Judge | Stage::Command) || step.kind.name() == "render";
         is_shown && !plan.standby.contains(id)
     })
 }
@@ -59,16 +58,14 @@ impl Scheduler<'_> {
             };
             level.into_iter().zip(looked).for_each(|(id, looked)| self.take_in(id, looked));
         }
-        let plan = self.world.plan;
-        let is_open = |id| !self.is_done(id) && plan.step(id).stage != Stage::Report;
-        let wanted = plan.upstream(self.asked(), |reader, _| is_open(reader));
+        let wanted = self.world.plan.upstream(self.asked(), |reader, _| !self.is_done(reader));
         self.wanted.extend(wanted);
         self.want_fallbacks();
     }
 
-    /// Whether something besides the report is to be executed.
+    /// Whether something is to be executed.
     pub(in crate::exec) fn is_open(&self) -> bool {
-        self.wanted.iter().any(|id| !self.is_done(id) && self.world.plan.step(id).stage != Stage::Report)
+        self.wanted.iter().any(|id| !self.is_done(id))
     }
 
     /// The steps of which the run is: those that are wanted, and hits besides.
@@ -111,9 +108,6 @@ impl Scheduler<'_> {
 
     fn look_at(&self, id: StepId) -> Looked {
         let step = self.world.plan.step(id);
-        if step.stage == Stage::Report {
-            return Looked::Waits; // made by `reporting`, of everything else
-        }
         let done = |result| Looked::Is(StepState::Done(result));
         if let Some(why) = self.unavailable(id) {
             return done(StepResult::skipped(Outcome::SkipUnavailable, why));
@@ -324,7 +318,7 @@ impl Scheduler<'_> {
     /// Whatever is wanted and was not reached is incomplete.
     pub(in crate::exec) fn close(&mut self) {
         for id in self.world.plan.ids() {
-            if self.is_done(id) || self.world.plan.step(id).stage == Stage::Report {
+            if self.is_done(id) {
                 continue;
             }
             let result = if self.wanted.contains(&id) {

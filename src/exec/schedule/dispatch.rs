@@ -161,7 +161,6 @@ impl<'a> Scheduler<'a> {
                     InputAt::Tree { from: *from, digest }
                 }
                 Source::File(path) => InputAt::File(path.to_path_buf(), stamps.next().flatten()),
-                Source::Record(_) => continue,
             };
             inputs.push((name.to_string(), at));
         }

@@ -6,7 +6,7 @@
 use crate::exec::schedule::Scheduler;
 use crate::plan::Plan;
 use crate::record::Outcome;
-use crate::step::{Source, Stage, Step, StepId, StepSet};
+use crate::step::{StepId, StepSet};
 
 /// Empty, and without effect, unless it was asked for.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Hopes {
             if !self.gone.insert(id) {
                 continue;
             }
-            for from in read_by(plan.step(id)) {
+            for from in plan.dependencies(id) {
                 let served = &mut self.served[from.0 as usize];
                 *served = served.saturating_sub(1);
                 if *served == 0 {
@@ -42,10 +42,6 @@ impl Hopes {
     }
 }
 
-fn read_by(step: &Step) -> impl Iterator<Item = StepId> + '_ {
-    step.inputs.iter().filter_map(|(_, source)| if let Source::Step(from) = source { Some(*from) } else { None })
-}
-
 impl Scheduler<'_> {
     /// Counts, before anything executes, what every step serves.
     pub(super) fn hope(&mut self) {
@@ -54,8 +50,8 @@ impl Scheduler<'_> {
         let served = &mut self.hopes.served;
         served.resize(plan.steps.len(), 0);
         asked.iter().for_each(|id| served[id.0 as usize] += 1);
-        for id in self.wanted.iter().filter(|id| plan.step(*id).stage != Stage::Report) {
-            read_by(plan.step(id)).for_each(|from| served[from.0 as usize] += 1);
+        for id in self.wanted.iter() {
+            plan.dependencies(id).for_each(|from| served[from.0 as usize] += 1);
         }
         for id in self.wanted.iter().collect::<Vec<_>>() {
             if self.result(id).is_some_and(|result| result.outcome != Outcome::Pass) {

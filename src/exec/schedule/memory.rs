@@ -184,7 +184,7 @@ impl Book {
 fn inputs(step: &Step) -> impl Iterator<Item = (&str, StepId)> {
     step.inputs.iter().filter_map(|(name, source)| match source {
         Source::Step(from) => Some((&**name, *from)),
-        Source::File(_) | Source::Record(_) => None,
+        Source::File(_) => None,
     })
 }
 

@@ -27,7 +27,7 @@ impl Scheduler<'_> {
                     execution: Some(Execution { key: record.key.digest(), span }),
                     load: self.load(),
                 });
-                let is_read = self.world.plan.dependents(id).any(|reader| reader != self.world.plan.report);
+                let is_read = self.world.plan.dependents(id).next().is_some();
                 if unchanged && is_read {
                     self.tell(Event::Unchanged { step: name });
                 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::exec::tests::{host, options};
 use crate::record::Outcome;
-use crate::step::{MATERIALISE, RENDER, REPORT, Source, Stage, Step, StepKind};
+use crate::step::{MATERIALISE, RENDER, Source, Stage, Step, StepKind};
 use crate::worker::Cancel;
 
 /// A plan with an empty store.
@@ -25,7 +25,7 @@ impl House {
     fn new(steps: &[(&str, &'static dyn StepKind, &[u32])]) -> Self {
         let step = |(name, kind, reads): &(&str, &'static dyn StepKind, &[u32])| Step {
             name: (*name).to_owned(),
-            stage: if *name == "report" { Stage::Report } else { Stage::Generate },
+            stage: Stage::Generate,
             kind: *kind,
             params: json!({}).into(),
             inputs: reads.iter().map(|from| (from.to_string().into(), Source::Step(StepId(*from)))).collect(),
@@ -33,10 +33,7 @@ impl House {
             memory: None,
             retries: Some(1),
         };
-        let mut steps: Vec<Step> = steps.iter().map(step).collect();
-        let report = StepId(steps.len() as u32);
-        steps.push(step(&("report", &REPORT, &[])));
-        let plan = Plan::new(steps, vec![], vec![], report, BTreeMap::new());
+        let plan = Plan::new(steps.iter().map(step).collect(), vec![], vec![], BTreeMap::new());
         let dir = tempfile::tempdir().unwrap();
         let store = DiskStore::open(&dir.path().join("store")).unwrap();
         let provision = Provision::new(dir.path().join("envs"), None, Cancel::default()).unwrap();

@@ -3,6 +3,7 @@
 //! What lies there and is not orch's stays, and what somebody edited is renamed; both are reported.
 
 mod folder;
+mod listed;
 mod pages;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use crate::store::{DiskStore, StoreError};
 
 pub use folder::{Named, fill};
 
-use pages::Pages;
+use listed::Listed;
 
 /// A run copies no larger tree: most are never looked at. Their folders say how to get them.
 const MOST: u64 = 256 << 20;
@@ -31,6 +32,8 @@ const MOST: u64 = 256 << 20;
 pub struct Handed {
     /// Paths by whose stamps one can tell later that all of it is still there.
     pub placed: Vec<PathBuf>,
+    /// Pages show what the run came to.
+    pub has_pages: bool,
     /// What its user must know.
     pub told: Vec<String>,
     /// Something of somebody else's is in the way, so not all of it is there.
@@ -55,13 +58,15 @@ pub(super) struct Place<'a> {
     pub(super) get: String,
     /// The command line of this run without its selection.
     pub(super) again: String,
+    /// Whether there are pages among it.
+    pub(super) has_pages: bool,
 }
 
 impl<'a> Place<'a> {
-    pub(super) fn new(locations: &Locations, options: &'a Options) -> anyhow::Result<Self> {
+    pub(super) fn new(locations: &Locations, options: &'a Options, has_pages: bool) -> anyhow::Result<Self> {
         let get = format!("orch output{} --spec {}", locations.flags(), shell::word(&options.spec));
         let (out_dir, again) = (&*options.out_dir, options.again());
-        Ok(Self { out_dir, at: absolute(out_dir)?, get, again })
+        Ok(Self { out_dir, at: absolute(out_dir)?, get, again, has_pages })
     }
 }
 
@@ -74,12 +79,10 @@ pub(super) fn hand_out(
 ) -> anyhow::Result<Handed> {
     let mut handed = Handed::default();
     let output = |id: StepId| finished.results[id.0 as usize].output();
-    let mut report = Pages::open(place.at.join("report"));
-    if let Some(digest) = output(plan.report) {
-        report.put_all(store, &digest, |text| text, &mut handed)?;
+    if place.has_pages && !finished.interrupted {
+        pages::show(&finished.doc, place.at.join("report"), &mut handed)?;
     }
-    report.close()?;
-    let mut tests = Pages::open(place.at.join("tests"));
+    let mut tests = Listed::open(place.at.join("tests"));
     for planned in &plan.cases {
         let mut trees = BTreeMap::new();
         for (id, named) in loaded_by(plan, planned)? {

@@ -1,95 +1,43 @@
-//! Pages and generated tests: single files in folders that may hold other people's, so each is known by its content.
+//! The pages of a report: written when they would show something new, and put back when one is gone or was edited.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::base::{Digest, fs as bfs, mark};
-use crate::session::handout::{Handed, put_aside, whole};
-use crate::step::generate;
-use crate::store::DiskStore;
+use crate::base::Digest;
+use crate::report::{self, PAGES, ReportDoc};
+use crate::session::handout::Handed;
+use crate::session::handout::listed::Listed;
 
-/// The first line of the list of what was handed out.
-const TITLE: &str = "# What orch put here, with the digest (BLAKE3) of each. What differs by now was edited.\n";
+/// The line of the folder's list that is of no file: the digest of what its pages show.
+const SHOWN: &str = "(what the pages show)";
 
-/// A folder for pages.
-pub(super) struct Pages {
-    folder: PathBuf,
-    /// What orch put here last, by name.
-    known: BTreeMap<String, Digest>,
-    is_changed: bool,
-}
-
-impl Pages {
-    pub(super) fn open(folder: PathBuf) -> Self {
-        let text = fs::read_to_string(folder.join(mark::NAME)).unwrap_or_default();
-        let lines = text.lines().filter_map(|line| line.split_once("  "));
-        let known = lines.filter_map(|(digest, name)| Some((name.to_owned(), digest.parse().ok()?))).collect();
-        Self { folder, known, is_changed: false }
+pub(super) fn show(doc: &ReportDoc, folder: PathBuf, handed: &mut Handed) -> anyhow::Result<()> {
+    fs::create_dir_all(&folder).with_context(|| format!("failed to make `{}`", folder.display()))?;
+    // Another orch may be at it. Where folders cannot be locked, the last one's pages stand.
+    let _lock = File::open(&folder).and_then(|file| file.lock().map(|()| file));
+    let (mut listed, shown) = (Listed::open(folder), report::shown(doc));
+    let is_new = !listed.knows(SHOWN, &shown);
+    let mut pages = Vec::new();
+    for (name, render) in PAGES {
+        if listed.is_foreign(name) {
+            handed.stays(&listed.folder.join(name));
+        } else if is_new || !listed.is_as_left(name) {
+            pages.push((name, render(doc)?.into_bytes()));
+        } else {
+            handed.placed.push(listed.folder.join(name));
+        }
     }
-
-    /// Copies the files of a tree, each as `filled` makes it of the store's: people may edit them.
-    pub(super) fn put_all(
-        &mut self,
-        store: &DiskStore,
-        tree: &Digest,
-        filled: impl Fn(Vec<u8>) -> Vec<u8>,
-        handed: &mut Handed,
-    ) -> anyhow::Result<()> {
-        for file in whole(store, tree, store.check_tree(tree))?.files {
-            let bytes = filled(whole(store, tree, store.read_file(tree, &file.path))?.unwrap_or_default());
-            self.put(store, file.path, &bytes, handed)?;
-        }
-        Ok(())
+    if !pages.is_empty() {
+        // Until all of them are written they show nothing that a later run may believe.
+        listed.set(SHOWN, None);
+        listed.announce(pages.iter().map(|(name, bytes)| (*name, Digest::of(bytes))))?;
     }
-
-    fn put(&mut self, store: &DiskStore, path: String, bytes: &[u8], handed: &mut Handed) -> anyhow::Result<()> {
-        let to = self.folder.join(&path);
-        let failed = || format!("failed to write `{}`", to.display());
-        let known = self.known.get(&path);
-        match fs::read(&to) {
-            Ok(old) if old == bytes => {}
-            Ok(old) => {
-                // What the store holds was made by orch, and can be had again.
-                let is_held = || store.holds(&Digest::of(&generate::as_made(&old)));
-                if known != Some(&Digest::of(&old)) && !is_held() {
-                    if known.is_none() {
-                        handed.stays(&to);
-                        return Ok(());
-                    }
-                    put_aside(&to, handed).with_context(failed)?;
-                }
-                bfs::write_atomic(&to, bytes).with_context(failed)?;
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => bfs::write_atomic(&to, bytes).with_context(failed)?,
-            Err(_) => {
-                handed.stays(&to);
-                return Ok(());
-            }
-        }
-        let digest = Digest::of(bytes);
-        if known != Some(&digest) {
-            self.known.insert(path, digest);
-            self.is_changed = true;
-        }
-        handed.placed.push(to);
-        Ok(())
+    for (name, bytes) in pages {
+        listed.put(name, &bytes, |_| false, handed)?;
     }
-
-    /// Writes down what lies here now.
-    pub(super) fn close(self) -> anyhow::Result<()> {
-        if !self.is_changed {
-            return Ok(());
-        }
-        let mut text = TITLE.to_owned();
-        for (name, digest) in &self.known {
-            let _ = writeln!(text, "{digest}  {name}");
-        }
-        let list = self.folder.join(mark::NAME);
-        bfs::write_atomic(&list, text.as_bytes()).with_context(|| format!("failed to write `{}`", list.display()))
-    }
+    listed.set(SHOWN, Some(shown));
+    handed.has_pages = true;
+    listed.close()
 }

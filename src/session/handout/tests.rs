@@ -121,3 +121,55 @@ fn a_large_tree_is_copied_on_demand_and_goes_when_it_is_outdated() {
     scene.hand_out(&two, 3);
     assert!(!scene.folder.join("weights").exists(), "it is no longer what the spec makes");
 }
+
+fn doc() -> crate::report::ReportDoc {
+    serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap()
+}
+
+fn show(doc: &crate::report::ReportDoc, folder: &Path) -> Handed {
+    let mut handed = Handed::default();
+    pages::show(doc, folder.to_owned(), &mut handed).unwrap();
+    handed
+}
+
+#[test]
+fn whoever_is_killed_between_two_pages_leaves_none_that_looks_edited() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (doc(), crate::report::ReportDoc { spec: "another.yaml".into(), ..doc() });
+    assert_eq!(show(&old, dir.path()).placed.len(), 4);
+    let html = dir.path().join("index.html");
+    let page = fs::read(&html).unwrap();
+    // What it had announced, one page of it, and no word that all of them are there.
+    let list = dir.path().join(crate::base::mark::NAME);
+    let before = fs::read_to_string(&list).unwrap();
+    show(&new, dir.path());
+    let after = fs::read_to_string(&list).unwrap();
+    let announced = before.lines().chain(after.lines()).filter(|line| !line.contains("what the pages show"));
+    fs::write(&list, announced.fold(String::new(), |text, line| text + line + "\n")).unwrap();
+    let made = fs::read(&html).unwrap();
+    for half in [&page, &made] {
+        fs::write(&html, half).unwrap();
+        let list_then = fs::read(&list).unwrap();
+        let handed = show(&old, dir.path());
+        assert!(handed.told.is_empty() && fs::read(&html).unwrap() == page, "{handed:?}");
+        assert_eq!(fs::read_to_string(&list).unwrap(), before);
+        fs::write(&list, list_then).unwrap();
+    }
+}
+
+#[test]
+fn a_page_that_is_somebody_elses_stays_and_the_others_are_written_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let [html, markdown] = ["index.html", "matrix.md"].map(|name| dir.path().join(name));
+    fs::write(&html, "mine").unwrap();
+    let inode = || fs::metadata(&markdown).unwrap().ino();
+    assert!(show(&doc(), dir.path()).in_the_way);
+    let first = inode();
+    let mut doc = doc();
+    (doc.summary.seconds, doc.summary.executed, doc.cases[0].cached) = (7.0, 7, !doc.cases[0].cached);
+    assert!(show(&doc, dir.path()).in_the_way);
+    assert_eq!((inode(), fs::read_to_string(&html).unwrap()), (first, "mine".to_owned()));
+    doc.cases[0].reason = Some("another".into());
+    show(&doc, dir.path());
+    assert_ne!(inode(), first);
+}
