@@ -39,7 +39,7 @@ enum Looked {
 }
 
 /// Why a step is no hit.
-pub(in crate::exec) enum Missed {
+enum Missed {
     For(MissReason),
     /// There is something, and it is not what was written.
     Damaged(String),
@@ -166,7 +166,7 @@ impl Scheduler<'_> {
     }
 
     /// What is held under this key, its output included, or why nothing is.
-    pub(in crate::exec) fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, Missed> {
+    fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, Missed> {
         let (store, step) = (self.world.store, self.world.plan.step(id));
         let last = || store.latest(&step.name).ok().flatten();
         if self.world.options.rerun.contains(&id) {
@@ -332,7 +332,7 @@ impl Scheduler<'_> {
 }
 
 /// Why nothing with this key is held, by the latest record of the step.
-pub(in crate::exec) fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
+fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
     match last {
         Some(last) => {
             let changes = key.changes_since(&last.key);

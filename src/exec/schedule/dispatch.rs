@@ -23,10 +23,13 @@ enum Turn {
 impl<'a> Scheduler<'a> {
     /// A ready step goes where `dispatch` finds it, or waits for what a remote says first.
     pub(super) fn queue(&mut self, id: StepId) {
-        if self.may_be_elsewhere(id) {
-            self.ask(id);
-        } else {
-            self.wait_for_turn(id);
+        match &self.states[id.0 as usize] {
+            StepState::Ready { key, reason } if self.questions.are_worth_it(reason) => {
+                if self.questions.ask(id) {
+                    self.effects.push_back(Effect::Ask(id, key.digest()));
+                }
+            }
+            _ => self.wait_for_turn(id),
         }
     }
 
@@ -46,7 +49,7 @@ impl<'a> Scheduler<'a> {
 
     /// Steps that waited for an installation wait for their turn again.
     pub(super) fn unpark(&mut self) {
-        for id in std::mem::take(&mut self.parked) {
+        for id in self.setups.unpark() {
             self.line_up(id, Some(Lack::Setup));
         }
     }
@@ -54,12 +57,12 @@ impl<'a> Scheduler<'a> {
     pub(super) fn load(&self) -> Load {
         Load {
             running: self.slots.running(),
-            ready: (self.queue.len() + self.parked.len() + self.sizes.waiting()) as u32,
+            ready: (self.queue.len() + self.setups.parked() + self.sizes.waiting()) as u32,
         }
     }
 
     pub(super) fn nothing_queued(&self) -> bool {
-        self.queue.len() == 0 && self.parked.is_empty() && self.sizes.waiting() == 0
+        self.queue.len() == 0 && self.setups.parked() == 0 && self.sizes.waiting() == 0
     }
 
     /// What a step takes of the machine: what its kind says, and the memory that is expected.
@@ -96,13 +99,26 @@ impl<'a> Scheduler<'a> {
         self.setups.is_busy() || self.sizes.is_asking()
     }
 
+    fn install_missing(&mut self, id: StepId) {
+        let missing = self.setups.missing(id, self.world.provision);
+        self.effects.extend(missing.into_iter().map(Effect::Install));
+    }
+
+    pub(super) fn install_wanted(&mut self) {
+        for id in self.wanted.iter().collect::<Vec<_>>() {
+            if !self.is_done(id) {
+                self.install_missing(id);
+            }
+        }
+    }
+
     /// Starts what can start.
     pub(super) fn dispatch(&mut self) {
         while let Some(next) = self.queue.next(&self.slots.machine, self.is_setting_up()) {
             let id = next.id;
             match self.turn_of(next) {
                 Turn::Over => {}
-                Turn::Parked => self.parked.push(id),
+                Turn::Parked => self.setups.park(id),
             }
         }
     }
@@ -138,7 +154,7 @@ impl<'a> Scheduler<'a> {
             return Turn::Over;
         }
         self.install_missing(id);
-        match self.setups.readiness(&self.requirements[id.0 as usize]) {
+        match self.setups.readiness(id) {
             Readiness::Waiting => return Turn::Parked,
             Readiness::Ready => self.start(next, stamps),
             Readiness::Failed(why) => {

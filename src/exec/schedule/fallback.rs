@@ -6,7 +6,7 @@
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{How, StepState};
 use crate::matrix::Case;
-use crate::plan::{PlannedCase, PlannedFallback};
+use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::record::Outcome;
 use crate::spec::{ExpectedStage, ExpectedStatus};
 use crate::step::{Stage, StepId};
@@ -78,29 +78,28 @@ pub(in crate::exec) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcom
     is_status && is_stage
 }
 
-impl Scheduler<'_> {
-    /// Whether every case that rests on this step is expected to end so.
-    pub(super) fn is_expected(&self, id: StepId, outcome: Outcome) -> bool {
-        let plan = self.world.plan;
-        let stage = plan.step(id).stage;
-        let mut cases = plan.resting_on(id).peekable();
-        cases.peek().is_some() && cases.all(|planned| is_as_expected(&planned.case, stage, outcome))
-    }
+/// Whether every case that rests on this step is expected to end so.
+pub(super) fn is_expected(plan: &Plan, id: StepId, outcome: Outcome) -> bool {
+    let stage = plan.step(id).stage;
+    let mut cases = plan.resting_on(id).peekable();
+    cases.peek().is_some() && cases.all(|planned| is_as_expected(&planned.case, stage, outcome))
+}
 
+/// Whether another run may yet answer for each case that ends with this step.
+fn may_be_answered(plan: &Plan, id: StepId, outcome: Outcome) -> bool {
+    let mut cases = plan.resting_on(id).peekable();
+    let has_others = |planned: &PlannedCase| !planned.fallbacks.is_empty();
+    calls_for_another(outcome) && cases.peek().is_some() && cases.all(has_others)
+}
+
+impl Scheduler<'_> {
     /// Takes note of how a step ended. A failure that is expected, or that another run may answer for, ends no run.
     pub(super) fn note_end(&mut self, id: StepId, how: How, outcome: Outcome) {
         self.retries.has_fallen |= calls_for_another(outcome);
         self.failed |= how != How::Hit
             && outcome.is_failure()
-            && !self.is_expected(id, outcome)
-            && !self.may_be_answered(id, outcome);
-    }
-
-    /// Whether another run may yet answer for each case that ends with this step.
-    pub(super) fn may_be_answered(&self, id: StepId, outcome: Outcome) -> bool {
-        let mut cases = self.world.plan.resting_on(id).peekable();
-        let has_others = |planned: &PlannedCase| !planned.fallbacks.is_empty();
-        calls_for_another(outcome) && cases.peek().is_some() && cases.all(has_others)
+            && !is_expected(self.world.plan, id, outcome)
+            && !may_be_answered(self.world.plan, id, outcome);
     }
 
     /// Wants the next run of each case whose runs so far did not do it.
@@ -131,7 +130,7 @@ impl Scheduler<'_> {
                 self.consult(id);
             }
             // Before anything executes, what is ready is queued all at once.
-            if self.is_ready(id) && !self.requirements.is_empty() {
+            if self.is_ready(id) && self.setups.has_begun() {
                 self.queue(id);
             }
         }

@@ -3,9 +3,7 @@
 //! A step is gone when it did not pass, or when nothing that it serves can pass any more and nobody asked for it by
 //! itself. Each edge of the graph is looked at once.
 
-use crate::exec::schedule::Scheduler;
 use crate::plan::Plan;
-use crate::record::Outcome;
 use crate::step::{StepId, StepSet};
 
 /// Empty, and without effect, unless it was asked for.
@@ -17,6 +15,15 @@ pub(super) struct Hopes {
 }
 
 impl Hopes {
+    /// Counts, before anything executes, what every step serves. `is_lost`: of one that ended, and not well.
+    pub(super) fn of(plan: &Plan, asked: &[StepId], wanted: &StepSet, is_lost: impl Fn(StepId) -> bool) -> Self {
+        let mut hopes = Self { served: vec![0; plan.steps.len()], ..Self::default() };
+        let served = asked.iter().copied().chain(wanted.iter().flat_map(|id| plan.dependencies(id)));
+        served.for_each(|id| hopes.served[id.0 as usize] += 1);
+        wanted.iter().filter(|id| is_lost(*id)).for_each(|id| hopes.gone(plan, id));
+        hopes
+    }
+
     pub(super) fn is_gone(&self, id: StepId) -> bool {
         self.gone.contains(&id)
     }
@@ -37,25 +44,6 @@ impl Hopes {
                 if *served == 0 {
                     open.push(from);
                 }
-            }
-        }
-    }
-}
-
-impl Scheduler<'_> {
-    /// Counts, before anything executes, what every step serves.
-    pub(super) fn hope(&mut self) {
-        let plan = self.world.plan;
-        let asked = self.asked();
-        let served = &mut self.hopes.served;
-        served.resize(plan.steps.len(), 0);
-        asked.iter().for_each(|id| served[id.0 as usize] += 1);
-        for id in self.wanted.iter() {
-            plan.dependencies(id).for_each(|from| served[from.0 as usize] += 1);
-        }
-        for id in self.wanted.iter().collect::<Vec<_>>() {
-            if self.result(id).is_some_and(|result| result.outcome != Outcome::Pass) {
-                self.hopes.gone(plan, id);
             }
         }
     }

@@ -45,7 +45,7 @@ use crate::exec::{Context, KeepGoing, Options};
 use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::provision::Provision;
-use crate::record::Record;
+use crate::record::{Outcome, Record};
 use crate::step::{Requirement, StepId, StepSet};
 use crate::store::DiskStore;
 
@@ -124,12 +124,8 @@ pub(super) struct Scheduler<'a> {
     /// Hits whose records turned out to be damaged, and how.
     damaged: BTreeMap<StepId, String>,
     setups: Setups,
-    /// What each step requires, by its number; filled when steps are about to execute.
-    requirements: Vec<Vec<Requirement>>,
     /// Steps in state `Ready`.
     queue: Queue,
-    /// Those among them for which something is being installed.
-    parked: Vec<StepId>,
     slots: Slots,
     sizes: Sizes,
     devices: Devices<'a>,
@@ -166,9 +162,7 @@ impl<'a> Scheduler<'a> {
             whole_records: false,
             damaged: BTreeMap::new(),
             setups: Setups::default(),
-            requirements: Vec::new(),
             queue: Queue::default(),
-            parked: Vec::new(),
             slots: Slots::new(Machine::new(capacity)),
             sizes: Sizes::default(),
             devices,
@@ -187,9 +181,10 @@ impl<'a> Scheduler<'a> {
     pub(super) fn begin(&mut self, shared: bool, now: Instant) {
         self.now = now;
         self.questions.may_ask = shared;
-        self.requirements = self.world.plan.ids().map(|id| self.requirements(id)).collect();
+        self.setups.begin(self.world.plan);
         if self.world.options.keep_going == KeepGoing::Dependencies {
-            self.hope();
+            let is_lost = |id| self.result(id).is_some_and(|result| result.outcome != Outcome::Pass);
+            self.hopes = Hopes::of(self.world.plan, &self.asked(), &self.wanted, is_lost);
         }
         self.ask_sizes();
         for id in self.wanted.iter().collect::<Vec<_>>() {
@@ -199,7 +194,7 @@ impl<'a> Scheduler<'a> {
         }
         // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
         // nothing may have to be installed.
-        self.defers_installing = self.has_questions();
+        self.defers_installing = self.questions.are_open();
         if !self.defers_installing {
             self.install_wanted();
         }
@@ -251,7 +246,7 @@ impl<'a> Scheduler<'a> {
 
     /// Whether nothing is left to wait for.
     pub(super) fn is_over(&self) -> bool {
-        let settled = self.nothing_queued() && !self.has_questions() && self.retries.is_idle();
+        let settled = self.nothing_queued() && !self.questions.are_open() && self.retries.is_idle();
         self.slots.machine.is_idle() && !self.setups.is_busy() && (self.is_stopping() || settled)
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::Digest;
 use crate::event::{Event, Execution, Span};
-use crate::exec::KeepGoing;
+use crate::exec::schedule::fallback::is_expected;
 use crate::exec::schedule::{Effect, NotStarted, Scheduler};
 use crate::exec::state::{StepResult, StepState};
 use crate::record::{Attempt, Outcome, Record};
@@ -121,9 +121,7 @@ impl Scheduler<'_> {
 
     /// Whether a failed step gets another attempt.
     pub(super) fn may_try_again(&self, id: StepId, outcome: Outcome) -> bool {
-        let options = self.world.options;
-        let is_over = self.interrupted || (options.keep_going == KeepGoing::Never && self.failed);
-        self.retries.failed(id) < self.allowed(id) && !is_over && !self.is_expected(id, outcome)
+        self.retries.failed(id) < self.allowed(id) && !self.is_stopping() && !is_expected(self.world.plan, id, outcome)
     }
 
     fn allowed(&self, id: StepId) -> u32 {

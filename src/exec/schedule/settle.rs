@@ -4,7 +4,7 @@ use crate::event::{Event, Execution, Span};
 use crate::exec::perform::{Performed, error_text};
 use crate::exec::schedule::Scheduler;
 use crate::exec::state::{StepResult, StepState};
-use crate::record::Outcome;
+use crate::record::{Outcome, Record};
 use crate::step::StepId;
 
 impl Scheduler<'_> {
@@ -89,6 +89,22 @@ impl Scheduler<'_> {
                 }
             }
         }
+    }
+
+    /// Takes in what a remote said; the step, if it is done by that.
+    pub(super) fn answered(&mut self, id: StepId, record: Option<Box<Record>>) -> Option<StepId> {
+        self.questions.answered(id);
+        let StepState::Ready { key, .. } = &self.states[id.0 as usize] else {
+            return None; // something that it reads is made again; it asks anew when it is ready again
+        };
+        let Some(record) = record.filter(|record| record.key == *key) else {
+            self.wait_for_turn(id);
+            return None;
+        };
+        let (made, host) = (record.started.clone(), record.host.clone());
+        self.tell(Event::Fetched { step: record.step.clone(), made, host });
+        self.set(id, StepState::Done(StepResult { fetched: true, ..StepResult::hit(*record) }));
+        Some(id)
     }
 
     /// Ends a step that could not even start. It leaves no record: nothing was executed.

@@ -2,16 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::exec::schedule::{Effect, Scheduler};
+use crate::plan::Plan;
 use crate::provision::{Provision, title};
 use crate::step::{Requirement, StepId};
 
 /// The state of everything that a wanted step requires.
 #[derive(Default)]
 pub(super) struct Setups {
+    /// What each step requires, by its number; filled when steps are about to execute.
+    requirements: Vec<Vec<Requirement>>,
     ready: BTreeSet<Requirement>,
     running: BTreeSet<Requirement>,
     failed: BTreeMap<Requirement, String>,
+    /// Steps for which something is being installed.
+    parked: Vec<StepId>,
 }
 
 pub(super) enum Readiness {
@@ -21,10 +25,19 @@ pub(super) enum Readiness {
 }
 
 impl Setups {
-    /// Requirements of `wanted` that must be installed now. Each is given once.
-    pub(super) fn missing(&mut self, wanted: &[Requirement], provision: &Provision) -> Vec<Requirement> {
+    /// Steps are about to execute.
+    pub(super) fn begin(&mut self, plan: &Plan) {
+        self.requirements = plan.steps.iter().map(|step| step.kind.requires(step)).collect();
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        !self.requirements.is_empty()
+    }
+
+    /// What a step requires that must be installed now. Each is given once.
+    pub(super) fn missing(&mut self, id: StepId, provision: &Provision) -> Vec<Requirement> {
         let mut missing = Vec::new();
-        for requirement in wanted {
+        for requirement in &self.requirements[id.0 as usize] {
             let known = self.ready.contains(requirement)
                 || self.running.contains(requirement)
                 || self.failed.contains_key(requirement);
@@ -49,7 +62,8 @@ impl Setups {
         }
     }
 
-    pub(super) fn readiness(&self, wanted: &[Requirement]) -> Readiness {
+    pub(super) fn readiness(&self, id: StepId) -> Readiness {
+        let wanted = &self.requirements[id.0 as usize];
         if let Some((requirement, why)) = wanted.iter().find_map(|r| self.failed.get_key_value(r)) {
             return Readiness::Failed(format!("the {} could not be set up: {why}", title(*requirement)));
         }
@@ -63,25 +77,18 @@ impl Setups {
     pub(super) fn is_busy(&self) -> bool {
         !self.running.is_empty()
     }
-}
 
-impl Scheduler<'_> {
-    pub(super) fn requirements(&self, id: StepId) -> Vec<Requirement> {
-        let step = self.world.plan.step(id);
-        step.kind.requires(step)
+    pub(super) fn park(&mut self, id: StepId) {
+        self.parked.push(id);
     }
 
-    pub(super) fn install_missing(&mut self, id: StepId) {
-        let wanted = &self.requirements[id.0 as usize];
-        let missing = self.setups.missing(wanted, self.world.provision);
-        self.effects.extend(missing.into_iter().map(Effect::Install));
+    /// How many steps wait.
+    pub(super) fn parked(&self) -> usize {
+        self.parked.len()
     }
 
-    pub(super) fn install_wanted(&mut self) {
-        for id in self.wanted.iter().collect::<Vec<_>>() {
-            if !self.is_done(id) {
-                self.install_missing(id);
-            }
-        }
+    /// Those that waited, which may go on.
+    pub(super) fn unpark(&mut self) -> Vec<StepId> {
+        std::mem::take(&mut self.parked)
     }
 }

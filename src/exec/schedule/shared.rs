@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::event::Event;
-use crate::exec::schedule::{Effect, Scheduler};
-use crate::exec::state::{StepResult, StepState};
 use crate::key::MissReason;
-use crate::record::Record;
 use crate::step::StepId;
 
 /// The questions of one run that are on their way.
@@ -17,11 +13,10 @@ pub(super) struct Questions {
     open: BTreeSet<StepId>,
 }
 
-impl Scheduler<'_> {
+impl Questions {
     /// Whether a ready step is asked for elsewhere before it waits for its turn.
-    pub(super) fn may_be_elsewhere(&self, id: StepId) -> bool {
-        let StepState::Ready { reason, .. } = &self.states[id.0 as usize] else { return false };
-        self.questions.may_ask
+    pub(super) fn are_worth_it(&self, reason: &MissReason) -> bool {
+        self.may_ask
             && match reason {
                 // What was asked for is done here. What failed here is not explained away by a success elsewhere.
                 MissReason::Asked | MissReason::TooOld { .. } | MissReason::DidNotPass { .. } => false,
@@ -30,33 +25,17 @@ impl Scheduler<'_> {
             }
     }
 
-    pub(super) fn ask(&mut self, id: StepId) {
-        // Made ready again while the answer is on its way: that is waited for.
-        if !self.questions.open.insert(id) {
-            return;
-        }
-        let StepState::Ready { key, .. } = &self.states[id.0 as usize] else { return };
-        self.effects.push_back(Effect::Ask(id, key.digest()));
+    /// False for a step that was made ready again while the answer is on its way: that is waited for.
+    pub(super) fn ask(&mut self, id: StepId) -> bool {
+        self.open.insert(id)
     }
 
-    /// Takes in an answer; the step, if it is done by that.
-    pub(super) fn answered(&mut self, id: StepId, record: Option<Box<Record>>) -> Option<StepId> {
-        self.questions.open.remove(&id);
-        let StepState::Ready { key, .. } = &self.states[id.0 as usize] else {
-            return None; // something that it reads is made again; it asks anew when it is ready again
-        };
-        let Some(record) = record.filter(|record| record.key == *key) else {
-            self.wait_for_turn(id);
-            return None;
-        };
-        let (made, host) = (record.started.clone(), record.host.clone());
-        self.tell(Event::Fetched { step: record.step.clone(), made, host });
-        self.set(id, StepState::Done(StepResult { fetched: true, ..StepResult::hit(*record) }));
-        Some(id)
+    pub(super) fn answered(&mut self, id: StepId) {
+        self.open.remove(&id);
     }
 
     /// While answers are missing, what they may bring is not installed for.
-    pub(super) fn has_questions(&self) -> bool {
-        !self.questions.open.is_empty()
+    pub(super) fn are_open(&self) -> bool {
+        !self.open.is_empty()
     }
 }

@@ -152,7 +152,7 @@ fn who_asks_whether_a_step_is_tried_again_changes_nothing() {
     assert_eq!(turn(&mut scheduler, now).0, ["ask 0"]);
     for _ in 0..3 {
         assert!(scheduler.may_try_again(StepId(0), Outcome::Fail));
-        assert!(scheduler.may_be_elsewhere(StepId(0)) && !scheduler.needs_size(StepId(0)));
+        assert!(scheduler.questions.are_worth_it(&MissReason::NeverRan) && !scheduler.needs_size(StepId(0)));
     }
     assert_eq!(turn(&mut scheduler, now).0, [""; 0]);
 }
