@@ -31,7 +31,7 @@ fn the_executable_bit_of_an_input_is_in_its_key_and_in_the_sandbox() {
         }
     };
     chmod(0o644);
-    run(3);
+    run(2);
     made("no\n");
     for _ in 0..2 {
         chmod(0o755);
