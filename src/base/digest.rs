@@ -42,13 +42,6 @@ impl Digest {
         }
     }
 
-    /// No digest: stands where there is none, in tables of a fixed width.
-    pub const NONE: Self = Self([0; 32]);
-
-    pub fn is_none(&self) -> bool {
-        *self == Self::NONE
-    }
-
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

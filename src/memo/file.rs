@@ -1,8 +1,7 @@
 //! The memo as a file: what was looked at, what was found, and what there is to print. One sealed file, replaced at once.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,19 +12,18 @@ use crate::report::text::{self, Styles};
 use crate::report::{ReportDoc, RunPath, Summary};
 use crate::spec::SourceFile;
 use crate::step::Params;
-use crate::store::sealed::{Sealed, SealedWriter};
-use crate::store::snapshot::{Snapshot, SnapshotBuilder, stamp};
-use crate::store::stat::now;
-use crate::store::table::Table;
-use crate::store::{DiskStore, Hashed, LogExtent, keyed};
+use crate::store::sealed::{self, Sealed};
+use crate::store::snapshot::{Known, Seen, Snapshot};
+use crate::store::stat::{Stamp, now};
+use crate::store::{DiskStore, LogExtent, keyed};
 
-pub(super) const KIND: &str = "orch memo 1";
+pub(super) const KIND: &str = "orch memo 2";
 
 const HEAD: usize = 0;
 const SPECS: usize = 1;
-const FILES: usize = SPECS + Snapshot::SECTIONS;
-const TEXT: usize = FILES + Snapshot::SECTIONS;
-const DOC: usize = TEXT + 1;
+const FILES: usize = 2;
+const TEXT: usize = 3;
+const DOC: usize = 4;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Head {
@@ -83,14 +81,8 @@ impl MemoPath {
     }
 
     fn write_parts(&self, head: &[u8], files: [&Snapshot; 2], text: &[u8], doc: &[u8]) -> io::Result<()> {
-        let mut writer = SealedWriter::create(self.dir(), KIND)?;
-        writer.section(head)?;
-        for files in files {
-            files.write(&mut writer)?;
-        }
-        writer.section(text)?;
-        writer.section(doc)?;
-        writer.finish(&self.0).map(drop)
+        let [specs, files] = files.map(Snapshot::to_bytes);
+        sealed::write(&self.0, KIND, &[head, &specs, &files, text, doc])
     }
 }
 
@@ -128,14 +120,18 @@ impl Memo {
             && self.finds_its_files(path).unwrap_or(false)
     }
 
+    fn snapshot(&self, section: usize) -> io::Result<Snapshot> {
+        Snapshot::parse(&self.sealed.section(section)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
     fn finds_its_files(&self, path: &MemoPath) -> io::Result<bool> {
         // A spec is what changes most often, and there are few of them.
-        let mut specs = Snapshot::read(&self.sealed, SPECS)?;
+        let mut specs = self.snapshot(SPECS)?;
         let of_specs = specs.changes();
         if !of_specs.is_empty() {
             return Ok(false);
         }
-        let mut files = Snapshot::read(&self.sealed, FILES)?;
+        let mut files = self.snapshot(FILES)?;
         let of_files = files.changes();
         if of_files.is_empty() && (of_specs.refreshed || of_files.refreshed) {
             let part = |section| self.sealed.section(section);
@@ -153,12 +149,10 @@ pub(super) fn files(
     context: &Context<'_>,
     results: &[StepResult],
     specs: &[SourceFile],
-    found: &Hashed,
+    found: &Snapshot,
     out: &[PathBuf],
 ) -> io::Result<Option<[Snapshot; 2]>> {
-    let Some(specs) = hashed(specs)? else { return Ok(None) };
-    let mut of_specs = SnapshotBuilder::default();
-    of_specs.add_hashed(&specs);
+    let Some(specs) = looked_at(specs)? else { return Ok(None) };
     let (plan, store) = (context.plan, context.store);
     let mut kept: Vec<PathBuf> = store.fans().chain([store.removals()]).collect();
     for path in out {
@@ -168,31 +162,24 @@ pub(super) fn files(
     for digest in tests.filter_map(|id| results[id.0 as usize].output()) {
         kept.extend(store.files_of(&digest).map_err(|e| io::Error::other(e.to_string()))?);
     }
-    let mut kept = Table::of(kept.iter().map(PathBuf::as_path));
-    let mut builder = SnapshotBuilder::default();
-    let is_known = builder.add_hashed(found) && stamp(&mut kept);
-    builder.add_stamped(&kept);
-    let snapshots = of_specs.finish().zip(builder.finish()).filter(|_| is_known);
-    Ok(snapshots.map(|(specs, files)| [specs, files]))
+    let Some(kept) = Snapshot::settled(&kept) else { return Ok(None) };
+    let mut files = found.clone();
+    files.extend(kept);
+    Ok([&specs, &files].iter().all(|snapshot| snapshot.is_whole()).then_some([specs, files]))
 }
 
 /// The spec files with their stamps. None if one is no longer as it was read.
-fn hashed(files: &[SourceFile]) -> io::Result<Option<Hashed>> {
-    let by_path: BTreeMap<PathBuf, Digest> =
-        files.iter().map(|file| Ok((std::path::absolute(&file.path)?, file.digest))).collect::<io::Result<_>>()?;
-    let at = now();
-    let mut table = Table::of(by_path.keys().map(PathBuf::as_path));
-    table.stamp_all();
-    let mut digests = vec![Digest::NONE; table.len()];
-    for (path, digest) in by_path {
-        match table.find(&path) {
-            Some(row) if Digest::of_file(&path)? == digest => digests[row as usize] = as_keyed(&path, digest)?,
-            _ => return Ok(None),
+fn looked_at(specs: &[SourceFile]) -> io::Result<Option<Snapshot>> {
+    let mut looked = Snapshot::default();
+    for spec in specs {
+        let path = std::path::absolute(&spec.path)?;
+        let at = now();
+        let stamp = Stamp::of(&path)?;
+        if Digest::of_file(&path)? != spec.digest {
+            return Ok(None);
         }
+        let known = Known::Content(keyed(spec.digest, bfs::is_executable(&std::fs::metadata(&path)?)));
+        looked.add(path, Seen::new(stamp, known, at));
     }
-    Ok(Some(Hashed { table, digests, at, inside: BTreeMap::new() }))
-}
-
-fn as_keyed(path: &Path, content: Digest) -> io::Result<Digest> {
-    Ok(keyed(content, bfs::is_executable(&std::fs::metadata(path)?)))
+    Ok(Some(looked))
 }

@@ -10,78 +10,38 @@
 //! Nothing is synced: a file that a crash left half written fails its check, and whoever wanted it does without.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::base::{Digest, Hasher, temporary};
+use crate::base::{Digest, temporary};
 
 /// Two places and a digest.
 const ROW: usize = 8 + 8 + 32;
 /// A number and a digest.
 const TRAILER: usize = 8 + 32;
 
-/// Writes section after section.
-pub struct SealedWriter {
-    kind: &'static str,
-    file: BufWriter<tempfile::NamedTempFile>,
-    rows: Vec<u8>,
-    /// Where the section begins that is being written, and what is in it so far.
-    open: Option<(u64, Hasher)>,
-    written: u64,
-}
-
-impl SealedWriter {
-    /// `kind` names the format and its version: a file of another kind does not open.
-    pub fn create(dir: &Path, kind: &'static str) -> io::Result<Self> {
-        std::fs::create_dir_all(dir)?;
-        let file = BufWriter::with_capacity(1 << 16, temporary::make(dir)?);
-        Ok(Self { kind, file, rows: Vec::new(), open: None, written: 0 })
+/// Puts a file of these sections in its place, at once and whole. `kind` names the format and its version: a file of another
+/// kind does not open.
+pub fn write(path: &Path, kind: &str, sections: &[&[u8]]) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(dir)?;
+    let mut file = temporary::make(dir)?;
+    let (mut tail, mut begin) = (Vec::new(), 0);
+    for section in sections {
+        file.write_all(section)?;
+        let end = begin + section.len() as u64;
+        tail.extend(begin.to_le_bytes());
+        tail.extend(end.to_le_bytes());
+        tail.extend(Digest::of(section).bytes());
+        begin = end;
     }
-
-    /// Begins the next section; what is written from here on is in it.
-    pub fn begin(&mut self) {
-        self.end();
-        self.open = Some((self.written, Hasher::default()));
-    }
-
-    fn end(&mut self) {
-        if let Some((begin, hasher)) = self.open.take() {
-            self.rows.extend_from_slice(&begin.to_le_bytes());
-            self.rows.extend_from_slice(&self.written.to_le_bytes());
-            self.rows.extend_from_slice(hasher.digest().bytes());
-        }
-    }
-
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let (_, hasher) = self.open.as_mut().expect("BUG: a section was begun");
-        hasher.update(bytes);
-        self.written += bytes.len() as u64;
-        self.file.write_all(bytes)
-    }
-
-    pub fn section(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.begin();
-        self.write(bytes)
-    }
-
-    pub fn numbers(&mut self, numbers: impl IntoIterator<Item = u32>) -> io::Result<()> {
-        let bytes: Vec<u8> = numbers.into_iter().flat_map(u32::to_le_bytes).collect();
-        self.section(&bytes)
-    }
-
-    /// Puts the file in its place, at once and whole.
-    pub fn finish(mut self, path: &Path) -> io::Result<()> {
-        self.end();
-        let mut tail = std::mem::take(&mut self.rows);
-        tail.extend_from_slice(&((tail.len() / ROW) as u64).to_le_bytes());
-        let seal = seal(&tail, self.kind);
-        tail.extend_from_slice(seal.bytes());
-        self.file.write_all(&tail)?;
-        let file = self.file.into_inner().map_err(|e| e.into_error())?;
-        file.persist(path).map_err(|e| e.error)?;
-        Ok(())
-    }
+    tail.extend((sections.len() as u64).to_le_bytes());
+    let seal = seal(&tail, kind);
+    tail.extend(seal.bytes());
+    file.write_all(&tail)?;
+    file.persist(path).map_err(|e| e.error)?;
+    Ok(())
 }
 
 fn seal(tail: &[u8], kind: &str) -> Digest {
@@ -124,14 +84,9 @@ impl Sealed {
         }
         Ok(bytes)
     }
-
-    pub fn numbers(&self, section: usize) -> io::Result<Vec<u32>> {
-        let four = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("BUG: four bytes"));
-        Ok(self.section(section)?.chunks_exact(4).map(four).collect())
-    }
 }
 
-pub fn damaged(what: &str) -> io::Error {
+fn damaged(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
@@ -147,31 +102,23 @@ mod tests {
 
     fn written(dir: &Path) -> std::path::PathBuf {
         let path = dir.join("sealed");
-        let mut writer = SealedWriter::create(dir, KIND).unwrap();
-        writer.section(b"first").unwrap();
-        writer.numbers(0..40_000).unwrap();
-        writer.section(b"").unwrap();
-        writer.begin();
-        writer.write(b"la").unwrap();
-        writer.write(b"st").unwrap();
-        writer.finish(&path).unwrap();
+        let long: Vec<u8> = (0..40_000u32).flat_map(u32::to_le_bytes).collect();
+        write(&path, KIND, &[b"first", &long, b"", b"last"]).unwrap();
         path
     }
 
-    type All = (Vec<u8>, Vec<u32>, Vec<u8>, Vec<u8>);
-
-    fn all(path: &Path) -> io::Result<All> {
+    fn all(path: &Path) -> io::Result<Vec<Vec<u8>>> {
         let sealed = Sealed::open(path, KIND)?;
-        Ok((sealed.section(0)?, sealed.numbers(1)?, sealed.section(2)?, sealed.section(3)?))
+        (0..4).map(|section| sealed.section(section)).collect()
     }
 
     #[test]
     fn sections_come_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = written(dir.path());
-        let (first, numbers, empty, last) = all(&path).unwrap();
-        assert_eq!((&first[..], &empty[..], &last[..]), (&b"first"[..], &b""[..], &b"last"[..]));
-        assert_eq!(numbers, (0..40_000).collect::<Vec<_>>());
+        let found = all(&path).unwrap();
+        assert_eq!([&found[0][..], &found[2], &found[3]], [&b"first"[..], b"", b"last"]);
+        assert_eq!(found[1].len(), 160_000);
         let sealed = Sealed::open(&path, KIND).unwrap();
         assert!(sealed.section(4).is_err());
         assert!(Sealed::open(&path, "test 2").is_err());

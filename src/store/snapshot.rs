@@ -1,51 +1,77 @@
 //! Files and folders as they were at one moment, and which of them are no longer so.
 //!
-//! The one answer to "what changed since": of the memo of a run that left nothing to do, and of `--watch`. Stamps are
-//! compared; where one says nothing and the content is known, the content is.
+//! The one answer to "what changed since": of the memo of a run that left nothing to do, of `--watch`, and of the digests
+//! that are remembered from run to run. Stamps are compared; where one says nothing and the content is known, the content is.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rayon::prelude::*;
 
 use crate::base::Digest;
-use crate::store::Hashed;
 use crate::store::files;
-use crate::store::sealed::{Sealed, SealedWriter, damaged};
 use crate::store::stat::{Moment, Stamp, now, stamp_clock};
-use crate::store::table::{Found, Table, TableBuilder};
 
 /// How long to wait until the clock of stamps has moved on. It moves at least a hundred times a second.
 const PATIENCE: u32 = 30;
+/// So many files are asked for by one thread: to wake another costs more than to ask for a few.
+const FEW: usize = 256;
 
 /// What is known of a path besides its stamp.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-enum Known {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Known {
     /// Nothing: with another stamp it is another.
-    Stamp = 0,
+    Stamp,
     /// A file's content.
-    Content = 1,
-    /// A folder's entries: each is a row of its own.
-    Entries = 2,
+    Content(Digest),
+    /// A folder's entries: each is a row of its own. Their digest, where somebody asked for it.
+    Entries(Option<Digest>),
+    /// It could not be read.
+    Unreadable,
 }
 
-/// A stamp that a later change could leave as it is is not believed.
-const YOUNG: u8 = 4;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// [`Stamp::ABSENT`] where nothing was.
+    pub stamp: Stamp,
+    pub known: Known,
+    /// A later change could leave the stamp as it is, so it is not believed.
+    pub is_young: bool,
+}
 
-#[derive(Debug, Default)]
+impl Seen {
+    /// `at` is a moment before the look.
+    pub fn new(stamp: Stamp, known: Known, at: Moment) -> Self {
+        Self { stamp, known, is_young: stamp.is_racy(at) }
+    }
+
+    pub fn digest(&self) -> Option<Digest> {
+        match self.known {
+            Known::Content(digest) => Some(digest),
+            Known::Entries(digest) => digest,
+            Known::Stamp | Known::Unreadable => None,
+        }
+    }
+
+    fn agrees_with(&self, other: &Self) -> bool {
+        let same = self.digest().is_none() || other.digest().is_none() || self.digest() == other.digest();
+        same && self.stamp == other.stamp
+    }
+}
+
+#[derive(Debug, Default, Clone)]
 pub struct Snapshot {
-    /// With stamps; those of nothing where nothing was.
-    table: Table,
-    /// By row: a [`Known`], and [`YOUNG`].
-    marks: Vec<u8>,
-    /// By row; none but of content.
-    digests: Vec<Digest>,
+    /// By the bytes of the path, which compare faster than its parts.
+    rows: BTreeMap<OsString, Seen>,
     /// Not looked at, even in folders that are.
     ignored: Vec<PathBuf>,
+    /// Two looks found different things at one path.
+    is_torn: bool,
 }
 
 /// What is not as it was.
@@ -66,111 +92,200 @@ impl Changes {
 }
 
 impl Snapshot {
-    pub const SECTIONS: usize = Table::SECTIONS + 2;
-
     /// Files by their stamps, and folders with all that is in them.
     pub fn of<'a>(roots: impl IntoIterator<Item = &'a PathBuf>, ignored: &[PathBuf]) -> Self {
-        let paths: Vec<PathBuf> = roots.into_iter().flat_map(|root| below(root, ignored)).collect();
-        let mut table = Table::of(paths.iter().map(PathBuf::as_path));
-        let (folders, _) = table.stamp_all();
-        let mut marks = vec![Known::Stamp as u8; table.len()];
-        folders.into_iter().for_each(|row| marks[row as usize] = Known::Entries as u8);
-        Self { digests: vec![Digest::NONE; marks.len()], table, marks, ignored: ignored.to_vec() }
+        let paths: BTreeSet<PathBuf> = roots.into_iter().flat_map(|root| below(root, ignored)).collect();
+        let row = |path: PathBuf| {
+            let (stamp, is_folder) = look(path.as_os_str());
+            let known = if is_folder { Known::Entries(None) } else { Known::Stamp };
+            (path.into_os_string(), Seen { stamp, known, is_young: false })
+        };
+        let rows = paths.into_par_iter().map(row).collect();
+        Self { rows, ignored: ignored.to_vec(), is_torn: false }
+    }
+
+    /// Files that are to stay as they are, by stamps that a later change cannot leave as they are. None if they do not hold
+    /// still.
+    pub fn settled(paths: &[PathBuf]) -> Option<Self> {
+        for _ in 0..PATIENCE {
+            let clock = stamp_clock();
+            let row = |path: &PathBuf| {
+                let (stamp, _) = look(path.as_os_str());
+                (path.as_os_str().to_owned(), Seen { stamp, known: Known::Stamp, is_young: false })
+            };
+            let rows: BTreeMap<_, _> = paths.par_iter().with_min_len(FEW).map(row).collect();
+            if rows.values().all(|seen| seen.stamp.is_before(clock)) {
+                return Some(Self { rows, ..Self::default() });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Adds what a look found. Of two looks at one path the one counts that believes less.
+    pub fn add(&mut self, path: impl Into<OsString>, seen: Seen) {
+        match self.rows.entry(path.into()) {
+            Entry::Vacant(row) => drop(row.insert(seen)),
+            Entry::Occupied(mut row) => {
+                let other = row.get_mut();
+                self.is_torn |= !seen.agrees_with(other);
+                if (seen.is_young, seen.known) < (other.is_young, other.known) {
+                    *other = seen;
+                }
+            }
+        }
+    }
+
+    pub fn extend(&mut self, other: Self) {
+        self.is_torn |= other.is_torn;
+        other.rows.into_iter().for_each(|(path, seen)| self.add(path, seen));
+    }
+
+    /// Whether all of it was read, and nothing changed between two looks.
+    pub fn is_whole(&self) -> bool {
+        !self.is_torn && self.rows.values().all(|seen| seen.known != Known::Unreadable)
+    }
+
+    pub fn get(&self, path: &Path) -> Option<&Seen> {
+        self.rows.get(path.as_os_str())
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&OsStr, &Seen)> {
+        self.rows.iter().map(|(path, seen)| (path.as_os_str(), seen))
     }
 
     /// What is no folder.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let is_folder = |row: &u32| self.marks[*row as usize] & !YOUNG == Known::Entries as u8;
-        (0..self.table.len() as u32).filter(move |row| !is_folder(row)).map(|row| self.table.path(row))
+        let files = self.rows.iter().filter(|(_, seen)| !matches!(seen.known, Known::Entries(_)));
+        files.map(|(path, _)| path.into())
     }
 
     /// What is not as it was when the stamps were taken. Rows of which only the stamp differs get the new one.
     pub fn changes(&mut self) -> Changes {
         let at = now();
-        let differing = self.table.ask(|found| {
-            let is_young = self.marks[found.row as usize] & YOUNG != 0;
-            (is_young || found.stamp.unwrap_or(Stamp::ABSENT) != self.table.stamp(found.row)).then_some(found)
-        });
+        let rows: Vec<_> = self.rows.iter().collect();
+        let look = |(path, seen): &(&OsString, &Seen)| {
+            let (stamp, is_folder) = look(path);
+            let differs = seen.is_young || stamp != seen.stamp;
+            differs.then(|| ((*path).clone(), stamp, self.changed(Path::new(path), seen.known, stamp, is_folder)))
+        };
+        let differing: Vec<_> = rows.par_iter().with_min_len(FEW).filter_map(look).collect();
         let mut changes = Changes::default();
-        let looked: Vec<_> = differing.par_iter().map(|found| self.look(found)).collect();
-        for (found, mut now) in differing.into_iter().zip(looked) {
-            if now.is_empty()
-                && let Some(stamp) = found.stamp
+        for (path, stamp, mut found) in differing {
+            if found.is_empty()
+                && stamp != Stamp::ABSENT
+                && let Some(seen) = self.rows.get_mut(&path)
             {
-                self.table.set_stamp(found.row, stamp);
-                let mark = &mut self.marks[found.row as usize];
-                *mark = (*mark & !YOUNG) | if stamp.is_racy(at) { YOUNG } else { 0 };
+                *seen = Seen::new(stamp, seen.known, at);
                 changes.refreshed = true;
             }
-            changes.paths.append(&mut now.paths);
-            changes.new_folders.append(&mut now.new_folders);
+            changes.paths.append(&mut found.paths);
+            changes.new_folders.append(&mut found.new_folders);
         }
         changes
     }
 
-    /// What became of one row whose stamp does not say that it is as it was.
-    fn look(&self, found: &Found) -> Changes {
-        let mut changes = Changes::default();
-        let path = self.table.path(found.row);
-        let mark = self.marks[found.row as usize] & !YOUNG;
-        let is_same = match found.stamp {
-            Some(_) if mark == Known::Content as u8 && !found.is_folder => {
-                files::of_file(&path).is_ok_and(|digest| digest == self.digests[found.row as usize])
-            }
-            Some(_) if mark == Known::Entries as u8 && found.is_folder => return self.new_in(&path),
-            _ => false,
+    /// What became of a path whose stamp does not say that it is as it was.
+    fn changed(&self, path: &Path, known: Known, stamp: Stamp, is_folder: bool) -> Changes {
+        let is_same = match known {
+            _ if stamp == Stamp::ABSENT => false,
+            Known::Content(digest) => !is_folder && files::of_file(path).is_ok_and(|now| now == digest),
+            Known::Entries(_) if is_folder => return self.new_in(path),
+            Known::Entries(_) | Known::Stamp | Known::Unreadable => false,
         };
-        if !is_same {
-            changes.paths.insert(path);
-        }
-        changes
+        let paths = (!is_same).then(|| path.to_owned()).into_iter().collect();
+        Changes { paths, ..Changes::default() }
     }
 
     /// What is in a folder and was not. What is no longer in it is missed by its own row.
     fn new_in(&self, folder: &Path) -> Changes {
         let mut changes = Changes::default();
-        let Ok(entries) = std::fs::read_dir(folder) else {
+        let Ok(entries) = fs::read_dir(folder) else {
             changes.paths.insert(folder.to_owned());
             return changes;
         };
-        let own = folder.as_os_str().as_bytes();
         for entry in entries {
             let Ok(entry) = entry else {
                 changes.paths.insert(folder.to_owned());
                 continue;
             };
-            if self.table.find_split(own, entry.file_name().as_bytes()).is_some() || is_in(&entry.path(), &self.ignored)
-            {
+            let path = entry.path();
+            if self.get(&path).is_some() || is_in(&path, &self.ignored) {
                 continue;
             }
-            let below = below(&entry.path(), &self.ignored);
-            let files: Vec<_> = below.into_iter().filter(|path| !path.is_dir()).collect();
+            let files: Vec<_> = below(&path, &self.ignored).into_iter().filter(|path| !path.is_dir()).collect();
             if files.is_empty() {
-                changes.new_folders.insert(entry.path());
+                changes.new_folders.insert(path);
             }
             changes.paths.extend(files);
         }
         changes
     }
 
-    /// Writes [`Snapshot::SECTIONS`] sections.
-    pub fn write(&self, writer: &mut SealedWriter) -> io::Result<()> {
-        self.table.write(writer)?;
-        writer.section(&self.marks)?;
-        writer.begin();
-        self.digests.iter().try_for_each(|digest| writer.write(digest.bytes()))
+    pub fn to_bytes(&self) -> Vec<u8> {
+        Self::bytes_of(self.rows())
     }
 
-    pub fn read(sealed: &Sealed, first: usize) -> io::Result<Self> {
-        let table = Table::read(sealed, first)?;
-        let marks = sealed.section(first + Table::SECTIONS)?;
-        let digests = sealed.section(first + Table::SECTIONS + 1)?;
-        let digests: Vec<_> = digests.chunks_exact(32).map(files::digest).collect();
-        if marks.len() != table.len() || digests.len() != table.len() {
-            return Err(damaged("a snapshot's parts do not fit together"));
+    /// Row after row: length and bytes of the path, stamp, a byte that says what is known, a digest.
+    pub(super) fn bytes_of<'a>(rows: impl Iterator<Item = (&'a OsStr, &'a Seen)>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (path, seen) in rows {
+            let known = match seen.known {
+                Known::Stamp => 0,
+                Known::Content(_) => 1,
+                Known::Entries(_) => 2,
+                Known::Unreadable => 3,
+            };
+            bytes.extend((path.len() as u32).to_le_bytes());
+            bytes.extend(path.as_bytes());
+            bytes.extend(seen.stamp.bytes());
+            bytes.push(known | if seen.is_young { YOUNG } else { 0 });
+            if known == 1 {
+                bytes.extend(seen.digest().expect("BUG: content has a digest").bytes());
+            }
         }
-        Ok(Self { table, marks, digests, ignored: Vec::new() })
+        bytes
     }
+
+    /// None if they are no snapshot's. The digests of folders are not kept.
+    pub fn parse(mut bytes: &[u8]) -> Option<Self> {
+        let mut rows = Vec::new();
+        while !bytes.is_empty() {
+            let mut take = |length: usize| {
+                let (taken, rest) = bytes.split_at_checked(length)?;
+                bytes = rest;
+                Some(taken)
+            };
+            let length = u32::from_le_bytes(take(4)?.try_into().ok()?);
+            let path = OsString::from_vec(take(length as usize)?.to_vec());
+            let stamp = Stamp::from_bytes(take(Stamp::BYTES)?);
+            let mark = take(1)?[0];
+            let known = match mark & !YOUNG {
+                0 => Known::Stamp,
+                1 => Known::Content(Digest::from_bytes(take(32)?.try_into().ok()?)),
+                2 => Known::Entries(None),
+                _ => Known::Unreadable,
+            };
+            rows.push((path, Seen { stamp, known, is_young: mark & YOUNG != 0 }));
+        }
+        Some(Self { rows: rows.into_iter().collect(), ..Self::default() })
+    }
+}
+
+/// Set in the byte that says what is known.
+const YOUNG: u8 = 4;
+
+/// A path's stamp, and whether it is a folder. Links are followed, as everyone does who reads the file.
+fn look(path: &OsStr) -> (Stamp, bool) {
+    fs::metadata(path).map_or((Stamp::ABSENT, false), |meta| (Stamp::from(&meta), meta.is_dir()))
 }
 
 /// A path and, of a folder, all that is in it.
@@ -184,92 +299,6 @@ fn below(root: &Path, ignored: &[PathBuf]) -> Vec<PathBuf> {
 
 fn is_in(path: &Path, ignored: &[PathBuf]) -> bool {
     ignored.iter().any(|ignored| path.starts_with(ignored))
-}
-
-/// Makes a snapshot of what several looks found.
-#[derive(Default)]
-pub struct SnapshotBuilder<'a> {
-    /// Tables with what is known of each row, and what is young in them.
-    parts: Vec<(&'a Table, Vec<u8>, &'a [Digest])>,
-}
-
-type Row<'a> = (&'a [u8], &'a [u8], Stamp, u8, Digest);
-
-impl<'a> SnapshotBuilder<'a> {
-    /// What [`Hashed`] knows, with all that is in folders. False if it does not know something.
-    pub fn add_hashed(&mut self, hashed: &'a Hashed) -> bool {
-        let folders = |row: u32| hashed.inside.contains_key(&row);
-        let mut is_whole = self.add(&hashed.table, &hashed.digests, hashed.at, folders);
-        for inside in hashed.inside.values() {
-            is_whole &=
-                self.add(&inside.table, &inside.digests, inside.at, |row| inside.digests[row as usize].is_none());
-        }
-        is_whole
-    }
-
-    fn add(&mut self, table: &'a Table, digests: &'a [Digest], at: Moment, is_folder: impl Fn(u32) -> bool) -> bool {
-        let mut is_whole = true;
-        let marks = (0..table.len() as u32).map(|row| {
-            let known = if is_folder(row) { Known::Entries } else { Known::Content };
-            is_whole &= known == Known::Entries || !digests[row as usize].is_none();
-            known as u8 | if table.stamp(row).is_racy(at) { YOUNG } else { 0 }
-        });
-        let marks = marks.collect();
-        self.parts.push((table, marks, digests));
-        is_whole
-    }
-
-    /// Files that are to stay as they are, by stamps which [`stamp`] has taken.
-    pub fn add_stamped(&mut self, table: &'a Table) {
-        self.parts.push((table, vec![Known::Stamp as u8; table.len()], &[]));
-    }
-
-    /// None if two looks found different things at one path.
-    pub fn finish(self) -> Option<Snapshot> {
-        let mut rows: Vec<Row<'_>> = Vec::new();
-        for (table, marks, digests) in &self.parts {
-            let known = table.rows().zip(marks).enumerate();
-            rows.extend(known.map(|(row, ((folder, name), mark))| {
-                let digest = if *mark & Known::Content as u8 != 0 { digests[row] } else { Digest::NONE };
-                (folder, name, table.stamp(row as u32), *mark, digest)
-            }));
-        }
-        // Of rows of one path the first stays, which believes least.
-        rows.sort_unstable_by_key(|row| (row.0, row.1, row.3));
-        let is_one = |one: &Row<'_>, other: &Row<'_>| {
-            one.2 == other.2 && (one.4 == other.4 || one.4.is_none() || other.4.is_none())
-        };
-        let agrees = |pair: &[Row<'_>]| (pair[0].0, pair[0].1) != (pair[1].0, pair[1].1) || is_one(&pair[0], &pair[1]);
-        if !rows.windows(2).all(agrees) {
-            return None;
-        }
-        rows.dedup_by_key(|row| (row.0, row.1));
-        let mut builder = TableBuilder::default();
-        let mut stamps = Vec::with_capacity(rows.len() * Stamp::BYTES);
-        for (folder, name, stamp, ..) in &rows {
-            builder.push(folder, name);
-            stamps.extend_from_slice(&stamp.bytes());
-        }
-        Some(Snapshot {
-            table: builder.finish(stamps),
-            marks: rows.iter().map(|row| row.3).collect(),
-            digests: rows.iter().map(|row| row.4).collect(),
-            ignored: Vec::new(),
-        })
-    }
-}
-
-/// Takes the stamps of a table; false if a later change could leave the same.
-pub fn stamp(table: &mut Table) -> bool {
-    for _ in 0..PATIENCE {
-        let clock = stamp_clock();
-        table.stamp_all();
-        if (0..table.len() as u32).all(|row| table.stamp(row).is_before(clock)) {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    false
 }
 
 #[cfg(test)]
@@ -308,18 +337,11 @@ mod tests {
             let mut files = FileDigests::load(self.path("none"));
             let paths = [self.path("a"), self.path("in")];
             files.prefetch(paths.iter().map(PathBuf::as_path));
-            let mut kept = Table::of([&*self.path("b"), &*self.path("absent")]);
-            assert!(stamp(&mut kept));
-            let mut builder = SnapshotBuilder::default();
-            assert!(builder.add_hashed(files.found().unwrap()));
-            builder.add_stamped(&kept);
-            let snapshot = builder.finish().unwrap();
+            let mut snapshot = files.found().unwrap().clone();
+            snapshot.extend(Snapshot::settled(&[self.path("b"), self.path("absent")]).unwrap());
+            assert!(snapshot.is_whole());
             // As another process reads it.
-            let file = self.path("sealed");
-            let mut writer = SealedWriter::create(self.dir.path(), "test").unwrap();
-            snapshot.write(&mut writer).unwrap();
-            writer.finish(&file).unwrap();
-            Snapshot::read(&Sealed::open(&file, "test").unwrap(), 0).unwrap()
+            Snapshot::parse(&snapshot.to_bytes()).unwrap()
         }
 
         #[track_caller]
@@ -376,18 +398,15 @@ mod tests {
     #[test]
     fn what_two_looks_found_otherwise_is_no_snapshot() {
         let scene = Scene::new();
-        let table = |text: &str| {
+        let look = |text: &str| {
             scene.write("a", text);
-            let mut table = Table::of([&*scene.path("a")]);
-            table.stamp_all();
-            table
+            Snapshot::of([&scene.path("a")], &[])
         };
-        let (one, other) = (table("a"), table("longer"));
-        for (second, agree) in [(&one, true), (&other, false)] {
-            let mut builder = SnapshotBuilder::default();
-            builder.add_stamped(&one);
-            builder.add_stamped(second);
-            assert_eq!(builder.finish().is_some(), agree);
+        let (one, other) = (look("a"), look("longer"));
+        for (second, agrees) in [(&one, true), (&other, false)] {
+            let mut both = one.clone();
+            both.extend(second.clone());
+            assert_eq!(both.is_whole(), agrees);
         }
     }
 }

@@ -85,18 +85,6 @@ impl From<&Metadata> for Stamp {
     }
 }
 
-impl From<&libc::stat> for Stamp {
-    #[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between systems")]
-    fn from(stat: &libc::stat) -> Self {
-        Self {
-            size: stat.st_size as u64,
-            modified: stat.st_mtime as i64 * SECOND + stat.st_mtime_nsec as i64,
-            changed: stat.st_ctime as i64 * SECOND + stat.st_ctime_nsec as i64,
-            inode: stat.st_ino as u64,
-        }
-    }
-}
-
 pub fn now() -> Moment {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as Moment
 }
