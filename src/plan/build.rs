@@ -154,7 +154,7 @@ impl Builder<'_> {
         let tokens = self.spec.tokens(model, &case.pipeline).to_vec();
         let params = JudgeParams { tolerance: self.tolerance(model, target, case), precision: case.precision, tokens };
         let name = format!("judge:{}:{}", case.model, case.name);
-        let judge = self.add(name, Stage::Judge, &step::JUDGE, json!(params), inputs, 600);
+        let judge = self.add(name, Stage::Judge, &step::JUDGE, Params::Judge(params.into()), inputs, 600);
         StepsOfCase { test, run, judge }
     }
 
@@ -274,7 +274,7 @@ impl Builder<'_> {
             }
             Purpose::Run => name.push_str(":run"),
         }
-        self.add(name, Stage::Generate, &step::RENDER, json!(context), vec![], 60)
+        self.add(name, Stage::Generate, &step::RENDER, Params::Test(context.into()), vec![], 60)
     }
 
     fn tolerance(&self, model: &Model, target: &Target, case: &Case) -> Tolerance {

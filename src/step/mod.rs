@@ -14,14 +14,16 @@ mod run;
 mod set;
 mod write;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::catalogue::ARTEFACTS;
 use crate::key::KeyDoc;
@@ -88,6 +90,14 @@ impl Step {
         }
     }
 
+    /// What a generated test is made from.
+    pub fn test(&self) -> &TestContext {
+        match &self.params {
+            Params::Test(context) => context,
+            _ => panic!("BUG: {} is no generated test", self.name),
+        }
+    }
+
     /// The steps whose output this one reads.
     pub fn dependencies(&self) -> impl Iterator<Item = StepId> + '_ {
         self.inputs.iter().filter_map(|(_, source)| match source {
@@ -108,8 +118,11 @@ impl fmt::Debug for Step {
 pub enum Params {
     /// An object.
     Json(Box<Value>),
-    /// Of runs.
+    /// Of the kinds of which each case has its own. They become JSON when the key is made, and not before: kept as JSON,
+    /// they would take most of a plan's memory and time.
     Run(Box<RunParams>),
+    Test(Box<TestContext>),
+    Judge(Box<JudgeParams>),
     /// Of the kinds of which a plan may have millions: what the spec holds.
     Program(Arc<Program>),
     Files(Arc<Files>),
@@ -120,15 +133,23 @@ impl Params {
     pub fn json(&self) -> &Value {
         match self {
             Self::Json(value) => value,
-            Self::Run(_) | Self::Program(_) | Self::Files(_) => panic!("BUG: these parameters are no JSON"),
+            _ => panic!("BUG: these parameters are no JSON"),
+        }
+    }
+
+    fn value(&self) -> Cow<'_, Value> {
+        match self {
+            Self::Run(params) => Cow::Owned(json!(params)),
+            Self::Test(context) => Cow::Owned(json!(context)),
+            Self::Judge(params) => Cow::Owned(json!(params)),
+            Self::Json(_) | Self::Program(_) | Self::Files(_) => Cow::Borrowed(self.json()),
         }
     }
 
     /// Adds them to a key.
     pub fn describe(&self, key: &mut KeyDoc) {
         match self {
-            Self::Json(params) => key.set_json("param", params),
-            Self::Run(params) => key.set_json("param", &serde_json::json!(params)),
+            Self::Json(_) | Self::Run(_) | Self::Test(_) | Self::Judge(_) => key.set_json("param", &self.value()),
             Self::Program(program) => {
                 key.set("param.argv", JsonList(&program.argv));
                 key.set("param.env", JsonList(&program.env));
@@ -150,8 +171,8 @@ impl Params {
         }
     }
 
-    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> serde_json::Result<T> {
-        T::deserialize(self.json())
+    pub fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        T::deserialize(&*self.value())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::base::{Digest, shell};
 use crate::exec::{Finished, Options};
 use crate::plan::{Plan, PlannedCase};
 use crate::session::{Locations, absolute};
-use crate::step::{Source, StepId, TestContext, generate};
+use crate::step::{Source, StepId, generate};
 use crate::store::{DiskStore, StoreError};
 
 pub use folder::{Named, fill};
@@ -115,7 +115,7 @@ pub fn loaded(plan: &Plan) -> anyhow::Result<Vec<(StepId, Named)>> {
 
 /// The trees that one case's test loads.
 fn loaded_by(plan: &Plan, planned: &PlannedCase) -> anyhow::Result<Vec<(StepId, Named)>> {
-    let test: TestContext = plan.step(planned.test).params.parse()?;
+    let test = plan.step(planned.test).test();
     let mut found = Vec::new();
     for (label, source) in &plan.step(planned.run).inputs {
         let Source::Step(from) = source else { continue };
