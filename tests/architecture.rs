@@ -25,7 +25,6 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rustix", &["base/", "browser/", "device/", "store/", "worker/"]),
     ("landlock", &["confine/landlock.rs", "confine.rs"]),
     ("sha2", &["base/digest.rs"]),
-    ("hashbrown", &["base/names.rs"]),
     ("clap", &["cli/"]),
     ("clap_complete", &["cli/"]),
     ("minijinja", &["template.rs"]),

@@ -8,7 +8,6 @@ pub mod loc;
 pub mod mounts;
 pub mod mark;
 pub mod named;
-pub mod names;
 pub mod precision;
 pub mod process;
 pub mod shell;

@@ -33,7 +33,7 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         scheduler.read_records();
     }
     tell_all(&mut scheduler, context.listener);
-    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id)).count() as u32;
+    let to_run = scheduler.wanted.iter().copied().filter(|id| !scheduler.is_done(*id)).count() as u32;
     context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
     let mut met_bug = false;
     loop {
@@ -73,7 +73,7 @@ pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
 /// Why nothing is executed for a store that keeps nothing.
 fn not_kept(scheduler: &Scheduler<'_>) -> String {
     let plan = scheduler.world.plan;
-    let to_run = scheduler.wanted.iter().filter(|id| !scheduler.is_done(*id));
+    let to_run = scheduler.wanted.iter().copied().filter(|id| !scheduler.is_done(*id));
     let names: Vec<_> = to_run.map(|id| plan.step(id).name.as_str()).collect();
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
     let first = names.first().copied().unwrap_or_default();

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::base::names::Index;
 use crate::catalogue::{Artefact, From, Wanted, onnx};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::own::{Made, Purpose, StepsOfCase};
@@ -34,7 +33,7 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
 /// As [`build`], with fallbacks for the cases that `fallback` allows them.
 pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback) -> Result<Plan, BuildError> {
     let least = spec.commands.len();
-    let (steps, index) = (Vec::with_capacity(least), Index::with_capacity(least));
+    let (steps, index) = (Vec::with_capacity(least), HashMap::with_capacity(least));
     let mut builder = Builder { spec, steps, index, made: HashMap::new() };
     let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     // After all cases, so that a spec without fallbacks numbers its steps as it always did.
@@ -69,7 +68,7 @@ struct Planned {
 struct Builder<'a> {
     spec: &'a Spec,
     steps: Vec<Step>,
-    index: Index,
+    index: HashMap<String, StepId>,
     /// By model and sizes: every case asks for its own, and there are many of each.
     made: HashMap<String, Made>,
 }
@@ -102,14 +101,14 @@ impl Builder<'_> {
 
     /// Adds a step whose name is known to be new.
     fn add_new(&mut self, step: Step) -> StepId {
-        let id = self.steps.len() as u32;
-        self.index.add(&step.name, id);
+        let id = StepId(self.steps.len() as u32);
+        self.index.insert(step.name.clone(), id);
         self.steps.push(step);
-        StepId(id)
+        id
     }
 
     fn find(&self, name: &str) -> Option<StepId> {
-        self.index.find(name, |id| &self.steps[id as usize].name).map(StepId)
+        self.index.get(name).copied()
     }
 
     fn case(&mut self, case: &Case) -> StepsOfCase {

@@ -11,7 +11,6 @@ mod sizes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use crate::base::names::Index;
 use crate::matrix::{Batch, Case, ExcludedCase};
 use crate::step::{Source, Step, StepId};
 
@@ -30,7 +29,7 @@ pub struct Plan {
     pub model_facts: BTreeMap<String, ModelFacts>,
     /// Runs, and their tests, that stand by: they are of no case, and wanted only when the run of one did not pass.
     pub standby: BTreeSet<StepId>,
-    index: Index,
+    index: HashMap<String, StepId>,
     graph: Graph,
     /// The cases that rest on a step, by their places in `cases`.
     resting: HashMap<StepId, Vec<u32>>,
@@ -76,10 +75,7 @@ impl Plan {
         excluded: Vec<ExcludedCase>,
         model_facts: BTreeMap<String, ModelFacts>,
     ) -> Self {
-        let mut index = Index::with_capacity(steps.len());
-        for (step, id) in steps.iter().zip(0..) {
-            index.add(&step.name, id);
-        }
+        let index = steps.iter().zip(0..).map(|(step, id)| (step.name.clone(), StepId(id))).collect();
         let graph = Graph::of(&steps);
         let (standby, resting) = Default::default();
         let mut plan = Self { steps, cases, excluded, model_facts, standby, index, graph, resting };
@@ -109,7 +105,7 @@ impl Plan {
     }
 
     pub fn find(&self, name: &str) -> Option<StepId> {
-        self.index.find(name, |id| &self.steps[id as usize].name).map(StepId)
+        self.index.get(name).copied()
     }
 
     /// The steps' names in alphabetical order.

@@ -4,8 +4,9 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
+
 use crate::base::Loc;
-use crate::base::names::Index;
 
 /// A user's own step. There may be millions, so what repeats is shared.
 #[derive(Debug, Clone)]
@@ -57,27 +58,23 @@ pub enum CommandInput {
 
 /// The user's own steps in their order, found by name.
 #[derive(Debug, Clone, Default)]
-pub struct Commands {
-    rows: Vec<Command>,
-    index: Index,
-}
+pub struct Commands(IndexMap<Arc<str>, Command>);
 
 impl Commands {
-    pub fn iter(&self) -> std::slice::Iter<'_, Command> {
-        self.rows.iter()
+    pub fn iter(&self) -> impl Iterator<Item = &Command> {
+        self.0.values()
     }
 
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.0.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.0.is_empty()
     }
 
     pub fn get(&self, name: &str) -> Option<&Command> {
-        let number = self.index.find(name, |number| &self.rows[number as usize].name)?;
-        Some(&self.rows[number as usize])
+        self.0.get(name)
     }
 
     /// Adds a command, unless there is one of its name.
@@ -85,13 +82,12 @@ impl Commands {
         if self.get(&command.name).is_some() {
             return Err(command);
         }
-        self.index.add(&command.name, self.rows.len() as u32);
-        self.rows.push(command);
+        self.0.insert(command.name.clone(), command);
         Ok(())
     }
 
-    pub(super) fn into_rows(self) -> Vec<Command> {
-        self.rows
+    pub(super) fn into_rows(self) -> impl Iterator<Item = Command> {
+        self.0.into_values()
     }
 }
 

@@ -2,14 +2,13 @@
 //!
 //! Knows nothing of YAML or of what is checked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::yaml::Pos;
 use crate::base::Loc;
-use crate::base::names::Texts;
 use crate::base::text::{is_unseen, printable};
 
 /// One mistake in a spec.
@@ -118,7 +117,7 @@ pub(super) struct Sink {
     errors: Vec<(Order, SpecError)>,
     /// The errors of each place, by their positions in `errors`.
     by_place: HashMap<Order, Vec<usize>>,
-    texts: Texts,
+    texts: HashSet<Arc<str>>,
 }
 
 /// File, line and column.
@@ -186,7 +185,12 @@ impl Sink {
 
     /// Shares one allocation among equal texts.
     pub(super) fn share(&mut self, text: &str) -> Arc<str> {
-        self.texts.share(text)
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let new: Arc<str> = text.into();
+        self.texts.insert(new.clone());
+        new
     }
 
     /// All errors so far in the order of their places, or nothing if there is none.

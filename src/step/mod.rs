@@ -11,7 +11,6 @@ pub mod ready;
 mod recipe;
 mod render;
 mod run;
-mod set;
 mod write;
 
 use std::borrow::Cow;
@@ -42,7 +41,6 @@ pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
 pub use run::RUN;
-pub use set::StepSet;
 pub use write::WRITE;
 
 /// All kinds: those of steps of their own, and a kind for each conversion of the catalogue.

@@ -65,7 +65,7 @@ impl Scheduler<'_> {
 
     /// Whether something is to be executed.
     pub(in crate::exec) fn is_open(&self) -> bool {
-        self.wanted.iter().any(|id| !self.is_done(id))
+        self.wanted.iter().any(|id| !self.is_done(*id))
     }
 
     /// The steps of which the run is: those that are wanted, and hits besides.

@@ -105,7 +105,7 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn install_wanted(&mut self) {
-        for id in self.wanted.iter().collect::<Vec<_>>() {
+        for id in self.wanted.iter().copied().collect::<Vec<_>>() {
             if !self.is_done(id) {
                 self.install_missing(id);
             }

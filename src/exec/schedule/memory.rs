@@ -4,14 +4,14 @@
 //! Nothing is looked up for this alone: records come by when steps miss. A step of which nothing is known claims nothing,
 //! as do all that take little, so a million trivial steps are all alike and cost nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use crate::base::figures::bytes;
 use crate::exec::schedule::resources::{Capacity, Claim, Host};
 use crate::plan::Plan;
 use crate::record::Record;
-use crate::step::{MemoryGuess, Source, Stage, Step, StepId, StepSet};
+use crate::step::{MemoryGuess, Source, Stage, Step, StepId};
 use crate::store::DiskStore;
 
 /// What takes less is not counted: the kernel's own slack is larger.
@@ -36,7 +36,7 @@ struct Book {
     /// The largest peak of a model's steps of one stage.
     like: HashMap<Like, u64>,
     /// Steps for which a warning said that they need more than there is.
-    told: StepSet,
+    told: BTreeSet<StepId>,
 }
 
 impl Default for Memory {
@@ -119,7 +119,7 @@ impl Memory {
 
 impl Book {
     fn new(peak: fn(&Record) -> Option<u64>) -> Self {
-        Self { peak, own: Mutex::default(), like: HashMap::new(), told: StepSet::default() }
+        Self { peak, own: Mutex::default(), like: HashMap::new(), told: BTreeSet::new() }
     }
 
     fn learn(&self, id: StepId, record: &Record) {

@@ -46,7 +46,7 @@ use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::provision::Provision;
 use crate::record::{Outcome, Record};
-use crate::step::{Requirement, StepId, StepSet};
+use crate::step::{Requirement, StepId};
 use crate::store::DiskStore;
 
 /// What a scheduler may look at.
@@ -118,7 +118,7 @@ pub(super) struct Scheduler<'a> {
     pub(super) keys: Keys<'a>,
     pub(super) states: Vec<StepState>,
     /// Steps that something wanted needs.
-    pub(super) wanted: StepSet,
+    pub(super) wanted: BTreeSet<StepId>,
     /// Whether hits are to come with their records, although no report shows them.
     pub(super) whole_records: bool,
     /// Hits whose records turned out to be damaged, and how.
@@ -158,7 +158,7 @@ impl<'a> Scheduler<'a> {
             interrupted: false,
             keys: Keys::new(world, files),
             states: world.plan.ids().map(|_| StepState::Unknown).collect(),
-            wanted: StepSet::default(),
+            wanted: BTreeSet::new(),
             whole_records: false,
             damaged: BTreeMap::new(),
             setups: Setups::default(),
@@ -187,7 +187,7 @@ impl<'a> Scheduler<'a> {
             self.hopes = Hopes::of(self.world.plan, &self.asked(), &self.wanted, is_lost);
         }
         self.ask_sizes();
-        for id in self.wanted.iter().collect::<Vec<_>>() {
+        for id in self.wanted.iter().copied().collect::<Vec<_>>() {
             if self.is_ready(id) {
                 self.queue(id);
             }

@@ -31,7 +31,7 @@ impl Sizes {
 impl Scheduler<'_> {
     /// Begins to ask, where a step that must run holds a device whose memory is not known.
     pub(super) fn ask_sizes(&mut self) {
-        let to_run: Vec<_> = self.wanted.iter().filter(|id| !self.is_done(*id)).collect();
+        let to_run: Vec<_> = self.wanted.iter().copied().filter(|id| !self.is_done(*id)).collect();
         if to_run.into_iter().any(|id| self.is_unsized(id)) {
             self.sizes.asking = true;
             self.effects.push_back(Effect::AskSizes);
