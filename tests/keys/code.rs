@@ -108,7 +108,6 @@ const NO_OUTPUT: &[&str] = &[
     "src/session/",
     "src/spec/",
     "src/step/mod.rs",
-    "src/step/set.rs",
     "src/store/",
     "src/trace/",
     "src/worker/",
