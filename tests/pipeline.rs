@@ -247,6 +247,19 @@ fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
     the_generated_test_stands_alone(&sandbox, cases(&document)["bert:cpu-small-fp16"]);
 }
 
+#[test]
+fn a_row_that_the_zoo_makes_passes() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = suite();
+    let made = sandbox.run(["zoo", "add", "albert", "--task", "fill-mask", "--into", "specs/models"]).success();
+    assert!(made.stdout.contains("added albert-fill-mask in encoder-only.yaml"), "{}", made.stdout);
+    let zoo = "version: 1\ninclude: [models/encoder-only.yaml, pipelines.yaml, targets.yaml]\nmatrix: {models: ['*'], targets: [eager-cpu]}\n";
+    let sandbox = sandbox.file("specs/zoo.yaml", zoo);
+    let document = sandbox.run(["run", "specs/zoo.yaml", "--json"]).success().summary([("cases", 1), ("passed", 1)]).json();
+    assert_eq!(cases(&document)["albert-fill-mask:eager-cpu-fp32"]["status"], "PASS");
+    sandbox.run(["zoo", "add", "berd", "--into", "specs/models"]).code(1);
+}
+
 /// Its environment is no part of the usual matrix, so nothing else here installs it.
 #[test]
 #[ignore = "installs a gigabyte and more: cargo test --test pipeline litert -- --ignored"]

@@ -257,6 +257,19 @@ models:
     assert_eq!(limits("own"), (Some(9_000_000_000), "cls.*".to_owned()));
 }
 
+/// Every row of the zoo can be planned, decides by a control, and is small.
+#[test]
+fn the_zoo_is_a_spec_of_hundreds_of_models() {
+    let spec = Spec::load(Path::new("specs/zoo.yaml")).unwrap_or_else(|errors| panic!("{errors}"));
+    assert!(spec.models.len() >= 750, "{} models", spec.models.len());
+    let classes: BTreeSet<_> = spec.models.values().map(|model| format!("{:?}", model.source)).collect();
+    assert_eq!(classes.len(), spec.models.len(), "two rows are of one model");
+    for family in ["audio", "decoder-only", "encoder-decoder", "encoder-only", "mixture-of-experts", "multimodal", "state-space", "vision", "vision-text"] {
+        let rows = spec.models.values().filter(|model| model.family == family).count();
+        assert!(rows >= 20, "{rows} of {family}");
+    }
+}
+
 /// The code of a pipeline, what the guide says of it and what a spec may ask of it are of the same tasks.
 #[test]
 fn tasks_are_those_of_the_guide_and_of_the_templates() {

@@ -3,6 +3,7 @@
 mod explained;
 mod run;
 mod states;
+mod zoo;
 
 use std::path::PathBuf;
 
@@ -16,6 +17,7 @@ use crate::toolchain::EnvName;
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
 pub(super) use run::RunArgs;
 pub(super) use states::{AcceptArgs, RetryArgs};
+pub(super) use zoo::{Place, ZooCommand};
 
 /// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.
 #[derive(Debug, Parser)]
@@ -92,6 +94,9 @@ pub(super) enum Command {
     Cache(CacheCommand),
     /// Install environments ahead of a run
     Setup(SetupArgs),
+    /// Make and refresh the rows of `specs/models` (for those who maintain them)
+    #[command(subcommand)]
+    Zoo(ZooCommand),
     /// Print the JSON Schema of specs, or of what a command prints
     Schema {
         /// The documents that the schema describes

@@ -17,6 +17,7 @@ mod setup;
 mod watch;
 mod what_ran;
 mod worker;
+mod zoo;
 
 use clap::CommandFactory;
 
@@ -40,6 +41,7 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Output(output) => output::output(args, output, printer),
         Command::Cache(cache) => cache::cache(args, cache, printer),
         Command::Setup(setup) => setup::setup(args, setup, printer),
+        Command::Zoo(command) => zoo::zoo(args, command, printer),
         Command::Schema { of } => {
             printer.data(&match of {
                 SchemaOf::Specs => crate::spec::schema::text(),
