@@ -255,7 +255,8 @@ fn a_row_that_the_zoo_makes_passes() {
     assert!(made.stdout.contains("added albert-fill-mask in encoder-only.yaml"), "{}", made.stdout);
     let zoo = "version: 1\ninclude: [models/encoder-only.yaml, pipelines.yaml, targets.yaml]\nmatrix: {models: ['*'], targets: [eager-cpu]}\n";
     let sandbox = sandbox.file("specs/zoo.yaml", zoo);
-    let document = sandbox.run(["run", "specs/zoo.yaml", "--json"]).success().summary([("cases", 1), ("passed", 1)]).json();
+    let document =
+        sandbox.run(["run", "specs/zoo.yaml", "--json"]).success().summary([("cases", 1), ("passed", 1)]).json();
     assert_eq!(cases(&document)["albert-fill-mask:eager-cpu-fp32"]["status"], "PASS");
     sandbox.run(["zoo", "add", "berd", "--into", "specs/models"]).code(1);
 }

@@ -233,14 +233,14 @@ fn a_run_shares_beside_its_memo() {
     let path = |ended: &Ended| ended.json()["summary"]["path"].clone();
     let first = new("b\na\n");
     first.run(plain).success().stderr_has("remote: 1 upload");
-    support::eventually("it is settled", || path(&first.run(plain).success()) == "settled");
+    support::eventually("it is settled", || path(&first.run(plain).success()) == "memo");
     first.write("data", "d\nc\n");
     let ended = first.run(plain).success().stderr_has("remote: 1 upload");
     assert_eq!(path(&ended), "full");
 
     let second = new("b\na\n");
     second.run(plain).success().summary([("fetched", 1)]);
-    support::eventually("it is settled", || path(&second.run(plain).success()) == "settled");
+    support::eventually("it is settled", || path(&second.run(plain).success()) == "memo");
     assert!(second.run(plain).success().json()["summary"]["fetched"].is_null(), "this run fetched nothing");
     second.write("data", "d\nc\n");
     let ended = second.run(plain).success().summary([("executed", 0), ("fetched", 1)]);
