@@ -64,7 +64,7 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         actual_device: measure.map(|measure| measure.actual_device.clone()),
         cached: end.how == How::Hit,
         measured: record.map(|record| record.started.clone()),
-        known_since: known_since(&results[at.0 as usize]).filter(|_| answered.is_none()),
+        known_since: known_since(&results[at.0 as usize], record).filter(|_| answered.is_none()),
         metrics: measure.and_then(report::stats::metrics),
         numerics: verdict.and_then(|record| record.numerics.clone()),
         placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
@@ -77,10 +77,12 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     }
 }
 
-/// When the step at which a case ended failed, if that was in an earlier run.
-fn known_since(end: &StepResult) -> Option<String> {
-    let record = end.record.as_deref().filter(|_| end.failed_before);
-    record.map(|record| record.started.clone())
+/// When the step at which a case ended failed, if that was in an earlier run. Equal outputs of another case may have been
+/// judged before this one's were `measured`; then it is known since those are.
+fn known_since(end: &StepResult, measured: Option<&Record>) -> Option<String> {
+    let record = end.record.as_deref().filter(|_| end.failed_before)?;
+    let measured = measured.map(|record| record.started.clone()).unwrap_or_default();
+    Some(record.started.clone().max(measured))
 }
 
 /// The state of a case, and why.
