@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import onnx
 import torch
 
+from orch_py.onnx_equals import Equals
 from orch_py.torch_model import Named, Positional, Traced, require_alike, traceable
 
 # Model, inputs, the control's inputs, outputs and opset; what is made is a graph (`onnx.ModelProto`), and its inputs
@@ -25,7 +25,7 @@ def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str],
     """`torch.onnx.export(dynamo=False)`: traces; fast; bakes in every branch that Python took."""
 
     def trace(tensors: Named, fixed: dict[str, Any]) -> onnx.ModelProto:
-        with tempfile.TemporaryDirectory() as folder, _exportable():
+        with tempfile.TemporaryDirectory() as folder, Equals():
             path = Path(folder) / "model.onnx"
             torch.onnx.export(
                 Positional(model, list(tensors), outputs, fixed).eval(),
@@ -41,48 +41,6 @@ def legacy(model: Any, inputs: Named, control: Named | None, outputs: list[str],
             return onnx.load(path)
 
     return traceable(model, inputs, control, trace)
-
-
-@contextmanager
-def _exportable() -> Iterator[None]:
-    """While tracing, replaces functions of torch by equals that the legacy exporter can express well.
-
-    `masked_scatter`, which puts an image's features in the place of its tokens, becomes NonZero otherwise, whose output
-    has no fixed shape, and no NPU compiles that. Packed sequences are found by `diff`, which it does not know at all,
-    and by a `cumsum` of booleans, which ONNX has not.
-    """
-    scatter, cumsum, diff = torch.Tensor.masked_scatter, torch.Tensor.cumsum, torch.diff
-
-    def masked_scatter(self: torch.Tensor, mask: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-        mask = mask.expand(self.shape)
-        # A mask that was expanded over the last axis picks whole rows, of which there are fewer to count than values.
-        whole_rows = mask.ndim > 1 and mask.stride(-1) == 0 and source.numel() % mask.shape[-1] == 0
-        width = mask.shape[-1] if whole_rows else 1
-        # int32, and 0 where nothing is taken: WebGPU sums no int64 and slices no integers, WebNN bounds none.
-        chosen = mask.to(torch.int32)
-        chosen = (chosen.select(-1, 0) if whole_rows else chosen).reshape(-1)
-        place = (cumsum(chosen, 0, dtype=torch.int32) - 1) * chosen
-        return torch.where(mask, source.reshape(-1, width)[place].reshape(self.shape), self)
-
-    def difference(input, n=1, dim=-1, prepend=None, append=None):  # type: ignore[no-untyped-def]
-        joined = torch.cat([part for part in (prepend, input, append) if part is not None], dim)
-        for _ in range(n):
-            size = joined.shape[dim]
-            joined = joined.narrow(dim, 1, size - 1) - joined.narrow(dim, 0, size - 1)
-        return joined
-
-    def summed(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        return cumsum(self.to(torch.int64) if self.dtype is torch.bool else self, *args, **kwargs)
-
-    torch.Tensor.masked_scatter = masked_scatter  # type: ignore[assignment, method-assign]
-    torch.Tensor.cumsum = summed  # type: ignore[method-assign]
-    torch.diff = difference  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        torch.Tensor.masked_scatter = scatter  # type: ignore[method-assign]
-        torch.Tensor.cumsum = cumsum  # type: ignore[method-assign]
-        torch.diff = diff
 
 
 def dynamo(model: Any, inputs: Named, control: Named | None, outputs: list[str], opset: int) -> Traced:

@@ -38,6 +38,7 @@ fn python() {
     assert_all([
         source("python/orch_py/ops/materialise.py", &[MODELS]),
         source("python/orch_py/ops/export_onnx.py", &[ONNX]),
+        source("python/orch_py/onnx_equals.py", &[ONNX]),
         source("python/orch_py/onnx_routes.py", &[ONNX]),
         source("python/orch_py/ops/export_torchscript.py", &["convert:bert:torchscript"]),
         source("python/orch_py/ops/openvino_convert.py", &[OPENVINO]),

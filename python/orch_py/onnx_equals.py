@@ -1,0 +1,319 @@
+"""Functions of torch while the legacy ONNX exporter traces: the same values, by operators that it has.
+
+Whether the graph is right does not rest on them: ONNX Runtime repeats the reference with it before it is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+
+class Equals(TorchFunctionMode):
+    """While it is entered, torch computes by the functions of this file; they themselves get torch's own."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        return EQUALS.get(func, func)(*args, **(kwargs or {}))
+
+
+def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """Puts an image's features in the place of its tokens. The exporter makes it NonZero, whose output has no fixed
+    shape, and no NPU compiles that.
+    """
+    if source.numel() == 0:
+        return self.clone()
+    mask = mask.expand(self.shape)
+    # A mask that was expanded over the last axis picks whole rows, of which there are fewer to count than values.
+    whole_rows = mask.ndim > 1 and mask.stride(-1) == 0 and source.numel() % mask.shape[-1] == 0
+    width = mask.shape[-1] if whole_rows else 1
+    # int32, and 0 where nothing is taken: WebGPU sums no int64 and slices no integers, WebNN bounds none.
+    chosen = mask.to(torch.int32)
+    chosen = (chosen.select(-1, 0) if whole_rows else chosen).reshape(-1)
+    place = (torch.cumsum(chosen, 0, dtype=torch.int32) - 1) * chosen
+    return torch.where(mask, source.reshape(-1, width)[place].reshape(self.shape), self)
+
+
+def _diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
+    joined = torch.cat([part for part in (prepend, input, append) if part is not None], dim)
+    for _ in range(n):
+        size = joined.shape[dim]
+        joined = joined.narrow(dim, 1, size - 1) - joined.narrow(dim, 0, size - 1)
+    return joined
+
+
+def _summed(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """ONNX sums no booleans."""
+    return torch.cumsum(self.to(torch.int64) if self.dtype is torch.bool else self, *args, **kwargs)
+
+
+def _repeated(self: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+    """Every slice so many times. The exporter makes it a loop, whose output has no fixed shape."""
+    if isinstance(repeats, Tensor) and repeats.ndim == 0:
+        repeats = int(repeats)
+    if not isinstance(repeats, int):
+        return self.repeat_interleave(repeats, dim, output_size=output_size)
+    value, at = (self.reshape(-1), 0) if dim is None else (self, dim % self.ndim)
+    before, after = value.shape[: at + 1], value.shape[at + 1 :]
+    return value.unsqueeze(at + 1).expand(*before, repeats, *after).flatten(at, at + 1)
+
+
+def _permuted(self: Tensor, *dims: Any) -> Tensor:
+    """ONNX counts axes from the first only."""
+    (dims,) = dims if len(dims) == 1 and not isinstance(dims[0], int) else (dims,)
+    return torch.permute(self, tuple(dim % self.ndim for dim in dims))
+
+
+def _unfolded(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of `size`, one every `step`, as a last axis."""
+    starts = torch.arange(0, self.shape[dimension] - size + 1, step)
+    axes = list(range(self.ndim))
+    axes.append(axes.pop(dimension))
+    windows = torch.permute(self, axes)[..., starts[:, None] + torch.arange(size)]
+    back = list(range(self.ndim - 1))
+    back.insert(dimension % self.ndim, self.ndim - 1)
+    return torch.permute(windows, [*back, self.ndim])
+
+
+def _solve_triangular(
+    a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: None = None
+) -> Tensor:
+    """Row by row, each from those that are solved."""
+    if not left:
+        solved = _solve_triangular(a.mT, b.mT, upper=not upper, unitriangular=unitriangular)
+        return solved.mT
+    if upper:
+        return _solve_triangular(a.flip(-1, -2), b.flip(-2), upper=False, unitriangular=unitriangular).flip(-2)
+    rows: list[Tensor] = []
+    for at in range(a.shape[-1]):
+        row = b[..., at : at + 1, :]
+        if rows:
+            row = row - a[..., at : at + 1, :at] @ torch.cat(rows, -2)
+        rows.append(row if unitriangular else row / a[..., at : at + 1, at : at + 1])
+    return torch.cat(rows, -2)
+
+
+def _rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    axes = tuple(range(-len(normalized_shape), 0))
+    least = torch.finfo(input.dtype).eps if eps is None else eps
+    normed = input * torch.rsqrt(input.pow(2).mean(axes, keepdim=True) + least)
+    return normed if weight is None else normed * weight
+
+
+def _expm1(self: Tensor) -> Tensor:
+    """By its first terms where `exp(x) - 1` would lose its digits."""
+    near = self * (1 + self / 2 * (1 + self / 3 * (1 + self / 4)))
+    return torch.where(self.abs() < 0.02, near, torch.exp(self) - 1)
+
+
+def _isin(elements: Tensor, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    among = torch.as_tensor(test_elements).reshape(-1)
+    found = (torch.as_tensor(elements).unsqueeze(-1) == among).any(-1)
+    return ~found if invert else found
+
+
+def _index_added(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    """The exporter refuses an index that stands there twice."""
+    shape = [1] * self.ndim
+    shape[dim] = -1
+    return self.scatter_add(dim, index.reshape(shape).expand_as(source), source * alpha)
+
+
+def _index_added_in_place(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
+    return self.copy_(_index_added(self, dim, index, source, alpha=alpha))
+
+
+def _searched(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, **_: Any) -> Tensor:
+    """How many values stand before."""
+    values = torch.as_tensor(input).unsqueeze(-1)
+    among = sorted_sequence.unsqueeze(-2) if values.ndim > 1 else sorted_sequence
+    before = among <= values if right else among < values
+    return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+
+
+def _scattered(self: Tensor, dim: int, index: Tensor, src: Any = None, **kwargs: Any) -> Tensor:
+    """The tracer takes no booleans as numbers."""
+    value = kwargs.pop("value", src)
+    return self.scatter(dim, index, int(value) if isinstance(value, bool) else value, **kwargs)
+
+
+def _full(size: Any, fill_value: Any, **kwargs: Any) -> Tensor:
+    """Of the value's type. The exporter takes all that has no type for floats."""
+    kwargs.setdefault("dtype", torch.tensor(fill_value).dtype)
+    return torch.full(size, fill_value, **kwargs)
+
+
+def _full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
+    kwargs.setdefault("dtype", input.dtype)
+    return torch.full_like(input, int(fill_value) if isinstance(fill_value, bool) else fill_value, **kwargs)
+
+
+def _folded(input: Tensor, output_size: Any, kernel_size: Any, stride: Any = 1, **others: Any) -> Tensor:
+    """Patches side by side are a picture again. The exporter cannot do more, and nor can this."""
+    if kernel_size != stride or isinstance(kernel_size, int):
+        return functional.fold(input, output_size, kernel_size, stride=stride, **others)
+    (height, width), (kernel_height, kernel_width) = output_size, kernel_size
+    down, across = height // kernel_height, width // kernel_width
+    parts = input.reshape(input.shape[0], -1, kernel_height, kernel_width, down, across)
+    return torch.permute(parts, (0, 1, 4, 2, 5, 3)).reshape(input.shape[0], -1, height, width)
+
+
+def _interpolated(input: Tensor, size: Any = None, scale_factor: Any = None, **how: Any) -> Tensor:
+    """With antialiasing as two products with constants: each axis is a weighted sum of its own."""
+    if not how.get("antialias") or size is None:
+        return functional.interpolate(input, size, scale_factor, **how)
+    height, width = (int(each) for each in (size if isinstance(size, (list, tuple)) else (size, size)))
+    with _untraced():
+        down, across = (
+            functional.interpolate(torch.eye(have)[None, None], (want, have), **how)[0, 0]
+            for have, want in ((int(input.shape[-2]), height), (int(input.shape[-1]), width))
+        )
+    return down.to(input.dtype) @ input @ across.to(input.dtype).mT
+
+
+class _Complex:
+    """What rotary embeddings do with complex numbers, on pairs of real ones: the exporter has no others."""
+
+    def __init__(self, real: Tensor, imaginary: Tensor) -> None:
+        self.real, self.imaginary = real, imaginary
+
+    @classmethod
+    def of(cls, pairs: Tensor) -> _Complex:
+        return cls(pairs[..., 0], pairs[..., 1])
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        if func is torch.view_as_real:
+            return torch.stack((args[0].real, args[0].imaginary), -1)
+        if func in (Tensor.__mul__, Tensor.mul, torch.mul):
+            return args[1] * args[0]
+        return NotImplemented
+
+    def __mul__(self, other: _Complex | Tensor | float) -> _Complex:
+        if not isinstance(other, _Complex):
+            return self._each(lambda part: part * other)
+        real = self.real * other.real - self.imaginary * other.imaginary
+        return _Complex(real, self.real * other.imaginary + self.imaginary * other.real)
+
+    def __getitem__(self, key: Any) -> _Complex:
+        return self._each(lambda part: part[key])
+
+    def __getattr__(self, name: str) -> Any:
+        """`shape` and the like are those of a part; methods such as `unsqueeze` give both parts."""
+        found = getattr(self.real, name)
+        if not callable(found):
+            return found
+        return lambda *args, **kwargs: self._each(lambda part: getattr(part, name)(*args, **kwargs))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> _Complex:
+        return _Complex(change(self.real), change(self.imaginary))
+
+
+def _polar(abs: Tensor, angle: Tensor) -> _Complex:
+    return _Complex(abs * torch.cos(angle), abs * torch.sin(angle))
+
+
+def _got(self: Tensor, key: Any) -> Tensor:
+    """The rows that a mask picks. Their number is fixed when the model is traced, so that the shape is."""
+    if (mask := _row_mask(self, key)) is None:
+        return self[key]
+    return self.flatten(0, mask.ndim - 1).index_select(0, _places(mask))
+
+
+def _put(self: Tensor, key: Any, value: Any) -> None:
+    mask = _row_mask(self, key)
+    if mask is None or not isinstance(value, Tensor) or value.ndim != self.ndim - mask.ndim + 1:
+        self[key] = value
+        return
+    rows = self.flatten(0, mask.ndim - 1)
+    index = _places(mask).reshape(-1, *[1] * (rows.ndim - 1)).expand_as(value)
+    self.copy_(rows.scatter(0, index, value.to(self.dtype)).reshape(self.shape))
+
+
+def _row_mask(self: Tensor, key: Any) -> Tensor | None:
+    """The mask in `self[mask]` and `self[mask, :]`."""
+    first, *rest = key if isinstance(key, tuple) else (key,)
+    if isinstance(first, Tensor) and first.dtype is torch.bool and 0 < first.ndim < self.ndim:
+        if all(isinstance(each, slice) and each == slice(None) for each in rest):
+            return first
+    return None
+
+
+def _places(mask: Tensor) -> Tensor:
+    """Where the mask holds, in order."""
+    flat = mask.reshape(-1)
+    with _untraced():
+        count, order = int(flat.sum()), torch.arange(flat.numel(), 0, -1, dtype=torch.float32)
+    return flat.numel() - (order * flat).topk(count).values.to(torch.int64)
+
+
+@contextmanager
+def _untraced() -> Iterator[None]:
+    """What is computed meanwhile is a constant of the graph."""
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(state)
+
+
+def _topk(
+    input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, **_: Any
+) -> tuple[Tensor, Tensor]:
+    """In order, whatever was asked: ONNX Runtime finds others in some inputs when it may leave them unsorted."""
+    found: tuple[Tensor, Tensor] = torch.topk(input, k, dim, largest, True)
+    return found
+
+
+def _or(self: Tensor, other: Any) -> Tensor:
+    """A value of its own: the exporter has no `|=`."""
+    return self | other
+
+
+def _and(self: Tensor, other: Any) -> Tensor:
+    return self & other
+
+
+EQUALS: dict[Callable[..., Any], Callable[..., Any]] = {
+    Tensor.masked_scatter: _masked_scatter,
+    torch.masked_scatter: _masked_scatter,
+    Tensor.cumsum: _summed,
+    torch.cumsum: _summed,
+    torch.diff: _diff,
+    Tensor.diff: _diff,
+    Tensor.repeat_interleave: _repeated,
+    torch.repeat_interleave: _repeated,
+    Tensor.permute: _permuted,
+    torch.permute: _permuted,
+    Tensor.unfold: _unfolded,
+    torch.linalg.solve_triangular: _solve_triangular,
+    torch.rms_norm: _rms_norm,
+    functional.rms_norm: _rms_norm,
+    torch.expm1: _expm1,
+    Tensor.expm1: _expm1,
+    torch.isin: _isin,
+    Tensor.index_add: _index_added,
+    torch.index_add: _index_added,
+    Tensor.index_add_: _index_added_in_place,
+    torch.searchsorted: _searched,
+    Tensor.scatter: _scattered,
+    torch.scatter: _scattered,
+    torch.full: _full,
+    torch.full_like: _full_like,
+    functional.fold: _folded,
+    functional.interpolate: _interpolated,
+    torch.polar: _polar,
+    torch.view_as_complex: _Complex.of,
+    torch.topk: _topk,
+    Tensor.topk: _topk,
+    Tensor.__getitem__: _got,
+    Tensor.__setitem__: _put,
+    Tensor.__ior__: _or,
+    Tensor.__iand__: _and,
+}
