@@ -16,10 +16,17 @@ from torch.overrides import TorchFunctionMode
 
 
 class Equals(TorchFunctionMode):
-    """While it is entered, torch computes by the functions of this file; they themselves get torch's own."""
+    """While it is entered, torch computes by the functions of this file; they themselves get torch's own. One that gives
+    NotImplemented leaves these arguments to torch.
+    """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-        return EQUALS.get(func, func)(*args, **(kwargs or {}))
+        by, kwargs = EQUALS.get(func), kwargs or {}
+        if by is not None and (found := by(*args, **kwargs)) is not NotImplemented:
+            return found
+        # From one line, whatever it is: the exporter takes `x[0].copy_(y)` for a change of x where both calls come from
+        # one place in the source, and here they would not come from the model's.
+        return func(*args, **kwargs)
 
 
 def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -57,7 +64,7 @@ def _repeated(self: Tensor, repeats: Any, dim: int | None = None, *, output_size
     if isinstance(repeats, Tensor) and repeats.ndim == 0:
         repeats = int(repeats)
     if not isinstance(repeats, int):
-        return self.repeat_interleave(repeats, dim, output_size=output_size)
+        return NotImplemented
     value, at = (self.reshape(-1), 0) if dim is None else (self, dim % self.ndim)
     before, after = value.shape[: at + 1], value.shape[at + 1 :]
     return value.unsqueeze(at + 1).expand(*before, repeats, *after).flatten(at, at + 1)
@@ -153,10 +160,10 @@ def _full_like(input: Tensor, fill_value: Any, **kwargs: Any) -> Tensor:
     return torch.full_like(input, int(fill_value) if isinstance(fill_value, bool) else fill_value, **kwargs)
 
 
-def _folded(input: Tensor, output_size: Any, kernel_size: Any, stride: Any = 1, **others: Any) -> Tensor:
+def _folded(input: Tensor, output_size: Any, kernel_size: Any, stride: Any = 1, **_: Any) -> Tensor:
     """Patches side by side are a picture again. The exporter cannot do more, and nor can this."""
     if kernel_size != stride or isinstance(kernel_size, int):
-        return functional.fold(input, output_size, kernel_size, stride=stride, **others)
+        return NotImplemented
     (height, width), (kernel_height, kernel_width) = output_size, kernel_size
     down, across = height // kernel_height, width // kernel_width
     parts = input.reshape(input.shape[0], -1, kernel_height, kernel_width, down, across)
@@ -166,7 +173,7 @@ def _folded(input: Tensor, output_size: Any, kernel_size: Any, stride: Any = 1, 
 def _interpolated(input: Tensor, size: Any = None, scale_factor: Any = None, **how: Any) -> Tensor:
     """With antialiasing as two products with constants: each axis is a weighted sum of its own."""
     if not how.get("antialias") or size is None:
-        return functional.interpolate(input, size, scale_factor, **how)
+        return NotImplemented
     height, width = (int(each) for each in (size if isinstance(size, (list, tuple)) else (size, size)))
     with _untraced():
         down, across = (
@@ -221,15 +228,14 @@ def _polar(abs: Tensor, angle: Tensor) -> _Complex:
 def _got(self: Tensor, key: Any) -> Tensor:
     """The rows that a mask picks. Their number is fixed when the model is traced, so that the shape is."""
     if (mask := _row_mask(self, key)) is None:
-        return self[key]
+        return NotImplemented
     return self.flatten(0, mask.ndim - 1).index_select(0, _places(mask))
 
 
-def _put(self: Tensor, key: Any, value: Any) -> None:
+def _put(self: Tensor, key: Any, value: Any) -> Any:
     mask = _row_mask(self, key)
     if mask is None or not isinstance(value, Tensor) or value.ndim != self.ndim - mask.ndim + 1:
-        self[key] = value
-        return
+        return NotImplemented
     rows = self.flatten(0, mask.ndim - 1)
     index = _places(mask).reshape(-1, *[1] * (rows.ndim - 1)).expand_as(value)
     self.copy_(rows.scatter(0, index, value.to(self.dtype)).reshape(self.shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import unittest
 from collections.abc import Callable
 from typing import Any
@@ -113,6 +114,25 @@ class EqualsTest(unittest.TestCase):
                 with onnx_equals.Equals():
                     found = compute()
                 torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+    def test_parts_that_are_filled_one_after_the_other_keep_their_places(self) -> None:
+        """The exporter finds what `copy_` changes by where in the source it was called."""
+        import onnxruntime
+
+        class Filled(torch.nn.Module):  # type: ignore[misc, name-defined]
+            def forward(self, left: Any, right: Any) -> Any:
+                whole = left.new_empty(2, 3, 6)
+                whole[..., :2].copy_(left)
+                whole[..., 2:].copy_(right)
+                return whole
+
+        given = values(2, 3, 2), values(2, 3, 4)
+        made = io.BytesIO()
+        with onnx_equals.Equals():
+            torch.onnx.export(Filled(), given, made, dynamo=False, opset_version=17, input_names=["left", "right"])
+        session = onnxruntime.InferenceSession(made.getvalue())
+        (found,) = session.run(None, {"left": given[0].numpy(), "right": given[1].numpy()})
+        torch.testing.assert_close(torch.from_numpy(found), torch.cat(given, -1))
 
     def test_every_function_of_the_table_is_among_them(self) -> None:
         called = set()
