@@ -16,8 +16,9 @@ from torch.overrides import TorchFunctionMode
 
 
 class Equals(TorchFunctionMode):
-    """While it is entered, torch computes by the functions of this file; they themselves get torch's own. One that gives
-    NotImplemented leaves these arguments to torch.
+    """While it is entered, torch computes by the functions of this file; they themselves get torch's own.
+
+    One that gives NotImplemented leaves these arguments to torch.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
