@@ -4,9 +4,11 @@
 
 mod auto;
 mod expect;
+mod facet;
 mod fallback;
 mod half;
 mod partition;
+mod query;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -19,9 +21,11 @@ use crate::spec::{Dim, Expect, Fill, Model, Precision, ReadyFormat, Rule, Source
 
 pub use auto::{ANY, AUTO, Known};
 pub use expect::IdleExpectation;
+pub use facet::Facet;
 pub use fallback::{Batch, Fallback, Instead};
 pub use half::{Computes, HalfChoice};
 pub use partition::Partition;
+pub use query::{Mistake, Query};
 pub use select::{NothingSelected, Selection};
 
 /// In the order of the spec: models, then targets, then precisions, then axes.

@@ -1,6 +1,7 @@
-"""Prints the model classes of the installed transformers, which is `src/spec/data/transformers-classes.txt`.
+"""Prints the model classes of the installed transformers, each with its model type, which is
+`src/spec/data/transformers-classes.txt`.
 
-orch finds a misspelt `class:` by that list without starting Python. `just classes` writes it again after the lock of
+orch finds a misspelt `class:` by that list, and selects by `type:`, without starting Python. `just classes` writes it again after the lock of
 the environment `torch` has changed.
 """
 
@@ -11,12 +12,14 @@ import re
 import sys
 
 import transformers
+from transformers.models.auto import modeling_auto
 
-HEADER = "# Model classes of transformers {}, as `just classes` wrote them."
+HEADER = "# Model classes of transformers {}, each with its model type, as `just classes` wrote them."
 
 
 def text() -> str:
-    return "\n".join([HEADER.format(transformers.__version__), *names(), ""])
+    lines = (f"{name} {_type(name)}".rstrip() for name in names())
+    return "\n".join([HEADER.format(transformers.__version__), *lines, ""])
 
 
 def names() -> list[str]:
@@ -27,6 +30,15 @@ def names() -> list[str]:
             if _is_model(name, getattr(transformers, name)):
                 found.add(name)
     return sorted(found)
+
+
+def _type(name: str) -> str:
+    """Empty for classes that serve several types."""
+    found = getattr(transformers, name)
+    if getattr(found, "is_dummy", False):
+        tables = (table for key, table in vars(modeling_auto).items() if key.endswith("_MAPPING_NAMES"))
+        return next((kind for table in tables for kind, cls in table.items() if name in ([cls] if isinstance(cls, str) else cls)), "")
+    return getattr(getattr(found, "config_class", None), "model_type", None) or ""
 
 
 def _is_model(name: str, found: object) -> bool:

@@ -2,6 +2,7 @@
 
 mod explained;
 mod run;
+mod selection;
 mod states;
 mod zoo;
 
@@ -11,11 +12,12 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::base::Size;
 use crate::exec::MaxAge;
-use crate::matrix::{Fallback, Partition, Selection};
+use crate::matrix::{Fallback, Partition};
 use crate::session::{Locations, Request};
 use crate::toolchain::EnvName;
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
 pub(super) use run::RunArgs;
+pub(super) use selection::SelectionArgs;
 pub(super) use states::{AcceptArgs, RetryArgs};
 pub(super) use zoo::{Place, ZooCommand};
 
@@ -147,33 +149,6 @@ impl SpecArgs {
 }
 
 #[derive(Debug, Clone, ClapArgs)]
-#[command(next_help_heading = "Selection (globs, repeatable)")]
-pub(super) struct SelectionArgs {
-    /// Only these models
-    #[arg(long = "model", short = 'm', value_name = "GLOB")]
-    pub(super) models: Vec<String>,
-    /// Only these targets; the exact name of a target outside the matrix adds it for every model; `auto` chooses the best
-    /// target for each model, of these or of all
-    #[arg(long = "target", short = 't', value_name = "GLOB")]
-    pub(super) targets: Vec<String>,
-    /// Only models of these families
-    #[arg(long = "family", value_name = "GLOB")]
-    pub(super) families: Vec<String>,
-    /// Only models of these tasks
-    #[arg(long = "task", value_name = "GLOB")]
-    pub(super) tasks: Vec<String>,
-    /// Only models of these priorities
-    #[arg(long = "priority", value_name = "GLOB")]
-    pub(super) priorities: Vec<String>,
-    /// Only models or targets with these tags
-    #[arg(long = "tag", value_name = "GLOB")]
-    pub(super) tags: Vec<String>,
-    /// Only these cases, e.g. 'bert:openvino-*'
-    #[arg(long = "case", value_name = "GLOB")]
-    pub(super) cases: Vec<String>,
-}
-
-#[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Scope and execution")]
 pub(super) struct ScopeArgs {
     /// Only steps that differ from this git revision, and what they need
@@ -185,13 +160,6 @@ pub(super) struct ScopeArgs {
     /// Repeat measurements that are older than this: 30m, 12h, 7d, 2w
     #[arg(long, value_name = "AGE")]
     pub(super) max_age: Option<MaxAge>,
-}
-
-impl SelectionArgs {
-    fn selection(&self) -> Selection {
-        let Self { models, targets, families, tasks, priorities, tags, cases } = self.clone();
-        Selection { models, targets, families, tasks, priorities, tags, cases }
-    }
 }
 
 #[derive(Debug, ClapArgs)]

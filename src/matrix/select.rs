@@ -3,22 +3,17 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{Case, Matrix};
+use super::query::Term;
+use super::{Case, Facet, Matrix, Query};
 use crate::base::{glob, suggest};
-use crate::spec::{Model, Spec, Target};
+use crate::spec::Spec;
 
-/// Globs; a case is selected if it meets one of every list that is not empty.
-#[derive(Debug, Clone, Default)]
+/// A case is selected if it meets all of it.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection {
-    pub models: Vec<String>,
+    /// Globs, of which it meets one, if there are any. By their very names they also add to the matrix.
     pub targets: Vec<String>,
-    pub families: Vec<String>,
-    pub tasks: Vec<String>,
-    pub priorities: Vec<String>,
-    /// Over the tags of models and of targets.
-    pub tags: Vec<String>,
-    /// Over [`Case::id`], e.g. `bert:cpu-*`.
-    pub cases: Vec<String>,
+    pub queries: Vec<Query>,
 }
 
 /// A selection that names nothing, or nothing that could run: no run may be green because nothing ran.
@@ -36,41 +31,21 @@ impl fmt::Display for NothingSelected {
 
 impl std::error::Error for NothingSelected {}
 
-/// One kind of filter: its name, the user's globs, and the words of one case that they are matched with.
-struct Filter<'a> {
-    what: &'static str,
-    globs: &'a [String],
-    words: fn(&Case, &Model, &Target) -> Vec<String>,
-}
-
 impl Selection {
-    fn filters(&self) -> [Filter<'_>; 7] {
-        let filter = |what, globs, words| Filter { what, globs, words };
-        [
-            filter("model", &self.models, |case, _, _| vec![case.model.clone()]),
-            filter("target", &self.targets, |case, _, _| vec![case.target.clone()]),
-            filter("family", &self.families, |_, model, _| vec![model.family.clone()]),
-            filter("task", &self.tasks, |_, model, _| vec![model.task.clone()]),
-            filter("priority", &self.priorities, |_, model, _| vec![model.priority.word().to_owned()]),
-            filter("tag", &self.tags, |_, model, target| [&model.tags[..], &target.tags[..]].concat()),
-            filter("case", &self.cases, |case, _, _| vec![case.id()]),
-        ]
+    fn queries(&self) -> Vec<Query> {
+        let targets = (!self.targets.is_empty()).then(|| Query::any_of(Facet::Target, &self.targets));
+        self.queries.iter().cloned().chain(targets).collect()
     }
 }
 
 impl Matrix {
     /// The part that is asked for, exclusions included. An error if a glob matches nothing, or if no case is left.
     pub fn select(&self, spec: &Spec, selection: &Selection) -> Result<Self, NothingSelected> {
-        for filter in selection.filters() {
-            self.each_glob_matches(spec, &filter)?;
+        let queries = selection.queries();
+        for term in queries.iter().flat_map(Query::terms) {
+            self.knows(spec, &term)?;
         }
-        let filters = selection.filters();
-        let selected = |case: &Case| {
-            filters
-                .iter()
-                .filter(|filter| !filter.globs.is_empty())
-                .all(|filter| filter.of(spec, case).iter().any(|word| glob::any(filter.globs, word)))
-        };
+        let selected = |case: &Case| queries.iter().all(|query| query.holds(spec, case));
         let matrix = Self {
             cases: self.cases.iter().filter(|case| selected(case)).cloned().collect(),
             excluded: self.excluded.iter().filter(|excluded| selected(&excluded.case)).cloned().collect(),
@@ -99,24 +74,22 @@ impl Matrix {
         self.cases.is_empty() && self.excluded.is_empty()
     }
 
-    fn each_glob_matches(&self, spec: &Spec, filter: &Filter<'_>) -> Result<(), NothingSelected> {
-        if filter.globs.is_empty() {
+    fn knows(&self, spec: &Spec, term: &Term<'_>) -> Result<(), NothingSelected> {
+        let Term { facet, glob: pattern, is_negated } = term;
+        let matches = |word: &str| glob::matches(pattern, word);
+        let all = || self.cases.iter().chain(self.excluded.iter().map(|excluded| &excluded.case));
+        let is_declared = || facet.declared(spec).into_iter().any(matches);
+        if all().any(|case| facet.words(spec, case).iter().any(|word| matches(word))) || (*is_negated && is_declared())
+        {
             return Ok(());
         }
-        let all = self.cases.iter().chain(self.excluded.iter().map(|excluded| &excluded.case));
-        let known: BTreeSet<String> = all.flat_map(|case| filter.of(spec, case)).collect();
-        match filter.globs.iter().find(|pattern| !known.iter().any(|word| glob::matches(pattern, word))) {
-            Some(pattern) => Err(NothingSelected {
-                message: format!("no {} matches `{pattern}`", filter.what),
-                hint: suggest::hint(pattern, known.iter().map(String::as_str)),
-            }),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Filter<'_> {
-    fn of(&self, spec: &Spec, case: &Case) -> Vec<String> {
-        (self.words)(case, &spec.models[&case.model], &spec.targets[&case.target])
+        let known: BTreeSet<String> = all().flat_map(|case| facet.words(spec, case)).collect();
+        let hint = match facet {
+            Facet::Target if spec.targets.contains_key(*pattern) => {
+                format!("the matrix has no case of it; `-t {pattern}` adds them")
+            }
+            _ => suggest::hint(pattern, known.iter().map(String::as_str)),
+        };
+        Err(NothingSelected { message: format!("no {} matches `{pattern}`", facet.word()), hint })
     }
 }

@@ -25,9 +25,13 @@ models:
 ";
 
 fn spec(more: &str) -> Spec {
+    loaded(&format!("{COMMON}{more}"))
+}
+
+fn loaded(text: &str) -> Spec {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("spec.yaml");
-    std::fs::write(&path, format!("{COMMON}{more}")).unwrap();
+    std::fs::write(&path, text).unwrap();
     Spec::load(&path).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
@@ -148,33 +152,42 @@ fn a_precision_that_no_artefact_carries_is_no_case_under_its_name() {
 fn a_selection_takes_what_meets_every_list() {
     let spec = spec("");
     let matrix = Matrix::of(&spec);
-    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let select = |selection: Selection| matrix.select(&spec, &selection).map(|matrix| ids(&matrix));
+    let select = |queries: &[&str]| matrix.select(&spec, &selection(queries)).map(|matrix| ids(&matrix));
 
-    let both = Selection { tags: words(&["intel"]), priorities: words(&["high"]), ..Selection::default() };
-    assert_eq!(select(both).unwrap(), ["bert:ov-fp32", "bert:ov-fp16"]);
-    let cases = Selection { cases: words(&["*:cpu-*", "ir:*"]), ..Selection::default() };
-    assert_eq!(select(cases).unwrap(), ["bert:cpu-fp32", "literal:cpu-fp32", "ir:ov-fp32"]);
-    assert_eq!(select(Selection::default()).unwrap().len(), matrix.cases.len());
+    assert_eq!(select(&["tag:intel", "priority:high"]).unwrap(), ["bert:ov-fp32", "bert:ov-fp16"]);
+    assert_eq!(select(&["tag:intel & !precision:fp16 & !tag:key"]).unwrap(), ["literal:ov-fp32", "ir:ov-fp32"]);
+    let cases = ["bert:cpu-fp32", "literal:cpu-fp32", "ir:ov-fp32"];
+    assert_eq!(select(&["case:*:cpu-* | case:ir:*"]).unwrap(), cases);
+    assert_eq!(select(&["backend:cpu & !target:ts | !type:*"]).unwrap(), cases);
+    assert_eq!(select(&["type:bert & pipeline:text & task:fill-* & family:enc*"]).unwrap().len(), 8);
+    assert_eq!(select(&[]).unwrap().len(), matrix.cases.len());
+    let targets = Selection { targets: vec!["cpu".into(), "o*".into()], ..selection(&["ir"]) };
+    assert_eq!(ids(&matrix.select(&spec, &targets).unwrap()), ["ir:ov-fp32"]);
+}
+
+fn selection(queries: &[&str]) -> Selection {
+    Selection { targets: Vec::new(), queries: queries.iter().map(|text| text.parse().unwrap()).collect() }
 }
 
 #[test]
 fn a_selection_of_nothing_says_what_there_is() {
-    let spec = spec("");
+    let spec = spec("matrix: {targets: [cpu, ov]}");
     let matrix = Matrix::of(&spec);
-    let error = |selection: Selection| matrix.select(&spec, &selection).unwrap_err().to_string();
-    let one = |word: &str| vec![word.to_owned()];
+    let error = |query: &str| matrix.select(&spec, &selection(&[query])).unwrap_err().to_string();
 
-    let slip = Selection { models: one("brt"), ..Selection::default() };
-    assert_eq!(error(slip), "no model matches `brt`\n  hint: did you mean `bert`?");
-    let stranger = Selection { families: one("zebra"), ..Selection::default() };
-    assert_eq!(error(stranger), "no family matches `zebra`\n  hint: known: `encoder`, `ready`");
-    let apart = Selection { models: one("literal"), priorities: one("high"), ..Selection::default() };
-    assert!(error(apart).starts_with("no case meets the whole selection"));
-    let all_excluded = Selection { models: one("ir"), targets: one("ts"), ..Selection::default() };
+    assert_eq!(error("brt"), "no model matches `brt`\n  hint: did you mean `bert`?");
+    assert_eq!(error("family:zebra"), "no family matches `zebra`\n  hint: known: `encoder`, `ready`");
+    assert!(error("literal & priority:high").starts_with("no case meets the whole selection"));
+    assert_eq!(
+        error("target:ts | bert"),
+        "no target matches `ts`\n  hint: the matrix has no case of it; `-t ts` adds them"
+    );
+    // What is left out must exist too, or a slip would run what it was to leave out.
+    assert_eq!(error("!brt"), "no model matches `brt`\n  hint: did you mean `bert`?");
+    assert!(matrix.select(&spec, &selection(&["!priority:low & !target:ts"])).is_ok());
     assert!(
-        error(all_excluded)
-            .starts_with("every selected case is excluded (1)\n  hint: `ir:ts-fp32`: a ready OpenVINO IR")
+        error("ir & target:cpu")
+            .starts_with("every selected case is excluded (1)\n  hint: `ir:cpu-fp32`: a ready OpenVINO IR")
     );
 }
 

@@ -17,16 +17,6 @@ use crate::worker::Cancel;
 
 /// Where the memo of this run stands. None where there can be none.
 fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option<MemoPath> {
-    let selection = &request.selection;
-    let lists = [
-        ("model", &selection.models),
-        ("target", &selection.targets),
-        ("family", &selection.families),
-        ("task", &selection.tasks),
-        ("priority", &selection.priorities),
-        ("tag", &selection.tags),
-        ("case", &selection.cases),
-    ];
     let browser = machine::own_browser().ok()?;
     let paths = [
         ("spec", Some(&request.spec)),
@@ -36,11 +26,13 @@ fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option
         ("python", locations.python.as_ref()),
         ("browser", browser.as_ref()),
     ];
-    let lists = lists.map(|(name, values)| (name, format!("{values:?}")));
     let paths = paths.map(|(name, path)| (name, format!("{path:?}")));
-    let others =
-        [("fallback", format!("{:?}", request.fallback)), ("mocked", format!("{:?}", std::env::var_os(MOCKED)))];
-    let command_line: Vec<_> = lists.into_iter().chain(paths).chain(others).collect();
+    let others = [
+        ("selection", format!("{:?}", request.selection)),
+        ("fallback", format!("{:?}", request.fallback)),
+        ("mocked", format!("{:?}", std::env::var_os(MOCKED))),
+    ];
+    let command_line: Vec<_> = paths.into_iter().chain(others).collect();
     let root = DiskStore::root_below(&absolute(&locations.cache_dir).ok()?);
     MemoPath::new(root, &command_line).ok()
 }

@@ -1,4 +1,5 @@
-//! The model classes of the locked transformers, so that a misspelt one is found without starting Python.
+//! The model classes of the locked transformers and their model types, so that a misspelt class is found, and a type can be
+//! asked for, without starting Python.
 
 use std::sync::LazyLock;
 
@@ -7,8 +8,11 @@ use crate::base::suggest;
 /// `just classes` writes it; a test of the Python worker compares it with the installed transformers.
 const DATA: &str = include_str!("data/transformers-classes.txt");
 
-/// In ascending order of bytes.
-static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| DATA.lines().filter(|line| !line.starts_with('#')).collect());
+/// Classes and their types, in ascending order of the classes' bytes.
+static CLASSES: LazyLock<Vec<(&str, Option<&str>)>> = LazyLock::new(|| {
+    let row = |line: &'static str| line.split_once(' ').map_or((line, None), |(class, kind)| (class, Some(kind)));
+    DATA.lines().filter(|line| !line.starts_with('#')).map(row).collect()
+});
 
 /// The version that the list is of.
 pub(super) fn version() -> &'static str {
@@ -17,7 +21,16 @@ pub(super) fn version() -> &'static str {
 }
 
 pub(super) fn is_known(name: &str) -> bool {
-    NAMES.binary_search(&name).is_ok()
+    find(name).is_some()
+}
+
+/// The type that a class is of, e.g. `bert`. None of those that choose by a checkpoint, and of parts that serve several.
+pub(super) fn model_type(name: &str) -> Option<&'static str> {
+    find(name)?.1
+}
+
+fn find(name: &str) -> Option<(&'static str, Option<&'static str>)> {
+    CLASSES.binary_search_by_key(&name, |(class, _)| class).ok().map(|at| CLASSES[at])
 }
 
 /// Whether a class only chooses another by a checkpoint, and so is none for seeded weights.
@@ -27,7 +40,7 @@ pub(super) fn chooses(name: &str) -> bool {
 
 /// What to write instead of a class that is not known.
 pub(super) fn hint(name: &str) -> String {
-    match suggest::nearest(name, NAMES.iter().copied()) {
+    match suggest::nearest(name, CLASSES.iter().map(|(class, _)| *class)) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "write the class as transformers exports it, e.g. `BertForMaskedLM`".to_owned(),
     }
@@ -39,8 +52,8 @@ mod tests {
 
     #[test]
     fn the_list_is_sorted_and_of_the_locked_version() {
-        assert!(NAMES.is_sorted_by(|a, b| a < b));
-        assert!(NAMES.len() > 1000);
+        assert!(CLASSES.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(CLASSES.len() > 1000);
         let lock = include_str!("../../python/requirements/torch.in");
         assert!(lock.lines().any(|line| line == format!("transformers=={}", version())), "run `just classes`");
     }
@@ -54,6 +67,10 @@ mod tests {
             ["BertForMaskLM", "BertTokenizer", "BertConfig", "BertPreTrainedModel", "bertmodel", ""]
                 .iter()
                 .all(|name| !is_known(name))
+        );
+        assert_eq!(
+            ["BertForMaskedLM", "ASTModel", "AutoModel", ""].map(model_type),
+            [Some("bert"), Some("audio-spectrogram-transformer"), None, None]
         );
         assert_eq!(hint("BertForMaskLM"), "did you mean `BertForMaskedLM`?");
         assert!(hint("MyOwnThing").contains("as transformers exports it"));

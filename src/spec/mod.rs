@@ -98,6 +98,16 @@ pub struct Model {
     pub memory: Option<NonZeroU64>,
 }
 
+impl Model {
+    /// Its type in the locked transformers, e.g. `bert`, by its class.
+    pub fn model_type(&self) -> Option<&'static str> {
+        match &self.source {
+            Source::Transformers { class, .. } => classes::model_type(class),
+            Source::Ready { .. } => None,
+        }
+    }
+}
+
 /// Where a model comes from.
 #[derive(Debug, Clone)]
 pub enum Source {

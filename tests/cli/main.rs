@@ -30,6 +30,7 @@ mod ready_files;
 mod ready_onnx;
 mod rerun;
 mod memo;
+mod selection;
 mod sizes;
 mod states;
 mod slots;

@@ -1,0 +1,79 @@
+//! Arguments that select cases.
+
+use clap::Args as ClapArgs;
+
+use crate::matrix::{Facet, Mistake, Query, Selection};
+
+#[derive(Debug, Clone, ClapArgs)]
+#[command(next_help_heading = "Selection (globs, repeatable; all kinds of them must be met)")]
+pub(in crate::cli) struct SelectionArgs {
+    /// Only these models
+    #[arg(long = "model", short = 'm', value_name = "GLOB")]
+    models: Vec<String>,
+    /// Only these targets; the exact name of a target outside the matrix adds it for every model; `auto` chooses the best
+    /// target for each model, of these or of all
+    #[arg(long = "target", short = 't', value_name = "GLOB")]
+    targets: Vec<String>,
+    /// Only models of these families
+    #[arg(long = "family", value_name = "GLOB")]
+    families: Vec<String>,
+    /// Only models of these tasks
+    #[arg(long = "task", value_name = "GLOB")]
+    tasks: Vec<String>,
+    /// Only models of these priorities
+    #[arg(long = "priority", value_name = "GLOB")]
+    priorities: Vec<String>,
+    /// Only models or targets with these tags
+    #[arg(long = "tag", value_name = "GLOB")]
+    tags: Vec<String>,
+    /// Only these cases, e.g. 'bert:openvino-*'
+    #[arg(long = "case", value_name = "GLOB")]
+    cases: Vec<String>,
+    /// Only what an expression says: 'family:vision & !(priority:low | tag:slow)'; @FILE: what any line of a file says
+    #[arg(long = "select", value_name = "EXPR", value_parser = expression)]
+    queries: Vec<Query>,
+    /// Only the models of a list: a glob a line
+    #[arg(long, value_name = "FILE", value_parser = models)]
+    models_from: Vec<Query>,
+}
+
+impl SelectionArgs {
+    pub(super) fn selection(&self) -> Selection {
+        let lists = [
+            (Facet::Model, &self.models),
+            (Facet::Family, &self.families),
+            (Facet::Task, &self.tasks),
+            (Facet::Priority, &self.priorities),
+            (Facet::Tag, &self.tags),
+            (Facet::Case, &self.cases),
+        ];
+        let given = lists.into_iter().filter(|(_, globs)| !globs.is_empty());
+        let lists = given.map(|(facet, globs)| Query::any_of(facet, globs));
+        let queries = lists.chain(self.queries.iter().chain(&self.models_from).cloned()).collect();
+        Selection { targets: self.targets.clone(), queries }
+    }
+}
+
+fn expression(text: &str) -> Result<Query, String> {
+    let Some(file) = text.strip_prefix('@') else {
+        return text.parse().map_err(|mistake: Mistake| mistake.to_string());
+    };
+    let read = |(number, line): (usize, String)| {
+        line.parse::<Query>().map_err(|mistake| format!("{file}:{number}: {mistake}"))
+    };
+    lines(file)?.into_iter().map(read).collect::<Result<_, _>>().map(Query::Any)
+}
+
+fn models(file: &str) -> Result<Query, String> {
+    let globs: Vec<_> = lines(file)?.into_iter().map(|(_, line)| line).collect();
+    Ok(Query::any_of(Facet::Model, &globs))
+}
+
+/// What a list holds, by the numbers of its lines; `#` begins a comment.
+fn lines(file: &str) -> Result<Vec<(usize, String)>, String> {
+    let text = std::fs::read_to_string(file).map_err(|error| format!("failed to read `{file}`: {error}"))?;
+    let plain = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let found: Vec<_> =
+        (1..).zip(plain).filter(|(_, line)| !line.is_empty()).map(|(n, line)| (n, line.to_owned())).collect();
+    if found.is_empty() { Err(format!("`{file}` lists nothing: write one name a line")) } else { Ok(found) }
+}
