@@ -28,7 +28,8 @@ pub use partition::Partition;
 pub use query::{Mistake, Query};
 pub use select::{NothingSelected, Selection};
 
-/// In the order of the spec: models, then targets, then precisions, then axes.
+/// In the order of the spec: models, those of a higher priority first, then targets, then precisions, then axes. Steps are in
+/// the order of the cases, and of those that could start at once the first does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     pub cases: Vec<Case>,
@@ -115,7 +116,9 @@ impl Matrix {
     /// target that an `include` rule brings in, nobody gets more by naming it than that rule says.
     pub fn with(spec: &Spec, named: &[String]) -> Self {
         let mut matrix = Self { cases: Vec::new(), excluded: Vec::new() };
-        for model in spec.models.values() {
+        let mut models: Vec<&Model> = spec.models.values().collect();
+        models.sort_by_key(|model| model.priority);
+        for model in models {
             for target in spec.targets.values() {
                 for (precision, in_product) in candidates(spec, model, target, named) {
                     for dims in axes(spec, model) {

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.support import BERT, PACKAGE
 
+SPECS = PACKAGE.parent / "specs"
 MODULES = ("torch", "transformers", "yaml")
 IDS = {"dtype": "int64", "shape": [1, 8], "randint": [3, 30]}
 
@@ -112,10 +113,38 @@ class Files(unittest.TestCase):
             self.assertIn("not berd: transformers", made.stdout)
             path = Path(folder) / "encoder-only.yaml"
             text = path.read_text("utf-8")
-            path.write_text(text.replace("      vocab_size: 128", "      misspelt: 3\n      vocab_size: 128"), "utf-8")
+            self.assertIn("priority: medium\n", text)
+            changed = text.replace("      vocab_size: 128", "      misspelt: 3\n      vocab_size: 128")
+            path.write_text(changed.replace("priority: medium", "priority: low"), "utf-8")
             again = zoo("refresh")
             self.assertEqual((again.returncode, again.stdout), (0, "changed albert-fill-mask in encoder-only.yaml\n"))
             self.assertEqual(path.read_text("utf-8"), text)
+
+
+@unittest.skipUnless(importlib.util.find_spec("yaml"), "PyYAML is not installed")
+class Priorities(unittest.TestCase):
+    """Of the rows as they stand in the specs."""
+
+    def rows(self, *paths: Path) -> list[dict[str, Any]]:
+        import yaml
+
+        return [row for path in paths for row in yaml.safe_load(path.read_text("utf-8"))["models"].values()]
+
+    def test_high_are_the_key_models(self) -> None:
+        from orch_py.zoo import priorities
+
+        key = self.rows(SPECS / "models.yaml")
+        self.assertEqual({row["class"] for row in key}, priorities.KEY)
+        self.assertEqual({row["priority"] for row in key}, {"high"})
+        self.assertEqual(len(priorities.MOST_USED), 75)
+
+    def test_each_row_of_the_zoo_has_its_own(self) -> None:
+        from orch_py.zoo import priorities
+
+        listed = (SPECS.parent / "src/spec/data/transformers-classes.txt").read_text("utf-8").splitlines()
+        types = dict(line.split() for line in listed if len(line.split()) == 2)
+        for row in self.rows(*sorted((SPECS / "models").glob("*.yaml"))):
+            self.assertEqual(row["priority"], priorities.priority(row["class"], types[row["class"]]), row["class"])
 
 
 if __name__ == "__main__":

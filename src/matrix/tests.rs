@@ -96,6 +96,13 @@ fn the_product_is_cases_plus_exclusions_in_spec_order() {
 }
 
 #[test]
+fn models_of_a_higher_priority_come_first() {
+    let common = COMMON.replace("pipeline: text, priority: high", "pipeline: text, priority: low");
+    let matrix = Matrix::of(&loaded(&format!("{common}matrix: {{targets: [ov]}}")));
+    assert_eq!(ids(&matrix), ["literal:ov-fp32", "literal:ov-fp16", "ir:ov-fp32", "bert:ov-fp32", "bert:ov-fp16"]);
+}
+
+#[test]
 fn axes_multiply_the_models_that_have_them_and_label_what_differs() {
     let matrix = Matrix::of(&spec("matrix: {targets: [cpu], batch: [1, 4], seq: [16, 128]}"));
     assert_eq!(

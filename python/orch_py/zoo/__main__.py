@@ -20,7 +20,9 @@ import torch
 from transformers import CONFIG_MAPPING
 
 from orch_py.protocol import Refused
+from orch_py.torch_model import model_class
 from orch_py.zoo import derive, families, files, rows
+from orch_py.zoo.priorities import priority
 from orch_py.zoo.rows import Document, Row
 
 # A small model takes less than a second; what takes minutes is not small.
@@ -101,7 +103,7 @@ def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str,
             return f"{found.parameters:,} parameters are too many: give it a smaller config by hand"
         head = {"class": cls, "family": family, "task": task, "pipeline": families.PIPELINES.get(family, "text")}
         tags = {"tags": besides} if besides else {}
-        return head | {"config": found.row.config, "inputs": found.row.inputs} | tags | {"priority": "low"}
+        return head | {"config": found.row.config, "inputs": found.row.inputs} | tags | {"priority": _priority(cls)}
 
     yield from _each(args.jobs, wanted, make)
 
@@ -111,9 +113,14 @@ def _refreshed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[
 
     def again(name: str, family: str, row: Document) -> Document | str:
         found = rows.tried(Row(row["class"], row["config"], row["inputs"], tuple(row.get("outputs", ()))))
-        return row | {"config": found.row.config, "inputs": found.row.inputs}
+        made = {"config": found.row.config, "inputs": found.row.inputs, "priority": _priority(row["class"])}
+        return row | made
 
     yield from _each(args.jobs, wanted, again)
+
+
+def _priority(class_name: str) -> str:
+    return priority(class_name, model_class(class_name).config_class.model_type)
 
 
 def _each(
