@@ -1,8 +1,8 @@
 """Prints the model classes of the installed transformers, each with its model type, which is
 `src/spec/data/transformers-classes.txt`.
 
-orch finds a misspelt `class:` by that list, and selects by `type:`, without starting Python. `just classes` writes it again after the lock of
-the environment `torch` has changed.
+orch finds a misspelt `class:` by that list, and selects by `type:`, without starting Python. `just classes` writes it
+again after the lock of the environment `torch` has changed.
 """
 
 from __future__ import annotations
@@ -36,9 +36,15 @@ def _type(name: str) -> str:
     """Empty for classes that serve several types."""
     found = getattr(transformers, name)
     if getattr(found, "is_dummy", False):
-        tables = (table for key, table in vars(modeling_auto).items() if key.endswith("_MAPPING_NAMES"))
-        return next((kind for table in tables for kind, cls in table.items() if name in ([cls] if isinstance(cls, str) else cls)), "")
+        return _mapped().get(name, "")
     return getattr(getattr(found, "config_class", None), "model_type", None) or ""
+
+
+def _mapped() -> dict[str, str]:
+    """The type of every class that the auto mappings name."""
+    tables = (table for key, table in vars(modeling_auto).items() if key.endswith("_MAPPING_NAMES"))
+    rows = (row for table in tables for row in table.items())
+    return {name: kind for kind, names in rows for name in ([names] if isinstance(names, str) else names)}
 
 
 def _is_model(name: str, found: object) -> bool:
