@@ -2,6 +2,8 @@
 //!
 //! It installs gigabytes on first use and takes minutes, so it is a target of its own: `cargo test --test pipeline`.
 
+#[path = "pipeline/pytest.rs"]
+mod pytest;
 mod support;
 
 use std::collections::BTreeMap;

@@ -114,6 +114,11 @@ class Generated(unittest.TestCase):
         self.assertEqual((code, document["status"], document["reason"]), (0, "ok", None))
         self.assertEqual(document["facts"]["numerics"]["tensors"]["logits"]["shape"], [3, 8, 32])
 
+    def test_it_runs_apart_on_every_device(self) -> None:
+        code, document = self.run_test("--all-hardware")
+        self.assertEqual((code, document["status"]), (0, "ok"))
+        self.assertEqual(document["facts"]["devices"]["cpu"]["measure"]["actual_device"], "cpu")
+
     def test_the_limit_of_seconds_ends_warming_up_and_sampling(self) -> None:
         # So many inferences would take hours.
         code, document = self.run_test(measure={"warmup": 10**6, "samples": 10**6, "max_seconds": 0.2})

@@ -160,8 +160,12 @@ const UNFILLED: &str = "\nHANDED_OUT: Document | None = None\n";
 /// tells `again`, the command line that makes them.
 pub fn handed_out(text: Vec<u8>, again: &str, trees: &BTreeMap<String, Digest>) -> Vec<u8> {
     let text = String::from_utf8(text).expect("BUG: a test is text");
-    // JSON of texts alone is Python too.
-    let filled = format!("\nHANDED_OUT: Document | None = {}\n", json!({"again": again, "trees": trees}));
+    // JSON of texts alone is Python too. In the form that `ruff format` gives it.
+    let told = |text: &str| json!(text).to_string();
+    let trees: String = trees.iter().map(|(name, tree)| format!("        {}: \"{tree}\",\n", told(name))).collect();
+    let trees = if trees.is_empty() { "{}".to_owned() } else { format!("{{\n{trees}    }}") };
+    let filled =
+        format!("\nHANDED_OUT: Document | None = {{\n    \"again\": {},\n    \"trees\": {trees},\n}}\n", told(again));
     text.replacen(UNFILLED, &filled, 1).into_bytes()
 }
 
@@ -170,7 +174,7 @@ pub fn as_made(text: &[u8]) -> Cow<'_, [u8]> {
     let (head, _) = UNFILLED.split_once('=').expect("BUG: it has a value");
     let made = std::str::from_utf8(text).ok().and_then(|text| {
         let (before, filled) = text.split_once(head)?;
-        let (_, after) = filled.split_once('\n')?;
+        let (_, after) = filled.split_once(if filled.starts_with("= {\n") { "\n}\n" } else { "\n" })?;
         Some([before, UNFILLED, after].concat())
     });
     made.map_or(Cow::Borrowed(text), |text| Cow::Owned(text.into_bytes()))

@@ -27,6 +27,9 @@ use listed::Listed;
 /// A run copies no larger tree: most are never looked at. Their folders say how to get them.
 const MOST: u64 = 256 << 20;
 
+/// So that `ruff format --check` knows the form in which tests are written.
+const RUFF: (&str, &[u8]) = ("ruff.toml", b"# The generated tests are as Ruff formats them.\nline-length = 120\n");
+
 /// What became of handing out.
 #[derive(Debug, Default)]
 pub struct Handed {
@@ -99,6 +102,10 @@ pub(super) fn hand_out(
             let again = format!("{} --case {}", place.again, shell::quoted(&planned.case.id()));
             tests.put_all(store, &digest, |text| generate::handed_out(text, &again, &trees), &mut handed)?;
         }
+    }
+    // Somebody's own settings stay, and are in nobody's way.
+    if !plan.cases.is_empty() && !tests.is_foreign(RUFF.0) {
+        tests.put(RUFF.0, RUFF.1, |_| false, &mut handed)?;
     }
     tests.close()?;
     Ok(handed)

@@ -174,6 +174,17 @@ fn a_ready_file_is_checked_as_its_task_where_the_spec_tells_its_names() {
     assert!(render_test(&ready).unwrap().contains("outputs[\"scores\"]"));
 }
 
+/// Writes all of them into a folder, for whoever has Ruff: `.ci/run`.
+#[test]
+#[ignore = "writes files for another program"]
+fn all_files_for_ruff() {
+    let folder = std::path::PathBuf::from(std::env::var_os("ORCH_GENERATED").expect("a folder to write into"));
+    for (number, ctx) in contexts().iter().enumerate() {
+        let text = handed_out(render_test(ctx).unwrap().into_bytes(), "orch run", &BTreeMap::new());
+        std::fs::write(folder.join(format!("{number}_{}", ctx.file_name())), text).unwrap();
+    }
+}
+
 #[test]
 fn rendering_again_gives_the_same_text() {
     for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
@@ -219,9 +230,21 @@ fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
         let filled = handed_out(text.clone().into_bytes(), "orch run \"a b\" --case 'x:y'", &trees);
         let filled = String::from_utf8(filled).unwrap();
         parses(&filled).unwrap();
-        let line =
-            format!("{{\"again\":\"orch run \\\"a b\\\" --case 'x:y'\",\"trees\":{{\"model\":\"{}\"", trees["model"]);
-        assert_eq!(filled.contains(&line), ctx.runtime.name != "android", "{}: {line}", ctx.target);
+        let told = format!(
+            "HANDED_OUT: Document | None = {{
+    \"again\": \"orch run \\\"a b\\\" --case 'x:y'\",
+    \"trees\": {{
+        \"model\": \"{}\",
+        \"onnx\": \"{}\",
+    }},
+}}
+",
+            trees["model"], trees["onnx"]
+        );
+        assert_eq!(filled.contains(&told), ctx.runtime.name != "android", "{}: {told}", ctx.target);
+        assert_eq!(as_made(filled.as_bytes()), text.as_bytes(), "{}", ctx.target);
+        let one_line = text.replacen(UNFILLED, "\nHANDED_OUT: Document | None = {\"again\":\"x\",\"trees\":{}}\n", 1);
+        assert_eq!(as_made(one_line.as_bytes()), text.as_bytes(), "as it was written before, {}", ctx.target);
     }
 }
 

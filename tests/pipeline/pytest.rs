@@ -1,0 +1,52 @@
+//! `pytest orch-out/tests` and Ruff, on what a run hands out.
+
+use super::*;
+
+/// With each environment's own Python: what its runtime can run passes, the rest is skipped, and so is what proves nothing.
+#[test]
+fn pytest_runs_the_generated_tests() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = suite();
+    let document = sandbox.run(["run", "specs/all.yaml", "-m", "bert", "-t", "cpu", "-t", "openvino", "--json"]).json();
+    assert_eq!(document["summary"]["passed"], 4, "{document}");
+    let shell = |line: &str| {
+        let output = Command::new("sh").args(["-c", line]).current_dir(sandbox.path("")).output().unwrap();
+        (
+            output.status.code(),
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)),
+        )
+    };
+    let made = shell("uv pip install --quiet --target site pytest==9.0.2");
+    assert_eq!(made.0, Some(0), "{}", made.1);
+    let pytest = |case: &str, says: &[&str]| {
+        let found = cases(&document);
+        let (python, _) = text(&found[case]["repro"]).rsplit_once(' ').unwrap();
+        let (code, said) = shell(&format!("PYTHONPATH=site {python} -m pytest -rA -p no:cacheprovider orch-out/tests"));
+        says.iter().for_each(|words| assert!(said.contains(words), "{words}:\n{said}"));
+        code
+    };
+    let test = |name: &str| format!("orch-out/tests/test_bert_{name}.py");
+    let skipped = format!("SKIPPED [1] {}", test("openvino-int8"));
+    let why = "unavailable: openvino cannot be imported";
+    let passed = format!("PASSED {}::test_the_outputs_are_right", test("cpu-fp32"));
+    assert_eq!(pytest("bert:cpu-fp32", &[&passed, &skipped, why, "1 passed, 3 skipped"]), Some(0));
+    assert_eq!(pytest("bert:openvino-fp32", &["onnxruntime cannot be imported", "3 passed, 1 skipped"]), Some(0));
+
+    let (checked, form) = ("ruff@0.17.6 check orch-out/tests", "ruff@0.17.6 format --check orch-out/tests");
+    let (code, said) = shell(&format!("uv tool run --quiet {checked} && uv tool run --quiet {form}"));
+    assert_eq!(code, Some(0), "{said}");
+
+    // Tolerances that nothing meets, and that anything does; and a file that is not the test's own.
+    edit(&sandbox, &test("openvino-fp32"), "\"rtol\": 0.001", "\"rtol\": 0.0");
+    edit(&sandbox, &test("openvino-fp32"), "\"atol\": 0.001", "\"atol\": 1e-12");
+    edit(&sandbox, &test("openvino-fp16"), "\"atol\": ", "\"atol\": 1e3 + ");
+    for bound in ["budget", "cosine", "snr"] {
+        let loose = if bound == "budget" { "1.0 + " } else { "-1e3 + " };
+        edit(&sandbox, &test("openvino-fp16"), &format!("\"{bound}\": "), &format!("\"{bound}\": {loose}"));
+    }
+    fs::write(sandbox.path("orch-out/artefacts/bert/openvino-int8/model.bin"), "").unwrap();
+    let wrong = "numerics: `logits`: ";
+    let (loose, changed) =
+        ("indecisive: the outputs of another input would pass as well", "model.bin was changed: it is");
+    assert_eq!(pytest("bert:openvino-fp32", &[wrong, loose, changed, "2 failed, 2 skipped"]), Some(1));
+}
