@@ -3,6 +3,7 @@
 //! Pure: a [`TestContext`] becomes the text of a file, the same on every host. Knows neither whether the hardware is there
 //! nor what the model's outputs look like; the file itself finds out when it runs (docs/pipelines.md).
 
+mod platforms;
 mod syntax;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use crate::device::BackendRow;
 use crate::spec::{Dtype, Precision, Tolerance};
 use crate::{template, toolchain};
 
+pub use platforms::for_all_platforms;
 pub use syntax::parses;
 
 /// All that a generated test is made from.

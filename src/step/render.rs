@@ -96,8 +96,12 @@ pub fn test_env(run: &RunParams) -> EnvName {
 /// The file of a case's test. No two cases have one: `_` stands doubled within a name, so a single one parts the model
 /// from the variant. A dot would part modules for whoever imports the file, and no name holds `+`.
 pub fn test_file_name(model: &str, variant: &str) -> String {
-    let plain = |name: &str| name.replace('_', "__").replace('.', "+");
     format!("test_{}_{}.py", plain(model), plain(variant))
+}
+
+/// A name within a file's name.
+pub(super) fn plain(name: &str) -> String {
+    name.replace('_', "__").replace('.', "+")
 }
 
 #[cfg(test)]

@@ -32,6 +32,21 @@ fn pytest_runs_the_generated_tests() {
     assert_eq!(pytest("bert:cpu-fp32", &[&passed, &skipped, why, "1 passed, 3 skipped"]), Some(0));
     assert_eq!(pytest("bert:openvino-fp32", &["onnxruntime cannot be imported", "3 passed, 1 skipped"]), Some(0));
 
+    // One file runs them all, and a target's crash or refusal is one of its lines.
+    let all = |case: &str, more: &str| {
+        let found = cases(&document);
+        let (python, _) = text(&found[case]["repro"]).rsplit_once(' ').unwrap();
+        shell(&format!("{python} orch-out/tests/all_bert.py --json all.json {more}"))
+    };
+    let (code, said) = all("bert:openvino-fp32", "--all-hardware --save saved");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("\nopenvino-fp32: ok\n") && said.contains("\ncpu-fp32: unavailable: onnxruntime"), "{said}");
+    let document_of_all: Value = serde_json::from_str(&sandbox.read("all.json")).unwrap();
+    assert_eq!(document_of_all["platforms"]["openvino-int8"]["status"], "ok");
+    assert!(document_of_all["host"]["system"].is_string() && sandbox.path("saved/openvino-int8").exists());
+    assert_eq!(all("bert:openvino-fp32", "--only 'cpu-*'").0, Some(3), "nothing could run");
+    assert_eq!(all("bert:cpu-fp32", "--only 'zebra*'").0, Some(2), "nothing was asked for");
+
     let (checked, form) = ("ruff@0.17.6 check orch-out/tests", "ruff@0.17.6 format --check orch-out/tests");
     let (code, said) = shell(&format!("uv tool run --quiet {checked} && uv tool run --quiet {form}"));
     assert_eq!(code, Some(0), "{said}");
@@ -49,4 +64,6 @@ fn pytest_runs_the_generated_tests() {
     let (loose, changed) =
         ("indecisive: the outputs of another input would pass as well", "model.bin was changed: it is");
     assert_eq!(pytest("bert:openvino-fp32", &[wrong, loose, changed, "2 failed, 2 skipped"]), Some(1));
+    let (code, said) = all("bert:openvino-fp32", "");
+    assert!(code == Some(1) && said.contains("\nopenvino-fp16: indecisive: ") && said.contains(changed), "{said}");
 }

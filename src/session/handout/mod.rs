@@ -6,7 +6,7 @@ mod folder;
 mod listed;
 mod pages;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,6 +102,11 @@ pub(super) fn hand_out(
             let again = format!("{} --case {}", place.again, shell::quoted(&planned.case.id()));
             tests.put_all(store, &digest, |text| generate::handed_out(text, &again, &trees), &mut handed)?;
         }
+    }
+    let models: BTreeSet<&str> = plan.cases.iter().map(|planned| planned.case.model.as_str()).collect();
+    for model in models {
+        let (name, text) = generate::for_all_platforms(model)?;
+        tests.put(&name, text.as_bytes(), |_| false, &mut handed)?;
     }
     // Somebody's own settings stay, and are in nobody's way.
     if !plan.cases.is_empty() && !tests.is_foreign(RUFF.0) {

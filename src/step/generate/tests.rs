@@ -179,10 +179,24 @@ fn a_ready_file_is_checked_as_its_task_where_the_spec_tells_its_names() {
 #[ignore = "writes files for another program"]
 fn all_files_for_ruff() {
     let folder = std::path::PathBuf::from(std::env::var_os("ORCH_GENERATED").expect("a folder to write into"));
+    std::fs::write(folder.join("all.py"), for_all_platforms("tiny").unwrap().1).unwrap();
     for (number, ctx) in contexts().iter().enumerate() {
         let text = handed_out(render_test(ctx).unwrap().into_bytes(), "orch run", &BTreeMap::new());
         std::fs::write(folder.join(format!("{number}_{}", ctx.file_name())), text).unwrap();
     }
+}
+
+#[test]
+fn the_golden_file_of_all_platforms_is_current() {
+    let (file, text) = for_all_platforms("tiny_2.5").unwrap();
+    parses(&text).unwrap();
+    assert_eq!(file, "all_tiny__2+5.py");
+    let path = format!("{}/tests/fixtures/generated/{file}", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("ORCH_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap();
+    pretty_assertions::assert_eq!(text, golden, "run the test with ORCH_BLESS=1 to accept the new text");
 }
 
 #[test]
