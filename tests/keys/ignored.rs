@@ -156,13 +156,11 @@ fn words_that_only_describe() {
             |w| w.edit("artefact: qnn,", "artefact: qnn, measure: {timeout_seconds: 5},"),
             &[],
         ),
+        row("tags", |w| w.edit("tags: [key]", "tags: [other]"), &[]),
         row(
-            "tags and priority",
-            |w| {
-                w.edit("tags: [key]", "tags: [other]");
-                w.edit("priority: high", "priority: low");
-            },
-            &[],
+            "priority, by which pages are ordered",
+            |w| w.edit("priority: high", "priority: low"),
+            &[("report", "what it shows")],
         ),
         row(
             "what is done about failures",
