@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 import tempfile
@@ -119,6 +120,14 @@ class Files(unittest.TestCase):
             again = zoo("refresh")
             self.assertEqual((again.returncode, again.stdout), (0, "changed albert-fill-mask in encoder-only.yaml\n"))
             self.assertEqual(path.read_text("utf-8"), text)
+            # Of a run in which another exporter than the first worked, and then of one in which the first did.
+            report = Path(folder) / "matrix.json"
+            for route, export in (("dynamo", "    export: {routes: [dynamo, legacy, transformers]}\n"), ("legacy", "")):
+                facts = {"convert:albert-fill-mask:onnx": {"route": route}}
+                cases = [{"model": "albert-fill-mask", "facts": facts}, {"model": "albert-fill-mask", "facts": {}}]
+                report.write_text(json.dumps({"cases": cases}), "utf-8")
+                self.assertEqual(zoo("routes", str(report)).returncode, 0)
+                self.assertEqual(path.read_text("utf-8"), text + export)
 
 
 @unittest.skipUnless(importlib.util.find_spec("yaml"), "PyYAML is not installed")

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING
 
+from orch_py.ops.export_onnx import DEFAULT_ROUTES
 from orch_py.protocol import Refused
 from orch_py.torch_model import model_class
 from orch_py.zoo import derive, families, files, rows
@@ -43,14 +44,16 @@ def main() -> int:
         "--task", action="append", help="only for these tasks (default: all that the type has a class for)"
     )
     commands.add_parser("refresh", help="try all rows again with the installed transformers")
+    routes = commands.add_parser("routes", help="begin with the exporter that worked in a run")
+    routes.add_argument("report", type=Path, metavar="FILE", help="the run's matrix.json")
     for each in commands.choices.values():
         each.add_argument("--into", type=Path, default=Path("specs/models"), metavar="DIR", help="default: %(default)s")
         each.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
     args = parser.parse_args()
     torch.set_num_threads(1)
     zoo = {path.stem: files.read(path) for path in sorted(args.into.glob("*.yaml"))}
-    made = _added(args, zoo) if args.command == "add" else _refreshed(args, zoo)
-    failed = _put(zoo, made)
+    commanded = {"add": _added, "refresh": _refreshed, "routes": _routed}
+    failed = _put(zoo, commanded[args.command](args, zoo))
     args.into.mkdir(parents=True, exist_ok=True)
     for family, found in zoo.items():
         _publish(args.into / f"{family}.yaml", files.text(family, found))
@@ -117,6 +120,20 @@ def _refreshed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[
         return row | made
 
     yield from _each(args.jobs, wanted, again)
+
+
+def _routed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str, str, Document]]:
+    """Rows whose first exporter did not do it begin with the one that did; the others stay behind it."""
+    worked = {}
+    for case in json.loads(args.report.read_text("utf-8"))["cases"]:
+        facts = case["facts"].get(f"convert:{case['model']}:onnx", {})
+        worked[case["model"]] = facts.get("route") or worked.get(case["model"])
+    for family, found in zoo.items():
+        for name, row in list(found.items()):
+            if first := worked.get(name):
+                routes = sorted(DEFAULT_ROUTES, key=lambda route: route != first)
+                kept = {field: value for field, value in row.items() if field != "export"}
+                yield name, family, kept if routes == DEFAULT_ROUTES else kept | {"export": {"routes": routes}}
 
 
 def _priority(class_name: str) -> str:

@@ -22,6 +22,14 @@ pub(in crate::cli) enum ZooCommand {
         #[command(flatten)]
         place: Place,
     },
+    /// Let each row begin with the ONNX exporter that worked in a run, so that the next one does not try the others first
+    Routes {
+        /// The run's matrix.json
+        #[arg(value_name = "FILE")]
+        report: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
 }
 
 #[derive(Debug, ClapArgs)]

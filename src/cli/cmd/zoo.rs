@@ -25,6 +25,10 @@ pub(super) fn zoo(args: &Args, command: &ZooCommand, printer: &Printer) -> anyho
             python.arg("refresh");
             place
         }
+        ZooCommand::Routes { report, place } => {
+            python.arg("routes").arg(report);
+            place
+        }
     };
     let Place { into, jobs } = place;
     python.arg("--into").arg(into).args(jobs.iter().flat_map(|jobs| ["--jobs".to_owned(), jobs.to_string()]));
