@@ -196,6 +196,7 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_short_while_it_is_hashed_is_survived() {
         use std::sync::atomic::{AtomicBool, Ordering};
+        use std::time::{Duration, Instant};
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let file = std::fs::File::create(&path).unwrap();
@@ -204,10 +205,13 @@ mod tests {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     file.set_len(64 << 20).unwrap();
+                    // Time for the other to meet it as it is, and too little to hash it.
+                    std::thread::sleep(Duration::from_millis(2));
                     file.set_len(0).unwrap();
                 }
             });
-            for _ in 0..200 {
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_secs(1) {
                 Digest::of_file(&path).unwrap();
             }
             over.store(true, Ordering::Relaxed);

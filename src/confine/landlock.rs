@@ -107,6 +107,7 @@ mod tests {
         let grants = Grants::folders([at("own").as_path()]);
         let Some((ok, said)) = run("echo y > made && mkdir d && mv made d && echo > /dev/null", &at("own"), &grants)
         else {
+            assert!(!Enforced::here().is_some(), "nothing is in force");
             return;
         };
         assert!(ok, "{said}");

@@ -250,3 +250,29 @@ fn free_bytes(path: &Path) -> Option<u64> {
     let stat = statvfs(there.unwrap_or(Path::new("."))).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_limits_processes_is_told_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::real().with_root(dir.path().to_owned());
+        let found = || processes(&host);
+        assert_eq!(found(), Processes::Unlimited);
+        for (path, text) in [
+            ("proc/self/cgroup", "0::/a.slice/b.scope\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpu pids"),
+            ("sys/fs/cgroup/a.slice/b.scope/cgroup.procs", ""),
+            ("sys/fs/cgroup/a.slice/b.scope/cgroup.subtree_control", "memory"),
+        ] {
+            host.put(path, text);
+        }
+        assert_eq!(found(), Processes::Unlimited, "groups in which nothing counts");
+        host.put("sys/fs/cgroup/a.slice/pids.max", "9000");
+        assert_eq!(found(), Processes::Limited(9000));
+        std::fs::write(host.at("/sys/fs/cgroup/a.slice/b.scope/cgroup.subtree_control"), "memory pids").unwrap();
+        assert_eq!(found(), Processes::Counted);
+    }
+}

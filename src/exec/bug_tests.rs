@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::exec::{Context, Options, Probe, probe, run};
 use crate::plan::Plan;
 use crate::provision::Provision;
 use crate::record::{Outcome, Record};
-use crate::step::{Code, Judgement, Places, Requirement, Stage, Step, StepKind, WRITE, Work};
+use crate::step::{Code, CommandCall, Judgement, Places, Requirement, Stage, Step, StepKind, WRITE, Work};
 use crate::toolchain::EnvName;
 
 /// Panics where its step's parameter says.
@@ -44,19 +44,29 @@ impl StepKind for Panics {
             }))),
             "judge" => Ok(Work::Judge(Box::new(|| -> anyhow::Result<Judgement> { std::panic::panic_any(7) }))),
             "error" => Ok(Work::Pure(Box::new(|| anyhow::bail!("BUG: a step of no kind")))),
+            "sleep" => Ok(Work::Command(CommandCall {
+                argv: ["sleep", "300"].map(str::to_owned).into(),
+                ..CommandCall::default()
+            })),
+            "decide" => Ok(Work::Pure(Box::new(|| {
+                std::thread::sleep(Duration::from_secs(1));
+                Ok(())
+            }))),
             "not" => Ok(Work::Files(vec![("x".into(), b"x".to_vec())])),
             other => unreachable!("{other}"),
         }
     }
 }
 
-/// Keeps what it is told, and panics when an installation begins.
+/// Keeps what it is told, and panics when an installation begins, or on the deciding thread.
 #[derive(Default)]
 struct Heard(Mutex<Vec<Event>>);
 
 impl Listener for Heard {
     fn tell(&self, event: Event) {
         assert!(!matches!(event, Event::SetupStarted { .. }), "an installer's bug");
+        let is_decided = matches!(&event, Event::StepFinished { step, .. } if &**step == "generate:decide");
+        assert!(!is_decided, "a bug where it is decided");
         self.0.lock().unwrap().push(event);
     }
 }
@@ -76,7 +86,7 @@ fn plan(places: &[&str]) -> Plan {
         kind: &Panics,
         params: json!({"where": place}).into(),
         inputs: vec![],
-        timeout_seconds: 9,
+        timeout_seconds: 300,
         memory: None,
         retries: Some(1),
     });
@@ -182,6 +192,17 @@ fn a_panic_of_a_prober_is_a_device_that_is_not_there() {
     assert!(reason.starts_with("BUG: a driver of cuda at src/exec/bug_tests.rs:"), "{reason}");
     let log = reason.split_once("backtrace: ").unwrap().1.trim_end_matches(')');
     assert!(std::fs::read_to_string(log).unwrap().contains("bug_tests"));
+}
+
+#[test]
+fn a_panic_where_it_is_decided_ends_what_executes() {
+    let (sender, receiver) = channel::<()>();
+    std::thread::spawn(move || {
+        let _until_it_ends = sender;
+        run_here(&["sleep", "decide"])
+    });
+    let ended = receiver.recv_timeout(Duration::from_secs(60));
+    assert_eq!(ended, Err(RecvTimeoutError::Disconnected), "it waits for a step of which nobody will hear");
 }
 
 #[test]

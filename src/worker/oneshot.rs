@@ -185,6 +185,7 @@ pub(super) fn spawn_with_result_pipe(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::confine::{Enforced, Grants};
     use crate::worker::Cancel;
     use std::path::Path;
 
@@ -224,6 +225,22 @@ mod tests {
         let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
         assert!(matches!(run_oneshot(command, &job, &limits), Ended::Answered(_)));
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "shown GPU-a1\n");
+    }
+
+    #[test]
+    fn a_worker_is_held_to_what_its_job_was_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("own")).unwrap();
+        let sandbox = Some(Grants::folders([at("own").as_path()]));
+        let (log, cancel, job) = (at("log"), Cancel::default(), Job { sandbox, ..job(&at("own")) });
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("read job; echo x > own/made; echo x > theirs; {ANSWER}")]).current_dir(&dir);
+        let timeout = Duration::from_secs(10);
+        let limits = Limits { timeout, memory: None, cancel: &cancel, log: &log, progress: &|_| {} };
+        assert!(matches!(run_oneshot(command, &job, &limits), Ended::Answered(_)));
+        assert!(at("own/made").exists());
+        assert_eq!(at("theirs").exists(), !Enforced::here().is_some());
     }
 
     #[test]

@@ -258,7 +258,8 @@ commands:
 ";
     for (switch, writer_passes) in [("on", !orch::confine::Enforced::of_kernel().is_some()), ("off", true)] {
         let sandbox = Sandbox::new().file("spec.yaml", spec).file("w", "1").env("ORCH_SANDBOX", switch);
-        let ended = sandbox.run(["run", "spec.yaml", "--jobs", "2"]);
+        // What is written to each time is made again each time.
+        let ended = sandbox.run_through(["timeout", "--signal=KILL", "60"], &["run", "spec.yaml", "--jobs", "2"]);
         match writer_passes {
             true => ended.success(),
             false => ended.code(1).stderr_has("FAIL  command:writer").stderr_has("Permission denied"),

@@ -6,9 +6,9 @@ use std::process::Command;
 
 use crate::support::{Ended, Sandbox};
 
-/// A run that may not wait for ever.
+/// A run that may not wait for ever: asked to end, one that waits for a FIFO does not.
 fn run(sandbox: &Sandbox, args: &[&str]) -> Ended {
-    sandbox.run_through(["timeout", "60"], args)
+    sandbox.run_through(["timeout", "--signal=KILL", "60"], args)
 }
 
 fn fifo(path: &Path) {

@@ -11,6 +11,7 @@ mod foreign;
 mod kinds;
 mod mounts;
 mod named;
+mod network;
 mod paths;
 mod permission;
 mod read_only;

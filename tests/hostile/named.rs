@@ -28,7 +28,8 @@ fn ran() -> Sandbox {
 /// The exit code counts nowhere here: a report in which no case ran ends with 3.
 fn write(sandbox: &Sandbox, writer: &[&str], to: &str) {
     let args: Vec<_> = writer.iter().map(|arg| arg.replace("FILE", to)).collect();
-    let ended = sandbox.run_through(["timeout", "60"], &args.iter().map(String::as_str).collect::<Vec<_>>());
+    let ended =
+        sandbox.run_through(["timeout", "--signal=KILL", "60"], &args.iter().map(String::as_str).collect::<Vec<_>>());
     assert!(!ended.stderr.contains("error"), "{writer:?}: {}", ended.stderr);
 }
 

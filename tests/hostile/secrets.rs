@@ -59,6 +59,20 @@ fn a_password_in_an_address_is_not_written_down() {
     assert_eq!(holds(&sandbox.path("cache"), "swordfish"), Vec::<String>::new());
 }
 
+/// As libraries do that cannot reach a server; the log alone has their words as they were.
+#[test]
+fn an_address_that_a_step_complains_of_is_shown_without_what_opens_doors() {
+    let script = "echo failed: https://me:swordfish@host/x?sig=swordfish >&2; exit 3";
+    let argv = serde_json::json!(["sh", "-c", script]);
+    let spec = format!("version: 1\ncommands:\n  one: {{argv: {argv}, outputs: [out]}}\n");
+    let sandbox = Sandbox::new().file("spec.yaml", spec);
+    let told = sandbox.run(["run", "spec.yaml"]).code(1).stderr_has("failed: https://host/x?…");
+    told.stderr_lacks("swordfish").stdout_lacks("swordfish");
+    for args in [&["what-ran"][..], &["what-ran", "--json"], &["output", "command:one", "--latest"]] {
+        sandbox.run(args).stdout_lacks("swordfish").stderr_lacks("swordfish");
+    }
+}
+
 #[test]
 fn equal_values_have_equal_keys_in_other_stores_and_a_salt_parts_them() {
     let run = |salt: &str| {

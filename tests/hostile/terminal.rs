@@ -16,6 +16,8 @@ fn a_terminal_is_told_text_and_no_commands() {
         assert!(colours.contains("gone wrong"), "{args:?}: {colours:?}");
     }
     sandbox.run(["log", "command:one"]).stdout_has("red\n10 % 99 % gone wrong");
+    let coloured = sandbox.run(["log", "command:one", "--color", "always"]);
+    coloured.stdout_lacks("\u{1b}[31m").stdout_has("\u{1b}[");
     // Whoever wants the bytes has the file.
     let log = sandbox.run(["log", "command:one", "--path"]).success().stdout;
     assert!(std::fs::read(log.trim()).unwrap().contains(&0x1b));

@@ -162,3 +162,22 @@ fn exit_of_summary(summary: &Summary) -> Exit {
 fn has_failed(summary: &Summary) -> bool {
     summary.failed + summary.failed_steps > 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::FileDigests;
+
+    #[test]
+    fn a_bug_counts_for_more_than_any_result_and_an_interruption_for_more_than_a_bug() {
+        let doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        assert!(has_failed(&doc.summary), "it would be another failure");
+        let exit = |met_bug, interrupted| {
+            let files = FileDigests::load("nowhere".into());
+            exit_of(&Finished { results: vec![], interrupted, met_bug, doc: doc.clone(), files }, false)
+        };
+        assert_eq!(exit(false, false), Exit::Failed);
+        assert_eq!((exit(true, false), Exit::Bug as u8), (Exit::Bug, 70));
+        assert_eq!(exit(true, true), Exit::Interrupted);
+    }
+}
