@@ -80,7 +80,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         wait(device, &outputs)?;
         Ok(outputs)
     };
-    let ((module, _), outputs, timings) = measure::run(&measure, load, infer).map_err(classified)?;
+    let ((module, _), outputs, timings) = measure::run(measure.as_ref(), load, infer).map_err(classified)?;
 
     tensors::write(&job.out.join("outputs.safetensors"), &named(outputs, &manifest, device)?)?;
     tensors::run_control(tree, &job.out, |inputs| {

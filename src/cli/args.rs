@@ -130,6 +130,9 @@ pub(super) struct SpecArgs {
     /// the CPU; WebGPU on WebNN, then the CPU; WebNN, OpenVINO and QNN on the CPU (a target's `fallback` overrides this)
     #[arg(long)]
     pub(super) fallback: bool,
+    /// Check only: one inference for each case, judged and not timed, beside other steps
+    #[arg(long)]
+    pub(super) check: bool,
     #[command(flatten)]
     pub(super) selection: SelectionArgs,
 }
@@ -138,7 +141,7 @@ impl SpecArgs {
     /// Asks for all selected cases.
     pub(super) fn request(&self) -> Request {
         let fallback = if self.fallback { Fallback::Usual } else { Fallback::AsDeclared };
-        Request { selection: self.selection.selection(), fallback, ..Request::all(&self.spec) }
+        Request { selection: self.selection.selection(), fallback, check: self.check, ..Request::all(&self.spec) }
     }
 
     /// Asks for the selected cases within the scope.

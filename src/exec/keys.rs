@@ -138,7 +138,7 @@ impl<'a> Keys<'a> {
                 }
             }
         }
-        if step.kind.is_measured() {
+        if step.kind.runs_on_device() {
             doc.set("host", &self.host.fingerprint);
             self.host.set_variables(TIMING, &mut doc);
             self.set_device(step.run().backend, &mut doc);
@@ -154,7 +154,7 @@ impl<'a> Keys<'a> {
         }
         doc.set("kind", step.kind.name());
         step.params.describe(&mut doc);
-        if step.kind.is_native() || step.kind.is_measured() {
+        if step.kind.is_native() || step.kind.runs_on_device() {
             doc.set("target", &self.host.target);
         }
         let tools = step.kind.tools(step);

@@ -289,8 +289,8 @@ impl StepKind for Recoded {
     fn tools(&self, step: &Step) -> Vec<Tool> {
         self.inner.tools(step)
     }
-    fn is_measured(&self) -> bool {
-        self.inner.is_measured()
+    fn runs_on_device(&self) -> bool {
+        self.inner.runs_on_device()
     }
     fn is_native(&self) -> bool {
         self.inner.is_native()

@@ -42,7 +42,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
         let feed = Feed::new(&session, &inputs)?;
         Ok(Loaded { session, feed })
     };
-    let ran = measure::run(&measured, load, |loaded| infer(&mut loaded.session, &loaded.feed));
+    let ran = measure::run(measured.as_ref(), load, |loaded| infer(&mut loaded.session, &loaded.feed));
     let (mut loaded, outputs, timings) = match ran {
         Ok(ran) => ran,
         Err(error) => return Err(explained(error.into(), host, place, &model)),
