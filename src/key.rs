@@ -3,7 +3,7 @@
 //! | value | in the key | why |
 //! |---|---|---|
 //! | `kind`; `code`: digest of the sources and crates that perform the step | yes | another generator makes other output (`catalogue/code.rs`) |
-//! | every parameter (`param.…`), one line a leaf | yes | what the spec asks for: config, seed, sizes and fills of inputs, routes, opset, precision, options, how is measured, tolerance, argv |
+//! | every parameter (`param.…`), one line a leaf | yes | what the spec asks for: config, seed, sizes and fills of inputs, routes, opset, precision, options, how is measured or `none`, tolerance, argv |
 //! | content of each input tree, file or folder (`input.…`) | yes | content, never paths; of a folder, names and content of its files |
 //! | that the owner may execute a file | where it is so | a program that calls it does something else |
 //! | id and commit of hub weights (`param.weights.…`) | yes | a commit's content does not change |

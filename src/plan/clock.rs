@@ -35,3 +35,7 @@ impl Clock {
 fn asks_for_software(target: &Target) -> bool {
     target.device == "software" || target.options.get("adapter").is_some_and(|adapter| adapter == "software")
 }
+
+#[cfg(test)]
+#[path = "clock_tests.rs"]
+mod tests;

@@ -123,7 +123,8 @@ fn the_test_of_a_checked_case_takes_times_where_it_is_asked() {
     let line = document["cases"][0]["repro"].as_str().unwrap().to_owned() + " --json by-itself.json";
     let by_itself = |more: &str| {
         let line = format!("{line}{more}");
-        let ended = std::process::Command::new("sh").args(["-c", &line]).current_dir(sandbox.path("")).output().unwrap();
+        let ended =
+            std::process::Command::new("sh").args(["-c", &line]).current_dir(sandbox.path("")).output().unwrap();
         let said = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.success(), "{line}\n{said}");
         (said, sandbox.read("by-itself.json"))

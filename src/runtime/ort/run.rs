@@ -35,7 +35,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     let model = model_file(artefact)?;
 
     let mut facts = place.facts(host, params)?;
-    let meter = place.lease.as_ref().map(vram::Meter::start);
+    let meter = place.lease.as_ref().map(|lease| vram::Meter::start(lease, measured.is_some()));
     let load = || {
         let mut builder = place.builder(host, params.threads)?;
         let session = builder.commit_from_file(&model).map_err(plain)?;
