@@ -163,6 +163,9 @@ pub(super) struct OutputArgs {
     /// The spec that defines the step
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(super) spec: PathBuf,
+    /// As `orch run --check` has the step: checked, and not timed
+    #[arg(long)]
+    pub(super) check: bool,
     /// Use what the last execution made, whatever the spec says now
     #[arg(long, conflicts_with = "spec")]
     pub(super) latest: bool,

@@ -71,6 +71,10 @@ fn an_untimed_result_answers_for_no_timed_case_nor_the_other_way_round() {
     // The same outputs: their verdict stands.
     assert_untimed(&checked.stderr_lacks("judge:").json());
     sandbox.run(CHECK).success().summary([("executed", 0), ("passed", 2)]);
+    // Who looks at it says which of the two is meant.
+    let explain = ["explain", "run:linear:cpu-fp32"];
+    sandbox.run(explain).success().stdout_has("param.measure.samples: 6");
+    sandbox.run([&explain[..], &["--check"]].concat()).success().stdout_has("param.measure: \"none\"");
     let timed = sandbox.run(RUN).success().stderr_lacks("run:linear").summary([("passed", 2)]).json();
     assert!(timed["cases"][0]["metrics"]["median_ms"].as_f64().unwrap() > 0.0, "{timed:#}");
     assert_eq!(timed["cases"][0]["untimed"], Value::Null);

@@ -33,7 +33,10 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
         keep: HashSet::new(),
     };
     for spec in &gc.keep {
-        limits.keep.extend(held_keys(args, &Request::all(spec), printer)?.keys);
+        // Of a spec both are kept: what a run needs, and what a check needs.
+        for check in [false, true] {
+            limits.keep.extend(held_keys(args, &Request { check, ..Request::all(spec) }, printer)?.keys);
+        }
     }
     let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
     let done = store.collect(&limits, gc.dry_run)?;
