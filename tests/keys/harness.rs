@@ -94,7 +94,10 @@ impl World {
             cores: 4,
             memory_bytes: 1 << 34,
         };
-        let host = HostFacts { target: "x86_64-linux".into(), ..HostFacts::new("f".repeat(64), report, |_| None) };
+        let host = HostFacts {
+            target: "x86_64-linux".into(),
+            ..HostFacts::new("f".repeat(64), "c".repeat(64), report, |_| None)
+        };
         let device = |id: &str, name: &str| Device::new(id, name, DeviceKind::Hardware);
         let inventory = vec![
             Backend::available("cpu", vec![device("cpu", "a CPU")]),
