@@ -295,6 +295,9 @@ impl StepKind for Recoded {
     fn runs_on_device(&self) -> bool {
         self.inner.runs_on_device()
     }
+    fn is_timed(&self, step: &Step) -> bool {
+        self.inner.is_timed(step)
+    }
     fn is_native(&self) -> bool {
         self.inner.is_native()
     }
