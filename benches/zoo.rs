@@ -220,7 +220,7 @@ fn here(provision: &Provision) -> (HostFacts, Vec<Backend>) {
         cores: fingerprint.cores,
         memory_bytes: fingerprint.memory_bytes,
     };
-    let host = HostFacts::new(fingerprint.digest, report, |name| std::env::var_os(name));
+    let host = HostFacts::new(fingerprint.digest, fingerprint.computing, report, |name| std::env::var_os(name));
     let is_ready = provision.is_ready(Requirement::Env(EnvName::Browser));
     let libraries = Libraries {
         browser: is_ready.then(|| provision.browser().ok()).flatten(),
