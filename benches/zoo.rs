@@ -20,8 +20,8 @@ use orch::device::{self, Backend, Host, Libraries};
 use orch::event::{Event, Listener};
 use orch::exec::{self, Context, HostFacts, KeepGoing, Options, Verdict};
 use orch::key::KeyDoc;
-use orch::matrix::Matrix;
-use orch::plan;
+use orch::matrix::{Fallback, Matrix};
+use orch::plan::{self, Clock};
 use orch::provision::Provision;
 use orch::record::{Outcome, Record};
 use orch::report;
@@ -114,10 +114,11 @@ impl Zoo {
     /// Makes what is not there yet. Gives how many steps there are, and how many were made.
     fn fill(&self) -> (usize, usize) {
         let spec = Spec::load(&self.spec).unwrap_or_else(|e| panic!("{e}"));
-        let plan = plan::build(&spec, &Matrix::of(&spec)).unwrap();
         let store = DiskStore::open(&self.dir.join("cache")).unwrap();
         let provision = Provision::new(self.envs.clone(), None, Cancel::default()).unwrap();
         let (host, inventory) = here(&provision);
+        let clock = Clock::on(&inventory, false);
+        let plan = plan::build_with(&spec, &Matrix::of(&spec), Fallback::default(), &clock).unwrap();
         let scratch = store.scratch().unwrap();
         let context = Context {
             plan: &plan,
@@ -220,7 +221,7 @@ fn here(provision: &Provision) -> (HostFacts, Vec<Backend>) {
         cores: fingerprint.cores,
         memory_bytes: fingerprint.memory_bytes,
     };
-    let host = HostFacts::new(fingerprint.digest, report, |name| std::env::var_os(name));
+    let host = HostFacts::new(fingerprint.digest, fingerprint.computing, report, |name| std::env::var_os(name));
     let is_ready = provision.is_ready(Requirement::Env(EnvName::Browser));
     let libraries = Libraries {
         browser: is_ready.then(|| provision.browser().ok()).flatten(),
@@ -257,11 +258,17 @@ fn publish(store: &DiskStore, scratch: &Scratch, step: &Step, key: &KeyDoc) {
     let file = format!("test_{}.py", step.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_"));
     fs::write(out.join(file), &step.name).unwrap();
     let samples: Vec<f64> = (0..20).map(|n| 1.25 + f64::from(n) / 7.0).collect();
-    let measure = json!({
+    let times = json!({
         "load_ms": 12.25, "first_ms": 3.5, "warmup_ms": [2.5, 2.25, 2.125], "samples_ms": samples,
-        "peak_rss_bytes": 123_456_789, "sync": "synchronous call", "requested_device": "cpu", "actual_device": "cpu",
+        "sync": "synchronous call",
+    });
+    let mut measure = json!({
+        "peak_rss_bytes": 123_456_789, "requested_device": "cpu", "actual_device": "cpu",
         "placement": {"CPUExecutionProvider": 42},
     });
+    if step.kind.is_timed(step) {
+        measure.as_object_mut().unwrap().extend(times.as_object().unwrap().clone());
+    }
     let numerics = json!({
         "reference": "torch 2.13.0 cpu fp32", "tolerance": null, "max_abs": 1e-6, "mae": 1e-7, "cosine": 0.999_999_9,
         "worst": 0.01, "passed": true, "tensors": {},

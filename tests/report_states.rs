@@ -229,3 +229,27 @@ fn wrong_figures_of_two_targets_are_two_causes() {
     let text = text::render(&doc, &text::Styles::plain());
     assert_eq!(text.matches("✗ NUMERICS 5 cases at run\n").count(), 3, "{text}");
 }
+
+#[test]
+fn what_was_only_checked_shows_a_word_where_a_figure_would_stand() {
+    let mut doc = doc();
+    assert!(text::render(&doc, &text::Styles::plain()).contains(" ms"), "nothing would be seen");
+    for case in doc.cases.iter_mut().filter(|case| case.metrics.is_some()) {
+        case.metrics = None;
+        case.untimed = true;
+        if let Some(fallback) = &mut case.fallback {
+            (fallback.slowdown, fallback.against) = (None, None);
+        }
+    }
+    let (console, page) = (text::render(&doc, &text::Styles::plain()), html::render(&doc).unwrap());
+    for told in ["✓ untimed", "↪ untimed", "≈ untimed", "⊕ untimed"] {
+        assert!(console.contains(told), "{told}: {console}");
+    }
+    assert!(console.contains("its cost is unknown: it was not timed"), "{console}");
+    for page in [console, page, markdown::render(&doc), junit::render(&doc)] {
+        let is_figure = |at: usize| page[..at].ends_with(|c: char| c.is_ascii_digit());
+        let figure = page.match_indices(" ms").find(|(at, _)| is_figure(*at));
+        assert!(figure.is_none() && !page.contains("median_ms"), "{figure:?}: {page}");
+        assert!(page.contains("untimed"), "{page}");
+    }
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use orch::spec::schema;
 use orch::spec::{
-    CommandInput, Dim, Fill, Measure, Precision, Priority, ReadyFormat, Route, Source, Spec, Tolerance, Weights,
+    CommandInput, Dim, Fill, Measure, Precision, Priority, ReadyFormat, Route, Source, Spec, Timing, Tolerance, Weights,
 };
 use pretty_assertions::assert_eq;
 
@@ -147,7 +147,8 @@ models:
     assert_eq!(bert.inputs["x"].shape, [Dim::Named("batch".to_owned()), Dim::Named("seq".to_owned()), Dim::Fixed(3)]);
     let Source::Transformers { weights, config, hub, trust_remote_code, .. } = &bert.source else { panic!() };
     assert_eq!((weights, config, hub, trust_remote_code), (&Weights::Seeded, &serde_json::json!({}), &None, &false));
-    assert_eq!(spec.measure, Measure { warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 });
+    let timing = Timing::Hardware;
+    assert_eq!(spec.measure, Measure { timing, warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 });
     assert_eq!(spec.tolerances[&Precision::Fp32], Tolerance::usual(Precision::Fp32));
     assert_eq!((spec.targets["cpu"].device.as_str(), spec.targets["cpu"].measure), ("cpu", None));
     assert_eq!(spec.pipelines["text"].template, "text");
@@ -322,7 +323,8 @@ targets:
 ",
     );
     let qnn = &spec.targets["qnn"];
-    assert_eq!(qnn.measure, Some(Measure { warmup: 0, samples: 7, max_seconds: 10.0, timeout_seconds: 600 }));
+    let timing = Timing::All;
+    assert_eq!(qnn.measure, Some(Measure { timing, warmup: 0, samples: 7, max_seconds: 10.0, timeout_seconds: 600 }));
     let tolerance = qnn.tolerances[&Precision::Fp16];
     assert_eq!((tolerance.atol, tolerance.rtol, tolerance.cosine), (0.25, 0.5, 0.999));
     assert_eq!(qnn.options["soc_model"], 60);

@@ -71,7 +71,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 
     // The profiling executor specialises the graph anew in each of the first calls, up to a second each.
     jit::f_set_profiling_mode(false)?;
-    let meter = params.lease.as_ref().map(vram::Meter::start);
+    let meter = params.lease.as_ref().map(|lease| vram::Meter::start(lease, measure.is_some()));
     let _no_grad = tch::no_grad_guard();
     progress(&format!("loading onto {}", name(device)));
     let load = || load(&tree.join("model.pt"), &manifest, &inputs, device);
@@ -80,7 +80,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         wait(device, &outputs)?;
         Ok(outputs)
     };
-    let ((module, _), outputs, timings) = measure::run(&measure, load, infer).map_err(classified)?;
+    let ((module, _), outputs, timings) = measure::run(measure.as_ref(), load, infer).map_err(classified)?;
 
     tensors::write(&job.out.join("outputs.safetensors"), &named(outputs, &manifest, device)?)?;
     tensors::run_control(tree, &job.out, |inputs| {

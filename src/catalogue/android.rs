@@ -28,7 +28,8 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| vec![],
     server: None,
     runs_the_test: false,
-    needs: RunParams::whole_device,
+    // A phone is never shared: of its memory nothing is known.
+    needs: |run| run.own_device(true),
     computes: by_precision,
     failures_stand: false,
     versions: &["qnn_sdk"],

@@ -31,7 +31,7 @@ use crate::toolchain::{EnvName, Tool};
 pub use artefact::{Artefact, Conversion, Converter, From, ReadyFormat, Wanted};
 pub use code::{Code, Part, Sources, WORKER};
 pub use needs::{MemoryGuess, Needs};
-pub use run::{RunParams, TestMeasure};
+pub use run::{RunParams, TestMeasure, Untimed};
 pub use work::{Access, Library, Places, Requirement, StoredFile, Wheel, Worker, WorkerCall};
 
 /// All of them, in the order in which people read them.
@@ -167,7 +167,7 @@ mod tests {
             device: pair.backend.name.to_owned(),
             precision: Precision::Fp32,
             options: Default::default(),
-            measure: TestMeasure { warmup: 0, samples: 1, max_seconds: 1.0 },
+            measure: TestMeasure::Times { warmup: 0, samples: 1, max_seconds: 1.0 },
             test: runtime.runs_the_test.then(|| "test_x.py".to_owned()),
             computes: None,
         }

@@ -48,7 +48,7 @@ pub static RUNTIME: Runtime = Runtime {
     },
     server: None,
     runs_the_test: false,
-    needs: RunParams::whole_device,
+    needs: RunParams::device_needs,
     computes: by_precision,
     failures_stand: true,
     versions: &["onnxruntime"],

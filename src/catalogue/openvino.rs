@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::onnx::is_int8;
 use super::{
-    Access, Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Needs, Pair, Part,
-    ReadyFormat, Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx,
+    Access, Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part, ReadyFormat,
+    Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx,
 };
 use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int8};
 use crate::device::{Backend, backends};
@@ -33,7 +33,7 @@ pub static RUNTIME: Runtime = Runtime {
     needs: |run| {
         // AUTO, HETERO and MULTI put parts on the CPU as they see fit.
         let is_device = ["GPU", "NPU"].iter().any(|kind| run.device.starts_with(kind));
-        if is_device { run.whole_device() } else { Needs::Exclusive }
+        if is_device { run.device_needs() } else { run.host_needs() }
     },
     // Its fp16 files are half precision only in their weights, and a target with `half` is to compute in it.
     computes: |precision, half| match precision {

@@ -28,7 +28,7 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| vec![Requirement::Env(EnvName::Torch)],
     server: Some(EnvName::Torch),
     runs_the_test: true,
-    needs: RunParams::whole_device,
+    needs: RunParams::device_needs,
     computes: by_precision,
     failures_stand: true,
     versions: &["torch"],

@@ -23,11 +23,27 @@ pub struct RunParams {
     pub computes: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct TestMeasure {
-    pub warmup: u32,
-    pub samples: u32,
-    pub max_seconds: f64,
+/// How a run is timed: by these figures, or by the word `none` not at all. An untimed run is so another step than a timed
+/// one, and neither is taken for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum TestMeasure {
+    Times { warmup: u32, samples: u32, max_seconds: f64 },
+    Untimed(Untimed),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Untimed {
+    None,
+}
+
+impl TestMeasure {
+    pub const NONE: Self = Self::Untimed(Untimed::None);
+
+    pub fn is_timed(&self) -> bool {
+        *self != Self::NONE
+    }
 }
 
 impl RunParams {
@@ -37,11 +53,17 @@ impl RunParams {
         if backend == device { device.clone() } else { format!("{backend}:{device}") }
     }
 
-    /// Runs are timed, and two at a time on one device would time each other.
-    pub(super) fn whole_device(&self) -> Needs {
-        if self.backend.is_host {
-            return Needs::Exclusive;
-        }
-        Needs::Device { backend: self.backend.name.to_owned(), device: self.device.clone(), timed: true }
+    /// Two timed runs at a time on one device would time each other; a run that is only checked takes its share.
+    pub(super) fn device_needs(&self) -> Needs {
+        if self.backend.is_host { self.host_needs() } else { self.own_device(self.measure.is_timed()) }
+    }
+
+    /// Of a run on the machine's own CPU.
+    pub(super) fn host_needs(&self) -> Needs {
+        if self.measure.is_timed() { Needs::Exclusive } else { Needs::ONE_CORE }
+    }
+
+    pub(super) fn own_device(&self, timed: bool) -> Needs {
+        Needs::Device { backend: self.backend.name.to_owned(), device: self.device.clone(), timed }
     }
 }

@@ -32,7 +32,7 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| vec![Requirement::Env(EnvName::Torch), Requirement::TorchWorker],
     server: None,
     runs_the_test: false,
-    needs: RunParams::whole_device,
+    needs: RunParams::device_needs,
     computes: by_precision,
     failures_stand: true,
     versions: &["torch"],

@@ -36,7 +36,7 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| [EnvName::Browser, EnvName::TransformersJs].map(Requirement::Env).into(),
     server: None,
     runs_the_test: false,
-    needs: RunParams::whole_device,
+    needs: RunParams::device_needs,
     computes: by_precision,
     failures_stand: true,
     versions: &[],

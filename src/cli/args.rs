@@ -3,6 +3,7 @@
 mod explained;
 mod run;
 mod selection;
+mod spec;
 mod states;
 mod zoo;
 
@@ -12,12 +13,12 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::base::Size;
 use crate::exec::MaxAge;
-use crate::matrix::{Fallback, Partition};
-use crate::session::{Locations, Request};
+use crate::session::Locations;
 use crate::toolchain::EnvName;
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
 pub(super) use run::RunArgs;
 pub(super) use selection::SelectionArgs;
+pub(super) use spec::{ScopeArgs, SpecArgs};
 pub(super) use states::{AcceptArgs, RetryArgs};
 pub(super) use zoo::{Place, ZooCommand};
 
@@ -122,47 +123,6 @@ pub(super) enum SchemaOf {
 }
 
 #[derive(Debug, ClapArgs)]
-pub(super) struct SpecArgs {
-    /// The spec
-    #[arg(default_value = "specs/all.yaml")]
-    pub(super) spec: PathBuf,
-    /// Run a case on other hardware if its own is missing or fails, and say so: CUDA, ROCm and MPS on OpenVINO, then
-    /// the CPU; WebGPU on WebNN, then the CPU; WebNN, OpenVINO and QNN on the CPU (a target's `fallback` overrides this)
-    #[arg(long)]
-    pub(super) fallback: bool,
-    #[command(flatten)]
-    pub(super) selection: SelectionArgs,
-}
-
-impl SpecArgs {
-    /// Asks for all selected cases.
-    pub(super) fn request(&self) -> Request {
-        let fallback = if self.fallback { Fallback::Usual } else { Fallback::AsDeclared };
-        Request { selection: self.selection.selection(), fallback, ..Request::all(&self.spec) }
-    }
-
-    /// Asks for the selected cases within the scope.
-    pub(super) fn scoped(&self, scope: &ScopeArgs) -> Request {
-        let ScopeArgs { affected, partition, max_age } = scope.clone();
-        Request { affected, partition, max_age, ..self.request() }
-    }
-}
-
-#[derive(Debug, Clone, ClapArgs)]
-#[command(next_help_heading = "Scope and execution")]
-pub(super) struct ScopeArgs {
-    /// Only steps that differ from this git revision, and what they need
-    #[arg(long, value_name = "BASE")]
-    pub(super) affected: Option<String>,
-    /// Only one of several parts that together are complete: hash:1/4, slice:1/4
-    #[arg(long, value_name = "METHOD:N/M")]
-    pub(super) partition: Option<Partition>,
-    /// Repeat measurements that are older than this: 30m, 12h, 7d, 2w
-    #[arg(long, value_name = "AGE")]
-    pub(super) max_age: Option<MaxAge>,
-}
-
-#[derive(Debug, ClapArgs)]
 pub(super) struct PlanArgs {
     #[command(flatten)]
     pub(super) spec: SpecArgs,
@@ -203,6 +163,9 @@ pub(super) struct OutputArgs {
     /// The spec that defines the step
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(super) spec: PathBuf,
+    /// As `orch run --check` has the step: checked, and not timed
+    #[arg(long)]
+    pub(super) check: bool,
     /// Use what the last execution made, whatever the spec says now
     #[arg(long, conflicts_with = "spec")]
     pub(super) latest: bool,

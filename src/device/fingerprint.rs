@@ -5,7 +5,7 @@
 //! | architecture, CPU model, instruction sets | yes | they decide which kernels run |
 //! | operating system and its release | yes | allocator, scheduler and libraries change with it |
 //! | physical cores, usable threads (affinity, quota) | yes | a container with two of 64 cores is another machine |
-//! | memory, rounded up to a usual size | yes | as a class: the kernel reserves a little more or less at each boot |
+//! | memory, rounded up to a usual size | yes; of runs that are not timed, no | as a class: the kernel reserves a little more or less at each boot |
 //! | host name, user, serial numbers, addresses | no | two equal machines must share their measurements |
 //! | kernel build, microcode, clock, free memory | no | they change under one machine; records keep them as facts |
 //! | GPUs and other devices | no | a measurement names its device itself |
@@ -20,6 +20,9 @@ use crate::base::Digest;
 pub struct Fingerprint {
     /// 64 hex digits over the table above.
     pub digest: String,
+    /// As `digest`, without the memory: it decides how fast something is computed, or whether at all, and never what comes out.
+    #[serde(skip)]
+    pub computing: String,
     /// One line for people, without a host name.
     pub summary: String,
     /// The CPU's own name.
@@ -40,8 +43,8 @@ pub fn fingerprint(host: &Host) -> Fingerprint {
     let info = cpu::read(host);
     let (release, os) = system(host);
     let class = memory_class(info.usable_memory());
-    let document = format!(
-        "host-fingerprint 1\narch {}\ncpu {}\nfeatures {}\nos {release}\nphysical {}\nusable {}\nmemory {class} GiB\n",
+    let computing = format!(
+        "host-fingerprint 1\narch {}\ncpu {}\nfeatures {}\nos {release}\nphysical {}\nusable {}\n",
         host.arch,
         info.model,
         info.features.join(" "),
@@ -50,7 +53,8 @@ pub fn fingerprint(host: &Host) -> Fingerprint {
     );
     let threads = if info.usable == 1 { "1 thread".to_owned() } else { format!("{} threads", info.usable) };
     Fingerprint {
-        digest: Digest::of(document.as_bytes()).to_string(),
+        digest: Digest::of(format!("{computing}memory {class} GiB\n").as_bytes()).to_string(),
+        computing: Digest::of(computing.as_bytes()).to_string(),
         summary: format!("{}, {threads}, {class} GiB, {os}, {}", info.model, host.arch),
         cpu: info.model.clone(),
         os,

@@ -2,7 +2,8 @@
 //! nor PyTorch gives memory back while its session lives, so what is held then is the most that was held.
 //!
 //! In a container NVIDIA's driver may know the process by no number that it has here. Then what all processes together hold
-//! is compared with what they held before; a timed run has its GPU to itself, as far as orch's own steps go.
+//! is compared with what they held before; a timed run has its GPU to itself, as far as orch's own steps go. Of a run that
+//! shares its GPU nothing is known then.
 
 use std::path::Path;
 
@@ -26,9 +27,9 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Before anything is loaded onto the GPU.
-    pub fn start(lease: &'a Lease) -> Self {
-        let uuid = lease.uuid.as_deref().filter(|_| is_nvidia(lease));
+    /// Before anything is loaded onto the GPU. `is_alone`: no other step uses it meanwhile.
+    pub fn start(lease: &'a Lease, is_alone: bool) -> Self {
+        let uuid = lease.uuid.as_deref().filter(|_| is_alone && is_nvidia(lease));
         Self { lease, before: uuid.and_then(nvml::used) }
     }
 

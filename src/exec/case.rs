@@ -65,6 +65,7 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         cached: end.how == How::Hit,
         measured: record.map(|record| record.started.clone()),
         known_since: known_since(&results[at.0 as usize], record).filter(|_| answered.is_none()),
+        untimed: measure.is_some_and(|measure| measure.times.is_none()),
         metrics: measure.and_then(report::stats::metrics),
         numerics: verdict.and_then(|record| record.numerics.clone()),
         placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),

@@ -196,7 +196,7 @@ impl<'env> Driver<'_, 'env> {
 
     fn ask(&self, id: StepId, key: Digest) {
         let (options, step) = (self.context.options, self.context.plan.step(id));
-        let limit = options.max_age.clone().filter(|_| step.kind.is_measured());
+        let limit = options.max_age.clone().filter(|_| step.kind.is_timed(step));
         let takes = move |record: &Record| limit.as_ref().is_none_or(|limit| !limit.is_exceeded(&record.started));
         let repro = reproducer(&options.again(), &step.name);
         let ask = Ask { key, step: step.name.clone(), repro, takes: Box::new(takes) };

@@ -194,7 +194,7 @@ fn run(question: &HalfQuestion) -> Option<(RunParams, &'static HalfProbe)> {
         device: question.device.clone(),
         precision: question.precision,
         options: Default::default(),
-        measure: TestMeasure { warmup: 0, samples: 1, max_seconds: 1.0 },
+        measure: TestMeasure::Times { warmup: 0, samples: 1, max_seconds: 1.0 },
         computes: (runtime.computes)(question.precision, true).map(str::to_owned),
         test: None,
     };

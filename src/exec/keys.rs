@@ -21,9 +21,11 @@ use crate::toolchain::Tool;
 pub struct HostFacts {
     /// Stands in the key of measurements; holds no host name.
     pub fingerprint: String,
+    /// As `fingerprint`, without what changes only how long something takes. Stands in the key of runs that are not timed.
+    pub computing: String,
     /// Architecture and operating system, in the keys of native artefacts.
     pub target: String,
-    /// Variables that are set and change what libraries compute or how fast (`ARITHMETIC`, `TIMING`).
+    /// Variables that are set and change what libraries compute or how fast (`ARITHMETIC`, `DIVISION`, `TIMING`).
     pub variables: BTreeMap<String, String>,
     pub report: crate::report::Host,
 }
@@ -41,29 +43,32 @@ const ARITHMETIC: &[&str] = &[
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 ];
 
-/// Variables that change how long they take.
-const TIMING: &[&str] = &[
-    "GOMP_CPU_AFFINITY",
-    "KMP_AFFINITY",
-    "KMP_BLOCKTIME",
+/// Variables that change how their work is divided, and so how long they take, and perhaps last bits.
+const DIVISION: &[&str] = &[
     "LD_PRELOAD",
     "MKL_DYNAMIC",
     "MKL_NUM_THREADS",
     "OMP_DYNAMIC",
     "OMP_NUM_THREADS",
-    "OMP_PLACES",
-    "OMP_PROC_BIND",
     "OMP_SCHEDULE",
     "OMP_THREAD_LIMIT",
 ];
 
+/// Variables that change nothing but how long they take.
+const TIMING: &[&str] = &["GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_BLOCKTIME", "OMP_PLACES", "OMP_PROC_BIND"];
+
 impl HostFacts {
     /// This machine. `variable` reads the environment.
-    pub fn new(fingerprint: String, report: crate::report::Host, variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let names = ARITHMETIC.iter().chain(TIMING);
+    pub fn new(
+        fingerprint: String,
+        computing: String,
+        report: crate::report::Host,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Self {
+        let names = ARITHMETIC.iter().chain(DIVISION).chain(TIMING);
         let set = names.filter_map(|name| Some(((*name).to_owned(), text(&variable(name)?))));
         let target = format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS);
-        Self { fingerprint, target, variables: set.collect(), report }
+        Self { fingerprint, computing, target, variables: set.collect(), report }
     }
 
     fn set_variables(&self, names: &[&str], doc: &mut KeyDoc) {
@@ -138,9 +143,13 @@ impl<'a> Keys<'a> {
                 }
             }
         }
-        if step.kind.is_measured() {
-            doc.set("host", &self.host.fingerprint);
-            self.host.set_variables(TIMING, &mut doc);
+        if step.kind.runs_on_device() {
+            let is_timed = step.kind.is_timed(step);
+            doc.set("host", if is_timed { &self.host.fingerprint } else { &self.host.computing });
+            self.host.set_variables(DIVISION, &mut doc);
+            if is_timed {
+                self.host.set_variables(TIMING, &mut doc);
+            }
             self.set_device(step.run().backend, &mut doc);
         }
         for (name, source) in by_name(&step.inputs) {
@@ -154,7 +163,7 @@ impl<'a> Keys<'a> {
         }
         doc.set("kind", step.kind.name());
         step.params.describe(&mut doc);
-        if step.kind.is_native() || step.kind.is_measured() {
+        if step.kind.is_native() || step.kind.runs_on_device() {
             doc.set("target", &self.host.target);
         }
         let tools = step.kind.tools(step);

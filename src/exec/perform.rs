@@ -191,8 +191,8 @@ impl Performer<'_> {
         };
         let judged = confined(placed(judged, task));
         let mut done = Done { numerics, ..Done::only(judged) };
-        if done.judged.outcome == Outcome::Pass && task.step.kind.is_measured() {
-            check_samples(&mut done);
+        if done.judged.outcome == Outcome::Pass && task.step.kind.runs_on_device() {
+            check_measure(&mut done, task.step.kind.is_timed(task.step));
         }
         if done.judged.outcome == Outcome::Pass {
             done.made = Some(self.store.place(&places.out)?);
@@ -272,11 +272,19 @@ fn confined(mut judged: Judged) -> Judged {
     judged
 }
 
-/// A run that measured nothing did not run.
-fn check_samples(done: &mut Done) {
-    if done.judged.measure.as_ref().is_none_or(|measure| measure.samples_ms.is_empty()) {
-        done.judged = Judged::failed(Outcome::Fail, "the worker reported success without a single sample");
-    }
+/// A run of which its worker tells nothing did not run, nor did a timed one without times. Times that nobody asked for were
+/// taken beside other steps, and must stand nowhere.
+fn check_measure(done: &mut Done, is_timed: bool) {
+    let times = done.judged.measure.as_ref().map(|measure| measure.times.as_ref());
+    let wrong = match times {
+        None => "the worker reported success and does not say where it ran",
+        Some(times) if is_timed && times.is_none_or(|times| times.samples_ms.is_empty()) => {
+            "the worker reported success without a single sample"
+        }
+        Some(Some(_)) if !is_timed => "the worker took times, and was told to take none",
+        Some(_) => return,
+    };
+    done.judged = Judged::failed(Outcome::Fail, wrong);
 }
 
 pub(super) struct Done {

@@ -37,7 +37,7 @@ pub(super) fn surroundings(step: &Step, fingerprint: &str, provision: &Provision
     if step.stage == Stage::Command {
         return None;
     }
-    if step.kind.is_measured() && !step.run().runtime.failures_stand {
+    if step.kind.runs_on_device() && !step.run().runtime.failures_stand {
         return None;
     }
     digest(fingerprint, &step.kind.requires(step), provision)

@@ -10,6 +10,7 @@ pub(super) fn host() -> HostFacts {
     let report = json!({"name": "h", "os": "o", "cpu": "c", "cores": 2, "memory_bytes": 1});
     HostFacts {
         fingerprint: "f".into(),
+        computing: "c".into(),
         target: "t".into(),
         variables: Default::default(),
         report: serde_json::from_value(report).unwrap(),

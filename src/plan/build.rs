@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::catalogue::{Artefact, From, Wanted, onnx};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::own::{Made, Purpose, StepsOfCase};
+use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
 use crate::plan::sizes::{resolved_inputs, sizes, texts};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
@@ -27,14 +28,14 @@ const CONVERT_TIMEOUT: u64 = 3600;
 
 /// Makes the plan. Fails only where the user's own `commands:` refer to each other in a circle or to nothing.
 pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
-    build_with(spec, matrix, Fallback::default())
+    build_with(spec, matrix, Fallback::default(), &Clock::default())
 }
 
-/// As [`build`], with fallbacks for the cases that `fallback` allows them.
-pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback) -> Result<Plan, BuildError> {
+/// As [`build`], with fallbacks for the cases that `fallback` allows them, and times of the runs to which `clock` grants them.
+pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback, clock: &Clock) -> Result<Plan, BuildError> {
     let least = spec.commands.len();
     let (steps, index) = (Vec::with_capacity(least), HashMap::with_capacity(least));
-    let mut builder = Builder { spec, steps, index, made: HashMap::new() };
+    let mut builder = Builder { spec, clock, steps, index, made: HashMap::new() };
     let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     // After all cases, so that a spec without fallbacks numbers its steps as it always did.
     let spare = |case: &Case| case.fallbacks(spec, fallback);
@@ -67,6 +68,7 @@ struct Planned {
 
 struct Builder<'a> {
     spec: &'a Spec,
+    clock: &'a Clock,
     steps: Vec<Step>,
     index: HashMap<String, StepId>,
     /// By model and sizes: every case asks for its own, and there are many of each.
@@ -135,7 +137,7 @@ impl Builder<'_> {
         let label = (target.artefact.label)(&wanted);
         let test = self.test(model, target, case, &label, Purpose::Person);
         let artefact = self.artefact(target.artefact, wanted, case, &made);
-        let params = self.run_params(target, case);
+        let params = self.run_params(model, target, case);
         let reference = if target.artefact.holds_reference { artefact } else { made.model };
         let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(reference))];
         if params.test.is_some() {
@@ -263,7 +265,7 @@ impl Builder<'_> {
     }
 
     fn test(&mut self, model: &Model, target: &Target, case: &Case, label: &str, purpose: Purpose) -> StepId {
-        let params = self.run_params(target, case);
+        let params = self.run_params(model, target, case);
         let mut context = test_context(self.spec, model, target, case, &params, label);
         let mut name = format!("generate:{}:{}", case.model, case.name);
         match purpose {
@@ -282,17 +284,19 @@ impl Builder<'_> {
         *own.or(self.spec.tolerances.get(&precision)).expect("BUG: checked: every precision has a tolerance")
     }
 
-    fn run_params(&self, target: &Target, case: &Case) -> RunParams {
+    fn run_params(&self, model: &Model, target: &Target, case: &Case) -> RunParams {
         let precision: Precision = case.precision;
         // Not the timeout: how long a run may take does not change what it finds.
-        let Measure { warmup, samples, max_seconds, timeout_seconds: _ } = measure(self.spec, target);
+        let Measure { timing, warmup, samples, max_seconds, timeout_seconds: _ } = measure(self.spec, target);
+        let is_timed = self.clock.times(timing, model, target);
+        let times = TestMeasure::Times { warmup, samples, max_seconds };
         RunParams {
             runtime: target.runtime,
             backend: target.backend,
             device: target.device.clone(),
             precision,
             options: target.options.clone().into_iter().collect(),
-            measure: TestMeasure { warmup, samples, max_seconds },
+            measure: if is_timed { times } else { TestMeasure::NONE },
             computes: (target.runtime.computes)(precision, target.half.is_some()).map(str::to_owned),
             test: target.runtime.runs_the_test.then(|| step::test_file_name(&case.model, &case.name)),
         }

@@ -3,6 +3,7 @@
 //! Whether a step must run, and whether its device is there, is `exec`'s concern.
 
 mod build;
+mod clock;
 mod graph;
 mod narrow;
 mod render;
@@ -17,6 +18,7 @@ use crate::step::{Source, Step, StepId};
 use graph::Graph;
 
 pub use build::{build, build_with};
+pub use clock::Clock;
 pub use graph::CycleError;
 pub use render::{Look, around, dot, edges, mermaid};
 

@@ -128,7 +128,8 @@ fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
         ("weights", case.reduced_range().map(str::to_owned)),
         ("device", Some(device)),
         ("placement", Some(placement.join(", "))),
-        ("measured", measured(case)),
+        (if case.untimed { "checked" } else { "measured" }, measured(case)),
+        ("times", case.untimed.then(|| "none: one inference, judged and not timed".to_owned())),
         ("versions", Some(versions.join(", "))),
     ];
     let facts = facts.map(|(name, value)| (name.as_str(), Some(fact(value))));

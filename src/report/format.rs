@@ -68,6 +68,9 @@ pub(super) fn measured(case: &CaseResult) -> Option<String> {
     }
 }
 
+/// In the place of a figure, of a case that was checked only.
+pub(super) const UNTIMED: &str = "untimed";
+
 /// What a page marks alike, and what its readers can choose.
 pub(super) fn kind(status: Outcome) -> &'static str {
     match status {

@@ -109,6 +109,7 @@ fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
         ("cast_to_fp32", case.cast_to_fp32().map(str::to_owned)),
         ("reduced_range", case.reduced_range().map(str::to_owned)),
         ("half", case.half.as_ref().map(HalfChoice::told)),
+        ("untimed", case.untimed.then(|| "true".to_owned())),
         ("median_ms", case.metrics.as_ref().map(|metrics| metrics.median_ms.to_string())),
     ];
     let mut rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
@@ -120,7 +121,7 @@ fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
         rows.push(("note", note));
     }
     if let (true, Some(time)) = (case.cached, &case.measured) {
-        rows.push(("measured", time.clone()));
+        rows.push((if case.untimed { "checked" } else { "measured" }, time.clone()));
     }
     if rows.is_empty() {
         return;

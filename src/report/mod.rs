@@ -189,7 +189,7 @@ impl CaseResult {
                 };
                 let fallback = self.fallback.as_ref()?;
                 let tried: Vec<_> = fallback.tried.iter().map(tried).collect();
-                Some(format!("{}; {}", fallback.told(), tried.join("; ")))
+                Some(format!("{}; {}", fallback.told(self.untimed), tried.join("; ")))
             }
             Outcome::Flaky => {
                 let date = self.measured.as_deref().filter(|_| self.cached).map(format::day);
@@ -234,8 +234,11 @@ pub struct CaseResult {
     pub actual_device: Option<String>,
     /// Executed in this run, or a hit from an earlier one.
     pub cached: bool,
-    /// When it was measured, RFC 3339 UTC.
+    /// When it ran, RFC 3339 UTC.
     pub measured: Option<String>,
+    /// Whether it was checked only: it ran beside other steps, and no times were taken.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untimed: bool,
     /// When it failed, if that was in an earlier run and was not met again, RFC 3339 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_since: Option<String>,
@@ -307,7 +310,7 @@ pub struct Tried {
 
 impl FallbackResult {
     /// `on cpu-fp32, 3.1 times slower than cuda-fp32 on 2026-01-31`
-    pub fn told(&self) -> String {
+    pub fn told(&self, untimed: bool) -> String {
         if let Some(Batch { asked, ran }) = self.batch {
             return format!("ran at batch size {ran}: for {asked} there was not enough memory");
         }
@@ -319,6 +322,7 @@ impl FallbackResult {
             (Some(times), Some(date)) => {
                 format!("{:.2} times faster than {requested} on {}", 1.0 / times, format::day(date))
             }
+            _ if untimed => "its cost is unknown: it was not timed".to_owned(),
             _ => format!("its cost is unknown: {requested} was never measured here"),
         };
         format!("ran on {}; {cost}", self.name)

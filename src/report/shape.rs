@@ -59,7 +59,7 @@ pub(super) struct Square<'a> {
     pub(super) order: usize,
     /// Its state.
     pub(super) word: &'static str,
-    /// Its median, if it has one to show.
+    /// Its median, or that it is right and untimed; None of a case that shows its state instead.
     pub(super) figure: Option<String>,
     /// What is to be said beside the figure.
     pub(super) labels: Vec<&'static str>,

@@ -8,13 +8,14 @@
 use super::Metrics;
 use crate::runtime::RawMeasure;
 
-/// Statistics of a run; None when it has no samples or one that is not a finite number, which is no measurement.
+/// Statistics of a run; None when it was not timed, has no samples or one that is not a finite number, which is no measurement.
 pub fn metrics(raw: &RawMeasure) -> Option<Metrics> {
+    let times = raw.times.as_ref()?;
     let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
-    if raw.samples_ms.is_empty() || !finite(&raw.samples_ms) || !finite(&[raw.load_ms, raw.first_ms]) {
+    if times.samples_ms.is_empty() || !finite(&times.samples_ms) || !finite(&[times.load_ms, times.first_ms]) {
         return None;
     }
-    let mut sorted = raw.samples_ms.clone();
+    let mut sorted = times.samples_ms.clone();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();
     let median = quantile(&sorted, 0.5);
@@ -22,8 +23,8 @@ pub fn metrics(raw: &RawMeasure) -> Option<Metrics> {
     let tail = |least: usize, q: f64| (n >= least).then(|| quantile(&sorted, q));
     let ci = median_rank(n).map(|rank| (sorted[rank - 1], sorted[n - rank]));
     Some(Metrics {
-        load_ms: raw.load_ms,
-        first_ms: raw.first_ms,
+        load_ms: times.load_ms,
+        first_ms: times.first_ms,
         median_ms: median,
         ci_low_ms: ci.map(|ci| ci.0),
         ci_high_ms: ci.map(|ci| ci.1),
@@ -34,11 +35,11 @@ pub fn metrics(raw: &RawMeasure) -> Option<Metrics> {
         p99_ms: tail(299, 0.99),
         noisy: spread > 0.1 * median,
         samples: n as u32,
-        samples_ms: raw.samples_ms.clone(),
-        warmup: raw.warmup_ms.len() as u32,
+        samples_ms: times.samples_ms.clone(),
+        warmup: times.warmup_ms.len() as u32,
         peak_rss_bytes: raw.peak_rss_bytes,
         peak_device_bytes: raw.peak_device_bytes,
-        sync: raw.sync.clone(),
+        sync: times.sync.clone(),
     })
 }
 
@@ -73,20 +74,22 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+    use crate::runtime::Times;
 
     fn of(samples: Vec<f64>) -> Metrics {
         metrics(&raw(samples)).unwrap()
     }
 
+    fn times(samples_ms: Vec<f64>) -> Times {
+        let sync = "synchronous call".into();
+        Times { load_ms: 5.0, first_ms: 2.0, warmup_ms: vec![1.0; 3], samples_ms, sync }
+    }
+
     fn raw(samples_ms: Vec<f64>) -> RawMeasure {
         RawMeasure {
-            load_ms: 5.0,
-            first_ms: 2.0,
-            warmup_ms: vec![1.0; 3],
-            samples_ms,
+            times: Some(times(samples_ms)),
             peak_rss_bytes: Some(1 << 20),
             peak_device_bytes: None,
-            sync: "synchronous call".into(),
             requested_device: "cpu".into(),
             actual_device: "cpu".into(),
             placement: Default::default(),
@@ -154,6 +157,8 @@ mod tests {
     fn no_samples_or_odd_ones_are_no_measurement() {
         assert_eq!(metrics(&raw(vec![])), None);
         assert_eq!(metrics(&raw(vec![1.0, f64::NAN])), None);
-        assert_eq!(metrics(&RawMeasure { load_ms: f64::INFINITY, ..raw(vec![1.0]) }), None);
+        let endless = Times { load_ms: f64::INFINITY, ..times(vec![1.0]) };
+        assert_eq!(metrics(&RawMeasure { times: Some(endless), ..raw(vec![]) }), None);
+        assert_eq!(metrics(&RawMeasure { times: None, ..raw(vec![]) }), None);
     }
 }

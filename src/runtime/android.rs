@@ -23,7 +23,7 @@ use self::phone::{Item, Run, bundle};
 use self::profile::Profile;
 use self::runner::OnPhone;
 use super::manifest::Manifest;
-use super::measure::{self, MeasureParams};
+use super::measure::{MeasureParams, Taken, Timings};
 use super::ort::qnn;
 use super::refusal::{Refusal, answer};
 use super::tensors::{self, Tensor, Tensors};
@@ -165,7 +165,7 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
     progress("bringing files to the phone");
     let brought = run.put(&items)?;
     progress("running on the phone");
-    let count = 1 + measure.warmup as usize + measure.samples as usize;
+    let count = 1 + measure.map_or(0, |measure| measure.warmup as usize + measure.samples as usize);
     for (on_phone, count) in
         [Some((&on_phone, count)), control.as_ref().map(|control| (control, 1))].into_iter().flatten()
     {
@@ -190,14 +190,16 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
         "qnn_sdk": found::version(&params.sdk),
         "runner": "qnn-net-run, profiling level basic",
         "files": {"needed": items.len(), "brought": brought},
-        "accelerator_ms": profile.accelerator_ms,
         "placement_by": "time on the accelerator of each inference, in the runner's profile",
     });
+    if measure.is_some() {
+        facts["accelerator_ms"] = json!(profile.accelerator_ms);
+    }
     if let Some(left) = left {
         facts["left_on_phone"] = json!(left);
     }
     let htp = chip.map_or(asked.htp.as_str(), |chip| chip.htp);
-    Ok(JobOutput::ok(facts, Some(measured(profile, &measure, htp, &properties.soc))))
+    Ok(JobOutput::ok(facts, Some(measured(profile, measure, htp, &properties.soc))))
 }
 
 /// The phone, which from then on is the only one that is spoken to.
@@ -285,18 +287,15 @@ fn outputs(out: &Path, prepared: &Prepared, manifest: &Manifest) -> Result<Tenso
     Ok(tensors)
 }
 
-fn measured(profile: Profile, measure: &MeasureParams, htp: &str, soc: &str) -> RawMeasure {
-    let mut runs = profile.runs_ms.into_iter();
-    let first_ms = runs.next().expect("BUG: the number of inferences was checked");
-    let warmup_ms = runs.by_ref().take(measure.warmup as usize).collect();
-    let timings = measure::Timings {
-        load_ms: profile.load_ms,
-        first_ms,
-        warmup_ms,
-        samples_ms: runs.collect(),
-        // The process was another machine's, and the runner does not tell.
-        peak_rss_bytes: None,
-    };
+fn measured(profile: Profile, measure: Option<MeasureParams>, htp: &str, soc: &str) -> RawMeasure {
+    let taken = measure.map(|measure| {
+        let mut runs = profile.runs_ms.into_iter();
+        let first_ms = runs.next().expect("BUG: the number of inferences was checked");
+        let warmup_ms = runs.by_ref().take(measure.warmup as usize).collect();
+        Taken { load_ms: profile.load_ms, first_ms, warmup_ms, samples_ms: runs.collect() }
+    });
+    // The process was another machine's, and the runner does not tell what it held.
+    let timings = Timings { taken, peak_rss_bytes: None };
     let mut raw = timings.into_raw(SYNC, "qnn-android:htp", &format!("qnn-htp:{htp} of {soc}"));
     raw.placement = [("QnnHtp".to_owned(), 1)].into();
     raw

@@ -87,7 +87,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "free_dimensions": closed.named,
         "optimisation": OPTIMISATION,
         "without_fusions": options.without_fusions(),
-        "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
+        "measure": measure.map(|measure| measure.told()),
     });
     let mut files = files(&params, artefact, &external, bytes)?;
     files.extend(control.map(|bytes| ("control".to_owned(), Served::Bytes(bytes))));
@@ -97,7 +97,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     let page = Page { script: SCRIPT, params: &settings, files, imports: &[] };
     let talk = open(&params.browser, &options, &page, progress)?;
     let facts = json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});
-    finish(job, &manifest, &options, talk, &params.browser, facts, SYNC)
+    finish(job, &manifest, &options, talk, &params.browser, facts, measure.map(|_| SYNC))
 }
 
 /// Opens the page in the browser and waits for its answer.
@@ -168,7 +168,8 @@ fn refused(trouble: Trouble) -> anyhow::Error {
     Refusal::because(status, trouble.to_string())
 }
 
-/// Turns the page's answer into the job's output. `more` are facts besides the page's own; `sync` says how it waits for the device.
+/// Turns the page's answer into the job's output. `more` are facts besides the page's own; `sync` says
+/// how it waits for the device; None of a run that is not timed.
 pub(super) fn finish(
     job: &Job,
     manifest: &Manifest,
@@ -176,7 +177,7 @@ pub(super) fn finish(
     talk: Talk,
     program: &Path,
     more: Value,
-    sync: &str,
+    sync: Option<&str>,
 ) -> anyhow::Result<JobOutput> {
     let answer = Answer::of(&talk.answer)?;
     let mut facts = answer.facts.clone();

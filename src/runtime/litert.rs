@@ -82,7 +82,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         Ok(Session { ports, compiled })
     };
     let (Session { ports, mut compiled }, (), timings) =
-        measure::run(&measure, load, |session| Ok(session.compiled.run()?)).map_err(classified)?;
+        measure::run(measure.as_ref(), load, |session| Ok(session.compiled.run()?)).map_err(classified)?;
 
     // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
     tensors::write(&job.out.join(tensors::OUTPUTS), &ports.outputs(&compiled)?)?;

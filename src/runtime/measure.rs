@@ -1,4 +1,5 @@
-//! The one timing loop of the runtimes that run inside orch: load, first inference, warm-up, samples, peak memory.
+//! The one timing loop of the runtimes that run inside orch: load, first inference, warm-up, samples, peak memory. A run
+//! that is not to be timed loads and infers once, and no clock is read.
 //!
 //! It knows neither models nor devices: both come as closures, and the device's own waiting is the closures' duty.
 //! Only raw figures leave this module; statistics are made elsewhere, in one place.
@@ -8,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::RawMeasure;
+use super::{RawMeasure, Times};
 use crate::base::process::{high_water_mark, own_peak};
 
 /// How much is measured; the `measure` of a job's params.
@@ -27,9 +28,12 @@ pub struct MeasureParams {
 }
 
 impl MeasureParams {
-    /// Takes `measure` out of a job's params.
-    pub fn of(params: &Value) -> anyhow::Result<Self> {
+    /// Takes `measure` out of a job's params. None of `none`: the run is not to be timed.
+    pub fn of(params: &Value) -> anyhow::Result<Option<Self>> {
         let value = params.get("measure").cloned().unwrap_or(Value::Null);
+        if value == "none" {
+            return Ok(None);
+        }
         let measure: Self =
             serde_json::from_value(value).map_err(|e| anyhow::anyhow!("bad `measure` in the job's params: {e}"))?;
         ensure!(measure.samples > 0, "`measure.samples` is 0: a run without a sample measures nothing");
@@ -38,31 +42,46 @@ impl MeasureParams {
             "`measure.max_seconds` is {}: give a positive number of seconds",
             measure.max_seconds
         );
-        Ok(measure)
+        Ok(Some(measure))
+    }
+
+    /// As a page is told it.
+    pub fn told(&self) -> Value {
+        json!({"warmup": self.warmup, "samples": self.samples, "max_seconds": self.max_seconds})
     }
 }
 
 /// What the loop took; [`Timings::into_raw`] adds what only the runtime knows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timings {
+    pub taken: Option<Taken>,
+    pub peak_rss_bytes: Option<u64>,
+}
+
+/// Milliseconds.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Taken {
     pub load_ms: f64,
     pub first_ms: f64,
     pub warmup_ms: Vec<f64>,
     pub samples_ms: Vec<f64>,
-    pub peak_rss_bytes: Option<u64>,
+}
+
+impl Taken {
+    /// `sync` says how the device was waited for.
+    pub fn into_times(self, sync: &str) -> Times {
+        let Self { load_ms, first_ms, warmup_ms, samples_ms } = self;
+        Times { load_ms, first_ms, warmup_ms, samples_ms, sync: sync.to_owned() }
+    }
 }
 
 impl Timings {
     /// Placement may be filled in afterwards.
     pub fn into_raw(self, sync: &str, requested_device: &str, actual_device: &str) -> RawMeasure {
         RawMeasure {
-            load_ms: self.load_ms,
-            first_ms: self.first_ms,
-            warmup_ms: self.warmup_ms,
-            samples_ms: self.samples_ms,
+            times: self.taken.map(|taken| taken.into_times(sync)),
             peak_rss_bytes: self.peak_rss_bytes,
             peak_device_bytes: None,
-            sync: sync.to_owned(),
             requested_device: requested_device.to_owned(),
             actual_device: actual_device.to_owned(),
             placement: BTreeMap::new(),
@@ -70,13 +89,18 @@ impl Timings {
     }
 }
 
-/// Loads once, then infers: first, warm-up, samples. Returns what was loaded and the outputs of the *first* inference,
+/// Loads once, then infers: first, warm-up, samples; without `params` once, and nothing is timed. Returns what was loaded and the outputs of the *first* inference,
 /// so that a runtime which corrupts its state while warming up is not hidden by its timings.
 pub fn run<S, O>(
-    params: &MeasureParams,
+    params: Option<&MeasureParams>,
     load: impl FnOnce() -> anyhow::Result<S>,
     mut infer: impl FnMut(&mut S) -> anyhow::Result<O>,
 ) -> anyhow::Result<(S, O, Timings)> {
+    let Some(params) = params else {
+        let mut loaded = load()?;
+        let outputs = infer(&mut loaded)?;
+        return Ok((loaded, outputs, Timings { taken: None, peak_rss_bytes: peak_rss_bytes() }));
+    };
     let clock = Instant::now();
     let mut loaded = load()?;
     let load_ms = millis(clock.elapsed());
@@ -102,7 +126,8 @@ pub fn run<S, O>(
     };
     let warmup_ms = repeat(params.warmup, 0)?;
     let samples_ms = repeat(params.samples, 1)?;
-    Ok((loaded, outputs, Timings { load_ms, first_ms, warmup_ms, samples_ms, peak_rss_bytes: peak_rss_bytes() }))
+    let taken = Some(Taken { load_ms, first_ms, warmup_ms, samples_ms });
+    Ok((loaded, outputs, Timings { taken, peak_rss_bytes: peak_rss_bytes() }))
 }
 
 /// A duration as the milliseconds that records hold.
@@ -120,8 +145,6 @@ pub fn peak_rss_bytes() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const NAP: Duration = Duration::from_millis(5);
@@ -138,8 +161,9 @@ mod tests {
             std::thread::sleep(NAP);
             Ok(*count)
         };
-        let (count, first, timings) = run(&params, load, infer).unwrap();
+        let (count, first, timings) = run(Some(&params), load, infer).unwrap();
         assert_eq!((count, first), (6, 1));
+        let timings = timings.taken.unwrap();
         assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (2, 3));
         assert!(timings.load_ms >= 5.0 && timings.first_ms >= 5.0);
         assert!(timings.samples_ms.iter().all(|sample| *sample >= 5.0));
@@ -152,7 +176,8 @@ mod tests {
             std::thread::sleep(NAP);
             Ok(())
         };
-        let (_, (), timings) = run(&params, || Ok(()), infer).unwrap();
+        let (_, (), timings) = run(Some(&params), || Ok(()), infer).unwrap();
+        let timings = timings.taken.unwrap();
         assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (0, 1));
     }
 
@@ -164,15 +189,31 @@ mod tests {
             ensure!(*count < 3, "device lost");
             Ok(())
         };
-        assert_eq!(run(&params, || Ok(0), infer).unwrap_err().to_string(), "device lost");
+        assert_eq!(run(Some(&params), || Ok(0), infer).unwrap_err().to_string(), "device lost");
+    }
+
+    #[test]
+    fn without_a_clock_it_infers_once() {
+        let infer = |count: &mut u32| {
+            *count += 1;
+            Ok(*count)
+        };
+        let (count, first, timings) = run(None, || Ok(0), infer).unwrap();
+        assert_eq!((count, first, &timings.taken), (1, 1, &None));
+        let raw = serde_json::to_value(timings.into_raw("call", "cpu", "cpu")).unwrap();
+        let told: Vec<_> = raw.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(told, ["peak_rss_bytes", "requested_device", "actual_device", "placement"]);
+        assert!(serde_json::from_value::<RawMeasure>(raw).unwrap().times.is_none());
     }
 
     #[test]
     fn params_are_strict() {
         let good = json!({"measure": {"warmup": 1, "samples": 2, "max_seconds": 3.0}});
-        assert_eq!(MeasureParams::of(&good).unwrap().samples, 2);
+        assert_eq!(MeasureParams::of(&good).unwrap().unwrap().samples, 2);
         let none = json!({"measure": {"warmup": 1, "samples": 0, "max_seconds": 3.0}});
         assert!(MeasureParams::of(&none).unwrap_err().to_string().contains("`measure.samples` is 0"));
+        assert_eq!(MeasureParams::of(&json!({"measure": "none"})).unwrap(), None);
+        assert!(MeasureParams::of(&json!({"measure": "never"})).is_err());
         assert!(MeasureParams::of(&json!({})).unwrap_err().to_string().starts_with("bad `measure`"));
     }
 

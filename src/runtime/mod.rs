@@ -120,27 +120,35 @@ pub enum JobStatus {
     Crash,
 }
 
-/// Raw figures of one run; statistics are made in `record`.
+/// What was seen of one run; statistics are made in `report`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RawMeasure {
-    /// Cold load: from the file to a session that can infer, milliseconds.
-    pub load_ms: f64,
-    pub first_ms: f64,
-    #[serde(default)]
-    pub warmup_ms: Vec<f64>,
-    pub samples_ms: Vec<f64>,
+    /// None of a run that was not to be timed: it shared the machine, so its times would say nothing.
+    #[serde(flatten)]
+    pub times: Option<Times>,
     /// Peak resident set of the process, bytes.
     pub peak_rss_bytes: Option<u64>,
     /// Most of a GPU's own memory that the process held, bytes; None where no driver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_device_bytes: Option<u64>,
-    /// How the device is waited for before the clock is read, e.g. `synchronous call`.
-    pub sync: String,
     pub requested_device: String,
     pub actual_device: String,
     /// Nodes (or subgraphs, where a runtime does not tell nodes) per place that executed them.
     #[serde(default)]
     pub placement: BTreeMap<String, u64>,
+}
+
+/// Raw times of one run, milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// Cold load: from the file to a session that can infer.
+    pub load_ms: f64,
+    pub first_ms: f64,
+    #[serde(default)]
+    pub warmup_ms: Vec<f64>,
+    pub samples_ms: Vec<f64>,
+    /// How the device is waited for before the clock is read, e.g. `synchronous call`.
+    pub sync: String,
 }
 
 impl JobOutput {

@@ -107,7 +107,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 
     progress(&format!("compiling for {}", params.device));
     let load = || load(&core, tree, &manifest, &inputs, &params, &properties);
-    let (mut session, (), timings) = measure::run(&measure, load, |session| Ok(session.request.infer()?))
+    let (mut session, (), timings) = measure::run(measure.as_ref(), load, |session| Ok(session.request.infer()?))
         .map_err(|error| classified(error, "failed to run the model"))?;
 
     // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.

@@ -94,16 +94,18 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "inputs": described,
         "free_dimensions": {},
         "session": session(options.api),
-        "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
+        "measure": measure.map(|measure| measure.told()),
     });
     let files = files(&params, artefact, bytes)?;
     let page = Page { script: PAGE, params: &settings, files, imports: IMPORTS };
     let talk = page::open(&params.browser, &options, &page, progress)?;
-    let facts = json!({
+    let mut facts = json!({
         "task": settings["task"], "call": settings["call"], "session_options": settings["session"],
-        "timed": "the whole call of the pipeline: preprocessing, inference and postprocessing",
     });
-    page::finish(job, &manifest, &options, talk, &params.browser, facts, SYNC)
+    if measure.is_some() {
+        facts["timed"] = json!("the whole call of the pipeline: preprocessing, inference and postprocessing");
+    }
+    page::finish(job, &manifest, &options, talk, &params.browser, facts, measure.map(|_| SYNC))
 }
 
 /// The device, as Transformers.js calls it.

@@ -7,6 +7,9 @@ use crate::report::stats;
 use crate::session::Session;
 use crate::spec::Spec;
 
+/// How far back a figure is looked for behind checks, in executions.
+const MEMORY: usize = 50;
+
 /// Leaves one target for each model.
 pub(super) fn choose(matrix: &mut Matrix, spec: &Spec, session: &Session) {
     let inventory = session.inventory();
@@ -18,11 +21,15 @@ fn known(case: &Case, spec: &Spec, session: &Session, inventory: &[Backend]) -> 
     if let Some(why) = out(backend, inventory) {
         return Known::Out(why);
     }
-    let latest = |stage: &str| session.store.latest(&format!("{stage}:{}:{}", case.model, case.name)).ok().flatten();
+    let name = |stage: &str| format!("{stage}:{}:{}", case.model, case.name);
+    let latest = |stage: &str| session.store.latest(&name(stage)).ok().flatten();
     // Of another kind of machine nothing follows.
     let host = &session.host.fingerprint;
     let is_here = |record: &Record| record.key.lines().any(|(name, value)| name == "host" && value == *host);
-    let Some(last) = latest("run").filter(is_here) else { return Known::Unmeasured };
+    // A check takes no figure away that was measured before it.
+    let told = latest("run").filter(|last| !is_untimed(last));
+    let told = told.or_else(|| session.store.history(&name("run"), MEMORY).ok()?.into_iter().find(|r| !is_untimed(r)));
+    let Some(last) = told.filter(is_here) else { return Known::Unmeasured };
     // What was measured is worth nothing where it was wrong.
     let verdict = latest("judge").map(|verdict| verdict.outcome).filter(|outcome| outcome.is_failure());
     let outcome = verdict.unwrap_or(last.outcome);
@@ -34,6 +41,11 @@ fn known(case: &Case, spec: &Spec, session: &Session, inventory: &[Backend]) -> 
         (outcome, None) if outcome.is_made() => Known::Unmeasured,
         (outcome, _) => Known::Failed(outcome.label().to_owned()),
     }
+}
+
+/// Whether it passed a run that was checked and not timed.
+fn is_untimed(record: &Record) -> bool {
+    record.measure.as_ref().is_some_and(|measure| measure.times.is_none())
 }
 
 /// Why no device of this backend can be the best one.

@@ -66,5 +66,5 @@ pub(super) fn host_facts(host: &Host) -> HostFacts {
         cores: fingerprint.cores,
         memory_bytes: fingerprint.memory_bytes,
     };
-    HostFacts::new(fingerprint.digest, report, |name| std::env::var_os(name))
+    HostFacts::new(fingerprint.digest, fingerprint.computing, report, |name| std::env::var_os(name))
 }

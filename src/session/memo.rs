@@ -30,6 +30,7 @@ fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option
     let others = [
         ("selection", format!("{:?}", request.selection)),
         ("fallback", format!("{:?}", request.fallback)),
+        ("check", request.check.to_string()),
         ("mocked", format!("{:?}", std::env::var_os(MOCKED))),
     ];
     let command_line: Vec<_> = paths.into_iter().chain(others).collect();

@@ -7,7 +7,7 @@ use crate::base::figures::counted;
 use crate::base::glob;
 use crate::exec::Options;
 use crate::matrix::{AUTO, Matrix, Selection};
-use crate::plan::{self, Plan};
+use crate::plan::{self, Clock, Plan};
 use crate::session::half::{self, Ask};
 use crate::session::request::OUT_DIR;
 use crate::session::{Request, Session, UsageError, auto};
@@ -19,6 +19,8 @@ pub struct Project {
     pub name: String,
     /// Every YAML file that was read.
     pub files: Vec<SourceFile>,
+    /// Which of its runs are timed.
+    pub(super) clock: Clock,
     /// What its cases are depends on what devices answered.
     pub(super) probes: bool,
 }
@@ -29,8 +31,30 @@ impl Project {
         Self::of(&spec(&request.spec)?, request, None)
     }
 
+    /// As [`Self::load`], for who looks for its results on this host: they are timed where they are here.
+    pub fn load_here(request: &Request, session: &Session) -> anyhow::Result<Self> {
+        let spec = spec(&request.spec)?;
+        Self::clocked(&spec, request, None, clock(&spec, request, session))
+    }
+
+    /// As [`Self::load`], timed as another project.
+    pub(super) fn load_as(request: &Request, clock: &Clock) -> anyhow::Result<Self> {
+        Self::clocked(&spec(&request.spec)?, request, None, clock.clone())
+    }
+
     /// The plan of a spec that was read already; for one host, or as it is on every host.
     pub fn of(spec: &Spec, request: &Request, here: Option<(&Session, Ask<'_>)>) -> anyhow::Result<Self> {
+        let unknown = Clock { is_stopped: request.check, ..Clock::default() };
+        let clock = here.map_or(unknown, |(session, _)| clock(spec, request, session));
+        Self::clocked(spec, request, here, clock)
+    }
+
+    fn clocked(
+        spec: &Spec,
+        request: &Request,
+        here: Option<(&Session, Ask<'_>)>,
+        clock: Clock,
+    ) -> anyhow::Result<Self> {
         if request.chooses() && here.is_none() {
             let hint = "hint: name the targets instead of `-t auto`";
             return Err(UsageError(format!("this command knows no host to choose a target for\n  {hint}")).into());
@@ -47,8 +71,9 @@ impl Project {
                 auto::choose(&mut matrix, spec, session);
             }
         }
-        let plan = plan::build_with(spec, &matrix, request.fallback).map_err(|e| UsageError(e.to_string()))?;
-        Ok(Self { plan, name: request.spec.display().to_string(), files: spec.files.clone(), probes })
+        let plan = plan::build_with(spec, &matrix, request.fallback, &clock);
+        let plan = plan.map_err(|e| UsageError(e.to_string()))?;
+        Ok(Self { plan, clock, name: request.spec.display().to_string(), files: spec.files.clone(), probes })
     }
 
     /// Options of who looks and does not touch.
@@ -104,6 +129,10 @@ impl Project {
         }
         plan.ids().filter(|id| glob::matches(pattern, &plan.step(*id).name)).collect()
     }
+}
+
+fn clock(spec: &Spec, request: &Request, session: &Session) -> Clock {
+    Clock::on(session.inventory_for(!spec.models.is_empty()), request.check)
 }
 
 pub fn spec(path: &Path) -> anyhow::Result<Spec> {

@@ -35,6 +35,8 @@ pub struct Request {
     pub spec: PathBuf,
     pub selection: Selection,
     pub fallback: Fallback,
+    /// Whether runs are checked only, and none is timed.
+    pub check: bool,
     /// Only what differs from this git revision.
     pub affected: Option<String>,
     pub partition: Option<Partition>,
@@ -105,11 +107,14 @@ impl Default for Settings {
 
 impl Settings {
     /// What a reproducer must repeat, as words of a shell line.
-    pub fn flags(&self, locations: &Locations, fallback: Fallback) -> String {
+    pub fn flags(&self, locations: &Locations, fallback: Fallback, check: bool) -> String {
         let mut flags = locations.flags();
         flags.extend((self.out_dir != Path::new(OUT_DIR)).then(|| flag("--out-dir", &self.out_dir)));
         if fallback == Fallback::Usual {
             flags.push_str(" --fallback");
+        }
+        if check {
+            flags.push_str(" --check");
         }
         if let Some(size) = self.job_memory {
             flags.push_str(&format!(" --job-memory {size}"));

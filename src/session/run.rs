@@ -70,7 +70,7 @@ impl Session {
             retries: settings.retries,
             backoff: settings.backoff,
             mocked: self.mocked.clone(),
-            flags: settings.flags(&self.locations, planned.fallback),
+            flags: settings.flags(&self.locations, planned.fallback, planned.project.clock.is_stopped),
             out_dir: settings.out_dir.clone(),
             ..planned.project.idle_options()
         })

@@ -81,9 +81,9 @@ fn what_the_user_did_wrong_is_told_apart() {
 fn a_reproducer_repeats_what_is_not_where_it_usually_is() {
     let usual = Locations { cache_dir: "cache".into(), ..Locations::default() };
     let settings = Settings::default();
-    assert_eq!(settings.flags(&usual, Default::default()), "");
+    assert_eq!(settings.flags(&usual, Default::default(), false), "");
     let unusual = Locations { cache_dir: "a b".into(), python: Some("py".into()), ..Locations::default() };
     let settings = Settings { out_dir: "out".into(), job_memory: Some(7), ..settings };
-    let flags = settings.flags(&unusual, crate::matrix::Fallback::Usual);
-    assert_eq!(flags, " --cache-dir 'a b' --python py --out-dir out --fallback --job-memory 7");
+    let flags = settings.flags(&unusual, crate::matrix::Fallback::Usual, true);
+    assert_eq!(flags, " --cache-dir 'a b' --python py --out-dir out --fallback --check --job-memory 7");
 }

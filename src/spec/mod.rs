@@ -18,6 +18,7 @@ mod commands;
 pub mod edit;
 mod expect;
 mod half;
+mod measure;
 pub mod recipe;
 pub mod schema;
 
@@ -40,6 +41,7 @@ pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus};
 pub use half::Half;
+pub use measure::Timing;
 pub use pipeline::Pipeline;
 pub use tolerance::Tolerance;
 
@@ -94,6 +96,8 @@ pub struct Model {
     pub export: Export,
     /// Over the general ones and the target's.
     pub tolerances: BTreeMap<Precision, Tolerance>,
+    /// Whether its runs are checked only, on every target.
+    pub untimed: bool,
     /// Bytes that each step on it takes by the user's word.
     pub memory: Option<NonZeroU64>,
 }
@@ -267,6 +271,7 @@ pub struct Target {
 /// How a run is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
+    pub timing: Timing,
     pub warmup: u32,
     pub samples: u32,
     /// Sampling stops early after this many seconds, with at least one sample.

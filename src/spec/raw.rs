@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::error::{Sink, Span};
+use super::measure::{NoTimes, Timed};
 use super::shape::{self, Field, Json, List, Rows, Shape, shape};
 use super::values::{Config, Memory, Pair, Scalar, Size};
 use super::words::Weights;
@@ -30,8 +31,8 @@ shape! {
         /// How far outputs may be from the reference, per precision (`fp32`, `fp16`, `bf16`, `int8`). What is not given
         /// keeps its default.
         tolerances: Rows<Tolerance>,
-        /// How every run is measured; a target may say otherwise.
-        measure: Measure,
+        /// How every run is measured, or `none`: it is checked and not timed. A target may say otherwise.
+        measure: Timed,
         /// Which models meet which targets. Without it, all meet all.
         matrix: Matrix,
         /// What `-t auto` chooses by until something was measured: for each family, names of `targets`, the best first; `any`
@@ -105,6 +106,8 @@ shape! {
         export: Export,
         /// Tolerances per precision of this model, on every target; figures that are not given keep their general value.
         tolerances: Rows<Tolerance>,
+        /// `none`: its runs are checked and not timed, on every target.
+        measure: NoTimes,
         /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, in place of orch's estimate. No limit.
         memory: Memory,
     }
@@ -192,8 +195,10 @@ shape! {
         int8_range: Int8Range,
         /// Tolerances per precision on this target; figures that are not given keep their general value.
         tolerances: Rows<Tolerance>,
-        /// How runs on this target are measured; what is not given keeps its general value.
-        measure: Measure,
+        /// How runs on this target are measured; what is not given keeps its general value. `none`: they are checked and not
+        /// timed, which is the default of emulators and of software that stands for hardware; `samples`, `warmup` or
+        /// `max_seconds` asks for times also there.
+        measure: Timed,
         /// Words for selection.
         tags: List<String>,
         /// How often a run that failed for a transient reason is tried again. `orch run --retries` overrules it. Default: 0.

@@ -43,15 +43,13 @@ fn prose(schema: &Value) -> String {
 }
 
 fn kind(schema: &Value, root: &Value) -> String {
+    if let Some(words) = schema["enum"].as_array() {
+        let told = |word: &Value| word.as_str().map_or_else(|| format!("`{word}`"), |word| format!("`{word}`"));
+        return words.iter().map(told).collect::<Vec<_>>().join(", ");
+    }
     if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()) {
         let part = &root["$defs"][name];
-        return match part["enum"].as_array() {
-            Some(words) => {
-                let told = |word: &Value| word.as_str().map_or_else(|| format!("`{word}`"), |word| format!("`{word}`"));
-                words.iter().map(told).collect::<Vec<_>>().join(", ")
-            }
-            None => format!("[{name}](#{})", name.to_lowercase()),
-        };
+        return if part["enum"].is_array() { kind(part, root) } else { format!("[{name}](#{})", name.to_lowercase()) };
     }
     if let Some(all) = schema["anyOf"].as_array() {
         return all.iter().map(|one| kind(one, root)).collect::<Vec<_>>().join(" or ");

@@ -264,8 +264,12 @@ pub trait StepKind: Sync {
     fn tools(&self, _step: &Step) -> Vec<Tool> {
         Vec::new()
     }
-    /// A measurement is keyed by the host that makes it.
-    fn is_measured(&self) -> bool {
+    /// What runs on a device is keyed by the host that it is of.
+    fn runs_on_device(&self) -> bool {
+        false
+    }
+    /// Whether it takes times: they age, and need a device for themselves.
+    fn is_timed(&self, _step: &Step) -> bool {
         false
     }
     /// Native artefacts differ by target triple.

@@ -1,4 +1,4 @@
-//! `run:<model>:<variant>`: loads the artefact on a device, infers, measures. How, its runtime's row says; its outputs are
+//! `run:<model>:<variant>`: loads the artefact on a device, infers, and takes the times if it is to. How, its runtime's row says; its outputs are
 //! compared with the reference elsewhere.
 
 use crate::catalogue::{Asked, Code, MemoryGuess, Needs, Places, Requirement};
@@ -21,8 +21,12 @@ impl StepKind for Run {
         (step.run().runtime.tools)(step.run())
     }
 
-    fn is_measured(&self) -> bool {
+    fn runs_on_device(&self) -> bool {
         true
+    }
+
+    fn is_timed(&self, step: &Step) -> bool {
+        step.run().measure.is_timed()
     }
 
     fn needs(&self, step: &Step) -> Needs {

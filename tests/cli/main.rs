@@ -39,6 +39,7 @@ mod worn;
 #[path = "../support/mod.rs"]
 mod support;
 mod tokens;
+mod untimed;
 #[cfg(target_os = "linux")]
 mod vram;
 mod watch;

@@ -131,6 +131,10 @@ impl Cable {
 
     /// One job of `orch worker android`, as orch gives it. Its answer.
     fn job(&self, options: Value, timeout: u64) -> Value {
+        self.timed_job(options, timeout, json!({"warmup": 1, "samples": 3, "max_seconds": 10.0}))
+    }
+
+    fn timed_job(&self, options: Value, timeout: u64, measure: Value) -> Value {
         let out = self.sandbox.path("out");
         let _ = fs::remove_dir_all(&out);
         fs::create_dir(&out).unwrap();
@@ -138,7 +142,7 @@ impl Cable {
             "id": 1, "op": "run", "out": out, "inputs": {"artefact": self.sandbox.path("artefact")},
             "params": {
                 "adb": self.adb.join("adb"), "sdk": self.sdk, "device": "htp", "options": options,
-                "timeout_seconds": timeout, "measure": {"warmup": 1, "samples": 3, "max_seconds": 10.0},
+                "timeout_seconds": timeout, "measure": measure,
             },
         });
         self.sandbox.write("job", format!("{job}\n"));
@@ -296,6 +300,19 @@ fn a_phone_that_goes_away_in_the_middle_is_an_error_and_cleans_itself() {
     assert!(line.contains("sleep") && line.contains("rm -rf"), "{line}");
     // SAFETY: kill takes no pointers; the group is that of the stand-in's janitor, which would sleep for minutes.
     unsafe { libc::kill(-janitor, libc::SIGKILL) };
+}
+
+#[test]
+fn a_run_that_is_only_checked_infers_once_and_tells_no_times() {
+    let cable = Cable::new();
+    let output = cable.timed_job(json!({"soc_model": 43}), 60, json!("none"));
+    assert_eq!(output["status"], "ok", "{output}\n{}", cable.sandbox.read("log"));
+    let told: Vec<_> = output["measure"].as_object().unwrap().keys().collect();
+    assert_eq!(told, ["peak_rss_bytes", "requested_device", "actual_device", "placement"]);
+    assert_eq!(output["facts"]["accelerator_ms"], Value::Null);
+    let calls = cable.calls();
+    let runs: Vec<_> = calls.iter().filter(|call| call.contains("--num_inferences")).collect();
+    assert!(!runs.is_empty() && runs.iter().all(|call| call.contains("--num_inferences '1'")), "{runs:#?}");
 }
 
 #[test]

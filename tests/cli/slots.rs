@@ -9,25 +9,25 @@ use crate::support::Sandbox;
 
 /// One execution in a trace. Times in microseconds.
 #[derive(Debug)]
-struct Slice {
-    name: String,
-    row: String,
+pub(super) struct Slice {
+    pub(super) name: String,
+    pub(super) row: String,
     ready: u64,
-    begin: u64,
-    end: u64,
-    cores: u64,
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    pub(super) cores: u64,
     memory: u64,
     waited_for: Option<String>,
 }
 
-struct Trace {
-    slices: Vec<Slice>,
+pub(super) struct Trace {
+    pub(super) slices: Vec<Slice>,
     jobs: u64,
     memory: u64,
 }
 
 impl Trace {
-    fn of(sandbox: &Sandbox) -> Self {
+    pub(super) fn of(sandbox: &Sandbox) -> Self {
         let trace: Value = serde_json::from_str(&sandbox.read("trace.json")).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
         let row = |tid: &Value| {

@@ -94,7 +94,10 @@ impl World {
             cores: 4,
             memory_bytes: 1 << 34,
         };
-        let host = HostFacts { target: "x86_64-linux".into(), ..HostFacts::new("f".repeat(64), report, |_| None) };
+        let host = HostFacts {
+            target: "x86_64-linux".into(),
+            ..HostFacts::new("f".repeat(64), "c".repeat(64), report, |_| None)
+        };
         let device = |id: &str, name: &str| Device::new(id, name, DeviceKind::Hardware);
         let inventory = vec![
             Backend::available("cpu", vec![device("cpu", "a CPU")]),
@@ -289,8 +292,11 @@ impl StepKind for Recoded {
     fn tools(&self, step: &Step) -> Vec<Tool> {
         self.inner.tools(step)
     }
-    fn is_measured(&self) -> bool {
-        self.inner.is_measured()
+    fn runs_on_device(&self) -> bool {
+        self.inner.runs_on_device()
+    }
+    fn is_timed(&self, step: &Step) -> bool {
+        self.inner.is_timed(step)
     }
     fn is_native(&self) -> bool {
         self.inner.is_native()

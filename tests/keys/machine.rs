@@ -3,8 +3,8 @@
 use orch::device::{Device, DeviceKind};
 use orch::toolchain::EnvName;
 
-use crate::harness::World;
-use crate::table::{assert_all, row};
+use crate::harness::{Outputs, World};
+use crate::table::{assert_all, row, settled};
 
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
     | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run";
@@ -264,4 +264,28 @@ fn the_machine() {
             ],
         ),
     ]);
+}
+
+/// A verdict holds on each machine that computes alike, however fast it is; a time on none but its own kind.
+#[test]
+fn an_untimed_run_depends_on_what_computes_and_on_nothing_that_is_only_faster() {
+    let run = "run:bert:torch-cpu-fp32";
+    let mut world = World::new();
+    world.edit("artefact: torchscript,", "artefact: torchscript, measure: none,");
+    let changed = settled(&world, Outputs::Equal);
+    let none = "param.measure absent => \"none\"";
+    let keyed: Vec<_> =
+        changed.iter().filter(|(_, lines)| lines.contains(none)).map(|(step, _)| step.as_str()).collect();
+    assert_eq!(keyed, ["generate:bert:torch-cpu-fp32", run], "{changed:?}");
+    assert!(changed[run].contains("host"), "{changed:?}");
+
+    world.host.fingerprint = "e".repeat(64);
+    world.host.variables.insert("OMP_PROC_BIND".into(), "true".into());
+    let faster = settled(&world, Outputs::Equal);
+    assert!(faster.contains_key("run:bert:cpu-fp32") && !faster.contains_key(run), "{faster:?}");
+    world.host.computing = "d".repeat(64);
+    world.host.variables.insert("OMP_NUM_THREADS".into(), "1".into());
+    let other = settled(&world, Outputs::Equal);
+    assert!(other[run].contains("host") && other[run].contains("env.OMP_NUM_THREADS absent => 1"), "{other:?}");
+    assert!(!other["run:bert:cpu-fp32"].contains("host"), "{other:?}");
 }

@@ -12,6 +12,9 @@ pub(in crate::cli) struct ExplainArgs {
     pub(in crate::cli) step: String,
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(in crate::cli) spec: PathBuf,
+    /// As `orch run --check` has the step: checked, and not timed
+    #[arg(long)]
+    pub(in crate::cli) check: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
     pub(in crate::cli) json: bool,
@@ -24,6 +27,9 @@ pub(in crate::cli) struct LogArgs {
     /// The spec whose steps a glob is matched against
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(in crate::cli) spec: PathBuf,
+    /// As `orch run --check` has the step: checked, and not timed
+    #[arg(long)]
+    pub(in crate::cli) check: bool,
     /// List all recorded executions instead
     #[arg(long)]
     pub(in crate::cli) history: bool,

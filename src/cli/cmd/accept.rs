@@ -26,8 +26,8 @@ const REASON: usize = 160;
 pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let path = &accept.spec.spec;
     let spec = session::spec(path)?;
-    let project = Project::of(&spec, &accept.spec.request(), None)?;
     let session = Session::open(&args.locations())?;
+    let project = Project::load_here(&accept.spec.request(), &session)?;
     let options = Options { mocked: session.mocked.clone(), ..project.idle_options() };
     let listener = Warnings(printer);
     let doc = session.held(&project, &options, &listener)?;

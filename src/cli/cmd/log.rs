@@ -179,7 +179,7 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
         return None;
     }
     let session = Session::open(&args.locations()).ok()?;
-    let project = session.project(&Request::all(&log.spec), Ask::Installed).ok()?;
+    let project = session.project(&Request { check: log.check, ..Request::all(&log.spec) }, Ask::Installed).ok()?;
     let id = project.plan.find(&last.step)?;
     match &previews(&session, &project, id, printer).ok()?[id.0 as usize].verdict {
         Verdict::Hit { record } => Some(record.key == last.key),

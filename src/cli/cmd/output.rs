@@ -98,9 +98,10 @@ fn made(store: Arc<DiskStore>, record: Box<Record>, named: Option<Named>) -> Res
 fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Result<Result<Made, String>> {
     let session = Session::open(&args.locations())?;
     let (store, step) = (&session.store, &output.step);
-    let project = session.project(&Request::all(&output.spec), Ask::Installed).context(
-        "the spec says what is current: name it with --spec, or ask with --latest for what the last execution made",
-    )?;
+    let project =
+        session.project(&Request { check: output.check, ..Request::all(&output.spec) }, Ask::Installed).context(
+            "the spec says what is current: name it with --spec, or ask with --latest for what the last execution made",
+        )?;
     let last = store.latest(step).with_context(|| unreadable(step));
     let Some(id) = project.plan.find(step) else {
         let mut hint = suggest::nearest(step, project.plan.names())

@@ -209,7 +209,7 @@ impl Scheduler<'_> {
             Outcome::Pass => false,
             outcome => step.stage != Stage::Command || outcome == Outcome::Flaky,
         };
-        let ages = self.world.options.max_age.is_some() && step.kind.is_measured();
+        let ages = self.world.options.max_age.is_some() && step.kind.is_timed(step);
         if !is_told && !ages {
             return Ok(StepResult::held(hit));
         }
@@ -230,7 +230,8 @@ impl Scheduler<'_> {
     /// Only a measurement ages: what a build step makes is the same whenever it is made from the same inputs.
     fn is_too_old(&self, id: StepId, record: &Record) -> bool {
         let age = self.world.options.max_age.as_ref();
-        self.world.plan.step(id).kind.is_measured() && age.is_some_and(|age| age.is_exceeded(&record.started))
+        let step = self.world.plan.step(id);
+        step.kind.is_timed(step) && age.is_some_and(|age| age.is_exceeded(&record.started))
     }
 
     /// Whether the environment pretends that a run's device is there.

@@ -80,8 +80,8 @@ impl<'a> Scheduler<'a> {
             Needs::Shared { cores } => (Host::Cores(cores), None),
             Needs::Exclusive => (Host::Whole, None),
             Needs::Device { backend, device, timed } => match self.devices.any_of(&backend, &device) {
-                // An emulator, or nobody can say what it computes on: nothing runs beside it.
-                none if none.is_empty() => (Host::Whole, None),
+                // An emulator, or nobody can say what it computes on: nothing runs beside what is timed there.
+                none if none.is_empty() => (if timed { Host::Whole } else { Host::Cores(1) }, None),
                 any_of => {
                     let vram = self.memory.device_claim(id, plan, store, size);
                     (Host::Cores(1), Some(DeviceClaim { any_of, timed, vram }))

@@ -1,7 +1,7 @@
 //! All cases at a glance: a cell for each, with its figure or the word for its state.
 
 use super::{Make, Outcome, Section, counted};
-use crate::report::format::{day, glyph, has_figure, kind_of, ms, remark, word};
+use crate::report::format::{UNTIMED, day, glyph, has_figure, kind_of, ms, remark, word};
 use crate::report::place;
 use crate::report::shape::{Column, Matrix, Row, Square};
 use crate::report::view::{self, View};
@@ -52,15 +52,19 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
         }
         view::Cell::Case(at, case) => (at, case),
     };
-    let metrics = case.metrics.as_ref().filter(|_| has_figure(case.status));
+    let figure = match &case.metrics {
+        Some(metrics) => Some(ms(metrics.median_ms)),
+        None => case.untimed.then(|| UNTIMED.to_owned()),
+    };
+    let figure = figure.filter(|_| has_figure(case.status));
     Some(Square {
         at,
         kind: kind_of(case),
         glyph: glyph(case.status),
         order: Outcome::ALL.iter().position(|status| *status == case.status).unwrap_or_default(),
         word: word(case.status),
-        figure: metrics.map(|metrics| ms(metrics.median_ms)),
-        labels: view.label(case).into_iter().chain(remark(case.status)).filter(|_| metrics.is_some()).collect(),
+        labels: view.label(case).into_iter().chain(remark(case.status)).filter(|_| figure.is_some()).collect(),
+        figure,
         reason: case.reason.as_deref(),
     })
 }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::options::Options;
 use crate::browser::Api;
+use crate::runtime::measure::Taken;
 use crate::runtime::refusal::{Refusal, folds_to_constants, without_f16};
 use crate::runtime::tensors::{Element, Tensor, Tensors};
 use crate::runtime::{JobStatus, RawMeasure};
@@ -32,20 +33,13 @@ pub(in crate::runtime) struct Answer {
     pub(super) partitions: Value,
     #[serde(default)]
     pub(super) complaints: Vec<String>,
-    measure: Option<Times>,
+    /// None where nothing was to be timed.
+    measure: Option<Taken>,
     #[serde(default)]
     outputs: Vec<Described>,
     /// Of the control's inputs, where there are any.
     #[serde(default)]
     control_outputs: Option<Vec<Described>>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Times {
-    load_ms: f64,
-    first_ms: f64,
-    warmup_ms: Vec<f64>,
-    samples_ms: Vec<f64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,9 +55,9 @@ impl Answer {
         Self::deserialize(answer).context("BUG: the page's answer cannot be read")
     }
 
-    /// The measurement, if it is one of what was asked for.
-    /// `sync` says how the page waits for the device.
-    pub(super) fn judge(&self, options: &Options, sync: &str) -> anyhow::Result<RawMeasure> {
+    /// What was seen of the run, if it is one of what was asked for. `sync` says how the page waits for the device; None of
+    /// a run that is not timed.
+    pub(super) fn judge(&self, options: &Options, sync: Option<&str>) -> anyhow::Result<RawMeasure> {
         let provider = options.provider_name();
         let strangers: u64 = self.placement.iter().filter(|(name, _)| *name != provider).map(|(_, count)| count).sum();
         if self.status != JobStatus::Ok {
@@ -92,16 +86,13 @@ impl Answer {
             "ONNX Runtime Web did not say that any node is on {provider}; placement {:?}",
             self.placement
         );
-        let times = self.measure.clone().context("BUG: the page measured nothing")?;
+        let timed = |sync| anyhow::Ok(self.measure.clone().context("BUG: the page measured nothing")?.into_times(sync));
+        let times = sync.map(timed).transpose()?;
         let (requested, actual) = self.devices(options)?;
         Ok(RawMeasure {
-            load_ms: times.load_ms,
-            first_ms: times.first_ms,
-            warmup_ms: times.warmup_ms,
-            samples_ms: times.samples_ms,
+            times,
             peak_rss_bytes: None,
             peak_device_bytes: None,
-            sync: sync.to_owned(),
             requested_device: requested.to_owned(),
             actual_device: actual,
             placement: self.placement.clone(),
@@ -193,22 +184,24 @@ mod tests {
 
     #[test]
     fn a_node_elsewhere_or_silence_about_placement_is_no_measurement() {
-        let all = answer(json!({"WebGpuExecutionProvider": 9}), swiftshader()).judge(&options(), "").unwrap();
+        let all = answer(json!({"WebGpuExecutionProvider": 9}), swiftshader()).judge(&options(), Some("")).unwrap();
         assert_eq!(all.actual_device, "webgpu-browser:google swiftshader (software)");
         let some = answer(json!({"WebGpuExecutionProvider": 9, "CPUExecutionProvider": 1}), swiftshader());
-        let error = some.judge(&options(), "").unwrap_err().to_string();
+        let error = some.judge(&options(), Some("")).unwrap_err().to_string();
         assert!(error.contains("1 of the model's nodes ran elsewhere") && error.contains("Det `/det`"), "{error}");
-        let silent = answer(json!({}), swiftshader()).judge(&options(), "").unwrap_err().to_string();
+        let silent = answer(json!({}), swiftshader()).judge(&options(), Some("")).unwrap_err().to_string();
         assert!(silent.contains("did not say"), "{silent}");
-        let none = Answer { placed_all: true, ..answer(json!({}), swiftshader()) }.judge(&options(), "").unwrap_err();
+        let none =
+            Answer { placed_all: true, ..answer(json!({}), swiftshader()) }.judge(&options(), Some("")).unwrap_err();
         assert_eq!(Refusal::status_of(&none), JobStatus::Unsupported);
-        let nameless = answer(json!({"WebGpuExecutionProvider": 9}), json!({})).judge(&options(), "").unwrap_err();
+        let nameless =
+            answer(json!({"WebGpuExecutionProvider": 9}), json!({})).judge(&options(), Some("")).unwrap_err();
         assert!(nameless.to_string().contains("does not say which adapter"), "{nameless}");
     }
 
     #[test]
     fn a_fallback_adapter_is_software_by_whatever_name() {
-        let of = |adapter| answer(json!({"WebGpuExecutionProvider": 1}), adapter).judge(&options(), "").unwrap();
+        let of = |adapter| answer(json!({"WebGpuExecutionProvider": 1}), adapter).judge(&options(), Some("")).unwrap();
         let fallback = json!({"vendor": "mesa", "architecture": "llvm", "is_fallback_adapter": true});
         assert_eq!(of(fallback).actual_device, "webgpu-browser:mesa llvm (software)");
         let real = json!({"vendor": "nvidia", "architecture": "hopper", "is_fallback_adapter": false});
@@ -224,7 +217,7 @@ mod tests {
             "placement": {"WebGpuExecutionProvider": 3, "CPUExecutionProvider": 1},
             "elsewhere": ["Det `/det`"],
         }));
-        let error = refused.unwrap().judge(&options(), "").unwrap_err();
+        let error = refused.unwrap().judge(&options(), Some("")).unwrap_err();
         assert_eq!(error.downcast_ref::<Refusal>().unwrap().status, JobStatus::Unsupported);
         assert_eq!(
             error.to_string(),

@@ -1,7 +1,7 @@
 // Runs one model in the browser, on one execution provider of ONNX Runtime Web or not at all, and posts what came of it.
 //
 // `params.json`: {provider, device_type, model, external: [name], inputs: [{name, dtype, shape, offset, length}],
-// free_dimensions, measure, optimisation}. The answer is {status, reason, facts, measure, outputs}; outputs are
+// free_dimensions, measure, optimisation}; without `measure` it infers once, and takes no times. The answer is {status, reason, facts, measure, outputs}; outputs are
 // posted before it as one block of bytes. Which numbers are right is not decided here.
 
 import {
@@ -125,15 +125,18 @@ async function run() {
   };
   await progress("first inference");
   const [first_ms, first] = await infer();
-  await progress("warm-up");
-  const warmup_ms = await repeat(infer, params.measure.warmup, 0);
-  if (capture) {
-    facts.spoilt_outputs = await spoil(ort, raw);
-    const [, again] = await infer();
-    facts.replay = same(first, again) ? "gives the bytes of the first inference" : "differs from the first inference";
+  let times;
+  if (params.measure) {
+    await progress("warm-up");
+    const warmup_ms = await repeat(infer, params.measure.warmup, 0);
+    if (capture) {
+      facts.spoilt_outputs = await spoil(ort, raw);
+      const [, again] = await infer();
+      facts.replay = same(first, again) ? "gives the bytes of the first inference" : "differs from the first inference";
+    }
+    await progress("samples");
+    times = { load_ms, first_ms, warmup_ms, samples_ms: await repeat(infer, params.measure.samples, 1) };
   }
-  await progress("samples");
-  const samples_ms = await repeat(infer, params.measure.samples, 1);
   facts.log_lines = volume.lines;
   let control = [];
   if (params.control) {
@@ -144,7 +147,7 @@ async function run() {
   const sent = await send([...first, ...control]);
   const outputs = sent.slice(0, first.length);
   const control_outputs = params.control ? sent.slice(first.length) : null;
-  return { status: "ok", outputs, control_outputs, measure: { load_ms, first_ms, warmup_ms, samples_ms } };
+  return { status: "ok", outputs, control_outputs, measure: times };
 }
 
 await answer(run);

@@ -35,14 +35,14 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     let model = model_file(artefact)?;
 
     let mut facts = place.facts(host, params)?;
-    let meter = place.lease.as_ref().map(vram::Meter::start);
+    let meter = place.lease.as_ref().map(|lease| vram::Meter::start(lease, measured.is_some()));
     let load = || {
         let mut builder = place.builder(host, params.threads)?;
         let session = builder.commit_from_file(&model).map_err(plain)?;
         let feed = Feed::new(&session, &inputs)?;
         Ok(Loaded { session, feed })
     };
-    let ran = measure::run(&measured, load, |loaded| infer(&mut loaded.session, &loaded.feed));
+    let ran = measure::run(measured.as_ref(), load, |loaded| infer(&mut loaded.session, &loaded.feed));
     let (mut loaded, outputs, timings) = match ran {
         Ok(ran) => ran,
         Err(error) => return Err(explained(error.into(), host, place, &model)),

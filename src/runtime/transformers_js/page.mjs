@@ -1,7 +1,7 @@
 // Lets Transformers.js do one task, on one device or not at all, and posts what came of it.
 //
 // `params.json`: {task, call, labels, device, provider, provider_name, device_type, script, inputs: [{name, dtype, shape,
-// offset, length}], free_dimensions, session, measure}. The answer is as in `browser/common.mjs`. What is timed is the whole
+// offset, length}], free_dimensions, session, measure}; without `measure` it does the task once, and takes no times. The answer is as in `browser/common.mjs`. What is timed is the whole
 // call of the pipeline. What comes before the model is asked for once more, outside of it, and is an output of its own.
 
 import {
@@ -105,14 +105,17 @@ async function run() {
   };
   await progress("first call");
   const [first_ms, first] = await infer();
-  await progress("warm-up");
-  const warmup_ms = await repeat(infer, params.measure.warmup, 0);
-  await progress("samples");
-  const before = volume.lines;
-  const samples_ms = await repeat(infer, params.measure.samples, 1);
-  facts.log_lines_while_timed = volume.lines - before;
+  let times;
+  if (params.measure) {
+    await progress("warm-up");
+    const warmup_ms = await repeat(infer, params.measure.warmup, 0);
+    await progress("samples");
+    const before = volume.lines;
+    times = { load_ms, first_ms, warmup_ms, samples_ms: await repeat(infer, params.measure.samples, 1) };
+    facts.log_lines_while_timed = volume.lines - before;
+  }
   const outputs = await send([await prepared(doer, input), told(first, input.length)]);
-  return { status: "ok", outputs, measure: { load_ms, first_ms, warmup_ms, samples_ms } };
+  return { status: "ok", outputs, measure: times };
 }
 
 await answer(run);

@@ -46,7 +46,7 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Sourc
 
     let tolerances = targets::tolerances(sources.iter().map(|source| &source.content.tolerances), sink);
     let measure = match once(&sources, |file| &file.measure, "measure", sink) {
-        Some(given) => targets::measure(given, targets::DEFAULT_MEASURE, sink),
+        Some(given) => targets::general_measure(given, sink),
         None => targets::DEFAULT_MEASURE,
     };
     let mut pipelines = pipelines(&raw_pipelines, sink);

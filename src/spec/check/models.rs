@@ -70,6 +70,7 @@ fn model(
         seed: raw.seed.value().copied().unwrap_or(0),
         export,
         tolerances,
+        untimed: raw.measure.value().is_some(),
         memory: raw.memory.value().map(|memory| memory.0),
     })
 }

@@ -7,11 +7,13 @@ use indexmap::IndexMap;
 use super::{Row, Section, not_empty, texts};
 use crate::catalogue::RUNTIMES;
 use crate::spec::error::{Sink, Span};
+use crate::spec::measure::Timed;
 use crate::spec::raw;
 use crate::spec::shape::{self, Field, Rows};
-use crate::spec::{Measure, Precision, Target, Tolerance};
+use crate::spec::{Measure, Precision, Target, Timing, Tolerance};
 
-pub(super) const DEFAULT_MEASURE: Measure = Measure { warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 };
+pub(super) const DEFAULT_MEASURE: Measure =
+    Measure { timing: Timing::Hardware, warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 };
 
 pub(super) type Tolerances = BTreeMap<Precision, Tolerance>;
 
@@ -84,8 +86,28 @@ pub(super) fn tolerance(given: &raw::Tolerance, base: Tolerance, sink: &mut Sink
     }
 }
 
+/// What is given for all runs.
+pub(super) fn general_measure(given: &Timed, sink: &mut Sink) -> Measure {
+    match given {
+        Timed::None => Measure { timing: Timing::None, ..DEFAULT_MEASURE },
+        Timed::By(given) => measure(given, DEFAULT_MEASURE, sink),
+    }
+}
+
+/// What a target says over the general.
+fn own_measure(given: &Timed, general: Measure, sink: &mut Sink) -> Measure {
+    let given = match given {
+        Timed::None => return Measure { timing: Timing::None, ..general },
+        Timed::By(given) => given,
+    };
+    // A time limit alone is no word about times.
+    let asks = !(given.warmup.is_absent() && given.samples.is_absent() && given.max_seconds.is_absent());
+    let own = measure(given, general, sink);
+    if asks { Measure { timing: Timing::All, ..own } } else { own }
+}
+
 /// What is given over `base`.
-pub(super) fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> Measure {
+fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> Measure {
     if let Some(at) = given.samples.given().filter(|at| at.value == 0) {
         sink.error(at.span, "`samples` must be at least 1: a run without a sample measures nothing");
     }
@@ -96,6 +118,7 @@ pub(super) fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> M
         sink.error(at.span, "`timeout_seconds` must be at least 1");
     }
     Measure {
+        timing: base.timing,
         warmup: given.warmup.value().copied().unwrap_or(base.warmup),
         samples: given.samples.value().copied().unwrap_or(base.samples),
         max_seconds: given.max_seconds.value().copied().unwrap_or(base.max_seconds),
@@ -214,7 +237,7 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
         tolerances.insert(precision, tolerance(given, general[&precision], sink));
     }
     int8_range(raw, &precisions, sink);
-    let own_measure = raw.measure.value().map(|given| self::measure(given, measure, sink));
+    let own_measure = raw.measure.value().map(|given| own_measure(given, measure, sink));
     let options = raw.options.value().into_iter().flat_map(|rows| &rows.0);
     let options = options.filter_map(|(name, value)| Some((name.value.clone(), value.as_ref()?.value.0.clone())));
     let backend = *raw.backend.value()?;

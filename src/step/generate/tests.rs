@@ -115,7 +115,7 @@ fn contexts() -> Vec<TestContext> {
                 outputs: Vec::new(),
                 tokens: Vec::new(),
                 tolerance: Some(Tolerance::usual(Precision::Fp32)),
-                measure: TestMeasure { warmup: 3, samples: 20, max_seconds: 10.0 },
+                measure: TestMeasure::Times { warmup: 3, samples: 20, max_seconds: 10.0 },
                 options: match runtime {
                     "openvino" => BTreeMap::from([("num_streams".to_owned(), json!(1))]),
                     _ if backend == "qnn" => BTreeMap::from([("soc_model".to_owned(), json!(60))]),

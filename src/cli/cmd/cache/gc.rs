@@ -33,8 +33,10 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
         keep: HashSet::new(),
     };
     for spec in &gc.keep {
-        let project = Project::load(&Request::all(spec))?;
-        limits.keep.extend(held_keys(args, &project, printer)?.0);
+        // Of a spec both are kept: what a run needs, and what a check needs.
+        for check in [false, true] {
+            limits.keep.extend(held_keys(args, &Request { check, ..Request::all(spec) }, printer)?.keys);
+        }
     }
     let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
     let done = store.collect(&limits, gc.dry_run)?;
@@ -63,16 +65,20 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
     Ok(Exit::Success)
 }
 
-/// The keys that a run of the spec would find held, and the names of the steps that would run.
-pub(super) fn held_keys(
-    args: &Args,
-    project: &Project,
-    printer: &Printer,
-) -> anyhow::Result<(HashSet<Digest>, Vec<String>)> {
+/// What a run would find held.
+pub(super) struct HeldKeys {
+    pub(super) spec: String,
+    pub(super) keys: HashSet<Digest>,
+    /// The names of the steps that would run.
+    pub(super) missing: Vec<String>,
+}
+
+pub(super) fn held_keys(args: &Args, request: &Request, printer: &Printer) -> anyhow::Result<HeldKeys> {
     let session = Session::open(&args.locations())?;
+    let project = Project::load_here(request, &session)?;
     let options = project.idle_options();
     let listener = Warnings(printer);
-    let previews = session.preview(project, &options, &listener)?;
+    let previews = session.preview(&project, &options, &listener)?;
     let (mut keys, mut missing) = (HashSet::new(), Vec::new());
     for preview in previews {
         match preview.verdict {
@@ -84,7 +90,7 @@ pub(super) fn held_keys(
             Verdict::Skipped { .. } | Verdict::NotNeeded => {}
         }
     }
-    Ok((keys, missing))
+    Ok(HeldKeys { spec: project.name, keys, missing })
 }
 
 fn amount(amount: Amount, noun: &str) -> String {

@@ -10,10 +10,10 @@ use serde_json::json;
 use crate::base::figures::plural;
 use crate::base::figures::{bytes, counted};
 use crate::cli::args::{Args, ExportArgs};
-use crate::cli::cmd::cache::gc::held_keys;
+use crate::cli::cmd::cache::gc::{HeldKeys, held_keys};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::session::{Project, absolute};
+use crate::session::absolute;
 use crate::store::{DiskStore, Exported, Which};
 
 /// So many of the steps that are not held are named.
@@ -24,13 +24,12 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
     let chosen = if export.all {
         None
     } else {
-        let project = Project::load(&export.spec.request())?;
-        let (keys, missing) = held_keys(args, &project, printer)?;
+        let HeldKeys { spec, keys, missing } = held_keys(args, &export.spec.request(), printer)?;
         if keys.is_empty() {
-            bail!("the store holds nothing that {} needs\n  hint: `orch run {0}` makes it", project.name);
+            bail!("the store holds nothing that {spec} needs\n  hint: `orch run {spec}` makes it");
         }
         if export.require_complete && !missing.is_empty() {
-            bail!("{}; nothing was written\n  hint: `orch run {}` makes them", not_held(&missing), project.name);
+            bail!("{}; nothing was written\n  hint: `orch run {spec}` makes them", not_held(&missing));
         }
         Some((keys, missing))
     };
