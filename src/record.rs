@@ -106,6 +106,17 @@ impl Outcome {
     }
 }
 
+/// What a model computes with: figures of random weights are those of a small model that nobody uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Weights {
+    Random,
+    Hub,
+    Folder,
+    /// In the ready file itself.
+    File,
+}
+
 /// What the store keeps of one execution of a step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {

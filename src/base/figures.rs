@@ -17,6 +17,19 @@ pub fn bytes(value: u64) -> String {
     format!("{size:.digits$} {}", UNITS[unit])
 }
 
+/// Decimal units: `83.9 k`, `1.2 M`, `7.0 B`.
+pub fn amount(value: u64) -> String {
+    const UNITS: [&str; 4] = ["", " k", " M", " B"];
+    let mut size = value as f64;
+    let mut unit = 0;
+    while size >= 999.5 && unit + 1 < UNITS.len() {
+        size /= 1000.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && size < 99.95);
+    format!("{size:.digits$}{}", UNITS[unit])
+}
+
 /// `1 case`, `2 cases`.
 pub fn counted(count: impl Count, noun: &str) -> String {
     format!("{count} {noun}{}", plural(count, "", "s"))
@@ -52,6 +65,7 @@ mod tests {
             [bytes(512), bytes(1536), bytes(312 << 20), bytes(1000 << 20), bytes(126 << 30)],
             ["512 B", "1.5 KiB", "312 MiB", "1.0 GiB", "126 GiB"]
         );
+        assert_eq!([amount(999), amount(83_904), amount(512_000), amount(7_000_000_000)], ["999", "83.9 k", "512 k", "7.0 B"]);
         assert_eq!(
             [counted(0, "case"), counted(1_u64, "case"), counted(2_usize, "case")],
             ["0 cases", "1 case", "2 cases"]

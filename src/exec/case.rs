@@ -52,6 +52,8 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         family: model.family.clone(),
         task: model.task.clone(),
         pipeline: case.pipeline.clone(),
+        weights: Some(model.weights),
+        parameters: parameters(plan, results, planned),
         target: case.target.clone(),
         precision: case.precision.word().into(),
         chosen: case.chosen.clone(),
@@ -72,10 +74,23 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         facts: facts(context, results, planned, answered.map(|fallback| fallback.run)),
         repro: repro(context, results, planned, at),
         steps: planned.chain.iter().map(|id| plan.step(*id).name.clone()).collect(),
+        took: took(plan, results, planned),
         expected,
         fallback: answered.map(|fallback| fallback_result(context, results, planned, fallback, &after)),
         attempts: own_run.map(|record| record.attempts.clone()).unwrap_or_default(),
     }
+}
+
+/// How many the model has, by the step that made it.
+fn parameters(plan: &Plan, results: &[StepResult], planned: &PlannedCase) -> Option<u64> {
+    let mut made = planned.chain.iter().filter(|id| plan.step(**id).stage == Stage::Generate);
+    made.find_map(|id| results[id.0 as usize].record.as_ref()?.facts.get("parameters")?.as_u64())
+}
+
+/// What each step took when it was executed, in this run or in an earlier one.
+fn took(plan: &Plan, results: &[StepResult], planned: &PlannedCase) -> IndexMap<String, f64> {
+    let record = |id: &StepId| results[id.0 as usize].record.as_ref().map(|record| (*id, record.seconds));
+    planned.chain.iter().filter_map(record).map(|(id, seconds)| (plan.step(id).name.clone(), seconds)).collect()
 }
 
 /// When the step at which a case ended failed, if that was in an earlier run. Equal outputs of another case may have been

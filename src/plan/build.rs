@@ -16,6 +16,7 @@ use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
 use crate::plan::sizes::{resolved_inputs, sizes, texts};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
+use crate::record;
 use crate::spec::{
     Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
 };
@@ -46,10 +47,19 @@ pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback, clock: &Cloc
         .collect();
     builder.commands()?;
     let planned = planned.into_iter().zip(spare).map(|(steps, spare)| Planned { steps, spare }).collect();
-    let model_facts =
-        spec.models.values().map(|m| (m.name.clone(), ModelFacts { family: m.family.clone(), task: m.task.clone() }));
+    let model_facts = spec.models.values().map(|model| (model.name.clone(), facts(model)));
     let model_facts = model_facts.collect();
     finish(builder, planned, matrix, model_facts)
+}
+
+fn facts(model: &Model) -> ModelFacts {
+    let weights = match &model.source {
+        ModelSource::Transformers { weights: Weights::Seeded, .. } => record::Weights::Random,
+        ModelSource::Transformers { weights: Weights::Hub, .. } => record::Weights::Hub,
+        ModelSource::Transformers { weights: Weights::Path(_), .. } => record::Weights::Folder,
+        ModelSource::Ready { .. } => record::Weights::File,
+    };
+    ModelFacts { family: model.family.clone(), task: model.task.clone(), weights }
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use crate::matrix::{Batch, Case, ExcludedCase};
+use crate::record::Weights;
 use crate::step::{Source, Step, StepId};
 
 use graph::Graph;
@@ -41,6 +42,7 @@ pub struct Plan {
 pub struct ModelFacts {
     pub family: String,
     pub task: String,
+    pub weights: Weights,
 }
 
 /// A case and the steps that answer it.

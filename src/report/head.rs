@@ -1,12 +1,14 @@
 //! What stands at the head of every page: how many cases ended how, what the run did, on which machine.
 
+use std::collections::BTreeMap;
+
 use anstyle::Style;
 use serde::Serialize;
 
 use super::format::{glyph, kind};
 use super::{ReportDoc, Summary};
-use crate::base::figures::{bytes, counted};
-use crate::record::Outcome;
+use crate::base::figures::{amount, bytes, counted};
+use crate::record::{Outcome, Weights};
 
 #[derive(Serialize)]
 pub(super) struct Count {
@@ -50,6 +52,25 @@ pub(super) fn steps(s: &Summary, fail: Style) -> String {
         parts += &format!(", {fail}{} failed{fail:#}", s.failed_steps);
     }
     parts
+}
+
+/// `random weights: 15 models of 8.1 k to 1.2 M parameters; …`; None where no model has such weights.
+pub(super) fn random(doc: &ReportDoc) -> Option<String> {
+    let mut models: BTreeMap<&str, Option<u64>> = BTreeMap::new();
+    for case in doc.cases.iter().filter(|case| case.weights == Some(Weights::Random)) {
+        let known = models.entry(&case.model).or_default();
+        *known = case.parameters.max(*known);
+    }
+    let sizes = models.values().flatten();
+    let of = match (sizes.clone().min(), sizes.max()) {
+        (Some(least), Some(most)) if least == most => format!(" of {} parameters", amount(*least)),
+        (Some(least), Some(most)) => format!(" of {} to {} parameters", amount(*least), amount(*most)),
+        _ => String::new(),
+    };
+    (!models.is_empty()).then(|| {
+        let models = counted(models.len(), "model");
+        format!("random weights: {models}{of}; the figures are theirs, not those of trained models")
+    })
 }
 
 /// `build-07: linux 6.8 x86_64, AMD EPYC 9454, 16 cores, 62 GiB; orch 0.1.0`

@@ -25,6 +25,8 @@ struct Page<'a> {
     spec: &'a str,
     scope: Option<&'a str>,
     machine: String,
+    /// That weights are random, and how large the models are.
+    random: Option<String>,
     steps: String,
     /// Each is a filter too.
     counts: Vec<Count>,
@@ -60,6 +62,7 @@ pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
         spec: &doc.spec,
         scope: doc.scope.as_deref(),
         machine: head::machine(doc),
+        random: head::random(doc),
         steps: steps(&doc.summary),
         counts,
         targets,

@@ -28,6 +28,9 @@ pub fn render(doc: &ReportDoc) -> String {
         let _ = writeln!(out, "Not the whole spec: {}.\n", text(scope));
     }
     let _ = writeln!(out, "Host {}.", text(&head::machine(doc)));
+    if let Some(random) = head::random(doc) {
+        let _ = writeln!(out, "\n{}.", text(&random));
+    }
     for section in &sections {
         match &section.shape {
             Shape::Matrix(shape) => matrix(&mut out, shape, &numbers),

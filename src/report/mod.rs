@@ -34,7 +34,7 @@ pub(crate) use cause::alike;
 pub use pages::{CODE, PAGES, shown, stable_backend};
 
 use crate::matrix::{Batch, HalfChoice};
-use crate::record::{Attempt, Numerics, Outcome};
+use crate::record::{Attempt, Numerics, Outcome, Weights};
 
 /// All that a report shows. Its JSON form is `orch run --json` and `matrix.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -215,6 +215,11 @@ pub struct CaseResult {
     pub family: String,
     pub task: String,
     pub pipeline: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weights: Option<Weights>,
+    /// How many the model has, where its maker tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<u64>,
     pub target: String,
     pub precision: String,
     /// Why orch chose this target, if it was asked to.
@@ -249,6 +254,9 @@ pub struct CaseResult {
     pub facts: IndexMap<String, Arc<Value>>,
     pub repro: Option<String>,
     pub steps: Vec<String>,
+    /// Seconds that each of them took when it was executed, in this run or in an earlier one.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub took: IndexMap<String, f64>,
     /// How the spec expects it to end, if it expects it not to pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expected>,

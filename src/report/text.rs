@@ -89,6 +89,9 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
     if !out.is_empty() {
         out.push('\n');
     }
+    if let Some(random) = head::random(doc) {
+        let _ = writeln!(out, "{}{random}{:#}", styles.skip, styles.skip);
+    }
     if let Some(scope) = &doc.scope {
         let _ = writeln!(out, "{}{scope}: not the whole spec{:#}", styles.heading, styles.heading);
     }

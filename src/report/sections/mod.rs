@@ -1,6 +1,7 @@
 //! The sections of a report, in their order. To add one is to write its file and to list it here.
 
 mod chosen;
+mod coverage;
 mod devices;
 mod excluded;
 mod failures;
@@ -11,6 +12,7 @@ mod notable;
 mod numerics;
 mod performance;
 mod precision;
+mod time;
 mod unavailable;
 mod unsupported;
 mod versions;
@@ -33,10 +35,12 @@ const SECTIONS: &[Section] = &[
     unavailable::SECTION,
     unsupported::SECTION,
     excluded::SECTION,
+    coverage::SECTION,
     chosen::SECTION,
     latency::SECTION,
     performance::SECTION,
     numerics::SECTION,
+    time::SECTION,
     devices::SECTION,
     versions::SECTION,
 ];

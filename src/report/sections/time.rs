@@ -1,0 +1,57 @@
+//! What the steps took, by their kind: where a run of many models spends its time.
+
+use std::collections::BTreeMap;
+
+use super::{Cell, Make, Section, Table, View};
+use crate::report::format::seconds;
+
+pub(super) const SECTION: Section = Section {
+    id: "time",
+    title: "Time",
+    hint: "What each step took when it was executed, in this run or in an earlier one. Several are executed at a time.",
+    make: Make::Tables(time),
+};
+
+/// Fewer steps are no statistic.
+const LEAST: usize = 100;
+
+fn time(view: &View<'_>) -> Vec<Table> {
+    // A step of several cases took its time once.
+    let steps: BTreeMap<&str, f64> =
+        view.doc.cases.iter().flat_map(|case| &case.took).map(|(step, seconds)| (step.as_str(), *seconds)).collect();
+    if steps.len() < LEAST {
+        return Vec::new();
+    }
+    let models = view.doc.cases.iter().map(|case| case.model.as_str()).collect::<std::collections::BTreeSet<_>>().len();
+    let mut kinds: BTreeMap<String, Vec<(f64, &str)>> = BTreeMap::new();
+    for (step, seconds) in steps {
+        kinds.entry(kind(step)).or_default().push((seconds, step));
+    }
+    let mut rows: Vec<(f64, Vec<Cell>)> = kinds.into_iter().map(|(kind, steps)| row(kind, &steps, models)).collect();
+    rows.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let all: f64 = rows.iter().map(|(sum, _)| sum).sum();
+    let per_model = |sum: f64| format!("{:.2} s", sum / models as f64);
+    rows.push((0.0, vec!["all".into(), "".into(), seconds(all).into(), per_model(all).into(), "".into()]));
+    let columns = &["step", "executed", "in all", "a model", "longest"];
+    vec![Table { title: String::new(), columns, rows: rows.into_iter().map(|(_, row)| row).collect() }]
+}
+
+fn row(kind: String, steps: &[(f64, &str)], models: usize) -> (f64, Vec<Cell>) {
+    let sum: f64 = steps.iter().map(|(seconds, _)| seconds).sum();
+    let (longest, whose) = steps.iter().copied().max_by(|one, other| one.0.total_cmp(&other.0)).unwrap_or_default();
+    let cells = vec![
+        kind.into(),
+        steps.len().to_string().into(),
+        seconds(sum).into(),
+        format!("{:.2} s", sum / models as f64).into(),
+        Cell::with(seconds(longest), whose),
+    ];
+    (sum, cells)
+}
+
+/// A step's name without the model's: `convert:bert:onnx` is a `convert onnx`.
+fn kind(step: &str) -> String {
+    let mut words = step.split(':');
+    let stage = words.next().unwrap_or_default();
+    words.nth(1).map_or_else(|| stage.to_owned(), |what| format!("{stage} {what}"))
+}
