@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::{Digest, Secret};
 use crate::device::{Backend, BackendRow};
-use crate::exec::schedule::World;
+use crate::exec::schedule::message::World;
 use crate::exec::standing::stands_here;
 use crate::key::{Hidden, KeyDoc};
 use crate::plan::Plan;

@@ -44,8 +44,8 @@ pub use keys::{HostFacts, variable_digest};
 pub use preview::{held, preview};
 pub use probe::Probe;
 pub use reporting::report_doc;
-pub use schedule::consult::usually_wanted;
 pub use schedule::retry::Backoff;
+pub use schedule::steps::usually_wanted;
 pub use state::{How, StepResult};
 
 /// Everything a run is given.

@@ -26,7 +26,7 @@ impl Slots {
     }
 
     /// It is not ready after all.
-    pub(super) fn forget(&mut self, id: StepId) {
+    pub(super) fn not_ready(&mut self, id: StepId) {
         self.ready_since.remove(&id);
     }
 
