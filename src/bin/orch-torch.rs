@@ -13,12 +13,11 @@ use orch::device::vram;
 use orch::runtime::control::{self, Witness};
 use orch::runtime::manifest::Manifest;
 use orch::runtime::measure::{self, MeasureParams};
-use orch::runtime::refusal::{Refusal, answer};
+use orch::runtime::refusal::Refusal;
 use orch::runtime::serve::serve_one;
 use orch::runtime::tensors::{self, Element, Tensor as HostTensor, Tensors};
 use orch::runtime::{Job, JobOutput, JobStatus};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tch::{CModule, Cuda, Device, IValue, Kind, Tensor, jit, utils};
 
@@ -28,13 +27,7 @@ unsafe extern "C" {
 }
 
 fn main() -> ExitCode {
-    serve_one(|job, progress| {
-        answer(match job.op.as_str() {
-            "run" => run(job, progress),
-            "reference" => reference(job),
-            other => Err(anyhow!("the torch runtime has no operation `{other}`; known: `reference`, `run`")),
-        })
-    })
+    serve_one(|job, progress| job.perform("torch", &[("run", run), ("reference", reference)], progress))
 }
 
 #[derive(Deserialize)]
@@ -46,14 +39,11 @@ struct RunParams {
     lease: Option<Lease>,
     #[serde(default)]
     threads: Option<u32>,
-    /// Read by [`MeasureParams::of`].
-    #[serde(rename = "measure")]
-    _measure: IgnoredAny,
+    measure: MeasureParams,
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let mut params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let mut params: RunParams = job.params()?;
     let device = device(&params.device, params.lease.as_ref()).map_err(|error| {
         // Why there is none CUDA's driver tells better than libtorch.
         let nvidia = params.lease.as_mut().filter(|lease| lease.id.starts_with("cuda"));
@@ -65,7 +55,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         ensure!(threads > 0, "`threads` is 0; give a number, or leave it out for torch's own choice");
         utils::set_num_threads(i32::try_from(threads)?);
     }
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    let tree = job.artefact()?;
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
 
@@ -80,7 +70,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         wait(device, &outputs)?;
         Ok(outputs)
     };
-    let ((module, _), outputs, timings) = measure::run(&measure, load, infer).map_err(classified)?;
+    let ((module, _), outputs, timings) = measure::run(&params.measure, load, infer).map_err(classified)?;
 
     tensors::write(&job.out.join("outputs.safetensors"), &named(outputs, &manifest, device)?)?;
     tensors::run_control(tree, &job.out, |inputs| {
@@ -117,8 +107,8 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 const BY: Witness = Witness { name: "torch cpu", is_tested: true };
 
 /// `reference`: what a ready module gives on the control's inputs, on the CPU.
-fn reference(job: &Job) -> Result<JobOutput> {
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
+    let tree = job.artefact()?;
     jit::f_set_profiling_mode(false)?;
     let _no_grad = tch::no_grad_guard();
     let start = |manifest: &Manifest| {

@@ -25,9 +25,9 @@ use self::runner::OnPhone;
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::ort::qnn;
-use super::refusal::{Refusal, answer};
+use super::refusal::Refusal;
 use super::tensors::{self, Tensor, Tensors};
-use super::{Job, JobOutput, JobStatus, RawMeasure};
+use super::{Job, JobOutput, RawMeasure};
 use crate::device::android::{self as found, Properties};
 use crate::device::snapdragon::{self, Chip};
 
@@ -39,10 +39,7 @@ const SYNC: &str = "qnn-net-run's own figures; QnnGraph_execute returns when the
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    match job.op.as_str() {
-        "run" => answer(timed(job, progress)),
-        other => JobOutput::failed(JobStatus::Error, format!("android has no operation `{other}`; it has `run`")),
-    }
+    job.perform("android", &[("run", timed)], progress)
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,10 +54,7 @@ struct Params {
     options: Map<String, Value>,
     /// After these, the job's parent ends this process.
     timeout_seconds: u64,
-    /// Read by [`MeasureParams::of`] from the same params.
-    #[serde(default)]
-    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
-    measure: Value,
+    measure: MeasureParams,
 }
 
 /// What a target asks of its phone.
@@ -120,7 +114,7 @@ impl Asked {
 
 /// Ends by itself in time to clean up: whoever is killed leaves its folder to the phone's own janitor.
 fn timed(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params = Params::deserialize(&job.params).context("bad params of an android job")?;
+    let params: Params = job.params()?;
     let limit = Duration::from_secs(params.timeout_seconds);
     let margin = (limit / 4).min(Duration::from_secs(10));
     let end = Instant::now() + limit;
@@ -133,10 +127,9 @@ fn timed(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 }
 
 fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let measure = MeasureParams::of(&job.params)?;
     ensure!(params.device == "htp", "QNN on a phone has no device `{}`: write `device: htp`", params.device);
     let asked = Asked::of(&params.options)?;
-    let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
+    let artefact = job.artefact()?;
     let manifest = Manifest::read(artefact)?;
     let prepared = context::read(artefact, &manifest)?;
     let libraries = libraries(&params.sdk, &asked.htp)?;
@@ -165,7 +158,7 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
     progress("bringing files to the phone");
     let brought = run.put(&items)?;
     progress("running on the phone");
-    let count = 1 + measure.warmup as usize + measure.samples as usize;
+    let count = 1 + params.measure.warmup as usize + params.measure.samples as usize;
     for (on_phone, count) in
         [Some((&on_phone, count)), control.as_ref().map(|control| (control, 1))].into_iter().flatten()
     {
@@ -197,7 +190,7 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
         facts["left_on_phone"] = json!(left);
     }
     let htp = chip.map_or(asked.htp.as_str(), |chip| chip.htp);
-    Ok(JobOutput::ok(facts, Some(measured(profile, &measure, htp, &properties.soc))))
+    Ok(JobOutput::ok(facts, Some(measured(profile, &params.measure, htp, &properties.soc))))
 }
 
 /// The phone, which from then on is the only one that is spoken to.
@@ -305,6 +298,7 @@ fn measured(profile: Profile, measure: &MeasureParams, htp: &str, soc: &str) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::JobStatus;
 
     fn asked(options: Value) -> Result<Asked> {
         Asked::of(options.as_object().unwrap())

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::manifest::Manifest;
 use super::measure::MeasureParams;
-use super::refusal::{Refusal, answer};
+use super::refusal::Refusal;
 use super::tensors::Tensors;
 use super::{Job, JobOutput, JobStatus, onnx_change, onnx_file, tensors};
 use crate::browser::{self, Api, Launch, Page, Served, Talk, Trouble};
@@ -37,10 +37,7 @@ const SYNC: &str = "session.run resolves when the outputs are in the page's memo
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    match job.op.as_str() {
-        "run" => answer(run(job, progress)),
-        other => JobOutput::failed(JobStatus::Error, format!("browser has no operation `{other}`; it has `run`")),
-    }
+    job.perform("browser", &[("run", run)], progress)
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,17 +53,13 @@ struct Params {
     device: String,
     #[serde(default)]
     options: Map<String, Value>,
-    /// Read by [`MeasureParams::of`] from the same params.
-    #[serde(default)]
-    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
-    measure: Value,
+    measure: MeasureParams,
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
-    let params = Params::deserialize(&job.params).context("bad params of a browser job")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let params: Params = job.params()?;
     let options = Options::of(&params.backend, &params.device, &params.options)?;
-    let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
+    let artefact = job.artefact()?;
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
     let model = artefact.join("model.onnx");
@@ -87,7 +80,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "free_dimensions": closed.named,
         "optimisation": OPTIMISATION,
         "without_fusions": options.without_fusions(),
-        "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
+        "measure": params.measure,
     });
     let mut files = files(&params, artefact, &external, bytes)?;
     files.extend(control.map(|bytes| ("control".to_owned(), Served::Bytes(bytes))));

@@ -13,23 +13,19 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::json;
 
 use api::{Compiled, Failure, Model, Port, Table};
 
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
-use super::refusal::{Refusal, answer};
+use super::refusal::Refusal;
 use super::tensors::{self, Tensors};
 use super::{Job, JobOutput, JobStatus, cpu};
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    answer(match job.op.as_str() {
-        "run" => run(job, progress),
-        other => Err(anyhow::anyhow!("the litert runtime has no operation `{other}`; known: `run`")),
-    })
+    job.perform("litert", &[("run", run)], progress)
 }
 
 const SYNC: &str = "LiteRtRunCompiledModel, which returns when the outputs are complete";
@@ -43,9 +39,7 @@ struct RunParams {
     /// libLiteRt.so, absolute.
     library: PathBuf,
     device: String,
-    /// Read by [`MeasureParams::of`].
-    #[serde(rename = "measure")]
-    _measure: IgnoredAny,
+    measure: MeasureParams,
     #[serde(default)]
     options: Options,
 }
@@ -60,11 +54,10 @@ struct Options {
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let params: RunParams = job.params()?;
     ensure!(params.device == DEVICE, "LiteRT has no device `{}` here; known: `{DEVICE}`", params.device);
     let threads = params.options.num_threads.map_or_else(usable_threads, Ok)?.get();
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    let tree = job.artefact()?;
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
     let version = version(&params.library)?;
@@ -82,7 +75,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         Ok(Session { ports, compiled })
     };
     let (Session { ports, mut compiled }, (), timings) =
-        measure::run(&measure, load, |session| Ok(session.compiled.run()?)).map_err(classified)?;
+        measure::run(&params.measure, load, |session| Ok(session.compiled.run()?)).map_err(classified)?;
 
     // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
     tensors::write(&job.out.join(tensors::OUTPUTS), &ports.outputs(&compiled)?)?;

@@ -15,7 +15,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use api::{Compiled, Request};
@@ -23,18 +22,14 @@ use api::{Compiled, Request};
 use super::control::{self, Witness};
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
-use super::refusal::{Refusal, answer};
+use super::refusal::Refusal;
 use super::tensors::{self, Tensors};
 use super::{Job, JobOutput, JobStatus, cpu};
 use crate::openvino::{self, Core, Failure};
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    answer(match job.op.as_str() {
-        "run" => run(job, progress),
-        "reference" => reference(job),
-        other => Err(anyhow::anyhow!("the openvino runtime has no operation `{other}`; known: `reference`, `run`")),
-    })
+    job.perform("openvino", &[("run", run), ("reference", reference)], progress)
 }
 
 /// How infer returns: OpenVINO's synchronous call waits for every device itself.
@@ -46,9 +41,7 @@ struct RunParams {
     library: PathBuf,
     device: String,
     inference_precision: Precision,
-    /// Read by [`MeasureParams::of`].
-    #[serde(rename = "measure")]
-    _measure: IgnoredAny,
+    measure: MeasureParams,
     #[serde(default)]
     options: Map<String, Value>,
     #[serde(default)]
@@ -81,15 +74,14 @@ impl Precision {
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let params: RunParams = job.params()?;
     ensure!(
         !options::spreads(&params.device),
         "device `{}` lets OpenVINO spread the work; name one device, e.g. `CPU`, `GPU.0`, `NPU` or `AUTO`",
         params.device
     );
     let mut properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    let tree = job.artefact()?;
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
 
@@ -107,7 +99,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 
     progress(&format!("compiling for {}", params.device));
     let load = || load(&core, tree, &manifest, &inputs, &params, &properties);
-    let (mut session, (), timings) = measure::run(&measure, load, |session| Ok(session.request.infer()?))
+    let (mut session, (), timings) = measure::run(&params.measure, load, |session| Ok(session.request.infer()?))
         .map_err(|error| classified(error, "failed to run the model"))?;
 
     // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
@@ -145,9 +137,9 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 const BY: Witness = Witness { name: "openvino cpu", is_tested: true };
 
 /// `reference`: what a ready IR gives on the control's inputs, on the CPU in fp32.
-fn reference(job: &Job) -> Result<JobOutput> {
-    let LibraryParams { library } = serde_json::from_value(job.params.clone()).context("bad params of `reference`")?;
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
+    let LibraryParams { library } = job.params()?;
+    let tree = job.artefact()?;
     let version = load_library(&library)?;
     let core = Core::new().context("OpenVINO does not start")?;
     let start = |manifest: &Manifest| {

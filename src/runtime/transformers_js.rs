@@ -15,8 +15,8 @@ use serde_json::{Map, Value, json};
 use super::browser::{self as page, Options};
 use super::manifest::Manifest;
 use super::measure::MeasureParams;
-use super::refusal::{Refusal, answer};
-use super::{Job, JobOutput, JobStatus, tensors};
+use super::refusal::Refusal;
+use super::{Job, JobOutput, tensors};
 use crate::browser::{Api, Page, Served};
 
 /// Transformers.js for the web, below the folder of npm's packages.
@@ -37,12 +37,7 @@ const SYNC: &str = "whole task: preprocessing, inference and postprocessing; the
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    match job.op.as_str() {
-        "run" => answer(run(job, progress)),
-        other => {
-            JobOutput::failed(JobStatus::Error, format!("transformers-js has no operation `{other}`; it has `run`"))
-        }
-    }
+    job.perform("transformers-js", &[("run", run)], progress)
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,10 +53,7 @@ struct Params {
     device: String,
     #[serde(default)]
     options: Map<String, Value>,
-    /// Read by [`MeasureParams::of`] from the same params.
-    #[serde(default)]
-    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
-    measure: Value,
+    measure: MeasureParams,
 }
 
 impl Params {
@@ -74,10 +66,9 @@ impl Params {
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
-    let params = Params::deserialize(&job.params).context("bad params of a transformers-js job")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let params: Params = job.params()?;
     let options = params.options()?;
-    let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
+    let artefact = job.artefact()?;
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
     let (bytes, described) = page::packed(&inputs);
@@ -94,7 +85,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "inputs": described,
         "free_dimensions": {},
         "session": session(options.api),
-        "measure": {"warmup": measure.warmup, "samples": measure.samples, "max_seconds": measure.max_seconds},
+        "measure": params.measure,
     });
     let files = files(&params, artefact, bytes)?;
     let page = Page { script: PAGE, params: &settings, files, imports: IMPORTS };
@@ -161,11 +152,13 @@ fn file_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::JobStatus;
 
     fn params(backend: &str, device: &str, options: Value) -> Params {
         let packages = "/nowhere/node_modules";
         Params::deserialize(&json!({
             "browser": "/bin/false", "packages": packages, "backend": backend, "device": device, "options": options,
+            "measure": {"warmup": 0, "samples": 1, "max_seconds": 1.0},
         }))
         .unwrap()
     }

@@ -23,10 +23,10 @@ mod webgpu;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::measure::MeasureParams;
 use super::refusal::Refusal;
 use super::{Job, JobOutput, JobStatus};
 use crate::device::Lease;
@@ -75,10 +75,9 @@ struct Params {
     /// The provider's own options, checked against its table.
     #[serde(default)]
     options: Map<String, Value>,
-    /// Read by [`super::measure::MeasureParams::of`] from the same params.
+    /// How much `run` and `half` measure.
     #[serde(default)]
-    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
-    measure: Value,
+    measure: Option<MeasureParams>,
     /// Threads within one operator; None leaves it to ONNX Runtime: one for each physical core.
     #[serde(default)]
     threads: Option<usize>,
@@ -137,12 +136,6 @@ impl From<anyhow::Error> for Failure {
         let exhausted = words.iter().any(|words| reason.contains(words));
         Self::new(if exhausted { JobStatus::Oom } else { Refusal::status_of(&error) }, reason)
     }
-}
-
-/// The tree that a job gets under `name`.
-fn tree<'j>(job: &'j Job, name: &str) -> anyhow::Result<&'j Path> {
-    let tree = job.inputs.get(name);
-    tree.map(PathBuf::as_path).with_context(|| format!("job `{}` has no input tree `{name}`", job.op))
 }
 
 #[cfg(test)]
