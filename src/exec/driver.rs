@@ -1,5 +1,4 @@
-//! A run: performs what the scheduler decides, by job threads, installers and whoever else is asked, and tells it how that
-//! ended.
+//! Drives a run: performs the scheduler's effects on job threads and others, and sends it their results.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
@@ -49,7 +48,7 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         }
     }
     scheduler.steps.close();
-    // In a store that may only be read, the next run hashes them again.
+    // In a read-only store they are not kept, and the next run hashes the files again.
     if !context.store.is_read_only()
         && let Err(e) = scheduler.steps.keys.files.save()
     {
@@ -63,7 +62,7 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     Ok(Finished { results, interrupted: context.cancel.is_cancelled(), met_bug, doc, files: keys.files })
 }
 
-/// Says what there is to say, where nothing else is to be done.
+/// Reports events where the scheduler can want nothing else.
 pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
     for effect in scheduler.effects.drain(..) {
         match effect {
@@ -73,7 +72,7 @@ pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
     }
 }
 
-/// Why nothing is executed for a store that keeps nothing.
+/// Why nothing is executed with a read-only store.
 fn not_kept(plan: &Plan, scheduler: &Scheduler<'_>) -> String {
     let names: Vec<_> = scheduler.steps.to_run().map(|id| plan.step(id).name.as_str()).collect();
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
@@ -91,14 +90,14 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
     }
     scheduler.steps.keys.files.time_passes();
     let scratch = context.store.scratch()?;
-    let ground = context.ground(scratch.dir("commands")?);
+    let workplace = context.workplace(scratch.dir("commands")?);
     let servers = Servers::default();
     let (again, bugs) = (context.options.again(), Bugs::new(context.store));
     let performer = Performer {
         store: context.store,
         scratch: &scratch,
         laid: LaidTrees::new(&scratch),
-        ground: &ground,
+        workplace: &workplace,
         provision: context.provision,
         servers: &servers,
         listener: context.listener,
@@ -147,7 +146,7 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
     Ok(bugs.met())
 }
 
-/// Who does what the scheduler decides.
+/// Performs effects.
 struct Driver<'scope, 'env> {
     context: &'env Context<'env>,
     performer: &'env Performer<'env>,
@@ -157,7 +156,7 @@ struct Driver<'scope, 'env> {
 }
 
 impl<'env> Driver<'_, 'env> {
-    /// Does it, or begins to. Gives what the scheduler must know at once.
+    /// Performs an effect, or begins to. Gives the message, if the scheduler must have one at once.
     fn perform(&self, effect: Effect<'env>) -> Option<Message> {
         match effect {
             Effect::Tell(event) => self.context.listener.tell(event),
@@ -165,7 +164,7 @@ impl<'env> Driver<'_, 'env> {
             Effect::Ask(id, key) => self.ask(id, key),
             Effect::Install(requirement) => self.install(requirement),
             Effect::AskSizes => self.ask_sizes(),
-            // Where it fails there was none.
+            // It fails where there is no log.
             Effect::KeepLog { log, of_attempt } => drop(std::fs::rename(log, of_attempt)),
         }
         None
@@ -223,7 +222,7 @@ impl<'env> Driver<'_, 'env> {
     }
 }
 
-/// Told when it goes: a thread of the remote's that panics answers too.
+/// Sent when it is dropped, so that the scheduler gets an answer even if the remote's thread panics.
 struct Answer {
     id: StepId,
     sender: Sender<Message>,

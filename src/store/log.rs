@@ -8,12 +8,11 @@ mod compact;
 mod state;
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::base::Digest;
-use crate::base::fs::{file_id, read_at, write_at};
 use crate::store::entry::{HEADER, Header, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
 use crate::store::{StoreError, open_or_read};
@@ -104,7 +103,7 @@ impl Log {
     /// Takes in what other processes appended.
     pub(super) fn refresh(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_as_read = |meta: fs::Metadata| file_id(&meta) == state.id && meta.len() == state.end;
+        let is_as_read = |meta: fs::Metadata| meta.ino() == state.id && meta.len() == state.end;
         if state.is_read && fs::metadata(&self.path).is_ok_and(is_as_read) {
             return Ok(());
         }
@@ -124,7 +123,7 @@ impl Log {
     /// Opens the log anew where another one was put in its place, or something cut off what was read of it. The caller
     /// holds the lock.
     fn follow(&self, state: &mut State) -> Result<(), StoreError> {
-        let is_same = |meta: fs::Metadata| file_id(&meta) == state.id && meta.len() >= state.end;
+        let is_same = |meta: fs::Metadata| meta.ino() == state.id && meta.len() >= state.end;
         if !fs::metadata(&self.path).is_ok_and(is_same) {
             *state = State::open(&self.path).map_err(StoreError::io("open", &self.path))?;
         }
@@ -177,7 +176,7 @@ impl Log {
             bytes.extend_from_slice(&draft.header.to_bytes());
             bytes.extend_from_slice(&draft.payload);
         }
-        if let Err(e) = write_at(&state.file, &bytes, state.end) {
+        if let Err(e) = state.file.write_all_at(&bytes, state.end) {
             // Half an entry would be cut off by the next writer; a full disk is glad of it now.
             let _ = state.file.set_len(state.end);
             return Err(StoreError::io("append to", &self.path)(e));
@@ -237,7 +236,7 @@ impl Log {
 
     pub(super) fn header(&self, place: &Place) -> Result<Header, StoreError> {
         let mut bytes = [0; HEADER];
-        read_at(&place.file, &mut bytes, place.at).map_err(StoreError::io("read", &self.path))?;
+        place.file.read_exact_at(&mut bytes, place.at).map_err(StoreError::io("read", &self.path))?;
         Header::parse(&bytes).ok_or_else(|| self.damaged(place.at))
     }
 
@@ -254,7 +253,7 @@ impl Log {
         let mut payload = vec![0; header.len as usize];
         match bytes[..read].get(HEADER..HEADER + payload.len()) {
             Some(whole) => payload.copy_from_slice(whole),
-            None => read_at(file, &mut payload, at + HEADER as u64).map_err(io)?,
+            None => file.read_exact_at(&mut payload, at + HEADER as u64).map_err(io)?,
         }
         if header.is_payload(&payload) { Ok(Entry { header, payload }) } else { Err(self.damaged(at)) }
     }
