@@ -1,4 +1,4 @@
-//! Trees that are laid out as inputs, each once for all steps of a run that read it.
+//! Input trees in folders: each is laid out once for all steps of a run that read it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
 
 pub(super) struct LaidTrees<'a> {
     scratch: &'a Scratch,
-    /// The folder of each: of links, where the kernel keeps steps from writing to them.
+    /// The folder of each tree. Its files are hard links where Landlock keeps steps from writing to them, else copies.
     folders: Mutex<HashMap<Digest, PathBuf>>,
 }
 
@@ -23,7 +23,7 @@ impl<'a> LaidTrees<'a> {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder in which a tree's files lie, verified. Collecting garbage does not touch it.
+    /// The folder with a tree's files, which were verified. Garbage collection does not touch it.
     pub(super) fn folder(&self, store: &DiskStore, digest: &Digest) -> Result<PathBuf, StoreError> {
         if let Some(path) = self.folders().get(digest) {
             return Ok(path.clone());
@@ -31,11 +31,11 @@ impl<'a> LaidTrees<'a> {
         let path = self.scratch.dir("tree")?;
         let laid = if Enforced::here().is_some() { LaidAs::Links } else { LaidAs::Copies };
         store.lay_out(digest, &path, laid)?;
-        // Whoever was faster has laid out the same.
+        // Another thread may have laid out the same tree meanwhile.
         Ok(self.folders().entry(*digest).or_insert(path).clone())
     }
 
-    /// Whoever reads a tree next gets it laid out, and verified, anew.
+    /// Lets the next reader verify the tree and lay it out again.
     pub(super) fn forget(&self, digest: &Digest) {
         self.folders().remove(digest);
     }

@@ -1,4 +1,4 @@
-//! What a run would do, and what the store already knows: everything that a run does short of executing.
+//! What a run would do, and the report of what the store holds; both execute nothing.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What steps require, installed beside the steps that can already run; and the Python servers that live in it.
+//! Installs what steps require, while other steps run, and starts the Python servers of environments.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -35,8 +35,8 @@ pub(super) fn install(context: &Context<'_>, requirement: Requirement, bugs: &Bu
     result
 }
 
-/// One Python server per environment, started when the first job for it is dispatched, and again when it has died or is
-/// worn.
+/// One Python server per environment. It is started for the first job, and replaced when it has died or served its
+/// time.
 #[derive(Default)]
 pub(super) struct Servers {
     started: Mutex<BTreeMap<EnvName, Arc<Server>>>,
@@ -57,8 +57,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Runs a job. If the server dies under it, nobody knows whose doing that was: so each of its jobs is tried once more,
-    /// on a server of its own. If that dies as well, it was this job.
+    /// Runs a job. If the server dies, any of its jobs may be the cause, so each is tried once more on a server of its
+    /// own. If that one dies too, this job is the cause.
     pub(super) fn run(
         &self,
         env: EnvName,
@@ -81,7 +81,7 @@ impl Servers {
     }
 }
 
-/// `before` says why it comes in the place of another; its log goes on with that.
+/// `before` says why it replaces another server; it is written to the log, which goes on.
 fn fresh(
     env: EnvName,
     provision: &Provision,

@@ -100,7 +100,7 @@ impl Asked {
         })
     }
 
-    /// The chip stands in the key by the options alone, so a phone with another chip is not the device that was asked for.
+    /// Only the options are in the key, so a phone with another chip is not the requested device.
     fn fits(&self, phone: &Properties) -> Result<Option<&'static Chip>> {
         let chip = phone.chip().map_err(Refusal::unavailable)?;
         let named = |soc: &str| snapdragon::by_soc(soc).map(|chip| chip.soc);
@@ -112,7 +112,7 @@ impl Asked {
     }
 }
 
-/// Ends by itself in time to clean up: whoever is killed leaves its folder to the phone's own janitor.
+/// Ends early enough to clean up. If it were killed, the phone would have to remove the folder itself.
 fn timed(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let params: Params = job.params()?;
     let limit = Duration::from_secs(params.timeout_seconds);
@@ -120,7 +120,7 @@ fn timed(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let end = Instant::now() + limit;
     let done = run(job, &params, end - margin, progress);
     if done.as_ref().is_err_and(|error| error.downcast_ref::<Late>().is_some()) {
-        // Cleaned up. That it took too long is for the parent to say, who will in a moment.
+        // Everything is cleaned up. The parent is about to report the timeout.
         std::thread::sleep(end.saturating_duration_since(Instant::now()) + margin);
     }
     done
@@ -193,7 +193,7 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
     Ok(JobOutput::ok(facts, Some(measured(profile, &params.measure, htp, &properties.soc))))
 }
 
-/// The phone, which from then on is the only one that is spoken to.
+/// Chooses the phone; all later commands go to it.
 fn phone(adb: &mut Adb, asked: &Asked) -> Result<(Properties, Option<&'static Chip>)> {
     let named = adb.serial.take().or_else(|| std::env::var(found::SERIAL).ok().filter(|serial| !serial.is_empty()));
     let (good, list, said) = adb.call(&["devices", "-l"]).map_err(|error| match error.downcast_ref::<Late>() {
@@ -287,7 +287,7 @@ fn measured(profile: Profile, measure: &MeasureParams, htp: &str, soc: &str) -> 
         first_ms,
         warmup_ms,
         samples_ms: runs.collect(),
-        // The process was another machine's, and the runner does not tell.
+        // The process ran on the phone, and the runner does not report it.
         peak_rss_bytes: None,
     };
     let mut raw = timings.into_raw(SYNC, "qnn-android:htp", &format!("qnn-htp:{htp} of {soc}"));

@@ -1,8 +1,8 @@
 //! ONNX Runtime Web in a real browser: WebGPU by its native provider, WebNN by its own.
 //!
-//! It knows nothing of the spec: the browser, the bundle and the options come with the job. The page (`browser/page.mjs`)
-//! makes a session that may not fall back to the CPU, and hands over ONNX Runtime's own word on where each node went;
-//! here that word is held against what was asked for (docs/design.md, "Honesty").
+//! It knows nothing of the spec: the browser, the bundle and the options come with the job. The page
+//! (`browser/page.mjs`) makes a session that may not fall back to the CPU, and returns ONNX Runtime's log of where each
+//! node went; here that is compared with what was asked for (docs/design.md, "Honesty").
 
 mod answer;
 mod options;
@@ -76,7 +76,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "external": external,
         "inputs": described,
         "control": described_control,
-        // WebNN takes no open sizes, and what is known of a shape also folds away what WebGPU would leave to the CPU.
+        // WebNN takes no open sizes; on WebGPU, known shapes let nodes be folded that would run on the CPU.
         "free_dimensions": closed.named,
         "optimisation": OPTIMISATION,
         "without_fusions": options.without_fusions(),

@@ -77,7 +77,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let (Session { ports, mut compiled }, (), timings) =
         measure::run(&params.measure, load, |session| Ok(session.compiled.run()?)).map_err(classified)?;
 
-    // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
+    // Read after the last inference, so that a session that corrupts its state is noticed.
     tensors::write(&job.out.join(tensors::OUTPUTS), &ports.outputs(&compiled)?)?;
     tensors::run_control(tree, &job.out, |inputs| {
         ports.set_inputs(&mut compiled, inputs)?;
@@ -108,8 +108,8 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     Ok(JobOutput::ok(facts, Some(raw)))
 }
 
-/// The version of the wheel that the library lies in, by the folder beside it: the library itself does not tell, and one of
-/// another version would be called wrongly.
+/// The version of the wheel that holds the library, from the metadata folder beside it. The library itself does not
+/// tell, and calling another version would be undefined behaviour.
 fn version(library: &Path) -> Result<String> {
     let absent = |why: String| Refusal::unavailable(format!("LiteRT at `{}` cannot be used: {why}", library.display()));
     let site = library.ancestors().nth(2).filter(|_| library.is_file());
@@ -191,7 +191,7 @@ impl<'a> Ports<'a> {
 struct Placed {
     /// Operators of XNNPACK's own, after it joined some.
     xnnpack: u64,
-    /// Of these, those that compute in half precision. XNNPACK can do so on request, which orch does not make.
+    /// Those of them that compute in half precision, which XNNPACK does only on request.
     half: u64,
     /// Operators of the model that LiteRT's kernels executed, by type.
     outside: BTreeMap<String, u64>,

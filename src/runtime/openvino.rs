@@ -102,7 +102,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let (mut session, (), timings) = measure::run(&params.measure, load, |session| Ok(session.request.infer()?))
         .map_err(|error| classified(error, "failed to run the model"))?;
 
-    // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
+    // Read after the last inference, so that a session that corrupts its state is noticed.
     let Session { request, compiled, .. } = &mut session;
     tensors::write(&job.out.join("outputs.safetensors"), &ports::outputs(request, compiled, &manifest)?)?;
     tensors::run_control(tree, &job.out, |inputs| {
@@ -114,7 +114,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let devices = session.devices.join(" ");
     let now = execution_devices(&session.compiled)?;
     ensure!(now == session.devices, "the model was compiled for {devices}, and then ran on {}", now.join(" "));
-    // Where AUTO went is known now; that device, too, must compute in what was asked.
+    // The device that AUTO chose is known now; it too must compute in the requested precision.
     let (name, capabilities) = able(&core, &version, &devices, params.inference_precision)?;
     let mut raw = timings.into_raw(SYNC, &params.device, &devices);
     // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
@@ -207,7 +207,7 @@ fn load(
         devices,
         precision: match compiled.property(options::PRECISION) {
             Ok(precision) => precision,
-            // AUTO takes the hint and hands it on, and does not tell it; only the outputs show it.
+            // AUTO passes the hint on and does not report it; only the outputs show it.
             Err(_) if options::is_auto(&params.device) => {
                 format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
             }
@@ -229,7 +229,7 @@ fn placed(compiled: &Compiled, device: &str) -> Result<Vec<String>> {
     Ok(devices)
 }
 
-/// By the compiled model's own word. AUTO writes a device in brackets that only stands in for another.
+/// As the compiled model reports. AUTO puts a device in brackets that is only temporary.
 fn execution_devices(compiled: &Compiled) -> Result<Vec<String>> {
     let list = compiled.property("EXECUTION_DEVICES").context("OpenVINO does not say where the model would run")?;
     Ok(list.split([' ', ',']).filter(|device| !device.is_empty()).map(str::to_owned).collect())

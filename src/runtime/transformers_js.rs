@@ -1,9 +1,10 @@
 //! Transformers.js in a real browser: a whole task, from the text or image to the embedding or the scores.
 //!
-//! Where `browser` runs a graph, this runs what a web page's author writes: `pipeline(task)(input)`. What is timed is that
-//! call, with what comes before and after the model. The artefact holds model, tokenizer or image processor, the task's
-//! input, and what Python's transformers answers to the same task; nothing else is served, and nothing is fetched from elsewhere.
-//! Placement is judged as for `browser`. Which tasks there are is decided where the artefact is made.
+//! While `browser` runs a graph, this runs what the author of a web page writes: `pipeline(task)(input)`. What is timed
+//! is that call, with what comes before and after the model. The artefact holds model, tokenizer or image processor,
+//! the task's input, and what Python's transformers answers to the same task; nothing else is served, and nothing is
+//! fetched from elsewhere. Placement is judged as for `browser`. Which tasks there are is decided where the artefact is
+//! made.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ const PAGE: &str = include_str!("transformers_js/page.mjs");
 /// are told by their class.
 const IMPORTS: &[(&str, &str)] =
     &[("onnxruntime-web/webgpu", "ort/ort.webgpu.min.mjs"), ("onnxruntime-common", "ort/ort.webgpu.min.mjs")];
-/// What the clock holds, and how it is known that the device is done.
+/// What is timed, and how the page knows that the device is done.
 const SYNC: &str = "whole task: preprocessing, inference and postprocessing; the call resolves with the result";
 
 /// What its worker does.
@@ -106,11 +107,11 @@ fn device(api: Api) -> &'static str {
     }
 }
 
-/// Options of the session: its log is what tells where nodes went, and what was asked for may not go to the CPU. All others
-/// are those that Transformers.js takes by itself.
+/// Options of the session: a verbose log, which tells where nodes went, and no fallback to the CPU. All others are the
+/// defaults of Transformers.js.
 fn session(api: Api) -> Value {
     let mut options = json!({"logSeverityLevel": 0});
-    // On the CPU there is nothing to fall back from, and ONNX Runtime would refuse the option.
+    // On the CPU there is no fallback, and ONNX Runtime refuses the option.
     if api != Api::Wasm {
         options["extra"] = json!({"session": {"disable_cpu_ep_fallback": "1"}});
     }

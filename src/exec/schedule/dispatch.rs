@@ -1,4 +1,4 @@
-//! Whose turn it is: what each ready step claims, who is next, and what it is handed.
+//! Starts ready steps: which one is next, and what it is given.
 
 use crate::event::{Event, Holds, Load};
 use crate::exec::schedule::Scheduler;
@@ -12,16 +12,16 @@ use crate::record::Outcome;
 use crate::step::{Source, StepId};
 use crate::store::stat::Stamp;
 
-/// What became of a step whose turn it was.
+/// What became of a step that was chosen.
 enum Turn {
-    /// A job thread has it, or it has ended, or it is not ready any more.
+    /// It was started, or has ended, or is not ready any more.
     Over,
     /// Something that it requires is being installed.
     NotInstalled,
 }
 
 impl<'a> Scheduler<'a> {
-    /// A ready step goes where `dispatch` finds it, or waits for what a remote says first.
+    /// A ready step waits for its turn, or first for what a remote answers.
     pub(super) fn queue(&mut self, id: StepId) {
         match self.steps.state(id) {
             StepState::Ready { key, reason } if self.questions.are_worth_it(reason) => {
@@ -107,7 +107,7 @@ impl<'a> Scheduler<'a> {
             self.steps.set(id, StepState::Done(result));
             return Turn::Over;
         }
-        // What it reads was found damaged since it became ready, and is being made again: its end wakes this step.
+        // An input was found damaged since the step became ready, and is being made again; its end decides this step.
         if self.world.plan.dependencies(id).any(|from| !self.steps.is_done(from)) {
             self.slots.not_ready(id);
             self.steps.set(id, StepState::Unknown);
@@ -134,7 +134,7 @@ impl<'a> Scheduler<'a> {
         Turn::Over
     }
 
-    /// Gives a step what it holds from now on, and has it started.
+    /// Starts a step: it holds its resources from now on.
     fn start(&mut self, Next { id, held, waited_for }: Next, stamps: Vec<Option<Stamp>>) {
         let step = self.world.plan.step(id);
         let (mut inputs, mut stamps) = (Vec::new(), stamps.into_iter());

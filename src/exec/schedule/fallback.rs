@@ -1,7 +1,7 @@
-//! What is tried when a case's own run did not do it, and which failures nobody is surprised by.
+//! Fallbacks of a case whose own run failed, and which failures the spec expects.
 //!
-//! The runs of other targets are steps like all others, with keys of their own: nothing is done twice, and nothing of
-//! theirs is kept as a result of the target that was asked for.
+//! The runs of other targets are ordinary steps with keys of their own, so none is done twice, and none counts as a
+//! result of the requested target.
 
 use crate::matrix::Case;
 use crate::plan::{Plan, PlannedCase, PlannedFallback};
@@ -9,14 +9,14 @@ use crate::record::Outcome;
 use crate::spec::{ExpectedStage, ExpectedStatus};
 use crate::step::{Stage, StepId};
 
-/// Whether another device may answer for this end. A wrong result is a finding about the device that made it, and
-/// whatever was not tried may yet pass.
+/// Whether a case that ended so may fall back to another device. A wrong result is a finding about its device, and what
+/// was interrupted may yet pass.
 pub(super) fn calls_for_another(outcome: Outcome) -> bool {
     outcome.is_failure() && outcome != Outcome::Numerics
         || matches!(outcome, Outcome::SkipUnavailable | Outcome::SkipUnsupported)
 }
 
-/// How far a case has come through what is tried in its place.
+/// How far a case is with its fallbacks.
 pub(in crate::exec) enum Course<'p> {
     /// Its own run stands, whatever it came to.
     Own,
@@ -24,12 +24,12 @@ pub(in crate::exec) enum Course<'p> {
     Next(&'p PlannedFallback),
     Answered {
         by: &'p PlannedFallback,
-        /// What was tried before it in vain, besides the case's own run.
+        /// Fallbacks that failed before it.
         after: Vec<&'p PlannedFallback>,
     },
 }
 
-/// `outcome`: of a verdict that is done.
+/// `outcome` gives that of a verdict, if it is done.
 pub(in crate::exec) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<Outcome>) -> Course<'_> {
     let Some(mut last) = outcome(planned.judge) else { return Course::Own };
     let mut after = Vec::new();
@@ -51,7 +51,7 @@ pub(in crate::exec) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) ->
     Course::Own
 }
 
-/// The outcome that a word of the spec means.
+/// The outcome of a word in the spec.
 pub(in crate::exec) fn expected_outcome(status: ExpectedStatus) -> Outcome {
     match status {
         ExpectedStatus::Fail => Outcome::Fail,

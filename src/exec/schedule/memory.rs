@@ -1,8 +1,8 @@
-//! How much memory a step will take, of the machine's and of its device's: what the user says, else what it took when it
-//! was last executed, else what its like took, else a guess from the size of what it reads.
+//! Estimates how much memory a step will take, of the machine and of its device. It is what the user says, else what
+//! the step took the last time, else what similar steps took, else a guess from the size of its inputs.
 //!
-//! Nothing is looked up for this alone: records come by when steps miss. A step of which nothing is known claims nothing,
-//! as do all that take little, so a million trivial steps are all alike and cost nothing.
+//! Records are not read for this alone: peaks come with look-ups that miss. Small and unknown steps claim nothing, so
+//! trivial steps all have the same claim.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -65,13 +65,13 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Takes in what a step that will be executed took the last time.
+    /// Takes in what a step took the last time that it was executed.
     pub(super) fn learn(&mut self, id: StepId, peaks: Peaks) {
         self.host.learn(id, &peaks);
         self.device.learn(id, &peaks);
     }
 
-    /// Takes in what a step took in this run. Gives what is to be said if it is more than the user said that it takes.
+    /// Takes in what a step took in this run. Gives a warning if that is more than the user's `memory`.
     pub(super) fn executed(&mut self, id: StepId, step: &Step, record: &Record) -> Option<String> {
         let peaks = Peaks::of(Some(record));
         self.host.executed(id, step, &peaks);
@@ -109,7 +109,7 @@ impl Memory {
         self.device.claim(id, step.kind.device_memory(), &mut self.relatives, plan, store, reads)
     }
 
-    /// What is to be said of a claim that is more than there is: once for each step.
+    /// A warning for a claim that is more than there is: once for each step.
     pub(super) fn too_large(
         &mut self,
         id: StepId,
@@ -191,13 +191,13 @@ impl Book {
         let others = relatives.get_or_insert_with(|| all_relatives(plan)).get(&like).into_iter().flatten();
         let records = others.filter_map(|id| store.latest(&plan.step(*id).name).ok().flatten());
         let largest = records.filter_map(|record| (self.peak)(&Peaks::of(Some(&record)))).max();
-        // Also that nothing is known is asked only once.
+        // That nothing is known is remembered too.
         self.like.insert(like, largest.unwrap_or(0));
         largest
     }
 }
 
-/// What a step reads of others.
+/// The inputs of a step that other steps make.
 fn inputs(step: &Step) -> impl Iterator<Item = (&str, StepId)> {
     step.inputs.iter().filter_map(|(name, source)| match source {
         Source::Step(from) => Some((&**name, *from)),

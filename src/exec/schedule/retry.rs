@@ -1,6 +1,6 @@
-//! Steps that failed for a reason that may pass, and are tried again after a pause. Nobody's slot is occupied meanwhile.
+//! Steps that failed for a transient reason, and are tried again after a pause. They occupy no slot meanwhile.
 //!
-//! What is transient is `outcome`'s to say; how often a step is tried is the command line's and the spec's.
+//! `outcome` says what is transient; the command line and the spec say how often a step is tried.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -111,7 +111,7 @@ pub(super) fn attempt_log(log: &Path, number: u32) -> PathBuf {
     log.with_extension(format!("{number}.attempt"))
 }
 
-/// Takes away the log of the execution before, and before a first attempt those of its attempts too.
+/// Removes the log of the execution before; before a first attempt, also the logs of earlier attempts.
 pub(in crate::exec) fn clear_logs(log: &Path, attempts: &[Attempt]) {
     let _ = std::fs::remove_file(log);
     let mut number = 1;

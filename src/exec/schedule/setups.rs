@@ -1,4 +1,4 @@
-//! What of that which steps require is installed, is being installed, or could not be.
+//! What steps require: which of it is installed, being installed, or could not be.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -52,7 +52,7 @@ pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     })
 }
 
-/// The params of every operation; which of them an operation needs is its own affair.
+/// The params of all operations; each operation needs some of them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Params {
@@ -124,7 +124,7 @@ impl Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         let reason = format!("{error:#}");
-        // The words of ONNX Runtime's arena, of the C++ runtime and of NVIDIA's libraries for one and the same thing.
+        // How ONNX Runtime's arena, the C++ runtime and NVIDIA's libraries say that memory is exhausted.
         let words = [
             "Failed to allocate memory",
             "bad_alloc",

@@ -121,7 +121,7 @@ fn explained(failure: Failure, host: &Host, place: &Place, model: &Path) -> Fail
         return Failure::new(JobStatus::Unsupported, reason);
     }
     if gpu::is_absence(&failure.reason) {
-        // Before its own words ONNX Runtime writes where in its sources it said them.
+        // ONNX Runtime puts a source location before its message.
         let said = failure.reason.rsplit(" : FAIL : ").next().unwrap_or_default().trim();
         return Failure::unavailable(format!("{} does not start: {said}", place.provider));
     }
@@ -130,7 +130,7 @@ fn explained(failure: Failure, host: &Host, place: &Place, model: &Path) -> Fail
         examine(place.lenient(host)?, place.provider, &bytes)
     })();
     match examined {
-        // A context binary was taken whole when it was compiled; any other model meets its provider here.
+        // A context binary was accepted as a whole when it was compiled; other models meet the provider here first.
         Ok(Verdict::Refused(reason)) if place.provider != QNN => Failure::new(JobStatus::Unsupported, reason),
         Ok(Verdict::Refused(reason)) => Failure::new(failure.status, format!("{reason} ({})", failure.reason)),
         Ok(Verdict::Broken(reason)) if !failure.reason.contains(&reason) => {
