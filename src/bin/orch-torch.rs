@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use orch::device::Lease;
-use orch::device::shown::{self, Shown};
+use orch::device::shown;
 use orch::device::vram;
 use orch::runtime::control::{self, Witness};
 use orch::runtime::manifest::Manifest;
@@ -47,10 +47,10 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let device = device(&params.device, params.lease.as_ref()).map_err(|error| {
         // Why there is none CUDA's driver tells better than libtorch.
         let nvidia = params.lease.as_mut().filter(|lease| lease.id.starts_with("cuda"));
-        nvidia.and_then(|lease| shown(lease).err()).unwrap_or(error)
+        nvidia.and_then(|lease| shown::nvidia(lease).err()).map_or(error, Refusal::unavailable)
     })?;
     let nvidia = params.lease.as_mut().filter(|lease| device.is_cuda() && lease.id.starts_with("cuda"));
-    let shown = nvidia.map(shown).transpose()?;
+    let shown = nvidia.map(shown::nvidia).transpose().map_err(Refusal::unavailable)?;
     if let Some(threads) = params.threads {
         ensure!(threads > 0, "`threads` is 0; give a number, or leave it out for torch's own choice");
         utils::set_num_threads(i32::try_from(threads)?);
@@ -122,14 +122,6 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let mut facts = versions();
     facts["reference"] = Value::Object(control::reference(tree, &job.out, &BY, start)?);
     Ok(JobOutput::ok(facts, None))
-}
-
-/// What CUDA shows this process, which must be the leased GPU.
-fn shown(lease: &mut Lease) -> Result<Shown> {
-    let shown = shown::nvidia(lease).map_err(Refusal::unavailable)?;
-    // Files do not always tell it, and NVML is asked by it.
-    lease.uuid.get_or_insert_with(|| shown.uuid.clone());
-    Ok(shown)
 }
 
 /// The module with every parameter on the device, and its inputs there in the module's own order.

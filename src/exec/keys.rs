@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::base::{Digest, Secret};
+use crate::base::{Digest, Secret, lock};
 use crate::device::{Backend, BackendRow};
 use crate::exec::schedule::message::World;
 use crate::exec::standing::stands_here;
@@ -113,10 +113,6 @@ impl<'a> Keys<'a> {
         Self { plan, provision, files, host, inventory, known: Mutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether a failure of this step stands, on this machine and with what is installed.
     pub(super) fn stands(&self, id: StepId, record: &Record) -> bool {
         stands_here(record, self.plan.step(id), &self.host.fingerprint, self.provision)
@@ -131,7 +127,8 @@ impl<'a> Keys<'a> {
         doc.set("code", step.kind.code(step).digest().short());
         if let Params::Program(program) = &step.params {
             for name in &program.env {
-                let variable = *self.known().variables.entry(name.clone()).or_insert_with(|| variable_digest(name));
+                let variable =
+                    *lock(&self.known).variables.entry(name.clone()).or_insert_with(|| variable_digest(name));
                 // A variable that is not set has no line: any placeholder could also be a value.
                 if let Some(digest) = variable {
                     doc.set_parts(&["env.", name], Hidden(digest));
@@ -162,7 +159,7 @@ impl<'a> Keys<'a> {
             self.host.set_variables(ARITHMETIC, &mut doc);
         }
         for tool in tools {
-            let known = &mut self.known().tools;
+            let known = &mut lock(&self.known).tools;
             let identity = known.entry(tool).or_insert_with(|| self.provision.identity(tool));
             doc.set_parts(&["tool.", tool.package], identity);
         }

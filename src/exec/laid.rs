@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-use crate::base::Digest;
+use crate::base::{Digest, lock};
 use crate::confine::Enforced;
 use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
 
@@ -19,24 +19,20 @@ impl<'a> LaidTrees<'a> {
         Self { scratch, folders: Mutex::default() }
     }
 
-    fn folders(&self) -> MutexGuard<'_, HashMap<Digest, PathBuf>> {
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The folder with a tree's files, which were verified. Garbage collection does not touch it.
     pub(super) fn folder(&self, store: &DiskStore, digest: &Digest) -> Result<PathBuf, StoreError> {
-        if let Some(path) = self.folders().get(digest) {
+        if let Some(path) = lock(&self.folders).get(digest) {
             return Ok(path.clone());
         }
         let path = self.scratch.dir("tree")?;
         let laid = if Enforced::here().is_some() { LaidAs::Links } else { LaidAs::Copies };
         store.lay_out(digest, &path, laid)?;
         // Another thread may have laid out the same tree meanwhile.
-        Ok(self.folders().entry(*digest).or_insert(path).clone())
+        Ok(lock(&self.folders).entry(*digest).or_insert(path).clone())
     }
 
     /// Lets the next reader verify the tree and lay it out again.
     pub(super) fn forget(&self, digest: &Digest) {
-        self.folders().remove(digest);
+        lock(&self.folders).remove(digest);
     }
 }

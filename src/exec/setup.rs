@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::Context as _;
 
 use crate::base::fs as bfs;
+use crate::base::lock;
 use crate::event::Event;
 use crate::exec::Context;
 use crate::exec::bug::Bugs;
@@ -46,7 +47,7 @@ impl Servers {
     /// Starts a server unless a good one runs. Must be called from a thread that outlives the run: the kernel ends a child
     /// together with the thread that started it.
     pub(super) fn start(&self, env: EnvName, provision: &Provision, log_dir: &Path) -> anyhow::Result<()> {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = lock(&self.started);
         let why = match started.get(&env).map(|server| server.why_replace()) {
             None => None,
             Some(None) => return Ok(()),
@@ -67,7 +68,7 @@ impl Servers {
         provision: &Provision,
         log_dir: &Path,
     ) -> anyhow::Result<Ended> {
-        let shared = self.started.lock().unwrap_or_else(PoisonError::into_inner).get(&env).cloned();
+        let shared = lock(&self.started).get(&env).cloned();
         let shared =
             shared.with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))?;
         let why = match shared.run(job, limits) {

@@ -10,9 +10,9 @@ mod state;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::base::Digest;
+use crate::base::{Digest, lock};
 use crate::store::entry::{HEADER, Header, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
 use crate::store::{StoreError, open_or_read};
@@ -77,7 +77,7 @@ impl Log {
 
     /// Whether this user may only read it.
     pub(super) fn is_read_only(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_read_only
+        lock(&self.state).is_read_only
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -87,7 +87,7 @@ impl Log {
     /// The log as far as this process knows it; it is read once, and what was appended since by [`Log::refresh`] and every
     /// append.
     fn read(&self) -> Result<MutexGuard<'_, State>, StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if !state.is_read {
             self.take_in(&mut state)?;
         }
@@ -102,7 +102,7 @@ impl Log {
 
     /// Takes in what other processes appended.
     pub(super) fn refresh(&self) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let is_as_read = |meta: fs::Metadata| meta.ino() == state.id && meta.len() == state.end;
         if state.is_read && fs::metadata(&self.path).is_ok_and(is_as_read) {
             return Ok(());
@@ -140,7 +140,7 @@ impl Log {
 
     /// Appends all or nothing, and knows it afterwards.
     pub(super) fn append(&self, drafts: Vec<Draft>) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         self.follow(&mut state)?;
         self.catch_up_and_cut(&mut state)?;

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::PoisonError;
 
+use crate::base::lock;
 use crate::store::StoreError;
 use crate::store::entry::Kind;
 use crate::store::log::state::{Places, State, note_latest};
@@ -32,7 +32,7 @@ impl Log {
     ///
     /// No process loses what it appended: appending waits for the lock, and then follows to the new log.
     pub(in crate::store) fn compact(&self, seen: &Seen, choice: &mut impl Choice) -> Result<bool, StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         if !self.is_current(seen)? {
             return Ok(false);
