@@ -65,7 +65,10 @@ mod tests {
             [bytes(512), bytes(1536), bytes(312 << 20), bytes(1000 << 20), bytes(126 << 30)],
             ["512 B", "1.5 KiB", "312 MiB", "1.0 GiB", "126 GiB"]
         );
-        assert_eq!([amount(999), amount(83_904), amount(512_000), amount(7_000_000_000)], ["999", "83.9 k", "512 k", "7.0 B"]);
+        assert_eq!(
+            [amount(999), amount(83_904), amount(512_000), amount(7_000_000_000)],
+            ["999", "83.9 k", "512 k", "7.0 B"]
+        );
         assert_eq!(
             [counted(0, "case"), counted(1_u64, "case"), counted(2_usize, "case")],
             ["0 cases", "1 case", "2 cases"]

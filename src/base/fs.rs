@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
-use std::time::SystemTime;
-#[cfg(unix)]
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::base::{mounts, temporary};
 
@@ -85,17 +84,6 @@ pub fn folders_below(root: &Path) -> io::Result<Vec<PathBuf>> {
     folders.collect()
 }
 
-/// Makes every file below `root` read-only, so that a careless tool cannot change published content through a link.
-pub fn make_read_only(root: &Path) -> io::Result<()> {
-    for file in files_below(root)? {
-        let path = root.join(file);
-        let mut permissions = fs::metadata(&path)?.permissions();
-        permissions.set_readonly(true);
-        fs::set_permissions(&path, permissions)?;
-    }
-    Ok(())
-}
-
 /// Copies a file cheaply: a reflink or an in-kernel copy where the file system can ([`fs::copy`] asks for both).
 pub fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(dir) = to.parent() {
@@ -105,28 +93,12 @@ pub fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a file or a folder to `to`.
-pub fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
-    if from.is_dir() {
-        fs::create_dir_all(to)?;
-        for file in files_below(from)? {
-            copy_file(&from.join(&file), &to.join(&file))?;
-        }
-        Ok(())
-    } else {
-        copy_file(from, to)
-    }
-}
-
 /// Makes a folder that only its owner can enter. One that is there is left as it is: its owner decided who shares it.
 pub fn make_private(dir: &Path) -> io::Result<()> {
     if let Some(parent) = dir.parent() {
         fs::create_dir_all(parent)?;
     }
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(dir) {
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
         // A link to a folder is one too.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => Ok(()),
         other => other,
@@ -140,24 +112,16 @@ pub fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
     let check = |meta: fs::Metadata| if meta.is_file() { Ok(meta) } else { Err(not_regular(&meta)) };
     // Opening a device may do something already.
     check(fs::metadata(path)?)?;
-    let mut options = fs::File::options();
-    options.read(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = options.open(path)?;
+    let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let meta = check(file.metadata()?)?;
     Ok((file, meta))
 }
 
 fn not_regular(meta: &fs::Metadata) -> io::Error {
-    #[cfg(unix)]
-    let is_fifo = std::os::unix::fs::FileTypeExt::is_fifo(&meta.file_type());
-    #[cfg(not(unix))]
-    let is_fifo = false;
-    let what = match is_fifo {
-        _ if meta.is_dir() => "a folder",
-        true => "a FIFO",
-        false => "a device or a socket",
+    let what = match meta.file_type() {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a FIFO",
+        _ => "a device or a socket",
     };
     io::Error::other(format!("it is {what} and not a regular file; hint: write its content to one"))
 }
@@ -176,106 +140,32 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// Fills `buffer` from the bytes at `at`.
-pub fn read_at(file: &fs::File, buffer: &mut [u8], at: u64) -> io::Result<()> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::read_exact_at(file, buffer, at);
-    #[cfg(windows)]
-    {
-        let mut done = 0;
-        while done < buffer.len() {
-            match std::os::windows::fs::FileExt::seek_read(file, &mut buffer[done..], at + done as u64)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => done += read,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Writes all of `bytes` at `at`.
-pub fn write_at(file: &fs::File, bytes: &[u8], at: u64) -> io::Result<()> {
-    #[cfg(unix)]
-    return std::os::unix::fs::FileExt::write_all_at(file, bytes, at);
-    #[cfg(windows)]
-    {
-        let mut done = 0;
-        while done < bytes.len() {
-            done += std::os::windows::fs::FileExt::seek_write(file, &bytes[done..], at + done as u64)?;
-        }
-        Ok(())
-    }
-}
-
-/// Tells a file from another one that was put in its place; 0 where the system has no such number.
-pub fn file_id(meta: &fs::Metadata) -> u64 {
-    #[cfg(unix)]
-    return std::os::unix::fs::MetadataExt::ino(meta);
-    #[cfg(not(unix))]
-    {
-        let _ = meta;
-        0
-    }
-}
-
-/// When anything about a file changed last, its name and permissions included; where the system does not tell, its content.
+/// When anything about a file changed last, its name and permissions included.
 pub fn changed(meta: &fs::Metadata) -> SystemTime {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        UNIX_EPOCH + Duration::new(meta.ctime().max(0) as u64, meta.ctime_nsec() as u32)
-    }
-    #[cfg(not(unix))]
-    meta.modified().unwrap_or_else(|_| SystemTime::now())
+    UNIX_EPOCH + Duration::new(meta.ctime().max(0) as u64, meta.ctime_nsec() as u32)
 }
 
 /// Whether the owner may execute a file.
 pub fn is_executable(meta: &fs::Metadata) -> bool {
-    #[cfg(unix)]
-    return std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o100 != 0;
-    #[cfg(not(unix))]
-    {
-        let _ = meta;
-        false
-    }
+    meta.mode() & 0o100 != 0
 }
 
 /// Lets whoever may read a file execute it.
 pub fn make_executable(path: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = fs::metadata(path)?.permissions().mode();
-        fs::set_permissions(path, PermissionsExt::from_mode(mode | ((mode & 0o444) >> 2)))?;
-    }
-    let _ = path;
-    Ok(())
+    let mode = fs::metadata(path)?.mode();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode | ((mode & 0o444) >> 2)))
 }
 
 /// Makes a file read-only, so that a careless tool cannot change published content.
 pub fn protect(path: &Path, executable: bool) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        let mode = if executable { 0o555 } else { 0o444 };
-        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = executable;
-        let mut permissions = fs::metadata(path)?.permissions();
-        permissions.set_readonly(true);
-        fs::set_permissions(path, permissions)
-    }
+    fs::set_permissions(path, fs::Permissions::from_mode(if executable { 0o555 } else { 0o444 }))
 }
 
 /// Makes a file that is protected as by [`protect`], in place of any other.
 pub fn write_protected(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = fs::File::create(path)?;
     file.write_all(content)?;
-    #[cfg(unix)]
-    return file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o444));
-    #[cfg(not(unix))]
-    return protect(path, false);
+    file.set_permissions(fs::Permissions::from_mode(0o444))
 }
 
 /// Moves a file, also onto another disk: then it is copied beside its new name first, and synced, as none is moved in half.
@@ -345,8 +235,7 @@ pub fn remove_left(path: &Path) -> io::Result<()> {
     }
     // A folder is opened before the walk enters it.
     for entry in walkdir::WalkDir::new(path).into_iter().flatten().filter(|entry| entry.file_type().is_dir()) {
-        #[cfg(unix)]
-        let _ = fs::set_permissions(entry.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700));
+        let _ = fs::set_permissions(entry.path(), fs::Permissions::from_mode(0o700));
     }
     remove_dir(path)
 }
@@ -368,7 +257,6 @@ pub fn normal(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    #[cfg(unix)]
     #[test]
     fn a_link_inside_a_tree_is_refused() {
         let dir = tempfile::tempdir().unwrap();

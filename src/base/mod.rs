@@ -18,7 +18,14 @@ pub mod text;
 pub mod tree_path;
 pub(crate) mod words;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use digest::{Digest, Hasher, Secret};
 pub use loc::Loc;
 pub use precision::Precision;
 pub use size::Size;
+
+/// Locks. What a thread that panicked has left behind the lock is used all the same.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

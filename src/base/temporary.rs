@@ -18,7 +18,6 @@ const LONG: Duration = Duration::from_secs(24 * 3600);
 pub fn make(dir: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     // The user's umask decides who may read it, as for every other file; left alone, only its owner could.
-    #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let file = builder.prefix(PREFIX).tempfile_in(dir)?;
     // A file system without locks has no sweeping by locks either.

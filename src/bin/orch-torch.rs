@@ -8,17 +8,16 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use orch::device::Lease;
-use orch::device::shown::{self, Shown};
+use orch::device::shown;
 use orch::device::vram;
 use orch::runtime::control::{self, Witness};
 use orch::runtime::manifest::Manifest;
 use orch::runtime::measure::{self, MeasureParams};
-use orch::runtime::refusal::{Refusal, answer};
+use orch::runtime::refusal::Refusal;
 use orch::runtime::serve::serve_one;
 use orch::runtime::tensors::{self, Element, Tensor as HostTensor, Tensors};
 use orch::runtime::{Job, JobOutput, JobStatus};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tch::{CModule, Cuda, Device, IValue, Kind, Tensor, jit, utils};
 
@@ -28,13 +27,7 @@ unsafe extern "C" {
 }
 
 fn main() -> ExitCode {
-    serve_one(|job, progress| {
-        answer(match job.op.as_str() {
-            "run" => run(job, progress),
-            "reference" => reference(job),
-            other => Err(anyhow!("the torch runtime has no operation `{other}`; known: `reference`, `run`")),
-        })
-    })
+    serve_one(|job, progress| job.perform("torch", &[("run", run), ("reference", reference)], progress))
 }
 
 #[derive(Deserialize)]
@@ -46,26 +39,24 @@ struct RunParams {
     lease: Option<Lease>,
     #[serde(default)]
     threads: Option<u32>,
-    /// Read by [`MeasureParams::of`].
-    #[serde(rename = "measure")]
-    _measure: IgnoredAny,
+    #[serde(deserialize_with = "measure::asked")]
+    measure: Option<MeasureParams>,
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let mut params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let mut params: RunParams = job.params()?;
     let device = device(&params.device, params.lease.as_ref()).map_err(|error| {
         // Why there is none CUDA's driver tells better than libtorch.
         let nvidia = params.lease.as_mut().filter(|lease| lease.id.starts_with("cuda"));
-        nvidia.and_then(|lease| shown(lease).err()).unwrap_or(error)
+        nvidia.and_then(|lease| shown::nvidia(lease).err()).map_or(error, Refusal::unavailable)
     })?;
     let nvidia = params.lease.as_mut().filter(|lease| device.is_cuda() && lease.id.starts_with("cuda"));
-    let shown = nvidia.map(shown).transpose()?;
+    let shown = nvidia.map(shown::nvidia).transpose().map_err(Refusal::unavailable)?;
     if let Some(threads) = params.threads {
         ensure!(threads > 0, "`threads` is 0; give a number, or leave it out for torch's own choice");
         utils::set_num_threads(i32::try_from(threads)?);
     }
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    let tree = job.artefact()?;
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
 
@@ -80,7 +71,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         wait(device, &outputs)?;
         Ok(outputs)
     };
-    let ((module, _), outputs, timings) = measure::run(measure.as_ref(), load, infer).map_err(classified)?;
+    let ((module, _), outputs, timings) = measure::run(params.measure.as_ref(), load, infer).map_err(classified)?;
 
     tensors::write(&job.out.join("outputs.safetensors"), &named(outputs, &manifest, device)?)?;
     tensors::run_control(tree, &job.out, |inputs| {
@@ -117,8 +108,8 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 const BY: Witness = Witness { name: "torch cpu", is_tested: true };
 
 /// `reference`: what a ready module gives on the control's inputs, on the CPU.
-fn reference(job: &Job) -> Result<JobOutput> {
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
+    let tree = job.artefact()?;
     jit::f_set_profiling_mode(false)?;
     let _no_grad = tch::no_grad_guard();
     let start = |manifest: &Manifest| {
@@ -132,14 +123,6 @@ fn reference(job: &Job) -> Result<JobOutput> {
     let mut facts = versions();
     facts["reference"] = Value::Object(control::reference(tree, &job.out, &BY, start)?);
     Ok(JobOutput::ok(facts, None))
-}
-
-/// What CUDA shows this process, which must be the leased GPU.
-fn shown(lease: &mut Lease) -> Result<Shown> {
-    let shown = shown::nvidia(lease).map_err(Refusal::unavailable)?;
-    // Files do not always tell it, and NVML is asked by it.
-    lease.uuid.get_or_insert_with(|| shown.uuid.clone());
-    Ok(shown)
 }
 
 /// The module with every parameter on the device, and its inputs there in the module's own order.

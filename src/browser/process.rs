@@ -5,7 +5,7 @@ use std::io::{self, PipeWriter, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::{Launch, Trouble, files};
 use crate::base::fs as bfs;
+use crate::base::lock;
 use crate::base::process::{self, Stat};
 use crate::confine::{Confinement, Grants, Tcp};
 
@@ -178,7 +179,7 @@ impl Log {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = pipe.read(&mut bytes) {
                 let _ = io::stderr().write_all(&bytes[..count]);
-                let mut tail = own.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut tail = lock(&own);
                 tail.extend(&bytes[..count]);
                 let surplus = tail.len().saturating_sub(TAIL);
                 tail.drain(..surplus);
@@ -197,7 +198,7 @@ impl Log {
 
     fn tail(&self) -> Vec<u8> {
         self.settle();
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        lock(&self.tail).iter().copied().collect()
     }
 }
 

@@ -51,6 +51,8 @@ const HERE: &[Part] = &[Part::Rust("catalogue/browser.rs")];
 /// `orch worker browser`, with its page.
 pub const CODE: &[Part] = &[
     Part::Rust("browser"),
+    // It chooses the adapter.
+    Part::Rust("device/web.rs"),
     Part::Rust("runtime/browser"),
     Part::Rust("runtime/onnx_change.rs"),
     Part::Rust("runtime/onnx_file.rs"),

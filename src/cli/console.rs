@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::base::lock;
 use crate::base::text::{shown, with_colours};
 use crate::cli::printer::{BAD, DIM, GOOD, WARN};
 use crate::event::{Event, Listener};
@@ -65,15 +66,11 @@ impl Console {
 
     /// Takes the bars away, so that what follows stands alone.
     pub(super) fn close(&self) {
-        let state = self.lock();
+        let state = lock(&self.state);
         state.running.values().for_each(ProgressBar::finish_and_clear);
         if let Some(total) = &state.total {
             total.finish_and_clear();
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn line(&self, text: &str) {
@@ -95,18 +92,18 @@ impl Console {
             bar.set_prefix(name.to_owned());
             bar.set_message(text.to_owned());
             bar.enable_steady_tick(Duration::from_millis(120));
-            self.lock().running.insert(name.to_owned(), bar);
+            lock(&self.state).running.insert(name.to_owned(), bar);
         }
     }
 
     fn progress(&self, name: &str, text: &str) {
-        if let Some(bar) = self.lock().running.get(name) {
+        if let Some(bar) = lock(&self.state).running.get(name) {
             bar.set_message(shown(text));
         }
     }
 
     fn end(&self, name: &str, counts: bool) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let Some(bar) = state.running.remove(name) {
             bar.finish_and_clear();
         }
@@ -118,12 +115,12 @@ impl Console {
 
 impl Console {
     fn is_brief(&self) -> bool {
-        self.lock().brief.is_some()
+        lock(&self.state).brief.is_some()
     }
 
     /// Whether the end of a step is printed.
     fn tells_end(&self, outcome: Outcome, reason: Option<&str>) -> bool {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some(brief) = &mut state.brief else { return true };
         let is_told = brief.is_told(outcome, reason);
         let progress = brief.progress().filter(|_| !self.interactive);
@@ -137,7 +134,7 @@ impl Console {
     /// How many results are still on their way to the remote store.
     pub(super) fn uploads(&self, left: usize) {
         const NAME: &str = "remote store";
-        let is_new = !self.lock().running.contains_key(NAME);
+        let is_new = !lock(&self.state).running.contains_key(NAME);
         if is_new {
             self.begin(NAME, "");
         }
@@ -154,12 +151,12 @@ impl Listener for Console {
     fn tell(&self, event: Event) {
         match event {
             Event::Started { to_run, .. } => {
-                self.lock().brief = (to_run > MANY).then(|| Brief { to_run, ..Brief::default() });
+                lock(&self.state).brief = (to_run > MANY).then(|| Brief { to_run, ..Brief::default() });
                 if self.interactive && to_run > 0 {
                     let bar = self.bars.add(ProgressBar::new(to_run.into()));
                     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} steps  {elapsed}");
                     bar.set_style(style.expect("BUG: a constant template"));
-                    self.lock().total = Some(bar);
+                    lock(&self.state).total = Some(bar);
                 }
             }
             Event::SetupStarted { what } => {

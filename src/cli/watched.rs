@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use notify::{RecursiveMode, Watcher};
 
 use crate::base::fs::normal;
+use crate::base::lock;
 use crate::cli::printer::Printer;
 use crate::store::snapshot::Snapshot;
 use crate::worker::Cancel;
@@ -98,7 +99,7 @@ impl Watched {
             if root.is_dir() {
                 folders.push((root.as_path(), RecursiveMode::Recursive));
             }
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut names = lock(&self.names);
             names.all |= root.is_dir();
             // Where the folder is not there, its own coming is watched for.
             let mut below = root.as_path();
@@ -182,7 +183,7 @@ fn matters(event: &notify::Event, names: &Mutex<Names>, ignored: &[PathBuf]) -> 
     if event.kind.is_access() {
         return false;
     }
-    let names = names.lock().unwrap_or_else(PoisonError::into_inner);
+    let names = lock(names);
     let is_ours = |path: &PathBuf| {
         (names.all || path.file_name().is_some_and(|name| names.files.contains(name)))
             && !ignored.iter().any(|ignored| path.starts_with(ignored))

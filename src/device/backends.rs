@@ -96,7 +96,7 @@ pub static WEBGPU: BackendRow = BackendRow {
 
 pub static WEBGPU_BROWSER: BackendRow = BackendRow {
     name: "webgpu-browser",
-    prober: &webgpu_browser::WebGpuBrowser,
+    prober: &webgpu_browser::PROBER,
     is_host: false,
     tells_memory: true,
     tells_place: true,
@@ -105,7 +105,7 @@ pub static WEBGPU_BROWSER: BackendRow = BackendRow {
 
 pub static WEBNN: BackendRow = BackendRow {
     name: "webnn",
-    prober: &webnn::WebNn,
+    prober: &webnn::PROBER,
     is_host: false,
     tells_memory: true,
     tells_place: false,

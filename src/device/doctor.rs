@@ -1,4 +1,4 @@
-//! What is missing on this host, and the command that mends it: pure data, made from an inventory and a few facts.
+//! What is missing on this host, and the command that fixes it: data made from an inventory and a few facts.
 //!
 //! [`examine`] reads the host; [`diagnose`] decides and is pure, so every finding can be tested on any machine.
 
@@ -40,15 +40,15 @@ pub struct Environment {
     pub store: PathBuf,
     /// None when the file system does not say.
     pub free_bytes: Option<u64>,
-    /// What keeps steps from writing where they should not.
+    /// How steps are kept from writing elsewhere.
     pub sandbox: Option<Enforced>,
     pub processes: Processes,
 }
 
-/// What keeps a program of a step from starting processes without end.
+/// What limits the number of a step's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Processes {
-    /// Each run has a control group of its own with a limit.
+    /// Each run has its own control group with a limit.
     Counted,
     /// The control group in which orch is started has one.
     Limited(u64),
@@ -63,10 +63,10 @@ pub struct Finding {
     /// `python`, `disk`, `cuda`, …
     pub subject: String,
     pub ok: bool,
-    /// Whether orch cannot do its work without it. A backend that a host lacks is no fault of the host.
+    /// Whether orch needs it to work at all. Missing backends are not problems.
     pub required: bool,
     pub what: String,
-    /// The command or action that mends it; None when it is well, or when nothing on this host can.
+    /// The command or action that fixes it; None if nothing is wrong, or nothing on this host can fix it.
     pub remedy: Option<String>,
 }
 
@@ -79,8 +79,8 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
         let version = output.stdout.split_whitespace().find(is_version);
         Some(Program { path, version: version.map(|v| v.trim_start_matches('v').to_owned()) })
     };
-    // The newest first: a bare `python3` may be the system's old one. A broken one (a shim without an interpreter behind
-    // it) says no version and is passed over.
+    // The newest first: `python3` may be the system's old one. A broken one, such as a shim without an interpreter,
+    // reports no version and is skipped.
     let pythons = ["python3.14", "python3.13", "python3.12", "python3.11", "python3", "python"];
     let candidates: Vec<_> = pythons.iter().filter_map(|name| program(&[name])).collect();
     let python = candidates.iter().find(|p| new_enough(p)).or(candidates.first()).cloned();
@@ -97,7 +97,7 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
     }
 }
 
-/// What is well and what is not: the host first, then the backends in their order.
+/// All findings: the host first, then the backends in their order.
 pub fn diagnose(backends: &[Backend], environment: &Environment) -> Vec<Finding> {
     let mut findings =
         vec![python(environment), uv(environment), disk(environment), cargo(environment), node(environment)];
@@ -109,7 +109,7 @@ pub fn diagnose(backends: &[Backend], environment: &Environment) -> Vec<Finding>
     findings
 }
 
-/// Whether orch can do its work here; the exit code of `orch doctor`.
+/// Whether orch can work here; decides the exit code of `orch doctor`.
 pub fn healthy(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.ok || !finding.required)
 }
@@ -191,7 +191,7 @@ fn cargo(environment: &Environment) -> Finding {
     Finding { subject: "cargo".into(), ok, required: false, what, remedy }
 }
 
-/// Wanted by one target on hosts without a GPU; its absence is nothing to mend.
+/// Only one target on hosts without a GPU needs it, so its absence is no problem.
 fn node(environment: &Environment) -> Finding {
     let what = environment
         .node
@@ -210,7 +210,7 @@ fn processes(host: &Host) -> Processes {
     }
 }
 
-/// A program that starts itself without end fills the machine, and as root no other limit holds it.
+/// Nothing else limits a fork bomb if orch runs as root.
 fn fork_bombs(processes: Processes) -> Finding {
     let (ok, what) = match processes {
         Processes::Counted => (true, "each run is in a control group that limits them (ORCH_PIDS_MAX)".to_owned()),

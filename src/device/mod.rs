@@ -51,6 +51,7 @@ pub use fingerprint::{Fingerprint, fingerprint};
 pub use host::{Host, Libraries};
 pub use lease::Lease;
 pub use limits::{free_memory, kernel_oom_kills, whole_memory};
+pub(crate) use web::adapter as browser_adapter;
 
 /// What one prober found.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

@@ -27,14 +27,16 @@ pub struct Shown {
     pub cuda_runtime: Option<String>,
 }
 
-/// Starts CUDA's driver and makes sure that it shows the leased GPU and no other. Why it is not so is why the run is
-/// unavailable.
-pub fn nvidia(lease: &Lease) -> Result<Shown, String> {
+/// Starts CUDA's driver and makes sure that it shows the leased GPU and no other; otherwise the run is unavailable, for
+/// the reason that is returned. Files do not always tell the UUID that the lease then gets, and NVML is asked by.
+pub fn nvidia(lease: &mut Lease) -> Result<Shown, String> {
     let library = open_nvidia(DRIVER).map_err(|why| format!("CUDA's driver library does not load: {why}"))?;
     let shown = shown(&library, lease, runtime());
     // The runtimes use it until the process ends.
     std::mem::forget(library);
-    shown
+    let shown = shown?;
+    lease.uuid.get_or_insert_with(|| shown.uuid.clone());
+    Ok(shown)
 }
 
 fn shown(library: &Library, lease: &Lease, runtime: Option<u32>) -> Result<Shown, String> {

@@ -15,7 +15,7 @@ use std::time::UNIX_EPOCH;
 use serde_json::{Value, json};
 
 use super::host::Host;
-use super::{Backend, Device, Look};
+use super::{Backend, Device, Look, Prober};
 use crate::base::{Digest, fs as bfs};
 use crate::browser::{self, Adapter, Api, Launch, Page, Trouble};
 
@@ -36,7 +36,7 @@ const BROWSERS: &[&str] = &[
 const VARIABLES: &[&str] =
     &["LIBGL_ALWAYS_SOFTWARE", "VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_LOADER_DRIVERS_SELECT"];
 
-/// One of the two backends, as far as they differ.
+/// The prober of one of the two backends, by what they differ in.
 pub(super) struct Asked {
     pub(super) name: &'static str,
     pub(super) api: Api,
@@ -54,29 +54,58 @@ enum Found {
     Not(Backend),
 }
 
-pub(super) fn look(host: &Host, _thorough: bool, asked: &Asked) -> Look {
-    let unasked = (asked.unasked)(host);
-    let (program, by) = match find(host, asked.name) {
-        Found::At(program, by) => (program, by),
-        Found::Later => {
-            let mut backend = Backend::available(asked.name, vec![keyed(unasked, None)]);
-            backend.fact("browser", "installed on first need (`orch setup browser`)");
-            add_drivers(host, asked, &mut backend);
-            return backend.into();
+impl Prober for Asked {
+    fn look(&self, host: &Host, _thorough: bool) -> Look {
+        let unasked = (self.unasked)(host);
+        let (program, by) = match find(host, self.name) {
+            Found::At(program, by) => (program, by),
+            Found::Later => {
+                let mut backend = Backend::available(self.name, vec![keyed(unasked, None)]);
+                backend.fact("browser", "installed on first need (`orch setup browser`)");
+                add_drivers(host, self, &mut backend);
+                return backend.into();
+            }
+            Found::Not(backend) => return backend.into(),
+        };
+        let memory = memory(host, self, &program);
+        let params = json!({"browser": program, "api": self.api, "adapter": adapter(host), "answer_at": memory});
+        let answer = memory.as_ref().and_then(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
+        let mut backend = match &answer {
+            Some(answer) => judged(host, self, answer),
+            None => Backend::available(self.name, vec![keyed(unasked, None)]),
+        };
+        backend.fact("browser", host.shown(&program)).fact("browser_by", by);
+        add_drivers(host, self, &mut backend);
+        // What is known need not be asked again.
+        Look { ask: answer.is_none().then_some(params), backend }
+    }
+
+    /// In the child: opens the page. An answer of the page is kept; a browser that does not start may start next time.
+    fn ask(&self, _host: &Host, params: &Value) -> Backend {
+        let program = PathBuf::from(params["browser"].as_str().unwrap_or_default());
+        let adapter = serde_json::from_value(params["adapter"].clone()).unwrap_or(Adapter::Software);
+        let opened = tempfile::Builder::new().prefix("probe-").tempdir_in(".").map_err(|e| e.to_string());
+        let talked = opened.map_err(Trouble::Broken).and_then(|scratch| {
+            let launch = Launch { program: &program, api: self.api, adapter, scratch: scratch.path() };
+            let page = Page { script: SCRIPT, params: &json!({"api": self.api}), files: BTreeMap::new(), imports: &[] };
+            browser::open(&launch, &page, &|_| {})
+        });
+        let mut answer = match talked {
+            Ok(talk) => talk.answer,
+            Err(Trouble::Unavailable { reason, remedy }) => {
+                let backend = Backend::unavailable(self.name, reason);
+                return Backend { remedy, ..backend };
+            }
+            Err(trouble) => return Backend::unavailable(self.name, trouble.to_string()),
+        };
+        answer["version"] = browser::ask_version(&program).into();
+        if let Some(path) = params["answer_at"].as_str().map(Path::new) {
+            let kept = path.parent().map_or(Ok(()), fs::create_dir_all);
+            // Not kept, it is asked again.
+            let _ = kept.map(|()| bfs::write_atomic(path, answer.to_string().as_bytes()));
         }
-        Found::Not(backend) => return backend.into(),
-    };
-    let memory = memory(host, asked, &program);
-    let params = json!({"browser": program, "api": asked.api, "adapter": adapter(host), "answer_at": memory});
-    let answer = memory.as_ref().and_then(|path| serde_json::from_slice::<Value>(&fs::read(path).ok()?).ok());
-    let mut backend = match &answer {
-        Some(answer) => judged(host, asked, answer),
-        None => Backend::available(asked.name, vec![keyed(unasked, None)]),
-    };
-    backend.fact("browser", host.shown(&program)).fact("browser_by", by);
-    add_drivers(host, asked, &mut backend);
-    // What is known need not be asked again.
-    Look { ask: answer.is_none().then_some(params), backend }
+        judged(&Host::real(), self, &answer)
+    }
 }
 
 /// Keys of measurements name a device as it is called before anybody asked: asking must change no key. What executes is
@@ -99,35 +128,6 @@ fn judged(host: &Host, asked: &Asked, answer: &Value) -> Backend {
     };
     backend.fact("version", answer["version"].clone());
     backend
-}
-
-/// In the child: opens the page. An answer of the page is kept; a browser that does not start may start next time.
-pub(super) fn ask(name: &str, params: &Value) -> Backend {
-    let asked = [super::webgpu_browser::ASKED, super::webnn::ASKED].into_iter().find(|asked| asked.name == name);
-    let asked = asked.expect("BUG: two backends are asked here");
-    let program = PathBuf::from(params["browser"].as_str().unwrap_or_default());
-    let adapter = serde_json::from_value(params["adapter"].clone()).unwrap_or(Adapter::Software);
-    let opened = tempfile::Builder::new().prefix("probe-").tempdir_in(".").map_err(|e| e.to_string());
-    let talked = opened.map_err(Trouble::Broken).and_then(|scratch| {
-        let launch = Launch { program: &program, api: asked.api, adapter, scratch: scratch.path() };
-        let page = Page { script: SCRIPT, params: &json!({"api": asked.api}), files: BTreeMap::new(), imports: &[] };
-        browser::open(&launch, &page, &|_| {})
-    });
-    let mut answer = match talked {
-        Ok(talk) => talk.answer,
-        Err(Trouble::Unavailable { reason, remedy }) => {
-            let backend = Backend::unavailable(name, reason);
-            return Backend { remedy, ..backend };
-        }
-        Err(trouble) => return Backend::unavailable(name, trouble.to_string()),
-    };
-    answer["version"] = browser::ask_version(&program).into();
-    if let Some(path) = params["answer_at"].as_str().map(Path::new) {
-        let kept = path.parent().map_or(Ok(()), fs::create_dir_all);
-        // Not kept, it is asked again.
-        let _ = kept.map(|()| bfs::write_atomic(path, answer.to_string().as_bytes()));
-    }
-    judged(&Host::real(), &asked, &answer)
 }
 
 fn find(host: &Host, name: &str) -> Found {
@@ -204,6 +204,7 @@ pub(super) fn has_gpu(host: &Host) -> bool {
         || host.list("/dev/dri").iter().any(|node| node.starts_with("renderD"))
 }
 
-fn adapter(host: &Host) -> Adapter {
+/// The adapter that a page asks for where nobody says which: a browser on anything but a GPU has its rasterizer only.
+pub(crate) fn adapter(host: &Host) -> Adapter {
     if has_gpu(host) { Adapter::Hardware } else { Adapter::Software }
 }

@@ -4,23 +4,12 @@ use serde_json::Value;
 
 use super::host::Host;
 use super::web::{self, Asked};
-use super::{Backend, Device, DeviceKind, Look, Prober};
+use super::{Device, DeviceKind};
 use crate::browser::Api;
 
-pub struct WebGpuBrowser;
-
 const NAME: &str = "webgpu-browser";
-pub(super) const ASKED: Asked = Asked { name: NAME, api: Api::WebGpu, unasked, answered };
 
-impl Prober for WebGpuBrowser {
-    fn look(&self, host: &Host, thorough: bool) -> Look {
-        web::look(host, thorough, &ASKED)
-    }
-
-    fn ask(&self, _host: &Host, params: &Value) -> Backend {
-        web::ask(NAME, params)
-    }
-}
+pub(super) static PROBER: Asked = Asked { name: NAME, api: Api::WebGpu, unasked, answered };
 
 /// What is known of the device before a page was opened.
 fn unasked(host: &Host) -> Device {

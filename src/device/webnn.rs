@@ -5,24 +5,11 @@
 use serde_json::Value;
 
 use super::host::Host;
-use super::web::{self, Asked};
-use super::{Backend, Device, DeviceKind, Look, Prober};
+use super::web::Asked;
+use super::{Device, DeviceKind};
 use crate::browser::Api;
 
-pub struct WebNn;
-
-const NAME: &str = "webnn";
-pub(super) const ASKED: Asked = Asked { name: NAME, api: Api::WebNn, unasked, answered };
-
-impl Prober for WebNn {
-    fn look(&self, host: &Host, thorough: bool) -> Look {
-        web::look(host, thorough, &ASKED)
-    }
-
-    fn ask(&self, _host: &Host, params: &Value) -> Backend {
-        web::ask(NAME, params)
-    }
-}
+pub(super) static PROBER: Asked = Asked { name: "webnn", api: Api::WebNn, unasked, answered };
 
 fn unasked(host: &Host) -> Device {
     Device::new("webnn:cpu", super::cpu::read(host).model, DeviceKind::Hardware)

@@ -1,5 +1,5 @@
-//! Bugs of orch's own on the threads of a run: a panic becomes an error of what was being done, so that all else goes on,
-//! and the run is known to have met one.
+//! Turns panics on the threads of a run into errors of the step at work, so that other steps go on, and notes that
+//! there was one.
 
 use std::backtrace::Backtrace;
 use std::cell::{Cell, RefCell};
@@ -13,10 +13,10 @@ use crate::runtime::serve::said;
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
-/// How messages about what cannot happen begin.
+/// How messages of orch's own bugs begin.
 const BUG: &str = "BUG:";
 
-/// What a run knows of bugs; shared by all its threads.
+/// Whether a run met a bug; shared by its threads.
 pub(super) struct Bugs<'a> {
     store: &'a DiskStore,
     met: AtomicBool,
@@ -32,27 +32,27 @@ impl<'a> Bugs<'a> {
         self.met.load(Ordering::Relaxed)
     }
 
-    /// Does what may panic for the step, or whatever else, of this name; the backtrace goes to its log.
+    /// Calls `work` for the step of this name. A panic becomes an error, and its backtrace goes to the step's log.
     pub(super) fn caught<T>(&self, name: &str, work: impl FnOnce() -> T) -> anyhow::Result<T> {
         let (result, place) = watched(work);
         result.map_err(|what| {
             self.met.store(true, Ordering::Relaxed);
             let (place, backtrace) = place.unwrap_or_default();
             let what = format!("{BUG} {}{place}", what.trim_start_matches(BUG).trim_start());
-            // The message is told in any case; there may be no place left for more.
+            // The error has the message in any case; the disk may be full.
             let log = File::options().create(true).append(true).open(self.store.log_path(name));
             let _ = log.and_then(|mut log| writeln!(log, "{what}\n{backtrace}"));
             anyhow::Error::msg(what)
         })
     }
 
-    /// As [`Self::caught`], for work that is not a step; the error names the log, which nobody would look for.
+    /// As [`Self::caught`], for work that is not a step. The error names the log.
     pub(super) fn caught_aside<T>(&self, name: &str, work: impl FnOnce() -> T) -> Result<T, String> {
         let log = self.store.log_path(name);
         self.caught(name, work).map_err(|bug| format!("{bug} (backtrace: {})", log.display()))
     }
 
-    /// An error may tell of a bug as well.
+    /// Notes a bug that was reported as an error.
     pub(super) fn look_at(&self, error: &anyhow::Error) {
         if is_bug(error) {
             self.met.store(true, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl<'a> Bugs<'a> {
     }
 }
 
-/// Where the deciding thread panics, nobody will ask for what is still executing.
+/// Cancels what is executing if the scheduler's thread panics.
 pub(super) struct Ender<'a>(pub(super) &'a Cancel);
 
 impl Drop for Ender<'_> {
@@ -83,7 +83,7 @@ thread_local! {
     static PANICKED: RefCell<Option<Place>> = const { RefCell::new(None) };
 }
 
-/// What came of it, or what the panic said; and where that was, unless it came from another thread.
+/// The result, or the panic's message; and the place of the panic, if it was on this thread.
 fn watched<T>(work: impl FnOnce() -> T) -> (Result<T, String>, Option<Place>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -91,7 +91,7 @@ fn watched<T>(work: impl FnOnce() -> T) -> (Result<T, String>, Option<Place>) {
         set_hook(Box::new(move |panic| if IS_WATCHED.get() { note(panic) } else { usual(panic) }));
     });
     let outer = IS_WATCHED.replace(true);
-    // What a panic left half done lies behind locks that say so, or is not looked at again.
+    // State that a panic left half changed is behind a poisoned lock, or is not used again.
     let result = catch_unwind(AssertUnwindSafe(work));
     IS_WATCHED.set(outer);
     (result.map_err(|panic| said(&*panic).to_owned()), PANICKED.take())

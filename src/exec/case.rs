@@ -1,4 +1,4 @@
-//! What became of one case: the results of its steps, what the spec expects of it, and what answered in its place.
+//! The result of one case, made from the results of its steps, the spec's expectation and its fallbacks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::report::{self, CaseResult, Expected, FallbackResult, FlakyStep, Tried
 use crate::spec::Expect;
 use crate::step::{Stage, StepId};
 
-/// How far back a figure of the requested target is looked for, in executions.
+/// In how many of the last executions a figure of the requested target is looked for.
 const MEMORY: usize = 50;
 
 pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> CaseResult {
@@ -35,12 +35,12 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         _ => (None, Vec::new()),
     };
     let (status, reason) = judged(plan, results, planned, answered);
-    // What is shown is what ran, wherever it ran.
+    // The figures are those of what ran: of the fallback, if one answered.
     let (run, judge) = answered.map_or((planned.run, planned.judge), |fallback| (fallback.run, fallback.judge));
     let shown = &results[run.0 as usize];
     let record = shown.record.as_deref();
     let verdict = results[judge.0 as usize].record.as_deref();
-    // Of a case that ended above its run, what is known is known of that step.
+    // A case that ended before its run has only that step to tell of.
     let end = if answered.is_none() && own.blamed.is_some() { &results[at.0 as usize] } else { shown };
     let measure = record.and_then(|record| record.measure.as_ref());
     let own_run = results[planned.run.0 as usize].record.as_deref();
@@ -93,8 +93,9 @@ fn took(plan: &Plan, results: &[StepResult], planned: &PlannedCase) -> IndexMap<
     planned.chain.iter().filter_map(record).map(|(id, seconds)| (plan.step(id).name.clone(), seconds)).collect()
 }
 
-/// When the step at which a case ended failed, if that was in an earlier run. Equal outputs of another case may have been
-/// judged before this one's were `measured`; then it is known since those are.
+/// When the step at which a case ended failed, if that was in an earlier run. The verdict may be older than the run:
+/// equal outputs of another case were judged before this one's were `measured`. Then the time of the measurement
+/// counts.
 fn known_since(end: &StepResult, measured: Option<&Record>) -> Option<String> {
     let record = end.record.as_deref().filter(|_| end.failed_before)?;
     let measured = measured.map(|record| record.started.clone()).unwrap_or_default();
@@ -127,7 +128,7 @@ fn judged(
         }
         _ => {}
     }
-    // A step above that needed several attempts makes the case no better than itself.
+    // If a step above needed several attempts, the case is flaky as well.
     match flaky(results, planned) {
         Some(id) if own.outcome == Outcome::Pass => (Outcome::Flaky, results[id.0 as usize].reason.clone()),
         _ => (own.outcome, reason),
@@ -141,7 +142,7 @@ fn flaky(results: &[StepResult], planned: &PlannedCase) -> Option<StepId> {
 fn stage(plan: &Plan, results: &[StepResult], planned: &PlannedCase, at: StepId) -> String {
     let at =
         if results[planned.judge.0 as usize].outcome.is_made() { flaky(results, planned).unwrap_or(at) } else { at };
-    // What the verdict is about is the run.
+    // A verdict is reported as the stage of the run that it judges.
     let stage = if at == planned.judge { Stage::Run } else { plan.step(at).stage };
     stage.name().to_owned()
 }
@@ -173,7 +174,7 @@ fn fallback_result(
     // A smaller batch takes less time, which says nothing of its cost.
     let known = match fallback.batch {
         Some(_) => None,
-        // Nor does the figure of an emulator or of a driver in software.
+        // Figures of emulators and software drivers are not compared either.
         None if is_stand_in(context, plan.step(planned.run).run().backend.name) => None,
         None => known_median(context, &plan.step(planned.run).name),
     };
@@ -189,13 +190,13 @@ fn fallback_result(
     }
 }
 
-/// Whether a backend is here without the hardware that it is made for.
+/// Whether an emulator or a software driver stands in for the hardware of a backend.
 fn is_stand_in(context: &Context<'_>, backend: &str) -> bool {
     let found = context.inventory.iter().find(|known| known.name == backend && known.available);
     found.is_some_and(|found| found.devices.iter().all(|device| device.kind != DeviceKind::Hardware))
 }
 
-/// The newest figure that the requested target has really given on this machine, in milliseconds, and when.
+/// The newest figure that the requested target itself has given on this machine, in milliseconds, and its date.
 fn known_median(context: &Context<'_>, step: &str) -> Option<(f64, String)> {
     let records = context.store.history(step, MEMORY).ok()?;
     let is_real = |record: &Record| record.outcome.is_made() && record.host == context.host.report.name;
@@ -205,7 +206,7 @@ fn known_median(context: &Context<'_>, step: &str) -> Option<(f64, String)> {
     })
 }
 
-/// Steps whose failure no case tells of: what a case rests on it tells itself, or can bear.
+/// Failed steps that no case reports: those that a case rests on are reported by the case.
 pub(super) fn failed_steps(plan: &Plan, results: &[StepResult]) -> BTreeSet<StepId> {
     let mut is_told = vec![false; results.len()];
     for planned in plan.cases.iter().filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded) {

@@ -1,5 +1,4 @@
-//! A run: performs what the scheduler decides, by job threads, installers and whoever else is asked, and tells it how that
-//! ended.
+//! Drives a run: performs the scheduler's effects on job threads and others, and sends it their results.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
@@ -11,11 +10,13 @@ use crate::exec::bug::{Bugs, Ender};
 use crate::exec::laid::LaidTrees;
 use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
 use crate::exec::pool::Pool;
-use crate::exec::schedule::{Effect, Message, NotStarted, Scheduler};
+use crate::exec::schedule::Scheduler;
+use crate::exec::schedule::message::{Effect, Message, NotStarted};
 use crate::exec::setup::{self, Servers};
 use crate::exec::state::StepState;
 use crate::exec::task::Task;
 use crate::exec::{Context, Finished, probe, reporting, reproducer};
+use crate::plan::Plan;
 use crate::record::Record;
 use crate::step::{Requirement, StepId};
 use crate::store::StoreError;
@@ -29,38 +30,39 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
         context.listener.tell(Event::Warning { text });
     }
     scheduler.consult_all();
-    if !scheduler.is_open() {
-        scheduler.read_records();
+    if scheduler.steps.to_run().next().is_none() {
+        scheduler.read_records(false);
     }
     tell_all(&mut scheduler, context.listener);
-    let to_run = scheduler.wanted.iter().copied().filter(|id| !scheduler.is_done(*id)).count() as u32;
-    context.listener.tell(Event::Started { steps: scheduler.counted(), to_run });
+    let to_run = scheduler.steps.to_run().count() as u32;
+    context.listener.tell(Event::Started { steps: scheduler.steps.counted(), to_run });
     let mut met_bug = false;
     loop {
-        if scheduler.is_open() {
+        if scheduler.steps.to_run().next().is_some() {
             met_bug |= execute_wanted(context, &mut scheduler)?;
         }
-        let is_damaged = scheduler.read_records();
+        let is_damaged = scheduler.read_records(false);
         tell_all(&mut scheduler, context.listener);
         if !is_damaged || context.cancel.is_cancelled() {
             break;
         }
     }
-    scheduler.close();
-    // In a store that may only be read, the next run hashes them again.
+    scheduler.steps.close();
+    // In a read-only store they are not kept, and the next run hashes the files again.
     if !context.store.is_read_only()
-        && let Err(e) = scheduler.keys.files.save()
+        && let Err(e) = scheduler.steps.keys.files.save()
     {
         context
             .listener
             .tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
     }
-    let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();
+    let (states, keys) = scheduler.steps.into_states();
+    let results: Vec<_> = states.into_iter().map(StepState::into_result).collect();
     let doc = reporting::report_doc(context, &results, clock.elapsed().as_secs_f64());
-    Ok(Finished { results, interrupted: context.cancel.is_cancelled(), met_bug, doc, files: scheduler.keys.files })
+    Ok(Finished { results, interrupted: context.cancel.is_cancelled(), met_bug, doc, files: keys.files })
 }
 
-/// Says what there is to say, where nothing else is to be done.
+/// Reports events where the scheduler can want nothing else.
 pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
     for effect in scheduler.effects.drain(..) {
         match effect {
@@ -70,11 +72,9 @@ pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
     }
 }
 
-/// Why nothing is executed for a store that keeps nothing.
-fn not_kept(scheduler: &Scheduler<'_>) -> String {
-    let plan = scheduler.world.plan;
-    let to_run = scheduler.wanted.iter().copied().filter(|id| !scheduler.is_done(*id));
-    let names: Vec<_> = to_run.map(|id| plan.step(id).name.as_str()).collect();
+/// Why nothing is executed with a read-only store.
+fn not_kept(plan: &Plan, scheduler: &Scheduler<'_>) -> String {
+    let names: Vec<_> = scheduler.steps.to_run().map(|id| plan.step(id).name.as_str()).collect();
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
     let first = names.first().copied().unwrap_or_default();
     format!(
@@ -86,18 +86,18 @@ fn not_kept(scheduler: &Scheduler<'_>) -> String {
 /// Executes what is wanted, until nothing is left to wait for. True if a bug of orch's own ended something.
 fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> Result<bool, StoreError> {
     if context.store.is_read_only() {
-        context.store.must_be_writable(&not_kept(scheduler))?;
+        context.store.must_be_writable(&not_kept(context.plan, scheduler))?;
     }
-    scheduler.keys.files.time_passes();
+    scheduler.steps.keys.files.time_passes();
     let scratch = context.store.scratch()?;
-    let ground = context.ground(scratch.dir("commands")?);
+    let workplace = context.workplace(scratch.dir("commands")?);
     let servers = Servers::default();
     let (again, bugs) = (context.options.again(), Bugs::new(context.store));
     let performer = Performer {
         store: context.store,
         scratch: &scratch,
         laid: LaidTrees::new(&scratch),
-        ground: &ground,
+        workplace: &workplace,
         provision: context.provision,
         servers: &servers,
         listener: context.listener,
@@ -117,13 +117,13 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
         scheduler.begin(context.remote.is_some(), Instant::now());
         loop {
             if context.cancel.is_cancelled() && !scheduler.interrupted {
-                scheduler.hear(Message::Interrupted, Instant::now());
+                scheduler.receive(Message::Interrupted, Instant::now());
             }
-            scheduler.turn(Instant::now());
+            scheduler.advance(Instant::now());
             while let Some(effect) = scheduler.effects.pop_front() {
                 if let Some(message) = driver.perform(effect) {
-                    scheduler.hear(message, Instant::now());
-                    scheduler.turn(Instant::now());
+                    scheduler.receive(message, Instant::now());
+                    scheduler.advance(Instant::now());
                 }
             }
             if scheduler.is_over() {
@@ -136,7 +136,7 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
                     {
                         context.listener.tell(Event::Warning { text });
                     }
-                    scheduler.hear(message, Instant::now());
+                    scheduler.receive(message, Instant::now());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -146,7 +146,7 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
     Ok(bugs.met())
 }
 
-/// Who does what the scheduler decides.
+/// Performs effects.
 struct Driver<'scope, 'env> {
     context: &'env Context<'env>,
     performer: &'env Performer<'env>,
@@ -156,7 +156,7 @@ struct Driver<'scope, 'env> {
 }
 
 impl<'env> Driver<'_, 'env> {
-    /// Does it, or begins to. Gives what the scheduler must know at once.
+    /// Performs an effect, or begins to. Gives the message, if the scheduler must have one at once.
     fn perform(&self, effect: Effect<'env>) -> Option<Message> {
         match effect {
             Effect::Tell(event) => self.context.listener.tell(event),
@@ -164,7 +164,7 @@ impl<'env> Driver<'_, 'env> {
             Effect::Ask(id, key) => self.ask(id, key),
             Effect::Install(requirement) => self.install(requirement),
             Effect::AskSizes => self.ask_sizes(),
-            // Where it fails there was none.
+            // It fails where there is no log.
             Effect::KeepLog { log, of_attempt } => drop(std::fs::rename(log, of_attempt)),
         }
         None
@@ -222,7 +222,7 @@ impl<'env> Driver<'_, 'env> {
     }
 }
 
-/// Told when it goes: a thread of the remote's that panics answers too.
+/// Sent when it is dropped, so that the scheduler gets an answer even if the remote's thread panics.
 struct Answer {
     id: StepId,
     sender: Sender<Message>,

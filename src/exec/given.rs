@@ -1,4 +1,4 @@
-//! What a step is given: verified inputs before it, and the same ones after it.
+//! A step's inputs: verified before it executes, and checked again afterwards.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::exec::task::{InputAt, Task};
 use crate::step::StoredFile;
 use crate::store::StoreError;
 
-/// From this size on, bytes, a copy of an input for each step that reads it would cost more than the step.
+/// From this size on, bytes, files are shared: a copy for each step would cost more than the step.
 const LARGE: u64 = 1 << 20;
 
 /// What a step is given, by name.
@@ -37,8 +37,8 @@ impl Performer<'_> {
         Ok(())
     }
 
-    /// The verified files of a tree for a step that lays them in: large ones shared, where the kernel keeps it from writing
-    /// to them.
+    /// The verified files of a tree for a step that copies its inputs. Large ones are shared where Landlock keeps the
+    /// step from writing to them.
     fn stored(&self, digest: &Digest) -> Result<Vec<StoredFile>, StoreError> {
         let files = self.store.check_tree(digest)?.files;
         let is_shared = |size| Enforced::here().is_some() && size >= LARGE;
@@ -53,7 +53,7 @@ impl Performer<'_> {
         Ok(stored.collect())
     }
 
-    /// An input that is not as it was given: whoever read it meanwhile may have read anything.
+    /// An input that changed while the step executed, if any: then the output is of unknown content.
     pub(super) fn changed_input(&self, task: &Task<'_>) -> Option<Performed> {
         task.inputs.iter().find_map(|(_, at)| {
             let InputAt::Tree { from, digest } = at else { return None };

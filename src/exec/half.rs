@@ -1,7 +1,7 @@
-//! Tries half precision: a small computation on a device, by the runtime and the worker that run models there.
+//! Tests half precision: a small computation on a device, by the runtime and the worker that run models there.
 //!
-//! It is a run like any other, in a child process, so a driver that crashes is a reason. Only what the device itself
-//! answered is worth keeping; whoever asks decides where.
+//! It is a run like any other, in a child process, so a crash of a driver becomes a reason. Only answers of the device
+//! itself are worth keeping; the caller decides where.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use crate::worker::{self, Cancel, Limits, grants};
 /// A browser's software adapter compiles shaders for up to a minute.
 const TIMEOUT: u64 = 90;
 
-/// What trying needs.
+/// What a test needs.
 pub struct Bench<'a> {
     pub provision: &'a Provision,
     pub inventory: &'a [Backend],
@@ -38,7 +38,7 @@ pub struct Bench<'a> {
     pub scratch: &'a Path,
 }
 
-/// What came out, and whether the device would say the same again.
+/// The answer, and whether the device would give it again.
 pub struct Tried {
     pub computes: Computes,
     pub lasts: bool,
@@ -83,7 +83,7 @@ pub fn questions(backend: &Backend) -> Vec<HalfQuestion> {
     asked.collect()
 }
 
-/// How to ask; else why not.
+/// How to ask, or why that is not possible.
 fn probe(question: &HalfQuestion) -> Result<(&'static Runtime, &'static BackendRow, &'static HalfProbe), String> {
     let (runtime, backend) = (&question.runtime, &question.backend);
     let known = Runtime::named(runtime).zip(BackendRow::named(backend));
@@ -185,7 +185,7 @@ impl Bench<'_> {
     }
 }
 
-/// The run of a model there, which here is the small one. None where there is nothing to ask.
+/// The run of the small model on this backend. None where there is nothing to test.
 fn run(question: &HalfQuestion) -> Option<(RunParams, &'static HalfProbe)> {
     let (runtime, backend, probe) = probe(question).ok()?;
     let run = RunParams {

@@ -1,4 +1,4 @@
-//! What an execution came to, kept: its record, and the tree that it made.
+//! Keeps what an execution ended with: its record, and the tree that it made.
 
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ impl Performer<'_> {
         let (record, made, transient) = self.record(task, begun, result);
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
-        // An interrupted step did not happen: the next run must not read of it.
+        // An interrupted step leaves no record: the next run starts it anew.
         if record.outcome != Outcome::Incomplete
             && let Err(e) = self.store.keep(&record, made.as_ref())
         {
@@ -58,7 +58,7 @@ impl Performer<'_> {
     }
 
     fn record(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> (Record, Option<Manifest>, bool) {
-        // An error of orch's own is of the moment.
+        // An error of orch's own is transient.
         let stands = result.is_ok();
         let done = result.inspect_err(|e| self.bugs.look_at(e));
         let Done { judged, numerics, made, .. } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
@@ -85,8 +85,7 @@ impl Performer<'_> {
         (record, made, transient)
     }
 
-    /// Whoever meets a full disk says so in words of its own, the user's program as well; where it is full, and what to do
-    /// about it, is always the same.
+    /// Each program reports a full disk in its own words. Where the disk is full, and the remedy, are added here.
     fn with_remedy(&self, reason: String) -> String {
         if !reason.contains("No space left on device") || reason.contains(bfs::FULL_DISK) {
             return reason;
@@ -94,7 +93,7 @@ impl Performer<'_> {
         format!("{reason}; hint: steps work in {}: {}", self.store.root().join("tmp").display(), bfs::FULL_DISK)
     }
 
-    /// A step whose tree is not in the store has made nothing that another could read.
+    /// A step whose tree is not in the store has failed: no other step could read it.
     fn not_kept(&self, record: Record, error: StoreError) -> Performed {
         let why = error_text(&error.into());
         let record = match record.outcome {

@@ -1,12 +1,12 @@
-//! The key of a step, once what it reads is known. The table of what it holds is in `key.rs`.
+//! Makes the key of a step whose inputs are known. `key.rs` has the table of what is in a key.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::base::{Digest, Secret};
+use crate::base::{Digest, Secret, lock};
 use crate::device::{Backend, BackendRow};
-use crate::exec::schedule::World;
+use crate::exec::schedule::message::World;
 use crate::exec::standing::stands_here;
 use crate::key::{Hidden, KeyDoc};
 use crate::plan::Plan;
@@ -16,10 +16,10 @@ use crate::step::{Params, Source, StepId};
 use crate::store::{FileDigests, StoreError};
 use crate::toolchain::Tool;
 
-/// What keys and reports say of this machine.
+/// The facts of this machine that keys and reports hold.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
-    /// Stands in the key of measurements; holds no host name.
+    /// In the key of measurements; it holds no host name.
     pub fingerprint: String,
     /// As `fingerprint`, without what changes only how long something takes. Stands in the key of runs that are not timed.
     pub computing: String,
@@ -80,14 +80,14 @@ impl HostFacts {
     }
 }
 
-/// The value of a variable as a line of a key; bytes that are no text stand there as a digest of them.
+/// The value of a variable as a line of a key; a digest of it, if it is not UTF-8.
 fn text(value: &OsStr) -> String {
     value.to_str().map_or_else(|| format!("bytes {}", Digest::of(value.as_encoded_bytes())), str::to_owned)
 }
 
-/// What a declared variable is known by, in keys and memos; None if it is not set. Its value may be a secret, so it is
-/// no plain digest: those of two variables differ where their values do not, and who shares a cache may share a salt.
-/// The salt is no number of the store's: machines that share results must come to the same keys.
+/// The keyed digest of a declared variable, for keys and memos; None if it is not set. The value may be a secret, so
+/// the digest also depends on the variable's name and on a salt that users may set. The salt does not come from the
+/// store, because machines that share results must compute the same keys.
 pub fn variable_digest(name: &str) -> Option<Digest> {
     let value = std::env::var_os(name)?;
     let salt = std::env::var("ORCH_KEY_SALT").unwrap_or_default();
@@ -104,7 +104,7 @@ pub(super) struct Keys<'a> {
     known: Mutex<Known>,
 }
 
-/// What many steps have in common, and is asked for once.
+/// Values that many steps need, looked up once.
 #[derive(Default)]
 struct Known {
     tools: HashMap<Tool, String>,
@@ -118,10 +118,6 @@ impl<'a> Keys<'a> {
         Self { plan, provision, files, host, inventory, known: Mutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether a failure of this step stands, on this machine and with what is installed.
     pub(super) fn stands(&self, id: StepId, record: &Record) -> bool {
         stands_here(record, self.plan.step(id), &self.host.fingerprint, self.provision)
@@ -129,15 +125,16 @@ impl<'a> Keys<'a> {
 
     /// The key document. `output` gives the tree of a step that passed.
     ///
-    /// Its lines are added in the order in which they stand, because that is cheapest.
+    /// Lines are added in sorted order, which is the cheapest.
     pub(super) fn of(&self, id: StepId, output: impl Fn(StepId) -> Option<Digest>) -> Result<KeyDoc, StoreError> {
         let step = self.plan.step(id);
         let mut doc = KeyDoc::with_capacity(256 + 88 * step.inputs.len());
         doc.set("code", step.kind.code(step).digest().short());
         if let Params::Program(program) = &step.params {
             for name in &program.env {
-                let variable = *self.known().variables.entry(name.clone()).or_insert_with(|| variable_digest(name));
-                // One that is not set has no line: any text that stood for it could also be a value.
+                let variable =
+                    *lock(&self.known).variables.entry(name.clone()).or_insert_with(|| variable_digest(name));
+                // A variable that is not set has no line: any placeholder could also be a value.
                 if let Some(digest) = variable {
                     doc.set_parts(&["env.", name], Hidden(digest));
                 }
@@ -171,7 +168,7 @@ impl<'a> Keys<'a> {
             self.host.set_variables(ARITHMETIC, &mut doc);
         }
         for tool in tools {
-            let known = &mut self.known().tools;
+            let known = &mut lock(&self.known).tools;
             let identity = known.entry(tool).or_insert_with(|| self.provision.identity(tool));
             doc.set_parts(&["tool.", tool.package], identity);
         }
@@ -179,7 +176,7 @@ impl<'a> Keys<'a> {
     }
 
     /// The devices on which a measurement may take place and their driver, where the fingerprint of the host does not
-    /// tell them. Not which of their memory is free, nor serial numbers.
+    /// tell them. Free memory and serial numbers are left out.
     fn set_device(&self, backend: &BackendRow, doc: &mut KeyDoc) {
         let found = self.inventory.iter().find(|known| known.name == backend.name);
         let Some(found) = found.filter(|_| !backend.is_host) else { return };

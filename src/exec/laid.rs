@@ -1,16 +1,16 @@
-//! Trees that are laid out as inputs, each once for all steps of a run that read it.
+//! Input trees in folders: each is laid out once for all steps of a run that read it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-use crate::base::Digest;
+use crate::base::{Digest, lock};
 use crate::confine::Enforced;
 use crate::store::{DiskStore, LaidAs, Scratch, StoreError};
 
 pub(super) struct LaidTrees<'a> {
     scratch: &'a Scratch,
-    /// The folder of each: of links, where the kernel keeps steps from writing to them.
+    /// The folder of each tree. Its files are hard links where Landlock keeps steps from writing to them, else copies.
     folders: Mutex<HashMap<Digest, PathBuf>>,
 }
 
@@ -19,24 +19,20 @@ impl<'a> LaidTrees<'a> {
         Self { scratch, folders: Mutex::default() }
     }
 
-    fn folders(&self) -> MutexGuard<'_, HashMap<Digest, PathBuf>> {
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The folder in which a tree's files lie, verified. Collecting garbage does not touch it.
+    /// The folder with a tree's files, which were verified. Garbage collection does not touch it.
     pub(super) fn folder(&self, store: &DiskStore, digest: &Digest) -> Result<PathBuf, StoreError> {
-        if let Some(path) = self.folders().get(digest) {
+        if let Some(path) = lock(&self.folders).get(digest) {
             return Ok(path.clone());
         }
         let path = self.scratch.dir("tree")?;
         let laid = if Enforced::here().is_some() { LaidAs::Links } else { LaidAs::Copies };
         store.lay_out(digest, &path, laid)?;
-        // Whoever was faster has laid out the same.
-        Ok(self.folders().entry(*digest).or_insert(path).clone())
+        // Another thread may have laid out the same tree meanwhile.
+        Ok(lock(&self.folders).entry(*digest).or_insert(path).clone())
     }
 
-    /// Whoever reads a tree next gets it laid out, and verified, anew.
+    /// Lets the next reader verify the tree and lay it out again.
     pub(super) fn forget(&self, digest: &Digest) {
-        self.folders().remove(digest);
+        lock(&self.folders).remove(digest);
     }
 }

@@ -1,7 +1,7 @@
 //! Performs a plan: consults the store, schedules what is missing, and keeps a record of everything that happened.
 //!
-//! One loop on the calling thread owns all state; job threads get what they need and send back how it ended. What is
-//! shown to the user is the listener's concern, what a step does its kind's.
+//! One loop on the calling thread owns all state; job threads execute steps and send back results. Listeners show
+//! events to the user; kinds of steps say what a step does.
 
 mod age;
 mod bug;
@@ -36,7 +36,7 @@ use crate::record::{Outcome, Record};
 use crate::report::ReportDoc;
 use crate::step::StepId;
 use crate::store::{DiskStore, FileDigests};
-use crate::worker::{Cancel, Ground, Project};
+use crate::worker::{Cancel, Project, Workplace};
 
 pub use age::MaxAge;
 pub use driver::run;
@@ -44,8 +44,8 @@ pub use keys::{HostFacts, variable_digest};
 pub use preview::{held, preview};
 pub use probe::Probe;
 pub use reporting::report_doc;
-pub use schedule::consult::usually_wanted;
 pub use schedule::retry::Backoff;
+pub use schedule::steps::usually_wanted;
 pub use state::{How, StepResult};
 
 /// Everything a run is given.
@@ -56,7 +56,7 @@ pub struct Context<'a> {
     pub listener: &'a dyn Listener,
     /// What the probers said about this host.
     pub inventory: &'a [Backend],
-    /// Who asks what that look could not see.
+    /// Asks native libraries for what files do not say.
     pub probe: &'a dyn Probe,
     pub host: &'a HostFacts,
     pub options: &'a Options,
@@ -68,14 +68,14 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// Where commands work: below `dir`, and in the project that is the current folder, or the spec's if that lies
     /// elsewhere.
-    fn ground(&self, dir: PathBuf) -> Ground {
+    fn workplace(&self, dir: PathBuf) -> Workplace {
         let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
         let here = real(std::env::current_dir().unwrap_or_default());
         let spec = real(here.join(&self.options.spec));
         let root = if spec.starts_with(&here) { &here } else { spec.parent().unwrap_or(&here) };
         let store = self.store.root();
         let exempt = [store, self.provision.dir(), &here.join(&self.options.out_dir)];
-        Ground { sandboxes: real(dir), project: Project::new(root, &exempt) }
+        Workplace { sandboxes: real(dir), project: Project::new(root, &exempt) }
     }
 }
 
@@ -90,10 +90,10 @@ pub struct Options {
     pub keep_going: KeepGoing,
     /// Steps that execute even if the store holds their result.
     pub rerun: BTreeSet<StepId>,
-    /// Failures that stand are met again.
+    /// Standing failures are executed again.
     pub rerun_failed: bool,
-    /// Steps that are not executed again if they failed with the same key, whatever their failure: a run that is resumed
-    /// did so.
+    /// Steps that are not executed again if they failed with the same key: those that failed in the run that is
+    /// resumed.
     pub stands: BTreeSet<StepId>,
     /// What is to be done; None means everything.
     pub wanted: Option<BTreeSet<StepId>>,

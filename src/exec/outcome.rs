@@ -9,7 +9,7 @@ use crate::runtime::refusal::Refusal;
 use crate::runtime::{JobOutput, JobStatus, RawMeasure};
 use crate::worker::Ended;
 
-/// What an execution came to, before its output is published.
+/// The outcome of an execution, before its output is published.
 pub(super) struct Judged {
     pub(super) outcome: Outcome,
     pub(super) reason: Option<String>,
@@ -28,8 +28,8 @@ impl Judged {
         Self { outcome, reason: Some(reason.into()), facts: Value::Null, measure: None, transient: false }
     }
 
-    /// An error of orch's own around the work, such as a process that could not be started, or a package that a Python of
-    /// the user's has not.
+    /// An error around the work, such as a process that could not be started, or a package that the user's own Python
+    /// lacks.
     pub(super) fn error(error: &anyhow::Error) -> Self {
         let judged = Self::failed(outcome(Refusal::status_of(error)), error_text(error));
         let passes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(may_pass);
@@ -39,8 +39,8 @@ impl Judged {
         if passes || is_shortage(judged.reason.as_deref().unwrap_or_default()) { judged.transient() } else { judged }
     }
 
-    /// How a step of orch's own ended that made nothing. What the disk refuses today it may grant tomorrow, so that is no
-    /// outcome; all else follows from what the step reads.
+    /// The outcome of an error in one of orch's own steps. An error of the disk is passed on, because it may not recur;
+    /// every other follows from the step's inputs.
     pub(super) fn of_itself(error: anyhow::Error) -> anyhow::Result<Self> {
         if is_bug(&error) || error.chain().any(|cause| cause.is::<std::io::Error>()) {
             return Err(error);
@@ -48,14 +48,15 @@ impl Judged {
         Ok(Self::failed(outcome(Refusal::status_of(&error)), error_text(&error)))
     }
 
-    /// A failure of the machinery around the work, or one that the work itself calls passing. A full disk stays full.
+    /// Whether an error is transient: of the machinery around the work, or one that the work itself calls so. A full
+    /// disk is not.
     pub(super) fn transient(self) -> Self {
         let is_full = self.reason.as_ref().is_some_and(|reason| reason.contains("No space left on device"));
         Self { transient: !is_full, ..self }
     }
 }
 
-/// What a busy system answers, and a moment later does not.
+/// Words of a system that is short of something for a moment.
 const SHORTAGES: [i32; 9] = [
     libc::EAGAIN,
     libc::EINTR,
@@ -72,7 +73,7 @@ fn may_pass(error: &std::io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
 }
 
-/// Whether a sentence names a shortage: errors of Rust, Python and C++ may arrive here as text.
+/// Whether a text names such a shortage; errors of Rust, Python and C++ may arrive as text.
 pub(super) fn is_shortage(reason: &str) -> bool {
     let by_number =
         |code: &i32| reason.contains(&format!("(os error {code})")) || reason.contains(&format!("[Errno {code}]"));
@@ -92,7 +93,7 @@ pub(super) fn judge(ended: Ended, timeout_seconds: u64, transient: &[u32]) -> Ju
             };
             let reason = reason.or_else(|| (outcome != Outcome::Pass).then(|| "the worker gave no reason".to_owned()));
             let asks = facts["exit_code"].as_u64().is_some_and(|code| transient.iter().any(|c| u64::from(*c) == code));
-            // What a program of the user's says with its last words is its own affair: it has exit codes for that.
+            // The last words of a user's program decide nothing: it has exit codes for that.
             let is_short = facts.get("exit_code").is_none() && reason.as_deref().is_some_and(is_shortage);
             let judged = Judged { outcome, reason, facts, measure, transient: false };
             let may_pass = signal.is_some() || ((asks || is_short) && outcome == Outcome::Fail);

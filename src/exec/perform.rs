@@ -25,7 +25,7 @@ use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::Job;
 use crate::step::{CommandCall, Places, StepId, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, Scratch, StoreError};
-use crate::worker::{self, Cancel, Ended, Gone, Ground, Limits};
+use crate::worker::{self, Cancel, Ended, Gone, Limits, Workplace};
 
 /// What an execution needs; shared by all job threads.
 pub(super) struct Performer<'a> {
@@ -33,7 +33,7 @@ pub(super) struct Performer<'a> {
     pub(super) scratch: &'a Scratch,
     pub(super) laid: LaidTrees<'a>,
     /// Where commands work.
-    pub(super) ground: &'a Ground,
+    pub(super) workplace: &'a Workplace,
     pub(super) provision: &'a Provision,
     pub(super) servers: &'a Servers,
     pub(super) listener: &'a dyn Listener,
@@ -53,9 +53,9 @@ pub(super) struct Performer<'a> {
 pub(super) enum Performed {
     Executed {
         record: Box<Record>,
-        /// It came out as it was before, although something that it depends on changed.
+        /// Its output is as before, although something that it depends on changed.
         unchanged: bool,
-        /// It failed, and another attempt may well end otherwise.
+        /// It failed, and another attempt may succeed.
         transient: bool,
     },
     /// Another orch process executed it while this one waited for its lock.
@@ -81,7 +81,8 @@ impl Performer<'_> {
             Ok(None) => return self.keep(task, begun, Ok(Done::interrupted())),
             Err(e) => return self.keep(task, begun, Err(e.into())),
         };
-        // What was asked for is done here, not taken from another process; what is too old is the very thing that is held.
+        // A rerun is executed here and not taken from another process; a record that is too old is the one that would
+        // be found.
         if !matches!(task.why, MissReason::Asked | MissReason::TooOld { .. })
             && let Some(record) = self.held(task, &key_digest)
             && record.output.is_none_or(|digest| self.store.check_tree(&digest).is_ok())
@@ -97,7 +98,7 @@ impl Performer<'_> {
                     Err(e @ StoreError::Damaged { .. }) => {
                         return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };
                     }
-                    // The tree may well be whole. On a full disk, say, this would end in the same way again and again.
+                    // The tree may be whole: on a full disk, for instance, making it again would fail again.
                     Err(e) => return self.keep(task, begun, Err(e.into())),
                 },
             }
@@ -114,14 +115,14 @@ impl Performer<'_> {
         self.keep(task, begun, result)
     }
 
-    /// What another process has kept meanwhile.
+    /// The record that another process has kept meanwhile.
     fn held(&self, task: &Task<'_>, key: &Digest) -> Option<Record> {
         let failed = || self.store.failure(key).ok().flatten();
         let stands = |record: &Record| stands_here(record, task.step, self.fingerprint, self.provision);
         self.store.lookup(key).ok().flatten().or_else(|| failed().filter(stands))
     }
 
-    /// Another orch process executes the same key.
+    /// Called while another orch process executes the same key. False ends the waiting.
     fn go_on_waiting(&self, task: &Task<'_>, waited: Duration) -> bool {
         if waited > Duration::from_secs(1) {
             let text = format!("waits for another orch that executes it ({} s)", waited.as_secs());
@@ -135,7 +136,7 @@ impl Performer<'_> {
         let Given { paths: inputs, trees } = given;
         let places = Places { inputs, trees, scratch: out.with_extension("scratch"), out };
         let done = self.execute_at(task, &places);
-        // What was made was moved into the store, so it is empty most times; the kernel spares a mount point.
+        // It is usually empty, because files were moved into the store. `remove_dir` refuses mount points.
         if std::fs::remove_dir(&places.out).is_err() {
             bfs::remove_dir(&places.out)?;
         }
@@ -207,7 +208,7 @@ impl Performer<'_> {
         places: &Places,
         limits: &Limits<'_>,
     ) -> anyhow::Result<Done> {
-        let mut ran = worker::run_command(call, self.ground, &places.out, limits)?;
+        let mut ran = worker::run_command(call, self.workplace, &places.out, limits)?;
         let ended = std::mem::replace(&mut ran.ended, Ended::Interrupted);
         let judged = judge(ended, task.step.timeout_seconds, task.step.transient_codes());
         for text in worker::warnings(&task.step.name, &judged.facts) {
@@ -222,7 +223,7 @@ impl Performer<'_> {
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
         let mut params = call.params;
         let mut env = task.lease.as_ref().map(|lease| lease.env.clone()).unwrap_or_default();
-        // Libraries keep caches and settings at home: none that outlive the step, and none of the user's.
+        // Libraries keep caches and settings in HOME; they get one that lasts as long as the step.
         let own = if call.access.home { &["TMPDIR"][..] } else { &["TMPDIR", "HOME"] };
         let scratch = places.scratch.display().to_string();
         env.extend(own.iter().map(|name| ((*name).to_owned(), scratch.clone())));
@@ -264,7 +265,7 @@ impl Performer<'_> {
     }
 }
 
-/// Notes what held the step's processes, so that a record tells whether anything did.
+/// Records how the step's processes were confined.
 fn confined(mut judged: Judged) -> Judged {
     if let Some(facts) = judged.facts.as_object_mut() {
         facts.insert("sandbox".into(), Enforced::here().to_string().into());
@@ -290,7 +291,7 @@ fn check_measure(done: &mut Done, is_timed: bool) {
 pub(super) struct Done {
     pub(super) judged: Judged,
     pub(super) numerics: Option<Numerics>,
-    /// What it made, already in the store, in no tree yet.
+    /// What it made: content that is in the store, and not part of a tree yet.
     pub(super) made: Option<Manifest>,
 }
 
@@ -310,7 +311,7 @@ pub(super) fn error_text(error: &anyhow::Error) -> String {
     format!("{error:#}")
 }
 
-/// The log of a step, where it has one that says something.
+/// The path of a step's log, unless it is empty or missing.
 pub(super) fn log_if_any(path: &Path) -> Option<String> {
     let size = std::fs::metadata(path).ok()?.len();
     (size > 0).then(|| path.display().to_string())

@@ -1,7 +1,7 @@
 //! Job threads. Not rayon's: a rayon worker that waits may pick up another job, and with it another step's slot.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 
 type Job<'env> = Box<dyn FnOnce() + Send + 'env>;
@@ -19,7 +19,7 @@ impl<'env> Pool<'env> {
         for _ in 0..threads.max(1) {
             let queue: Arc<Mutex<Receiver<Job<'env>>>> = queue.clone();
             scope.spawn(move || {
-                while let Ok(job) = { queue.lock().unwrap_or_else(PoisonError::into_inner).recv() } {
+                while let Ok(job) = { lock(&queue).recv() } {
                     job();
                 }
             });
@@ -31,3 +31,4 @@ impl<'env> Pool<'env> {
         self.jobs.send(Box::new(job)).expect("BUG: the job threads outlive the scheduler");
     }
 }
+use crate::base::lock;

@@ -1,4 +1,4 @@
-//! What a run would do, and what the store already knows: everything that a run does short of executing.
+//! What a run would do, and the report of what the store holds; both execute nothing.
 
 use std::time::Instant;
 
@@ -14,14 +14,13 @@ use crate::store::StoreError;
 /// What a run would do.
 pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
     let mut scheduler = Scheduler::new(context.world(), Instant::now());
-    scheduler.whole_records = true;
     scheduler.consult_all();
-    scheduler.read_records();
+    scheduler.read_records(true);
     tell_all(&mut scheduler, context.listener);
-    let Scheduler { mut states, wanted, .. } = scheduler;
+    let wanted = std::mem::take(&mut scheduler.steps.wanted);
+    let (states, _) = scheduler.steps.into_states();
     let mut previews = Vec::new();
-    for id in context.plan.ids() {
-        let state = std::mem::replace(&mut states[id.0 as usize], StepState::Unknown);
+    for (id, state) in context.plan.ids().zip(states) {
         let verdict = match state {
             StepState::Done(StepResult { how: How::Hit, record: Some(record), .. }) => Verdict::Hit { record },
             StepState::Done(StepResult { outcome, reason, blamed, .. }) => {
@@ -48,17 +47,18 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     let mut scheduler = Scheduler::new(context.world(), Instant::now());
     for id in context.plan.ids() {
         scheduler.consult(id);
-        let StepState::Ready { key, .. } = &scheduler.states[id.0 as usize] else { continue };
+        let StepState::Ready { key, .. } = scheduler.steps.state(id) else { continue };
         let last = context.store.latest(&context.plan.step(id).name).ok().flatten();
         if let Some(last) = last.filter(|last| last.key == *key && !last.outcome.is_made()) {
-            scheduler.set(id, StepState::Done(StepResult::hit(last)));
+            scheduler.steps.set(id, StepState::Done(StepResult::hit(last)));
         }
     }
-    scheduler.read_records();
-    scheduler.wanted.extend(context.plan.ids());
-    scheduler.close();
+    scheduler.read_records(false);
+    scheduler.steps.wanted.extend(context.plan.ids());
+    scheduler.steps.close();
     tell_all(&mut scheduler, context.listener);
-    let results: Vec<_> = scheduler.states.into_iter().map(StepState::into_result).collect();
+    let (states, _) = scheduler.steps.into_states();
+    let results: Vec<_> = states.into_iter().map(StepState::into_result).collect();
     Ok(reporting::report_doc(context, &results, 0.0))
 }
 

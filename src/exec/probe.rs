@@ -1,4 +1,4 @@
-//! Asks the libraries of drivers how much memory devices have that do not tell it in files.
+//! Asks drivers' libraries how much memory those devices have whose files do not say it.
 
 use crate::device::{BACKENDS, Backend, BackendRow};
 use crate::exec::bug::Bugs;
@@ -9,7 +9,7 @@ pub trait Probe: Sync {
     fn ask(&self, backend: &str) -> Backend;
 }
 
-/// The answers of all whose files do not say it.
+/// The answers for all such backends.
 pub(super) fn ask(probe: &dyn Probe, bugs: &Bugs<'_>) -> Vec<Backend> {
     let silent = BACKENDS.iter().filter(|row| !row.tells_memory);
     let answers = silent.map(|BackendRow { name, .. }| {

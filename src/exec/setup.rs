@@ -1,15 +1,16 @@
-//! What steps require, installed beside the steps that can already run; and the Python servers that live in it.
+//! Installs what steps require, while other steps run, and starts the Python servers of environments.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use anyhow::Context as _;
 
 use crate::base::fs as bfs;
+use crate::base::lock;
 use crate::event::Event;
 use crate::exec::Context;
 use crate::exec::bug::Bugs;
@@ -35,8 +36,8 @@ pub(super) fn install(context: &Context<'_>, requirement: Requirement, bugs: &Bu
     result
 }
 
-/// One Python server per environment, started when the first job for it is dispatched, and again when it has died or is
-/// worn.
+/// One Python server per environment. It is started for the first job, and replaced when it has died or served its
+/// time.
 #[derive(Default)]
 pub(super) struct Servers {
     started: Mutex<BTreeMap<EnvName, Arc<Server>>>,
@@ -46,7 +47,7 @@ impl Servers {
     /// Starts a server unless a good one runs. Must be called from a thread that outlives the run: the kernel ends a child
     /// together with the thread that started it.
     pub(super) fn start(&self, env: EnvName, provision: &Provision, log_dir: &Path) -> anyhow::Result<()> {
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = lock(&self.started);
         let why = match started.get(&env).map(|server| server.why_replace()) {
             None => None,
             Some(None) => return Ok(()),
@@ -57,8 +58,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Runs a job. If the server dies under it, nobody knows whose doing that was: so each of its jobs is tried once more,
-    /// on a server of its own. If that dies as well, it was this job.
+    /// Runs a job. If the server dies, any of its jobs may be the cause, so each is tried once more on a server of its
+    /// own. If that one dies too, this job is the cause.
     pub(super) fn run(
         &self,
         env: EnvName,
@@ -67,7 +68,7 @@ impl Servers {
         provision: &Provision,
         log_dir: &Path,
     ) -> anyhow::Result<Ended> {
-        let shared = self.started.lock().unwrap_or_else(PoisonError::into_inner).get(&env).cloned();
+        let shared = lock(&self.started).get(&env).cloned();
         let shared =
             shared.with_context(|| format!("BUG: the Python server of `{env}` is used before it is started"))?;
         let why = match shared.run(job, limits) {
@@ -81,7 +82,7 @@ impl Servers {
     }
 }
 
-/// `before` says why it comes in the place of another; its log goes on with that.
+/// `before` says why it replaces another server; it is written to the log, which goes on.
 fn fresh(
     env: EnvName,
     provision: &Provision,

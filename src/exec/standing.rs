@@ -1,8 +1,8 @@
-//! Failures that stand: another execution with the same key would end the same way, so they are reported and not executed again.
+//! Standing failures: another execution with the same key would fail again, so they are reported and not executed.
 //!
-//! A success depends on its key alone, as a test sees to (`tests/keys`). A failure may also be of the moment, or of
-//! something around the step that no success depends on: a package that is missing, the kind of machine. Of the first
-//! kind none stands; of the second each stands only where all of it is as it was.
+//! A success depends on its key alone (`tests/keys`). A failure may also be transient, or be caused by something that
+//! is in no key: a missing package, the kind of machine. Transient failures never stand; others stand only as long as a
+//! digest of those surroundings is the same.
 
 use crate::base::Digest;
 use crate::exec::outcome::{Judged, is_shortage};
@@ -11,7 +11,7 @@ use crate::record::Record;
 use crate::step::{Requirement, Stage, Step};
 use crate::toolchain::EnvName;
 
-/// What is of the moment besides what a busy system answers, in whoever's words it comes.
+/// Words of transient errors, besides those of a system that is short of something.
 const MOMENTARY: &[&str] = &[
     "No space left on device",
     "Too many open files",

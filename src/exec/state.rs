@@ -6,7 +6,7 @@ use crate::record::{Outcome, Record};
 use crate::step::StepId;
 use crate::store::Hit;
 
-/// Every step goes from `Unknown` downwards; `Done` is left only when its output turns out to be lost.
+/// Every step goes through these from the first to the last; it leaves `Done` only if its output turns out to be lost.
 #[derive(Debug)]
 pub(super) enum StepState {
     /// Something that it reads is not done, so its key is not known.
@@ -56,9 +56,9 @@ pub struct StepResult {
     pub fetched: bool,
     /// It failed, in an earlier run, and was not executed again.
     pub failed_before: bool,
-    /// Left out for hits of steps that no report shows, and of all others until it is needed.
+    /// Hits have theirs only once a report needs it.
     pub record: Option<Box<Record>>,
-    /// Where the record of a hit is that was not read.
+    /// Where the unread record of a hit is.
     pub(super) held: Option<Hit>,
 }
 
@@ -77,7 +77,7 @@ impl StepResult {
         }
     }
 
-    /// A hit of which nothing is known but what it answers for.
+    /// A hit whose record is not read.
     pub(super) fn held(hit: Hit) -> Self {
         Self { how: How::Hit, outcome: hit.outcome, output: hit.output, held: Some(hit), ..Self::not_needed() }
     }

@@ -1,4 +1,4 @@
-//! A step that is ready to be performed: its key, where its inputs are, and what it was given.
+//! A step that is handed to a job thread: its key, where its inputs are, and its lease.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub(super) struct Task<'a> {
     pub(super) key: KeyDoc,
     pub(super) inputs: Vec<(String, InputAt)>,
     pub(super) why: MissReason,
-    /// Those before this one.
+    /// Attempts before this one.
     pub(super) attempts: Vec<Attempt>,
     /// The device that it holds.
     pub(super) lease: Option<Lease>,
@@ -37,7 +37,7 @@ impl Task<'_> {
         })
     }
 
-    /// A file that was written to while the step read it is not what stands in the step's key.
+    /// An error if a source file changed while the step read it: then its content is not the one in the key.
     pub(super) fn files_are_the_same(&self) -> anyhow::Result<()> {
         for (name, at) in &self.inputs {
             if let InputAt::File(path, stamp) = at

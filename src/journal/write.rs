@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
+use crate::base::lock;
 use crate::event::{Event, Listener};
 use crate::journal::follow::Ended;
 use crate::journal::{End, Follow, Head, KEPT, KEPT_BYTES, Line};
@@ -42,7 +43,7 @@ impl Journal {
 
     /// Writes the last line, if any was written before. Gives what kept the journal from being written.
     pub fn finish(&self, seconds: f64, interrupted: bool, hits: u32) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if state.file.is_some() {
             let outcomes = std::mem::take(&mut state.outcomes);
             state.push(&Line::End(End { seconds, interrupted, outcomes, hits }));
@@ -86,7 +87,7 @@ impl Listener for Journal {
         if !is_step && !is_setup && !matches!(event, Event::StepReturned { .. }) {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let ended = state.follow.hear(&event);
         if state.error.is_some() {
             return;

@@ -32,7 +32,7 @@ pub(super) struct Head {
     /// Whether the plan has cases, and with them devices.
     has_cases: bool,
     here: Digest,
-    /// What the store's log was: it only grows, unless something was taken out of it.
+    /// The extent of the store's log, which only grows unless something is removed.
     log: Option<LogExtent>,
     summary: Summary,
 }
@@ -92,7 +92,7 @@ impl Memo {
         self.head.has_cases
     }
 
-    /// What an ordinary run would count now; its seconds are the caller's.
+    /// The summary of an ordinary run; the caller sets its seconds.
     pub fn summary(&self) -> &Summary {
         &self.head.summary
     }
@@ -111,7 +111,7 @@ impl Memo {
         Some(doc)
     }
 
-    /// Whether all is as it was. What it cannot tell is not.
+    /// Whether nothing changed. What cannot be compared counts as changed.
     pub fn holds(&self, path: &MemoPath, here: Here<'_>) -> bool {
         let log = DiskStore::log_extent(path.root());
         log.zip(self.head.log).is_some_and(|(now, then)| now.continues(&then))
@@ -125,7 +125,7 @@ impl Memo {
     }
 
     fn finds_its_files(&self, path: &MemoPath) -> io::Result<bool> {
-        // A spec is what changes most often, and there are few of them.
+        // Specs first: there are few, and they change most often.
         let mut specs = self.snapshot(SPECS)?;
         let of_specs = specs.changes();
         if !of_specs.is_empty() {
@@ -135,16 +135,16 @@ impl Memo {
         let of_files = files.changes();
         if of_files.is_empty() && (of_specs.refreshed || of_files.refreshed) {
             let part = |section| self.sealed.section(section);
-            // Only speed is lost if it cannot be written: these files are hashed again next time.
+            // If it cannot be written, the files are only hashed again next time.
             let _ = path.write_parts(&part(HEAD)?, [&specs, &files], &part(TEXT)?, &part(DOC)?);
         }
         Ok(of_files.is_empty())
     }
 }
 
-/// All files by which one can tell later that the run would find the same: the specs, and besides them sources and what orch
-/// put into the store and the output folder. None if one of them is no longer as the run saw it, or changes so fast that its
-/// stamp cannot tell.
+/// All files that a later run must compare: the specs, and second the sources with what orch wrote into the store and
+/// the output folder. None if one of them has changed since the run read it, or changes too fast for its stamp to show
+/// it.
 pub(super) fn files(
     context: &Context<'_>,
     results: &[StepResult],

@@ -1,9 +1,9 @@
-//! What a run that left nothing to do looked like, so that the next run need only look at files.
+//! Lets a run without changes end after comparing files with those of an earlier run that left nothing to do.
 //!
 //! A run in which every wanted step was a hit, or passed, or failed in a way that stands, or lacks its device, writes a
-//! *memo*. A later run with the same command line and the same orch reads it, compares stamps with the disk and, if none
-//! differs, prints what an ordinary run would print: no YAML, no graph, no keys, no records. Whatever is not as it was, or
-//! cannot be read, means the ordinary run, which is always right. `docs/design.md`, "The memo".
+//! *memo*. A later run with the same command line and the same orch reads it and compares stamps with the disk. If none
+//! differs, it prints what an ordinary run would print, without reading specs, keys or records. If anything changed or
+//! cannot be read, the ordinary run follows, which is always right. `docs/design.md`, "The memo".
 
 mod file;
 
@@ -64,7 +64,7 @@ impl MemoPath {
     pub fn new(root: PathBuf, command_line: &[(&str, String)]) -> io::Result<Self> {
         let exe = fs::metadata(std::env::current_exe()?)?;
         let stamp = crate::store::stat::Stamp::from(&exe);
-        // Not when its state changed last: hard links are made of executables when they are built.
+        // Without the change time, which hard links change that cargo makes of executables.
         let mut text = format!("{} {} {} {}\n", file::KIND, stamp.size, stamp.modified, stamp.inode);
         let _ = writeln!(text, "{:?}", std::env::current_dir()?);
         for (name, value) in command_line {
@@ -83,7 +83,7 @@ impl MemoPath {
         self.0.parent().expect("BUG: a memo lies in a folder")
     }
 
-    /// Removes all but the newest memos, and what was being written when its writer was killed.
+    /// Removes all but the newest memos, and unfinished files of writers that were killed.
     fn prune(&self) -> io::Result<()> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.dir())?.flatten() {
@@ -119,21 +119,21 @@ pub struct Ended<'a> {
     /// What the run put where people look for it.
     pub out: &'a [PathBuf],
     /// The store as it was before the first step was looked up.
-    pub before: Custody,
+    pub before: Removals,
 }
 
-/// What shows that something was removed from the store.
+/// The stamp of the file that is written when something is removed from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Custody(Option<crate::store::stat::Stamp>);
+pub struct Removals(Option<crate::store::stat::Stamp>);
 
-impl Custody {
+impl Removals {
     pub fn of(store: &DiskStore) -> Self {
         Self(crate::store::stat::Stamp::of(&store.removals()).ok())
     }
 }
 
 impl MemoPath {
-    /// Keeps what a run found, if it left nothing to do. False if it did, or if what it found may be different by now.
+    /// Writes the memo of a run that left nothing to do. False if something is left, or may have changed since.
     pub fn keep(&self, ended: Ended<'_>) -> io::Result<bool> {
         let Ended { context, mut finished, specs, here, out, before } = ended;
         if finished.interrupted || !finished.results.iter().all(leaves_nothing) {
@@ -152,7 +152,7 @@ impl MemoPath {
         let head = file::Head::of(context, &doc.summary, here);
         let Some([specs, files]) = file::files(context, results, specs, found, out)? else { return Ok(false) };
         let held = |digest: Digest| context.store.has_tree(&digest);
-        if Custody::of(context.store) != before || !results.iter().filter_map(|r| r.output()).all(held) {
+        if Removals::of(context.store) != before || !results.iter().filter_map(|r| r.output()).all(held) {
             return Ok(false);
         }
         self.write(&head, [&specs, &files], &doc)?;

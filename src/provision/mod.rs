@@ -15,11 +15,11 @@ mod transformers_js;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use anyhow::Context;
 
-use crate::base::Digest;
+use crate::base::{Digest, lock};
 use crate::browser::ORT_WEB;
 use crate::catalogue::browser::CHROMIUM;
 use crate::catalogue::{Library, Requirement};
@@ -153,7 +153,7 @@ impl Provision {
         if let Some(own) = self.own_for(name) {
             return Ok(own.env.clone());
         }
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = lock(&self.found);
         if let Some(env) = found.get(&name) {
             return Ok(env.clone());
         }

@@ -25,9 +25,9 @@ use self::runner::OnPhone;
 use super::manifest::Manifest;
 use super::measure::{MeasureParams, Taken, Timings};
 use super::ort::qnn;
-use super::refusal::{Refusal, answer};
+use super::refusal::Refusal;
 use super::tensors::{self, Tensor, Tensors};
-use super::{Job, JobOutput, JobStatus, RawMeasure};
+use super::{Job, JobOutput, RawMeasure};
 use crate::device::android::{self as found, Properties};
 use crate::device::snapdragon::{self, Chip};
 
@@ -39,10 +39,7 @@ const SYNC: &str = "qnn-net-run's own figures; QnnGraph_execute returns when the
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    match job.op.as_str() {
-        "run" => answer(timed(job, progress)),
-        other => JobOutput::failed(JobStatus::Error, format!("android has no operation `{other}`; it has `run`")),
-    }
+    job.perform("android", &[("run", timed)], progress)
 }
 
 #[derive(Debug, Deserialize)]
@@ -57,10 +54,8 @@ struct Params {
     options: Map<String, Value>,
     /// After these, the job's parent ends this process.
     timeout_seconds: u64,
-    /// Read by [`MeasureParams::of`] from the same params.
-    #[serde(default)]
-    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
-    measure: Value,
+    #[serde(deserialize_with = "super::measure::asked")]
+    measure: Option<MeasureParams>,
 }
 
 /// What a target asks of its phone.
@@ -106,7 +101,7 @@ impl Asked {
         })
     }
 
-    /// The chip stands in the key by the options alone, so a phone with another chip is not the device that was asked for.
+    /// Only the options are in the key, so a phone with another chip is not the requested device.
     fn fits(&self, phone: &Properties) -> Result<Option<&'static Chip>> {
         let chip = phone.chip().map_err(Refusal::unavailable)?;
         let named = |soc: &str| snapdragon::by_soc(soc).map(|chip| chip.soc);
@@ -118,25 +113,24 @@ impl Asked {
     }
 }
 
-/// Ends by itself in time to clean up: whoever is killed leaves its folder to the phone's own janitor.
+/// Ends early enough to clean up. If it were killed, the phone would have to remove the folder itself.
 fn timed(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params = Params::deserialize(&job.params).context("bad params of an android job")?;
+    let params: Params = job.params()?;
     let limit = Duration::from_secs(params.timeout_seconds);
     let margin = (limit / 4).min(Duration::from_secs(10));
     let end = Instant::now() + limit;
     let done = run(job, &params, end - margin, progress);
     if done.as_ref().is_err_and(|error| error.downcast_ref::<Late>().is_some()) {
-        // Cleaned up. That it took too long is for the parent to say, who will in a moment.
+        // Everything is cleaned up. The parent is about to report the timeout.
         std::thread::sleep(end.saturating_duration_since(Instant::now()) + margin);
     }
     done
 }
 
 fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let measure = MeasureParams::of(&job.params)?;
     ensure!(params.device == "htp", "QNN on a phone has no device `{}`: write `device: htp`", params.device);
     let asked = Asked::of(&params.options)?;
-    let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
+    let artefact = job.artefact()?;
     let manifest = Manifest::read(artefact)?;
     let prepared = context::read(artefact, &manifest)?;
     let libraries = libraries(&params.sdk, &asked.htp)?;
@@ -165,7 +159,7 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
     progress("bringing files to the phone");
     let brought = run.put(&items)?;
     progress("running on the phone");
-    let count = 1 + measure.map_or(0, |measure| measure.warmup as usize + measure.samples as usize);
+    let count = 1 + params.measure.map_or(0, |measure| measure.warmup as usize + measure.samples as usize);
     for (on_phone, count) in
         [Some((&on_phone, count)), control.as_ref().map(|control| (control, 1))].into_iter().flatten()
     {
@@ -192,17 +186,17 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
         "files": {"needed": items.len(), "brought": brought},
         "placement_by": "time on the accelerator of each inference, in the runner's profile",
     });
-    if measure.is_some() {
+    if params.measure.is_some() {
         facts["accelerator_ms"] = json!(profile.accelerator_ms);
     }
     if let Some(left) = left {
         facts["left_on_phone"] = json!(left);
     }
     let htp = chip.map_or(asked.htp.as_str(), |chip| chip.htp);
-    Ok(JobOutput::ok(facts, Some(measured(profile, measure, htp, &properties.soc))))
+    Ok(JobOutput::ok(facts, Some(measured(profile, params.measure, htp, &properties.soc))))
 }
 
-/// The phone, which from then on is the only one that is spoken to.
+/// Chooses the phone; all later commands go to it.
 fn phone(adb: &mut Adb, asked: &Asked) -> Result<(Properties, Option<&'static Chip>)> {
     let named = adb.serial.take().or_else(|| std::env::var(found::SERIAL).ok().filter(|serial| !serial.is_empty()));
     let (good, list, said) = adb.call(&["devices", "-l"]).map_err(|error| match error.downcast_ref::<Late>() {
@@ -304,6 +298,7 @@ fn measured(profile: Profile, measure: Option<MeasureParams>, htp: &str, soc: &s
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::JobStatus;
 
     fn asked(options: Value) -> Result<Asked> {
         Asked::of(options.as_object().unwrap())

@@ -1,8 +1,8 @@
 //! ONNX Runtime Web in a real browser: WebGPU by its native provider, WebNN by its own.
 //!
-//! It knows nothing of the spec: the browser, the bundle and the options come with the job. The page (`browser/page.mjs`)
-//! makes a session that may not fall back to the CPU, and hands over ONNX Runtime's own word on where each node went;
-//! here that word is held against what was asked for (docs/design.md, "Honesty").
+//! It knows nothing of the spec: the browser, the bundle and the options come with the job. The page
+//! (`browser/page.mjs`) makes a session that may not fall back to the CPU, and returns ONNX Runtime's log of where each
+//! node went; here that is compared with what was asked for (docs/design.md, "Honesty").
 
 mod answer;
 mod options;
@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::manifest::Manifest;
 use super::measure::MeasureParams;
-use super::refusal::{Refusal, answer};
+use super::refusal::Refusal;
 use super::tensors::Tensors;
 use super::{Job, JobOutput, JobStatus, onnx_change, onnx_file, tensors};
 use crate::browser::{self, Api, Launch, Page, Served, Talk, Trouble};
@@ -37,10 +37,7 @@ const SYNC: &str = "session.run resolves when the outputs are in the page's memo
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    match job.op.as_str() {
-        "run" => answer(run(job, progress)),
-        other => JobOutput::failed(JobStatus::Error, format!("browser has no operation `{other}`; it has `run`")),
-    }
+    job.perform("browser", &[("run", run)], progress)
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,17 +53,14 @@ struct Params {
     device: String,
     #[serde(default)]
     options: Map<String, Value>,
-    /// Read by [`MeasureParams::of`] from the same params.
-    #[serde(default)]
-    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
-    measure: Value,
+    #[serde(deserialize_with = "super::measure::asked")]
+    measure: Option<MeasureParams>,
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
-    let params = Params::deserialize(&job.params).context("bad params of a browser job")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let params: Params = job.params()?;
     let options = Options::of(&params.backend, &params.device, &params.options)?;
-    let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
+    let artefact = job.artefact()?;
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
     let model = artefact.join("model.onnx");
@@ -83,11 +77,11 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "external": external,
         "inputs": described,
         "control": described_control,
-        // WebNN takes no open sizes, and what is known of a shape also folds away what WebGPU would leave to the CPU.
+        // WebNN takes no open sizes; on WebGPU, known shapes let nodes be folded that would run on the CPU.
         "free_dimensions": closed.named,
         "optimisation": OPTIMISATION,
         "without_fusions": options.without_fusions(),
-        "measure": measure.map(|measure| measure.told()),
+        "measure": params.measure,
     });
     let mut files = files(&params, artefact, &external, bytes)?;
     files.extend(control.map(|bytes| ("control".to_owned(), Served::Bytes(bytes))));
@@ -97,7 +91,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     let page = Page { script: SCRIPT, params: &settings, files, imports: &[] };
     let talk = open(&params.browser, &options, &page, progress)?;
     let facts = json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});
-    finish(job, &manifest, &options, talk, &params.browser, facts, measure.map(|_| SYNC))
+    finish(job, &manifest, &options, talk, &params.browser, facts, params.measure.map(|_| SYNC))
 }
 
 /// Opens the page in the browser and waits for its answer.

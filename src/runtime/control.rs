@@ -1,7 +1,7 @@
-//! What a ready model gives, by a runtime's word: on its inputs, and on the control's, another input.
+//! Computes reference outputs of a ready model, for its inputs and for the control's.
 //!
-//! Nobody here knows which inputs are sizes, axes or indices, of which other values are another problem that a runtime
-//! need not take. The outputs' shapes tell.
+//! Which inputs are sizes, axes or indices is not known; other values of those would pose another problem. The shapes
+//! of the outputs show it.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
 
-/// Who answers.
+/// The runtime that computes them.
 pub struct Witness {
     /// `onnxruntime cpu`
     pub name: &'static str,
@@ -24,8 +24,8 @@ const REFERENCE: &str = "reference.safetensors";
 /// Files that [`reference()`] changes or leaves out, and does not copy as they are.
 const CHANGED: [&str; 2] = ["manifest.json", tensors::CONTROL_INPUTS];
 
-/// A ready model's tree, `artefact`, with what it gives on its inputs, if nobody said it, and on the control's, beside
-/// these. `start` loads the model, if anything is to be computed. Gives what belongs into the record.
+/// Copies the tree of a ready model and adds the control's inputs and outputs, and the reference if the user gave none.
+/// `start` loads the model if anything must be computed. Gives facts for the record.
 pub fn reference<F>(
     artefact: &Path,
     out: &Path,
@@ -45,7 +45,7 @@ where
         None if is_given => Err("the model came without a second input".to_owned()),
         other => match start(&manifest) {
             Ok(infer) => answered(artefact, out, other, by, infer)?,
-            // Another runtime may take the model, and the user knows what it has to give.
+            // Another runtime may accept the model, and the user gave the expected outputs.
             Err(error) if is_given => Err(format!("{} does not take the model: {error:#}", by.name)),
             Err(error) => return Err(error),
         },
@@ -68,8 +68,8 @@ where
     Ok(facts)
 }
 
-/// Gives the inputs of which the control has no other values, or why there is none: values in other places may be such as
-/// the model cannot take, an index beyond its table, and then nothing is wrong.
+/// Gives the inputs that the control leaves as they are, or why there is no control. Moved values may be invalid for
+/// the model, such as an index beyond its table; that is no error.
 fn answered(
     artefact: &Path,
     out: &Path,
@@ -102,12 +102,13 @@ fn answered(
 struct Control {
     inputs: Tensors,
     outputs: Tensors,
-    /// Inputs that are as given, although they could be others.
+    /// Inputs that were left as given, although they could change.
     kept: Vec<String>,
 }
 
-/// All of the `other` values, where the outputs then have the shapes of the `reference`. Else the floats among them that
-/// keep these shapes, one after another. Else all again, as long as the model takes them: shapes may be what it computes.
+/// Takes all `other` values if the outputs then have the shapes of the `reference`; else those floats that keep the
+/// shapes, one after another. If there are none, it takes all, provided that the model accepts them: the shapes may be
+/// what it computes.
 fn find(
     given: &Tensors,
     other: &Tensors,

@@ -1,4 +1,4 @@
-//! What the CPU of a run has that decides whether sums of int8 products are exact.
+//! The CPU feature that decides whether sums of int8 products are exact.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ pub(super) fn vnni() -> Option<bool> {
     None
 }
 
-/// It belongs to every result that a CPU computed.
+/// Adds it to the facts of a run on the CPU.
 pub(super) fn note(facts: &mut Map<String, Value>) {
     if let Some(vnni) = vnni() {
         facts.insert("vnni".to_owned(), vnni.into());

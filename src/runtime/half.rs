@@ -1,8 +1,8 @@
 //! The small computation by which a runtime shows that it computes in half precision: a matrix product and a layer norm.
 //!
-//! It is laid out as an artefact tree, so that a runtime runs it as it runs every model: through the same provider, on the
-//! same device, strictly. Every value that it is given is held by fp16 and bf16 without rounding, so that what the outputs
-//! show is what was computed in between.
+//! It is laid out as an artefact tree, so that a runtime runs it as it runs every model: through the same provider, on
+//! the same device, strictly. Its inputs are exact in fp16 and bf16, so the outputs show the precision of the
+//! computation.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const ROWS: usize = 4;
 const WIDTH: usize = 64;
 /// ONNX's default.
 const EPSILON: f64 = 1e-5;
-/// More than fp32's own error, which is below 1e-6 here, and less than what a rounding to half precision leaves.
+/// More than fp32's error, which is below 1e-6 here, and less than the error of half precision.
 const COARSE: f64 = 2e-5;
 
 /// Writes the artefact tree, with tensors of this type throughout.
@@ -31,7 +31,7 @@ pub fn lay(tree: &Path, element: Element) -> anyhow::Result<()> {
     tensors::write(&tree.join("inputs.safetensors"), &Tensors::from([("x".to_owned(), x)]))
 }
 
-/// How far the outputs are from the true ones, where they are those of half precision; otherwise what they show.
+/// The error of outputs in half precision; otherwise why they are not.
 pub fn judge(out: &Path, precision: Precision) -> anyhow::Result<Result<f64, String>> {
     let outputs = tensors::read(&out.join("outputs.safetensors"))?;
     let got = outputs.get("y").context("it answered without the output `y`")?.to_f64();

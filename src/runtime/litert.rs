@@ -13,23 +13,19 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::json;
 
 use api::{Compiled, Failure, Model, Port, Table};
 
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
-use super::refusal::{Refusal, answer};
+use super::refusal::Refusal;
 use super::tensors::{self, Tensors};
 use super::{Job, JobOutput, JobStatus, cpu};
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    answer(match job.op.as_str() {
-        "run" => run(job, progress),
-        other => Err(anyhow::anyhow!("the litert runtime has no operation `{other}`; known: `run`")),
-    })
+    job.perform("litert", &[("run", run)], progress)
 }
 
 const SYNC: &str = "LiteRtRunCompiledModel, which returns when the outputs are complete";
@@ -43,9 +39,8 @@ struct RunParams {
     /// libLiteRt.so, absolute.
     library: PathBuf,
     device: String,
-    /// Read by [`MeasureParams::of`].
-    #[serde(rename = "measure")]
-    _measure: IgnoredAny,
+    #[serde(deserialize_with = "measure::asked")]
+    measure: Option<MeasureParams>,
     #[serde(default)]
     options: Options,
 }
@@ -60,11 +55,10 @@ struct Options {
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let params: RunParams = job.params()?;
     ensure!(params.device == DEVICE, "LiteRT has no device `{}` here; known: `{DEVICE}`", params.device);
     let threads = params.options.num_threads.map_or_else(usable_threads, Ok)?.get();
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    let tree = job.artefact()?;
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
     let version = version(&params.library)?;
@@ -82,9 +76,9 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         Ok(Session { ports, compiled })
     };
     let (Session { ports, mut compiled }, (), timings) =
-        measure::run(measure.as_ref(), load, |session| Ok(session.compiled.run()?)).map_err(classified)?;
+        measure::run(params.measure.as_ref(), load, |session| Ok(session.compiled.run()?)).map_err(classified)?;
 
-    // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
+    // Read after the last inference, so that a session that corrupts its state is noticed.
     tensors::write(&job.out.join(tensors::OUTPUTS), &ports.outputs(&compiled)?)?;
     tensors::run_control(tree, &job.out, |inputs| {
         ports.set_inputs(&mut compiled, inputs)?;
@@ -115,8 +109,8 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     Ok(JobOutput::ok(facts, Some(raw)))
 }
 
-/// The version of the wheel that the library lies in, by the folder beside it: the library itself does not tell, and one of
-/// another version would be called wrongly.
+/// The version of the wheel that holds the library, from the metadata folder beside it. The library itself does not
+/// tell, and calling another version would be undefined behaviour.
 fn version(library: &Path) -> Result<String> {
     let absent = |why: String| Refusal::unavailable(format!("LiteRT at `{}` cannot be used: {why}", library.display()));
     let site = library.ancestors().nth(2).filter(|_| library.is_file());
@@ -198,7 +192,7 @@ impl<'a> Ports<'a> {
 struct Placed {
     /// Operators of XNNPACK's own, after it joined some.
     xnnpack: u64,
-    /// Of these, those that compute in half precision. XNNPACK can do so on request, which orch does not make.
+    /// Those of them that compute in half precision, which XNNPACK does only on request.
     half: u64,
     /// Operators of the model that LiteRT's kernels executed, by type.
     outside: BTreeMap<String, u64>,

@@ -7,18 +7,19 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::{RawMeasure, Times};
 use crate::base::process::{high_water_mark, own_peak};
 
-/// How much is measured; the `measure` of a job's params.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+/// How much is measured; the `measure` of a job's params, which the spec has checked.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasureParams {
     pub warmup: u32,
+    /// At least 1.
     pub samples: u32,
     /// Warm-up and samples each stop early after this many seconds; one sample is always taken.
     pub max_seconds: f64,
@@ -27,28 +28,10 @@ pub struct MeasureParams {
     pub timeout_seconds: Option<u64>,
 }
 
-impl MeasureParams {
-    /// Takes `measure` out of a job's params. None of `none`: the run is not to be timed.
-    pub fn of(params: &Value) -> anyhow::Result<Option<Self>> {
-        let value = params.get("measure").cloned().unwrap_or(Value::Null);
-        if value == "none" {
-            return Ok(None);
-        }
-        let measure: Self =
-            serde_json::from_value(value).map_err(|e| anyhow::anyhow!("bad `measure` in the job's params: {e}"))?;
-        ensure!(measure.samples > 0, "`measure.samples` is 0: a run without a sample measures nothing");
-        ensure!(
-            measure.max_seconds.is_finite() && measure.max_seconds > 0.0,
-            "`measure.max_seconds` is {}: give a positive number of seconds",
-            measure.max_seconds
-        );
-        Ok(Some(measure))
-    }
-
-    /// As a page is told it.
-    pub fn told(&self) -> Value {
-        json!({"warmup": self.warmup, "samples": self.samples, "max_seconds": self.max_seconds})
-    }
+/// Reads the `measure` of a job's params. `none`: the run is not to be timed.
+pub fn asked<'de, D: Deserializer<'de>>(given: D) -> Result<Option<MeasureParams>, D::Error> {
+    let value = Value::deserialize(given)?;
+    if value == "none" { Ok(None) } else { serde_json::from_value(value).map(Some).map_err(D::Error::custom) }
 }
 
 /// What the loop took; [`Timings::into_raw`] adds what only the runtime knows.
@@ -145,6 +128,8 @@ pub fn peak_rss_bytes() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::ensure;
+
     use super::*;
 
     const NAP: Duration = Duration::from_millis(5);
@@ -208,13 +193,10 @@ mod tests {
 
     #[test]
     fn params_are_strict() {
-        let good = json!({"measure": {"warmup": 1, "samples": 2, "max_seconds": 3.0}});
-        assert_eq!(MeasureParams::of(&good).unwrap().unwrap().samples, 2);
-        let none = json!({"measure": {"warmup": 1, "samples": 0, "max_seconds": 3.0}});
-        assert!(MeasureParams::of(&none).unwrap_err().to_string().contains("`measure.samples` is 0"));
-        assert_eq!(MeasureParams::of(&json!({"measure": "none"})).unwrap(), None);
-        assert!(MeasureParams::of(&json!({"measure": "never"})).is_err());
-        assert!(MeasureParams::of(&json!({})).unwrap_err().to_string().starts_with("bad `measure`"));
+        let read = |text: &str| asked(&mut serde_json::Deserializer::from_str(text));
+        assert_eq!(read(r#"{"warmup": 1, "samples": 2, "max_seconds": 3.0}"#).unwrap().unwrap().samples, 2);
+        assert_eq!(read(r#""none""#).unwrap(), None);
+        assert!(read(r#""never""#).is_err() && read("{}").is_err() && read("null").is_err());
     }
 
     #[test]

@@ -25,11 +25,15 @@ pub mod tensors;
 pub mod transformers_js;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::confine::Grants;
+use anyhow::Context as _;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::base::suggest;
+use crate::confine::Grants;
 
 /// One piece of work for a worker.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -55,6 +59,33 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Grants>,
 }
+
+impl Job {
+    /// Its params, of which none may be unknown.
+    pub fn params<P: DeserializeOwned>(&self) -> anyhow::Result<P> {
+        P::deserialize(&self.params).with_context(|| format!("bad params of `{}`", self.op))
+    }
+
+    /// The tree with the model.
+    pub fn artefact(&self) -> anyhow::Result<&Path> {
+        let tree = self.inputs.get("artefact");
+        tree.map(PathBuf::as_path).with_context(|| format!("job `{}` has no input tree `artefact`", self.op))
+    }
+
+    /// Performs one of a worker's operations.
+    pub fn perform(&self, worker: &str, known: &[(&str, Operation)], progress: &dyn Fn(&str)) -> JobOutput {
+        match known.iter().find(|(name, _)| *name == self.op) {
+            Some((_, operation)) => refusal::answer(operation(self, progress)),
+            None => {
+                let hint = suggest::hint(&self.op, known.iter().map(|(name, _)| *name));
+                JobOutput::failed(JobStatus::Error, format!("{worker} has no operation `{}`; {hint}", self.op))
+            }
+        }
+    }
+}
+
+/// What a worker can do with a job. `progress` reports a line to the waiting process.
+pub type Operation = fn(&Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput>;
 
 /// What a worker says on its result descriptor.
 #[expect(clippy::large_enum_variant, reason = "one at a time exists, and only for a moment")]
@@ -161,5 +192,5 @@ impl JobOutput {
     }
 }
 
-/// What `orch worker <runtime>` does: one job, in a process of its own. `progress` reports a line to the waiting process.
+/// What `orch worker <runtime>` does: one job, in a process of its own.
 pub type Execute = fn(&Job, progress: &dyn Fn(&str)) -> JobOutput;

@@ -15,7 +15,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use api::{Compiled, Request};
@@ -23,18 +22,14 @@ use api::{Compiled, Request};
 use super::control::{self, Witness};
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
-use super::refusal::{Refusal, answer};
+use super::refusal::Refusal;
 use super::tensors::{self, Tensors};
 use super::{Job, JobOutput, JobStatus, cpu};
 use crate::openvino::{self, Core, Failure};
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    answer(match job.op.as_str() {
-        "run" => run(job, progress),
-        "reference" => reference(job),
-        other => Err(anyhow::anyhow!("the openvino runtime has no operation `{other}`; known: `reference`, `run`")),
-    })
+    job.perform("openvino", &[("run", run), ("reference", reference)], progress)
 }
 
 /// How infer returns: OpenVINO's synchronous call waits for every device itself.
@@ -46,9 +41,8 @@ struct RunParams {
     library: PathBuf,
     device: String,
     inference_precision: Precision,
-    /// Read by [`MeasureParams::of`].
-    #[serde(rename = "measure")]
-    _measure: IgnoredAny,
+    #[serde(deserialize_with = "measure::asked")]
+    measure: Option<MeasureParams>,
     #[serde(default)]
     options: Map<String, Value>,
     #[serde(default)]
@@ -81,15 +75,14 @@ impl Precision {
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
-    let params: RunParams = serde_json::from_value(job.params.clone()).context("bad params of `run`")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let params: RunParams = job.params()?;
     ensure!(
         !options::spreads(&params.device),
         "device `{}` lets OpenVINO spread the work; name one device, e.g. `CPU`, `GPU.0`, `NPU` or `AUTO`",
         params.device
     );
     let mut properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+    let tree = job.artefact()?;
     let manifest = Manifest::read(tree)?;
     let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
 
@@ -107,10 +100,11 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 
     progress(&format!("compiling for {}", params.device));
     let load = || load(&core, tree, &manifest, &inputs, &params, &properties);
-    let (mut session, (), timings) = measure::run(measure.as_ref(), load, |session| Ok(session.request.infer()?))
-        .map_err(|error| classified(error, "failed to run the model"))?;
+    let (mut session, (), timings) =
+        measure::run(params.measure.as_ref(), load, |session| Ok(session.request.infer()?))
+            .map_err(|error| classified(error, "failed to run the model"))?;
 
-    // Read after the last inference, from the memory it wrote: a session that spoils its state shows here.
+    // Read after the last inference, so that a session that corrupts its state is noticed.
     let Session { request, compiled, .. } = &mut session;
     tensors::write(&job.out.join("outputs.safetensors"), &ports::outputs(request, compiled, &manifest)?)?;
     tensors::run_control(tree, &job.out, |inputs| {
@@ -122,7 +116,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let devices = session.devices.join(" ");
     let now = execution_devices(&session.compiled)?;
     ensure!(now == session.devices, "the model was compiled for {devices}, and then ran on {}", now.join(" "));
-    // Where AUTO went is known now; that device, too, must compute in what was asked.
+    // The device that AUTO chose is known now; it too must compute in the requested precision.
     let (name, capabilities) = able(&core, &version, &devices, params.inference_precision)?;
     let mut raw = timings.into_raw(SYNC, &params.device, &devices);
     // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
@@ -145,9 +139,9 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 const BY: Witness = Witness { name: "openvino cpu", is_tested: true };
 
 /// `reference`: what a ready IR gives on the control's inputs, on the CPU in fp32.
-fn reference(job: &Job) -> Result<JobOutput> {
-    let LibraryParams { library } = serde_json::from_value(job.params.clone()).context("bad params of `reference`")?;
-    let tree = job.inputs.get("artefact").context("the job names no input tree `artefact`")?;
+fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
+    let LibraryParams { library } = job.params()?;
+    let tree = job.artefact()?;
     let version = load_library(&library)?;
     let core = Core::new().context("OpenVINO does not start")?;
     let start = |manifest: &Manifest| {
@@ -215,7 +209,7 @@ fn load(
         devices,
         precision: match compiled.property(options::PRECISION) {
             Ok(precision) => precision,
-            // AUTO takes the hint and hands it on, and does not tell it; only the outputs show it.
+            // AUTO passes the hint on and does not report it; only the outputs show it.
             Err(_) if options::is_auto(&params.device) => {
                 format!("{} asked, and AUTO does not tell", params.inference_precision.names().0)
             }
@@ -237,7 +231,7 @@ fn placed(compiled: &Compiled, device: &str) -> Result<Vec<String>> {
     Ok(devices)
 }
 
-/// By the compiled model's own word. AUTO writes a device in brackets that only stands in for another.
+/// As the compiled model reports. AUTO puts a device in brackets that is only temporary.
 fn execution_devices(compiled: &Compiled) -> Result<Vec<String>> {
     let list = compiled.property("EXECUTION_DEVICES").context("OpenVINO does not say where the model would run")?;
     Ok(list.split([' ', ',']).filter(|device| !device.is_empty()).map(str::to_owned).collect())

@@ -1,4 +1,4 @@
-//! An error that knows which job status it means: how a runtime says "unavailable" from deep inside a chain of `?`.
+//! An error that carries a job status, so that a runtime can report "unavailable" through `?`.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ impl Refusal {
         Self { status, reason: reason.into() }.into()
     }
 
-    /// What an error means: what a refusal in its chain says.
+    /// The status of the refusal in an error's chain.
     pub fn status_of(error: &anyhow::Error) -> JobStatus {
         error.downcast_ref::<Self>().map_or(JobStatus::Error, |refusal| refusal.status)
     }

@@ -26,14 +26,15 @@ pub fn serve_one(execute: impl FnOnce(&Job, &dyn Fn(&str)) -> JobOutput) -> Exit
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody is left to tell when even the log is closed.
+            // If even the log is closed, nobody can be told.
             let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::from(BROKEN_PROTOCOL)
         }
     }
 }
 
-/// Takes the descriptor for this process alone: a tool that the job starts must neither hold it open nor write to it.
+/// Makes the descriptor private to this process: programs that the job starts must neither keep it open nor write to
+/// it.
 fn result_channel() -> Result<File> {
     let text = std::env::var(RESULT_FD).with_context(|| {
         format!("environment variable {RESULT_FD} is not set; a worker is started by orch, which passes it")
@@ -68,7 +69,7 @@ fn serve(
         Ok(job) => job,
         Err(error) => {
             let reason = format!("the job line cannot be read: {error}");
-            // With an id the sender can be told; without one this is not the protocol.
+            // With an id the sender can be answered; without one it is no job.
             let Ok(Numbered { id }) = serde_json::from_str(&line) else { bail!(reason) };
             return send(channel, &Reply::Result { id, output: JobOutput::failed(JobStatus::Error, reason) });
         }
@@ -94,7 +95,7 @@ fn send(mut channel: &File, reply: &Reply) -> Result<()> {
     channel.write_all(&line).context("failed to write a reply to the result descriptor")
 }
 
-/// What a panic said, when it said it with words.
+/// The message of a panic, if it has one.
 pub fn said(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

@@ -138,10 +138,10 @@ fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64
     bytes.as_chunks::<N>().0.iter().map(|chunk| value(*chunk)).collect()
 }
 
-/// Of an artefact: the example inputs, and those of the control, which the run is held against as well.
+/// Files of an artefact: the example inputs, and those of the control.
 pub const INPUTS: &str = "inputs.safetensors";
 pub const CONTROL_INPUTS: &str = "control-inputs.safetensors";
-/// Of a result: what the artefact gave for the two.
+/// Files of a result: the outputs for the two.
 pub const OUTPUTS: &str = "outputs.safetensors";
 pub const CONTROL_OUTPUTS: &str = "control-outputs.safetensors";
 

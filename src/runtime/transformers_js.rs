@@ -1,9 +1,10 @@
 //! Transformers.js in a real browser: a whole task, from the text or image to the embedding or the scores.
 //!
-//! Where `browser` runs a graph, this runs what a web page's author writes: `pipeline(task)(input)`. What is timed is that
-//! call, with what comes before and after the model. The artefact holds model, tokenizer or image processor, the task's
-//! input, and what Python's transformers answers to the same task; nothing else is served, and nothing is fetched from elsewhere.
-//! Placement is judged as for `browser`. Which tasks there are is decided where the artefact is made.
+//! While `browser` runs a graph, this runs what the author of a web page writes: `pipeline(task)(input)`. What is timed
+//! is that call, with what comes before and after the model. The artefact holds model, tokenizer or image processor,
+//! the task's input, and what Python's transformers answers to the same task; nothing else is served, and nothing is
+//! fetched from elsewhere. Placement is judged as for `browser`. Which tasks there are is decided where the artefact is
+//! made.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,8 +16,8 @@ use serde_json::{Map, Value, json};
 use super::browser::{self as page, Options};
 use super::manifest::Manifest;
 use super::measure::MeasureParams;
-use super::refusal::{Refusal, answer};
-use super::{Job, JobOutput, JobStatus, tensors};
+use super::refusal::Refusal;
+use super::{Job, JobOutput, tensors};
 use crate::browser::{Api, Page, Served};
 
 /// Transformers.js for the web, below the folder of npm's packages.
@@ -32,17 +33,12 @@ const PAGE: &str = include_str!("transformers_js/page.mjs");
 /// are told by their class.
 const IMPORTS: &[(&str, &str)] =
     &[("onnxruntime-web/webgpu", "ort/ort.webgpu.min.mjs"), ("onnxruntime-common", "ort/ort.webgpu.min.mjs")];
-/// What the clock holds, and how it is known that the device is done.
+/// What is timed, and how the page knows that the device is done.
 const SYNC: &str = "whole task: preprocessing, inference and postprocessing; the call resolves with the result";
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    match job.op.as_str() {
-        "run" => answer(run(job, progress)),
-        other => {
-            JobOutput::failed(JobStatus::Error, format!("transformers-js has no operation `{other}`; it has `run`"))
-        }
-    }
+    job.perform("transformers-js", &[("run", run)], progress)
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,10 +54,8 @@ struct Params {
     device: String,
     #[serde(default)]
     options: Map<String, Value>,
-    /// Read by [`MeasureParams::of`] from the same params.
-    #[serde(default)]
-    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
-    measure: Value,
+    #[serde(deserialize_with = "super::measure::asked")]
+    measure: Option<MeasureParams>,
 }
 
 impl Params {
@@ -74,10 +68,9 @@ impl Params {
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
-    let params = Params::deserialize(&job.params).context("bad params of a transformers-js job")?;
-    let measure = MeasureParams::of(&job.params)?;
+    let params: Params = job.params()?;
     let options = params.options()?;
-    let artefact = job.inputs.get("artefact").context("job `run` has no input tree `artefact`")?;
+    let artefact = job.artefact()?;
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
     let (bytes, described) = page::packed(&inputs);
@@ -94,7 +87,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         "inputs": described,
         "free_dimensions": {},
         "session": session(options.api),
-        "measure": measure.map(|measure| measure.told()),
+        "measure": params.measure,
     });
     let files = files(&params, artefact, bytes)?;
     let page = Page { script: PAGE, params: &settings, files, imports: IMPORTS };
@@ -102,10 +95,10 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     let mut facts = json!({
         "task": settings["task"], "call": settings["call"], "session_options": settings["session"],
     });
-    if measure.is_some() {
+    if params.measure.is_some() {
         facts["timed"] = json!("the whole call of the pipeline: preprocessing, inference and postprocessing");
     }
-    page::finish(job, &manifest, &options, talk, &params.browser, facts, measure.map(|_| SYNC))
+    page::finish(job, &manifest, &options, talk, &params.browser, facts, params.measure.map(|_| SYNC))
 }
 
 /// The device, as Transformers.js calls it.
@@ -117,11 +110,11 @@ fn device(api: Api) -> &'static str {
     }
 }
 
-/// Options of the session: its log is what tells where nodes went, and what was asked for may not go to the CPU. All others
-/// are those that Transformers.js takes by itself.
+/// Options of the session: a verbose log, which tells where nodes went, and no fallback to the CPU. All others are the
+/// defaults of Transformers.js.
 fn session(api: Api) -> Value {
     let mut options = json!({"logSeverityLevel": 0});
-    // On the CPU there is nothing to fall back from, and ONNX Runtime would refuse the option.
+    // On the CPU there is no fallback, and ONNX Runtime refuses the option.
     if api != Api::Wasm {
         options["extra"] = json!({"session": {"disable_cpu_ep_fallback": "1"}});
     }
@@ -163,11 +156,13 @@ fn file_name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::JobStatus;
 
     fn params(backend: &str, device: &str, options: Value) -> Params {
         let packages = "/nowhere/node_modules";
         Params::deserialize(&json!({
             "browser": "/bin/false", "packages": packages, "backend": backend, "device": device, "options": options,
+            "measure": {"warmup": 0, "samples": 1, "max_seconds": 1.0},
         }))
         .unwrap()
     }

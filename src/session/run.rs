@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
-use crate::memo::Custody;
+use crate::memo::Removals;
 use crate::session::diary::Diary;
 use crate::session::handout::{self, Handed, Place};
 use crate::session::sharing::{Sharing, Told};
@@ -23,7 +23,7 @@ pub struct Run {
     pub written: anyhow::Result<()>,
     pub(super) options: Options,
     /// The store as it was before the first step was looked up.
-    pub(super) before: Custody,
+    pub(super) before: Removals,
 }
 
 impl Run {
@@ -48,7 +48,7 @@ impl Session {
         let project = &planned.project;
         let options = self.options(&planned, settings);
         let diary = Diary::new(Instant::now(), listener, self, &options, settings);
-        let before = Custody::of(&self.store);
+        let before = Removals::of(&self.store);
         let sharing = Sharing::open(settings.no_remote, &self.store, &diary)?;
         let context = Context { remote: sharing.remote(), ..self.context(project, &options, &diary) };
         let ended = self.perform(&context, planned.has_pages);

@@ -1,4 +1,4 @@
-//! What is wrong with a spec: every error with its place, the line it stands on, and a hint.
+//! Errors of a spec: each with its place, the line, and a hint.
 //!
 //! Knows nothing of YAML or of what is checked.
 
@@ -26,12 +26,12 @@ pub struct SpecError {
 #[derive(Debug, Clone, Default)]
 struct Excerpt {
     text: String,
-    /// Where in it the mistake begins, and how many characters are meant.
+    /// Where in it the mistake begins, and its length in characters.
     at: usize,
     len: usize,
 }
 
-/// Characters of a file that an error shows at most, and of its own words.
+/// The most characters that an error shows of a file, and of its own message.
 const SHOWN: usize = 160;
 const SAID: usize = 2000;
 
@@ -62,10 +62,10 @@ impl fmt::Display for SpecError {
         }
         if let Some(Excerpt { text, at, len }) = &self.excerpt {
             let before = text.chars().take(*at);
-            // Tabs stay tabs, so that the caret stands below its character whatever a tab's width is.
+            // Tabs are kept, so that the caret is below its character at any tab width.
             let indent: String = before.map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
             let room = text.chars().count().saturating_sub(*at).max(1);
-            // One character for each, so that the caret stands where it should.
+            // One character for each, so that the caret stays in place.
             let text = text.replace(is_unseen, "\u{fffd}");
             write!(f, "\n  | {text}\n  | {indent}{}", "^".repeat((*len).clamp(1, room)))?;
         }
@@ -112,7 +112,7 @@ pub(super) struct Sink {
     pub(super) files: Vec<Text>,
     /// Which of `files` is being read.
     pub(super) file: u32,
-    /// Some rows could not be read, so a name that is not found may well be declared: that is not reported then.
+    /// Some rows could not be read, so unknown names are not reported: those rows may declare them.
     pub(super) incomplete: bool,
     errors: Vec<(Order, SpecError)>,
     /// The errors of each place, by their positions in `errors`.
@@ -147,7 +147,7 @@ impl Sink {
         self.push(span, message.into(), Some(hint.into()));
     }
 
-    /// A name that is not declared, as far as the files could be read.
+    /// Reports a name that is not declared, unless some rows could not be read.
     pub(super) fn error_unknown(&mut self, span: Span, message: impl Into<String>, hint: impl Into<String>) {
         if !self.incomplete {
             self.error_hint(span, message, hint);
@@ -165,7 +165,7 @@ impl Sink {
             message.replace_range(end.., "…");
         }
         let order = (span.file, span.pos.line, span.pos.column);
-        // An anchor's content is read once for every alias, and is wrong only once.
+        // An anchor's content is read once for every alias, and reported only once.
         let same = |error: &SpecError| error.message == message || (hint.is_some() && error.hint == hint);
         let here = self.by_place.entry(order).or_default();
         if here.iter().any(|index| same(&self.errors[*index].1)) {

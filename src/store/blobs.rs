@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, lock};
 use crate::store::stat::Stamp;
 use crate::store::{ManifestFile, StoreError};
 
@@ -71,7 +71,7 @@ impl Blobs {
             fan.map_or(Err(e), again).map_err(StoreError::io("publish", &home))?;
         }
         let stamp = Stamp::of(&home).map_err(StoreError::io("read", &home))?;
-        self.verified().insert(home, stamp);
+        lock(&self.verified).insert(home, stamp);
         Ok(())
     }
 
@@ -85,11 +85,11 @@ impl Blobs {
         let failed = |e: io::Error| self.lost(path.clone(), "read", e);
         let meta = fs::symlink_metadata(&path).map_err(failed)?;
         let before = Stamp::from(&meta);
-        if self.verified().get(&path) == Some(&before) {
+        if lock(&self.verified).get(&path) == Some(&before) {
             return Ok(());
         }
         if Digest::of_file(&path).map_err(failed)? != file.digest {
-            self.verified().remove(&path);
+            lock(&self.verified).remove(&path);
             return Err(StoreError::Damaged { path, what: "it has other content than was published".into() });
         }
         // Somebody opened it for writing, and wrote nothing yet.
@@ -100,19 +100,15 @@ impl Blobs {
         let now = Stamp::of(&path).map_err(failed)?;
         // What changed while it was read is hashed again by whoever asks next.
         if opened || now == before {
-            self.verified().insert(path, now);
+            lock(&self.verified).insert(path, now);
         }
         Ok(())
-    }
-
-    fn verified(&self) -> MutexGuard<'_, HashMap<PathBuf, Stamp>> {
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a blob the name `to` as well: for readers that the kernel keeps from writing.
     pub(super) fn link(&self, file: &ManifestFile, to: &Path) -> Result<(), StoreError> {
         let path = self.path_of(file);
-        let mut verified = self.verified();
+        let mut verified = lock(&self.verified);
         // A new name is a change of the file. This one is known.
         let is_known = Stamp::of(&path).is_ok_and(|stamp| verified.get(&path) == Some(&stamp));
         let linked = bfs::link_or_copy(&path, to);
@@ -137,7 +133,7 @@ impl Blobs {
     /// A blob that was verified may have been collected by another process since. It is no longer taken for verified, so
     /// that whoever made it does so again.
     fn lost(&self, path: PathBuf, action: &'static str, error: io::Error) -> StoreError {
-        self.verified().remove(&path);
+        lock(&self.verified).remove(&path);
         match error.kind() {
             io::ErrorKind::NotFound => StoreError::Damaged { path, what: "it is missing".into() },
             _ => StoreError::io(action, path)(error),
@@ -147,7 +143,7 @@ impl Blobs {
     /// Removes a blob, so that it is made again.
     pub(super) fn discard(&self, file: &ManifestFile) -> Result<(), StoreError> {
         let path = self.path_of(file);
-        self.verified().remove(&path);
+        lock(&self.verified).remove(&path);
         remove(&path)
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ impl DiskStore {
     /// How far the log of the store in this folder goes. None where there is none.
     pub fn log_extent(root: &Path) -> Option<LogExtent> {
         let meta = fs::metadata(root.join("log")).ok()?;
-        Some(LogExtent { file: bfs::file_id(&meta), bytes: meta.len() })
+        Some(LogExtent { file: meta.ino(), bytes: meta.len() })
     }
 
     /// Folders whose stamps tell that content was put in or taken out.

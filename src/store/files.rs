@@ -9,11 +9,11 @@ use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use rayon::prelude::*;
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, fs as bfs, lock};
 use crate::store::sealed::{self, Sealed};
 use crate::store::snapshot::{Known, Seen, Snapshot};
 use crate::store::stat::{Moment, Stamp, now};
@@ -105,7 +105,7 @@ impl FileDigests {
         }
         let digest = self.look_late(path)?;
         if found != Some(digest) {
-            self.late().differs = true;
+            lock(&self.late).differs = true;
         }
         Ok(digest)
     }
@@ -121,7 +121,7 @@ impl FileDigests {
     fn look_late(&self, path: &Path) -> Result<Digest, StoreError> {
         let look = self.look(path)?;
         if look.hashed {
-            self.late().files.extend(look.rows);
+            lock(&self.late).files.extend(look.rows);
         }
         Ok(look.digest)
     }
@@ -136,7 +136,7 @@ impl FileDigests {
     fn look_at(&self, path: &Path, meta: &Metadata, at: Moment) -> Result<Look, StoreError> {
         let stamp = Stamp::from(meta);
         let of_stamp = |seen: Option<&Seen>| seen.filter(|seen| seen.stamp == stamp).and_then(Seen::digest);
-        let late = of_stamp(self.late().files.get(path));
+        let late = of_stamp(lock(&self.late).files.get(path));
         let known = late.or_else(|| of_stamp(self.found.get(path))).or_else(|| of_stamp(self.kept.get(path)));
         let digest = match known {
             Some(digest) => digest,
@@ -174,17 +174,13 @@ impl FileDigests {
         Ok(Look { digest, rows, hashed })
     }
 
-    fn late(&self) -> MutexGuard<'_, Late> {
-        self.late.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What was found at the beginning, if all keys were made of it.
     pub fn found(&self) -> Option<&Snapshot> {
-        (!self.late().differs).then_some(&self.found)
+        (!lock(&self.late).differs).then_some(&self.found)
     }
 
     pub fn save(&self) -> Result<(), StoreError> {
-        let late = self.late();
+        let late = lock(&self.late);
         if !self.has_hashed && late.files.is_empty() {
             return Ok(());
         }

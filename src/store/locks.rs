@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::base::Digest;
+use crate::base::{Digest, lock};
 use crate::store::{StoreError, open_or_read};
 
 #[derive(Debug)]
@@ -49,12 +49,12 @@ impl Locks {
         let start = std::time::Instant::now();
         let mut pause = Duration::from_millis(1);
         loop {
-            let free = self.mine.lock().unwrap_or_else(PoisonError::into_inner).insert(place);
+            let free = lock(&self.mine).insert(place);
             if free {
                 match region::try_lock(&file, place) {
                     Ok(true) => return Ok(Some(KeyLock { file, place, mine: self.mine.clone() })),
                     other => {
-                        self.mine.lock().unwrap_or_else(PoisonError::into_inner).remove(&place);
+                        lock(&self.mine).remove(&place);
                         other.map_err(StoreError::io("lock", &self.path))?;
                     }
                 }
@@ -71,7 +71,7 @@ impl Locks {
 impl Drop for KeyLock {
     fn drop(&mut self) {
         region::unlock(&self.file, self.place);
-        self.mine.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.place);
+        lock(&self.mine).remove(&self.place);
     }
 }
 

@@ -8,12 +8,11 @@ mod compact;
 mod state;
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::base::Digest;
-use crate::base::fs::{file_id, read_at, write_at};
+use crate::base::{Digest, lock};
 use crate::store::entry::{HEADER, Header, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
 use crate::store::{StoreError, open_or_read};
@@ -78,7 +77,7 @@ impl Log {
 
     /// Whether this user may only read it.
     pub(super) fn is_read_only(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_read_only
+        lock(&self.state).is_read_only
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -88,7 +87,7 @@ impl Log {
     /// The log as far as this process knows it; it is read once, and what was appended since by [`Log::refresh`] and every
     /// append.
     fn read(&self) -> Result<MutexGuard<'_, State>, StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if !state.is_read {
             self.take_in(&mut state)?;
         }
@@ -103,8 +102,8 @@ impl Log {
 
     /// Takes in what other processes appended.
     pub(super) fn refresh(&self) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_as_read = |meta: fs::Metadata| file_id(&meta) == state.id && meta.len() == state.end;
+        let mut state = lock(&self.state);
+        let is_as_read = |meta: fs::Metadata| meta.ino() == state.id && meta.len() == state.end;
         if state.is_read && fs::metadata(&self.path).is_ok_and(is_as_read) {
             return Ok(());
         }
@@ -124,7 +123,7 @@ impl Log {
     /// Opens the log anew where another one was put in its place, or something cut off what was read of it. The caller
     /// holds the lock.
     fn follow(&self, state: &mut State) -> Result<(), StoreError> {
-        let is_same = |meta: fs::Metadata| file_id(&meta) == state.id && meta.len() >= state.end;
+        let is_same = |meta: fs::Metadata| meta.ino() == state.id && meta.len() >= state.end;
         if !fs::metadata(&self.path).is_ok_and(is_same) {
             *state = State::open(&self.path).map_err(StoreError::io("open", &self.path))?;
         }
@@ -141,7 +140,7 @@ impl Log {
 
     /// Appends all or nothing, and knows it afterwards.
     pub(super) fn append(&self, drafts: Vec<Draft>) -> Result<(), StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         self.follow(&mut state)?;
         self.catch_up_and_cut(&mut state)?;
@@ -177,7 +176,7 @@ impl Log {
             bytes.extend_from_slice(&draft.header.to_bytes());
             bytes.extend_from_slice(&draft.payload);
         }
-        if let Err(e) = write_at(&state.file, &bytes, state.end) {
+        if let Err(e) = state.file.write_all_at(&bytes, state.end) {
             // Half an entry would be cut off by the next writer; a full disk is glad of it now.
             let _ = state.file.set_len(state.end);
             return Err(StoreError::io("append to", &self.path)(e));
@@ -237,7 +236,7 @@ impl Log {
 
     pub(super) fn header(&self, place: &Place) -> Result<Header, StoreError> {
         let mut bytes = [0; HEADER];
-        read_at(&place.file, &mut bytes, place.at).map_err(StoreError::io("read", &self.path))?;
+        place.file.read_exact_at(&mut bytes, place.at).map_err(StoreError::io("read", &self.path))?;
         Header::parse(&bytes).ok_or_else(|| self.damaged(place.at))
     }
 
@@ -254,7 +253,7 @@ impl Log {
         let mut payload = vec![0; header.len as usize];
         match bytes[..read].get(HEADER..HEADER + payload.len()) {
             Some(whole) => payload.copy_from_slice(whole),
-            None => read_at(file, &mut payload, at + HEADER as u64).map_err(io)?,
+            None => file.read_exact_at(&mut payload, at + HEADER as u64).map_err(io)?,
         }
         if header.is_payload(&payload) { Ok(Entry { header, payload }) } else { Err(self.damaged(at)) }
     }

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
-use crate::base::fs::read_at;
 use crate::store::entry::{HEADER, Header, MAGIC};
 
 /// How much is read at a time.
@@ -45,7 +45,7 @@ impl<'a> Scan<'a> {
         if at < held.start || end > held.end {
             let length = (self.size - at).min(WINDOW as u64) as usize;
             self.window.resize(length, 0);
-            read_at(self.file, &mut self.window, at)?;
+            self.file.read_exact_at(&mut self.window, at)?;
             self.window_at = at;
         }
         Ok(&self.window[(at - self.window_at) as usize..])

@@ -9,9 +9,10 @@ mod format;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
+use crate::base::lock;
 use crate::event::{Event, Listener, Load};
 use crate::journal::{Ended, Follow, Installed, Ran};
 use crate::plan::Plan;
@@ -58,7 +59,7 @@ impl Recorder {
 
     /// Writes the trace of what has happened so far, all of it or nothing.
     pub fn write(&self, path: &Path, plan: &Plan, about: &About<'_>) -> io::Result<()> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.state);
         let bytes = format::document(&state.story, state.follow.at(Instant::now()), plan, about);
         crate::base::named::save_named(path, &bytes)
     }
@@ -66,7 +67,7 @@ impl Recorder {
 
 impl Listener for Recorder {
     fn tell(&self, event: Event) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let State { follow, story } = &mut *state;
         let now = self.start.elapsed().as_micros() as f64 / 1e6;
         match &event {

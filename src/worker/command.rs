@@ -30,7 +30,7 @@ const HINT: &str = "; hint: a step writes to its own folders only, and opens no 
 const DYING: Duration = Duration::from_millis(20);
 
 /// Where the programs of a run work, and which files they should have declared.
-pub struct Ground {
+pub struct Workplace {
     /// Below this folder, which is removed with the run.
     pub sandboxes: PathBuf,
     pub project: Project,
@@ -60,9 +60,9 @@ impl Ran {
 ///
 /// PATH is passed on to find programs; HOME and TMPDIR are empty folders; besides these only the declared variables
 /// are seen. Nothing is run if an input has gone.
-pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Limits<'_>) -> Result<Ran, Gone> {
+pub fn run_command(call: &CommandCall, workplace: &Workplace, out: &Path, limits: &Limits<'_>) -> Result<Ran, Gone> {
     let mut ran = Ran { ended: Ended::Interrupted, files: Vec::new(), _sandbox: None };
-    let sandbox = match Sandbox::make(&ground.sandboxes) {
+    let sandbox = match Sandbox::make(&workplace.sandboxes) {
         Ok(sandbox) => ran._sandbox.insert(sandbox),
         Err(e) => {
             ran.broken(format!("failed to make a working folder: {e}"));
@@ -78,7 +78,7 @@ pub fn run_command(call: &CommandCall, ground: &Ground, out: &Path, limits: &Lim
         }
     }
     let cwd = sandbox.cwd.clone();
-    let mut reads = Reads::new(&ground.project, &call.inputs, &cwd);
+    let mut reads = Reads::new(&workplace.project, &call.inputs, &cwd);
     let mut running = match Running::start(call, sandbox, &mut reads, limits.log) {
         Ok(running) => running,
         Err(e) => {

@@ -13,7 +13,7 @@ use crate::worker::Cancel;
 /// A project with a store in it, as `cache/` lies in the user's folder.
 struct Place {
     dir: tempfile::TempDir,
-    ground: Ground,
+    workplace: Workplace,
     trees: BTreeMap<String, Vec<StoredFile>>,
     cancel: Cancel,
     network: bool,
@@ -27,8 +27,8 @@ impl Place {
             fs::create_dir_all(at(name)).unwrap();
         }
         let store = at("project/store");
-        let ground = Ground { sandboxes: store.join("tmp"), project: Project::new(&at("project"), &[&store]) };
-        Self { dir, ground, trees: BTreeMap::new(), cancel: Cancel::default(), network: false }
+        let workplace = Workplace { sandboxes: store.join("tmp"), project: Project::new(&at("project"), &[&store]) };
+        Self { dir, workplace, trees: BTreeMap::new(), cancel: Cancel::default(), network: false }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -68,7 +68,7 @@ impl Place {
         let log = self.at("logs/one.log");
         let _ = fs::remove_file(&log);
         let limits = Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} };
-        let mut ran = run_command(&call, &self.ground, &self.at("out"), &limits).unwrap();
+        let mut ran = run_command(&call, &self.workplace, &self.at("out"), &limits).unwrap();
         // As the store would.
         for (name, at) in &ran.files {
             let to = self.at("taken").join(name);
@@ -313,7 +313,7 @@ fn a_file_of_a_tree_that_went_is_told_and_nothing_is_run() {
     };
     let (timeout, log) = (Duration::from_secs(30), place.at("log"));
     let limits = Limits { timeout, memory: None, cancel: &place.cancel, log: &log, progress: &|_| {} };
-    let gone = run_command(&call, &place.ground, &place.at("out"), &limits).err().expect("it was run");
+    let gone = run_command(&call, &place.workplace, &place.at("out"), &limits).err().expect("it was run");
     assert_eq!(gone.input, "in");
     assert!(!place.at("ran").exists());
 }

@@ -13,9 +13,10 @@ use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 #[cfg(target_os = "linux")]
+use crate::base::lock;
 use crate::worker::cgroup::Cell;
 use crate::worker::family;
 
@@ -44,7 +45,7 @@ impl Slot {
     /// A place for a group that is about to begin. Starts the watcher on first use.
     pub(super) fn take() -> io::Result<Self> {
         let guard = guard()?;
-        let at = guard.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let at = lock(&guard.free).pop();
         let at = at.ok_or_else(|| io::Error::other(format!("{MOST} processes run already, which is the most")))?;
         Ok(Self { guard, at })
     }
@@ -85,7 +86,7 @@ impl Guard {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.place().store(0, Ordering::SeqCst);
-        self.guard.free.lock().unwrap_or_else(PoisonError::into_inner).push(self.at);
+        lock(&self.guard.free).push(self.at);
     }
 }
 

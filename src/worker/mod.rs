@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use crate::runtime::JobOutput;
 
-pub use command::{Ground, run_command, run_logged};
+pub use command::{Workplace, run_command, run_logged};
 pub use guard::kill_all;
 pub use inputs::Gone;
 pub use oneshot::run_oneshot;

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::base::figures::bytes;
+use crate::base::lock;
 use crate::device;
 use crate::device::{Host, free_memory, whole_memory};
 use crate::worker::{Ended, Limits, TICK, family};
@@ -171,7 +172,7 @@ impl<'a> Overseer<'a> {
         if available >= part(total, FLOOR) || sizes().iter().any(|(other, size)| *other != leader && *size > held) {
             return None;
         }
-        let mut last = LAST_ENDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = lock(&LAST_ENDED);
         if last.is_some_and(|at| at.elapsed() < RELIEF) {
             return None;
         }
@@ -212,13 +213,13 @@ fn known_kernel_kills() -> Option<u64> {
 
 fn last_count() -> MutexGuard<'static, Option<Option<u64>>> {
     static LAST: Mutex<Option<Option<u64>>> = Mutex::new(None);
-    LAST.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&LAST)
 }
 
 /// What each job that is watched held when it was last measured, by leader.
 fn sizes() -> MutexGuard<'static, BTreeMap<i32, u64>> {
     static SIZES: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
-    SIZES.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&SIZES)
 }
 
 fn part(bytes: u64, part: f64) -> u64 {

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::process::{ChildStdin, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::base::figures::bytes;
+use crate::base::lock;
 use crate::runtime::{Job, Reply};
 use crate::worker::lines::{Lines, Next};
 use crate::worker::oneshot::{Output, spawn_with_result_pipe};
@@ -77,7 +78,7 @@ impl Server {
             return Some(format!("process {} has done {jobs} jobs", self.pid));
         }
         let held = if jobs > 0 { family::held_bytes(self.pid) } else { None }?;
-        let first = *self.first_held.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(held);
+        let first = *lock(&self.first_held).get_or_insert(held);
         let [from, to] = [first, held].map(bytes);
         (held > first + MOST_GROWTH).then(|| format!("process {} grew from {from} to {to} in {jobs} jobs", self.pid))
     }
@@ -90,7 +91,7 @@ impl Server {
             (Err(e), _) | (_, Err(e)) => return Ended::Broken(format!("failed to make a pipe: {e}")),
         };
         let (replies, receiver) = channel();
-        self.shared.waiting().insert(job.id, Waker { replies, wake });
+        lock(&self.shared.waiting).insert(job.id, Waker { replies, wake });
         let mut order = job.clone();
         order.log = said.name().map(Path::to_owned);
         let order = serde_json::to_value(order).expect("BUG: a job serialises");
@@ -103,7 +104,7 @@ impl Server {
                 .why_ended()
                 .unwrap_or_else(|| Ended::ServerDied(format!("failed to send a job to the Python server: {e}"))),
         };
-        self.shared.waiting().remove(&job.id);
+        lock(&self.shared.waiting).remove(&job.id);
         waiting.said.end(ended)
     }
 }
@@ -111,7 +112,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // End of input ends the server and its jobs.
-        self.shared.stdin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.shared.stdin).take();
     }
 }
 
@@ -176,12 +177,8 @@ impl Waiting<'_> {
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, Waker>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn send(&self, line: &serde_json::Value) -> std::io::Result<()> {
-        let mut stdin = self.stdin.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stdin = lock(&self.stdin);
         match stdin.as_mut() {
             Some(pipe) => writeln!(pipe, "{line}"),
             None => Err(std::io::Error::other("it was closed")),
@@ -189,7 +186,7 @@ impl Shared {
     }
 
     fn why_ended(&self) -> Option<Ended> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone().map(Ended::ServerDied)
+        lock(&self.ended).clone().map(Ended::ServerDied)
     }
 
     /// Hands each reply to the job that waits for it, until the server ends.
@@ -216,12 +213,12 @@ impl Shared {
         let status = group.finish(Duration::from_secs(5));
         group.sweep();
         let why = status.map_or(why.clone(), |status| format!("{why} ({status})"));
-        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-        self.waiting().clear(); // wakes every waiting job
+        *lock(&self.ended) = Some(why);
+        lock(&self.waiting).clear(); // wakes every waiting job
     }
 
     fn pass_on(&self, reply: Reply) {
-        if let Some(waker) = self.waiting().get_mut(&reply.id()) {
+        if let Some(waker) = lock(&self.waiting).get_mut(&reply.id()) {
             let _ = waker.replies.send(reply);
             let _ = waker.wake.write(b"x");
         }

@@ -1,11 +1,11 @@
 //! `orch run`: prints what a session found, or what the last one left behind if nothing changed.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use anyhow::Context as _;
 
-use crate::base::shell;
 use crate::base::text::without_secrets;
+use crate::base::{lock, shell};
 use crate::cli::args::{Args, RunArgs};
 use crate::cli::cmd::watch;
 use crate::cli::console::Console;
@@ -47,7 +47,7 @@ pub(super) fn command_line() -> String {
 /// Cancels on the first interrupt, and ends everything at once on the second.
 pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) -> anyhow::Result<()> {
     static TOLD: Mutex<Option<Cancel>> = Mutex::new(None);
-    let told = || TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+    let told = || lock(&TOLD);
     // The handler stays for as long as the process lives; whoever listens last is told.
     if told().replace(cancel.clone()).is_some() {
         return Ok(());

@@ -10,7 +10,7 @@ use crate::exec::schedule::resources::Unit;
 
 pub(super) struct Devices<'a> {
     inventory: &'a [Backend],
-    /// Position by silicon: two backends may know one device under two names.
+    /// Positions by physical device: two backends may know one under two names.
     positions: BTreeMap<&'a str, usize>,
     units: Vec<Unit>,
 }
@@ -31,15 +31,15 @@ impl<'a> Devices<'a> {
         self.units.clone()
     }
 
-    /// The units that a target may mean, each as good as the others; none if it computes on the CPU, or nobody knows where.
+    /// The units that a target may use, all of them equal; none if it computes on the CPU or on an unknown device.
     pub(super) fn any_of(&self, backend: &str, device: &str) -> Arc<[usize]> {
         let found = candidates(self.inventory, backend, device);
         found.into_iter().map(|device| self.positions[silicon(device)]).collect()
     }
 
-    /// How much memory each unit of a backend has, by a thorough look at it; or why that is not known.
+    /// How much memory each unit of a backend has by its driver's `answer`, or why that is not known.
     ///
-    /// By UUID. Where files tell none, by number, if both looks found as many.
+    /// Devices are matched by UUID; without one by number, if both sides list equally many.
     pub(super) fn sizes(&self, answer: &Backend) -> Vec<(usize, Result<u64, String>)> {
         let Some(known) = self.inventory.iter().find(|known| known.name == answer.name) else { return vec![] };
         let uuid = |device: &Device| device.facts.get("uuid").cloned();

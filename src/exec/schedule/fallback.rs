@@ -1,24 +1,22 @@
-//! What is tried when a case's own run did not do it, and which failures nobody is surprised by.
+//! Fallbacks of a case whose own run failed, and which failures the spec expects.
 //!
-//! The runs of other targets are steps like all others, with keys of their own: nothing is done twice, and nothing of
-//! theirs is kept as a result of the target that was asked for.
+//! The runs of other targets are ordinary steps with keys of their own, so none is done twice, and none counts as a
+//! result of the requested target.
 
-use crate::exec::schedule::Scheduler;
-use crate::exec::state::{How, StepState};
 use crate::matrix::Case;
 use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::record::Outcome;
 use crate::spec::{ExpectedStage, ExpectedStatus};
 use crate::step::{Stage, StepId};
 
-/// Whether another device may answer for this end. A wrong result is a finding about the device that made it, and
-/// whatever was not tried may yet pass.
-fn calls_for_another(outcome: Outcome) -> bool {
+/// Whether a case that ended so may fall back to another device. A wrong result is a finding about its device, and what
+/// was interrupted may yet pass.
+pub(super) fn calls_for_another(outcome: Outcome) -> bool {
     outcome.is_failure() && outcome != Outcome::Numerics
         || matches!(outcome, Outcome::SkipUnavailable | Outcome::SkipUnsupported)
 }
 
-/// How far a case has come through what is tried in its place.
+/// How far a case is with its fallbacks.
 pub(in crate::exec) enum Course<'p> {
     /// Its own run stands, whatever it came to.
     Own,
@@ -26,12 +24,12 @@ pub(in crate::exec) enum Course<'p> {
     Next(&'p PlannedFallback),
     Answered {
         by: &'p PlannedFallback,
-        /// What was tried before it in vain, besides the case's own run.
+        /// Fallbacks that failed before it.
         after: Vec<&'p PlannedFallback>,
     },
 }
 
-/// `outcome`: of a verdict that is done.
+/// `outcome` gives that of a verdict, if it is done.
 pub(in crate::exec) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) -> Option<Outcome>) -> Course<'_> {
     let Some(mut last) = outcome(planned.judge) else { return Course::Own };
     let mut after = Vec::new();
@@ -53,7 +51,7 @@ pub(in crate::exec) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) ->
     Course::Own
 }
 
-/// The outcome that a word of the spec means.
+/// The outcome of a word in the spec.
 pub(in crate::exec) fn expected_outcome(status: ExpectedStatus) -> Outcome {
     match status {
         ExpectedStatus::Fail => Outcome::Fail,
@@ -86,53 +84,8 @@ pub(super) fn is_expected(plan: &Plan, id: StepId, outcome: Outcome) -> bool {
 }
 
 /// Whether another run may yet answer for each case that ends with this step.
-fn may_be_answered(plan: &Plan, id: StepId, outcome: Outcome) -> bool {
+pub(super) fn may_be_answered(plan: &Plan, id: StepId, outcome: Outcome) -> bool {
     let mut cases = plan.resting_on(id).peekable();
     let has_others = |planned: &PlannedCase| !planned.fallbacks.is_empty();
     calls_for_another(outcome) && cases.peek().is_some() && cases.all(has_others)
-}
-
-impl Scheduler<'_> {
-    /// Takes note of how a step ended. A failure that is expected, or that another run may answer for, ends no run.
-    pub(super) fn note_end(&mut self, id: StepId, how: How, outcome: Outcome) {
-        self.retries.has_fallen |= calls_for_another(outcome);
-        self.failed |= how != How::Hit
-            && outcome.is_failure()
-            && !is_expected(self.world.plan, id, outcome)
-            && !may_be_answered(self.world.plan, id, outcome);
-    }
-
-    /// Wants the next run of each case whose runs so far did not do it.
-    pub(super) fn want_fallbacks(&mut self) {
-        if !std::mem::take(&mut self.retries.has_fallen) {
-            return;
-        }
-        let plan = self.world.plan;
-        for planned in plan.cases.iter().filter(|planned| !planned.fallbacks.is_empty()) {
-            // One that is wanted may be done already, and call for the one after it.
-            while self.wanted.contains(&planned.judge)
-                && let Course::Next(next) = course(planned, |id| self.result(id).map(|result| result.outcome))
-                && !self.wanted.contains(&next.judge)
-            {
-                self.want(next.judge);
-            }
-        }
-    }
-
-    /// Adds a step to what is wanted, with what it needs.
-    fn want(&mut self, id: StepId) {
-        let is_new = |id| !self.wanted.contains(&id) && !self.is_done(id);
-        for id in self.world.plan.upstream([id], |reader, _| is_new(reader)) {
-            if !self.wanted.insert(id) {
-                continue;
-            }
-            if matches!(self.states[id.0 as usize], StepState::Unknown) {
-                self.consult(id);
-            }
-            // Before anything executes, what is ready is queued all at once.
-            if self.is_ready(id) && self.setups.has_begun() {
-                self.queue(id);
-            }
-        }
-    }
 }

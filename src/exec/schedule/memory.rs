@@ -1,11 +1,10 @@
-//! How much memory a step will take, of the machine's and of its device's: what the user says, else what it took when it
-//! was last executed, else what its like took, else a guess from the size of what it reads.
+//! Estimates how much memory a step will take, of the machine and of its device. It is what the user says, else what
+//! the step took the last time, else what similar steps took, else a guess from the size of its inputs.
 //!
-//! Nothing is looked up for this alone: records come by when steps miss. A step of which nothing is known claims nothing,
-//! as do all that take little, so a million trivial steps are all alike and cost nothing.
+//! Records are not read for this alone: peaks come with look-ups that miss. Small and unknown steps claim nothing, so
+//! trivial steps all have the same claim.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
 
 use crate::base::figures::bytes;
 use crate::exec::schedule::resources::{Capacity, Claim, Host};
@@ -16,6 +15,26 @@ use crate::store::DiskStore;
 
 /// What takes less is not counted: the kernel's own slack is larger.
 const LITTLE: u64 = 64 << 20;
+
+/// The most memory that an execution held, bytes, as far as that is known.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Peaks {
+    host: Option<u64>,
+    /// By its driver; a run on the CPU has none.
+    device: Option<u64>,
+}
+
+impl Peaks {
+    pub(super) fn of(record: Option<&Record>) -> Self {
+        let Some(record) = record else { return Self::default() };
+        let measure = record.measure.as_ref();
+        let measured = measure.and_then(|measure| measure.peak_rss_bytes);
+        Self {
+            host: measured.or_else(|| record.facts.get("peak_rss_bytes")?.as_u64()),
+            device: measure.and_then(|measure| measure.peak_device_bytes),
+        }
+    }
+}
 
 pub(super) struct Memory {
     host: Book,
@@ -29,10 +48,10 @@ type Like = (Stage, String);
 
 /// What is known of one memory.
 struct Book {
-    /// The most that an execution held of it, bytes.
-    peak: fn(&Record) -> Option<u64>,
+    /// Which of the peaks of an execution is this one's, bytes.
+    peak: fn(&Peaks) -> Option<u64>,
     /// Peaks of steps, from their latest records.
-    own: Mutex<HashMap<StepId, u64>>,
+    own: HashMap<StepId, u64>,
     /// The largest peak of a model's steps of one stage.
     like: HashMap<Like, u64>,
     /// Steps for which a warning said that they need more than there is.
@@ -41,22 +60,23 @@ struct Book {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self { host: Book::new(peak), device: Book::new(device_peak), relatives: None }
+        Self { host: Book::new(|peaks| peaks.host), device: Book::new(|peaks| peaks.device), relatives: None }
     }
 }
 
 impl Memory {
-    /// Takes in the latest record of a step that will be executed.
-    pub(super) fn learn(&self, id: StepId, record: &Record) {
-        self.host.learn(id, record);
-        self.device.learn(id, record);
+    /// Takes in what a step took the last time that it was executed.
+    pub(super) fn learn(&mut self, id: StepId, peaks: Peaks) {
+        self.host.learn(id, &peaks);
+        self.device.learn(id, &peaks);
     }
 
-    /// Takes in what a step took in this run. Gives what is to be said if it is more than the user said that it takes.
+    /// Takes in what a step took in this run. Gives a warning if that is more than the user's `memory`.
     pub(super) fn executed(&mut self, id: StepId, step: &Step, record: &Record) -> Option<String> {
-        self.host.executed(id, step, record);
-        self.device.executed(id, step, record);
-        let (stated, took) = (step.memory?.get(), peak(record)?);
+        let peaks = Peaks::of(Some(record));
+        self.host.executed(id, step, &peaks);
+        self.device.executed(id, step, &peaks);
+        let (stated, took) = (step.memory?.get(), peaks.host?);
         let [said, took] = (took > stated).then(|| [stated, took].map(bytes))?;
         Some(format!("{} took {took} of memory, and its `memory` says {said}", step.name))
     }
@@ -89,7 +109,7 @@ impl Memory {
         self.device.claim(id, step.kind.device_memory(), &mut self.relatives, plan, store, reads)
     }
 
-    /// What is to be said of a claim that is more than there is: once for each step.
+    /// A warning for a claim that is more than there is: once for each step.
     pub(super) fn too_large(
         &mut self,
         id: StepId,
@@ -118,19 +138,19 @@ impl Memory {
 }
 
 impl Book {
-    fn new(peak: fn(&Record) -> Option<u64>) -> Self {
-        Self { peak, own: Mutex::default(), like: HashMap::new(), told: BTreeSet::new() }
+    fn new(peak: fn(&Peaks) -> Option<u64>) -> Self {
+        Self { peak, own: HashMap::new(), like: HashMap::new(), told: BTreeSet::new() }
     }
 
-    fn learn(&self, id: StepId, record: &Record) {
-        if let Some(peak) = (self.peak)(record).filter(|peak| *peak >= LITTLE) {
-            self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(id, peak);
+    fn learn(&mut self, id: StepId, peaks: &Peaks) {
+        if let Some(peak) = (self.peak)(peaks).filter(|peak| *peak >= LITTLE) {
+            self.own.insert(id, peak);
         }
     }
 
-    fn executed(&mut self, id: StepId, step: &Step, record: &Record) {
-        self.learn(id, record);
-        if let (Some(peak), Some(like)) = ((self.peak)(record), like(step)) {
+    fn executed(&mut self, id: StepId, step: &Step, peaks: &Peaks) {
+        self.learn(id, peaks);
+        if let (Some(peak), Some(like)) = ((self.peak)(peaks), like(step)) {
             let known = self.like.entry(like).or_default();
             *known = peak.max(*known);
         }
@@ -145,10 +165,7 @@ impl Book {
         store: &DiskStore,
         reads: impl FnOnce() -> u64,
     ) -> u64 {
-        let own = self.own.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !own.is_empty()
-            && let Some(peak) = own.get(&id)
-        {
+        if let Some(peak) = self.own.get(&id) {
             return rounded(*peak);
         }
         let Some(guess) = guess else { return 0 };
@@ -173,14 +190,14 @@ impl Book {
         }
         let others = relatives.get_or_insert_with(|| all_relatives(plan)).get(&like).into_iter().flatten();
         let records = others.filter_map(|id| store.latest(&plan.step(*id).name).ok().flatten());
-        let largest = records.filter_map(|record| (self.peak)(&record)).max();
-        // Also that nothing is known is asked only once.
+        let largest = records.filter_map(|record| (self.peak)(&Peaks::of(Some(&record)))).max();
+        // That nothing is known is remembered too.
         self.like.insert(like, largest.unwrap_or(0));
         largest
     }
 }
 
-/// What a step reads of others.
+/// The inputs of a step that other steps make.
 fn inputs(step: &Step) -> impl Iterator<Item = (&str, StepId)> {
     step.inputs.iter().filter_map(|(name, source)| match source {
         Source::Step(from) => Some((&**name, *from)),
@@ -201,17 +218,6 @@ fn all_relatives(plan: &Plan) -> HashMap<Like, Vec<StepId>> {
 fn like(step: &Step) -> Option<Like> {
     step.kind.memory()?;
     Some((step.stage, step.name.split(':').nth(1)?.to_owned()))
-}
-
-/// What a measurement or a worker said of the machine's memory.
-fn peak(record: &Record) -> Option<u64> {
-    let measured = record.measure.as_ref().and_then(|measure| measure.peak_rss_bytes);
-    measured.or_else(|| record.facts.get("peak_rss_bytes")?.as_u64())
-}
-
-/// What the driver said of the device's. Of a run on the CPU there is none.
-fn device_peak(record: &Record) -> Option<u64> {
-    record.measure.as_ref()?.peak_device_bytes
 }
 
 /// Up to the next of 4, 5, 6, 7 times a power of two. Nothing, below [`LITTLE`].

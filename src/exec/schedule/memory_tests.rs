@@ -87,7 +87,7 @@ fn a_run_on_a_gpu_claims_by_its_artefact_then_by_its_like_then_by_itself() {
     assert_eq!((world.claims(own).1, world.claims(other).1), (5 * GIB, 4 * GIB));
 
     // Its own latest record, in this run or of an earlier one, tells best.
-    world.memory.learn(world.id(own), &world.record(own, GIB, Some(6 * GIB)));
+    world.memory.learn(world.id(own), Peaks::of(Some(&world.record(own, GIB, Some(6 * GIB)))));
     assert_eq!(world.claims(own), (GIB, 6 * GIB));
 }
 

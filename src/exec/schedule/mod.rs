@@ -1,152 +1,76 @@
-//! All state of a run, and what each message means for it.
+//! The scheduler of a run: what each message means for it.
 //!
-//! The scheduler decides and does nothing: what is to be done comes out as effects, in the order in which they must be
-//! performed. It may look at the store and at the user's files; it has no threads, no clock and no listener. How effects
-//! are performed is `driver`'s concern; a preview has none but what is told.
+//! It decides and does nothing: what is to be done comes out as effects, in the order in which they must be performed. It
+//! may look at the store and at the user's files; it has no threads, no clock and no listener. How effects are performed is
+//! `driver`'s concern; a preview has none but what is told.
+//!
+//! Its parts own what they know: `steps` the state of every step, `claims` what steps take, `queue`, `setups`, `questions`
+//! and `retries` the steps that wait. `consult` decides what a step becomes, `dispatch` which one starts.
 
-pub(super) mod consult;
+mod claims;
+mod consult;
 mod devices;
 mod dispatch;
 pub(super) mod fallback;
-mod hopes;
+mod lookup;
 mod memory;
+pub(super) mod message;
+mod questions;
 mod queue;
-mod records;
 mod resources;
 pub(super) mod retry;
-mod settle;
 mod setups;
-mod shared;
-mod sizes;
 mod slots;
+pub(super) mod steps;
+mod useful;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use crate::base::Digest;
-use crate::device::Backend;
-use crate::event::{Event, Span};
-use crate::exec::keys::{HostFacts, Keys};
-use crate::exec::perform::Performed;
+use crate::event::{Event, Execution, Span};
+use crate::exec::perform::{Performed, error_text};
+use crate::exec::schedule::claims::Claims;
 use crate::exec::schedule::devices::Devices;
-use crate::exec::schedule::hopes::Hopes;
-use crate::exec::schedule::memory::Memory;
+use crate::exec::schedule::fallback::is_expected;
+use crate::exec::schedule::message::{Effect, Message, NotStarted, World};
+use crate::exec::schedule::questions::Questions;
 use crate::exec::schedule::queue::Queue;
-use crate::exec::schedule::resources::{Capacity, Machine};
-use crate::exec::schedule::retry::Retries;
+use crate::exec::schedule::resources::{Capacity, Lack, Machine};
+use crate::exec::schedule::retry::{Last, Retries, attempt_log, attempt_of};
 use crate::exec::schedule::setups::Setups;
-use crate::exec::schedule::shared::Questions;
-use crate::exec::schedule::sizes::Sizes;
 use crate::exec::schedule::slots::Slots;
+use crate::exec::schedule::steps::Steps;
+use crate::exec::schedule::useful::Useful;
 use crate::exec::state::{StepResult, StepState};
-use crate::exec::task::{Choices, Task};
-use crate::exec::{Context, KeepGoing, Options};
-use crate::key::{KeyDoc, MissReason};
-use crate::plan::Plan;
-use crate::provision::Provision;
-use crate::record::{Outcome, Record};
-use crate::step::{Requirement, StepId};
-use crate::store::DiskStore;
-
-/// What a scheduler may look at.
-#[derive(Clone, Copy)]
-pub(super) struct World<'a> {
-    pub(super) plan: &'a Plan,
-    pub(super) store: &'a DiskStore,
-    pub(super) provision: &'a Provision,
-    pub(super) inventory: &'a [Backend],
-    pub(super) host: &'a HostFacts,
-    pub(super) options: &'a Options,
-}
-
-impl<'a> Context<'a> {
-    pub(super) fn world(&self) -> World<'a> {
-        let Context { plan, store, provision, inventory, host, options, .. } = *self;
-        World { plan, store, provision, inventory, host, options }
-    }
-}
-
-/// The messages that a scheduler takes.
-pub(super) enum Message {
-    /// How an execution ended, and its log if it failed and left one.
-    Performed(StepId, Performed, Option<String>, Span),
-    NotStarted(NotStarted),
-    /// What a remote said about a step.
-    Answered(StepId, Option<Box<Record>>),
-    Installed(Requirement, Result<(), String>),
-    /// What the driver of devices said of them.
-    Sized(Vec<Backend>),
-    /// The user wants no more.
-    Interrupted,
-}
-
-/// A step that did not start, with what it was handed.
-pub(super) struct NotStarted {
-    pub(super) id: StepId,
-    pub(super) key: KeyDoc,
-    pub(super) reason: MissReason,
-    pub(super) why: String,
-    /// When that was, RFC 3339.
-    pub(super) at: String,
-}
-
-/// What is to be done.
-pub(super) enum Effect<'a> {
-    Tell(Event),
-    /// With what is to be told once it has started.
-    Start(Box<Task<'a>>, Event),
-    /// Asks whether another machine has the result of this key.
-    Ask(StepId, Digest),
-    Install(Requirement),
-    /// How much memory devices have whose files do not say it.
-    AskSizes,
-    /// Keeps the log of an attempt from the next one.
-    KeepLog {
-        log: PathBuf,
-        of_attempt: PathBuf,
-    },
-}
+use crate::exec::task::Choices;
+use crate::exec::{KeepGoing, Options};
+use crate::record::{Attempt, Outcome, Record};
+use crate::step::StepId;
 
 pub(super) struct Scheduler<'a> {
-    pub(super) world: World<'a>,
+    world: World<'a>,
     /// What is to be done.
     pub(super) effects: VecDeque<Effect<'a>>,
     /// When the last message came.
     now: Instant,
     pub(super) interrupted: bool,
-    pub(super) keys: Keys<'a>,
-    pub(super) states: Vec<StepState>,
-    /// Steps that something wanted needs.
-    pub(super) wanted: BTreeSet<StepId>,
-    /// Whether hits are to come with their records, although no report shows them.
-    pub(super) whole_records: bool,
-    /// Hits whose records turned out to be damaged, and how.
-    damaged: BTreeMap<StepId, String>,
-    setups: Setups,
+    pub(super) steps: Steps<'a>,
+    claims: Claims<'a>,
+    slots: Slots,
     /// Steps in state `Ready`.
     queue: Queue,
-    slots: Slots,
-    sizes: Sizes,
-    devices: Devices<'a>,
-    memory: Memory,
-    hopes: Hopes,
-    /// What orch chose for these runs, and why.
-    chosen: BTreeMap<StepId, Choices>,
+    setups: Setups,
     questions: Questions,
     /// Nothing is installed before a first step is known to be nowhere else.
     defers_installing: bool,
-    failed: bool,
-    /// The keys with which steps failed in this run.
-    met: BTreeSet<Digest>,
-    /// What is tried again, and elsewhere.
+    /// What is tried again.
     retries: Retries,
+    /// What orch chose for these runs, and why.
+    chosen: BTreeMap<StepId, Choices>,
 }
 
 impl<'a> Scheduler<'a> {
     pub(super) fn new(world: World<'a>, now: Instant) -> Self {
-        let mut files = world.store.file_digests();
-        files.prefetch(world.plan.files());
         let devices = Devices::new(world.inventory);
         let Options { jobs, memory, .. } = *world.options;
         let capacity = Capacity { cores: jobs.max(1), memory, units: devices.units() };
@@ -156,71 +80,64 @@ impl<'a> Scheduler<'a> {
             effects: VecDeque::new(),
             now,
             interrupted: false,
-            keys: Keys::new(world, files),
-            states: world.plan.ids().map(|_| StepState::Unknown).collect(),
-            wanted: BTreeSet::new(),
-            whole_records: false,
-            damaged: BTreeMap::new(),
-            setups: Setups::default(),
-            queue: Queue::default(),
+            steps: Steps::new(world),
+            claims: Claims::new(devices),
             slots: Slots::new(Machine::new(capacity)),
-            sizes: Sizes::default(),
-            devices,
-            memory: Memory::default(),
-            hopes: Hopes::default(),
-            chosen: chosen.filter(|(_, choices)| !choices.is_empty()).collect(),
+            queue: Queue::default(),
+            setups: Setups::default(),
             questions: Questions::default(),
             defers_installing: false,
-            failed: false,
-            met: BTreeSet::new(),
             retries: Retries::default(),
+            chosen: chosen.filter(|(_, choices)| !choices.is_empty()).collect(),
         }
     }
 
     /// Steps are about to execute. `shared`: others may have their results.
     pub(super) fn begin(&mut self, shared: bool, now: Instant) {
         self.now = now;
+        let (plan, steps) = (self.world.plan, &mut self.steps);
         self.questions.may_ask = shared;
-        self.setups.begin(self.world.plan);
+        self.setups.begin(plan);
         if self.world.options.keep_going == KeepGoing::Dependencies {
-            let is_lost = |id| self.result(id).is_some_and(|result| result.outcome != Outcome::Pass);
-            self.hopes = Hopes::of(self.world.plan, &self.asked(), &self.wanted, is_lost);
+            let has_failed = |id| steps.result(id).is_some_and(|result| result.outcome != Outcome::Pass);
+            steps.useful = Useful::of(plan, &steps.asked(), &steps.wanted, has_failed);
         }
-        self.ask_sizes();
-        for id in self.wanted.iter().copied().collect::<Vec<_>>() {
-            if self.is_ready(id) {
-                self.queue(id);
-            }
+        if steps.to_run().any(|id| self.claims.lacks_size(plan.step(id), &self.slots.machine)) {
+            self.claims.is_asking = true;
+            self.effects.push_back(Effect::AskSizes);
+        }
+        for id in self.steps.wanted.iter().copied().filter(|id| self.steps.is_ready(*id)).collect::<Vec<_>>() {
+            self.queue(id);
         }
         // Installing takes longest and needs no step's result, so all of it begins at once; but where results are shared,
         // nothing may have to be installed.
-        self.defers_installing = self.questions.are_open();
+        self.defers_installing = !self.questions.open.is_empty();
         if !self.defers_installing {
             self.install_wanted();
         }
     }
 
     /// Takes in what happened.
-    pub(super) fn hear(&mut self, message: Message, now: Instant) {
+    pub(super) fn receive(&mut self, message: Message, now: Instant) {
         self.now = now;
         match message {
             Message::Performed(id, performed, log, span) => {
                 self.slots.release(id);
-                let settled = self.settle(id, performed, log, span);
-                self.wake(settled);
+                self.performed(id, performed, log, span);
             }
             Message::NotStarted(step) => self.not_started(step),
-            Message::Answered(id, record) => match self.answered(id, record) {
-                Some(done) => self.consult_dependents(done),
-                // One that must execute here is seldom the only one.
-                None if std::mem::take(&mut self.defers_installing) => self.install_wanted(),
-                None => {}
-            },
+            Message::Answered(id, record) => self.answered(id, record),
             Message::Installed(requirement, result) => {
                 self.setups.finished(requirement, result);
-                self.unpark();
+                let waiting = std::mem::take(&mut self.setups.waiting);
+                self.line_up_all(waiting, &Lack::Setup);
             }
-            Message::Sized(answer) => self.sized(&answer),
+            Message::Sized(answers) => {
+                let warnings = self.claims.sized(&answers, &mut self.slots.machine);
+                self.warn(warnings);
+                let waiting = std::mem::take(&mut self.claims.waiting);
+                self.line_up_all(waiting, &Lack::Size);
+            }
             Message::Interrupted => {
                 self.interrupted = true;
                 self.tell(Event::Interrupted);
@@ -229,10 +146,10 @@ impl<'a> Scheduler<'a> {
     }
 
     /// Goes on with what may go on now.
-    pub(super) fn turn(&mut self, now: Instant) {
+    pub(super) fn advance(&mut self, now: Instant) {
         self.now = now;
         let stopping = self.is_stopping();
-        self.end_waits(stopping);
+        self.end_pauses(stopping);
         if !stopping {
             self.want_fallbacks();
             self.dispatch();
@@ -241,43 +158,182 @@ impl<'a> Scheduler<'a> {
 
     /// Whether nothing new begins.
     fn is_stopping(&self) -> bool {
-        self.interrupted || (self.world.options.keep_going == KeepGoing::Never && self.failed)
+        self.interrupted || (self.world.options.keep_going == KeepGoing::Never && self.steps.has_failed)
     }
 
     /// Whether nothing is left to wait for.
     pub(super) fn is_over(&self) -> bool {
-        let settled = self.nothing_queued() && !self.questions.are_open() && self.retries.is_idle();
-        self.slots.machine.is_idle() && !self.setups.is_busy() && (self.is_stopping() || settled)
+        let nothing_waits = self.load().ready == 0 && self.questions.open.is_empty() && self.retries.is_idle();
+        self.slots.machine.is_idle() && !self.setups.is_busy() && (self.is_stopping() || nothing_waits)
     }
 
     fn tell(&mut self, event: Event) {
         self.effects.push_back(Effect::Tell(event));
     }
 
-    pub(super) fn is_done(&self, id: StepId) -> bool {
-        matches!(self.states[id.0 as usize], StepState::Done(_))
+    fn warn(&mut self, texts: impl IntoIterator<Item = String>) {
+        texts.into_iter().for_each(|text| self.tell(Event::Warning { text }));
     }
 
-    fn is_ready(&self, id: StepId) -> bool {
-        matches!(self.states[id.0 as usize], StepState::Ready { .. })
-    }
-
-    pub(super) fn result(&self, id: StepId) -> Option<&StepResult> {
-        match &self.states[id.0 as usize] {
-            StepState::Done(result) => Some(result),
-            _ => None,
-        }
-    }
-
-    /// Makes every transition.
-    pub(super) fn set(&mut self, id: StepId, state: StepState) {
-        if let StepState::Done(result) = &state {
-            self.note_end(id, result.how, result.outcome);
-            if !result.outcome.is_made() {
-                self.hopes.gone(self.world.plan, id);
+    /// An execution ended.
+    fn performed(&mut self, id: StepId, performed: Performed, log: Option<String>, span: Span) {
+        let step = self.world.plan.step(id);
+        match performed {
+            Performed::Executed { record, transient: true, .. } if self.may_try_again(id, record.outcome) => {
+                self.try_again(id, record, log, span);
+            }
+            Performed::Executed { record, unchanged, .. } => {
+                let warning = self.claims.memory.executed(id, step, &record);
+                if record.stands.is_some() {
+                    self.steps.failed_keys.insert(record.key.digest());
+                }
+                self.finish(id, *record, log, span);
+                if unchanged && self.world.plan.dependents(id).next().is_some() {
+                    self.tell(Event::Unchanged { step: step.name.clone() });
+                }
+                self.warn(warning);
+                self.consult_dependents(id);
+            }
+            Performed::Hit(record) => {
+                self.returned(id, "an equal step, here or of another orch, made it meanwhile".into(), span);
+                self.steps.set(id, StepState::Done(StepResult::hit(*record)));
+                self.consult_dependents(id);
+            }
+            Performed::InputLost { from, digest, what } => {
+                self.returned(id, format!("an input was lost: {what}"), span);
+                self.steps.set(id, StepState::Unknown);
+                // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
+                if self.steps.is_done(from) && self.world.store.check_tree(&digest).is_err() {
+                    let producer = &self.world.plan.step(from).name;
+                    self.warn([format!("the output of {producer} is damaged ({what}); it runs again")]);
+                    if let Err(e) = self.world.store.discard_tree(&digest) {
+                        self.finish_unstarted(id, error_text(&e.into()));
+                        return self.consult_dependents(id);
+                    }
+                    self.steps.set(from, StepState::Unknown);
+                }
+                match self.steps.state(from) {
+                    StepState::Unknown => self.reopen(from),
+                    StepState::Done(_) => self.consult_and_queue(id),
+                    // Its end decides this step.
+                    StepState::Ready { .. } | StepState::Running => {}
+                }
             }
         }
-        self.states[id.0 as usize] = state;
+    }
+
+    /// A step ended with this record; its log is told if it failed.
+    fn finish(&mut self, id: StepId, record: Record, log: Option<String>, span: Span) {
+        self.tell(Event::StepFinished {
+            step: record.step.clone(),
+            outcome: record.outcome,
+            reason: record.reason.clone(),
+            seconds: record.seconds,
+            log: log.filter(|_| !record.outcome.is_made()),
+            repro: record.repro.clone(),
+            execution: Some(Execution { key: record.key.digest(), span }),
+            load: self.load(),
+        });
+        self.steps.set(id, StepState::Done(StepResult::executed(record)));
+    }
+
+    fn returned(&mut self, id: StepId, why: String, span: Span) {
+        let step = self.world.plan.step(id).name.clone();
+        self.tell(Event::StepReturned { step, why, span, load: self.load() });
+    }
+
+    /// A remote answered, with the step's result if it has one.
+    fn answered(&mut self, id: StepId, record: Option<Box<Record>>) {
+        self.questions.open.remove(&id);
+        let found = match self.steps.state(id) {
+            StepState::Ready { key, .. } => record.filter(|record| record.key == *key),
+            // Something that it reads is made again; it asks anew when it is ready again.
+            _ => return self.install_deferred(),
+        };
+        let Some(record) = found else {
+            self.wait_for_turn(id);
+            return self.install_deferred();
+        };
+        let (made, host) = (record.started.clone(), record.host.clone());
+        self.tell(Event::Fetched { step: record.step.clone(), made, host });
+        self.steps.set(id, StepState::Done(StepResult { fetched: true, ..StepResult::hit(*record) }));
+        self.consult_dependents(id);
+    }
+
+    /// What a step needs did not start, as a Python server may not: it holds nothing any more, and another attempt may find
+    /// all well.
+    fn not_started(&mut self, NotStarted { id, key, reason, why, at }: NotStarted) {
+        self.slots.release(id);
+        self.steps.set(id, StepState::Ready { key, reason });
+        if !self.may_try_again(id, Outcome::Fail) {
+            self.finish_unstarted(id, why);
+            return self.consult_dependents(id);
+        }
+        let attempt = Attempt {
+            outcome: Outcome::Fail,
+            reason: Some(why.clone()),
+            started: at,
+            seconds: 0.0,
+            log: None,
+            waited_seconds: 0.0,
+        };
+        self.pause(id, attempt, Last::Unstarted(why));
+    }
+
+    /// Whether a failed step gets another attempt.
+    fn may_try_again(&self, id: StepId, outcome: Outcome) -> bool {
+        self.retries.failed(id) < self.retries_of(id)
+            && !self.is_stopping()
+            && !is_expected(self.world.plan, id, outcome)
+    }
+
+    fn retries_of(&self, id: StepId) -> u32 {
+        self.world.options.retries.or(self.world.plan.step(id).retries).unwrap_or(0)
+    }
+
+    /// A failed execution was not the last; the step waits for another from now on.
+    fn try_again(&mut self, id: StepId, record: Box<Record>, log: Option<String>, span: Span) {
+        let latest = self.world.store.log_path(&record.step);
+        let of_attempt = attempt_log(&latest, self.retries.failed(id) + 1);
+        let attempt = attempt_of(&record, log.is_some().then_some(&of_attempt));
+        self.effects.push_back(Effect::KeepLog { log: latest, of_attempt });
+        let key = record.key.clone();
+        let reason = record.why.clone().expect("BUG: a record says why its step was executed");
+        let why = self.pause(id, attempt, Last::Executed(record, span));
+        self.returned(id, why, span);
+        self.steps.set(id, StepState::Ready { key, reason });
+    }
+
+    /// Puts a step aside for its pause, and says why.
+    fn pause(&mut self, id: StepId, attempt: Attempt, last: Last) -> String {
+        let (step, failed) = (&self.world.plan.step(id).name, self.retries.failed(id) + 1);
+        let pause = self.world.options.backoff.pause(step, failed);
+        let why = format!(
+            "{}: {}; attempt {} of {} in {:.1} s",
+            attempt.outcome.label(),
+            attempt.reason.as_deref().unwrap_or("no reason was given"),
+            failed + 1,
+            self.retries_of(id) + 1,
+            pause.as_secs_f64()
+        );
+        self.warn([format!("{step}: {why}")]);
+        self.retries.wait(id, attempt, last, self.now, pause);
+        why
+    }
+
+    /// Lets those go on whose pause is over; if nothing new may begin, their last attempt was the last.
+    fn end_pauses(&mut self, stopping: bool) {
+        for (id, last) in self.retries.due(self.now, stopping) {
+            match last {
+                _ if !stopping => {
+                    self.wait_for_turn(id);
+                    continue;
+                }
+                Last::Executed(record, span) => self.finish(id, *record, None, span),
+                Last::Unstarted(why) => self.finish_unstarted(id, why),
+            }
+            self.consult_dependents(id);
+        }
     }
 }
 

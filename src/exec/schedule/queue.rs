@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use crate::exec::schedule::resources::{Claim, Held, Host, Lack, Machine};
 use crate::step::StepId;
 
-/// How often others may start before a step that is older and does not fit. With steps that take seconds, minutes.
+/// How often others may start before an older step that does not fit. If steps take seconds, that is minutes.
 pub(super) const PATIENCE: u32 = 256;
 
 #[derive(Default)]
@@ -86,7 +86,7 @@ impl Queue {
                 _ => machine.offer(&line.claim),
             };
             match offer {
-                // Not refused, only later: what it waits for is not told by this.
+                // It fits and is not the next, so it lacks nothing.
                 Ok(held) if best.as_ref().is_none_or(|best| (is_whole, head.number) < (best.0, best.1)) => {
                     best = Some((is_whole, head.number, at, held));
                 }
@@ -116,7 +116,7 @@ impl Queue {
         let helped = overtaken.filter(|(_, line)| match machine.offer(&line.claim) {
             _ if line.claim.host == Host::Whole && installing => false,
             Ok(_) | Err(Lack::Cores | Lack::Memory | Lack::Idle) => true,
-            // The rest may go on: it is another run's end that this one waits for.
+            // Others may go on: they cannot help this one, which waits for a certain run to end.
             Err(Lack::Host | Lack::Device(_) | Lack::Vram(_) | Lack::Turn | Lack::Size | Lack::Setup) => false,
         });
         helped.min_by_key(|(_, line)| line.head()).map(|(at, _)| at)

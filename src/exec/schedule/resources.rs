@@ -130,14 +130,15 @@ impl Machine {
         self.running == 0
     }
 
-    /// Cut to what there is: a step that asks for more than the machine has runs alone rather than never.
+    /// The claim, limited to what there is: a step that asks for more than the machine has runs alone rather than
+    /// never.
     pub(super) fn fitted(&self, claim: Claim) -> Claim {
         let host = match claim.host {
             _ if claim.memory > self.capacity.memory => Host::Whole,
             Host::Cores(cores) => Host::Cores(cores.clamp(1, self.capacity.cores)),
             Host::Whole => Host::Whole,
         };
-        // Who is alone shares nothing, so how much it takes tells nobody apart.
+        // A step that runs alone shares nothing, so its memory does not matter.
         let memory = if host == Host::Whole { 0 } else { claim.memory };
         let device = claim.device.map(|device| {
             let most = device.any_of.iter().filter_map(|at| self.capacity.units[*at].vram).min();

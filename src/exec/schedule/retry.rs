@@ -1,16 +1,13 @@
-//! Steps that failed for a reason that may pass, and are tried again after a pause. Nobody's slot is occupied meanwhile.
+//! Steps that failed for a transient reason, and are tried again after a pause. They occupy no slot meanwhile.
 //!
-//! What is transient is `outcome`'s to say; how often a step is tried is the command line's and the spec's.
+//! `outcome` says what is transient; the command line and the spec say how often a step is tried.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::base::Digest;
-use crate::event::{Event, Execution, Span};
-use crate::exec::schedule::fallback::is_expected;
-use crate::exec::schedule::{Effect, NotStarted, Scheduler};
-use crate::exec::state::{StepResult, StepState};
+use crate::event::Span;
 use crate::record::{Attempt, Outcome, Record};
 use crate::step::StepId;
 
@@ -47,8 +44,6 @@ impl Backoff {
 pub(super) struct Retries {
     before: HashMap<StepId, Vec<Attempt>>,
     waiting: Vec<Waiting>,
-    /// A step ended in a way for which another target may answer, since that was last looked at.
-    pub(super) has_fallen: bool,
 }
 
 struct Waiting {
@@ -58,7 +53,7 @@ struct Waiting {
 }
 
 /// The last attempt, which counts if there is no other.
-enum Last {
+pub(super) enum Last {
     Executed(Box<Record>, Span),
     Unstarted(String),
 }
@@ -68,114 +63,38 @@ impl Retries {
         self.before.get(&id).cloned().unwrap_or_default()
     }
 
-    fn failed(&self, id: StepId) -> u32 {
+    /// How many attempts of a step failed.
+    pub(super) fn failed(&self, id: StepId) -> u32 {
         self.before.get(&id).map_or(0, |attempts| attempts.len() as u32)
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty()
     }
+
+    /// Puts a step aside for a pause.
+    pub(super) fn wait(&mut self, id: StepId, attempt: Attempt, last: Last, now: Instant, pause: Duration) {
+        let attempt = Attempt { waited_seconds: pause.as_secs_f64(), ..attempt };
+        self.before.entry(id).or_default().push(attempt);
+        self.waiting.push(Waiting { id, until: now + pause, last });
+    }
+
+    /// Takes out those whose pause is over, or all.
+    pub(super) fn due(&mut self, now: Instant, all: bool) -> Vec<(StepId, Last)> {
+        let due = self.waiting.extract_if(.., |waiting| all || waiting.until <= now);
+        due.map(|Waiting { id, last, .. }| (id, last)).collect()
+    }
 }
 
-impl Scheduler<'_> {
-    /// A failed execution was not the last; the step waits for another from now on.
-    pub(super) fn try_again(&mut self, id: StepId, record: Record, log: Option<String>, span: Span) {
-        let kept = self.world.store.log_path(&record.step);
-        let attempt_log = attempt_log(&kept, self.retries.failed(id) + 1);
-        let name = attempt_log.file_name().filter(|_| log.is_some());
-        let attempt = Attempt {
-            outcome: record.outcome,
-            reason: record.reason.clone(),
-            started: record.started.clone(),
-            seconds: record.seconds,
-            log: name.map(|name| name.to_string_lossy().into_owned()),
-            waited_seconds: 0.0,
-        };
-        self.effects.push_back(Effect::KeepLog { log: kept, of_attempt: attempt_log });
-        let (step, key) = (record.step.clone(), record.key.clone());
-        let reason = record.why.clone().expect("BUG: a record says why its step was executed");
-        let why = self.wait_for_another(id, attempt, Last::Executed(Box::new(record), span));
-        self.tell(Event::StepReturned { step, why, span, load: self.load() });
-        self.set(id, StepState::Ready { key, reason });
-    }
-
-    /// What a step needs did not start, as a Python server may not: it holds nothing any more, and another attempt may find
-    /// all well.
-    pub(super) fn not_started(&mut self, NotStarted { id, key, reason, why, at }: NotStarted) {
-        self.slots.release(id);
-        self.states[id.0 as usize] = StepState::Ready { key, reason };
-        if !self.may_try_again(id, Outcome::Fail) {
-            self.finish_unstarted(id, why);
-            return self.consult_dependents(id);
-        }
-        let attempt = Attempt {
-            outcome: Outcome::Fail,
-            reason: Some(why.clone()),
-            started: at,
-            seconds: 0.0,
-            log: None,
-            waited_seconds: 0.0,
-        };
-        self.wait_for_another(id, attempt, Last::Unstarted(why));
-    }
-
-    /// Whether a failed step gets another attempt.
-    pub(super) fn may_try_again(&self, id: StepId, outcome: Outcome) -> bool {
-        self.retries.failed(id) < self.allowed(id) && !self.is_stopping() && !is_expected(self.world.plan, id, outcome)
-    }
-
-    fn allowed(&self, id: StepId) -> u32 {
-        self.world.options.retries.or(self.world.plan.step(id).retries).unwrap_or(0)
-    }
-
-    /// Puts a step aside for its pause, and says why.
-    fn wait_for_another(&mut self, id: StepId, attempt: Attempt, last: Last) -> String {
-        let (step, failed) = (&self.world.plan.step(id).name, self.retries.failed(id) + 1);
-        let pause = self.world.options.backoff.pause(step, failed);
-        let why = format!(
-            "{}: {}; attempt {} of {} in {:.1} s",
-            attempt.outcome.label(),
-            attempt.reason.as_deref().unwrap_or("no reason was given"),
-            failed + 1,
-            self.allowed(id) + 1,
-            pause.as_secs_f64()
-        );
-        self.tell(Event::Warning { text: format!("{step}: {why}") });
-        let attempt = Attempt { waited_seconds: pause.as_secs_f64(), ..attempt };
-        self.retries.before.entry(id).or_default().push(attempt);
-        self.retries.waiting.push(Waiting { id, until: self.now + pause, last });
-        why
-    }
-
-    /// Lets those go on whose pause is over; if nothing new may begin, their last attempt was the last.
-    pub(super) fn end_waits(&mut self, stopping: bool) {
-        let now = self.now;
-        let waiting = std::mem::take(&mut self.retries.waiting);
-        let (due, still) = waiting.into_iter().partition(|waiting| stopping || waiting.until <= now);
-        self.retries.waiting = still;
-        for Waiting { id, last, .. } in due {
-            match last {
-                _ if !stopping => self.wait_for_turn(id),
-                Last::Executed(record, span) => {
-                    self.tell(Event::StepFinished {
-                        step: record.step.clone(),
-                        outcome: record.outcome,
-                        reason: record.reason.clone(),
-                        seconds: record.seconds,
-                        log: None,
-                        repro: record.repro.clone(),
-                        execution: Some(Execution { key: record.key.digest(), span }),
-                        load: self.load(),
-                    });
-                    self.set(id, StepState::Done(StepResult::executed(*record)));
-                    self.consult_dependents(id);
-                }
-                Last::Unstarted(why) => {
-                    self.finish_unstarted(id, why);
-                    self.consult_dependents(id);
-                }
-            }
-        }
+/// A failed execution as one of several attempts.
+pub(super) fn attempt_of(record: &Record, log: Option<&Path>) -> Attempt {
+    Attempt {
+        outcome: record.outcome,
+        reason: record.reason.clone(),
+        started: record.started.clone(),
+        seconds: record.seconds,
+        log: log.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()),
+        waited_seconds: 0.0,
     }
 }
 
@@ -188,11 +107,11 @@ pub(in crate::exec) fn told(outcome: Outcome, reason: Option<String>, before: &[
 }
 
 /// Where the log of an earlier attempt lies.
-fn attempt_log(log: &Path, number: u32) -> PathBuf {
+pub(super) fn attempt_log(log: &Path, number: u32) -> PathBuf {
     log.with_extension(format!("{number}.attempt"))
 }
 
-/// Takes away the log of the execution before, and before a first attempt those of its attempts too.
+/// Removes the log of the execution before; before a first attempt, also the logs of earlier attempts.
 pub(in crate::exec) fn clear_logs(log: &Path, attempts: &[Attempt]) {
     let _ = std::fs::remove_file(log);
     let mut number = 1;

@@ -1,4 +1,4 @@
-//! What of that which steps require is installed, is being installed, or could not be.
+//! What steps require: which of it is installed, being installed, or could not be.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub(super) struct Setups {
     running: BTreeSet<Requirement>,
     failed: BTreeMap<Requirement, String>,
     /// Steps for which something is being installed.
-    parked: Vec<StepId>,
+    pub(super) waiting: Vec<StepId>,
 }
 
 pub(super) enum Readiness {
@@ -76,19 +76,5 @@ impl Setups {
 
     pub(super) fn is_busy(&self) -> bool {
         !self.running.is_empty()
-    }
-
-    pub(super) fn park(&mut self, id: StepId) {
-        self.parked.push(id);
-    }
-
-    /// How many steps wait.
-    pub(super) fn parked(&self) -> usize {
-        self.parked.len()
-    }
-
-    /// Those that waited, which may go on.
-    pub(super) fn unpark(&mut self) -> Vec<StepId> {
-        std::mem::take(&mut self.parked)
     }
 }

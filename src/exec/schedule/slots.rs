@@ -1,4 +1,4 @@
-//! What executing steps hold, in which row they are shown, and since when ready ones wait.
+//! What executing steps hold, the slot in which each is shown, and since when ready ones wait.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -26,11 +26,11 @@ impl Slots {
     }
 
     /// It is not ready after all.
-    pub(super) fn forget(&mut self, id: StepId) {
+    pub(super) fn not_ready(&mut self, id: StepId) {
         self.ready_since.remove(&id);
     }
 
-    /// Gives a step what it was offered; the row that it gets, and how long it waited for it.
+    /// Gives a step what it was offered. Returns its slot, and how long the step waited.
     pub(super) fn take(&mut self, id: StepId, held: Held, now: Instant) -> (Slot, Duration) {
         self.machine.take(&held);
         let slot = match held.whole {

@@ -5,9 +5,16 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::*;
+use crate::base::Digest;
+use crate::exec::keys::HostFacts;
+use crate::exec::schedule::lookup::Looked;
+use crate::exec::task::Task;
 use crate::exec::tests::{host, options};
-use crate::record::Outcome;
-use crate::step::{MATERIALISE, RENDER, Source, Stage, Step, StepKind};
+use crate::key::{KeyDoc, MissReason};
+use crate::plan::Plan;
+use crate::provision::Provision;
+use crate::step::{MATERIALISE, RENDER, Requirement, Source, Stage, Step, StepKind};
+use crate::store::DiskStore;
 use crate::worker::Cancel;
 
 /// A plan with an empty store.
@@ -56,7 +63,7 @@ impl House {
 
 /// What is to be done after a turn, in a word each, and the steps that start.
 fn turn<'a>(scheduler: &mut Scheduler<'a>, now: Instant) -> (Vec<String>, Vec<Task<'a>>) {
-    scheduler.turn(now);
+    scheduler.advance(now);
     let mut started = Vec::new();
     let words = std::mem::take(&mut scheduler.effects).into_iter().map(|effect| match effect {
         Effect::Tell(Event::StepFinished { step, outcome, .. }) => format!("{step} {}", outcome.label()),
@@ -117,11 +124,11 @@ fn a_step_starts_when_what_it_reads_is_made_and_the_run_is_over_when_nothing_is_
     let (mut scheduler, now) = house.begun(false);
     let (words, mut started) = turn(&mut scheduler, now);
     assert_eq!(words, ["start a"]);
-    scheduler.hear(ended(started.remove(0), Outcome::Pass), now);
+    scheduler.receive(ended(started.remove(0), Outcome::Pass), now);
     let (words, mut started) = turn(&mut scheduler, now);
     assert_eq!(words, ["a PASS", "start b"]);
     assert!(!scheduler.is_over());
-    scheduler.hear(ended(started.remove(0), Outcome::Pass), now);
+    scheduler.receive(ended(started.remove(0), Outcome::Pass), now);
     assert_eq!(turn(&mut scheduler, now).0, ["b PASS"]);
     assert!(scheduler.is_over());
 }
@@ -131,28 +138,29 @@ fn a_failure_that_may_pass_is_tried_again_after_its_pause_and_the_second_one_cou
     let house = House::new(PAIR);
     let (mut scheduler, now) = house.begun(false);
     let (_, mut started) = turn(&mut scheduler, now);
-    scheduler.hear(ended(started.remove(0), Outcome::Timeout), now);
+    scheduler.receive(ended(started.remove(0), Outcome::Timeout), now);
     assert_eq!(turn(&mut scheduler, now).0, ["keep a.1.attempt", "warning", "a returned"]);
     assert!(!scheduler.is_over());
     let later = now + Duration::from_secs(2);
     let (words, mut started) = turn(&mut scheduler, later);
     assert_eq!(words, ["start a"]);
     assert_eq!(started[0].attempts[0].log.as_deref(), Some("a.1.attempt"));
-    scheduler.hear(ended(started.remove(0), Outcome::Timeout), later);
+    scheduler.receive(ended(started.remove(0), Outcome::Timeout), later);
     assert_eq!(turn(&mut scheduler, later).0, ["a TIMEOUT"]);
     assert!(scheduler.is_over());
-    let b = scheduler.result(StepId(1)).unwrap();
+    let b = scheduler.steps.result(StepId(1)).unwrap();
     assert_eq!((b.outcome, b.blamed), (Outcome::Timeout, Some(StepId(0))));
 }
 
 #[test]
-fn who_asks_whether_a_step_is_tried_again_changes_nothing() {
+fn questions_change_nothing() {
     let house = House::new(PAIR);
     let (mut scheduler, now) = house.begun(true);
     assert_eq!(turn(&mut scheduler, now).0, ["ask 0"]);
     for _ in 0..3 {
         assert!(scheduler.may_try_again(StepId(0), Outcome::Fail));
-        assert!(scheduler.questions.are_worth_it(&MissReason::NeverRan) && !scheduler.needs_size(StepId(0)));
+        assert!(scheduler.questions.are_worth_it(&MissReason::NeverRan));
+        assert!(matches!(scheduler.steps.look_at(StepId(0)), Looked::Ready(_, MissReason::NeverRan, _)));
     }
     assert_eq!(turn(&mut scheduler, now).0, [""; 0]);
 }
@@ -165,7 +173,7 @@ fn what_does_not_start_gives_back_what_it_held_and_is_started_once_more() {
         let (mut told, mut started) = turn(&mut scheduler, now);
         let Task { id, key, why: reason, .. } = started.remove(0);
         let step = NotStarted { id, key, reason, why: "no server".into(), at: String::new() };
-        scheduler.hear(Message::NotStarted(step), now);
+        scheduler.receive(Message::NotStarted(step), now);
         assert!(scheduler.slots.machine.is_idle());
         told.extend(turn(&mut scheduler, now).0);
         assert_eq!(told, words);
@@ -180,13 +188,13 @@ fn an_interruption_ends_pauses_and_starts_nothing_more() {
     let (mut scheduler, now) = house.begun(false);
     let (words, mut started) = turn(&mut scheduler, now);
     assert_eq!(words, ["start a"], "there is one core");
-    scheduler.hear(ended(started.remove(0), Outcome::Crash), now);
+    scheduler.receive(ended(started.remove(0), Outcome::Crash), now);
     let (words, mut started) = turn(&mut scheduler, now);
     assert_eq!(words.last().unwrap(), "start b");
-    scheduler.hear(Message::Interrupted, now);
+    scheduler.receive(Message::Interrupted, now);
     assert_eq!(turn(&mut scheduler, now).0, ["interrupted", "a CRASH"]);
     assert!(!scheduler.is_over(), "one executes");
-    scheduler.hear(ended(started.remove(0), Outcome::Fail), now);
+    scheduler.receive(ended(started.remove(0), Outcome::Fail), now);
     assert_eq!(turn(&mut scheduler, now).0, ["b FAIL"], "nothing is tried again");
     assert!(scheduler.is_over());
 }
@@ -196,14 +204,15 @@ fn what_another_machine_may_have_is_asked_for_before_anything_is_installed() {
     let house = House::new(&[("a", &MATERIALISE, &[]), ("b", &MATERIALISE, &[])]);
     let (mut scheduler, now) = house.begun(true);
     assert_eq!(turn(&mut scheduler, now).0, ["ask 0", "ask 1"]);
-    let StepState::Ready { key, reason } = &scheduler.states[0] else { panic!("it is not ready") };
+    let StepState::Ready { key, reason } = scheduler.steps.state(StepId(0)) else { panic!("it is not ready") };
     let found = record("a", key.clone(), reason.clone(), Outcome::Pass);
-    scheduler.hear(Message::Answered(StepId(0), Some(Box::new(found))), now);
+    scheduler.receive(Message::Answered(StepId(0), Some(Box::new(found))), now);
     assert_eq!(turn(&mut scheduler, now).0, ["a fetched"]);
-    scheduler.hear(Message::Answered(StepId(1), None), now);
+    scheduler.receive(Message::Answered(StepId(1), None), now);
     assert_eq!(turn(&mut scheduler, now).0, ["install Env(Torch)"]);
     assert!(!scheduler.is_over());
-    scheduler.hear(Message::Installed(Requirement::Env(crate::toolchain::EnvName::Torch), Err("no net".into())), now);
+    scheduler
+        .receive(Message::Installed(Requirement::Env(crate::toolchain::EnvName::Torch), Err("no net".into())), now);
     assert_eq!(turn(&mut scheduler, now).0, ["b FAIL"]);
     assert!(scheduler.is_over());
 }

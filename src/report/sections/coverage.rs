@@ -13,8 +13,18 @@ pub(super) const SECTION: Section = Section {
 
 /// Fewer models are seen at a glance.
 const LEAST: usize = 30;
-const COLUMNS: &[&str] =
-    &["family", "cases", "right", "share", "indecisive", "unsupported", "failed", "as expected", "incomplete", "not asked"];
+const COLUMNS: &[&str] = &[
+    "family",
+    "cases",
+    "right",
+    "share",
+    "indecisive",
+    "unsupported",
+    "failed",
+    "as expected",
+    "incomplete",
+    "not asked",
+];
 
 fn coverage(view: &View<'_>) -> Vec<Table> {
     if view.rows.len() < LEAST {

@@ -65,7 +65,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Makes the folder and, on the phone, the one who removes it if nobody else does. `name` is nobody else's.
+    /// Makes the folder, and starts a process on the phone that removes it if nobody else does. `name` must be unique.
     pub(super) fn open(adb: &'a Adb, name: &str) -> Result<Self> {
         let folder = format!("{ROOT}/run/{name}");
         let seconds = adb.deadline.saturating_duration_since(Instant::now()).as_secs() + SLACK;
@@ -84,7 +84,7 @@ impl<'a> Run<'a> {
     pub(super) fn put(&self, items: &[Item]) -> Result<usize> {
         let missing = self.missing(items)?;
         for item in &missing {
-            // Pushed aside and moved: nobody meets half of it under its name.
+            // Pushed under another name and renamed, so that no file is there by halves.
             let aside = format!("{}/part", self.folder);
             self.adb.push(&item.from, &aside).with_context(|| format!("failed to push `{}`", item.from.display()))?;
             let parent = item.to.rsplit_once('/').map_or(ROOT, |(parent, _)| parent);
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
 impl Drop for Run<'_> {
     fn drop(&mut self) {
         if self.is_open {
-            // A phone that is gone removes it by itself; the failure that led here is the one to tell.
+            // If the phone is gone it removes the folder by itself; the earlier failure is the one to report.
             let _ = self.remove();
         }
     }

@@ -1,5 +1,4 @@
-//! What the page answered, and whether it is believed: every node on the provider that was asked for, and outputs that
-//! are what the manifest names.
+//! Checks a page's answer: every node must be on the requested provider, and the outputs must be those of the manifest.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +21,7 @@ pub(in crate::runtime) struct Answer {
     /// Nodes by provider, by ONNX Runtime's own log.
     #[serde(default)]
     pub(super) placement: BTreeMap<String, u64>,
-    /// ONNX Runtime said where all nodes are, be there none.
+    /// ONNX Runtime said where all nodes are, even if there are none.
     #[serde(default)]
     placed_all: bool,
     /// Some of the nodes that another provider took.
@@ -105,7 +104,7 @@ impl Answer {
         if (self.elsewhere.len() as u64) < all { format!("{named}, …") } else { named }
     }
 
-    /// What was asked for, and what ran. A software adapter is called so, whatever was asked for.
+    /// The requested device, and the one that ran. A software adapter is always labelled so.
     fn devices(&self, options: &Options) -> anyhow::Result<(&'static str, String)> {
         match options.api {
             Api::WebNn => return Ok(("webnn:cpu", "webnn:cpu".to_owned())),

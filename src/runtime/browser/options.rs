@@ -4,6 +4,7 @@ use anyhow::bail;
 use serde_json::{Map, Value};
 
 use crate::browser::{Adapter, Api};
+use crate::device::{self, Host};
 use crate::runtime::refusal::Refusal;
 
 pub(in crate::runtime) struct Options {
@@ -16,7 +17,7 @@ impl Options {
         let api = match (backend, device) {
             ("webgpu-browser", "webgpu") => Api::WebGpu,
             ("webnn", "cpu") => Api::WebNn,
-            // A context is granted also where no GPU or NPU is, and no interface of WebNN tells what executes it.
+            // Browsers grant such contexts without a GPU or NPU, and WebNN does not say what executes them.
             ("webnn", "gpu" | "npu") => {
                 return Err(Refusal::unavailable(format!(
                     "a browser grants a WebNN context for `{device}` and does not say what executes it; orch claims no \
@@ -28,7 +29,7 @@ impl Options {
             ("webnn", other) => bail!("WebNN has no device `{other}`; known: cpu, gpu, npu"),
             (other, _) => bail!("a browser has no backend `{other}`; known: webgpu-browser, webnn"),
         };
-        let mut adapter = if has_gpu() { Adapter::Hardware } else { Adapter::Software };
+        let mut adapter = device::browser_adapter(&Host::real());
         for (name, value) in options {
             adapter = match (api, name.as_str(), value.as_str()) {
                 (Api::WebGpu, "adapter", Some("auto")) => adapter,
@@ -82,15 +83,6 @@ impl Options {
             Api::Wasm => "CPUExecutionProvider",
         }
     }
-}
-
-/// Whether a driver offers a GPU at all; a browser on anything else has its rasterizer only.
-fn has_gpu() -> bool {
-    if !cfg!(target_os = "linux") || std::path::Path::new("/dev/nvidiactl").exists() {
-        return true;
-    }
-    let nodes = std::fs::read_dir("/dev/dri").into_iter().flatten().flatten();
-    nodes.into_iter().any(|node| node.file_name().to_string_lossy().starts_with("renderD"))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
 use super::source::{Prepared, Source};
-use super::{Failure, Params, optimised, tree};
+use super::{Failure, Params, optimised};
 use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::{Job, JobOutput, JobStatus, tensors};
@@ -47,7 +47,7 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
         return Err(Failure::error("only `ep: qnn` compiles models"));
     }
     let stem = stem(params)?;
-    let source = Source::read(tree(job, "artefact")?)?;
+    let source = Source::read(job.artefact()?)?;
     let (host, place) = Place::qnn(params)?;
     let prepared = source.prepare(&host)?;
 

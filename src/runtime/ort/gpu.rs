@@ -114,8 +114,6 @@ fn allows_tf32(options: &[(String, String)]) -> bool {
 pub(super) fn seen(mut place: Place) -> Result<Place, Failure> {
     let Some(lease) = &mut place.lease else { return Ok(place) };
     let shown = shown::nvidia(lease).map_err(Failure::unavailable)?;
-    // Files do not always tell it, and NVML is asked by it.
-    lease.uuid.get_or_insert_with(|| shown.uuid.clone());
     Ok(place.with_fact("cuda", json!(shown)))
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::host::{CPU, Host};
 use super::place::Place;
 use super::run::{model_file, run_at};
-use super::{Failure, Params, optimised, tree};
+use super::{Failure, Params, optimised};
 use crate::runtime::onnx_proto::NodeProto;
 use crate::runtime::{Job, JobOutput, JobStatus};
 
@@ -21,7 +21,7 @@ pub(super) fn half(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     if place.provider != CPU {
         return Ok(output);
     }
-    let model = model_file(tree(job, "artefact")?)?;
+    let model = model_file(job.artefact()?)?;
     let nodes = optimised::nodes(&host, params, |builder| builder.commit_from_file(&model))?;
     let casts = nodes.iter().filter(|node| is_cast(node)).count();
     if casts > 0 {

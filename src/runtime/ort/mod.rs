@@ -23,10 +23,10 @@ mod webgpu;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::measure::MeasureParams;
 use super::refusal::Refusal;
 use super::{Job, JobOutput, JobStatus};
 use crate::device::Lease;
@@ -52,7 +52,7 @@ pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     })
 }
 
-/// The params of every operation; which of them an operation needs is its own affair.
+/// The params of all operations; each operation needs some of them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Params {
@@ -75,10 +75,9 @@ struct Params {
     /// The provider's own options, checked against its table.
     #[serde(default)]
     options: Map<String, Value>,
-    /// Read by [`super::measure::MeasureParams::of`] from the same params.
-    #[serde(default)]
-    #[expect(dead_code, reason = "named here so that unknown params stay errors")]
-    measure: Value,
+    /// How much `run` and `half` measure.
+    #[serde(default, deserialize_with = "super::measure::asked")]
+    measure: Option<MeasureParams>,
     /// Threads within one operator; None leaves it to ONNX Runtime: one for each physical core.
     #[serde(default)]
     threads: Option<usize>,
@@ -125,7 +124,7 @@ impl Failure {
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         let reason = format!("{error:#}");
-        // The words of ONNX Runtime's arena, of the C++ runtime and of NVIDIA's libraries for one and the same thing.
+        // How ONNX Runtime's arena, the C++ runtime and NVIDIA's libraries say that memory is exhausted.
         let words = [
             "Failed to allocate memory",
             "bad_alloc",
@@ -137,12 +136,6 @@ impl From<anyhow::Error> for Failure {
         let exhausted = words.iter().any(|words| reason.contains(words));
         Self::new(if exhausted { JobStatus::Oom } else { Refusal::status_of(&error) }, reason)
     }
-}
-
-/// The tree that a job gets under `name`.
-fn tree<'j>(job: &'j Job, name: &str) -> anyhow::Result<&'j Path> {
-    let tree = job.inputs.get(name);
-    tree.map(PathBuf::as_path).with_context(|| format!("job `{}` has no input tree `{name}`", job.op))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Options of execution providers, checked against a table: which exist, which values they take, what is always set.
 //!
 //! The providers themselves ignore unknown names, and answer a bad value with a warning and a default of their own:
-//! without a table a slip in a spec would change what is measured and say nothing.
+//! without a table a typo in a spec would silently change what is measured.
 
 use serde_json::{Map, Value};
 

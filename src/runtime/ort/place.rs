@@ -27,7 +27,7 @@ pub(super) struct Place {
 
 type Open = fn(&Params) -> Result<(Host, Place), Failure>;
 
-/// By the params' word. What a place needs in the environment is there before the library is loaded.
+/// By the params' `ep`. Environment variables are set before the library is loaded.
 const PLACES: &[(&str, Open)] = &[
     ("cpu", |params| {
         if let Some(name) = params.options.keys().next() {
@@ -35,7 +35,7 @@ const PLACES: &[(&str, Open)] = &[
         }
         Ok((Host::load(&params.library)?, Place::new(CPU, "cpu", "cpu")))
     }),
-    // To compile for another chip than this machine's is what the compiler is for; to run is not.
+    // Models may be compiled for other chips, but not run.
     ("qnn", |params| {
         qnn::fits(&params.options, qnn::soc_here().as_deref()).map_err(Failure::unavailable)?;
         Place::qnn(params)
@@ -113,7 +113,7 @@ impl Place {
         if self.provider == CPU { Ok(builder) } else { strict(builder) }
     }
 
-    /// One whose session may leave nodes to the CPU: only for asking which.
+    /// A builder whose session may leave nodes to the CPU; used only to ask which.
     pub(super) fn lenient(&self, host: &Host) -> anyhow::Result<SessionBuilder> {
         host.builder(self.provider, &self.options)
     }

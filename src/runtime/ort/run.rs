@@ -11,11 +11,11 @@ use super::infer::{Feed, collect, infer};
 use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
-use super::{Failure, Params, gpu, half, optimised, tree};
+use super::{Failure, Params, gpu, half, optimised};
 use crate::device::vram;
 use crate::runtime::control::{self, Witness};
 use crate::runtime::manifest::Manifest;
-use crate::runtime::measure::{self, MeasureParams};
+use crate::runtime::measure;
 use crate::runtime::refusal::without_f16;
 use crate::runtime::tensors::{self, Tensors};
 use crate::runtime::{Job, JobOutput, JobStatus, cpu};
@@ -28,8 +28,8 @@ pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
 
 /// As [`run`], with the libraries already loaded: a process can load them only once.
 pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> Result<JobOutput, Failure> {
-    let measured = MeasureParams::of(&job.params)?;
-    let artefact = tree(job, "artefact")?;
+    let measured = params.measure;
+    let artefact = job.artefact()?;
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
     let model = model_file(artefact)?;
@@ -86,7 +86,7 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput, Failure
     if let Some(ep) = params.ep.as_deref().filter(|ep| *ep != "cpu") {
         return Err(Failure::error(format!("a reference is computed on the CPU, not on `{ep}`")));
     }
-    let artefact = tree(job, "artefact")?;
+    let artefact = job.artefact()?;
     let (host, place) = Place::open(params)?;
     let start = |manifest: &Manifest| {
         let mut builder = place.builder(&host, params.threads)?;
@@ -121,7 +121,7 @@ fn explained(failure: Failure, host: &Host, place: &Place, model: &Path) -> Fail
         return Failure::new(JobStatus::Unsupported, reason);
     }
     if gpu::is_absence(&failure.reason) {
-        // Before its own words ONNX Runtime writes where in its sources it said them.
+        // ONNX Runtime puts a source location before its message.
         let said = failure.reason.rsplit(" : FAIL : ").next().unwrap_or_default().trim();
         return Failure::unavailable(format!("{} does not start: {said}", place.provider));
     }
@@ -130,7 +130,7 @@ fn explained(failure: Failure, host: &Host, place: &Place, model: &Path) -> Fail
         examine(place.lenient(host)?, place.provider, &bytes)
     })();
     match examined {
-        // A context binary was taken whole when it was compiled; any other model meets its provider here.
+        // A context binary was accepted as a whole when it was compiled; other models meet the provider here first.
         Ok(Verdict::Refused(reason)) if place.provider != QNN => Failure::new(JobStatus::Unsupported, reason),
         Ok(Verdict::Refused(reason)) => Failure::new(failure.status, format!("{reason} ({})", failure.reason)),
         Ok(Verdict::Broken(reason)) if !failure.reason.contains(&reason) => {

@@ -1,4 +1,4 @@
-//! The user's own steps: row by row, as they are read, because there may be millions.
+//! The user's own steps. Rows are checked as they are read, because there may be millions.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -52,7 +52,7 @@ pub(in crate::spec) fn row(key: &Key, node: &Node, folder: &Path, sink: &mut Sin
     }
 }
 
-/// In place of what was reported as wrong; such a spec goes no further.
+/// Stands for what was reported as wrong; such a spec is not used.
 fn nothing() -> Does {
     Does::Write(Arc::new(Files(Box::default())))
 }
@@ -89,7 +89,7 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
     let memory = raw.memory.value().map(|memory| memory.0);
     let transient = raw.transient.items().iter().map(|code| code.value).collect();
     let does = if raw.write.is_absent() {
-        // Neither outputs nor variables have an order that means something.
+        // The order of outputs and of variables has no meaning.
         let sorted = |texts: Box<[Arc<str>]>| {
             let mut texts = texts.into_vec();
             texts.sort_unstable();
@@ -172,7 +172,7 @@ fn written(raw: &raw::Command, sink: &mut Sink) -> Files {
     for (path, text) in &given.value.0 {
         inside(&path.value, path.span, sink);
         let place: PathBuf = Path::new(&*path.value).components().collect();
-        // Sorted by component, a folder stands right before what is in it.
+        // Sorted by component, a folder comes right before its content.
         let before = places.range(..=place.clone()).next_back().filter(|(before, _)| place.starts_with(before));
         let after = places.range(place.clone()..).next().filter(|(after, _)| after.starts_with(&place));
         if let Some((_, other)) = before.or(after) {
@@ -202,13 +202,11 @@ fn input(raw: &raw::CommandInput, span: Span, name: &str, folder: &Path, sink: &
     }
 }
 
-/// [`super::absolute`], without taking plain paths apart.
+/// As [`super::absolute`], and faster for plain paths.
 fn absolute(folder: &Path, file: &str) -> Arc<Path> {
     let is_plain = !file.is_empty() && !file.starts_with(['/', '.']) && !file.contains("/.") && !file.contains("//");
     match folder.to_str() {
-        Some(folder) if is_plain && cfg!(unix) && !folder.ends_with('/') => {
-            Path::new(&[folder, "/", file].concat()).into()
-        }
+        Some(folder) if is_plain && !folder.ends_with('/') => Path::new(&[folder, "/", file].concat()).into(),
         _ => super::absolute(folder, file).into(),
     }
 }

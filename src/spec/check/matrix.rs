@@ -12,7 +12,7 @@ use crate::spec::raw;
 use crate::spec::shape::{At, Field, List, Rows};
 use crate::spec::{Expect, MatrixSpec, Precision, Rule};
 
-/// What rules can match: also rows that were reported as wrong, so that one mistake is reported once.
+/// The rows that rules can match. Wrong rows are among them, so that one mistake is reported once.
 pub(super) struct Names<'a> {
     /// With the family, if it is known.
     models: Vec<(&'a str, Option<&'a str>)>,
@@ -196,7 +196,7 @@ fn rule(
     Some(rule)
 }
 
-/// Whether it matches a case is known when there is a matrix: cases are taken out and brought back by other rules.
+/// Only the matrix can say whether it matches a case, because other rules exclude and include cases.
 fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Expect> {
     let raw = &at.value;
     let fields = [&raw.case, &raw.model, &raw.family, &raw.target];
@@ -268,7 +268,7 @@ fn meets_a_case(rule: &Rule, (models, targets): Product<'_>, names: &Names<'_>, 
             && rule.model.as_ref().is_none_or(|pattern| glob::matches(pattern, name))
             && match (&rule.family, family) {
                 (Some(pattern), Some(family)) => glob::matches(pattern, family),
-                // A family that is not known was reported; the rule may well have meant it.
+                // An unknown family was reported already, and the rule may have meant it.
                 _ => true,
             }
     });

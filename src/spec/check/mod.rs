@@ -1,4 +1,4 @@
-//! What users wrote to what they meant: names resolve, values make sense, defaults are filled in.
+//! Checks what users wrote: resolves names, checks values, fills in defaults.
 //!
 //! Reports everything it finds and goes on; what it returns counts only when nothing was reported. Reads no file.
 
@@ -34,7 +34,7 @@ struct Row<'a, T> {
 /// A section over all files.
 struct Section<'a, T> {
     rows: Vec<Row<'a, T>>,
-    /// Names of all rows, also of those that were reported as wrong: a reference to one of them is right.
+    /// Names of all rows. Wrong ones are among them, so that references to them are not reported.
     names: Vec<&'a str>,
 }
 
@@ -140,7 +140,7 @@ fn not_empty<T>(field: &Field<List<T>>, key: &str, sink: &mut Sink) {
     }
 }
 
-/// Reports what stands in a list a second time, by the words that name it.
+/// Reports duplicates in a list.
 fn repeated<T: PartialEq>(items: &[At<T>], told: impl Fn(&T) -> String, sink: &mut Sink) {
     for (index, item) in items.iter().enumerate() {
         if items[..index].iter().any(|before| before.value == item.value) {

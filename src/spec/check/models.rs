@@ -1,4 +1,4 @@
-//! Models: what each does, takes and is held to; where it comes from is for `source`.
+//! Models: task, inputs, outputs and tolerances; `source` checks where a model comes from.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) const TENSORS: &str = "tensors";
 /// The family of a ready file that names none.
 pub(super) const OTHER: &str = "other";
 const DEFAULT_OPSET: u32 = 17;
-/// Opsets that any current exporter can write at all; which of them a given version can, it says itself.
+/// Opsets that current exporters can write; a given version may support fewer, and says so itself.
 const OPSETS: std::ops::RangeInclusive<u32> = 9..=30;
 
 pub(super) fn models(
@@ -95,7 +95,7 @@ struct Usage {
     pipeline: Option<String>,
 }
 
-/// Of a ready file all three follow from what is known; a class is known for what it does, so there they are asked for.
+/// A ready file has defaults for all three; for a class they must be given.
 fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> Usage {
     let raw = row.value;
     let is_ready = raw.class.is_absent();
@@ -193,7 +193,7 @@ fn inputs(
     inputs
 }
 
-/// A dim that no shape uses is a slip: most often the shape holds a number where the name was meant.
+/// A dim that no shape uses is a mistake: usually a shape has a number instead of the name.
 fn unused_dims(raw: &raw::Model, declared: &BTreeMap<String, u64>, sink: &mut Sink) {
     let Some(inputs) = raw.inputs.value() else { return };
     let sizes = inputs.0.iter().filter_map(|(_, input)| Some(input.as_ref()?.value.shape.items())).flatten();

@@ -1,5 +1,5 @@
-//! What a name may be made of. Names stand in step ids, file names, generated code, pages and on terminals: each of these
-//! escapes what it must, and none has to deal with a name that nobody can read.
+//! Which characters names may have. Names are in step ids, file names, generated code, pages and on terminals. Each of
+//! these escapes them; unreadable names are refused here.
 
 use crate::base::text::is_unseen;
 use crate::spec::error::Sink;

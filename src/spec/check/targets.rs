@@ -151,7 +151,7 @@ fn names(raw: &raw::Target, sink: &mut Sink) {
     options.for_each(|(name, _)| super::plain_name(name, "option", sink));
 }
 
-/// The targets that are tried in its place are other ones.
+/// A target cannot be its own fallback.
 fn fallback(row: &Row<'_, raw::Target>, names: &[&str], sink: &mut Sink) {
     let mut before: Vec<&str> = Vec::new();
     for name in row.value.fallback.items() {

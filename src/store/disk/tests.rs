@@ -37,7 +37,6 @@ fn record(store: &DiskStore, outcome: Outcome, output: Option<Digest>) -> Record
     record
 }
 
-#[cfg(unix)]
 fn flip_a_bit(path: &Path, at: usize) {
     use std::os::unix::fs::PermissionsExt;
     let mut bytes = fs::read(path).unwrap();
@@ -115,7 +114,6 @@ fn a_torn_end_is_cut_off_and_nothing_else_is_lost() {
     }
 }
 
-#[cfg(unix)]
 #[test]
 fn a_flipped_bit_is_found_wherever_it_is_and_heals() {
     let dir = tempfile::tempdir().unwrap();

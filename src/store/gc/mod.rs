@@ -76,18 +76,18 @@ impl DiskStore {
             self.must_be_writable("nothing can be collected")?;
         }
         let mut done = Collected { dry_run, ..Collected::default() };
-        let desks = self.root().join("tmp");
-        done.scratch = scratch::sweep(&desks, !dry_run);
+        let folders = self.root().join("tmp");
+        done.scratch = scratch::sweep(&folders, !dry_run);
         // From here on, other processes can see that this one runs, and its age tells which changes came later.
-        let desk = if dry_run { None } else { Some(self.scratch()?) };
-        let born = desk.as_ref().map_or(Ok(SystemTime::now()), scratch::Scratch::born)?;
+        let own_folder = if dry_run { None } else { Some(self.scratch()?) };
+        let born = own_folder.as_ref().map_or(Ok(SystemTime::now()), scratch::Scratch::born)?;
         done.log_bytes_before = self.log_bytes();
         let mut survey;
         let (kept, horizon) = loop {
             let seen;
             (survey, seen) = Survey::of(&self.log)?;
             // Asked after the log was read: whoever ended before that has nothing left that the log does not name.
-            let running = scratch::oldest_running(&desks, desk.as_ref());
+            let running = scratch::oldest_running(&folders, own_folder.as_ref());
             done.running_since = running.map(shown);
             let named = running.map_or(born, |running| running.min(born));
             let horizon = Horizon { named, unnamed: named.min(born - GRACE) };

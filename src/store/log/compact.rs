@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::PoisonError;
 
-use crate::base::fs::file_id;
+use crate::base::lock;
 use crate::store::StoreError;
 use crate::store::entry::Kind;
 use crate::store::log::state::{Places, State, note_latest};
@@ -22,7 +22,7 @@ pub(in crate::store) trait Choice {
 impl Log {
     /// Whether the log that was gone through is still the one that others append to.
     pub(in crate::store) fn is_current(&self, seen: &Seen) -> Result<bool, StoreError> {
-        let id = |meta: std::io::Result<fs::Metadata>| meta.map(|meta| file_id(&meta));
+        let id = |meta: std::io::Result<fs::Metadata>| meta.map(|meta| meta.ino());
         let seen = id(seen.file.metadata()).map_err(StoreError::io("read", &self.path))?;
         Ok(id(fs::metadata(&self.path)).map_err(StoreError::io("read", &self.path))? == seen)
     }
@@ -32,7 +32,7 @@ impl Log {
     ///
     /// No process loses what it appended: appending waits for the lock, and then follows to the new log.
     pub(in crate::store) fn compact(&self, seen: &Seen, choice: &mut impl Choice) -> Result<bool, StoreError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         if !self.is_current(seen)? {
             return Ok(false);

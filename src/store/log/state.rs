@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::base::fs::file_id;
 use crate::store::entry::{Header, Held, Kind, Short, short};
 use crate::store::log::Place;
 use crate::store::open_or_read;
@@ -64,7 +64,7 @@ pub(super) struct State {
 impl State {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let (file, is_read_only) = open_or_read(path, File::options().write(true).create(true).truncate(false))?;
-        let id = file_id(&file.metadata()?);
+        let id = file.metadata()?.ino();
         let places = Default::default();
         Ok(Self { file: file.into(), is_read_only, id, end: 0, is_read: false, damaged: 0, places })
     }

@@ -28,11 +28,11 @@ fn a_reader_does_not_take_an_entry_that_is_being_written_for_a_damaged_one() {
     let file = File::options().write(true).open(reader.path()).unwrap();
     let end = file.metadata().unwrap().len();
     other.gate.lock().unwrap();
-    write_at(&file, &entry[60..], end + 60).unwrap();
+    file.write_all_at(&entry[60..], end + 60).unwrap();
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| reader.refresh());
         std::thread::sleep(Duration::from_millis(50));
-        write_at(&file, &entry[..60], end).unwrap();
+        file.write_all_at(&entry[..60], end).unwrap();
         other.gate.unlock().unwrap();
         reading.join().unwrap().unwrap();
     });
@@ -54,7 +54,7 @@ fn what_a_failing_writer_takes_back_was_seen_by_nobody() {
     let file = File::options().write(true).open(reader.path()).unwrap();
     let end = file.metadata().unwrap().len();
     other.gate.lock().unwrap();
-    write_at(&file, &bytes_of(&draft("taken back")), end).unwrap();
+    file.write_all_at(&bytes_of(&draft("taken back")), end).unwrap();
     std::thread::scope(|scope| {
         let reading = scope.spawn(|| reader.refresh());
         std::thread::sleep(Duration::from_millis(50));
@@ -97,7 +97,7 @@ fn a_tail_of_zeros_or_of_half_an_entry_costs_that_entry_only() {
             log.append(vec![draft("first")]).unwrap();
             let end = fs::metadata(log.path()).unwrap().len();
             let tail = [&whole[..kept], &vec![0; zeros]].concat();
-            write_at(&File::options().write(true).open(log.path()).unwrap(), &tail, end).unwrap();
+            File::options().write(true).open(log.path()).unwrap().write_all_at(&tail, end).unwrap();
             let next = Log::open(dir.path()).unwrap();
             next.append(vec![draft("third")]).unwrap();
             let last = Log::open(dir.path()).unwrap();

@@ -80,20 +80,6 @@ fn local(error: StoreError) -> Trouble {
 
 /// Bytes that are free where `path` lies, if the system says.
 fn room(path: &Path) -> Option<u64> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::ffi::OsStrExt as _;
-        let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
-        // SAFETY: all zeros is a valid value of this plain structure.
-        let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: the path ends in a zero byte and the structure outlives the call.
-        let code = unsafe { libc::statvfs(path.as_ptr(), &raw mut found) };
-        #[allow(clippy::unnecessary_cast, reason = "the fields' widths differ between systems")]
-        (code == 0).then(|| (found.f_bavail as u64).saturating_mul(found.f_frsize as u64))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = path;
-        None
-    }
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }

@@ -3,14 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::base::{Digest, Secret};
+use crate::base::{Digest, Secret, lock};
 use crate::config::RemoteConfig;
 use crate::store::entry::Kind;
 use crate::store::remote::address::Address;
@@ -88,11 +88,11 @@ impl Inner {
     }
 
     fn seen(&self, file: &ManifestFile) -> Option<bool> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(&(file.digest, file.executable)).copied()
+        lock(&self.seen).get(&(file.digest, file.executable)).copied()
     }
 
     fn see(&self, file: &ManifestFile, is_right: bool) {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert((file.digest, file.executable), is_right);
+        lock(&self.seen).insert((file.digest, file.executable), is_right);
     }
 
     pub(super) fn is_there(&self, file: &ManifestFile) {
@@ -236,7 +236,7 @@ impl Hub {
         while left() > 0 && !inner.tally.is_broken() && start.elapsed() < self.config.wait && go_on(left()) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let sent = std::mem::take(&mut *inner.sent.lock().unwrap_or_else(PoisonError::into_inner));
+        let sent = std::mem::take(&mut *lock(&inner.sent));
         if let Err(e) = self.pending.remove(&sent) {
             inner.tally.trouble(&Trouble::Local(format!("the list of pending uploads was not kept: {e}")));
         }
@@ -283,7 +283,7 @@ impl Remote for Hub {
         let news = match self.engine.get()? {
             Ok(engine) => engine.inner.tally.take_news()?,
             Err(e) => {
-                let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut told = lock(&self.told);
                 return (!std::mem::replace(&mut *told, true)).then(|| e.clone());
             }
         };
@@ -372,7 +372,7 @@ async fn deliver(inner: Arc<Inner>, queue: Queue<Digest>) {
     while let Some(key) = next(&queue).await {
         if !inner.tally.is_broken() {
             match push::push(&inner, &key).await {
-                Ok(()) => drop(inner.sent.lock().unwrap_or_else(PoisonError::into_inner).insert(key)),
+                Ok(()) => drop(lock(&inner.sent).insert(key)),
                 Err(trouble) => inner.tally.trouble(&trouble),
             }
         }

@@ -1,9 +1,10 @@
 //! What a remote gave and cost, counted; and the decision to go on without it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::base::figures::plural;
+use crate::base::lock;
 use crate::store::remote::trouble::{Refusal, Trouble};
 
 /// So many failures in a row, and a remote is left alone for the rest of the run.
@@ -29,34 +30,30 @@ pub(super) struct Counts {
 }
 
 impl Tally {
-    fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn now(&self) -> Counts {
-        self.counts().clone()
+        lock(&self.0).clone()
     }
 
     pub(super) fn hit(&self, bytes: u64) {
-        let mut counts = self.counts();
+        let mut counts = lock(&self.0);
         counts.hits += 1;
         counts.bytes_in += bytes;
         counts.in_a_row = 0;
     }
 
     pub(super) fn miss(&self) {
-        self.counts().in_a_row = 0;
+        lock(&self.0).in_a_row = 0;
     }
 
     pub(super) fn uploaded(&self, bytes: u64) {
-        let mut counts = self.counts();
+        let mut counts = lock(&self.0);
         counts.uploaded += 1;
         counts.bytes_out += bytes;
         counts.in_a_row = 0;
     }
 
     pub(super) fn trouble(&self, trouble: &Trouble) {
-        let mut counts = self.counts();
+        let mut counts = lock(&self.0);
         // What this machine lacks is not the remote's failure.
         let blames = !matches!(trouble, Trouble::Local(_));
         match trouble {
@@ -76,11 +73,11 @@ impl Tally {
 
     /// Whether the remote is to be left alone. It stays so: what was given up is not tried again in this run.
     pub(super) fn is_broken(&self) -> bool {
-        self.counts().broken
+        lock(&self.0).broken
     }
 
     pub(super) fn take_news(&self) -> Option<String> {
-        self.counts().news.take()
+        lock(&self.0).news.take()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Results that other machines have: asked for when a step becomes ready, before anything is installed or occupied for it.
+//! Results that other machines may have: asked for when a step becomes ready, before anything is installed or occupied for it.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use crate::step::StepId;
 pub(super) struct Questions {
     /// Results are shared, and steps execute.
     pub(super) may_ask: bool,
-    open: BTreeSet<StepId>,
+    /// Steps whose answer is missing. While there are any, nothing is installed for them.
+    pub(super) open: BTreeSet<StepId>,
 }
 
 impl Questions {
@@ -23,19 +24,5 @@ impl Questions {
                 MissReason::NeverRan | MissReason::Changed { .. } | MissReason::OutputLost { .. } => true,
                 MissReason::After { .. } => true,
             }
-    }
-
-    /// False for a step that was made ready again while the answer is on its way: that is waited for.
-    pub(super) fn ask(&mut self, id: StepId) -> bool {
-        self.open.insert(id)
-    }
-
-    pub(super) fn answered(&mut self, id: StepId) {
-        self.open.remove(&id);
-    }
-
-    /// While answers are missing, what they may bring is not installed for.
-    pub(super) fn are_open(&self) -> bool {
-        !self.open.is_empty()
     }
 }

@@ -1,0 +1,223 @@
+//! What is known of a step before it executes: whether the store holds its result, and why not. Questions only.
+
+use crate::exec::Options;
+use crate::exec::perform::error_text;
+use crate::exec::schedule::memory::Peaks;
+use crate::exec::schedule::steps::Steps;
+use crate::exec::state::{How, StepResult, StepState};
+use crate::key::{KeyDoc, MissReason};
+use crate::record::{Outcome, Record};
+use crate::step::{Source, Stage, StepId};
+use crate::store::{StoreError, stat::Stamp};
+
+/// What was found out about a step that is not decided.
+pub(super) enum Looked {
+    /// Something that it reads is not done.
+    Waits,
+    Done(StepResult),
+    /// With what it took of memory when it was last executed.
+    Ready(KeyDoc, MissReason, Peaks),
+    /// With what is wrong with its stored result.
+    Damaged(KeyDoc, String),
+    /// A verdict that `--rerun failed` asks for. A wrong result is met again by running again, and not by judging the
+    /// same once more: so this run, with this key, is what executes, and the verdict waits for it.
+    Repeats(StepId, KeyDoc),
+    /// Its key cannot be made.
+    Failed(StoreError),
+}
+
+/// Why a step is no hit.
+enum Missed {
+    For(MissReason, Peaks),
+    /// There is something, and it is not what was written.
+    Damaged(String),
+}
+
+impl Steps<'_> {
+    /// What is known of a step; where its dependencies are done, that decides it.
+    pub(super) fn look_at(&self, id: StepId) -> Looked {
+        let step = self.world.plan.step(id);
+        let done = |result| Looked::Done(result);
+        if let Some(why) = self.unavailable(id) {
+            return done(StepResult::skipped(Outcome::SkipUnavailable, why));
+        }
+        for dependency in self.world.plan.dependencies(id) {
+            match self.result(dependency) {
+                None => return Looked::Waits,
+                Some(result) if !result.outcome.is_made() => {
+                    let blamed = Some(result.blamed.unwrap_or(dependency));
+                    let failed_before = false; // that one did
+                    return done(StepResult {
+                        how: How::Skipped,
+                        record: None,
+                        held: None,
+                        output: None,
+                        blamed,
+                        failed_before,
+                        ..result.clone()
+                    });
+                }
+                Some(_) => {}
+            }
+        }
+        if self.is_mocked(id) {
+            let backend = step.run().backend.name;
+            let why = format!(
+                "the environment pretends that `{backend}` is here (ORCH_MOCK_DEVICES): all was made for this run, and \
+                 nothing ran"
+            );
+            return done(StepResult::skipped(Outcome::Mock, why));
+        }
+        let key = match self.key(id) {
+            Ok(key) => key,
+            Err(e) => return Looked::Failed(e),
+        };
+        match self.look_up(id, &key) {
+            Ok(result) => done(result),
+            Err(Missed::For(MissReason::Asked, peaks)) => match self.run_to_repeat(id) {
+                Some((run, key)) => Looked::Repeats(run, key),
+                None => Looked::Ready(key, MissReason::Asked, peaks),
+            },
+            Err(Missed::For(reason, peaks)) => Looked::Ready(key, reason, peaks),
+            Err(Missed::Damaged(what)) => Looked::Damaged(key, what),
+        }
+    }
+
+    /// The run that a verdict is about, if `--rerun failed` is to measure it anew.
+    fn run_to_repeat(&self, id: StepId) -> Option<(StepId, KeyDoc)> {
+        let plan = self.world.plan;
+        if !self.world.options.rerun_failed || plan.step(id).stage != Stage::Judge {
+            return None;
+        }
+        let mut runs = plan.dependencies(id).filter(|from| plan.step(*from).stage == Stage::Run);
+        let run = runs.find(|run| self.result(*run).is_some_and(|result| result.how == How::Hit))?;
+        Some((run, self.key(run).ok()?))
+    }
+
+    /// What is held under this key, its output included, or why nothing is.
+    fn look_up(&self, id: StepId, key: &KeyDoc) -> Result<StepResult, Missed> {
+        let (store, step) = (self.world.store, self.world.plan.step(id));
+        let last = || store.latest(&step.name).ok().flatten();
+        if self.world.options.rerun.contains(&id) {
+            return Err(Missed::For(MissReason::Asked, Peaks::of(last().as_ref())));
+        }
+        if let Some(what) = self.damaged.get(&id) {
+            return Err(Missed::Damaged(what.clone()));
+        }
+        let damaged = |e: StoreError| Missed::Damaged(error_text(&e.into()));
+        let Some(hit) = store.hit(&key.digest()).map_err(damaged)? else {
+            let Options { rerun_failed, stands, .. } = self.world.options;
+            let stands = stands.contains(&id);
+            let failed = store.failure(&key.digest()).map_err(damaged)?;
+            if let Some(failed) = failed.filter(|failed| self.keys.stands(id, failed)) {
+                if *rerun_failed && !stands {
+                    return Err(Missed::For(MissReason::Asked, Peaks::of(Some(&failed))));
+                }
+                // An equal step may have met it in this run.
+                let failed_before = !self.failed_keys.contains(&key.digest());
+                return self.fresh(id, failed).map(|result| StepResult { failed_before, ..result });
+            }
+            return match last() {
+                Some(last) if stands && last.key == *key && last.outcome != Outcome::Pass => Ok(StepResult::hit(last)),
+                last => {
+                    let peaks = Peaks::of(last.as_ref());
+                    Err(Missed::For(why_missed(last, key), peaks))
+                }
+            };
+        };
+        // What is in it is hashed by whoever reads it: a step that executes, or who hands it out.
+        if let Some(digest) = hit.output.filter(|digest| !store.has_tree(digest)) {
+            let what = format!("tree {} is gone", digest.short());
+            return Err(Missed::For(MissReason::OutputLost { what }, Peaks::default()));
+        }
+        // What happened before a success is told each time, and why a tool refused is told of all that depends on it.
+        let is_told = match hit.outcome {
+            Outcome::Pass => false,
+            outcome => step.stage != Stage::Command || outcome == Outcome::Flaky,
+        };
+        let ages = self.world.options.max_age.is_some() && step.kind.is_timed(step);
+        if !is_told && !ages {
+            return Ok(StepResult::held(hit));
+        }
+        let record = store.record(&hit).map_err(damaged)?;
+        self.fresh(id, record)
+    }
+
+    /// What is held, unless it is older than was asked for.
+    fn fresh(&self, id: StepId, record: Record) -> Result<StepResult, Missed> {
+        if self.is_too_old(id, &record) {
+            let max = self.world.options.max_age.as_ref().map(ToString::to_string).unwrap_or_default();
+            let peaks = Peaks::of(Some(&record));
+            return Err(Missed::For(MissReason::TooOld { date: record.started, max }, peaks));
+        }
+        Ok(StepResult::hit(record))
+    }
+
+    /// Only a measurement ages: what a build step makes is the same whenever it is made from the same inputs.
+    fn is_too_old(&self, id: StepId, record: &Record) -> bool {
+        let age = self.world.options.max_age.as_ref();
+        let step = self.world.plan.step(id);
+        step.kind.is_timed(step) && age.is_some_and(|age| age.is_exceeded(&record.started))
+    }
+
+    /// Whether the environment pretends that a run's device is there.
+    fn is_mocked(&self, id: StepId) -> bool {
+        let (step, mocked) = (self.world.plan.step(id), &self.world.options.mocked);
+        !mocked.is_empty() && step.stage == Stage::Run && mocked.contains(step.run().backend.name)
+    }
+
+    /// Why a run's device is not there, as its prober says.
+    fn unavailable(&self, id: StepId) -> Option<String> {
+        let step = self.world.plan.step(id);
+        if step.stage != Stage::Run || self.is_mocked(id) {
+            return None;
+        }
+        let backend = step.run().backend.name;
+        let found = self.world.inventory.iter().find(|known| known.name == backend);
+        match found {
+            None => Some(format!("orch has no prober for `{backend}`")),
+            Some(found) if !found.available => {
+                Some(found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into()))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Of the user's files that a step reads, in their order.
+    pub(super) fn stamps(&self, id: StepId) -> Vec<Option<Stamp>> {
+        let sources = self.world.plan.step(id).inputs.iter();
+        let files = sources.filter_map(|(_, source)| if let Source::File(path) = source { Some(path) } else { None });
+        files.map(|path| Stamp::of(path).ok()).collect()
+    }
+
+    /// Whether the user's files are still as they were when the step's key was made, which may be long ago.
+    pub(super) fn reads_what_its_key_says(&self, id: StepId) -> bool {
+        let reads_files = self.world.plan.step(id).inputs.iter().any(|(_, source)| matches!(source, Source::File(_)));
+        match self.state(id) {
+            StepState::Ready { key, .. } if reads_files => self.key(id).is_ok_and(|now| now == *key),
+            _ => true,
+        }
+    }
+
+    /// Whether the output of a step that made one is gone.
+    pub(super) fn is_lost(&self, id: StepId) -> bool {
+        self.output(id).is_some_and(|digest| !self.world.store.has_tree(&digest))
+    }
+}
+
+/// Why nothing with this key is held, by the latest record of the step.
+fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
+    match last {
+        Some(last) => {
+            let changes = key.changes_since(&last.key);
+            if changes.is_empty() && last.outcome.is_made() {
+                MissReason::OutputLost { what: "the record of its success is gone".into() }
+            } else if changes.is_empty() {
+                MissReason::DidNotPass { outcome: last.outcome.label().into() }
+            } else {
+                MissReason::Changed { changes }
+            }
+        }
+        None => MissReason::NeverRan,
+    }
+}

@@ -1,0 +1,76 @@
+//! What a scheduler may look at, what it is told, and what it wants done.
+
+use std::path::PathBuf;
+
+use crate::base::Digest;
+use crate::device::Backend;
+use crate::event::{Event, Span};
+use crate::exec::keys::HostFacts;
+use crate::exec::perform::Performed;
+use crate::exec::task::Task;
+use crate::exec::{Context, Options};
+use crate::key::{KeyDoc, MissReason};
+use crate::plan::Plan;
+use crate::provision::Provision;
+use crate::record::Record;
+use crate::step::{Requirement, StepId};
+use crate::store::DiskStore;
+
+/// What a scheduler may look at.
+#[derive(Clone, Copy)]
+pub(in crate::exec) struct World<'a> {
+    pub(in crate::exec) plan: &'a Plan,
+    pub(in crate::exec) store: &'a DiskStore,
+    pub(in crate::exec) provision: &'a Provision,
+    pub(in crate::exec) inventory: &'a [Backend],
+    pub(in crate::exec) host: &'a HostFacts,
+    pub(in crate::exec) options: &'a Options,
+}
+
+impl<'a> Context<'a> {
+    pub(in crate::exec) fn world(&self) -> World<'a> {
+        let Context { plan, store, provision, inventory, host, options, .. } = *self;
+        World { plan, store, provision, inventory, host, options }
+    }
+}
+
+/// What a scheduler is told.
+pub(in crate::exec) enum Message {
+    /// How an execution ended, and its log if it failed and left one.
+    Performed(StepId, Performed, Option<String>, Span),
+    NotStarted(NotStarted),
+    /// What a remote answered about a step.
+    Answered(StepId, Option<Box<Record>>),
+    Installed(Requirement, Result<(), String>),
+    /// How much memory the devices have, by their drivers.
+    Sized(Vec<Backend>),
+    /// The user wants no more.
+    Interrupted,
+}
+
+/// A step that did not start, with what it was handed.
+pub(in crate::exec) struct NotStarted {
+    pub(in crate::exec) id: StepId,
+    pub(in crate::exec) key: KeyDoc,
+    pub(in crate::exec) reason: MissReason,
+    pub(in crate::exec) why: String,
+    /// When that was, RFC 3339.
+    pub(in crate::exec) at: String,
+}
+
+/// What is to be done.
+pub(in crate::exec) enum Effect<'a> {
+    Tell(Event),
+    /// With what is to be told once it has started.
+    Start(Box<Task<'a>>, Event),
+    /// Asks whether another machine has the result of this key.
+    Ask(StepId, Digest),
+    Install(Requirement),
+    /// Asks drivers how much memory those devices have whose files do not say it.
+    AskSizes,
+    /// Keeps the log of an attempt from the next one.
+    KeepLog {
+        log: PathBuf,
+        of_attempt: PathBuf,
+    },
+}
