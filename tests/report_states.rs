@@ -1,6 +1,6 @@
 //! Every state on every page. With `ORCH_REPORT_HTML=page.html` the page is written there to be looked at.
 
-use orch::record::{Attempt, Outcome};
+use orch::record::{Attempt, Outcome, Weights};
 use orch::report::{
     CaseResult, Expected, FallbackResult, FlakyStep, ReportDoc, Summary, Tried, html, junit, markdown, text,
 };
@@ -271,4 +271,41 @@ fn what_was_only_checked_shows_a_word_where_a_figure_would_stand() {
         assert!(figure.is_none() && !page.contains("median_ms"), "{figure:?}: {page}");
         assert!(page.contains("untimed"), "{page}");
     }
+}
+
+#[test]
+fn every_page_says_that_weights_are_random() {
+    let mut doc = doc();
+    let pages = |doc: &ReportDoc| {
+        [html::render(doc).unwrap(), markdown::render(doc), text::render(doc, &text::Styles::plain())]
+    };
+    assert!(pages(&doc).iter().all(|page| !page.contains("random weights")));
+    for (case, parameters) in doc.cases.iter_mut().zip([83_904, 1_200_000, 512]) {
+        (case.weights, case.parameters) = (Some(Weights::Random), Some(parameters));
+    }
+    let told = "random weights: 3 models of 512 to 1.2 M parameters";
+    assert!(pages(&doc).iter().all(|page| page.contains(told)));
+}
+
+#[test]
+fn many_models_are_counted_by_family_and_their_steps_by_kind() {
+    let mut doc = doc();
+    let all: Vec<_> = std::mem::take(&mut doc.cases).into_iter().take(Outcome::ALL.len()).collect();
+    for round in 0..4 {
+        for (at, case) in all.iter().enumerate() {
+            let model = format!("m{round}-{at}");
+            // Conversions are shared by two cases, and counted once.
+            let took = [(format!("convert:m{}:onnx", at % 5), 2.0), (format!("run:{model}:cpu-fp32"), 0.5)].into();
+            let family = if round == 0 { "vision" } else { "audio" }.to_owned();
+            doc.cases.push(CaseResult { model, family, took, ..case.clone() });
+        }
+    }
+    let page = markdown::render(&doc);
+    let row = |begins: &str| page.lines().find(|line| line.starts_with(begins)).unwrap_or_default().to_owned();
+    assert_eq!(row("| vision |"), "| vision | 15 | 2 | 15 % | 1 | 1 | 6 | 1 | 1 | 1 | 2 |");
+    assert_eq!(row("| audio |"), "| audio | 45 | 6 | 15 % | 3 | 3 | 18 | 3 | 3 | 3 | 6 |");
+    assert_eq!(row("| all | 60"), "| all | 60 | 8 | 15 % | 4 | 4 | 24 | 4 | 4 | 4 | 8 |");
+    assert_eq!(row("| convert onnx |"), "| convert onnx | 5 | 10 s | 0.17 s | 2.0 s *convert:m4:onnx* |");
+    doc.cases.truncate(29);
+    assert!(!markdown::render(&doc).contains("## Coverage"), "so few are seen at a glance");
 }

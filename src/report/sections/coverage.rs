@@ -22,6 +22,7 @@ const COLUMNS: &[&str] = &[
     "unsupported",
     "failed",
     "as expected",
+    "on a fallback",
     "incomplete",
     "not asked",
 ];
@@ -51,6 +52,7 @@ struct Counts {
     unsupported: u32,
     failed: u32,
     expected: u32,
+    fallbacks: u32,
     incomplete: u32,
     not_asked: u32,
 }
@@ -64,6 +66,7 @@ impl Counts {
             Outcome::Indecisive => &mut self.indecisive,
             Outcome::SkipUnsupported => &mut self.unsupported,
             Outcome::Xfail | Outcome::Xpass => &mut self.expected,
+            Outcome::PassFallback => &mut self.fallbacks,
             Outcome::Incomplete => &mut self.incomplete,
             _ => &mut self.not_asked,
         };
@@ -72,10 +75,10 @@ impl Counts {
 
     fn row(&self, family: &str) -> Vec<Cell> {
         let asked = self.cases - self.not_asked;
-        let share = if asked == 0 { "–".to_owned() } else { format!("{} %", 100 * self.right / asked) };
-        let counts = [self.indecisive, self.unsupported, self.failed, self.expected, self.incomplete, self.not_asked];
+        let share = (100 * self.right).checked_div(asked).map_or("–".to_owned(), |share| format!("{share} %"));
+        let counts = [self.indecisive, self.unsupported, self.failed, self.expected, self.fallbacks];
         let shown = |count: u32| Cell::from(if count == 0 { String::new() } else { count.to_string() });
         let first = [family.into(), self.cases.to_string().into(), self.right.to_string().into(), share.into()];
-        first.into_iter().chain(counts.map(shown)).collect()
+        first.into_iter().chain(counts.into_iter().chain([self.incomplete, self.not_asked]).map(shown)).collect()
     }
 }

@@ -13,7 +13,7 @@ pub(super) const SECTION: Section = Section {
 };
 
 /// Fewer steps are no statistic.
-const LEAST: usize = 100;
+const LEAST: usize = 50;
 
 fn time(view: &View<'_>) -> Vec<Table> {
     // A step of several cases took its time once.
