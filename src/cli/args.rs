@@ -9,10 +9,12 @@ mod zoo;
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::base::Size;
 use crate::exec::MaxAge;
+use crate::report;
 use crate::session::Locations;
 use crate::toolchain::EnvName;
 pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
@@ -180,6 +182,9 @@ pub(super) struct ReportArgs {
     pub(super) spec: SpecArgs,
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(super) format: ReportFormat,
+    /// Only this section (may repeat); of Markdown
+    #[arg(long, value_name = "SECTION", value_parser = PossibleValuesParser::new(report::sections()))]
+    pub(super) section: Vec<String>,
     /// Write to this file instead of stdout
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,

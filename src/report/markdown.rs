@@ -16,8 +16,18 @@ use super::{ReportDoc, head};
 const NAMES: usize = 8;
 
 pub fn render(doc: &ReportDoc) -> String {
+    of(doc, |_| true)
+}
+
+/// With these sections only, by the anchors that they have on the HTML page.
+pub fn render_only(doc: &ReportDoc, sections: &[String]) -> String {
+    of(doc, |id| sections.iter().any(|section| section == id))
+}
+
+fn of(doc: &ReportDoc, is_shown: impl Fn(&str) -> bool) -> String {
     let view = View::new(doc);
-    let sections = sections::made(&view, true);
+    let mut sections = sections::made(&view, true);
+    sections.retain(|made| is_shown(made.id));
     let items =
         sections.iter().filter_map(|made| if let Shape::List(items) = &made.shape { Some(items) } else { None });
     let numbers = numbers(items.flatten());

@@ -32,6 +32,7 @@ use serde_json::Value;
 
 pub(crate) use cause::alike;
 pub use pages::{CODE, PAGES, shown, stable_backend};
+pub use sections::ids as sections;
 
 use crate::matrix::{Batch, HalfChoice};
 use crate::record::{Attempt, Numerics, Outcome, Weights};

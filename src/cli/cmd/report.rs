@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write as _;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::cli::args::{Args, ReportArgs, ReportFormat};
 use crate::cli::cmd::Warnings;
@@ -13,6 +13,9 @@ use crate::report::{self, text::Styles};
 use crate::session::{Ask, Session};
 
 pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    if !report.section.is_empty() && !matches!(report.format, ReportFormat::Markdown) {
+        bail!("--section is of `--format markdown`; the other pages have all sections");
+    }
     let session = Session::open(&args.locations())?;
     let project = session.project(&report.spec.request(), Ask::Installed)?;
     let options = project.idle_options();
@@ -21,7 +24,8 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
     let text = match report.format {
         ReportFormat::Text => report::text::render(&doc, &Styles::colored()),
         ReportFormat::Json => report::json::render(&doc),
-        ReportFormat::Markdown => report::markdown::render(&doc),
+        ReportFormat::Markdown if report.section.is_empty() => report::markdown::render(&doc),
+        ReportFormat::Markdown => report::markdown::render_only(&doc, &report.section),
         ReportFormat::Html => report::html::render(&doc)?,
         ReportFormat::Junit => report::junit::render(&doc),
     };

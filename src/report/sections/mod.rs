@@ -65,11 +65,16 @@ enum Make {
 /// A section that has something to show.
 #[derive(serde::Serialize)]
 pub(super) struct Made<'a> {
-    id: &'static str,
+    pub(super) id: &'static str,
     pub(super) title: &'static str,
     pub(super) hint: &'static str,
     #[serde(flatten)]
     pub(super) shape: Shape<'a>,
+}
+
+/// Their anchors.
+pub fn ids() -> impl Iterator<Item = &'static str> {
+    SECTIONS.iter().map(|section| section.id)
 }
 
 /// All sections, or only those that a reader must see: what is to be looked up is not for the console.
