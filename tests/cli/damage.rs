@@ -269,6 +269,24 @@ commands:
     }
 }
 
+/// Without Landlock a program that knows the store's folder can write there.
+#[test]
+fn a_step_that_damages_its_input_each_time_fails_and_does_not_run_for_ever() {
+    let sandbox = Sandbox::new().env("ORCH_SANDBOX", "off");
+    let blobs = sandbox.path("cache/v2/blobs");
+    let spoil = format!("for each in {}/*/*; do chmod u+w $each; echo x >> $each; done; echo x > out", blobs.display());
+    let spec = format!(
+        "version: 1
+commands:
+  input: {{argv: [sh, -c, 'echo whole > big'], outputs: [big]}}
+  spoiler: {{argv: [sh, -c, '{spoil}'], inputs: {{in: {{step: 'command:input'}}}}, outputs: [out]}}
+"
+    );
+    let sandbox = sandbox.file("spec.yaml", spec);
+    let ended = sandbox.run_through(["timeout", "--signal=KILL", "60"], &["run", "spec.yaml"]);
+    ended.code(1).stderr_has("FAIL  command:spoiler").stderr_has("the output of command:input is damaged each time");
+}
+
 /// Somebody with the store's own rights writes to a blob while a step reads it, and puts back its time and its mode.
 #[test]
 fn an_input_that_changes_while_a_step_reads_it_is_noticed_and_made_again() {

@@ -202,6 +202,14 @@ impl<'a> Scheduler<'a> {
             Performed::InputLost { from, digest, what } => {
                 self.returned(id, format!("an input was lost: {what}"), span);
                 self.steps.set(id, StepState::Unknown);
+                if !self.retries.may_lose_input(id) {
+                    let producer = &self.world.plan.step(from).name;
+                    let why = format!(
+                        "the output of {producer} is damaged each time this step reads it ({what}): the step writes to the store"
+                    );
+                    self.finish_unstarted(id, why);
+                    return self.consult_dependents(id);
+                }
                 // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
                 if self.steps.is_done(from) && self.world.store.check_tree(&digest).is_err() {
                     let producer = &self.world.plan.step(from).name;

@@ -44,7 +44,12 @@ impl Backoff {
 pub(super) struct Retries {
     before: HashMap<StepId, Vec<Attempt>>,
     waiting: Vec<Waiting>,
+    losses: HashMap<StepId, u32>,
 }
+
+/// So often an input may be damaged while a step reads it. Once is a disk's or somebody's mistake; what happens each time
+/// is the step's own doing.
+const MOST_LOSSES: u32 = 3;
 
 struct Waiting {
     id: StepId,
@@ -66,6 +71,13 @@ impl Retries {
     /// How many attempts of a step failed.
     pub(super) fn failed(&self, id: StepId) -> u32 {
         self.before.get(&id).map_or(0, |attempts| attempts.len() as u32)
+    }
+
+    /// An input of the step was damaged. False if that happens again and again.
+    pub(super) fn may_lose_input(&mut self, id: StepId) -> bool {
+        let losses = self.losses.entry(id).or_default();
+        *losses += 1;
+        *losses < MOST_LOSSES
     }
 
     pub(super) fn is_idle(&self) -> bool {
