@@ -8,6 +8,14 @@ default:
 matrix:
     cargo run --release -- run specs/all.yaml
 
+# Check hundreds of small models, or a selection: `just zoo --select 'family:vision & target:openvino'`
+zoo *ARGS:
+    cargo run --release -- run specs/zoo.yaml {{ ARGS }}
+
+# Write docs/zoo.md from what the last `just zoo` found
+zoo-page:
+    cargo run --release -- report specs/zoo.yaml --format markdown --section coverage --section failures --section unsupported --section time --section versions --output docs/zoo.md
+
 # Run a spec or a selection, e.g. `just run specs/all.yaml --model bert`
 run *ARGS:
     cargo run --release -- run {{ ARGS }}
