@@ -27,8 +27,8 @@ pub struct Artefact {
     pub holds_reference: bool,
     /// Whether a test must name the model's class to load it.
     pub needs_class: bool,
-    /// Whether a target says how far its int8 weights reach.
-    pub int8_has_range: bool,
+    /// The precisions of which a target says how far their int8 weights reach.
+    pub ranged: &'static [Precision],
     /// All that may make it.
     pub conversions: &'static [&'static Conversion],
     /// With the model's instance this names it, in step ids and in the folders that generated tests look in: no two
@@ -65,6 +65,12 @@ impl Wanted<'_> {
             precision => format!("{}-{}", artefact.name, precision.word()),
         }
     }
+
+    /// What a label ends with where the weights reach farther than usual.
+    pub(super) fn range_in_label(&self, artefact: &Artefact) -> &'static str {
+        let is_full = self.int8_range == Int8Range::Full && artefact.ranged.contains(&self.precision);
+        if is_full { "-full" } else { "" }
+    }
 }
 
 /// A step that makes an artefact.
@@ -86,6 +92,8 @@ pub enum From {
     Model,
     /// The fp32 ONNX model.
     Onnx,
+    /// Further sets of the model's inputs. Absent where no recipe makes any: its own inputs have to do then.
+    Calibration,
 }
 
 /// Who converts.

@@ -57,7 +57,7 @@ pub static ARTEFACT: Artefact = Artefact {
     ready: &[],
     holds_reference: false,
     needs_class: false,
-    int8_has_range: false,
+    ranged: &[],
     conversions: &[&CONVERT],
     label: |wanted| wanted.usual_label(&ARTEFACT),
     made_by: |wanted| Some((&CONVERT, artefact::with_tokens(json!({"precision": wanted.precision}), wanted.tokens))),

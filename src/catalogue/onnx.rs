@@ -5,28 +5,26 @@ use serde_json::{Value, json};
 
 use super::artefact::with_tokens;
 use super::{Artefact, Code, Conversion, Converter, From, Part, ReadyFormat, code};
-use crate::base::Precision::{Fp16, Fp32, Int8};
+use crate::base::Precision::{Fp16, Fp32, Int8, Int8Static};
 use crate::base::words::words;
 use crate::toolchain::EnvName;
 
 pub static ARTEFACT: Artefact = Artefact {
     name: "onnx",
     title: "the ONNX model",
-    precisions: |_| &[Fp32, Fp16, Int8],
+    precisions: |_| &[Fp32, Fp16, Int8, Int8Static],
     always_half: None,
     ready: &[ReadyFormat::Onnx],
     holds_reference: false,
     needs_class: false,
-    int8_has_range: true,
-    conversions: &[&EXPORT, &PRECISION],
-    label: |wanted| match (wanted.precision, wanted.int8_range) {
-        (Int8, Int8Range::Full) => "onnx-int8-full".into(),
-        _ => wanted.usual_label(&ARTEFACT),
-    },
+    ranged: &[Int8, Int8Static],
+    conversions: &[&EXPORT, &PRECISION, &CALIBRATED],
+    label: |wanted| wanted.usual_label(&ARTEFACT) + wanted.range_in_label(&ARTEFACT),
     made_by: |wanted| match (wanted.precision, wanted.ready) {
         (Fp32, Some(ReadyFormat::Onnx)) => None,
         (Fp32, _) => Some((&EXPORT, with_tokens(wanted.export.clone(), wanted.tokens))),
         (Int8, _) => Some((&PRECISION, json!({"precision": Int8, "range": wanted.int8_range}))),
+        (Int8Static, _) => Some((&CALIBRATED, json!({"precision": Int8Static, "range": wanted.int8_range}))),
         (precision, _) => Some((&PRECISION, json!({"precision": precision}))),
     },
 };
@@ -52,7 +50,17 @@ static PRECISION: Conversion = Conversion {
     by: Converter::Python("onnx_convert"),
 };
 
-/// How far the int8 weights of an ONNX artefact reach.
+/// Weights and activations int8, by ranges that further inputs showed.
+static CALIBRATED: Conversion = Conversion {
+    name: "convert.onnx-static",
+    inputs: &[("onnx", From::Onnx), ("calibration", From::Calibration)],
+    env: |_| EnvName::Ort,
+    packages: |_| &["onnx", "onnxruntime", "numpy", "safetensors"],
+    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("onnx_convert")]]),
+    by: Converter::Python("onnx_convert"),
+};
+
+/// How far the int8 weights of an artefact reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Int8Range {

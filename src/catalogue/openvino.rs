@@ -7,7 +7,7 @@ use super::{
     Access, Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part, ReadyFormat,
     Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx,
 };
-use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int8};
+use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int8, Int8Static};
 use crate::device::{Backend, backends};
 use crate::runtime::openvino::execute;
 use crate::runtime::tensors::Element;
@@ -93,17 +93,18 @@ pub static ARTEFACT: Artefact = Artefact {
     name: NAME,
     title: "the OpenVINO IR",
     // Told to infer in bf16, OpenVINO rounds fp32 weights itself.
-    precisions: |half| if half { &[Fp32, Fp16, Bf16] } else { &[Fp32, Fp16, Int8] },
+    precisions: |half| if half { &[Fp32, Fp16, Bf16] } else { &[Fp32, Fp16, Int8, Int8Static] },
     always_half: None,
     ready: &[ReadyFormat::Onnx, ReadyFormat::Openvino],
     holds_reference: false,
     needs_class: false,
-    int8_has_range: false,
-    conversions: &[&CONVERT],
-    label: |wanted| format!("openvino-{}", weights(wanted.precision).word()),
-    made_by: |wanted| match wanted.ready {
-        Some(ReadyFormat::Openvino) => None,
-        _ => Some((&CONVERT, json!({"precision": weights(wanted.precision)}))),
+    ranged: &[Int8Static],
+    conversions: &[&CONVERT, &CALIBRATED],
+    label: |wanted| format!("openvino-{}{}", weights(wanted.precision).word(), wanted.range_in_label(&ARTEFACT)),
+    made_by: |wanted| match (wanted.ready, wanted.precision) {
+        (Some(ReadyFormat::Openvino), _) => None,
+        (_, Int8Static) => Some((&CALIBRATED, json!({"precision": Int8Static, "range": wanted.int8_range}))),
+        (_, precision) => Some((&CONVERT, json!({"precision": weights(precision)}))),
     },
 };
 
@@ -112,6 +113,16 @@ static CONVERT: Conversion = Conversion {
     inputs: &[("onnx", From::Onnx)],
     env: |params| if is_int8(params) { EnvName::Nncf } else { EnvName::Openvino },
     packages: |params| if is_int8(params) { &["openvino", "nncf", "numpy"] } else { &["openvino", "numpy"] },
+    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("openvino_convert")]]),
+    by: Converter::Python("openvino_convert"),
+};
+
+/// Weights and activations int8, by ranges that further inputs showed.
+static CALIBRATED: Conversion = Conversion {
+    name: "convert.openvino-static",
+    inputs: &[("onnx", From::Onnx), ("calibration", From::Calibration)],
+    env: |_| EnvName::Nncf,
+    packages: |_| &["openvino", "nncf", "numpy", "safetensors"],
     code: Code::of(&[code::CONVERT, HERE, &[Part::Python("openvino_convert")]]),
     by: Converter::Python("openvino_convert"),
 };

@@ -72,7 +72,7 @@ pub static ARTEFACT: Artefact = Artefact {
     ready: &[],
     holds_reference: false,
     needs_class: true,
-    int8_has_range: false,
+    ranged: &[],
     conversions: &[],
     label: |_| "model".into(),
     made_by: |_| None,

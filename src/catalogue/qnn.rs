@@ -20,7 +20,7 @@ pub static ARTEFACT: Artefact = Artefact {
     ready: &[ReadyFormat::Onnx],
     holds_reference: false,
     needs_class: false,
-    int8_has_range: false,
+    ranged: &[],
     conversions: &[&COMPILE],
     // Another SoC makes another binary, so two targets that differ in options have artefacts of their own. A target
     // may be called as another artefact is.

@@ -69,7 +69,7 @@ pub static ARTEFACT: Artefact = Artefact {
     ready: &[ReadyFormat::Torchscript],
     holds_reference: false,
     needs_class: false,
-    int8_has_range: false,
+    ranged: &[],
     conversions: &[&EXPORT],
     label: |wanted| wanted.usual_label(&ARTEFACT),
     made_by: |wanted| match wanted.ready {

@@ -55,7 +55,7 @@ pub static ARTEFACT: Artefact = Artefact {
     // A task is compared with what the same task gives in Python.
     holds_reference: true,
     needs_class: false,
-    int8_has_range: false,
+    ranged: &[],
     conversions: &[&CONVERT],
     label: |_| NAME.into(),
     made_by: |wanted| Some((&CONVERT, json!({"texts": wanted.texts}))),

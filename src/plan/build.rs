@@ -1,5 +1,6 @@
 //! Matrix → steps.
 
+mod calibration;
 mod commands;
 mod own;
 
@@ -14,7 +15,7 @@ use crate::matrix::{Case, Fallback, Instead, Matrix};
 use crate::plan::build::own::{Made, Purpose, StepsOfCase};
 use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
-use crate::plan::sizes::{resolved_inputs, sizes, texts};
+use crate::plan::sizes::{recipes, resolved_inputs, sizes, texts};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
 use crate::record;
 use crate::spec::{
@@ -173,11 +174,7 @@ impl Builder<'_> {
     fn model(&mut self, model: &Model, case: &Case) -> Made {
         let instance = case.instance();
         let resolved = resolved_inputs(model, case);
-        let recipe: Map<String, Value> = resolved
-            .iter()
-            .filter(|(_, input)| !matches!(input.fill, Fill::Text(_)))
-            .map(|(k, v)| (k.clone(), json!(v)))
-            .collect();
+        let recipe = recipes(&resolved);
         let inputs = (!recipe.is_empty()).then(|| {
             let params = json!({"seed": model.seed, "inputs": recipe});
             self.add(format!("inputs:{instance}"), Stage::Generate, &step::INPUTS, params, vec![], 600)
@@ -260,14 +257,15 @@ impl Builder<'_> {
     /// The step that makes an artefact, and those that make what it is made of.
     fn artefact(&mut self, kind: &'static Artefact, wanted: Wanted<'_>, case: &Case, made: &Made) -> StepId {
         let Some((conversion, params)) = (kind.made_by)(&wanted) else { return made.model };
-        let inputs = conversion.inputs.iter().map(|(label, from)| {
+        let inputs = conversion.inputs.iter().filter_map(|(label, from)| {
             let from = match from {
                 From::Model => made.model,
                 From::Onnx => {
                     self.artefact(&onnx::ARTEFACT, Wanted { precision: Precision::Fp32, ..wanted }, case, made)
                 }
+                From::Calibration => self.calibration(case)?,
             };
-            ((*label).into(), Source::Step(from))
+            Some(((*label).into(), Source::Step(from)))
         });
         let inputs = inputs.collect();
         let name = format!("convert:{}:{}", case.instance(), (kind.label)(&wanted));

@@ -1,6 +1,7 @@
 //! How large the inputs of a case are, what texts are among them, and what is named after it.
 
 use indexmap::IndexMap;
+use serde_json::{Map, Value, json};
 
 use crate::matrix::Case;
 use crate::spec::{Dim, Fill, Input, Model};
@@ -18,6 +19,12 @@ pub(super) fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, In
 
 pub(super) fn sizes(input: &Input) -> Vec<u64> {
     input.shape.iter().filter_map(|dim| if let Dim::Fixed(n) = dim { Some(*n) } else { None }).collect()
+}
+
+/// Of the inputs that have one: the model's tokenizer fills the others.
+pub(super) fn recipes(inputs: &IndexMap<String, Input>) -> Map<String, Value> {
+    let recipes = inputs.iter().filter(|(_, input)| !matches!(input.fill, Fill::Text(_)));
+    recipes.map(|(name, input)| (name.clone(), json!(input))).collect()
 }
 
 /// The texts that fill an input of the model, if any do.

@@ -98,6 +98,8 @@ pub struct Model {
     pub tolerances: BTreeMap<Precision, Tolerance>,
     /// Whether its runs are checked only, on every target.
     pub untimed: bool,
+    /// How many sets of inputs its quantisation is calibrated on.
+    pub calibration_sets: u32,
     /// Bytes that each step on it takes by the user's word.
     pub memory: Option<NonZeroU64>,
 }

@@ -28,7 +28,7 @@ shape! {
         pipelines: Rows<Pipeline>,
         /// Where it is tested: one row per runtime and device.
         targets: Rows<Target>,
-        /// How far outputs may be from the reference, per precision (`fp32`, `fp16`, `bf16`, `int8`). What is not given
+        /// How far outputs may be from the reference, per precision (`fp32`, `fp16`, `bf16`, `int8`, `int8-static`). What is not given
         /// keeps its default.
         tolerances: Rows<Tolerance>,
         /// How every run is measured, or `none`: it is checked and not timed. A target may say otherwise.
@@ -108,6 +108,9 @@ shape! {
         tolerances: Rows<Tolerance>,
         /// `none`: its runs are checked and not timed, on every target.
         measure: NoTimes,
+        /// How many sets of inputs `int8-static` is calibrated on: made by the recipes of `inputs`, from other seeds than the
+        /// inputs themselves. Default: 16.
+        calibration_sets: u32,
         /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, in place of orch's estimate. No limit.
         memory: Memory,
     }
@@ -190,8 +193,9 @@ shape! {
         half: Half,
         /// Options of the runtime, e.g. `soc_model` for QNN.
         options: Rows<Json>,
-        /// How far int8 weights of `onnx` reach. `reduced` (the default): within ±64, so that no CPU saturates. `full`: all
-        /// eight bits, for machines that have VNNI or are not x86: without it x86 CPUs add pairs of products in 16 bits.
+        /// How far int8 weights reach: of `onnx`, and of `openvino` at `int8-static`. `reduced` (the default): within ±64, so
+        /// that no CPU saturates. `full`: all eight bits, for machines that have VNNI or are not x86: without it x86 CPUs add
+        /// pairs of products in 16 bits.
         int8_range: Int8Range,
         /// Tolerances per precision on this target; figures that are not given keep their general value.
         tolerances: Rows<Tolerance>,

@@ -121,7 +121,7 @@ impl TestContext {
             let identifier = !class.is_empty() && class.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             ensure!(identifier, "model `{model}` has no transformers class, so target `{target}` cannot run it");
             ensure!(
-                self.precision != Precision::Int8,
+                !matches!(self.precision, Precision::Int8 | Precision::Int8Static),
                 "target `{target}`: PyTorch's eager mode has no int8 models; take fp32, fp16 or bf16"
             );
         }

@@ -2,6 +2,7 @@
 //!
 //! A new kind is one file and one line in [`KINDS`]; a conversion is a row of the catalogue.
 
+mod calibration;
 mod command;
 mod convert;
 pub mod generate;
@@ -33,6 +34,7 @@ pub use crate::catalogue::{
     Access, Code, Library, MemoryGuess, Needs, Part, Places, Requirement, RunParams, Sources, StoredFile, TestMeasure,
     Worker, WorkerCall,
 };
+pub use calibration::CALIBRATION;
 pub use command::COMMAND;
 pub use generate::{InputSummary, TestContext};
 pub use judge::{JUDGE, JudgeParams, Judgement};
@@ -45,8 +47,8 @@ pub use write::WRITE;
 
 /// All kinds: those of steps of their own, and a kind for each conversion of the catalogue.
 pub static KINDS: LazyLock<Vec<&'static dyn StepKind>> = LazyLock::new(|| {
-    let own: [&'static dyn StepKind; 9] =
-        [&INPUTS, &MATERIALISE, &READY, &REFERENCE, &RENDER, &RUN, &JUDGE, &COMMAND, &WRITE];
+    let own: [&'static dyn StepKind; 10] =
+        [&INPUTS, &CALIBRATION, &MATERIALISE, &READY, &REFERENCE, &RENDER, &RUN, &JUDGE, &COMMAND, &WRITE];
     let conversions = ARTEFACTS.iter().flat_map(|artefact| artefact.conversions);
     let conversions = conversions.map(|conversion| *conversion as &'static dyn StepKind);
     own.into_iter().chain(conversions).collect()

@@ -44,7 +44,7 @@ impl StepKind for Inputs {
     }
 }
 
-fn write(path: &Path, made: Vec<recipe::Tensor>) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, made: Vec<recipe::Tensor>) -> anyhow::Result<()> {
     let mut named = Tensors::new();
     for recipe::Tensor { name, dtype, shape, bytes } in made {
         let shape = shape.into_iter().map(usize::try_from).collect::<Result<_, _>>()?;

@@ -1,4 +1,4 @@
-"""Makes an ONNX artefact of another precision from the fp32 one: fp16, or int8 by dynamic quantisation.
+"""Makes an ONNX artefact of another precision from the fp32 one: fp16, or int8 by dynamic or static quantisation.
 
 Both are ONNX Runtime's own tools, which is what its users ship. Inputs and outputs keep their types, so that what is
 given and what is compared is the same at every precision; casts stand at the borders. Never imports torch.
@@ -17,7 +17,7 @@ from onnx import TensorProto, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers import float16
 
-from orch_py import onnx_graph, trees
+from orch_py import calibration, onnx_graph, onnx_static, trees
 from orch_py.onnx_census import Census, graphs
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
@@ -28,7 +28,9 @@ _FP16_MAX = 65504.0
 _SCHEMES = {
     "fp16": "all operators but those without fp16 kernels; inputs and outputs fp32",
     "int8": "dynamic: weights int8 by channel{range}, activations uint8 by tensor as they come; stacks and vectors too",
+    "int8-static": "static: weights int8 by channel{range}, activations uint8 by tensor; {calibrated}; QDQ around MatMul, Gemm and Conv",
 }
+_INTEGER = ("int8", "int8-static")
 # How far int8 weights reach. x86 CPUs without VNNI add the products of a pair, of uint8 and int8, in 16 bits, which
 # saturate: 255 x 64 x 2 is the most that fits.
 _RANGES = {"reduced": " in a reduced range (±64: exact on every CPU)", "full": " (CPUs without VNNI saturate)"}
@@ -39,28 +41,31 @@ def run(job: Job) -> Output:
     precision = job.required("precision")
     if precision not in _SCHEMES:
         raise Refused("unsupported", f"ONNX conversion to `{precision}` is not known; known: {listed(_SCHEMES)}")
-    scheme, range_ = _SCHEMES[precision], None
-    if precision == "int8":
+    range_ = None
+    if precision in _INTEGER:
         range_ = job.param("range", "reduced")
         if range_ not in _RANGES:
             raise Refused("error", f"the range of int8 weights `{range_}` is not known; known: {listed(_RANGES)}")
-        scheme = scheme.format(range=_RANGES[range_])
     tree = job.tree("onnx")
     manifest = trees.read_manifest(tree)
+    sets = calibration.sets(job, tree, manifest["inputs"]) if precision == "int8-static" else []
+    scheme = _SCHEMES[precision].format(range=_RANGES.get(range_), calibrated=calibration.told(job, len(sets)))
     before = onnx_graph.load_typed(tree)
     if not Census.of(before).weights["fp32"]:
         raise Refused("unsupported", f"the ONNX model holds no fp32 weights, so there is nothing to make {precision}")
     ports = _ports(before)
 
     started = time.perf_counter()
-    model = _to_fp16(before) if range_ is None else _to_int8(before, range_ == "reduced")
+    model = _made(before, precision, range_ == "reduced", sets)
     seconds = time.perf_counter() - started
     onnx_graph.strip(model)
     census = Census.of(model)
+    if sets:
+        census.nodes["integer"] = onnx_static.integer_products(model)
     facts = {"scheme": scheme, "range": range_, **census.facts(), "seconds": {"convert": seconds}}
     if range_ == "reduced" and (far := _reach(model, before)) > _REDUCED:
         raise Refused("error", f"BUG: asked for weights within ±{_REDUCED}, ONNX Runtime made one of {far}", facts)
-    if wrong := census.lacks(precision, _LEAST_SHARE):
+    if wrong := census.lacks("int8" if precision in _INTEGER else precision, _LEAST_SHARE):
         raise Refused("unsupported", wrong, facts)
     if (now := _ports(model)) != ports:
         raise Refused("error", f"the converted model takes and gives {now}, the fp32 one {ports}", facts)
@@ -88,6 +93,12 @@ def run(job: Job) -> Output:
     )
     facts["versions"] = versions
     return Output(facts=facts)
+
+
+def _made(model: onnx.ModelProto, precision: str, reduced: bool, sets: list[trees.Tensors]) -> onnx.ModelProto:
+    if precision == "fp16":
+        return _to_fp16(model)
+    return onnx_static.quantised(model, sets, reduced) if sets else _to_int8(model, reduced)
 
 
 def _to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -20,6 +20,9 @@ pub(super) const TENSORS: &str = "tensors";
 /// The family of a ready file that names none.
 pub(super) const OTHER: &str = "other";
 const DEFAULT_OPSET: u32 = 17;
+const DEFAULT_CALIBRATION_SETS: u32 = 16;
+/// Each lies in memory while a model is calibrated; ranges have settled long before the most.
+const CALIBRATION_SETS: std::ops::RangeInclusive<u32> = 1..=4096;
 /// Opsets that current exporters can write; a given version may support fewer, and says so itself.
 const OPSETS: std::ops::RangeInclusive<u32> = 9..=30;
 
@@ -71,6 +74,7 @@ fn model(
         export,
         tolerances,
         untimed: raw.measure.value().is_some(),
+        calibration_sets: calibration_sets(raw, sink),
         memory: raw.memory.value().map(|memory| memory.0),
     })
 }
@@ -210,6 +214,23 @@ fn unused_dims(raw: &raw::Model, declared: &BTreeMap<String, u64>, sink: &mut Si
             sink.error_hint(name.span, format!("no input's shape uses the dim `{}`", name.value), hint);
         }
     }
+}
+
+/// It is said where there are recipes that make several sets.
+fn calibration_sets(raw: &raw::Model, sink: &mut Sink) -> u32 {
+    let Some(sets) = raw.calibration_sets.given() else { return DEFAULT_CALIBRATION_SETS };
+    if !CALIBRATION_SETS.contains(&sets.value) {
+        let (least, most) = (CALIBRATION_SETS.start(), CALIBRATION_SETS.end());
+        let hint = format!("from {least} to {most}; without the field it is {DEFAULT_CALIBRATION_SETS}");
+        sink.error_hint(sets.span, format!("nothing is calibrated on {} sets of inputs", sets.value), hint);
+    }
+    let mut inputs = raw.inputs.value().into_iter().flat_map(|rows| &rows.0);
+    let has_recipe = |input: &raw::Input| input.text.is_absent();
+    if !inputs.any(|(_, input)| input.as_ref().is_none_or(|input| has_recipe(&input.value))) {
+        let hint = "take it out: without recipes, calibration takes the inputs that there are";
+        sink.error_hint(sets.span, "no input of this model has a recipe that makes further sets".to_owned(), hint);
+    }
+    sets.value
 }
 
 fn export(raw: &raw::Model, sink: &mut Sink) -> Export {

@@ -212,10 +212,12 @@ fn precisions(row: &Row<'_, raw::Target>, sink: &mut Sink) -> Vec<Precision> {
 /// It is said where it changes something.
 fn int8_range(raw: &raw::Target, precisions: &[Precision], sink: &mut Sink) {
     let (Some(range), Some(artefact)) = (raw.int8_range.given(), raw.artefact.given()) else { return };
-    if !artefact.value.int8_has_range || (!precisions.is_empty() && !precisions.contains(&Precision::Int8)) {
-        let hint = "take it out, or give the target `artefact: onnx` and `int8` among its precisions";
-        let message = "`int8_range` is of int8 ONNX, which this target does not run".to_owned();
-        sink.error_hint(range.span, message, hint);
+    let ranged = artefact.value.ranged;
+    if ranged.is_empty() || (!precisions.is_empty() && !precisions.iter().any(|asked| ranged.contains(asked))) {
+        let hint = "take it out, or give the target `artefact: onnx` and `int8` or `int8-static` among its precisions, or \
+            `artefact: openvino` and `int8-static`";
+        let message = "`int8_range` is of int8 weights that are multiplied as such, which this target does not run";
+        sink.error_hint(range.span, message.to_owned(), hint);
     }
 }
 

@@ -1,0 +1,74 @@
+"""ONNX with int8 weights and activations whose ranges were found beforehand, by ONNX Runtime's own tools.
+
+Of the operators only those that multiply weights or attend: all others cost more exactness than they bring speed, and
+what reads a mask of fp32's lowest number has no useful range. Needs onnx and onnxruntime.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import onnxruntime
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization.shape_inference import quant_pre_process
+
+from orch_py import onnx_graph
+from orch_py.protocol import Refused, first_line
+from orch_py.trees import Tensors
+
+OPERATORS = ("MatMul", "Gemm", "Conv")
+# What ONNX Runtime's CPU kernels make of them between quantised tensors.
+_INTEGER = ("QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "QLinearConv", "MatMulInteger", "ConvInteger")
+
+
+class _Reader(CalibrationDataReader):  # type: ignore[misc]  # onnxruntime has no types.
+    def __init__(self, sets: list[Tensors]) -> None:
+        self._rest: Iterator[Tensors] = iter(sets)
+
+    def get_next(self) -> Tensors | None:
+        return next(self._rest, None)
+
+
+def quantised(model: onnx.ModelProto, sets: list[Tensors], reduced: bool) -> onnx.ModelProto:
+    """Weights int8 by channel, activations uint8 by tensor; between them the graph stays in fp32."""
+    large = onnx_graph.is_large(model)
+    with tempfile.TemporaryDirectory() as folder:
+        plain, made = Path(folder) / "plain.onnx", Path(folder) / onnx_graph.MODEL
+        # Shapes are known already. ONNX Runtime's optimiser takes one message, which a large model is too long for.
+        quant_pre_process(
+            model, plain, skip_symbolic_shape=True, skip_optimization=large, save_as_external_data=large
+        )
+        quantize_static(
+            plain,
+            made,
+            _Reader(sets),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=list(OPERATORS),
+            per_channel=True,
+            reduce_range=reduced,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            use_external_data_format=large,
+        )
+        return onnx.load(made)
+
+
+def integer_products(model: onnx.ModelProto) -> int:
+    """How many products ONNX Runtime's CPU provider computes in integers: it fuses what stands between quantised tensors,
+    and computes in fp32 without a word what it cannot fuse."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, *_ = onnx_graph.save(model, Path(folder))
+        fused = Path(folder) / "fused.onnx"
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.optimized_model_filepath = str(fused)
+        options.log_severity_level = 3
+        try:
+            onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # a converter's slip is any error of ONNX Runtime.
+            raise Refused("error", f"the converted model does not load: {first_line(error)}") from error
+        graph = onnx.load(fused, load_external_data=False).graph
+    return sum(node.op_type in _INTEGER for node in graph.node)

@@ -1,0 +1,120 @@
+//! `calibration:<model>`: further sets of the example inputs, on which a quantisation finds the ranges of activations.
+//!
+//! Neither the inputs that a model is judged on nor the control's are among them. Equal sets are made once: where no
+//! recipe has anything random in it, there is one.
+
+use std::collections::BTreeSet;
+
+use anyhow::anyhow;
+use indexmap::IndexMap;
+use serde::Deserialize;
+
+use super::recipe::write;
+use crate::spec::{Input, recipe};
+use crate::step::{Code, Part, Places, Step, StepKind, Work};
+
+pub struct Calibration;
+pub static CALIBRATION: Calibration = Calibration;
+
+/// Makes the seed of a set of that of the inputs. With the number of the set in the last two bytes it is neither that
+/// itself nor the control's (`spec::recipe::control`).
+const SETS: u64 = 0x6361_6c69_6272_0000;
+
+#[derive(Deserialize)]
+struct Told {
+    seed: u64,
+    inputs: IndexMap<String, Input>,
+    sets: u16,
+}
+
+impl StepKind for Calibration {
+    fn name(&self) -> &'static str {
+        "calibration"
+    }
+
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[
+            Part::Rust("step/calibration.rs"),
+            Part::Rust("step/recipe.rs"),
+            Part::Rust("spec/recipe.rs"),
+            Part::Rust("runtime/tensors.rs"),
+            Part::Crate("rand_chacha"),
+            Part::Crate("half"),
+            Part::Crate("safetensors"),
+        ]]);
+        &CODE
+    }
+
+    fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
+        let told: Told = step.params.parse()?;
+        let out = places.out.clone();
+        Ok(Work::Pure(Box::new(move || {
+            let mut known = BTreeSet::new();
+            for set in 0..told.sets {
+                let seed = told.seed ^ (SETS | u64::from(set));
+                let made = recipe::tensors(seed, &told.inputs, &Default::default()).map_err(|why| anyhow!(why))?;
+                if known.insert(made.iter().map(|tensor| tensor.bytes.clone()).collect::<Vec<_>>()) {
+                    write(&out.join(format!("{set:04}.safetensors")), made)?;
+                }
+            }
+            Ok(())
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::Path;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::runtime::tensors;
+    use crate::step::{INPUTS, Stage};
+
+    fn made(kind: &'static dyn StepKind, params: Value, out: &Path) {
+        let name = "calibration:x".to_owned();
+        let (stage, inputs) = (Stage::Generate, vec![]);
+        let step = Step { name, stage, kind, params: params.into(), inputs, timeout_seconds: 1, memory: None, retries: None };
+        let (inputs, trees, scratch) = (BTreeMap::new(), BTreeMap::new(), out.to_owned());
+        let Work::Pure(work) = kind.lower(&step, &Places { inputs, trees, out: out.to_owned(), scratch }).unwrap() else {
+            panic!("it is made in this process")
+        };
+        work().unwrap();
+    }
+
+    fn params(fill: Value, sets: u32) -> Value {
+        let mut input = json!({"dtype": "float32", "shape": [{"fixed": 4}], "fill": fill});
+        input["fill"] = fill;
+        json!({"seed": 7, "inputs": {"x": input}, "sets": sets})
+    }
+
+    fn contents(folder: &Path) -> BTreeSet<Vec<u8>> {
+        fs::read_dir(folder).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap()).collect()
+    }
+
+    #[test]
+    fn no_set_is_another_nor_what_a_model_is_judged_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (sets, judged) = (dir.path().join("sets"), dir.path().join("judged"));
+        for folder in [&sets, &judged] {
+            fs::create_dir(folder).unwrap();
+        }
+        made(&CALIBRATION, params(json!({"normal": [0.0, 1.0]}), 16), &sets);
+        made(&INPUTS, params(json!({"normal": [0.0, 1.0]}), 16), &judged);
+        let (sets, judged) = (contents(&sets), contents(&judged));
+        assert_eq!((sets.len(), judged.len()), (16, 2));
+        assert!(sets.is_disjoint(&judged));
+    }
+
+    #[test]
+    fn equal_sets_are_made_once() {
+        let dir = tempfile::tempdir().unwrap();
+        made(&CALIBRATION, params(json!({"value": 1.0}), 16), dir.path());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let set = tensors::read(&dir.path().join("0000.safetensors")).unwrap();
+        assert_eq!(set["x"].to_f64(), [1.0; 4]);
+    }
+}
