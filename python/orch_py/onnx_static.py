@@ -36,11 +36,11 @@ def quantised(model: onnx.ModelProto, sets: list[Tensors], reduced: bool) -> onn
     """Weights int8 by channel, activations uint8 by tensor; between them the graph stays in fp32."""
     large = onnx_graph.is_large(model)
     with tempfile.TemporaryDirectory() as folder:
-        plain, made = Path(folder) / "plain.onnx", Path(folder) / onnx_graph.MODEL
-        # Shapes are known already. ONNX Runtime's optimiser takes one message, which a large model is too long for.
-        quant_pre_process(
-            model, plain, skip_symbolic_shape=True, skip_optimization=large, save_as_external_data=large
-        )
+        plain, made = Path(folder) / "plain.onnx", Path(folder) / "made.onnx"
+        path, *_ = onnx_graph.save(model, Path(folder))
+        # Sizes are fixed, so nothing is symbolic. ONNX Runtime's optimiser takes one message, which a large model is too
+        # long for.
+        quant_pre_process(path, plain, skip_symbolic_shape=True, skip_optimization=large, save_as_external_data=large)
         quantize_static(
             plain,
             made,
