@@ -77,9 +77,11 @@ mod tests {
     fn made(kind: &'static dyn StepKind, params: Value, out: &Path) {
         let name = "calibration:x".to_owned();
         let (stage, inputs) = (Stage::Generate, vec![]);
-        let step = Step { name, stage, kind, params: params.into(), inputs, timeout_seconds: 1, memory: None, retries: None };
+        let step =
+            Step { name, stage, kind, params: params.into(), inputs, timeout_seconds: 1, memory: None, retries: None };
         let (inputs, trees, scratch) = (BTreeMap::new(), BTreeMap::new(), out.to_owned());
-        let Work::Pure(work) = kind.lower(&step, &Places { inputs, trees, out: out.to_owned(), scratch }).unwrap() else {
+        let Work::Pure(work) = kind.lower(&step, &Places { inputs, trees, out: out.to_owned(), scratch }).unwrap()
+        else {
             panic!("it is made in this process")
         };
         work().unwrap();

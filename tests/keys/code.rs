@@ -44,6 +44,8 @@ fn python() {
         source("python/orch_py/ops/openvino_convert.py", &[OPENVINO]),
         source("python/orch_py/ops/onnx_convert.py", &[PRECISION]),
         source("python/orch_py/onnx_census.py", &[PRECISION]),
+        source("python/orch_py/onnx_static.py", &[PRECISION]),
+        source("python/orch_py/calibration.py", &[PRECISION, OPENVINO]),
         source("python/orch_py/onnx_graph.py", &[ONNX, PRECISION]),
         source("python/orch_py/ops/script.py", &[EAGER]),
         source("python/orch_py/torch_model.py", &[MODELS, ONNX, "convert:bert:torchscript"]),
@@ -140,7 +142,8 @@ fn every_source_has_its_place() {
         format!("  any-{runtime}: {{runtime: {runtime}, backend: {backend}, {loads}}}\n")
     };
     let targets: String = RUNTIMES.iter().map(target).collect();
-    world.edit("  qnn: {", &format!("{targets}  qnn: {{"));
+    let calibrated = "  calibrated: {runtime: ort, backend: cpu, artefact: onnx, precisions: [int8-static]}\n";
+    world.edit("  qnn: {", &format!("{targets}{calibrated}  qnn: {{"));
     let plan = world.plan();
     let steps = plan.steps.iter().map(|step| step.kind.code(step));
     let code: BTreeSet<String> = steps.chain([&orch::report::CODE]).flat_map(Code::files).collect();

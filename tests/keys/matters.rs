@@ -1,10 +1,11 @@
 //! Everything that can change an output: each input is changed alone, and exactly the steps that read it run, each
 //! naming the line of its key, old and new; with them all that depends on what they make, if it comes out otherwise.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use crate::harness::{Outputs, World};
-use crate::table::{assert_all, row};
+use crate::table::{assert_all, row, shown};
 
 const TESTS: &str = "generate:bert:cpu-fp32 | generate:bert:openvino-fp16 | generate:bert:openvino-int8 \
     | generate:bert:qnn-fp16 | generate:bert:torch-cpu-fp32 | generate:bert:eager-cpu-fp32 | generate:bert:eager-cpu-fp32:run";
@@ -95,7 +96,7 @@ fn a_models_own_inputs() {
             |w| w.edit("attention_mask: {dtype: int64", "attention_mask: {dtype: int32"),
             &[("inputs:bert", r#"param.inputs.attention_mask.dtype "int64" => "int32""#), (TESTS, "param.inputs")],
         ),
-        // int8 is calibrated by no other data: its conversion reads the ONNX artefact and nothing else.
+        // int8 of weights alone is calibrated by no data: its conversion reads the ONNX artefact and nothing else.
         row(
             "how an input is filled",
             |w| w.edit("randint: [5, 128]", "randint: [6, 128]"),
@@ -250,6 +251,44 @@ fn commands() {
     ]);
 }
 
+/// The data of a quantisation's calibration are in the key of that conversion, and in no other's.
+#[test]
+fn what_a_quantisation_is_calibrated_on() {
+    let reran = |change: &dyn Fn(&World), outputs: Outputs| -> BTreeMap<String, BTreeSet<String>> {
+        let world = World::new();
+        world.edit("precisions: [fp16, int8]", "precisions: [fp16, int8, int8-static]");
+        world.settle(Outputs::Equal);
+        change(&world);
+        world.settle(outputs).into_iter().map(|(step, why)| (step, shown(&why))).collect()
+    };
+    let sets = |world: &World| world.edit("    seed: 7\n", "    seed: 7\n    calibration_sets: 4\n");
+    let names = |found: &BTreeMap<String, BTreeSet<String>>| found.keys().cloned().collect::<Vec<_>>();
+    let of = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+
+    let found = reran(&sets, Outputs::Changed);
+    let static_ = "bert:openvino-int8-static";
+    let all =
+        ["calibration:bert".into(), format!("convert:{static_}"), format!("judge:{static_}"), format!("run:{static_}")];
+    assert_eq!(names(&found), all);
+    assert_eq!(found["calibration:bert"], of(&["param.sets 16 => 4"]));
+    assert_eq!(found[&all[1]], of(&["input.calibration"]));
+    // Sets that came out as they were are no reason.
+    assert_eq!(names(&reran(&sets, Outputs::Equal)), ["calibration:bert"]);
+
+    let recipe = |world: &World| world.edit("randint: [5, 128]", "randint: [6, 128]");
+    let found = reran(&recipe, Outputs::Equal);
+    assert_eq!(names(&found), ["calibration:bert", "inputs:bert"]);
+    let found = reran(&recipe, Outputs::Changed);
+    assert!(found[&all[1]].contains("input.calibration"), "{found:?}");
+    assert!(!found["convert:bert:openvino-int8"].contains("input.calibration"), "{found:?}");
+
+    // Neither how weights are made nor another model's inputs change what it is calibrated on.
+    let weights = |world: &World| world.edit("hidden_size: 64", "hidden_size: 32");
+    assert!(!reran(&weights, Outputs::Changed).contains_key("calibration:bert"));
+    let others = |world: &World| world.edit("randint: [0, 9]", "randint: [1, 9]");
+    assert!(names(&reran(&others, Outputs::Changed)).iter().all(|name| !name.contains("bert")));
+}
+
 /// The change of one model reaches every step of that model and none of another's.
 #[test]
 fn a_wave_ends_at_the_model() {
@@ -277,6 +316,6 @@ fn a_wave_ends_at_the_model() {
         "judge:bert:qnn-fp16",
         "judge:bert:torch-cpu-fp32",
     ];
-    assert_eq!(reran.iter().map(String::as_str).collect::<std::collections::BTreeSet<_>>(), expected.into());
+    assert_eq!(reran.iter().map(String::as_str).collect::<BTreeSet<_>>(), expected.into());
     assert_eq!(world.rewritten(), ["what it shows"].into());
 }

@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import openvino
 from orch_py import calibration, trees
 from orch_py.openvino_words import telling
@@ -22,6 +23,10 @@ _RANGES = {
     "reduced": ("ENABLE", " in a reduced range (±64: exact on every CPU)"),
     "full": ("DISABLE", " (CPUs without VNNI saturate)"),
 }
+_REDUCED = 64
+_PRODUCTS = ("MatMul", "Convolution", "ConvolutionBackpropData", "GroupConvolution", "GroupConvolutionBackpropData")
+# What stands between stored weights and their product.
+_BETWEEN = ("Convert", "Subtract", "Multiply", "Reshape", "Transpose", "Squeeze", "Unsqueeze")
 _INT8_TYPES = ("i8", "u8")
 # How the text of an error begins that OpenVINO itself raised: a check in its sources, and the place.
 _OWN_WORDS = ("Check '", "Exception from ")
@@ -123,9 +128,24 @@ def _calibrated(model: openvino.Model, job: Job, sets: list[trees.Tensors], fact
     facts["range"] = range_
     facts["quantised_weights"] = _int8_constants(model)
     facts["quantised_activations"] = sum(node.get_type_name() == "FakeQuantize" for node in model.get_ops())
+    if range_ == "reduced" and (far := _reach(model)) > _REDUCED:
+        raise Refused("error", f"BUG: asked for weights within ±{_REDUCED}, nncf made one of {far}", facts)
     if not facts["quantised_weights"] or not facts["quantised_activations"]:
         raise Refused("unsupported", "nncf found nothing to quantise, so the int8 model would be the fp32 one", facts)
     return model
+
+
+def _reach(model: openvino.Model) -> int:
+    """The largest magnitude among the int8 weights that are multiplied; a table that is only looked up is not."""
+    far = 0
+    for product in (node for node in model.get_ops() if node.get_type_name() in _PRODUCTS):
+        for place in (0, 1):
+            node = product.input_value(place).get_node()
+            while node.get_type_name() in _BETWEEN:
+                node = node.input_value(0).get_node()
+            if node.get_type_name() == "Constant" and node.get_element_type().get_type_name() == "i8":
+                far = max(far, int(np.abs(node.data.astype(np.int16)).max(initial=0)))
+    return far
 
 
 def _int8_constants(model: openvino.Model) -> int:
