@@ -32,9 +32,9 @@ impl Tolerance {
             Precision::Fp32 => Self { atol: 1e-3, rtol: 1e-3, budget: 0.0, cosine: 0.9999, snr: 50.0, tokens: 1.0 },
             Precision::Fp16 => Self { atol: 2e-2, rtol: 2e-2, budget: 1e-3, cosine: 0.999, snr: 30.0, tokens: 0.9 },
             Precision::Bf16 => Self { atol: 6e-2, rtol: 3e-2, budget: 5e-3, cosine: 0.995, snr: 20.0, tokens: 0.85 },
-            Precision::Int8 | Precision::Int8Static => {
-                Self { atol: 1.5e-1, rtol: 1e-1, budget: 1e-2, cosine: 0.98, snr: 14.0, tokens: 0.8 }
-            }
+            Precision::Int8 => Self { atol: 1.5e-1, rtol: 1e-1, budget: 1e-2, cosine: 0.98, snr: 14.0, tokens: 0.8 },
+            // The same bounds; docs/design.md, "Calibrated int8", says why more values may be beyond them.
+            Precision::Int8Static => Self { budget: 2.5e-2, ..Self::usual(Precision::Int8) },
         }
     }
 
