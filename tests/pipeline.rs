@@ -261,6 +261,32 @@ fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
     the_generated_test_stands_alone(&sandbox, cases(&document)["bert:cpu-small-fp16"]);
 }
 
+/// Weights in the reduced range, so that it is right on every CPU, with VNNI or without.
+#[test]
+fn a_text_and_a_vision_model_pass_at_calibrated_int8() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sandbox = suite();
+    let run =
+        ["run", "specs/all.yaml", "--json", "-m", "bert", "-m", "vit", "-t", "cpu-static", "-t", "openvino-static"];
+    let document = sandbox.run(run).success().summary([("cases", 4), ("passed", 4)]).json();
+    for (name, case) in cases(&document) {
+        let (model, is_onnx) = (text(&case["model"]), case["target"] == "cpu-static");
+        let artefact = if is_onnx { "onnx-int8-static" } else { "openvino-int8-static" };
+        let made = &case["facts"][format!("convert:{model}:{artefact}")];
+        assert_eq!(made["range"], "reduced", "{name}: {made}");
+        assert!(text(&made["scheme"]).contains("calibrated on 16 other sets of inputs"), "{name}: {made}");
+        let quantised = if is_onnx { &made["nodes"]["integer"] } else { &made["quantised_activations"] };
+        assert!(quantised.as_u64().unwrap() > 10, "{name}: {made}");
+        // No run is as exact as fp32, or it is fp32 under another name.
+        let off = case["numerics"]["max_abs"].as_f64().unwrap();
+        assert!(off > 1e-3, "{name}: {off}");
+    }
+    for case in ["bert:cpu-static-int8-static", "vit:openvino-static-int8-static"] {
+        the_generated_test_stands_alone(&sandbox, cases(&document)[case]);
+    }
+    sandbox.run(run).success().stdout_has("\"executed\": 0");
+}
+
 #[test]
 fn a_row_that_the_zoo_makes_passes() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 """The sets of inputs that a quantisation is calibrated on.
 
-They stand in a tree of their own, made by the recipes of the inputs from other seeds. What no recipe makes is taken from
-the model's own inputs: texts, and all of a model that comes with a file of inputs. numpy only.
+They stand in a tree of their own, made by the recipes of the inputs from other seeds. What no recipe makes is taken
+from the model's own inputs: texts, and all of a model that comes with a file of inputs. numpy only.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnxruntime
@@ -38,8 +39,8 @@ def quantised(model: onnx.ModelProto, sets: list[Tensors], reduced: bool) -> onn
     with tempfile.TemporaryDirectory() as folder:
         plain, made = Path(folder) / "plain.onnx", Path(folder) / "made.onnx"
         path, *_ = onnx_graph.save(model, Path(folder))
-        # Sizes are fixed, so nothing is symbolic. ONNX Runtime's optimiser takes one message, which a large model is too
-        # long for.
+        # Sizes are fixed, so nothing is symbolic. ONNX Runtime's optimiser takes one message, and a large model is too
+        # long for that.
         quant_pre_process(path, plain, skip_symbolic_shape=True, skip_optimization=large, save_as_external_data=large)
         quantize_static(
             plain,
@@ -52,15 +53,28 @@ def quantised(model: onnx.ModelProto, sets: list[Tensors], reduced: bool) -> onn
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             use_external_data_format=large,
+            extra_options={"TensorQuantOverrides": _by_tensor(plain, reduced)},
         )
         return onnx.load(made)
 
 
+def _by_tensor(path: Path, reduced: bool) -> dict[str, list[dict[str, Any]]]:
+    """The constants of products that are no matrix: a stack of matrices or a vector has no channels of weights that
+    ONNX Runtime's kernels know."""
+    graph = onnx.load(path, load_external_data=False).graph
+    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
+    read = {name for node in graph.node if node.op_type == "MatMul" for name in node.input}
+    others = sorted(name for name in read if ranks.get(name, 2) != 2)
+    return {name: [{"quant_type": QuantType.QInt8, "symmetric": True, "reduce_range": reduced}] for name in others}
+
+
 def integer_products(model: onnx.ModelProto) -> int:
-    """How many products ONNX Runtime's CPU provider computes in integers: it fuses what stands between quantised tensors,
-    and computes in fp32 without a word what it cannot fuse."""
+    """How many products ONNX Runtime's CPU provider computes in integers: it fuses what stands between quantised
+    tensors, and computes in fp32 without a word what it cannot fuse."""
     with tempfile.TemporaryDirectory() as folder:
         path, *_ = onnx_graph.save(model, Path(folder))
+        # Saved beside the model, large weights are gone from it.
+        onnx.external_data_helper.load_external_data_for_model(model, folder)
         fused = Path(folder) / "fused.onnx"
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED

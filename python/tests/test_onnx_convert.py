@@ -1,4 +1,4 @@
-"""ONNX at fp16 and int8, made for real of small graphs. Skipped where onnx or ONNX Runtime is not installed."""
+"""ONNX at fp16, int8 and int8-static, made for real of small graphs. Skipped where ONNX Runtime is not installed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,17 @@ class OnnxConvert(unittest.TestCase):
         out = self.folder / f"{name}-{precision}"
         out.mkdir()
         params = {"precision": precision, **more}
-        return onnx_convert.run(Job(params=params, inputs={"onnx": tree}, out=out, progress=print)), out
+        inputs = {"onnx": tree} | ({"calibration": self.sets()} if precision == "int8-static" else {})
+        return onnx_convert.run(Job(params=params, inputs=inputs, out=out, progress=print)), out
+
+    def sets(self) -> Path:
+        """Other inputs of the kind of the tree's."""
+        folder = self.folder / "calibration"
+        folder.mkdir(exist_ok=True)
+        for number in range(8):
+            values = np.random.default_rng(number).uniform(-1, 1, (2, 8)).astype(np.float32)
+            trees.write_tensors(folder, f"{number:04}.safetensors", {"x": values})
+        return folder
 
     def off(self, tree: Path, out: Path) -> float:
         inputs = trees.read_tensors(tree, trees.INPUTS)
@@ -142,10 +152,11 @@ class OnnxConvert(unittest.TestCase):
             "middle": np.array([1]),
         }
         tree = self.tree(nodes, weights)
-        output, out = self.convert(tree, "int8")
-        self.assertTrue(1e-5 < self.off(tree, out) < 5e-2)
-        self.assertEqual(output.facts["nodes"]["integer"], 2)
-        self.assertGreaterEqual(output.facts["weights"]["int8"], 64 + 128)
+        for precision in ("int8", "int8-static"):
+            output, out = self.convert(tree, precision)
+            self.assertTrue(1e-5 < self.off(tree, out) < 5e-2)
+            self.assertGreaterEqual(output.facts["nodes"]["integer"], 1 if precision == "int8-static" else 2)
+            self.assertGreaterEqual(output.facts["weights"]["int8"], 64 + 128)
 
     def test_int8_of_a_product_with_a_vector(self) -> None:
         """ONNX Runtime's tool would give the vector a scale for each of its values, which the product has not."""
@@ -160,9 +171,33 @@ class OnnxConvert(unittest.TestCase):
         self.assertTrue(1e-5 < self.off(tree, out) < 5e-2)
         self.assertEqual(output.facts["nodes"]["integer"], 1)
 
+    def test_static_int8_multiplies_integers_in_the_ranges_of_its_calibration(self) -> None:
+        tree = self.product()
+        output, out = self.convert(tree, "int8-static")
+        self.assertTrue(1e-5 < self.off(tree, out) < 2e-2)
+        self.assertEqual(output.facts["nodes"]["integer"], 1)
+        scheme = output.facts["scheme"]
+        self.assertIn("static: weights int8 by channel in a reduced range", scheme)
+        self.assertIn("calibrated on 8 other sets of inputs", scheme)
+        model = onnx.load(out / onnx_graph.MODEL)
+        held = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        # -1 to 1 in 255 steps: what the sets hold, not what the mask does.
+        scales = [float(held[node.input[1]]) for node in model.graph.node if node.op_type == "QuantizeLinear"]
+        self.assertTrue(scales and all(abs(scale - 2 / 255) < 2e-4 for scale in scales[:1]), scales)
+        (weight,) = (values for values in held.values() if values.dtype == np.int8 and values.ndim == 2)
+        self.assertEqual(abs(weight.astype(int)).max(), 64)
+        full, _ = self.convert(tree, "int8-static", "full", range="full")
+        self.assertIn("without VNNI saturate", full.facts["scheme"])
+
+    def test_static_int8_without_further_sets_says_on_what_it_was_calibrated(self) -> None:
+        tree, out = self.product(), self.folder / "own"
+        out.mkdir()
+        job = Job(params={"precision": "int8-static"}, inputs={"onnx": tree}, out=out, progress=print)
+        self.assertIn("calibrated on the model's own inputs", onnx_convert.run(job).facts["scheme"])
+
     def test_equal_models_give_equal_bytes(self) -> None:
         tree = self.product()
-        for precision in ("fp16", "int8"):
+        for precision in ("fp16", "int8", "int8-static"):
             one, two = (self.convert(tree, precision, name)[1] for name in ("one", "two"))
             for name in (onnx_graph.MODEL, trees.MANIFEST):
                 self.assertEqual((one / name).read_bytes(), (two / name).read_bytes())
@@ -175,7 +210,7 @@ class OnnxConvert(unittest.TestCase):
         nodes = [helper.make_node("MatMul", ["x", "w"], ["wide"]), helper.make_node("MatMul", ["wide", "v"], ["y"])]
         tree = self.tree(nodes, {"w": weight, "v": weight.T.copy()})
         self.assertTrue((tree / onnx_graph.DATA).is_file())
-        for precision, bound in (("fp16", 5e-3), ("int8", 5e-2)):
+        for precision, bound in (("fp16", 5e-3), ("int8", 5e-2), ("int8-static", 5e-2)):
             _, out = self.convert(tree, precision)
             self.assertTrue((out / onnx_graph.DATA).is_file())
             self.assertTrue(0 < self.off(tree, out) < bound)
@@ -190,6 +225,8 @@ class OnnxConvert(unittest.TestCase):
         added = self.tree([helper.make_node("Add", ["x", "w"], ["y"])], {"w": np.ones(8, np.float32)})
         with self.assertRaisesRegex(Refused, "nothing in the model became int8"):
             self.convert(added, "int8")
+        with self.assertRaisesRegex(Refused, "nothing in the model became int8"):
+            self.convert(added, "int8-static")
         with self.assertRaisesRegex(Refused, "`bf16` is not known"):
             self.convert(added, "bf16", "other")
 

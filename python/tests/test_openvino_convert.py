@@ -12,6 +12,7 @@ from pathlib import Path
 from orch_py.openvino_words import telling
 
 HERE = all(importlib.util.find_spec(name) for name in ("openvino", "safetensors", "numpy"))
+QUANTISES = HERE and bool(importlib.util.find_spec("nncf"))
 # `Det` of a float matrix, and `CumSum`.
 LACKING = Path(__file__).resolve().parents[2] / "tests/fixtures/browser/lacking.onnx"
 
@@ -90,6 +91,55 @@ class OpenvinoConvert(unittest.TestCase):
             with self.assertRaises(Exception) as caught:
                 openvino_convert.run(job)
             self.assertEqual(outcome_of(caught.exception).status, "error")
+
+    @unittest.skipUnless(QUANTISES, "nncf is not installed")
+    def test_calibrated_int8_takes_products_alone_and_keeps_to_its_range(self) -> None:
+        import numpy as np
+
+        import openvino
+        from openvino import opset13 as ops
+        from orch_py import trees
+        from orch_py.ops import openvino_convert
+        from orch_py.protocol import Job
+
+        random = np.random.default_rng(0)
+        # What a causal mask is made of: in 8 bits nothing of the sum would be left.
+        mask = np.zeros((1, 16), np.float32)
+        mask[0, 3] = -3.4e38
+        given = ops.parameter([4, 16], np.float32, name="x")
+        weights = ops.constant(random.standard_normal((16, 16)).astype(np.float32))
+        product = ops.matmul(given, weights, False, False)
+        masked = ops.softmax(ops.add(product, ops.constant(mask)), 1)
+        second = ops.matmul(masked, ops.constant(random.standard_normal((16, 16)).astype(np.float32)), False, False)
+        with tempfile.TemporaryDirectory() as folder:
+            tree, sets = Path(folder) / "onnx", Path(folder) / "sets"
+            for path in (tree, sets):
+                path.mkdir()
+            values = [random.uniform(-1, 1, (4, 16)).astype(np.float32) for _ in range(9)]
+            trees.write_tensors(tree, trees.INPUTS, {"x": values[0]})
+            for number, value in enumerate(values[1:]):
+                trees.write_tensors(sets, f"{number:04}.safetensors", {"x": value})
+
+            def made(range_: str) -> tuple[openvino.Model, dict[str, object], np.ndarray]:
+                model = openvino.Model([second], [given], "main")
+                model.inputs[0].set_names({"x"})
+                facts: dict[str, object] = {}
+                params = {"precision": "int8-static", "range": range_}
+                job = Job(params=params, inputs={"onnx": tree, "calibration": sets}, out=Path(folder), progress=print)
+                data = openvino_convert.calibration.sets(job, tree, ["x"])
+                model = openvino_convert._calibrated(model, job, data, facts)
+                compiled = openvino.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+                return model, facts, compiled([values[0]])[0]
+
+            right = openvino.Core().compile_model(openvino.Model([second], [given], "main"), "CPU")([values[0]])[0]
+            model, facts, got = made("reduced")
+            self.assertLess(float(np.abs(got - right).max()), 0.1 * float(np.abs(right).max()))
+            self.assertEqual((facts["range"], openvino_convert._reach(model)), ("reduced", 64))
+            self.assertEqual((facts["quantised_weights"], facts["quantised_activations"]), (2, 2))
+            self.assertIn("calibrated on 8 other sets of inputs", str(facts["scheme"]))
+            model, facts, _ = made("full")
+            self.assertEqual((facts["range"], openvino_convert._reach(model)), ("full", 127))
+            self.assertIn("without VNNI saturate", str(facts["scheme"]))
 
 
 if __name__ == "__main__":

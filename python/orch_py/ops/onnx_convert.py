@@ -28,7 +28,8 @@ _FP16_MAX = 65504.0
 _SCHEMES = {
     "fp16": "all operators but those without fp16 kernels; inputs and outputs fp32",
     "int8": "dynamic: weights int8 by channel{range}, activations uint8 by tensor as they come; stacks and vectors too",
-    "int8-static": "static: weights int8 by channel{range}, activations uint8 by tensor; {calibrated}; QDQ around MatMul, Gemm and Conv",
+    "int8-static": "static: weights int8 by channel{range}, activations uint8 by tensor; {calibrated}; "
+    "QDQ around MatMul, Gemm and Conv",
 }
 _INTEGER = ("int8", "int8-static")
 # How far int8 weights reach. x86 CPUs without VNNI add the products of a pair, of uint8 and int8, in 16 bits, which

@@ -1,7 +1,7 @@
 """Makes the OpenVINO artefact (IR) from an ONNX artefact: fp32, fp16 weights, int8 weights, or int8 throughout.
 
-Imports openvino, and nncf for int8 of either kind; never torch. One conversion a process, because the second one in a process
-numbers its nodes differently: the server forks for each job, so that holds.
+Imports openvino, and nncf for int8 of either kind; never torch. One conversion a process, because the second one in a
+process numbers its nodes differently: the server forks for each job, so that holds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 import openvino
 from orch_py import calibration, trees
 from orch_py.openvino_words import telling
@@ -108,9 +109,9 @@ def _compress(model: openvino.Model, facts: dict[str, Any]) -> openvino.Model:
 
 
 def _calibrated(model: openvino.Model, job: Job, sets: list[trees.Tensors], facts: dict[str, Any]) -> openvino.Model:
-    """Weights and activations int8, around products alone: of a sum with a mask of fp32's lowest number, nothing is left
-    in 8 bits. Without VNNI the CPU's sums of products saturate in 16 bits, so in the reduced range the weights take half
-    of what they could."""
+    """Weights and activations int8, around products alone: of a sum with a mask of fp32's lowest number, nothing is
+    left in 8 bits. Without VNNI the CPU's sums of products saturate in 16 bits, so in the reduced range the weights
+    take half of what they could."""
     import nncf
     from nncf.quantization.advanced_parameters import AdvancedQuantizationParameters, OverflowFix
 
@@ -127,7 +128,9 @@ def _calibrated(model: openvino.Model, job: Job, sets: list[trees.Tensors], fact
         ignored_scope=nncf.IgnoredScope(types=sorted(others), validate=False),
         advanced_parameters=AdvancedQuantizationParameters(overflow_fix=OverflowFix[fix]),
     )
-    facts["scheme"] = f"static: weights int8{told}, activations int8 by tensor; {calibration.told(job, len(sets))}; products alone"
+    facts["scheme"] = (
+        f"static: weights int8{told}, activations int8 by tensor; {calibration.told(job, len(sets))}; products alone"
+    )
     facts["range"] = range_
     facts["quantised_weights"] = _int8_constants(model)
     facts["quantised_activations"] = sum(node.get_type_name() == "FakeQuantize" for node in model.get_ops())
