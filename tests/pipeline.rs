@@ -276,7 +276,7 @@ fn a_text_and_a_vision_model_pass_at_calibrated_int8() {
         assert_eq!(made["range"], "reduced", "{name}: {made}");
         assert!(text(&made["scheme"]).contains("calibrated on 16 other sets of inputs"), "{name}: {made}");
         let quantised = if is_onnx { &made["nodes"]["integer"] } else { &made["quantised_activations"] };
-        assert!(quantised.as_u64().unwrap() > 10, "{name}: {made}");
+        assert!(quantised.as_u64().unwrap() >= 8, "{name}: {made}");
         // No run is as exact as fp32, or it is fp32 under another name.
         let off = case["numerics"]["max_abs"].as_f64().unwrap();
         assert!(off > 1e-3, "{name}: {off}");

@@ -69,6 +69,8 @@ The split number is invalid
 @unittest.skipUnless(HERE, "openvino is not installed")
 class OpenvinoConvert(unittest.TestCase):
     def test_an_operator_without_a_rule_is_refused_by_its_name(self) -> None:
+        import numpy as np
+
         from orch_py import trees
         from orch_py.ops import openvino_convert
         from orch_py.protocol import Job, Refused, outcome_of
@@ -79,6 +81,8 @@ class OpenvinoConvert(unittest.TestCase):
                 path.mkdir()
             shutil.copyfile(LACKING, tree / "model.onnx")
             (tree / trees.MANIFEST).write_text(json.dumps({"inputs": ["x", "n"], "outputs": ["y", "s"]}))
+            inputs = {"x": np.ones((1, 2, 2), np.float32), "n": np.ones((1, 4), np.int64)}
+            trees.write_tensors(tree, trees.INPUTS, inputs)
             job = Job(params={"precision": "fp32"}, inputs={"onnx": tree}, out=out, progress=print)
             with self.assertRaises(Refused) as caught:
                 openvino_convert.run(job)
