@@ -50,7 +50,7 @@ def run(job: Job) -> Output:
     tree = job.tree("onnx")
     manifest = trees.read_manifest(tree)
     sets = calibration.sets(job, tree, manifest["inputs"]) if precision == "int8-static" else []
-    scheme = _SCHEMES[precision].format(range=_RANGES.get(range_), calibrated=calibration.told(job, len(sets)))
+    scheme = _SCHEMES[precision].format(range=_RANGES.get(range_ or ""), calibrated=calibration.told(job, len(sets)))
     before = onnx_graph.load_typed(tree)
     if not Census.of(before).weights["fp32"]:
         raise Refused("unsupported", f"the ONNX model holds no fp32 weights, so there is nothing to make {precision}")
