@@ -108,6 +108,9 @@ shape! {
         tolerances: Rows<Tolerance>,
         /// `none`: its runs are checked and not timed, on every target.
         measure: NoTimes,
+        /// With `class`: how many tokens are also generated, greedily, without a cache, in the declared length: the first
+        /// `length + 1 - generate` ids are the prompt. They must be PyTorch's own. Default: none.
+        generate: u32,
         /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, in place of orch's estimate. No limit.
         memory: Memory,
     }

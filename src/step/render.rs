@@ -85,6 +85,7 @@ pub fn test_context(
         measure: run.measure,
         options: target.options.clone(),
         trust_remote_code,
+        generates: model.generate.is_some(),
         experts_per_token: experts_per_token(spec, model, case),
     }
 }

@@ -47,7 +47,8 @@ fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
     all.push(("audio", "audio-tokenization", vec![sound()]));
     all.push(("multimodal", "image-text-to-text", vec![ids(), pixels(), mask()]));
     for pipeline in ["mixture-of-experts", "state-space"] {
-        for task in ["text-generation", "text-classification", "token-classification", "feature-extraction", "another"] {
+        for task in ["text-generation", "text-classification", "token-classification", "feature-extraction", "another"]
+        {
             all.push((pipeline, task, vec![ids(), mask()]));
         }
     }
@@ -127,6 +128,7 @@ fn contexts() -> Vec<TestContext> {
                     _ => BTreeMap::new(),
                 },
                 trust_remote_code: false,
+                generates: task == "text-generation",
                 experts_per_token: (pipeline == "mixture-of-experts").then_some(2),
             });
         }
@@ -246,7 +248,7 @@ fn experts_are_told_as_many_for_a_token_as_the_config_says() {
 /// Every file holds the whole text of the verdict, and none holds another one.
 #[test]
 fn a_file_judges_by_the_verdict_of_the_package() {
-    let of_package = judge();
+    let of_package = embedded(JUDGE, JUDGE_BELOW);
     assert!(of_package.contains("def tensor_verdict(") && !of_package.contains("import"), "{of_package}");
     for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
         let text = render_test(ctx).unwrap();
