@@ -94,7 +94,9 @@ def _reference(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) ->
     cached, errors = True, []
     for cached in (True, False):
         try:
-            made = model.generate(**given, generation_config=_config(prompt, steps, cached))
+            # The model's own settings would fill in what is None in others: an end of the text, penalties.
+            model.generation_config = _config(prompt, steps, cached)
+            made = model.generate(**given)
             break
         except Exception as error:  # noqa: BLE001 - a class may fail with its cache in any way.
             errors.append(first_line(error))
@@ -102,8 +104,8 @@ def _reference(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) ->
         raise Refused("error", f"`generate: {steps}`: generate() of {type(model).__name__} fails: {errors[-1]}")
     scores = torch.stack(made.logits, dim=1).float()
     best = scores.topk(min(_LIKELIEST, scores.shape[-1]), dim=-1)
-    tokens = made.sequences[:, -steps:]
-    if tokens.shape[1] != steps or not torch.equal(scores.gather(-1, tokens[..., None]), best.values[..., :1]):
+    tokens = made.sequences[:, prompt.shape[1] :]
+    if tokens.shape != scores.shape[:2] or tokens.shape[1] != steps or not torch.equal(scores.gather(-1, tokens[..., None]), best.values[..., :1]):
         raise Refused("error", f"`generate: {steps}`: generate() of {type(model).__name__} does not take the likeliest")
     # Of equal scores topk may put another first than generate() took.
     likeliest = best.indices.numpy().copy()

@@ -23,6 +23,7 @@ impl StepKind for Render {
             Part::Rust("catalogue/"),
             Part::Rust("template.rs"),
             Part::PythonFile(generate::JUDGE),
+            Part::PythonFile(generate::GREEDY),
             Part::Templates("test.py.j2"),
             Part::Templates("hardware/"),
             Part::Templates("pipelines/"),
