@@ -1,5 +1,5 @@
-"""The reference of a generation: PyTorch's own greedy decoding, with what tells a tie from a wrong token, and what wrong
-models generate. It is refused where a model of fixed length could not repeat it."""
+"""The reference of a generation: PyTorch's own greedy decoding, with what tells a tie from a wrong token, and what
+wrong models generate. It is refused where a model of fixed length could not repeat it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,11 @@ def _reference(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) ->
     scores = torch.stack(made.logits, dim=1).float()
     best = scores.topk(min(_LIKELIEST, scores.shape[-1]), dim=-1)
     tokens = made.sequences[:, prompt.shape[1] :]
-    if tokens.shape != scores.shape[:2] or tokens.shape[1] != steps or not torch.equal(scores.gather(-1, tokens[..., None]), best.values[..., :1]):
+    if (
+        tokens.shape != scores.shape[:2]
+        or tokens.shape[1] != steps
+        or not torch.equal(scores.gather(-1, tokens[..., None]), best.values[..., :1])
+    ):
         raise Refused("error", f"`generate: {steps}`: generate() of {type(model).__name__} does not take the likeliest")
     # Of equal scores topk may put another first than generate() took.
     likeliest = best.indices.numpy().copy()

@@ -10,9 +10,9 @@ next token is the first greatest score at the last known place, and the next ste
 Judging: the tokens of a row agree up to the first other one. There the reference tells its five likeliest tokens and
 their scores. It is a tie, and not wrong, if our token is one of the five and the reference's best score is ahead of it
 by at most 2 * (atol * scale + rtol * |best|), the scale being that of the judge over all scores of this step: either
-score may be off by one bound. Anything else is wrong. After the first other token the two decode different texts, so the
-rest of the row is not compared. It proves nothing if the places that agree (no place at all included) would also agree
-with the tokens of another prompt, or with those of the model without one of its layers.
+score may be off by one bound. Anything else is wrong. After the first other token the two decode different texts, so
+the rest of the row is not compared. It proves nothing if the places that agree (no place at all included) would also
+agree with the tokens of another prompt, or with those of the model without one of its layers.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def generation_verdict(
             continue
         other = other_token(reference, row, int(agreed), int(tokens[row, agreed]), tolerance)
         found["ties"] += int(other["tie"])
-        if found["first"] is None or found["first"]["tie"] and not other["tie"]:
+        if found["first"] is None or (found["first"]["tie"] and not other["tie"]):
             found["first"] = other
     first = found["first"]
     if first and not first["tie"]:

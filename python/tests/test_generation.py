@@ -90,7 +90,7 @@ class Generation(unittest.TestCase):
         return int(ended.exception.code or 0), json.loads(result.read_text("utf-8"))
 
     def with_weights(self, change: Any) -> Path:
-        """The tree with other weights, and outputs that are theirs: only the generation's reference is the first one's."""
+        """The tree with other weights beside the references of its own."""
         from safetensors.numpy import load_file, save_file
 
         self.worker.jobs += 1
@@ -116,7 +116,9 @@ class Generation(unittest.TestCase):
         found = document["facts"]["generation"]
         self.assertEqual((found["asked"], found["agreed"], found["first"]), (6, 6, None))
         reference = trees.read_tensors(self.model, "generation.safetensors")
-        self.assertEqual(trees.read_tensors(saved, "generated.safetensors")["tokens"].tolist(), reference["tokens"].tolist())
+        self.assertEqual(
+            trees.read_tensors(saved, "generated.safetensors")["tokens"].tolist(), reference["tokens"].tolist()
+        )
         asked = json.loads((self.model / "manifest.json").read_text("utf-8"))["generation"]
         self.assertEqual((asked["input"], asked["mask"], asked["tokens"]), ("input_ids", "attention_mask", 6))
         self.assertTrue(asked["by"].startswith("generate() of transformers "), asked["by"])

@@ -185,3 +185,33 @@ fn too_loose(whose: &str, wrong: &Comparison, tolerance: &Tolerance) -> String {
         tokens.unwrap_or_default()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_tokens_fail_what_passed_and_tokens_that_prove_nothing_take_a_pass_back() {
+        let generation = |wrong: Option<&str>, undecided: Option<&str>| Generation {
+            asked: 4,
+            agreed: Some(4),
+            ties: 0,
+            first: None,
+            wrong: wrong.map(str::to_owned),
+            undecided: undecided.map(str::to_owned),
+        };
+        let (right, wrong) = (generation(None, None), generation(Some("w"), Some("u")));
+        let (undecided, of_outputs) = (generation(None, Some("u")), || Some("outputs".to_owned()));
+        for (verdict, reason, given, expected, told) in [
+            (Verdict::Pass, None, &right, Verdict::Pass, None),
+            (Verdict::Pass, None, &wrong, Verdict::Numerics, Some("generated text: w")),
+            (Verdict::Indecisive, of_outputs(), &wrong, Verdict::Numerics, Some("generated text: w")),
+            (Verdict::Numerics, of_outputs(), &wrong, Verdict::Numerics, Some("outputs")),
+            (Verdict::Pass, None, &undecided, Verdict::Indecisive, Some("generated text: u")),
+            (Verdict::Indecisive, of_outputs(), &right, Verdict::Indecisive, Some("outputs")),
+        ] {
+            let (found, reason) = with_generation(verdict, reason, Some(given));
+            assert_eq!((found, reason.as_deref()), (expected, told));
+        }
+    }
+}

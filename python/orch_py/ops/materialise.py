@@ -65,8 +65,8 @@ def run(job: Job) -> Output:
         trees.write_tensors(job.out, trees.DROPPED_REFERENCE, without)
     attention = torch_model.attention(model)
     steps = job.param("generate")
-    generates = None if steps is None else generation.write(
-        job.out, model, steps, named, list(reference), control, dropped
+    generates = (
+        None if steps is None else generation.write(job.out, model, steps, named, list(reference), control, dropped)
     )
     fp64 = steady.require_steady(model, named, reference, job.param("tokens", []))
     seconds["steady"] = time.perf_counter() - started

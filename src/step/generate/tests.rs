@@ -1,5 +1,7 @@
 //! Every pipeline on every hardware template renders, the same each time, and into Python.
 
+mod own;
+
 use serde_json::json;
 
 use super::*;
@@ -223,26 +225,6 @@ fn every_template_of_a_test_is_reached() {
             assert!(rendered.contains(name), "{name} belongs to no target");
         }
     }
-}
-
-#[test]
-fn a_state_is_asked_for_wherever_the_file_infers_and_stepped_through_where_it_has_the_model() {
-    for ctx in contexts().iter().filter(|ctx| ctx.pipeline == "state-space" && ctx.task == "text-generation") {
-        let text = render_test(ctx).unwrap();
-        let infers = text.contains("\ndef infer(");
-        assert_eq!(text.contains("told, held_more = infer_more("), infers, "{}", ctx.target);
-        assert_eq!(text.contains("def step_by_step("), ctx.artefact.name == "model", "{}", ctx.target);
-    }
-    assert!(!render_test(&context("fill-mask", "cpu")).unwrap().contains("infer_more"));
-}
-
-#[test]
-fn experts_are_told_as_many_for_a_token_as_the_config_says() {
-    let ctx = contexts().into_iter().find(|ctx| ctx.pipeline == "mixture-of-experts").unwrap();
-    let text = render_test(&ctx).unwrap();
-    assert!(text.contains("EXPERTS_PER_TOKEN = 2\n") && text.contains("def task_check("), "{text}");
-    let unknown = render_test(&TestContext { experts_per_token: None, ..ctx }).unwrap();
-    assert!(unknown.contains("EXPERTS_PER_TOKEN = 1\n") && unknown.contains("the first choice is told"));
 }
 
 /// Every file holds the whole text of the verdict, and none holds another one.
