@@ -32,6 +32,6 @@ fn text_is_generated_wherever_the_file_infers_and_the_model_asks() {
             assert_eq!(text.matches(part).count(), usize::from(infers), "{part} on {}", ctx.target);
         }
         let silent = render_test(&TestContext { generates: false, ..ctx }).unwrap();
-        assert!(!silent.contains("generation") && !silent.contains("Callable"));
+        assert!(!silent.contains("generation_verdict") && !silent.contains("Callable"));
     }
 }
