@@ -171,7 +171,7 @@ def without_a_layer(
     least, found = np.inf, (None, None, "no layer that was tried has an effect on the outputs")
     for name, layer in (layers[place] for place in chosen):
         try:
-            with _zeroed(layer):
+            with zeroed(layer):
                 got = _computed(model, inputs, reference)
         except Exception as error:  # noqa: BLE001 - a model may refuse to work with zeros in any way.
             print(f"without `{name}` the model does not run: {first_line(error)}", flush=True)
@@ -198,7 +198,8 @@ def _layers(model: PreTrainedModel) -> list[tuple[str, torch.nn.Module]]:
 
 
 @contextmanager
-def _zeroed(layer: torch.nn.Module) -> Iterator[None]:
+def zeroed(layer: torch.nn.Module) -> Iterator[None]:
+    """A layer whose parameters are all 0 for so long."""
     kept = [(parameter, parameter.detach().clone()) for parameter in layer.parameters()]
     with torch.no_grad():
         for parameter, _ in kept:

@@ -7,6 +7,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "# --- What follows is a part of every generated test. ---\n"
+GREEDY_MARK = "# --- What follows is a part of every generated test that generates. ---\n"
 EAGER = {"target": "eager-cpu", "backend": "cpu", "runtime": "python", "device": "cpu", "variant": "eager-cpu-fp32"}
 
 
@@ -14,7 +15,7 @@ def rendered(hardware: str, **given: Any) -> str:
     """The test of a model for `hardware`, a template of `templates/hardware`."""
     import jinja2
 
-    from orch_py import judge
+    from orch_py import greedy, judge
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROOT / "templates"),
@@ -46,6 +47,11 @@ def rendered(hardware: str, **given: Any) -> str:
         "file": "test_tiny.py",
         "loads": "the model",
         "main": "logits",
+        "infers_here": True,
+        "infers_more": False,
+        "generates": False,
+        "experts_per_token": None,
+        "greedy": Path(greedy.__file__).read_text("utf-8").split(GREEDY_MARK)[1].strip(),
         "judge": Path(judge.__file__).read_text("utf-8").split(MARK)[1].strip(),
         **EAGER,
         **given,

@@ -11,6 +11,7 @@ use orch::device::Lease;
 use orch::device::shown;
 use orch::device::vram;
 use orch::runtime::control::{self, Witness};
+use orch::runtime::generation;
 use orch::runtime::manifest::Manifest;
 use orch::runtime::measure::{self, MeasureParams};
 use orch::runtime::refusal::Refusal;
@@ -74,11 +75,13 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let ((module, _), outputs, timings) = measure::run(params.measure.as_ref(), load, infer).map_err(classified)?;
 
     tensors::write(&job.out.join("outputs.safetensors"), &named(outputs, &manifest, device)?)?;
-    tensors::run_control(tree, &job.out, |inputs| {
+    let mut infer = |inputs: &Tensors| {
         let outputs = module.forward_is(&placed(&manifest, inputs, device)?)?;
         wait(device, &outputs)?;
         named(outputs, &manifest, device)
-    })?;
+    };
+    tensors::run_control(tree, &job.out, &mut infer)?;
+    generation::run(job, tree, &mut infer)?;
 
     let actual = params.lease.as_ref().map_or_else(|| name(device), |lease| lease.id.clone());
     let mut raw = timings.into_raw(sync(device), &params.device, &actual);

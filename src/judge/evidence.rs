@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;
 
-use super::{Comparison, Control, Dropped, Numerics, Verdict};
+use super::{Comparison, Control, Dropped, Generation, Numerics, Verdict};
 use crate::spec::Tolerance;
 
 /// Safetensors files. What is None was not made.
@@ -19,6 +19,8 @@ pub struct Evidence<'a> {
     pub dropped: Option<(&'a Path, &'a str)>,
     /// Names of the outputs whose whole numbers are tokens.
     pub tokens: &'a [String],
+    /// The tokens that the reference generates, and those of the run, where it generated.
+    pub generation: Option<(&'a Path, Option<&'a Path>)>,
 }
 
 /// A file that cannot be read as tensors, which says nothing about the numbers in it.
@@ -28,6 +30,8 @@ pub enum EvidenceError {
     Read { path: PathBuf, source: std::io::Error },
     #[error("`{}` is not a safetensors file: {source}", path.display())]
     Format { path: PathBuf, source: safetensors::SafeTensorError },
+    #[error("`{}`: {reason}", path.display())]
+    Generation { path: PathBuf, reason: String },
 }
 
 struct File<'a> {
@@ -74,7 +78,9 @@ impl Evidence<'_> {
         let dropped =
             self.dropped.map(|(path, layer)| Ok::<_, EvidenceError>((against_reference(path, tolerance)?, layer)));
         let dropped = dropped.transpose()?;
+        let generation = self.generation.map(|(theirs, ours)| generated(theirs, ours, tolerance)).transpose()?;
         let (verdict, reason) = decided(&main, on_control.as_ref(), other.as_ref(), dropped.as_ref(), tolerance);
+        let (verdict, reason) = with_generation(verdict, reason, generation.as_ref());
         let numerics = Numerics {
             reference: label.to_owned(),
             tolerance: Some(*tolerance),
@@ -85,7 +91,9 @@ impl Evidence<'_> {
             snr_db: main.least(|t| t.snr_db),
             tokens: main.least(|t| t.tokens),
             worst: main.most(|t| t.worst),
-            passed: main.agrees() && on_control.as_ref().is_none_or(Comparison::agrees),
+            passed: main.agrees()
+                && on_control.as_ref().is_none_or(Comparison::agrees)
+                && generation.as_ref().is_none_or(|generation| generation.wrong.is_none()),
             control: other.map(|other| Control {
                 differs_by: other.most(|t| t.max_abs),
                 worst: other.most(|t| t.worst),
@@ -102,9 +110,33 @@ impl Evidence<'_> {
                 tokens: dropped.least(|t| t.tokens),
             }),
             no_control: None,
+            generation,
             tensors: main.tensors,
         };
         Ok((verdict, numerics, reason))
+    }
+}
+
+fn generated(theirs: &Path, ours: Option<&Path>, tolerance: &Tolerance) -> Result<Generation, EvidenceError> {
+    let (reference, ours) = (File::read(theirs)?, ours.map(File::read).transpose()?);
+    let ours = ours.as_ref().map(File::tensors).transpose()?;
+    Generation::judge(ours.as_ref(), &reference.tensors()?, tolerance)
+        .map_err(|reason| EvidenceError::Generation { path: theirs.to_owned(), reason })
+}
+
+/// What is wrong with the outputs comes first. Tokens that prove nothing take a pass back: they were asked for.
+fn with_generation(
+    verdict: Verdict,
+    reason: Option<String>,
+    generation: Option<&Generation>,
+) -> (Verdict, Option<String>) {
+    let told = |reason: &String| Some(format!("generated text: {reason}"));
+    match (verdict, generation) {
+        (Verdict::Pass | Verdict::Indecisive, Some(Generation { wrong: Some(wrong), .. })) => {
+            (Verdict::Numerics, told(wrong))
+        }
+        (Verdict::Pass, Some(Generation { undecided: Some(why), .. })) => (Verdict::Indecisive, told(why)),
+        _ => (verdict, reason),
     }
 }
 
@@ -152,4 +184,34 @@ fn too_loose(whose: &str, wrong: &Comparison, tolerance: &Tolerance) -> String {
         tolerance.rtol,
         tokens.unwrap_or_default()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_tokens_fail_what_passed_and_tokens_that_prove_nothing_take_a_pass_back() {
+        let generation = |wrong: Option<&str>, undecided: Option<&str>| Generation {
+            asked: 4,
+            agreed: Some(4),
+            ties: 0,
+            first: None,
+            wrong: wrong.map(str::to_owned),
+            undecided: undecided.map(str::to_owned),
+        };
+        let (right, wrong) = (generation(None, None), generation(Some("w"), Some("u")));
+        let (undecided, of_outputs) = (generation(None, Some("u")), || Some("outputs".to_owned()));
+        for (verdict, reason, given, expected, told) in [
+            (Verdict::Pass, None, &right, Verdict::Pass, None),
+            (Verdict::Pass, None, &wrong, Verdict::Numerics, Some("generated text: w")),
+            (Verdict::Indecisive, of_outputs(), &wrong, Verdict::Numerics, Some("generated text: w")),
+            (Verdict::Numerics, of_outputs(), &wrong, Verdict::Numerics, Some("outputs")),
+            (Verdict::Pass, None, &undecided, Verdict::Indecisive, Some("generated text: u")),
+            (Verdict::Indecisive, of_outputs(), &right, Verdict::Indecisive, Some("outputs")),
+        ] {
+            let (found, reason) = with_generation(verdict, reason, Some(given));
+            assert_eq!((found, reason.as_deref()), (expected, told));
+        }
+    }
 }

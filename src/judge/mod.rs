@@ -6,6 +6,7 @@
 //! A missing or extra tensor, another shape or type, and a NaN on either side are wrong whatever the tolerance says.
 
 mod evidence;
+mod generation;
 mod sentinel;
 mod tensor;
 mod tokens;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::spec::Tolerance;
 
 pub use evidence::{Evidence, EvidenceError};
+pub use generation::{Generation, OtherToken};
 pub use tensor::{Rows, TensorNumerics};
 
 /// What a case comes to.
@@ -70,6 +72,9 @@ pub struct Numerics {
     /// Why there is no control.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_control: Option<String>,
+    /// The tokens that were generated, where the model asks for some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<Generation>,
 }
 
 /// What the model gives for another input.

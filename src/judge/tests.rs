@@ -60,6 +60,7 @@ fn judged(
         control_reference: control.as_ref().map(|(_, theirs)| theirs.as_path()),
         dropped: dropped.as_deref().map(|path: &Path| (path, "layers.1")),
         tokens: &[],
+        generation: None,
     };
     let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp32)).unwrap();
     assert_eq!(verdict == Verdict::Pass, reason.is_none());
@@ -151,6 +152,7 @@ fn tokens_pass_only_where_wrong_ones_would_not() {
             control_reference: Some(&control_reference),
             dropped: None,
             tokens: &["ids".to_owned()],
+            generation: None,
         };
         let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp16)).unwrap();
         assert_eq!(verdict, expected, "{what}: {reason:?} {numerics:#?}");

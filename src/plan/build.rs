@@ -220,6 +220,9 @@ impl Builder<'_> {
                 if let Some(most) = max_parameters {
                     params["max_parameters"] = json!(most);
                 }
+                if let Some(tokens) = model.generate {
+                    params["generate"] = json!(tokens);
+                }
                 let params = own::with_tokens(params, self.spec.tokens(model, &case.pipeline));
                 let made = self.add(name, Stage::Generate, &step::MATERIALISE, params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None }

@@ -1,7 +1,7 @@
 //! What a verdict rests on, in words: the tolerance asked and how well it was met, and what wrong outputs would have failed.
 
 use super::format::{cosine, error, tokens};
-use crate::judge::TensorNumerics;
+use crate::judge::{Generation, OtherToken, TensorNumerics};
 use crate::record::Numerics;
 use crate::spec::Tolerance;
 
@@ -45,11 +45,31 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
         let shared = in_common(dropped.tokens);
         lines.push(("layer", format!("without `{layer}` it differs by {off}, {}{shared}", bound(dropped.worst))));
     }
+    if let Some(generation) = &numerics.generation {
+        lines.push(("generated", generated(generation)));
+    }
     let faint: Vec<_> = numerics.tensors.iter().filter(|(_, tensor)| tensor.faint_columns > 0).map(faint).collect();
     if !faint.is_empty() {
         lines.push(("faint", format!("too small for the tolerance to tell their sign: {}", faint.join(", "))));
     }
     lines
+}
+
+fn generated(generation: &Generation) -> String {
+    let asked = generation.asked;
+    let Some(agreed) = generation.agreed else {
+        return format!("nothing: this runtime is not asked to generate, and {asked} tokens are known");
+    };
+    let mut told = format!("{agreed} of {asked} tokens are those of PyTorch's greedy decoding");
+    if let Some(OtherToken { row, step, token, expected, margin, bound, tie }) = &generation.first {
+        let what = if *tie { "a tie" } else { "wrong" };
+        told.push_str(&format!(
+            "; then {what}: token {step} of row {row} is {token}, not {expected}, with a margin of {} against {}",
+            error(*margin),
+            error(*bound)
+        ));
+    }
+    told
 }
 
 fn faint((name, tensor): (&String, &TensorNumerics)) -> String {

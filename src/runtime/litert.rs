@@ -17,6 +17,7 @@ use serde_json::json;
 
 use api::{Compiled, Failure, Model, Port, Table};
 
+use super::generation;
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::refusal::Refusal;
@@ -80,11 +81,13 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 
     // Read after the last inference, so that a session that corrupts its state is noticed.
     tensors::write(&job.out.join(tensors::OUTPUTS), &ports.outputs(&compiled)?)?;
-    tensors::run_control(tree, &job.out, |inputs| {
+    let mut infer = |inputs: &Tensors| {
         ports.set_inputs(&mut compiled, inputs)?;
         compiled.run()?;
         ports.outputs(&compiled)
-    })?;
+    };
+    tensors::run_control(tree, &job.out, &mut infer)?;
+    generation::run(job, tree, &mut infer)?;
 
     let mut profiled = compiled.of.compile(threads, true).map_err(|failure| classified(failure.into()))?;
     ports.set_inputs(&mut profiled, &inputs)?;

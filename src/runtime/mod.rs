@@ -8,6 +8,7 @@ pub mod browser;
 pub mod control;
 mod cpu;
 pub mod foreign;
+pub mod generation;
 pub mod half;
 pub mod ir_file;
 pub mod libtorch;

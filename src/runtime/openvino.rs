@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use api::{Compiled, Request};
 
 use super::control::{self, Witness};
+use super::generation;
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams};
 use super::refusal::Refusal;
@@ -107,11 +108,13 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     // Read after the last inference, so that a session that corrupts its state is noticed.
     let Session { request, compiled, .. } = &mut session;
     tensors::write(&job.out.join("outputs.safetensors"), &ports::outputs(request, compiled, &manifest)?)?;
-    tensors::run_control(tree, &job.out, |inputs| {
+    let mut infer = |inputs: &Tensors| {
         ports::set_inputs(request, compiled, &manifest, inputs)?;
         request.infer()?;
         ports::outputs(request, compiled, &manifest)
-    })?;
+    };
+    tensors::run_control(tree, &job.out, &mut infer)?;
+    generation::run(job, tree, &mut infer)?;
 
     let devices = session.devices.join(" ");
     let now = execution_devices(&session.compiled)?;

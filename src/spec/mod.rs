@@ -102,6 +102,8 @@ pub struct Model {
     pub calibration_sets: u32,
     /// Bytes that each step on it takes by the user's word.
     pub memory: Option<NonZeroU64>,
+    /// How many tokens are generated besides; None: no text.
+    pub generate: Option<u32>,
 }
 
 impl Model {

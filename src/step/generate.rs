@@ -65,6 +65,12 @@ pub struct TestContext {
     pub measure: TestMeasure,
     pub options: BTreeMap<String, Value>,
     pub trust_remote_code: bool,
+    /// Whether the model is asked to generate text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub generates: bool,
+    /// How many experts take each token, where the pipeline asks and the config says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experts_per_token: Option<u64>,
 }
 
 /// One declared input, its named sizes resolved.
@@ -85,18 +91,29 @@ struct View<'a> {
     input_names: Vec<&'a str>,
     first_input: Option<&'a str>,
     main: &'a str,
+    /// Whether the file itself loads the model and infers; otherwise another program does.
+    infers_here: bool,
+    /// The decoding, and how its tokens are judged: text of `orch_py` too.
+    greedy: &'static str,
+    generates: bool,
+    /// Whether the pipeline looks at further inferences of the loaded model.
+    infers_more: bool,
+    experts_per_token: Option<u64>,
     /// The verdict: what `orch_py` itself judges by, since no test imports it.
     judge: &'static str,
 }
 
 /// The module of the verdict, and the line below which it is part of every test.
 pub const JUDGE: &str = "judge.py";
-const EMBEDDED_BELOW: &str = "# --- What follows is a part of every generated test. ---\n";
+const JUDGE_BELOW: &str = "# --- What follows is a part of every generated test. ---\n";
+/// The module of greedy decoding, of which the same holds for tests that generate.
+pub const GREEDY: &str = "greedy.py";
+const GREEDY_BELOW: &str = "# --- What follows is a part of every generated test that generates. ---\n";
 
-fn judge() -> &'static str {
-    let text = toolchain::PACKAGE.get_file(JUDGE).and_then(|file| file.contents_utf8());
-    let (_, below) = text.and_then(|text| text.split_once(EMBEDDED_BELOW)).expect("BUG: judge.py has lost its mark");
-    below.trim()
+fn embedded(module: &str, below: &str) -> &'static str {
+    let text = toolchain::PACKAGE.get_file(module).and_then(|file| file.contents_utf8());
+    let (_, text) = text.and_then(|text| text.split_once(below)).expect("BUG: a module has lost its mark");
+    text.trim()
 }
 
 impl TestContext {
@@ -130,6 +147,7 @@ impl TestContext {
 
     fn view(&self) -> View<'_> {
         let input_names: Vec<_> = self.inputs.iter().map(|input| input.name.as_str()).collect();
+        let infers_here = self.hardware().is_ok_and(|hardware| defines(&format!("hardware/{hardware}.py.j2"), "infer"));
         View {
             context: self,
             file: self.file_name(),
@@ -141,9 +159,22 @@ impl TestContext {
                 false => self.outputs.first().map_or("logits", String::as_str),
             },
             input_names,
-            judge: judge(),
+            infers_here,
+            greedy: embedded(GREEDY, GREEDY_BELOW),
+            generates: self.generates && infers_here,
+            infers_more: infers_here && defines(&format!("pipelines/{}.py.j2", self.template), "infer_more"),
+            experts_per_token: self.experts_per_token,
+            judge: embedded(JUDGE, JUDGE_BELOW),
         }
     }
+}
+
+/// Whether a template, or one that it extends, brings this function.
+fn defines(name: &str, function: &str) -> bool {
+    let source = template::source(name).unwrap_or_default();
+    let parent =
+        source.split_once("{% extends \"").and_then(|(_, rest)| rest.split_once('"')).map(|(parent, _)| parent);
+    source.contains(&format!("\ndef {function}(")) || parent.is_some_and(|parent| defines(parent, function))
 }
 
 /// The text of the test. Fails when a template asks for what the context does not have, or when the text is not Python.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::judge::{Evidence, Numerics, Verdict};
+use crate::runtime::generation;
 use crate::runtime::manifest::Manifest;
 use crate::spec::{Precision, Tolerance};
 use crate::step::{Code, Part, Places, Step, StepKind, Work};
@@ -63,6 +64,7 @@ fn judge(params: &JudgeParams, result: &Path, model: &Path, out: &Path) -> anyho
     let control_outputs = present(result, "control-outputs.safetensors");
     let control_reference = present(model, "control-reference.safetensors");
     let dropped = present(model, "dropped-reference.safetensors");
+    let (generation, generated) = (present(model, generation::REFERENCE), present(result, generation::GENERATED));
     let evidence = Evidence {
         outputs: &result.join("outputs.safetensors"),
         reference: &model.join("reference.safetensors"),
@@ -70,6 +72,7 @@ fn judge(params: &JudgeParams, result: &Path, model: &Path, out: &Path) -> anyho
         control_reference: control_reference.as_deref(),
         dropped: dropped.as_deref().zip(told("dropped")),
         tokens: &params.tokens,
+        generation: generation.as_deref().map(|reference| (reference, generated.as_deref())),
     };
     let (verdict, mut numerics, reason) = evidence.judge(told("reference").unwrap_or("unnamed"), &params.tolerance)?;
     let usual = Tolerance::usual(params.precision);

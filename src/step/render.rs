@@ -23,6 +23,7 @@ impl StepKind for Render {
             Part::Rust("catalogue/"),
             Part::Rust("template.rs"),
             Part::PythonFile(generate::JUDGE),
+            Part::PythonFile(generate::GREEDY),
             Part::Templates("test.py.j2"),
             Part::Templates("hardware/"),
             Part::Templates("pipelines/"),
@@ -85,7 +86,19 @@ pub fn test_context(
         measure: run.measure,
         options: target.options.clone(),
         trust_remote_code,
+        generates: model.generate.is_some(),
+        experts_per_token: experts_per_token(spec, model, case),
     }
+}
+
+/// By the names that configs of transformers use.
+const EXPERTS_PER_TOKEN: [&str; 4] = ["num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk"];
+
+/// What a test says of experts; None in a pipeline that asks nothing of them.
+fn experts_per_token(spec: &Spec, model: &Model, case: &Case) -> Option<u64> {
+    let Source::Transformers { config, .. } = &model.source else { return None };
+    let asks = spec.pipelines[&case.pipeline].template == "mixture-of-experts";
+    EXPERTS_PER_TOKEN.iter().filter(|_| asks).find_map(|name| config.get(*name)?.as_u64())
 }
 
 /// The environment whose Python runs the test of a target by itself.

@@ -37,6 +37,8 @@ fn source(path: &'static str, steps: &[&str]) -> Row {
 fn python() {
     assert_all([
         source("python/orch_py/ops/materialise.py", &[MODELS]),
+        source("python/orch_py/generation.py", &[MODELS]),
+        source("python/orch_py/greedy.py", &[MODELS, TESTS]),
         source("python/orch_py/ops/export_onnx.py", &[ONNX]),
         source("python/orch_py/onnx_equals.py", &[ONNX]),
         source("python/orch_py/onnx_routes.py", &[ONNX]),
@@ -70,6 +72,7 @@ fn rust() {
         source("src/step/run.rs", &["run:bert:qnn-fp16", ORT_RUNS, OPENVINO_RUNS, EAGER, "run:bert:torch-cpu-fp32"]),
         source("src/bin/orch-torch.rs", &["run:bert:torch-cpu-fp32"]),
         source("src/judge/tensor.rs", &[JUDGES]),
+        source("src/judge/generation.rs", &[JUDGES]),
         source("src/report/markdown.rs", &["report"]),
         source("src/cli/args.rs", &[]),
         row(

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import transformers
 
-from orch_py import class_checks, steady, text_inputs, torch_model, trees
+from orch_py import class_checks, generation, steady, text_inputs, torch_model, trees
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
 # Larger than any file: one model.safetensors, never shards.
@@ -64,6 +64,10 @@ def run(job: Job) -> Output:
     if without is not None:
         trees.write_tensors(job.out, trees.DROPPED_REFERENCE, without)
     attention = torch_model.attention(model)
+    steps = job.param("generate")
+    generates = (
+        None if steps is None else generation.write(job.out, model, steps, named, list(reference), control, dropped)
+    )
     fp64 = steady.require_steady(model, named, reference, job.param("tokens", []))
     seconds["steady"] = time.perf_counter() - started
 
@@ -82,6 +86,8 @@ def run(job: Job) -> Output:
         manifest["no_control"] = no_control
     if dropped is not None:
         manifest["dropped"] = dropped
+    if generates is not None:
+        manifest["generation"] = generates
     if job.param("trust_remote_code", False):
         manifest["trust_remote_code"] = True
     trees.write_manifest(job.out, manifest)

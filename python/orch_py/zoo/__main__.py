@@ -104,7 +104,7 @@ def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str,
             return f"{found.why} at every tolerance: give it larger weights or other inputs by hand"
         if found.parameters > MOST_PARAMETERS:
             return f"{found.parameters:,} parameters are too many: give it a smaller config by hand"
-        head = {"class": cls, "family": family, "task": task, "pipeline": families.PIPELINES.get(family, "text")}
+        head = {"class": cls, "family": family, "task": task, "pipeline": families.pipeline(family, task)}
         tags = {"tags": besides} if besides else {}
         return head | {"config": found.row.config, "inputs": found.row.inputs} | tags | {"priority": _priority(cls)}
 

@@ -21,7 +21,7 @@ _INPUTS = {
     "series": {"past_values"},
     "audio": {"input_values", "input_features", "spectrogram", "waveform", "audio_values"},
 }
-PIPELINES = {"vision": "vision", "vision-text": "vision-text", "audio": "audio", "multimodal": "multimodal"}
+PIPELINES = ("vision", "vision-text", "audio", "multimodal", "mixture-of-experts", "state-space")
 
 
 def family(model_type: str) -> tuple[str, list[str]]:
@@ -46,6 +46,13 @@ def family(model_type: str) -> tuple[str, list[str]]:
     if not found or found[0] in ("mixture-of-experts", "state-space"):
         found.append(_of_text(config, tasks))
     return found[0], found[1:]
+
+
+def pipeline(family: str, task: str) -> str:
+    """The pipeline of the family's own name, if it has one. A family of text has a class or two that read images."""
+    if task == "image-text-to-text":
+        return "multimodal"
+    return family if family in PIPELINES else "text"
 
 
 def _reads(cls: Any) -> set[str]:

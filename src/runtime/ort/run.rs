@@ -14,6 +14,7 @@ use super::refusal::{Verdict, examine};
 use super::{Failure, Params, gpu, half, optimised};
 use crate::device::vram;
 use crate::runtime::control::{self, Witness};
+use crate::runtime::generation;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure;
 use crate::runtime::refusal::without_f16;
@@ -52,10 +53,12 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     place.assert(&placement, || optimised::nodes(host, params, |builder| builder.commit_from_file(&model)))?;
     facts.insert("placement".to_owned(), json!(placement.counts()));
     tensors::write(&job.out.join("outputs.safetensors"), &collect(outputs, &manifest.outputs)?)?;
-    tensors::run_control(artefact, &job.out, |inputs| {
+    let mut again = |inputs: &Tensors| {
         let feed = Feed::new(&loaded.session, inputs)?;
         collect(infer(&mut loaded.session, &feed)?, &manifest.outputs)
-    })?;
+    };
+    tensors::run_control(artefact, &job.out, &mut again)?;
+    generation::run(job, artefact, &mut again)?;
     let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
     raw.placement = placement.counts();
     if place.provider == CPU {

@@ -12,7 +12,7 @@ use crate::spec::raw;
 use crate::spec::shape::Field;
 use crate::spec::values::Size;
 use crate::spec::words::Weights as RawWeights;
-use crate::spec::{Export, Model, Priority, Route};
+use crate::spec::{Dim, Export, Input, Model, Priority, Route};
 
 const DEFAULT_ROUTES: [Route; 3] = [Route::Legacy, Route::Dynamo, Route::Transformers];
 /// The pipeline of a ready file that names none, and its task: it needs no row.
@@ -55,6 +55,7 @@ fn model(
     let mut dims = dims(raw, sink);
     let inputs = inputs(row, &mut dims, sink);
     let export = export(raw, sink);
+    let generate = generate(raw, &dims, &inputs, sink);
     let tolerances = targets::own_tolerances(&raw.tolerances, general, sink);
     repeated(raw.outputs.items(), |name| format!("output `{name}`"), sink);
     names(raw, sink);
@@ -76,6 +77,7 @@ fn model(
         untimed: raw.measure.value().is_some(),
         calibration_sets: calibration_sets(raw, sink),
         memory: raw.memory.value().map(|memory| memory.0),
+        generate,
     })
 }
 
@@ -160,11 +162,7 @@ fn dims(raw: &raw::Model, sink: &mut Sink) -> BTreeMap<String, u64> {
     dims
 }
 
-fn inputs(
-    row: &Row<'_, raw::Model>,
-    dims: &mut BTreeMap<String, u64>,
-    sink: &mut Sink,
-) -> IndexMap<String, crate::spec::Input> {
+fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mut Sink) -> IndexMap<String, Input> {
     let raw = row.value;
     let declared = dims.clone();
     let from_file = !raw.inputs_from.is_absent();
@@ -231,6 +229,34 @@ fn calibration_sets(raw: &raw::Model, sink: &mut Sink) -> u32 {
         sink.error_hint(sets.span, "no input of this model has a recipe that makes further sets".to_owned(), hint);
     }
     sets.value
+}
+
+/// The declared token ids must hold what is generated.
+fn generate(
+    raw: &raw::Model,
+    dims: &BTreeMap<String, u64>,
+    inputs: &IndexMap<String, Input>,
+    sink: &mut Sink,
+) -> Option<u32> {
+    let given = raw.generate.given()?;
+    let ids = ["decoder_input_ids", "input_ids"].into_iter().find_map(|name| Some((name, inputs.get(name)?)));
+    let Some((name, Input { shape, .. })) = ids.filter(|(_, input)| input.shape.len() == 2) else {
+        // Inputs that are wrong were reported.
+        if !inputs.is_empty() {
+            let hint = "declare them as rows of token ids, or leave `generate` out";
+            sink.error_hint(given.span, "`generate` needs the input `input_ids` or `decoder_input_ids`", hint);
+        }
+        return None;
+    };
+    let length = match &shape[1] {
+        Dim::Fixed(length) => *length,
+        Dim::Named(name) => dims.get(name).copied().unwrap_or(u64::MAX),
+    };
+    if given.value == 0 || u64::from(given.value) > length {
+        let message = format!("`generate: {}` does not fit: `{name}` is {length} long", given.value);
+        sink.error_hint(given.span, message, format!("from 1 to {length} tokens, or longer `{name}`"));
+    }
+    Some(given.value)
 }
 
 fn export(raw: &raw::Model, sink: &mut Sink) -> Export {

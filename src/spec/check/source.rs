@@ -9,8 +9,17 @@ use crate::spec::words::Weights as RawWeights;
 use crate::spec::{Hub, ReadyFormat, Source, Weights};
 
 /// Keys that say something about a class.
-const OF_CLASSES: &[&str] =
-    &["weights", "hub", "path", "config", "trust_remote_code", "unused_weights", "max_parameters", "export"];
+const OF_CLASSES: &[&str] = &[
+    "weights",
+    "hub",
+    "path",
+    "config",
+    "trust_remote_code",
+    "unused_weights",
+    "max_parameters",
+    "export",
+    "generate",
+];
 
 /// Exactly one of the four sources, and nothing that belongs to another.
 /// `most` is the general `max_parameters`.

@@ -1,5 +1,7 @@
 //! Every pipeline on every hardware template renders, the same each time, and into Python.
 
+mod own;
+
 use serde_json::json;
 
 use super::*;
@@ -46,6 +48,12 @@ fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
     all.push(("audio", "audio-feature-extraction", vec![sound()]));
     all.push(("audio", "audio-tokenization", vec![sound()]));
     all.push(("multimodal", "image-text-to-text", vec![ids(), pixels(), mask()]));
+    for pipeline in ["mixture-of-experts", "state-space"] {
+        for task in ["text-generation", "text-classification", "token-classification", "feature-extraction", "another"]
+        {
+            all.push((pipeline, task, vec![ids(), mask()]));
+        }
+    }
     all
 }
 
@@ -122,6 +130,8 @@ fn contexts() -> Vec<TestContext> {
                     _ => BTreeMap::new(),
                 },
                 trust_remote_code: false,
+                generates: task == "text-generation",
+                experts_per_token: (pipeline == "mixture-of-experts").then_some(2),
             });
         }
     }
@@ -220,7 +230,7 @@ fn every_template_of_a_test_is_reached() {
 /// Every file holds the whole text of the verdict, and none holds another one.
 #[test]
 fn a_file_judges_by_the_verdict_of_the_package() {
-    let of_package = judge();
+    let of_package = embedded(JUDGE, JUDGE_BELOW);
     assert!(of_package.contains("def tensor_verdict(") && !of_package.contains("import"), "{of_package}");
     for ctx in contexts().iter().filter(|ctx| ctx.task == "fill-mask") {
         let text = render_test(ctx).unwrap();

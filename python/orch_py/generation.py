@@ -1,0 +1,142 @@
+"""The reference of a generation: PyTorch's own greedy decoding, with what tells a tie from a wrong token, and what
+wrong models generate. It is refused where a model of fixed length could not repeat it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from transformers import PreTrainedModel
+
+from orch_py import greedy, judge, steady, torch_model, trees
+from orch_py.protocol import Refused, first_line, listed
+from orch_py.torch_model import Named
+from orch_py.trees import Tensors
+
+FILE = "generation.safetensors"
+_LIKELIEST = 5
+_SCORES = "logits"
+_MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
+
+
+def write(
+    out: Path,
+    model: PreTrainedModel,
+    steps: int,
+    inputs: Named,
+    outputs: list[str],
+    control: Tensors | None,
+    dropped: str | None,
+) -> dict[str, Any]:
+    """Writes the reference beside the model; gives what its manifest says of it.
+
+    `outputs` are those that an artefact will have, `control` other inputs, `dropped` the name of a layer.
+    """
+    if _SCORES not in outputs:
+        raise Refused("error", f"`generate: {steps}` needs the output `{_SCORES}`; `outputs` are {listed(outputs)}")
+    asked = _asked(model, steps, inputs)
+    feeds = {name: value.numpy() for name, value in inputs.items()}
+    found, by = _reference(model, feeds, asked)
+    verdict = greedy.generation_verdict(_decoded(model, feeds, asked), found, judge.TOLERANCES["fp32"])
+    if verdict["wrong"]:
+        raise Refused(
+            "numerics",
+            f"`generate: {steps}`: {verdict['wrong']}: so {type(model).__name__} looks at later tokens, and no model"
+            " of a fixed length can generate with it; leave `generate` out",
+        )
+    if control is not None:
+        found["control"] = _decoded(model, control, asked)
+    if dropped is not None:
+        with steady.zeroed(model.get_submodule(dropped)):
+            found["dropped"] = _decoded(model, feeds, asked)
+    trees.write_tensors(out, FILE, found)
+    return asked | {"by": by}
+
+
+def _asked(model: PreTrainedModel, steps: int, inputs: Named) -> dict[str, Any]:
+    name = "decoder_input_ids" if model.config.is_encoder_decoder else "input_ids"
+    cls = type(model).__name__
+    if name not in inputs or not model.can_generate():
+        why = f"it has no input `{name}`" if model.can_generate() else "transformers generates nothing with it"
+        raise Refused("error", f"`generate: {steps}`: {cls} cannot, for {why}")
+    if (length := inputs[name].shape[1]) < steps:
+        raise Refused("error", f"`generate: {steps}` needs `{name}` at least {steps} long, and it is {length}")
+    mask = _MASKS[name]
+    others = set(inputs) - {name, mask, "position_ids"} if name == "input_ids" else set()
+    if others:
+        raise Refused("error", f"`generate: {steps}`: {cls} takes {sorted(others)} besides, which would have to grow")
+    return {"input": name, "mask": mask if mask in inputs else None, "output": _SCORES, "tokens": steps}
+
+
+def _decoded(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) -> np.ndarray:
+    """As an artefact does it."""
+
+    def infer(each: Tensors) -> Tensors:
+        named = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in each.items()}
+        return {asked["output"]: torch_model.forward(model, named)[asked["output"]].numpy()}
+
+    return greedy.greedy(infer, feeds, asked)
+
+
+def _reference(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) -> tuple[Tensors, str]:
+    """Tokens (row, step), the likeliest ones with their scores (row, step, 5), and each step's scale."""
+    ids, steps = torch.from_numpy(feeds[asked["input"]]), asked["tokens"]
+    prompt = ids[:, : ids.shape[1] + 1 - steps]
+    given = {asked["input"]: prompt}
+    if asked["input"] == "input_ids":
+        given["attention_mask"] = torch.ones_like(prompt)
+    else:
+        rest = {name: value for name, value in feeds.items() if name not in (asked["input"], asked["mask"])}
+        given |= {name: torch.from_numpy(value) for name, value in rest.items()}
+    cached, errors = True, []
+    for cached in (True, False):
+        try:
+            # The model's own settings would fill in what is None in others: an end of the text, penalties.
+            model.generation_config = _config(prompt, steps, cached)
+            made = model.generate(**given)
+            break
+        except Exception as error:  # noqa: BLE001 - a class may fail with its cache in any way.
+            errors.append(first_line(error))
+    else:
+        raise Refused("error", f"`generate: {steps}`: generate() of {type(model).__name__} fails: {errors[-1]}")
+    scores = torch.stack(made.logits, dim=1).float()
+    best = scores.topk(min(_LIKELIEST, scores.shape[-1]), dim=-1)
+    tokens = made.sequences[:, prompt.shape[1] :]
+    if (
+        tokens.shape != scores.shape[:2]
+        or tokens.shape[1] != steps
+        or not torch.equal(scores.gather(-1, tokens[..., None]), best.values[..., :1])
+    ):
+        raise Refused("error", f"`generate: {steps}`: generate() of {type(model).__name__} does not take the likeliest")
+    # Of equal scores topk may put another first than generate() took.
+    likeliest = best.indices.numpy().copy()
+    likeliest[..., 0] = tokens.numpy()
+    scale = np.array([[_scale(each) for each in row] for row in scores.numpy()], np.float32)
+    found = {"tokens": tokens.numpy(), "likeliest": likeliest, "scores": best.values.numpy(), "scale": scale}
+    version = transformers.__version__
+    by = f"generate() of transformers {version}" + ("" if cached else f" without its cache ({errors[0]})")
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}, by
+
+
+def _config(prompt: torch.Tensor, steps: int, cached: bool) -> transformers.GenerationConfig:
+    """Greedy, exactly so many tokens, and nothing that the model's own settings would add."""
+    return transformers.GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        max_new_tokens=steps,
+        min_new_tokens=None,
+        use_cache=cached,
+        eos_token_id=None,
+        pad_token_id=0,
+        decoder_start_token_id=int(prompt[0, 0]),
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
+
+
+def _scale(scores: np.ndarray) -> float:
+    found: float = judge.tensor_verdict(scores, scores, judge.TOLERANCES["fp32"])["scale"]
+    return found

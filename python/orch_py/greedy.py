@@ -1,0 +1,94 @@
+"""Greedy decoding with a model of fixed shapes, and whether its tokens are the reference's. `src/runtime/generation.rs`
+decodes in the same way and `src/judge/generation.rs` judges by the same rule; `tests/fixtures/judge/generation.json`
+holds both to it.
+
+Decoding: the declared token ids are `length` long, and `steps` tokens are asked for. The first `length + 1 - steps` ids
+are the prompt. What stands after it stays as it is until it is overwritten: a causal model does not look there, so no
+padding is needed. The mask of these ids, if there is one, is all ones. A step is an inference of the whole length; the
+next token is the first greatest score at the last known place, and the next step sees it.
+
+Judging: the tokens of a row agree up to the first other one. There the reference tells its five likeliest tokens and
+their scores. It is a tie, and not wrong, if our token is one of the five and the reference's best score is ahead of it
+by at most 2 * (atol * scale + rtol * |best|), the scale being that of the judge over all scores of this step: either
+score may be off by one bound. Anything else is wrong. After the first other token the two decode different texts, so
+the rest of the row is not compared. It proves nothing if the places that agree (no place at all included) would also
+agree with the tokens of another prompt, or with those of the model without one of its layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+# --- What follows is a part of every generated test that generates. ---
+
+
+def greedy(
+    infer: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]], feeds: dict[str, np.ndarray], asked: dict[str, Any]
+) -> np.ndarray:
+    """The tokens (row, step) by whole inferences; `asked` tells `input`, `mask`, `output` and how many `tokens`."""
+    ids, steps = feeds[asked["input"]].copy(), asked["tokens"]
+    feeds = {name: np.ones_like(value) if name == asked["mask"] else value for name, value in feeds.items()}
+    first = ids.shape[1] - steps
+    found = np.zeros((len(ids), steps), np.int64)
+    for step in range(steps):
+        outputs = infer({**feeds, asked["input"]: ids})[asked["output"]]
+        if outputs.ndim != 3 or outputs.shape[:2] != ids.shape:
+            shapes = f"{list(outputs.shape)}, and not for each of {list(ids.shape)} tokens"
+            raise ValueError(f"the scores `{asked['output']}` are {shapes}")
+        scores = outputs[:, first + step]
+        if np.isnan(scores).any():
+            raise ValueError(f"{asked['output']} holds NaN at step {step + 1} of the generation")
+        found[:, step] = scores.argmax(axis=-1)
+        if step + 1 < steps:
+            ids[:, first + step + 1] = found[:, step]
+    return found
+
+
+def other_token(
+    reference: dict[str, np.ndarray], row: int, step: int, token: int, tolerance: dict[str, float]
+) -> dict[str, Any]:
+    """What is known of the first token of a row that is not the reference's; `step` counts from 0."""
+    likeliest, scores = reference["likeliest"][row, step], reference["scores"][row, step].astype(np.float64)
+    place = np.flatnonzero(likeliest == token)
+    # Of a token that is not among them the margin is at least this.
+    margin = float(scores[0] - scores[place[0] if place.size else -1])
+    scale = float(reference["scale"][row, step])
+    bound = 2 * (tolerance["atol"] * scale + tolerance["rtol"] * abs(float(scores[0])))
+    told = {"row": row, "step": step + 1, "token": token, "expected": int(likeliest[0])}
+    return told | {"margin": margin, "bound": bound, "tie": bool(place.size and margin <= bound)}
+
+
+def generation_verdict(
+    tokens: np.ndarray, reference: dict[str, np.ndarray], tolerance: dict[str, float]
+) -> dict[str, Any]:
+    """How many tokens agree before the first other one of each row, which that is, and what is wrong or unproven."""
+    expected = reference["tokens"]
+    found: dict[str, Any] = {"asked": expected.size, "agreed": 0, "ties": 0, "first": None}
+    found |= {"wrong": None, "undecided": None}
+    if tokens.shape != expected.shape:
+        return found | {"wrong": f"{list(tokens.shape)} tokens were generated, and {list(expected.shape)} asked for"}
+    same = np.cumprod(tokens == expected, axis=1).astype(bool)
+    found["agreed"] = int(same.sum())
+    for row, agreed in enumerate(same.sum(axis=1)):
+        if agreed == expected.shape[1]:
+            continue
+        other = other_token(reference, row, int(agreed), int(tokens[row, agreed]), tolerance)
+        found["ties"] += int(other["tie"])
+        if found["first"] is None or (found["first"]["tie"] and not other["tie"]):
+            found["first"] = other
+    first = found["first"]
+    if first and not first["tie"]:
+        found["wrong"] = (
+            f"token {first['step']} of row {first['row']} is {first['token']}, where the reference has"
+            f" {first['expected']} with {first['margin']:.3g} more; {first['bound']:.3g} would be a tie"
+        )
+    whose = {"control": "another prompt", "dropped": "the model without one of its layers"}
+    for name, what in whose.items():
+        if name in reference and (reference[name] == expected)[same].all() and not found["undecided"]:
+            found["undecided"] = f"the tokens of {what} would pass as well"
+    if not same.any():
+        found["undecided"] = "no token agrees before the first tie"
+    return found

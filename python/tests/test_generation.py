@@ -1,0 +1,159 @@
+"""Generated tokens against PyTorch's greedy decoding: the rule by its table, and models that are wrong. The latter are
+skipped where torch is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import runpy
+import shutil
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from tests.generated import rendered
+from tests.support import BERT, Worker
+
+MODULES = ("torch", "transformers", "safetensors", "jinja2")
+TABLE = Path(__file__).resolve().parents[2] / "tests" / "fixtures" / "judge" / "generation.json"
+INPUTS = [{"name": name, "dtype": "int64", "shape": [1, 8]} for name in ("input_ids", "attention_mask")]
+OPT = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "word_embed_proj_dim": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "ffn_dim": 32,
+    "max_position_embeddings": 16,
+    "init_std": 0.4,
+}
+
+
+@unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
+class Table(unittest.TestCase):
+    def test_it_gives_the_verdicts_of_the_table(self) -> None:
+        import numpy as np
+
+        from orch_py import greedy, judge
+
+        table = json.loads(TABLE.read_text("utf-8"))
+        for case in table["cases"]:
+            told = table["reference"] | case.get("reference", {})
+            reference = {name: np.array(value) for name, value in told.items()}
+            found = greedy.generation_verdict(np.array(case["tokens"]), reference, judge.TOLERANCES["fp32"])
+            for name, expected in case["gives"].items():
+                with self.subTest(case["name"], figure=name):
+                    if name in ("tie", "step"):
+                        self.assertEqual(found["first"][name], expected)
+                    else:
+                        is_text = name in ("wrong", "undecided")
+                        self.assertEqual(found[name] is not None if is_text else found[name], expected)
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
+class Generation(unittest.TestCase):
+    worker: Worker
+    model: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.worker = Worker.of_ops(cls, "materialise")
+        cls.inputs = cls.worker.root / "example-inputs"
+        cls.inputs.mkdir()
+        output, cls.model = cls.made()
+        assert output["status"] == "ok", output["reason"]
+
+    @classmethod
+    def made(cls, **other: Any) -> tuple[dict[str, Any], Path]:
+        """A model that generates six tokens after three."""
+        import numpy as np
+
+        from orch_py import trees
+
+        for name, first in ((trees.INPUTS, 4), (trees.CONTROL_INPUTS, 9)):
+            ids = np.arange(first, first + 8).reshape(1, 8)
+            trees.write_tensors(cls.inputs, name, {"input_ids": ids, "attention_mask": np.ones((1, 8), np.int64)})
+        params = {"class": "OPTForCausalLM", "config": OPT, "seed": 0, "outputs": ["logits"], "generate": 6}
+        return cls.worker.do("materialise", params | other, inputs=cls.inputs)
+
+    def run_test(self, model: Path, *argv: str) -> tuple[int, dict[str, Any]]:
+        self.worker.jobs += 1
+        path = self.worker.root / f"test_tiny_{self.worker.jobs}.py"
+        given = {"class": "OPTForCausalLM", "task": "text-generation", "inputs": INPUTS, "generates": True}
+        path.write_text(rendered("eager", **given), "utf-8")
+        result = path.with_suffix(".json")
+        told = [str(path), "--model", str(model), "--json", str(result), *argv]
+        with mock.patch.object(sys, "argv", told), self.assertRaises(SystemExit) as ended:
+            runpy.run_path(str(path), run_name="__main__")
+        return int(ended.exception.code or 0), json.loads(result.read_text("utf-8"))
+
+    def with_weights(self, change: Any) -> Path:
+        """The tree with other weights beside the references of its own."""
+        from safetensors.numpy import load_file, save_file
+
+        self.worker.jobs += 1
+        tree = self.worker.root / f"other-{self.worker.jobs}"
+        shutil.copytree(self.model, tree)
+        save_file(change(load_file(tree / "model.safetensors")), tree / "model.safetensors", {"format": "pt"})
+        return tree
+
+    def wrong(self, tree: Path) -> None:
+        _, document = self.run_test(tree)
+        found = document["facts"]["generation"]
+        self.assertEqual(document["status"], "numerics")
+        self.assertIn("where the reference has", found["wrong"])
+        self.assertLess(found["agreed"], found["asked"])
+        self.assertFalse(found["first"]["tie"])
+
+    def test_all_tokens_are_the_reference_s_and_saved(self) -> None:
+        from orch_py import trees
+
+        saved = self.worker.root / "saved"
+        code, document = self.run_test(self.model, "--save", str(saved))
+        self.assertEqual((code, document["status"], document["reason"]), (0, "ok", None))
+        found = document["facts"]["generation"]
+        self.assertEqual((found["asked"], found["agreed"], found["first"]), (6, 6, None))
+        reference = trees.read_tensors(self.model, "generation.safetensors")
+        self.assertEqual(
+            trees.read_tensors(saved, "generated.safetensors")["tokens"].tolist(), reference["tokens"].tolist()
+        )
+        asked = json.loads((self.model / "manifest.json").read_text("utf-8"))["generation"]
+        self.assertEqual((asked["input"], asked["mask"], asked["tokens"]), ("input_ids", "attention_mask", 6))
+        self.assertTrue(asked["by"].startswith("generate() of transformers "), asked["by"])
+
+    def test_a_model_without_its_last_layer_is_wrong(self) -> None:
+        self.wrong(
+            self.with_weights(lambda all: {name: value * (".layers.1." not in name) for name, value in all.items()})
+        )
+
+    def test_a_model_of_another_seed_is_wrong(self) -> None:
+        from safetensors.numpy import load_file
+
+        output, other = self.made(seed=1)
+        self.assertEqual(output["status"], "ok", output["reason"])
+        self.wrong(self.with_weights(lambda _: load_file(other / "model.safetensors")))
+
+    def test_a_model_that_looks_ahead_is_refused(self) -> None:
+        output, _ = self.made(**{"class": "BertLMHeadModel", "config": BERT | {"num_hidden_layers": 2}})
+        self.assertEqual(output["status"], "numerics")
+        self.assertIn("BertLMHeadModel looks at later tokens", output["reason"])
+
+    def test_what_cannot_be_generated_is_refused_with_its_reason(self) -> None:
+        for other, why in (
+            ({"generate": 9}, "needs `input_ids` at least 9 long, and it is 8"),
+            ({"class": "OPTModel", "outputs": []}, "needs the output `logits`"),
+        ):
+            with self.subTest(why):
+                output, _ = self.made(**other)
+                self.assertEqual(output["status"], "error")
+                self.assertIn(why, output["reason"])
+
+    def test_other_inputs_generate_nothing(self) -> None:
+        _, document = self.run_test(self.model, "--batch-size", "2")
+        self.assertEqual((document["status"], document["facts"]["generated"]), ("ok", None))
+
+
+if __name__ == "__main__":
+    unittest.main()

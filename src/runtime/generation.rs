@@ -1,0 +1,155 @@
+//! Greedy decoding with an artefact of fixed shapes, by whole inferences: the one loop of the runtimes inside orch.
+//!
+//! `python/orch_py/greedy.py` says how, and does the same in generated tests. Which tokens are right is not known here,
+//! and no time is taken.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Job;
+use super::manifest::Manifest;
+use super::tensors::{self, Element, Tensor, Tensors};
+
+/// Of a result: the tokens (row, step).
+pub const GENERATED: &str = "generated.safetensors";
+/// Of a model: the reference's tokens, and what its judge needs. Nothing is generated without it.
+pub const REFERENCE: &str = "generation.safetensors";
+pub const TOKENS: &str = "tokens";
+
+/// What the model's manifest asks for.
+#[derive(Debug, Deserialize)]
+struct Asked {
+    /// The token ids (row, place) that grow, and their mask.
+    input: String,
+    mask: Option<String>,
+    /// Scores (row, place, token).
+    output: String,
+    tokens: usize,
+}
+
+/// Generates, where the model asks for it, and writes the tokens beside the outputs.
+pub fn run(job: &Job, artefact: &Path, infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>) -> anyhow::Result<()> {
+    let Some(model) = job.inputs.get("model").filter(|model| model.join(REFERENCE).is_file()) else { return Ok(()) };
+    let asked = Manifest::read(model)?.rest.remove("generation").unwrap_or(Value::Null);
+    let asked: Asked = serde_json::from_value(asked).context("the model's manifest does not say what to generate")?;
+    let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
+    let made = greedy(&asked, inputs, infer).context("right so far, but it fails to generate")?;
+    tensors::write(&job.out.join(GENERATED), &Tensors::from([(TOKENS.to_owned(), made)]))
+}
+
+fn greedy(
+    asked: &Asked,
+    mut inputs: Tensors,
+    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
+) -> anyhow::Result<Tensor> {
+    if let Some(mask) = asked.mask.as_ref().and_then(|mask| inputs.get_mut(mask)) {
+        *mask = whole(mask.element(), mask.shape(), &vec![1; mask.shape().iter().product()])?;
+    }
+    let ids = inputs.get(&asked.input).with_context(|| format!("the artefact has no input `{}`", asked.input))?;
+    let (element, shape) = (ids.element(), ids.shape().to_vec());
+    let [rows, length] = shape[..] else { anyhow::bail!("`{}` has the shape {shape:?}", asked.input) };
+    ensure!(asked.tokens <= length, "{} tokens do not fit into `{}` of {shape:?}", asked.tokens, asked.input);
+    let mut values: Vec<i64> = ids.to_f64().into_iter().map(|id| id as i64).collect();
+    let first = length - asked.tokens;
+    let mut found = vec![0; rows * asked.tokens];
+    for step in 0..asked.tokens {
+        let outputs = infer(&inputs)?;
+        let scores = outputs.get(&asked.output).with_context(|| format!("there is no output `{}`", asked.output))?;
+        let place = first + step;
+        for (row, token) in likeliest(scores, &shape, place)?.into_iter().enumerate() {
+            found[row * asked.tokens + step] = token;
+            if step + 1 < asked.tokens {
+                values[row * length + place + 1] = token;
+            }
+        }
+        inputs.insert(asked.input.clone(), whole(element, &shape, &values)?);
+    }
+    whole(Element::I64, &[rows, asked.tokens], &found)
+}
+
+/// The first greatest score of each row at `place`.
+fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec<i64>> {
+    let shape = scores.shape();
+    ensure!(shape.len() == 3 && shape[..2] == *ids, "scores of the shape {shape:?} are not for each of {ids:?} tokens");
+    let (length, kinds) = (shape[1], shape[2]);
+    let values = scores.to_f64();
+    (0..ids[0])
+        .map(|row| {
+            let at = (row * length + place) * kinds;
+            let mut best = 0;
+            for (token, score) in values[at..at + kinds].iter().enumerate() {
+                ensure!(!score.is_nan(), "a score is NaN at place {place} of row {row}");
+                if *score > values[at + best] {
+                    best = token;
+                }
+            }
+            Ok(best as i64)
+        })
+        .collect()
+}
+
+/// Whole numbers as a tensor of this type.
+fn whole(element: Element, shape: &[usize], values: &[i64]) -> anyhow::Result<Tensor> {
+    let bytes = match element {
+        Element::I64 => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        Element::I32 => values.iter().flat_map(|value| (*value as i32).to_le_bytes()).collect(),
+        Element::Bool => values.iter().map(|value| u8::from(*value != 0)).collect(),
+        Element::F32 => values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect(),
+        other => anyhow::bail!("token ids and masks in {} are not known", other.name()),
+    };
+    Tensor::new(element, shape.to_vec(), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(tokens: usize) -> Asked {
+        Asked { input: "ids".to_owned(), mask: Some("mask".to_owned()), output: "logits".to_owned(), tokens }
+    }
+
+    fn inputs() -> Tensors {
+        let ids = whole(Element::I64, &[2, 4], &[1, 2, 9, 9, 3, 5, 9, 9]).unwrap();
+        let mask = whole(Element::I32, &[2, 4], &[1, 1, 0, 0, 1, 1, 0, 0]).unwrap();
+        Tensors::from([("ids".to_owned(), ids), ("mask".to_owned(), mask)])
+    }
+
+    /// Its next token is the sum of those so far, modulo ten.
+    fn sums(inputs: &Tensors) -> anyhow::Result<Tensors> {
+        assert_eq!(inputs["mask"].to_f64(), [1.0; 8]);
+        let mut scores = vec![0f32; 2 * 4 * 10];
+        for (row, ids) in inputs["ids"].to_f64().chunks(4).enumerate() {
+            for place in 0..4 {
+                let sum = ids[..=place].iter().sum::<f64>() as usize % 10;
+                scores[(row * 4 + place) * 10 + sum] = 1.0;
+            }
+        }
+        let bytes = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
+        Ok(Tensors::from([("logits".to_owned(), Tensor::new(Element::F32, vec![2, 4, 10], bytes)?)]))
+    }
+
+    #[test]
+    fn each_token_is_seen_by_the_next_step_and_padding_by_none() {
+        let made = greedy(&asked(3), inputs(), sums).unwrap();
+        assert_eq!((made.shape(), made.to_f64()), (&[2, 3][..], vec![3.0, 6.0, 2.0, 8.0, 6.0, 2.0]));
+    }
+
+    #[test]
+    fn the_whole_length_may_be_generated_and_no_more() {
+        assert_eq!(greedy(&asked(4), inputs(), sums).unwrap().to_f64(), [1.0, 2.0, 4.0, 8.0, 3.0, 6.0, 2.0, 4.0]);
+        let error = greedy(&asked(5), inputs(), sums).unwrap_err().to_string();
+        assert_eq!(error, "5 tokens do not fit into `ids` of [2, 4]");
+    }
+
+    #[test]
+    fn scores_that_are_no_numbers_are_an_error() {
+        let nan = |_: &Tensors| {
+            let bytes = f32::NAN.to_le_bytes().repeat(2 * 4);
+            Ok(Tensors::from([("logits".to_owned(), Tensor::new(Element::F32, vec![2, 4, 1], bytes)?)]))
+        };
+        assert_eq!(greedy(&asked(1), inputs(), nan).unwrap_err().to_string(), "a score is NaN at place 3 of row 0");
+    }
+}

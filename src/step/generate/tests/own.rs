@@ -1,0 +1,37 @@
+//! What only some pipelines and models ask for.
+
+use super::*;
+
+#[test]
+fn a_state_is_asked_for_wherever_the_file_infers_and_stepped_through_where_it_has_the_model() {
+    for ctx in contexts().iter().filter(|ctx| ctx.pipeline == "state-space" && ctx.task == "text-generation") {
+        let text = render_test(ctx).unwrap();
+        let infers = text.contains("\ndef infer(");
+        assert_eq!(text.contains("told, held_more = infer_more("), infers, "{}", ctx.target);
+        assert_eq!(text.contains("def step_by_step("), ctx.artefact.name == "model", "{}", ctx.target);
+    }
+    assert!(!render_test(&context("fill-mask", "cpu")).unwrap().contains("infer_more"));
+}
+
+#[test]
+fn experts_are_told_as_many_for_a_token_as_the_config_says() {
+    let ctx = contexts().into_iter().find(|ctx| ctx.pipeline == "mixture-of-experts").unwrap();
+    let text = render_test(&ctx).unwrap();
+    assert!(text.contains("EXPERTS_PER_TOKEN = 2\n") && text.contains("def task_check("), "{text}");
+    let unknown = render_test(&TestContext { experts_per_token: None, ..ctx }).unwrap();
+    assert!(unknown.contains("EXPERTS_PER_TOKEN = 1\n") && unknown.contains("the first choice is told"));
+}
+
+#[test]
+fn text_is_generated_wherever_the_file_infers_and_the_model_asks() {
+    let loop_and_verdict = ["def greedy(", "def generation_verdict(", "tokens = generated(args, loaded, feeds)"];
+    for ctx in contexts().into_iter().filter(|ctx| ctx.pipeline == "text" && ctx.task == "text-generation") {
+        let text = render_test(&ctx).unwrap();
+        let infers = text.contains("\ndef infer(");
+        for part in loop_and_verdict {
+            assert_eq!(text.matches(part).count(), usize::from(infers), "{part} on {}", ctx.target);
+        }
+        let silent = render_test(&TestContext { generates: false, ..ctx }).unwrap();
+        assert!(!silent.contains("generation_verdict") && !silent.contains("Callable"));
+    }
+}
