@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use orch::device::Lease;
 use orch::device::shown;
@@ -63,7 +63,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
 
     // The profiling executor specialises the graph anew in each of the first calls, up to a second each.
     jit::f_set_profiling_mode(false)?;
-    let meter = params.lease.as_ref().map(|lease| vram::Meter::start(lease, measure.is_some()));
+    let meter = params.lease.as_ref().map(|lease| vram::Meter::start(lease, params.measure.is_some()));
     let _no_grad = tch::no_grad_guard();
     progress(&format!("loading onto {}", name(device)));
     let load = || load(&tree.join("model.pt"), &manifest, &inputs, device);
