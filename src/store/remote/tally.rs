@@ -1,7 +1,7 @@
 //! What a remote gave and cost, counted; and the decision to go on without it.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use crate::base::figures::plural;
 use crate::base::lock;
