@@ -1,5 +1,5 @@
-//! Tells the tch worker, and nothing else, where its libtorch lies: a run path that torch-sys finds does not reach the
-//! executables that depend on it. Without the feature `torch` this does nothing.
+//! Tells the tch worker, and nothing else, where its libtorch lies: in a link beside it, so that one executable serves every
+//! environment, and can be shipped. Without the feature `torch` this does nothing.
 
 #![allow(clippy::print_stdout, reason = "cargo reads a build script's stdout")]
 
@@ -12,9 +12,7 @@ fn main() {
     if std::env::var_os("CARGO_FEATURE_TORCH").is_none() {
         return;
     }
-    // Cargo passes this from torch-sys (`links = "tch"`) to packages that depend on it directly; it is absent when
-    // torch-sys was built for documentation only.
-    if let Ok(lib) = std::env::var("DEP_TCH_LIBTORCH_LIB") {
-        println!("cargo:rustc-link-arg-bin=orch-torch=-Wl,-rpath,{lib}");
-    }
+    let is_macos = std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "macos");
+    let here = if is_macos { "@loader_path" } else { "$ORIGIN" };
+    println!("cargo:rustc-link-arg-bin=orch-torch=-Wl,-rpath,{here}/libtorch/lib");
 }

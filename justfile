@@ -12,9 +12,9 @@ matrix:
 zoo *ARGS:
     cargo run --release -- run specs/zoo.yaml {{ ARGS }}
 
-# Write docs/zoo.md from what the last `just zoo` found
+# Write docs/zoo-run.md from what the last `just zoo` found
 zoo-page:
-    cargo run --release -- report specs/zoo.yaml --format markdown --section coverage --section failures --section unsupported --section time --section versions --output docs/zoo.md
+    cargo run --release -- report specs/zoo.yaml --format markdown --no-repro --section coverage --section failures --section notable --section unsupported --section time --section versions --output docs/zoo-run.md
 
 # Run a spec or a selection, e.g. `just run specs/all.yaml --model bert`
 run *ARGS:
@@ -54,14 +54,24 @@ schema:
     ./target/debug/orch schema > specs/schema.json.new
     mv specs/schema.json.new specs/schema.json
 
-# Write the list of transformers' model classes again after a change of its lock, with the installed environment `torch`
+# Write the lists of transformers' model classes and types again after a change of its lock, with the installed environment `torch`
 classes:
     PYTHONPATH=python "$(ls -td ${ORCH_ENV_DIR:-cache/envs}/torch-*/bin/python | head -1)" -m tools.class_list > target/classes.txt
     mv target/classes.txt src/spec/data/transformers-classes.txt
+    PYTHONPATH=python "$(ls -td ${ORCH_ENV_DIR:-cache/envs}/torch-*/bin/python | head -1)" -m tools.type_list > target/types.txt
+    mv target/types.txt src/spec/data/transformers-types.txt
 
 # Write the list of Python packages and their licences again after a change of a lock
 sbom:
     PYTHONPATH=python python3 -m tools.sbom
+
+# Make a book of the docs in target/book; `cargo install mdbook` once
+book:
+    mdbook build docs
+
+# Draw the README's pictures from the last report
+pictures *ARGS:
+    PYTHONPATH=python python3 -m tools.pictures {{ ARGS }}
 
 # Measure orch itself beside its peers, e.g. `just bench --steps 1000 10000`
 bench *ARGS:

@@ -117,7 +117,7 @@ impl Zoo {
         let store = DiskStore::open(&self.dir.join("cache")).unwrap();
         let provision = Provision::new(self.envs.clone(), None, Cancel::default()).unwrap();
         let (host, inventory) = here(&provision);
-        let clock = Clock::on(&inventory, false);
+        let clock = Clock::on(&inventory, false, None);
         let plan = plan::build_with(&spec, &Matrix::of(&spec), Fallback::default(), &clock).unwrap();
         let scratch = store.scratch().unwrap();
         let context = Context {
@@ -131,6 +131,7 @@ impl Zoo {
             options: &options(),
             cancel: &Cancel::default(),
             remote: None,
+            away: None,
         };
         let mut made = 0;
         loop {
@@ -245,7 +246,9 @@ fn options() -> Options {
         backoff: Default::default(),
         mocked: BTreeSet::new(),
         max_age: None,
+        seed: 0,
         scope: None,
+        routing: None,
         spec: "zoo.yaml".into(),
         flags: String::new(),
         out_dir: "orch-out".into(),

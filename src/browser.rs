@@ -1,11 +1,14 @@
-//! A browser as a child process: it opens one page of ours, which works and answers over HTTP on 127.0.0.1.
+//! A browser as a child process: it opens a page of ours, which works and answers over HTTP on 127.0.0.1.
 //!
-//! The smallest way that holds: no WebDriver and no DevTools, whose clients are a hundred crates, but a page that posts
-//! its result. Knows neither models nor backends: what the page does is its script's affair. The browser stays in the
+//! The smallest way that holds: no WebDriver and no client of DevTools, which are a hundred crates, but a page that posts
+//! its result. A browser for one page gets it on its command line; one that is kept for many is told by four of DevTools'
+//! commands. Knows neither models nor backends: what the page does is its script's affair. The browser stays in the
 //! process group of whoever calls, so that whoever ends this process ends all of the browser with it.
 
+mod control;
 mod files;
 mod flags;
+mod pages;
 mod process;
 mod serve;
 
@@ -15,13 +18,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::base::process::high_water_mark;
+
 pub use files::{BINARY, ORT_WEB};
 pub use flags::{Adapter, Api, flags};
+pub use pages::Pages;
 pub use process::Processes;
 pub use serve::{Page, Served};
 
 use process::Child;
-use serve::{Said, Server};
+use serve::{Port, Said, Server};
 
 /// How often the server looks whether the browser still lives.
 const TICK: Duration = Duration::from_millis(100);
@@ -48,11 +54,14 @@ pub struct Talk {
     pub answer: Value,
     /// What the page posted as `outputs`.
     pub outputs: Option<Vec<u8>>,
-    /// From the start of the program to its asking for the page.
+    /// From the start of the program, or in one that has shown other pages from the order, to its asking for the page.
     pub start: Duration,
     pub processes: Processes,
+    /// How many pages the browser had shown before; None of one that is for this page alone.
+    pub before: Option<u32>,
     /// All flags but those that name a path or an address of this machine.
     pub flags: Vec<String>,
+    pub version: Option<String>,
 }
 
 /// Why there is no answer.
@@ -79,20 +88,47 @@ impl fmt::Display for Trouble {
 
 /// Starts the browser with the page and waits for its answer. The caller limits the time, by ending this process.
 pub fn open(launch: &Launch<'_>, page: &Page<'_>, progress: &dyn Fn(&str)) -> Result<Talk, Trouble> {
-    let broken = |what: &str, e: &dyn fmt::Display| Trouble::Broken(format!("failed to {what}: {e}"));
-    let server = Server::open(page).map_err(|e| broken("serve a page to the browser", &e))?;
+    let port = Port::open(true).map_err(|e| broken("serve a page to the browser", &e))?;
+    let server = Server::of(&port, page);
     let flags = flags(launch.api, launch.adapter);
     let clock = Instant::now();
-    let mut child = Child::start(launch, &flags, &server.address())?;
+    let (mut child, ()) = Child::start(launch, &flags, port.number(), |command| {
+        command.arg(server.address("127.0.0.1"));
+        Ok(())
+    })?;
+    let heard = hear(&mut child, &server, launch.api, clock, progress, &mut || None)?;
+    let processes = child.processes(high_water_mark);
+    child.end();
+    let Heard { answer, outputs, start } = heard;
+    Ok(Talk { answer, outputs, start, processes, before: None, flags, version: ask_version(launch.program) })
+}
+
+/// What a page has said when it is done.
+struct Heard {
+    answer: Value,
+    outputs: Option<Vec<u8>>,
+    start: Duration,
+}
+
+/// Waits for the page's answer. `clock`: when its opening began; `crash` tells how its process ended, where that is known.
+fn hear(
+    child: &mut Child,
+    server: &Server<'_>,
+    api: Api,
+    clock: Instant,
+    progress: &dyn Fn(&str),
+    crash: &mut dyn FnMut() -> Option<String>,
+) -> Result<Heard, Trouble> {
     let mut start = None;
     let mut outputs = None;
     let mut looked = Instant::now();
+    let opened = Instant::now();
     loop {
         match server.next(TICK).map_err(|e| broken("answer the browser", &e))? {
             Some(Said::Page) => start = Some(clock.elapsed()),
             Some(Said::Progress(text)) => {
                 // It has its device by the first word.
-                if launch.api != Api::Wasm {
+                if api != Api::Wasm {
                     child.watch_gpu();
                 }
                 progress(&text);
@@ -101,24 +137,26 @@ pub fn open(launch: &Launch<'_>, page: &Page<'_>, progress: &dyn Fn(&str)) -> Re
                 return Err(Trouble::Broken(format!("its page failed: {}{}", text.trim(), child.last_words())));
             }
             Some(Said::Outputs(bytes)) => outputs = Some(bytes),
-            Some(Said::Answer(answer)) => {
-                let processes = child.processes();
-                child.end();
-                let start = start.unwrap_or_default();
-                return Ok(Talk { answer, outputs, start, processes, flags });
-            }
+            Some(Said::Answer(answer)) => return Ok(Heard { answer, outputs, start: start.unwrap_or_default() }),
             Some(Said::Nothing) | None => {}
         }
         child.check(start.is_some())?;
+        if let Some(how) = crash() {
+            return Err(child.page_died(&format!(" ({how})")));
+        }
         if start.is_some() && looked.elapsed() > LOOK {
             child.check_page()?;
             looked = Instant::now();
         }
-        if start.is_none() && clock.elapsed() > PATIENCE {
+        if start.is_none() && opened.elapsed() > PATIENCE {
             let said = child.last_words();
             return Err(Trouble::Broken(format!("it did not open its page within {} s{said}", PATIENCE.as_secs())));
         }
     }
+}
+
+fn broken(what: &str, e: &dyn fmt::Display) -> Trouble {
+    Trouble::Broken(format!("failed to {what}: {e}"))
 }
 
 /// `153.0.8000.1`, from what `--version` prints: the first word with a dot.

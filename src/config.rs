@@ -1,6 +1,8 @@
 //! `orch.toml` and the variables that override it: what belongs to a checkout or a machine and not to a spec. The only
 //! home of TOML; knows nothing of what its values are used for.
 
+mod executor;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -10,6 +12,8 @@ use serde::Deserialize;
 
 use crate::base::Secret;
 use crate::base::fs::read_text;
+
+pub use executor::{ExecutorConfig, Where};
 
 pub const FILE: &str = "orch.toml";
 const OPTION: &str = "ORCH_REMOTE_OPTION_";
@@ -46,6 +50,7 @@ pub enum Mode {
 #[serde(deny_unknown_fields)]
 struct File {
     remote: Option<Section>,
+    executor: Option<executor::Section>,
 }
 
 #[derive(Deserialize)]
@@ -63,18 +68,32 @@ struct Section {
 
 /// The remote that `orch.toml` in `dir` and the variables name, if they name one.
 pub fn remote(dir: &Path, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
-    let path = dir.join(FILE);
-    let text = match read_text(&path, 1 << 20) {
-        Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(e) => return Err(format!("failed to read {FILE}: {e}")),
-    };
-    parse(&text, variables)
+    parse(&read(dir)?, variables)
+}
+
+/// Where steps execute besides here, if `orch.toml` in `dir`, the variables or the command line (`given`) say so.
+pub fn executor(
+    dir: &Path,
+    variables: impl Iterator<Item = (String, String)>,
+    given: (Option<&str>, Option<Where>),
+) -> Result<Option<ExecutorConfig>, String> {
+    executor::of(file(&read(dir)?)?.executor, variables, given)
+}
+
+fn read(dir: &Path) -> Result<String, String> {
+    match read_text(&dir.join(FILE), 1 << 20) {
+        Ok(text) => Ok(text),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        Err(e) => Err(format!("failed to read {FILE}: {e}")),
+    }
+}
+
+fn file(text: &str) -> Result<File, String> {
+    toml::from_str(text).map_err(|e| format!("{FILE} cannot be read\n{}", told(text, &e)))
 }
 
 fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
-    let file: File = toml::from_str(text).map_err(|e| format!("{FILE} cannot be read\n{}", told(text, &e)))?;
-    let section = file.remote;
+    let section = file(text)?.remote;
     let named = section.is_some();
     let mut section = section.unwrap_or(Section {
         url: None,
@@ -85,15 +104,7 @@ fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Resul
         concurrency: None,
         wait: None,
     });
-    let mut options = BTreeMap::new();
-    for (name, value) in std::mem::take(&mut section.options) {
-        let value = match value {
-            toml::Value::String(text) => text,
-            toml::Value::Integer(_) | toml::Value::Boolean(_) | toml::Value::Float(_) => value.to_string(),
-            _ => return Err(format!("{FILE}: option `{name}` of the remote is no text, number or truth value")),
-        };
-        options.insert(name, value);
-    }
+    let mut options = texts("option", "remote", std::mem::take(&mut section.options))?;
     let (mut url, mut mode, mut key) = (section.url, section.mode, None);
     for (name, value) in variables {
         match name.as_str() {
@@ -137,6 +148,16 @@ fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Resul
         wait: seconds("wait", section.wait.unwrap_or(300.0))?,
         key,
     }))
+}
+
+/// A table of plain values. `what` is what each of them is, and `of` the section.
+fn texts(what: &str, of: &str, table: BTreeMap<String, toml::Value>) -> Result<BTreeMap<String, String>, String> {
+    let text = |(name, value): (String, toml::Value)| match value {
+        toml::Value::String(text) => Ok((name, text)),
+        toml::Value::Integer(_) | toml::Value::Boolean(_) | toml::Value::Float(_) => Ok((name, value.to_string())),
+        _ => Err(format!("{FILE}: {what} `{name}` of the {of} is no text, number or truth value")),
+    };
+    table.into_iter().map(text).collect()
 }
 
 /// Place and message. The error's own form shows the line, and a password may stand there.

@@ -23,16 +23,17 @@ pub use nothing::Confinement;
 pub const SWITCH: &str = "ORCH_SANDBOX";
 
 /// What a child is given. A Python server hands it to the process that it forks for a job, so it has a form in JSON.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grants {
     /// Files and folders that it may write to, with all below them.
     pub write: Vec<PathBuf>,
     pub tcp: Tcp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tcp {
+    #[default]
     Denied,
     /// Only connections to this port, of any host: the kernel knows no addresses here.
     Port(u16),
@@ -44,6 +45,11 @@ impl Grants {
     pub fn folders<'a>(write: impl IntoIterator<Item = &'a Path>) -> Self {
         let own = write.into_iter().map(Path::to_owned);
         Self { write: own.chain(devices().iter().cloned()).collect(), tcp: Tcp::Denied }
+    }
+
+    /// Whatever the user may: for a question to a driver, which keeps its caches where it likes.
+    pub fn everything() -> Self {
+        Self { write: vec!["/".into()], tcp: Tcp::Allowed }
     }
 
     pub fn with_tcp(self, tcp: Tcp) -> Self {

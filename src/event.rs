@@ -17,6 +17,11 @@ pub enum Event {
         steps: u32,
         to_run: u32,
     },
+    /// What the steps that are to run need and this machine lacks: what, how large, how long. It is installed when the first
+    /// step needs it, and not at all if none does.
+    ToInstall {
+        text: String,
+    },
     /// Something is being installed.
     SetupStarted {
         what: String,

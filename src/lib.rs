@@ -22,10 +22,13 @@ pub mod spec;
 pub mod judge;
 pub mod key;
 pub mod record;
+#[cfg(feature = "remote")]
+pub mod reapi;
 pub mod store;
 
 pub mod matrix;
 pub mod report;
+pub mod capability;
 pub mod step;
 pub mod plan;
 
@@ -37,6 +40,7 @@ pub mod provision;
 pub mod exec;
 pub mod explain;
 pub mod memo;
+pub mod history;
 
 pub mod session;
 

@@ -9,6 +9,7 @@ mod fallback;
 mod half;
 mod partition;
 mod query;
+mod represent;
 mod select;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub use fallback::{Batch, Fallback, Instead};
 pub use half::{Computes, HalfChoice};
 pub use partition::Partition;
 pub use query::{Mistake, Query};
+pub use represent::Representative;
 pub use select::{NothingSelected, Selection};
 
 /// In the order of the spec: models, those of a higher priority first, then targets, then precisions, then axes. Steps are in
@@ -82,6 +84,11 @@ impl Case {
         };
         case.expect = expect::of(spec, model, target, &case);
         case
+    }
+
+    /// The same target and precision for a model that this one is made of, at its own sizes.
+    pub fn of_component(&self, spec: &Spec, component: &Model) -> Self {
+        Self::new(spec, component, &spec.targets[&self.target], self.precision, component.dims.clone())
     }
 
     /// What was chosen for this host and why, by the names that records and reports give it.
@@ -262,6 +269,13 @@ fn impossible(model: &Model, target: &Target, precision: Precision, dims: &BTree
             let precision = precision.word();
             return Some(format!("a ready {name} runs as it is; orch converts none to {precision}"));
         }
+    }
+    let parts: Vec<_> = model.components().map(|(part, _)| part).collect();
+    if !parts.is_empty() && !target.runtime.composes {
+        let (runtime, parts) = (target.runtime.name, parts.join(", "));
+        return Some(format!(
+            "the runtime `{runtime}` holds one model at a time in orch, and this one is a loop over {parts}"
+        ));
     }
     fixed_values(model, dims)
 }

@@ -117,6 +117,17 @@ pub enum Weights {
     File,
 }
 
+impl Weights {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Hub => "from the Hub",
+            Self::Folder => "from a folder",
+            Self::File => "in the file",
+        }
+    }
+}
+
 /// What the store keeps of one execution of a step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {

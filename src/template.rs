@@ -1,7 +1,7 @@
 //! The strict template environment over the embedded `templates/` folder: the only home of minijinja.
 //!
 //! An undefined name is an error, never an empty string, so a template that does not fit its context cannot make output
-//! that merely looks right. What is put into a `.html.j2` is escaped for HTML. What is put into a `.py.j2` may stand in strings between
+//! that merely looks right. What is put into a `.html.j2`, `.svg.j2` or `.xml.j2` is escaped for HTML. What is put into a `.py.j2` may stand in strings between
 //! double quotes, docstrings and comments, and cannot leave them; elsewhere in the code it passes `pyrepr` or
 //! `identifier`, and `safe` is for text of orch's own. Knows nothing of what the templates say.
 
@@ -66,7 +66,7 @@ fn strict() -> Environment<'static> {
     let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true).build();
     environment.set_syntax(syntax.expect("BUG: the default delimiters are valid"));
     environment.set_auto_escape_callback(|name| match name {
-        name if name.ends_with(".html.j2") => AutoEscape::Html,
+        name if [".html.j2", ".svg.j2", ".xml.j2"].iter().any(|end| name.ends_with(end)) => AutoEscape::Html,
         name if name.ends_with(".py.j2") => AutoEscape::Custom(PYTHON.into()),
         _ => AutoEscape::None,
     });

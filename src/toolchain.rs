@@ -17,7 +17,7 @@ use crate::base::Digest;
 pub static PACKAGE: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/python/orch_py");
 
 macro_rules! environments {
-    ($($(#[doc = $doc:literal])* $name:ident $word:literal { lock: $lock:literal, preload: $preload:expr },)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident $word:literal { lock: $lock:literal, megabytes: $megabytes:expr, preload: $preload:expr },)*) => {
         /// One locked environment, mostly of Python. They are apart so that a run installs only what its targets need.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum EnvName {
@@ -36,6 +36,11 @@ macro_rules! environments {
                 match self { $(Self::$name => include_str!(concat!("../", $lock))),* }
             }
 
+            /// How large it is once it is installed, in 10⁶ bytes, on Linux for x86_64. None where nobody measured it.
+            pub fn megabytes(self) -> Option<u64> {
+                match self { $(Self::$name => $megabytes),* }
+            }
+
             /// Packages that a server of this environment imports once, before it forks for its first job.
             pub fn preload(self) -> &'static [&'static str] {
                 match self { $(Self::$name => &$preload),* }
@@ -46,24 +51,34 @@ macro_rules! environments {
 
 environments! {
     /// ONNX Runtime: the library that `orch worker ort` loads, and what makes fp16 and int8 of ONNX files.
-    Ort "ort" { lock: "python/requirements/ort.txt", preload: ["orch_py.ops.onnx_convert"] },
+    Ort "ort" { lock: "python/requirements/ort.txt", megabytes: Some(250), preload: ["orch_py.ops.onnx_convert"] },
     /// ONNX Runtime with Qualcomm's plugin.
-    Qnn "qnn" { lock: "python/requirements/qnn.txt", preload: [] },
+    Qnn "qnn" { lock: "python/requirements/qnn.txt", megabytes: Some(500), preload: [] },
     /// ONNX Runtime with its WebGPU plugin.
-    Webgpu "webgpu" { lock: "python/requirements/webgpu.txt", preload: [] },
+    Webgpu "webgpu" { lock: "python/requirements/webgpu.txt", megabytes: Some(140), preload: [] },
     /// ONNX Runtime with CUDA, and the CUDA and cuDNN that it loads.
-    Cuda "cuda" { lock: "python/requirements/cuda.txt", preload: [] },
+    Cuda "cuda" { lock: "python/requirements/cuda.txt", megabytes: None, preload: [] },
     /// ONNX Runtime with MIGraphX for AMD's GPUs.
-    Rocm "rocm" { lock: "python/requirements/rocm.txt", preload: [] },
+    Rocm "rocm" { lock: "python/requirements/rocm.txt", megabytes: None, preload: [] },
     /// OpenVINO: the library, and the converter.
-    Openvino "openvino" { lock: "python/requirements/openvino.txt", preload: ["openvino"] },
+    Openvino "openvino" { lock: "python/requirements/openvino.txt", megabytes: Some(280), preload: ["openvino", "orch_py.ops.openvino_convert"] },
     /// OpenVINO with nncf, for 8-bit weights.
-    Nncf "nncf" { lock: "python/requirements/nncf.txt", preload: ["openvino", "nncf"] },
+    // nncf imports what a backend needs when it is first called.
+    Nncf "nncf" {
+        lock: "python/requirements/nncf.txt", megabytes: Some(530),
+        preload: [
+            "openvino",
+            "nncf",
+            "orch_py.ops.openvino_convert",
+            "nncf.openvino.quantization.quantize_model",
+            "nncf.quantization.algorithms.weight_compression.openvino_backend",
+        ]
+    },
     /// PyTorch and transformers: models, references, exports; libtorch for the tch worker.
     // transformers loads lazily; the ops name what they need of it. The rest is what every model class imports when it is
     // first named: 0.15 s here, or in every job.
     Torch "torch" {
-        lock: "python/requirements/torch.txt",
+        lock: "python/requirements/torch.txt", megabytes: Some(5100),
         preload: [
             "orch_py.ops.materialise",
             "orch_py.ops.export_onnx",
@@ -74,22 +89,27 @@ environments! {
             "transformers.modeling_layers",
             "transformers.models.auto.modeling_auto",
             "transformers.exporters.utils",
+            "orch_py.warm",
         ]
     },
     /// LiteRT: the library that `orch worker litert` loads, and the converter with the PyTorch that it needs.
-    Litert "litert" { lock: "python/requirements/litert.txt", preload: ["orch_py.ops.litert_convert"] },
+    Litert "litert" { lock: "python/requirements/litert.txt", megabytes: Some(900), preload: ["orch_py.ops.litert_convert"] },
     /// ONNX Runtime Web, and the Chromium that it runs in: of npm, and no Python.
-    Browser "browser" { lock: "node/browser/package-lock.json", preload: [] },
+    Browser "browser" { lock: "node/browser/package-lock.json", megabytes: Some(370), preload: [] },
     /// Node, for what is of npm where the machine has none.
-    Node "node" { lock: "python/requirements/node.txt", preload: [] },
+    Node "node" { lock: "python/requirements/node.txt", megabytes: None, preload: [] },
+    /// What installs the others, where the machine has none.
+    Uv "uv" { lock: "python/requirements/uv.txt", megabytes: Some(50), preload: [] },
     /// Transformers.js for the web, with an ONNX Runtime Web of its own: of npm, and no Python.
-    TransformersJs "transformers-js" { lock: "node/transformers-js/package-lock.json", preload: [] },
+    TransformersJs "transformers-js" { lock: "node/transformers-js/package-lock.json", megabytes: Some(55), preload: [] },
+    /// DuckDB's library, for the history: of npm, and no Python.
+    Duckdb "duckdb" { lock: "node/duckdb/package-lock.json", megabytes: Some(70), preload: [] },
 }
 
 impl EnvName {
     /// Whether a Python of the user's can stand for it (ORCH_PYTHON).
     pub fn is_python(self) -> bool {
-        !self.is_npm() && self != Self::Node
+        !self.is_npm() && !matches!(self, Self::Node | Self::Uv)
     }
 
     /// Whether its lock is one of npm's.
@@ -134,8 +154,7 @@ impl Default for Locks {
 }
 
 impl Locks {
-    /// The requirements with hashes, as `pip install --require-hashes -r` takes them; of `browser` and
-    /// `transformers-js`, as `npm ci` does.
+    /// The requirements with hashes, as `pip install --require-hashes -r` takes them; of what is of npm, as `npm ci` does.
     pub fn text(&self, env: EnvName) -> &str {
         &self.texts[env as usize]
     }
@@ -255,7 +274,7 @@ mod tests {
 
     #[test]
     fn every_package_of_npm_has_its_hash() {
-        for env in [EnvName::Browser, EnvName::TransformersJs] {
+        for env in EnvName::ALL.into_iter().filter(|env| env.is_npm()) {
             let packages = parse_npm(env.lock());
             assert!(packages.len() > 2);
             for (name, locked) in packages {

@@ -2,6 +2,9 @@
 //! nothing that is named after a case or an artefact is named after another too. With `ORCH_REPORT_HTML=page.html` a page
 //! with sizes is written there to be looked at.
 
+#[path = "support/page.rs"]
+mod page;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use orch::matrix::{Computes, HalfChoice, Known, Matrix};
@@ -158,12 +161,13 @@ fn of_markdown(doc: &ReportDoc) -> Vec<String> {
 
 fn of_html(doc: &ReportDoc) -> Vec<String> {
     let page = html::render(doc).unwrap();
+    let data = page::data(&page);
     let matrix = between(&page, "<table class=\"matrix\">", "</table>").unwrap();
     let (head, body) = matrix.split_once("<tbody>").unwrap();
     let columns: Vec<String> = head
         .split("<th scope=\"col\" data-target=\"")
         .skip(1)
-        .map(|th| format!("{}-{}", between(th, "<span>", " <").unwrap(), between(th, "<small>", "<").unwrap()))
+        .map(|th| between(th, "data-name=\"", "\"").unwrap().to_owned())
         .collect();
     let mut found = Vec::new();
     for row in body.split("<tr").skip(1) {
@@ -174,10 +178,9 @@ fn of_html(doc: &ReportDoc) -> Vec<String> {
             }
             let id = id(name, column);
             // A link leads to the details of this very case.
-            if let Some(at) = between(cell, "href=\"#c", "\"") {
-                let article = page.split_once(&format!("id=\"c{at}\">")).unwrap().1;
+            if let Some(at) = between(cell, "href=\"#case=", "\"") {
                 let (model, variant) = id.split_once(':').unwrap();
-                assert_eq!(between(article, "<h3>", "</h3>"), Some(&*format!("{model} on {variant}")));
+                assert_eq!(data["details"][at.parse::<usize>().unwrap()]["name"], format!("{model} on {variant}"));
             }
             found.push(id);
         }
@@ -186,6 +189,9 @@ fn of_html(doc: &ReportDoc) -> Vec<String> {
 }
 
 /// Of the matrix; and how many cases of columns that it leaves out the groups of what is unavailable count.
+/// The end of the line that stands in place of models of which an interrupt left nothing.
+const UNREACHED: &str = "no case was finished";
+
 fn of_console(page: &str) -> (Vec<String>, usize) {
     let mut found = Vec::new();
     let mut header: Vec<(usize, String)> = Vec::new();
@@ -201,6 +207,7 @@ fn of_console(page: &str) -> (Vec<String>, usize) {
             break;
         }
         match line {
+            _ if line.ends_with(UNREACHED) => {}
             "" => header.clear(),
             _ if header.is_empty() => header = starts(line),
             row => {
@@ -266,7 +273,21 @@ fn console_is_right(doc: &ReportDoc, page: &str, expected: &BTreeSet<String>) {
         let sizes = id.split_once(column).map(|(_, sizes)| sizes);
         sizes.is_some_and(|sizes| sizes.is_empty() || sizes.starts_with("-b") || sizes.starts_with("-s"))
     };
-    let shown = expected.iter().filter(|id| !gone.iter().any(|column| is_in(id, column))).cloned().collect();
+    let mut shown: BTreeSet<String> =
+        expected.iter().filter(|id| !gone.iter().any(|column| is_in(id, column))).cloned().collect();
+    let row = |id: &str| {
+        let column = there.keys().find(|column| is_in(id, column));
+        column.map_or_else(|| id.to_owned(), |column| id.replacen(column.as_str(), "", 1))
+    };
+    let rows: BTreeSet<String> = found.iter().map(|id| row(id)).collect();
+    let left_out: BTreeSet<String> = shown.iter().map(|id| row(id)).filter(|row| !rows.contains(row)).collect();
+    let told = page.lines().find(|line| line.ends_with(UNREACHED));
+    let count = told.map_or(0, |line| between(line, "of ", " model").unwrap().parse().unwrap());
+    assert_eq!(count, left_out.len(), "{page}\n{shown:?}");
+    let nothing = [Outcome::Incomplete, Outcome::SkipUnavailable];
+    let of_those = doc.cases.iter().filter(|case| left_out.contains(&row(&case.case)));
+    assert!(of_those.clone().all(|case| nothing.contains(&case.status)), "{left_out:?}");
+    shown.retain(|id| !left_out.contains(&row(id)));
     same("the console", &shown, found);
     assert_eq!(unavailable, doc.cases.iter().filter(|case| case.status == Outcome::SkipUnavailable).count());
 }

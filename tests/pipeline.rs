@@ -2,6 +2,8 @@
 //!
 //! It installs gigabytes on first use and takes minutes, so it is a target of its own: `cargo test --test pipeline`.
 
+#[path = "pipeline/precisions.rs"]
+mod precisions;
 #[path = "pipeline/pytest.rs"]
 mod pytest;
 mod support;
@@ -102,7 +104,7 @@ fn two_models_pass_on_every_target_and_run_again_only_where_they_changed() {
     sandbox.run(run()).success().summary([("passed", 14)]).stderr_lacks("bert").stderr_lacks("vit");
     edit(&sandbox, "specs/models.yaml", "  bert:\n", "  bert:\n    seed: 5\n");
     let plan = sandbox.run(["plan", "specs/all.yaml", "-m", "bert", "-m", "vit", "-t", "cpu"]).success();
-    plan.stdout_has("param.seed changed (0 => 5)").stdout_lacks("vit");
+    plan.stdout_has("param.seed changed (0 => 5)").stdout_lacks("generate:vit");
     let changed = sandbox.run(run()).success().summary([("passed", 14)]);
     let changed = changed.stderr_has("ok    generate:bert").stderr_has("ok    run:bert:qnn-fp16").stderr_lacks("vit");
     assert!(cases(&changed.json()).values().all(|case| (case["cached"] == true) == (case["model"] == "vit")));
@@ -228,63 +230,6 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
     let manifest: Value =
         serde_json::from_slice(&fs::read(artefact(&sandbox, "hubbed/model").join("manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["weights"]["revision"], REVISION);
-}
-
-/// The files that users ship, beside what they were made of: fp16 and int8 ONNX, TorchScript in half precision.
-#[test]
-fn a_text_model_and_a_convolution_pass_at_fp16_and_int8() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let sandbox = suite();
-    let row = "artefact: torchscript\n    precisions: [fp32]\n  eager-cpu:";
-    edit(&sandbox, "specs/targets.yaml", row, "artefact: torchscript\n    precisions: [fp16, bf16]\n  eager-cpu:");
-    let chosen = ["-m", "bert", "-m", "detr", "-t", "cpu-small", "-t", "torch-cpu"];
-    let run = [&["run", "specs/all.yaml", "--json"], &chosen[..]].concat();
-    let document = sandbox.run(run).success().summary([("cases", 8), ("passed", 8)]).json();
-    for (name, case) in cases(&document) {
-        let model = text(&case["model"]);
-        match text(&case["precision"]) {
-            "fp16" if case["target"] == "cpu-small" => {
-                let made = &case["facts"][format!("convert:{model}:onnx-fp16")];
-                assert!(made["weights"].get("fp32").is_none() && made["nodes"].get("fp32").is_none(), "{name}: {made}");
-                assert!(artefact(&sandbox, &format!("{model}/onnx-fp16")).join("model.onnx").is_file());
-            }
-            "int8" => {
-                let made = &case["facts"][format!("convert:{model}:onnx-int8")];
-                assert!(made["nodes"]["integer"].as_u64().unwrap() > 10, "{name}: {made}");
-            }
-            _ => {}
-        }
-        // No run is as exact as fp32, or it is fp32 under another name.
-        let off = case["numerics"]["max_abs"].as_f64().unwrap();
-        assert!(off > 1e-4, "{name}: {off}");
-    }
-    the_generated_test_stands_alone(&sandbox, cases(&document)["bert:cpu-small-fp16"]);
-}
-
-/// Weights in the reduced range, so that it is right on every CPU, with VNNI or without.
-#[test]
-fn a_text_and_a_vision_model_pass_at_calibrated_int8() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let sandbox = suite();
-    let run =
-        ["run", "specs/all.yaml", "--json", "-m", "bert", "-m", "vit", "-t", "cpu-static", "-t", "openvino-static"];
-    let document = sandbox.run(run).success().summary([("cases", 4), ("passed", 4)]).json();
-    for (name, case) in cases(&document) {
-        let (model, is_onnx) = (text(&case["model"]), case["target"] == "cpu-static");
-        let artefact = if is_onnx { "onnx-int8-static" } else { "openvino-int8-static" };
-        let made = &case["facts"][format!("convert:{model}:{artefact}")];
-        assert_eq!(made["range"], "reduced", "{name}: {made}");
-        assert!(text(&made["scheme"]).contains("calibrated on 16 other sets of inputs"), "{name}: {made}");
-        let quantised = if is_onnx { &made["nodes"]["integer"] } else { &made["quantised_activations"] };
-        assert!(quantised.as_u64().unwrap() >= 8, "{name}: {made}");
-        // No run is as exact as fp32, or it is fp32 under another name.
-        let off = case["numerics"]["max_abs"].as_f64().unwrap();
-        assert!(off > 1e-3, "{name}: {off}");
-    }
-    for case in ["bert:cpu-static-int8-static", "vit:openvino-static-int8-static"] {
-        the_generated_test_stands_alone(&sandbox, cases(&document)[case]);
-    }
-    sandbox.run(run).success().stdout_has("\"executed\": 0");
 }
 
 #[test]

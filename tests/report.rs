@@ -91,12 +91,45 @@ fn junit_counts_and_explains() {
     assert_eq!(xml.matches("<failure ").count(), 8);
     assert_eq!(xml.matches("<error ").count(), 2);
     assert_eq!(xml.matches("<skipped ").count(), 75 + 2 + 4);
-    assert!(xml.contains("tests=\"210\" failures=\"8\" errors=\"2\" skipped=\"81\""), "{}", &xml[..300]);
+    assert!(xml.contains("tests=\"210\" failures=\"8\" errors=\"2\" time="), "{}", &xml[..300]);
     assert!(xml.contains("message=\"SKIP_UNAVAILABLE: no AMD driver: /dev/kfd does not exist\""));
     assert!(
         xml.contains("repro: orch run specs/all.yaml --step run:gpt2:openvino-int8 --rerun run:gpt2:openvino-int8")
     );
-    assert!(xml.contains("<property name=\"stand_in\" value=\"emulated\"/>"));
+    assert!(xml.contains("\nstand_in: emulated\n"));
+}
+
+/// What an element may hold, by `junit-10.xsd` of Jenkins' xUnit plugin, the strictest reader.
+const SCHEMA: &[(&str, &[&str], &[&str])] = &[
+    ("testsuites", &["name", "time", "tests", "failures", "errors"], &["testsuite"]),
+    ("testsuite", &["name", "tests", "failures", "errors", "skipped", "time"], &["testcase"]),
+    ("testcase", &["name", "time", "classname"], &["skipped", "error", "failure", "system-out"]),
+    ("skipped", &["message"], &[]),
+    ("error", &["type", "message"], &[]),
+    ("failure", &["type", "message"], &[]),
+    ("system-out", &[], &[]),
+];
+
+#[test]
+fn junit_keeps_to_its_schema() {
+    let mut doc = doc();
+    doc.cases[0].reason = Some("a < b & \"c\" ]]> \u{1b}[31m\u{0} \u{fffe}".to_owned());
+    doc.cases[0].status = orch::record::Outcome::Fail;
+    let xml = junit::render(&doc);
+    let parsed = roxmltree::Document::parse(&xml).unwrap();
+    for element in parsed.descendants().filter(|node| node.is_element()) {
+        let name = element.tag_name().name();
+        let (_, attributes, children) = SCHEMA.iter().find(|(known, ..)| *known == name).expect(name);
+        let strange = element.attributes().find(|attribute| !attributes.contains(&attribute.name()));
+        assert_eq!(strange, None, "{name}");
+        for child in element.children().filter(|node| node.is_element()) {
+            assert!(children.contains(&child.tag_name().name()), "{} in {name}", child.tag_name().name());
+        }
+        let is_time =
+            |time: &str| time.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+        assert!(element.attribute("time").is_none_or(is_time), "{element:?}");
+    }
+    assert_eq!(parsed.root_element().tag_name().name(), "testsuites");
 }
 
 /// A page that knew a case or a state would have to learn of a new section too.

@@ -1,10 +1,14 @@
 //! The HTML report: well-formed, self-contained, complete, and safe with hostile names. With
 //! `ORCH_REPORT_HTML=page.html` the page of the fixture is written there to be looked at.
 
+#[path = "support/page.rs"]
+mod page;
+
 use std::path::Path;
 
 use orch::record::Outcome;
 use orch::report::{ReportDoc, Summary, html, json, junit, markdown};
+use page::data;
 use pretty_assertions::assert_eq;
 
 fn doc() -> ReportDoc {
@@ -46,9 +50,11 @@ fn elements(page: &str) -> Vec<(String, String)> {
     found
 }
 
-fn embedded(page: &str) -> ReportDoc {
-    let (_, rest) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
-    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+/// The page without the library that draws its pictures.
+fn without_plot(page: &str) -> String {
+    let plot = include_str!("../node/plot/plot.min.js");
+    assert_eq!(page.matches(plot).count(), 1);
+    page.replacen(plot, "", 1)
 }
 
 #[test]
@@ -65,17 +71,18 @@ fn every_case_has_a_cell_and_its_details() {
     assert_eq!(count("td", "data-k=\"unavailable\""), 75);
     assert_eq!(count("td", "data-k=\"excluded\""), 4);
     assert_eq!(count("td", "data-k="), 15 * 14);
-    assert_eq!(count("article", "class=\"case\""), doc.cases.len());
-    for at in 0..doc.cases.len() {
-        assert_eq!(count("a", &format!("href=\"#c{at}\" class=\"cell\"")), 1, "case {at}");
-        assert_eq!(count("article", &format!("id=\"c{at}\"")), 1, "case {at}");
+    let data = data(&page);
+    assert_eq!(data["details"].as_array().unwrap().len(), doc.cases.len());
+    for (at, case) in doc.cases.iter().enumerate() {
+        assert_eq!(count("a", &format!("class=\"cell\" href=\"#case={at}\"")), 1, "case {at}");
+        assert!(data["details"][at]["name"].as_str().unwrap().starts_with(&case.model), "case {at}");
     }
-    assert_eq!(json::render(&embedded(&page)), json::render(&doc));
+    assert_eq!(data["document"], json::render(&doc));
 }
 
 #[test]
 fn the_page_asks_for_nothing_from_outside() {
-    let page = page(&doc());
+    let page = without_plot(&page(&doc()));
     for (name, attributes) in elements(&page) {
         assert!(!["link", "img", "iframe", "object", "embed", "base"].contains(&name.as_str()), "{name}");
         assert!(!attributes.contains("src="), "{name} {attributes}");
@@ -86,6 +93,9 @@ fn the_page_asks_for_nothing_from_outside() {
     for part in ["@import", "url(", "fetch(", "http:", "https:"] {
         assert!(!page.contains(part), "{part}");
     }
+    let plot = include_str!("../node/plot/plot.min.js");
+    let addresses = ["http", "fetch(", "@import"].map(|part| plot.matches(part).count());
+    assert_eq!(addresses, [plot.matches("http://www.w3.org/").count(), 0, 0], "names of namespaces, and nothing else");
 }
 
 #[test]
@@ -116,21 +126,21 @@ fn hostile_names_stay_text() {
     doc.backends[0].devices[0].name = evil.into();
     let page = page(&doc);
     let elements = elements(&page);
-    assert_eq!(elements.iter().filter(|(name, _)| name == "script").count(), 2);
+    assert_eq!(elements.iter().filter(|(name, _)| name == "script").count(), 3);
     assert_eq!(elements.iter().filter(|(name, _)| name == "img").count(), 0);
     assert!(!page.contains("<img"));
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;&lt;&#x2f;script&gt;"));
     assert!(page.contains("{{ 1 }}"), "the text is shown as it is");
-    assert_eq!(json::render(&embedded(&page)), json::render(&doc));
+    let data = data(&page);
+    assert_eq!(data["document"], json::render(&doc));
     // In code spans, which are the odd parts between backticks, it is text already.
     let text = markdown::render(&doc);
     let outside: String = text.split('`').step_by(2).collect();
     assert!(!outside.contains("<img src"), "{outside}");
     let xml = junit::render(&doc);
     assert!(!xml.contains("<img"));
-    // What the page holds for programs is JSON, which is as it was.
-    let (shown, _) = page.split_once("<script type=\"application/json\"").unwrap();
-    for page in [shown, &text, &xml] {
+    let details = data["details"].to_string();
+    for page in [&without_plot(&page), &details, &text, &xml] {
         let unseen = page.find(|c: char| orch::base::text::is_unseen(c));
         assert_eq!(unseen.map(|at| &page[at.saturating_sub(80)..at]), None);
     }
@@ -144,7 +154,8 @@ fn section<'p>(page: &'p str, id: &str) -> &'p str {
 
 #[test]
 fn what_the_tolerance_cannot_tell_is_told() {
-    assert!(page(&doc()).contains("too small for the tolerance to tell their sign: 3 of the 128 columns of `logits`"));
+    let told = "too small for the tolerance to tell their sign: 3 of the 128 columns of `logits`";
+    assert!(data(&page(&doc()))["details"].to_string().contains(told));
 }
 
 #[test]
@@ -207,7 +218,8 @@ fn ten_thousand_cases_are_no_trouble() {
     let last = doc.cases.last().unwrap().model.clone();
     let pages = [json::render(&doc), markdown::render(&doc), junit::render(&doc), page(&doc)];
     assert!(pages.iter().all(|page| page.contains(&last)));
+    assert!(pages[3].len() < 16 << 20, "{}", pages[3].len());
     let at = |text: &str| pages[3].find(text);
     assert!(at("<section id=\"failures\"") < at("<section id=\"matrix\""), "of a long matrix nobody sees the end");
-    assert_eq!((at("id=\"data\""), at("href=\"matrix.json\"").is_some()), (None, true), "it would be half of the page");
+    assert_eq!(data(&pages[3]).get("document"), None, "matrix.json has it");
 }

@@ -32,7 +32,7 @@ def run(request: dict[str, Any], ops: dict[str, Op], pipe: int, server: int) -> 
         os.environ.update(request.get("env") or {})
         os.environ.pop(NO_CUDA, None)
         _move_in()
-        confine(request.get("sandbox"))
+        confine(request["sandbox"])
         _send(pipe, {"started": os.getpid()})
         _send(pipe, {"output": _perform(request, ops, pipe).to_json()})
         code = 0

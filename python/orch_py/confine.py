@@ -25,9 +25,9 @@ _TCP = {4: 0b11}
 _SCOPES = {6: 0b11}
 
 
-def confine(grants: dict[str, Any] | None) -> None:
-    """Never to be undone. `grants` is `Grants` of orch, as JSON; None leaves the process free."""
-    if grants is None or os.environ.get("ORCH_SANDBOX") == "off":
+def confine(grants: dict[str, Any]) -> None:
+    """Never to be undone. `grants` is `Grants` of orch, as JSON."""
+    if os.environ.get("ORCH_SANDBOX") == "off":
         return
     since = version()
     if since < 1:

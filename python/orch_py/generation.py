@@ -103,22 +103,27 @@ def _reference(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) ->
     else:
         raise Refused("error", f"`generate: {steps}`: generate() of {type(model).__name__} fails: {errors[-1]}")
     scores = torch.stack(made.logits, dim=1).float()
-    best = scores.topk(min(_LIKELIEST, scores.shape[-1]), dim=-1)
     tokens = made.sequences[:, prompt.shape[1] :]
     if (
         tokens.shape != scores.shape[:2]
         or tokens.shape[1] != steps
-        or not torch.equal(scores.gather(-1, tokens[..., None]), best.values[..., :1])
+        or not torch.equal(scores.gather(-1, tokens[..., None]), scores.amax(dim=-1, keepdim=True))
     ):
         raise Refused("error", f"`generate: {steps}`: generate() of {type(model).__name__} does not take the likeliest")
+    version = transformers.__version__
+    by = f"generate() of transformers {version}" + ("" if cached else f" without its cache ({errors[0]})")
+    return ranked(tokens, scores), by
+
+
+def ranked(tokens: torch.Tensor, scores: torch.Tensor) -> Tensors:
+    """Tokens with what tells a tie, by the scores (row, step, token) that they were chosen by."""
+    best = scores.topk(min(_LIKELIEST, scores.shape[-1]), dim=-1)
     # Of equal scores topk may put another first than generate() took.
     likeliest = best.indices.numpy().copy()
     likeliest[..., 0] = tokens.numpy()
     scale = np.array([[_scale(each) for each in row] for row in scores.numpy()], np.float32)
     found = {"tokens": tokens.numpy(), "likeliest": likeliest, "scores": best.values.numpy(), "scale": scale}
-    version = transformers.__version__
-    by = f"generate() of transformers {version}" + ("" if cached else f" without its cache ({errors[0]})")
-    return {name: np.ascontiguousarray(value) for name, value in found.items()}, by
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}
 
 
 def _config(prompt: torch.Tensor, steps: int, cached: bool) -> transformers.GenerationConfig:

@@ -287,6 +287,53 @@ def _and(self: Tensor, other: Any) -> Tensor:
     return self & other
 
 
+def _both(self: Tensor, other: Any) -> Tensor:
+    """Of two masks. The exporter takes some of them for integers, whose bits ONNX has had since opset 18 only."""
+    masks = isinstance(other, Tensor) and self.dtype is other.dtype is torch.bool
+    return torch.logical_and(self, other) if masks else NotImplemented
+
+
+def _histogram(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, **_: Any) -> Tensor:
+    """How many values lie in each of `bins` equal parts; routers count their tokens so."""
+    if min >= max:
+        return NotImplemented
+    values = input.reshape(-1, 1)
+    part = torch.floor((values.to(torch.float32) - min) * (bins / (max - min))).clamp(max=bins - 1)
+    inside = (part == torch.arange(bins)) & (values >= min) & (values <= max)
+    return inside.sum(0).to(input.dtype)
+
+
+def _cumulative_max(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """The largest value so far, and its last place among those."""
+    values = input.transpose(dim, -1)
+    size = int(values.shape[-1])
+    with _untraced():
+        later = torch.ones(size, size, dtype=torch.bool).triu(1)
+        places = torch.arange(size)
+    known = torch.where(later, values[..., :1, None], values.unsqueeze(-2))
+    largest = known.amax(-1)
+    chosen = (known == largest.unsqueeze(-1)) & ~later
+    place = torch.where(chosen, places, places[:1]).amax(-1)
+    return largest.transpose(dim, -1), place.transpose(dim, -1)
+
+
+def _cumulative_min(input: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    largest, place = _cumulative_max(-input, dim)
+    return -largest, place
+
+
+def _spaced(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
+    """A constant: its ends are sizes, which are fixed. The exporter would reckon with them in double precision."""
+    with _untraced():
+        return torch.linspace(float(start), float(end), int(steps), dtype=dtype)
+
+
+def _eye(n: Any, m: Any = None, **how: Any) -> Tensor:
+    """A constant: ONNX Runtime makes none of booleans."""
+    with _untraced():
+        return torch.eye(int(n), int(n if m is None else m), **how)
+
+
 EQUALS: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.masked_scatter: _masked_scatter,
     torch.masked_scatter: _masked_scatter,
@@ -323,4 +370,14 @@ EQUALS: dict[Callable[..., Any], Callable[..., Any]] = {
     Tensor.__setitem__: _put,
     Tensor.__ior__: _or,
     Tensor.__iand__: _and,
+    Tensor.__and__: _both,
+    torch.bitwise_and: _both,
+    torch.histc: _histogram,
+    Tensor.histc: _histogram,
+    torch.cummax: _cumulative_max,
+    Tensor.cummax: _cumulative_max,
+    torch.cummin: _cumulative_min,
+    Tensor.cummin: _cumulative_min,
+    torch.linspace: _spaced,
+    torch.eye: _eye,
 }

@@ -46,6 +46,8 @@ def tidy(model: onnx.ModelProto, outputs: list[str], fixed: bool = True) -> tupl
             # A rule may leave constants behind that fold further.
             _prune(model.graph)
             model = _inferred(_fold(model))
+        # An output that depends on no input has become a constant, and outputs are made by nodes.
+        make_outputs(model.graph)
     strip(model)
     if told := _open(model.graph.input):
         raise Wrong(told)
@@ -83,7 +85,7 @@ def _fold(model: onnx.ModelProto) -> onnx.ModelProto:
     _refill(folded.opset_import, [entry for entry in folded.opset_import if entry.domain in used])
     _refill(folded.graph.value_info, [])
     # A runtime that folds again would make up the same names for its own constants, and fail on finding them taken.
-    known = {tensor.name for tensor in model.graph.initializer}
+    known = {value.name for value in (*model.graph.initializer, *model.graph.output)}
     for number, tensor in enumerate(folded.graph.initializer):
         if tensor.name not in known:
             name = f"folded.{number}"

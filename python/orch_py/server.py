@@ -13,6 +13,7 @@ will ever release.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -316,6 +317,9 @@ def preload(names: list[str]) -> None:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001 - a package may raise anything while it is imported.
             print(f"preload of `{name}` failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    # A collection in a fork would otherwise visit all that was imported, and copy the pages that it marks: 0.3 s each.
+    gc.collect()
+    gc.freeze()
     if threads := [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]:
         print(f"the preload left threads, and a fork may wait for their locks: {threads}", file=sys.stderr, flush=True)
 

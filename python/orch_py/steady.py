@@ -4,7 +4,7 @@ when one of the model's repeated layers does nothing. Knows nothing of trees and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ _MOST_LAYERS = 8
 # Each of them costs a forward pass.
 _MOST_PARAMETERS = 1_000_000_000
 # Outputs that a layer moves by less of their scale are those of a layer that has no part in them.
-_LEAST_EFFECT = 1e-6
+LEAST_EFFECT = 1e-6
 # From so many times the bound on, it is no rounding that has grown but another choice.
 _JUMP = 50.0
 _CHOICES = ("topk", "sort", "argsort", "argmax", "argmin", "msort", "kthvalue", "unique", "nonzero", "round", "floor")
@@ -162,6 +162,13 @@ def without_a_layer(
     model: PreTrainedModel, inputs: Named, reference: Tensors
 ) -> tuple[str | None, Tensors | None, str | None]:
     """The repeated layer of least effect, and the outputs when all its parameters are 0; or why there are none."""
+    return least_layer(model, lambda: _computed(model, inputs, reference), reference)
+
+
+def least_layer(
+    model: PreTrainedModel, computed: Callable[[], Tensors], reference: Tensors
+) -> tuple[str | None, Tensors | None, str | None]:
+    """The same of a model that is a part of what is `computed`."""
     if sum(parameter.numel() for parameter in model.parameters()) > _MOST_PARAMETERS:
         return None, None, f"not tried, as the model has more than {_MOST_PARAMETERS:.0e} parameters"
     layers = _layers(model)
@@ -172,13 +179,13 @@ def without_a_layer(
     for name, layer in (layers[place] for place in chosen):
         try:
             with zeroed(layer):
-                got = _computed(model, inputs, reference)
+                got = computed()
         except Exception as error:  # noqa: BLE001 - a model may refuse to work with zeros in any way.
             print(f"without `{name}` the model does not run: {first_line(error)}", flush=True)
             continue
-        effect = _effect(got, reference)
-        if _LEAST_EFFECT < effect < least:
-            least, found = effect, (name, got, None)
+        moved = effect(got, reference)
+        if LEAST_EFFECT < moved < least:
+            least, found = moved, (name, got, None)
     return found
 
 
@@ -211,7 +218,7 @@ def zeroed(layer: torch.nn.Module) -> Iterator[None]:
                 parameter.copy_(value)
 
 
-def _effect(got: Tensors, reference: Tensors) -> float:
+def effect(got: Tensors, reference: Tensors) -> float:
     """The largest change of an output in terms of its scale; 0 if it is not to be compared."""
     worst = 0.0
     for name, value in reference.items():

@@ -19,7 +19,7 @@ import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from orch_py import checkpoint, config_keys, experts, trees
+from orch_py import checkpoint, config_keys, diffusers_models, experts, trees
 from orch_py.protocol import Refused, first_line, listed
 
 Named = dict[str, torch.Tensor]
@@ -29,6 +29,8 @@ transformers.logging.disable_progress_bar()
 
 
 def model_class(name: str) -> Any:
+    if name in diffusers_models.CLASSES:
+        return diffusers_models.CLASSES[name]
     found = getattr(transformers, name, None)
     if found is None:
         near = difflib.get_close_matches(name, dir(transformers), n=3)
@@ -43,6 +45,9 @@ def build_config(cls: Any, given: dict[str, Any]) -> PreTrainedConfig:
     The constructor does it, for it derives fields from others and builds the sub-configs by their own constructors.
     It also accepts any misspelt key in silence, so keys are checked.
     """
+    if hasattr(cls, "made_of"):
+        made: PreTrainedConfig = cls.config_of(given)
+        return made
     config_class = getattr(cls, "config_class", None)
     if config_class is None:
         raise Refused("error", f"`{cls.__name__}` has no config class; seeded weights need a concrete model class")
@@ -121,6 +126,8 @@ def load_tree(tree: Path, **implementations: str) -> Tree:
     cls = model_class(manifest["class"])
     more = {"trust_remote_code": True} if manifest.get("trust_remote_code") else {}
     model = from_pretrained(cls, str(tree), local_files_only=True, **more, **implementations)
+    if implementations and "experts_implementation" not in implementations:
+        _look_up_experts(model)
 
     def named(tensors: trees.Tensors) -> Named:
         return {name: torch.from_numpy(tensors[name]) for name in manifest["inputs"]}
@@ -128,6 +135,13 @@ def load_tree(tree: Path, **implementations: str) -> Tree:
     control = trees.read_if_present(tree, trees.CONTROL_INPUTS)
     inputs = named(trees.read_tensors(tree, trees.INPUTS))
     return Tree(model, manifest, inputs, None if control is None else named(control))
+
+
+def _look_up_experts(model: PreTrainedModel) -> None:
+    """As `for_export` says, in models that have experts only within a model of another class."""
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel) and module._can_set_experts_implementation():
+            module.set_experts_implementation("batched_mm")
 
 
 def attention(model: PreTrainedModel) -> str:

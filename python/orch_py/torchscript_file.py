@@ -11,6 +11,8 @@ from pathlib import Path
 import torch
 
 _DROPPED = (".debug_pkl",)
+# By it a loader knows which meaning an operator has: that of some has changed.
+_VERSION = (".data/version", "version")
 # The writer adds these itself.
 _WRITTEN = ("version", "byteorder", ".data/version", ".data/serialization_id")
 
@@ -18,7 +20,9 @@ _WRITTEN = ("version", "byteorder", ".data/version", ".data/serialization_id")
 def strip(source: Path, target: Path) -> None:
     reader = torch._C.PyTorchFileReader(str(source))
     writer = torch._C.PyTorchFileWriter(str(target))
-    for name in sorted(reader.get_all_records()):
+    records = sorted(reader.get_all_records())
+    writer.set_min_version(max(int(reader.get_record(name)) for name in records if name in _VERSION))
+    for name in records:
         if name.endswith(_DROPPED) or name in _WRITTEN:
             continue
         data = reader.get_record(name)

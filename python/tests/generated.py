@@ -7,6 +7,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "# --- What follows is a part of every generated test. ---\n"
+LOOPS_MARK = "# --- What follows is a part of every generated test of a model with components. ---\n"
 GREEDY_MARK = "# --- What follows is a part of every generated test that generates. ---\n"
 EAGER = {"target": "eager-cpu", "backend": "cpu", "runtime": "python", "device": "cpu", "variant": "eager-cpu-fp32"}
 
@@ -15,7 +16,7 @@ def rendered(hardware: str, **given: Any) -> str:
     """The test of a model for `hardware`, a template of `templates/hardware`."""
     import jinja2
 
-    from orch_py import greedy, judge
+    from orch_py import greedy, judge, loops
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROOT / "templates"),
@@ -38,6 +39,9 @@ def rendered(hardware: str, **given: Any) -> str:
         "artefact": "model" if hardware == "eager" else hardware,
         "artefact_variant": hardware,
         "inputs": [],
+        "components": [],
+        "libraries": ["transformers"],
+        "loops": Path(loops.__file__).read_text("utf-8").partition(LOOPS_MARK)[2].strip(),
         "outputs": ["logits"],
         "tokens": [],
         "tolerance": judge.TOLERANCES["fp32"],

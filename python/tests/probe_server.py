@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -40,6 +41,10 @@ def reach(job: Job) -> Output:
     except OSError as error:
         port = type(error).__name__
     return Output(facts={"files": files, "port": port})
+
+
+def collected(job: Job) -> Output:
+    return Output(facts={"frozen": gc.get_freeze_count(), "visited": len(gc.get_objects())})
 
 
 def noise(job: Job) -> Output:
@@ -150,14 +155,6 @@ def nap(job: Job) -> Output:
     return Output()
 
 
-def kill_server(job: Job) -> Output:
-    """Ends the server, which nothing that it forked may outlive."""
-    escape(job)
-    os.kill(os.getppid(), signal.SIGKILL)
-    time.sleep(60)
-    return Output()
-
-
 def memory(job: Job) -> Output:
     raise MemoryError
 
@@ -210,9 +207,9 @@ def large(job: Job) -> Output:
 
 if __name__ == "__main__":
     OPS = (
-        echo, reach, noise, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave, unprintable,
-        large,
+        echo, reach, noise, collected, crash, vanish, sleep, orphan, memory, native_memory, fail, refuse, leave,
+        unprintable, large,
         report_usage, escape, junk, descriptors, tidy, siblings, wrapped_memory,
-        eat, nap, kill_server, curious,
+        eat, nap, curious,
     )  # fmt: skip
     main({op.__name__: op for op in OPS})

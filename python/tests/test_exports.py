@@ -153,6 +153,21 @@ class Exports(unittest.TestCase):
         self.assertEqual(output["status"], "numerics")
         self.assertRegex(output["reason"], said)
 
+    def test_a_stripped_torchscript_file_keeps_the_meaning_of_its_operators(self) -> None:
+        import torch
+
+        from orch_py import torchscript_file
+
+        class Gelu(torch.nn.Module):
+            def forward(self, value: torch.Tensor) -> torch.Tensor:
+                # Files of an older version know no `approximate`.
+                return torch.nn.functional.gelu(value, approximate="tanh")
+
+        value, (raw, file) = torch.linspace(-2, 2, 5), (self.worker.root / name for name in ("raw.pt", "stripped.pt"))
+        torch.jit.save(torch.jit.trace(Gelu(), value), str(raw))
+        torchscript_file.strip(raw, file)
+        self.assertTrue(torch.equal(torch.jit.load(str(file))(value), Gelu()(value)))
+
     def test_inputs_that_become_other_constants_cannot_be_right_for_both(self) -> None:
         from unittest import mock
 

@@ -1,4 +1,4 @@
-"""ONNX at fp16, int8 and int8-static, made for real of small graphs. Skipped where ONNX Runtime is not installed."""
+"""ONNX at fp16, int8, int8-static, a16w8 and int4, made for real of small graphs. Skipped without ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-MODULES = ("onnx", "onnxruntime", "safetensors", "numpy")
+MODULES = ("onnx", "onnx_ir", "onnxruntime", "safetensors", "numpy")
 HERE = all(importlib.util.find_spec(name) for name in MODULES)
 
 if HERE:
@@ -17,10 +17,11 @@ if HERE:
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    from orch_py import onnx_graph, trees
+    from orch_py import onnx_graph, onnx_static, trees
     from orch_py.ops import onnx_convert
     from orch_py.protocol import Job, Output, Refused
 
+QNN = {"for": "qnn"}
 # fp32's lowest number, of which attention masks are made.
 LOWEST = -3.4028234663852886e38
 
@@ -64,7 +65,7 @@ class OnnxConvert(unittest.TestCase):
         out = self.folder / f"{name}-{precision}"
         out.mkdir()
         params = {"precision": precision, **more}
-        inputs = {"onnx": tree} | ({"calibration": self.sets()} if precision == "int8-static" else {})
+        inputs = {"onnx": tree} | ({"calibration": self.sets()} if precision in ("int8-static", "a16w8") else {})
         return onnx_convert.run(Job(params=params, inputs=inputs, out=out, progress=print)), out
 
     def sets(self) -> Path:
@@ -195,10 +196,124 @@ class OnnxConvert(unittest.TestCase):
         job = Job(params={"precision": "int8-static"}, inputs={"onnx": tree}, out=out, progress=print)
         self.assertIn("calibrated on the model's own inputs", onnx_convert.run(job).facts["scheme"])
 
+    def test_quantised_for_qnn_is_counted_in_the_file(self) -> None:
+        """The bias of the product is shared with a sum, which stays in fp32 and so must read the one in fp32."""
+        random = np.random.default_rng(0)
+        bias = np.linspace(0, 1, 8, dtype=np.float32)
+        nodes = [
+            helper.make_node("Gemm", ["x", "w", "b"], ["product"]),
+            helper.make_node("Add", ["product", "b"], ["sum"]),
+            helper.make_node("MatMul", ["sum", "v"], ["y"]),
+        ]
+        weights = {name: random.standard_normal((8, 8)).astype(np.float32) for name in "wv"} | {"b": bias}
+        tree = self.tree(nodes, weights)
+        for precision, kind, far in (("int8-static", TensorProto.UINT8, 3e-2), ("a16w8", TensorProto.UINT16, 1e-2)):
+            output, out = self.convert(tree, precision, **QNN)
+            facts = output.facts
+            self.assertEqual((facts["products"], facts["quantised_products"], facts["nodes"]["integer"]), (2, 2, 2))
+            bits = 8 if kind == TensorProto.UINT8 else 16
+            self.assertIn(f"activations uint{bits} by tensor; calibrated on 8 other", facts["scheme"])
+            self.assertTrue(1e-6 < self.off(tree, out) < far)
+            graph = onnx.load(out / onnx_graph.MODEL).graph
+            held = {tensor.name: tensor.data_type for tensor in graph.initializer}
+            self.assertEqual({held[n.input[2]] for n in graph.node if n.op_type == "QuantizeLinear"}, {kind})
+            (add,) = (node for node in graph.node if node.op_type == "Add")
+            self.assertEqual([held.get(name) for name in add.input], [None, TensorProto.FLOAT])
+
+    def test_16_bit_activations_are_nothing_that_onnx_runtime_computes(self) -> None:
+        with self.assertRaisesRegex(
+            Refused, "no kernels for 16-bit activations on the CPU: it computes all 1 "
+        ) as told:
+            self.convert(self.product(), "a16w8")
+        self.assertEqual((told.exception.status, told.exception.facts["quantised_products"]), ("unsupported", 1))
+
+    def test_products_that_stayed_in_fp32_are_not_counted(self) -> None:
+        _, out = self.convert(self.product(), "a16w8", **QNN)
+        model = onnx.load(out / onnx_graph.MODEL)
+        self.assertEqual(onnx_static.quantised_products(model, "a16w8"), (1, 1))
+        self.assertEqual(onnx_static.quantised_products(model, "int8-static"), (0, 1))
+        (quantise,) = (n for n in model.graph.node if n.op_type == "QuantizeLinear" and n.input[0] != "x")
+        # The product gives its output in fp32: its activations went through 16 bits, and it is not computed in them.
+        for node in model.graph.node:
+            for place, name in enumerate(node.input):
+                if name.startswith("product") and node.op_type == "DequantizeLinear":
+                    node.input[place] = quantise.output[0]
+        model.graph.node.remove(quantise)
+        self.assertEqual(onnx_static.quantised_products(model, "a16w8"), (0, 1))
+
+    def test_int4_is_its_weights_multiplied_out(self) -> None:
+        """With outputs as exact as fp32's: activations are not rounded, whatever a CPU could do faster."""
+        random = np.random.default_rng(0)
+        nodes = [
+            helper.make_node("Concat", ["x"] * 4, ["wide"], axis=1),
+            helper.make_node("Gemm", ["wide", "v", "b"], ["more"]),
+            helper.make_node("Gemm", ["more", "u"], ["y"], transB=1),
+        ]
+        shapes = {"v": (32, 16), "b": (16,), "u": (8, 16)}
+        tree = self.tree(
+            nodes, {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        )
+        output, out = self.convert(tree, "int4")
+        self.assertIn("weights uint4 in groups of 16", output.facts["scheme"])
+        self.assertEqual((output.facts["nodes"]["int4"], output.facts["weights"]["int4"]), (2, 32 * 16 + 16 * 8))
+        self.assertNotIn("int8", output.facts["weights"])
+        self.assertTrue(1e-2 < self.off(tree, out) < 0.3)
+        again = self.convert(tree, "int4", "again")[1]
+        self.assertEqual((out / onnx_graph.MODEL).read_bytes(), (again / onnx_graph.MODEL).read_bytes())
+
+        graph = onnx.load(out / onnx_graph.MODEL).graph
+        held = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        given = trees.read_tensors(tree, trees.INPUTS)["x"]
+        first, second = (self.multiplied_out(node, held) for node in graph.node if node.op_type == "MatMulNBits")
+        right = (np.concatenate([given] * 4, 1) @ first + held["b"]) @ second
+        got = onnx_graph.execute(out / onnx_graph.MODEL, {"x": given})["y"]
+        np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5)
+
+    @staticmethod
+    def multiplied_out(node: Any, held: dict[str, Any]) -> Any:
+        """The weights (K, N) of a `MatMulNBits`: two to a byte, the lower bits first, as are the zero points."""
+        told = {attribute.name: attribute.i for attribute in node.attribute}
+        packed, scales, zeros = (held[name] for name in node.input[1:4])
+
+        def halves(values: Any) -> Any:
+            return np.stack([values & 15, values >> 4], -1).reshape(told["N"], -1).astype(np.float32)
+
+        scales = scales.reshape(told["N"], -1)
+        zeros = halves(zeros.reshape(told["N"], -1))[:, : scales.shape[1]]
+        groups = halves(packed).reshape(told["N"], scales.shape[1], told["block_size"])
+        return ((groups - zeros[..., None]) * scales[..., None]).reshape(told["N"], told["K"]).T
+
+    def test_int4_needs_groups_that_divide_the_widths(self) -> None:
+        with self.assertRaisesRegex(
+            Refused, "no product .* constant weights of a width that 16 divides; they are of 8$"
+        ):
+            self.convert(self.product(), "int4")
+
+    def test_a_width_that_no_group_divides_stays_in_fp32(self) -> None:
+        random = np.random.default_rng(0)
+        shapes = {"w": (8, 48), "u": (48, 48), "v": (48, 8)}
+        names = ["x", "wide", "more", "y"]
+        nodes = [helper.make_node("MatMul", [names[i], weight], [names[i + 1]]) for i, weight in enumerate(shapes)]
+        weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        output, _ = self.convert(self.tree(nodes, weights), "int4")
+        self.assertEqual((output.facts["nodes"]["int4"], output.facts["weights"]["int4"]), (2, 48 * 48 + 48 * 8))
+        self.assertGreaterEqual(output.facts["weights"]["fp32"], 8 * 48)
+
+    def test_int4_of_less_than_half_is_refused(self) -> None:
+        random = np.random.default_rng(0)
+        nodes = [helper.make_node("MatMul", ["x", "w"], ["wide"]), helper.make_node("MatMul", ["wide", "v"], ["y"])]
+        weights = {
+            name: random.standard_normal(shape).astype(np.float32) for name, shape in (("w", (8, 48)), ("v", (48, 8)))
+        }
+        with self.assertRaisesRegex(Refused, "only 384 of 792 weights of the model became int4"):
+            self.convert(self.tree(nodes, weights), "int4")
+
     def test_equal_models_give_equal_bytes(self) -> None:
         tree = self.product()
-        for precision in ("fp16", "int8", "int8-static"):
-            one, two = (self.convert(tree, precision, name)[1] for name in ("one", "two"))
+        ways = (("fp16", {}), ("int8", {}), ("int8-static", {}), ("int8-static", QNN), ("a16w8", QNN))
+        for precision, more in ways:
+            names = [f"{name}-{'-'.join(more.values())}" for name in ("one", "two")]
+            one, two = (self.convert(tree, precision, name, **more)[1] for name in names)
             for name in (onnx_graph.MODEL, trees.MANIFEST):
                 self.assertEqual((one / name).read_bytes(), (two / name).read_bytes())
 
@@ -210,9 +325,17 @@ class OnnxConvert(unittest.TestCase):
         nodes = [helper.make_node("MatMul", ["x", "w"], ["wide"]), helper.make_node("MatMul", ["wide", "v"], ["y"])]
         tree = self.tree(nodes, {"w": weight, "v": weight.T.copy()})
         self.assertTrue((tree / onnx_graph.DATA).is_file())
-        for precision, bound in (("fp16", 5e-3), ("int8", 5e-2), ("int8-static", 5e-2)):
-            _, out = self.convert(tree, precision)
+        for precision, bound, more in (
+            ("fp16", 5e-3, {}),
+            ("int8", 5e-2, {}),
+            ("int8-static", 5e-2, {}),
+            ("a16w8", 2e-2, QNN),
+        ):
+            _, out = self.convert(tree, precision, **more)
             self.assertTrue((out / onnx_graph.DATA).is_file())
+            again = self.convert(tree, precision, "again", **more)[1]
+            for name in (onnx_graph.MODEL, onnx_graph.DATA):
+                self.assertEqual((out / name).read_bytes(), (again / name).read_bytes(), precision)
             self.assertTrue(0 < self.off(tree, out) < bound)
 
     def test_what_would_not_be_what_it_is_called_is_refused(self) -> None:
@@ -227,6 +350,13 @@ class OnnxConvert(unittest.TestCase):
             self.convert(added, "int8")
         with self.assertRaisesRegex(Refused, "nothing in the model became int8"):
             self.convert(added, "int8-static")
+        for precision in ("int8-static", "a16w8"):
+            with self.assertRaisesRegex(Refused, f"only 0 of the model's 0 products became {precision}"):
+                self.convert(added, precision, "npu", **QNN)
+        with self.assertRaisesRegex(
+            Refused, "no product of the model has a matrix of constant weights of a width that 16 divides$"
+        ):
+            self.convert(added, "int4")
         with self.assertRaisesRegex(Refused, "`bf16` is not known"):
             self.convert(added, "bf16", "other")
 

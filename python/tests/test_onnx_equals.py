@@ -101,6 +101,16 @@ SAME: dict[str, Callable[[], Any]] = {
     "rows by a flat mask": lambda: values(6, 4)[bits(2, 3).reshape(-1)],
     "values by a mask": lambda: values(2, 3)[bits(2, 3)],
     "rows put by a mask": lambda: with_rows(values(2, 3, 4), bits(2, 3)),
+    "histogram": lambda: torch.histc(values(3, 40), bins=7, min=-1, max=2),
+    "histogram of experts": lambda: torch.tensor([0.0, 3, 3, 1, 4, 4]).histc(bins=4, min=0, max=3),
+    "largest so far": lambda: torch.cummax(torch.tensor([[3, 1, 3, 5, 2], [0, 0, 1, 1, 0]]), 1),
+    "largest so far, of floats": lambda: values(3, 4, 5).cummax(dim=-2),
+    "least so far": lambda: torch.cummin(torch.tensor([[3, 1, 3, 1, 2], [2, 2, 1, 3, 0]]), dim=1),
+    "least so far, of floats": lambda: values(3, 4).cummin(0),
+    "linspace": lambda: torch.linspace(0.5, 3.5, 4, dtype=torch.float32),
+    "eye": lambda: torch.eye(3, dtype=torch.bool) & torch.eye(3, 3, dtype=torch.bool),
+    "both masks": lambda: torch.bitwise_and(bits(3, 4), bits(4, 3).reshape(3, 4)) & True,
+    "both numbers": lambda: torch.bitwise_and(torch.tensor([6, 5]), 3) & torch.tensor([1, 3]),
     "in place": lambda: with_mask_of_its_own(bits(3, 4), bits(4, 3).reshape(3, 4)),
 }
 

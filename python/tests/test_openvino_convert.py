@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import shutil
 import tempfile
@@ -144,6 +145,37 @@ class OpenvinoConvert(unittest.TestCase):
             model, facts, _ = made("full")
             self.assertEqual((facts["range"], openvino_convert._reach(model)), ("full", 127))
             self.assertIn("without VNNI saturate", str(facts["scheme"]))
+
+    def test_int4_is_counted_by_what_is_multiplied(self) -> None:
+        import numpy as np
+
+        import openvino
+        from openvino import opset13 as ops
+        from orch_py.ops import openvino_convert
+        from orch_py.protocol import Refused
+
+        random = np.random.default_rng(0)
+
+        def model(*widths: int) -> openvino.Model:
+            given = ops.parameter([4, widths[0]], np.float32, name="x")
+            made = given
+            for shape in itertools.pairwise(widths):
+                weights = ops.constant(random.standard_normal(shape).astype(np.float32))
+                made = ops.matmul(made, weights, False, False)
+            return openvino.Model([made], [given], "main")
+
+        facts: dict[str, object] = {}
+        made = openvino_convert._in_four_bits(model(64, 48, 64, 32), facts)
+        # The last product stays in 8 bits, and 48 is a multiple of 16 alone.
+        self.assertEqual(facts["weights"], {"int4": 64 * 48 + 48 * 64, "int8": 64 * 32})
+        self.assertEqual(facts["nodes"], {"int4": 2, "int8": 1})
+        self.assertIn("groups of 32, or 16", str(facts["scheme"]))
+        kinds = {n.get_element_type().get_type_name() for n in made.get_ops() if n.get_type_name() == "Constant"}
+        self.assertTrue({"u4", "u8"} <= kinds)
+        # One product is the last, so nothing is left for 4 bits; of widths that no group divides nothing is taken.
+        for widths in ((64, 32), (24, 24, 24)):
+            with self.assertRaisesRegex(Refused, "only 0 of .* weights that the model multiplies by became int4"):
+                openvino_convert._in_four_bits(model(*widths), {})
 
 
 if __name__ == "__main__":

@@ -24,6 +24,11 @@ class Sbom(unittest.TestCase):
             everywhere = {package for package, is_everywhere in packages.items() if is_everywhere}
             self.assertLessEqual(everywhere, listed, f"{lock.name}: run `just sbom`")
 
+    def test_it_holds_what_the_locks_of_npm_hold(self) -> None:
+        listed = [each for each in self.components if each["purl"].startswith("pkg:npm/")]
+        self.assertEqual(listed, sbom.npm_components(), "run `just sbom`")
+        self.assertIn("@duckdb/node-bindings-linux-x64", {each["name"] for each in listed})
+
     def test_every_licence_is_one_that_was_looked_at(self) -> None:
         for each in self.components:
             self.assertLessEqual(sbom.parts(each["licenses"][0]["expression"]), sbom.ALLOWED, each["name"])

@@ -232,6 +232,15 @@ class Server(unittest.TestCase):
         self.assertEqual(worker.output(1)["status"], "ok")
         self.assertIn("preload of `no_such_package` failed: ModuleNotFoundError", worker.server_log())
 
+    def test_what_was_imported_is_left_out_of_collections_in_a_job(self) -> None:
+        worker = Worker()
+        self.addCleanup(worker.close)
+        worker.send({"preload": ["colorsys"]})
+        worker.start(1, "collected")
+        facts = worker.output(1)["facts"]
+        self.assertGreater(facts["frozen"], 1000)
+        self.assertLess(facts["visited"], facts["frozen"])
+
     def test_what_imports_may_ask_for_gpus_and_starts_no_driver(self) -> None:
         worker = Worker()
         self.addCleanup(worker.close)

@@ -1,9 +1,10 @@
-"""Writes the packages that orch's locks install, with their licences, as a CycloneDX 1.6 document.
+"""Writes the packages that orch's locks of Python and of npm install, with their licences, as a CycloneDX 1.6 document.
 
     just sbom        # writes python/sbom.cdx.json again after a lock has changed; needs the package index
 
-Licences are what each package's own metadata says, as SPDX expressions. One that `ALLOWED` does not hold, and a package
-that names none, is an error: a person must look at it first.
+Licences are what each package's own metadata says, as SPDX expressions; npm's locks hold it. What is only needed
+to bundle a script (`dev`) is not listed. One that `ALLOWED` does not hold, and a package that names none, is an
+error: a person must look at it first.
 """
 
 from __future__ import annotations
@@ -13,18 +14,31 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 PYTHON = Path(__file__).resolve().parents[1]
 LOCKS = PYTHON / "requirements"
+NPM_LOCKS = PYTHON.parent / "node"
 DOCUMENT = PYTHON / "sbom.cdx.json"
 PIP = "pip==26.1"
 
 # The first rows let anybody do anything. The next asks that changes to the package itself are given away; orch changes
 # none. The last is the vendor's own: orch installs the vendor's wheel on the user's machine and hands on none.
 ALLOWED = {
-    *("0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "CNRI-Python", "ISC", "MIT"),
+    *(
+        "0BSD",
+        "Apache-2.0",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "BSL-1.0",
+        "CC0-1.0",
+        "CNRI-Python",
+        "ISC",
+        "MIT",
+        "Unlicense",
+    ),
     *("Apache-2.0 WITH LLVM-exception", "MIT-0", "MIT-CMU", "PSF-2.0", "Zlib"),
     *("MPL-2.0",),
     *("LicenseRef-NVIDIA-Proprietary",),
@@ -94,30 +108,58 @@ def asked(lock: Path) -> list[dict[str, Any]]:
         return [item["metadata"] for item in json.load(report)["install"]]
 
 
+def of_npm(lock: Path) -> dict[Package, str | None]:
+    """Names and versions that a lock of npm's holds, with their licences, for every system."""
+    packages = json.loads(lock.read_text("utf-8"))["packages"].items()
+    kept = [(path, package) for path, package in packages if path and not package.get("dev")]
+    return {(path.rpartition("node_modules/")[2], package["version"]): package.get("license") for path, package in kept}
+
+
+def npm_locks() -> dict[str, Path]:
+    """By `node/` and the folder's name."""
+    return {f"node/{lock.parent.name}": lock for lock in sorted(NPM_LOCKS.glob("*/package-lock.json"))}
+
+
+def npm_components() -> list[dict[str, Any]]:
+    """The components of all locks of npm's."""
+    found: dict[Package, tuple[str | None, list[str]]] = {}
+    for name, lock in npm_locks().items():
+        for package, said in of_npm(lock).items():
+            found.setdefault(package, (said, []))[1].append(name)
+    return components(found, lambda name, version: f"pkg:npm/{name.replace('@', '%40')}@{version}")
+
+
 def document(locks: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """The CycloneDX document of packages by the name of their lock."""
+    """The CycloneDX document of packages by the name of their lock, and of those of npm's locks."""
     found: dict[Package, tuple[str | None, list[str]]] = {}
     for lock, packages in sorted(locks.items()):
         for metadata in packages:
             package = (normal(metadata["name"]), metadata["version"])
             found.setdefault(package, (licence(metadata), []))[1].append(lock)
+    made = components(found, lambda name, version: f"pkg:pypi/{name}@{version}") + npm_components()
+    return {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": made}
+
+
+def components(
+    found: dict[Package, tuple[str | None, list[str]]], purl: Callable[[str, str], str]
+) -> list[dict[str, Any]]:
+    """Of packages with their licence and the locks that hold them. One that nobody has looked at ends the program."""
     bad = [
         f"{name} {version}: {said}" for (name, version), (said, _) in found.items() if not parts(said or "") <= ALLOWED
     ]
     if bad:
         sys.exit("licences that nobody has looked at yet:\n  " + "\n  ".join(bad))
-    components = [
+    return [
         {
             "type": "library",
             "name": name,
             "version": version,
-            "purl": f"pkg:pypi/{name}@{version}",
+            "purl": purl(name, version),
             "licenses": [{"expression": said}],
             "properties": [{"name": "orch:environment", "value": lock} for lock in of],
         }
         for (name, version), (said, of) in sorted(found.items())
     ]
-    return {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}
 
 
 def main() -> None:

@@ -58,9 +58,24 @@ impl Digest {
 
 /// SHA-256 of all that is read, as `sha256sum` writes it.
 pub fn sha256(mut content: impl Read) -> io::Result<String> {
-    let mut hasher = sha2::Sha256::new();
-    io::copy(&mut content, &mut hasher)?;
-    Ok(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    let mut hasher = Sha256::default();
+    io::copy(&mut content, &mut hasher.0)?;
+    Ok(hasher.hex())
+}
+
+/// SHA-256 of what comes piece by piece.
+#[derive(Clone, Default)]
+pub struct Sha256(sha2::Sha256);
+
+impl Sha256 {
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// 64 lower-case digits.
+    pub fn hex(self) -> String {
+        self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// How much of a file is read before it is hashed, bytes: work for all cores, and still in their caches.

@@ -15,12 +15,18 @@ pub enum Precision {
     /// Weights and activations, the latter by ranges that calibration found.
     #[serde(rename = "int8-static")]
     Int8Static,
+    /// As [`Self::Int8Static`], with activations of 16 bits. The vendors of NPUs call it so.
+    A16w8,
+    /// Weights of 4 bits in groups that share a scale; what they are multiplied by stays as it is.
+    Int4,
 }
 
 words!(pub Precision {
     "fp32" => Fp32, "fp16" => Fp16, "bf16" => Bf16, "int8" => Int8, "int8-static" => Int8Static,
+    "a16w8" => A16w8, "int4" => Int4,
 });
 
 impl Precision {
-    pub const ALL: [Self; 5] = [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8, Self::Int8Static];
+    pub const ALL: [Self; 7] =
+        [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8, Self::Int8Static, Self::A16w8, Self::Int4];
 }

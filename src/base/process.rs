@@ -80,18 +80,78 @@ pub fn peak_of(usage: &libc::rusage) -> u64 {
 
 /// The most that this process held, bytes, or on Linux its parent when it was forked.
 pub fn own_peak() -> Option<u64> {
+    usage(libc::RUSAGE_SELF).map(|usage| peak_of(&usage))
+}
+
+/// CPU time of this process and of the children that it has waited for.
+pub fn cpu_seconds_with_children() -> Option<f64> {
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let of = |usage: libc::rusage| seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    Some(of(usage(libc::RUSAGE_SELF)?) + of(usage(libc::RUSAGE_CHILDREN)?))
+}
+
+/// How often the calling thread stopped computing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Switches {
+    /// The kernel took the CPU from it.
+    pub involuntary: u64,
+    /// It waited for something.
+    pub voluntary: u64,
+}
+
+/// None on systems that are not Linux.
+pub fn switches() -> Option<Switches> {
+    #[cfg(target_os = "linux")]
+    return usage(libc::RUSAGE_THREAD)
+        .map(|usage| Switches { involuntary: usage.ru_nivcsw as u64, voluntary: usage.ru_nvcsw as u64 });
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
+fn usage(of: libc::c_int) -> Option<libc::rusage> {
     // SAFETY: an all-zero rusage is valid, and it lives as long as the call.
     let (code, usage) = unsafe {
         let mut usage = std::mem::zeroed();
-        (libc::getrusage(libc::RUSAGE_SELF, &mut usage), usage)
+        (libc::getrusage(of, &mut usage), usage)
     };
-    (code == 0).then(|| peak_of(&usage))
+    (code == 0).then_some(usage)
+}
+
+/// CPU time of the calling thread.
+pub fn thread_cpu() -> Option<Duration> {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time of all threads of this process.
+pub fn process_cpu() -> Option<Duration> {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn clock(which: libc::clockid_t) -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time lives as long as the call.
+    let code = unsafe { libc::clock_gettime(which, &mut time) };
+    (code == 0).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// How many threads this process has. None without /proc.
+pub fn own_threads() -> Option<u32> {
+    std::fs::read_dir("/proc/self/task").ok().map(|entries| entries.count() as u32)
 }
 
 /// The most memory that a living process held, by the kernel's mark of its address space, bytes. None without /proc.
 pub fn high_water_mark(pid: i32) -> Option<u64> {
+    of_status(pid, "VmHWM:")
+}
+
+/// The memory that a living process holds, bytes. None without /proc.
+pub fn held_now(pid: i32) -> Option<u64> {
+    of_status(pid, "VmRSS:")
+}
+
+fn of_status(pid: i32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 

@@ -7,13 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use orch::device::Lease;
-use orch::device::shown;
-use orch::device::vram;
+use orch::device::{Lease, shown, vram};
 use orch::runtime::control::{self, Witness};
 use orch::runtime::generation;
+use orch::runtime::loops::{self, Component, Loop};
 use orch::runtime::manifest::Manifest;
-use orch::runtime::measure::{self, MeasureParams};
+use orch::runtime::measure::{self, MeasureParams, Timings};
 use orch::runtime::refusal::Refusal;
 use orch::runtime::serve::serve_one;
 use orch::runtime::tensors::{self, Element, Tensor as HostTensor, Tensors};
@@ -58,34 +57,21 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         utils::set_num_threads(i32::try_from(threads)?);
     }
     let tree = job.artefact()?;
-    let manifest = Manifest::read(tree)?;
-    let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
-
     // The profiling executor specialises the graph anew in each of the first calls, up to a second each.
     jit::f_set_profiling_mode(false)?;
     let meter = params.lease.as_ref().map(|lease| vram::Meter::start(lease, params.measure.is_some()));
     let _no_grad = tch::no_grad_guard();
     progress(&format!("loading onto {}", name(device)));
-    let load = || load(&tree.join("model.pt"), &manifest, &inputs, device);
-    let infer = |(module, inputs): &mut (CModule, Vec<IValue>)| {
-        let outputs = module.forward_is(inputs)?;
-        wait(device, &outputs)?;
-        Ok(outputs)
+    let (modules, timings) = match Loop::read(tree)? {
+        Some(looped) => run_loop(job, tree, &looped, &params, device)?,
+        None => run_one(job, tree, &params, device)?,
     };
-    let ((module, _), outputs, timings) = measure::run(params.measure.as_ref(), load, infer).map_err(classified)?;
-
-    tensors::write(&job.out.join("outputs.safetensors"), &named(outputs, &manifest, device)?)?;
-    let mut infer = |inputs: &Tensors| {
-        let outputs = module.forward_is(&placed(&manifest, inputs, device)?)?;
-        wait(device, &outputs)?;
-        named(outputs, &manifest, device)
-    };
-    tensors::run_control(tree, &job.out, &mut infer)?;
-    generation::run(job, tree, &mut infer)?;
+    let state = meter.as_ref().filter(|_| params.measure.is_some()).and_then(vram::Meter::state);
 
     let actual = params.lease.as_ref().map_or_else(|| name(device), |lease| lease.id.clone());
     let mut raw = timings.into_raw(sync(device), &params.device, &actual);
     raw.placement.insert(actual, 1);
+    raw.device = state;
     let mut facts = versions();
     if let Some(lease) = &params.lease {
         facts["device"] = json!({"id": lease.id, "name": lease.name, "uuid": lease.uuid});
@@ -98,7 +84,8 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
             facts["device_memory"] = json!(held);
         }
     }
-    facts["parameters"] = Value::from(module.named_parameters()?.len());
+    let parameters = modules.iter().map(|module| Ok(module.named_parameters()?.len()));
+    facts["parameters"] = Value::from(parameters.sum::<Result<usize>>()?);
     facts["profiling_executor"] = Value::from(false);
     if device.is_cuda() {
         facts["gpu_runtime"] = Value::from(if utils::has_hip() { "HIP" } else { "CUDA" });
@@ -106,6 +93,60 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
         facts["cudnn_benchmark"] = Value::from(false);
     }
     Ok(JobOutput::ok(facts, Some(raw)))
+}
+
+/// Measures one module, and writes its outputs.
+fn run_one(job: &Job, tree: &Path, params: &RunParams, device: Device) -> Result<(Vec<CModule>, Timings)> {
+    let manifest = Manifest::read(tree)?;
+    let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
+    let load = || load(&tree.join("model.pt"), &manifest, &inputs, device);
+    let infer = |(module, inputs): &mut (CModule, Vec<IValue>)| {
+        let outputs = module.forward_is(inputs)?;
+        wait(device, &outputs)?;
+        Ok(outputs)
+    };
+    let ((module, _), outputs, timings) = measure::run(params.measure.as_ref(), load, infer).map_err(classified)?;
+
+    tensors::write(&job.out.join(tensors::OUTPUTS), &named(outputs, &manifest, device)?)?;
+    let again = |inputs: &Tensors| called(&module, &manifest, inputs, device);
+    tensors::run_control(tree, &job.out, again)?;
+    generation::run(job, tree, again)?;
+    Ok((vec![module], timings))
+}
+
+/// The same of a module for each component, and the loop that calls them.
+fn run_loop(
+    job: &Job,
+    tree: &Path,
+    looped: &Loop,
+    params: &RunParams,
+    device: Device,
+) -> Result<(Vec<CModule>, Timings)> {
+    let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
+    let components = looped.components(tree)?;
+    let open = |component: &Component| {
+        let own = tensors::read(&component.tree.join(tensors::INPUTS))?;
+        let module = load(&component.tree.join("model.pt"), &component.manifest, &own, device);
+        Ok(module.with_context(|| format!("component `{}`", component.name))?.0)
+    };
+    let once = |modules: &[CModule], inputs: &Tensors| {
+        looped.run(inputs, |name, given| {
+            let known = components.iter().zip(modules).find(|(component, _)| component.name == name);
+            let (component, module) = known.context("BUG: every component was loaded")?;
+            called(module, &component.manifest, &loops::taken(component, given)?, device)
+        })
+    };
+    let load = || components.iter().map(open).collect::<Result<Vec<_>>>();
+    let (modules, outputs, timings) =
+        measure::run(params.measure.as_ref(), load, |modules| once(modules, &inputs)).map_err(classified)?;
+    looped.write(job, tree, outputs, |inputs| once(&modules, inputs))?;
+    Ok((modules, timings))
+}
+
+fn called(module: &CModule, manifest: &Manifest, inputs: &Tensors, device: Device) -> Result<Tensors> {
+    let outputs = module.forward_is(&placed(manifest, inputs, device)?)?;
+    wait(device, &outputs)?;
+    named(outputs, manifest, device)
 }
 
 const BY: Witness = Witness { name: "torch cpu", is_tested: true };
@@ -118,10 +159,7 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let start = |manifest: &Manifest| {
         let manifest = manifest.clone();
         let module = CModule::load_on_device(tree.join("model.pt"), Device::Cpu).context("failed to load model.pt")?;
-        Ok(move |inputs: &Tensors| {
-            let outputs = module.forward_is(&placed(&manifest, inputs, Device::Cpu)?)?;
-            named(outputs, &manifest, Device::Cpu)
-        })
+        Ok(move |inputs: &Tensors| called(&module, &manifest, inputs, Device::Cpu))
     };
     let mut facts = versions();
     facts["reference"] = Value::Object(control::reference(tree, &job.out, &BY, start)?);

@@ -48,6 +48,23 @@ const QUIET: &[&str] = &[
     "--use-mock-keychain",
 ];
 
+/// Of a browser that shows one page after another, as commands tell it.
+///
+/// All pages are of one site and share a process, and with it the compiled code of ONNX Runtime Web, which is 26 MB of
+/// WebAssembly: to compile it is most of the work of a small model's page. The code stays as it comes from the fast
+/// compiler, unless a function does very much; the other one would optimise for pages that are gone.
+const MANY_PAGES: &[&str] = &[
+    "--remote-debugging-pipe",
+    "--no-startup-window",
+    "--process-per-site",
+    "--js-flags=--no-flush-liftoff-code,--wasm-tiering-budget=1000000000",
+];
+
+/// [`flags`] of a browser that shows one page after another.
+pub(super) fn of_many_pages(api: Api, adapter: Adapter) -> Vec<String> {
+    flags(api, adapter).into_iter().chain(MANY_PAGES.iter().map(|flag| (*flag).to_owned())).collect()
+}
+
 /// All but those that name a path or an address of this machine.
 pub fn flags(api: Api, adapter: Adapter) -> Vec<String> {
     let mut flags: Vec<&str> = QUIET.to_vec();

@@ -32,7 +32,8 @@ const SETTLED: Duration = Duration::from_millis(300);
 pub struct Processes {
     /// Processes that lived at the end, by kind: `browser`, `renderer`, `gpu-process`, …
     pub kinds: BTreeMap<String, u32>,
-    /// Sum of what each of them held at its peak, bytes. Pages that they share count in each.
+    /// Sum of what each of them held at its peak, bytes; in a browser that has shown other pages, at the end of this one.
+    /// Pages of memory that they share count in each.
     pub peak_rss_bytes: Option<u64>,
 }
 
@@ -46,8 +47,14 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts it in this process' group: what ends the group ends all of the browser.
-    pub(super) fn start(launch: &Launch<'_>, flags: &[String], address: &str) -> Result<Self, Trouble> {
+    /// Starts it in this process' group: what ends the group ends all of the browser. It reaches the one port
+    /// and nothing else. `also` adds to its command line what it is to open, or the way by which it is told.
+    pub(super) fn start<T>(
+        launch: &Launch<'_>,
+        flags: &[String],
+        port: u16,
+        also: impl FnOnce(&mut Command) -> io::Result<T>,
+    ) -> Result<(Self, T), Trouble> {
         let profile = launch.scratch.join("browser-profile");
         std::fs::create_dir_all(&profile).map_err(|e| {
             Trouble::Broken(format!("failed to make a profile below `{}`: {e}", launch.scratch.display()))
@@ -55,7 +62,7 @@ impl Child {
         let made = Log::open().and_then(|(log, out)| Ok((log, out.try_clone()?, out)));
         let (log, out, err) = made.map_err(|e| Trouble::Broken(format!("failed to listen to the browser: {e}")))?;
         let mut command = Command::new(launch.program);
-        command.args(flags).arg(format!("--user-data-dir={}", profile.display())).arg(address);
+        command.args(flags).arg(format!("--user-data-dir={}", profile.display()));
         // It looks for a session bus, a display and a home to write to; it has none here.
         command
             .env("HOME", &profile)
@@ -64,14 +71,32 @@ impl Child {
             .env_remove("DISPLAY");
         command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(launch.scratch);
         with_libraries(&mut command, launch.program);
-        confine(&mut command, launch.scratch, address)
+        let also = also(&mut command).map_err(|e| Trouble::Broken(format!("failed to prepare the browser: {e}")))?;
+        confine(&mut command, launch.scratch, port)
             .map_err(|e| Trouble::Broken(format!("failed to make the browser's sandbox: {e}")))?;
         die_with_parent(&mut command);
         let child = command.spawn().map_err(|e| Trouble::Unavailable {
             reason: format!("the browser `{}` does not start: {e}", launch.program.display()),
             remedy: Some("`orch setup browser` installs one; ORCH_BROWSER names another".into()),
         })?;
-        Ok(Self { child, profile, log, gpu: None, ended: false })
+        Ok((Self { child, profile, log, gpu: None, ended: false }, also))
+    }
+
+    /// Why it takes no commands: if it has ended, or does so in a moment, that says more than the `trouble` with them.
+    pub(super) fn why_not_started(&mut self, trouble: Trouble) -> Trouble {
+        let clock = Instant::now();
+        while clock.elapsed() < SETTLED {
+            if let Err(ended) = self.check(false) {
+                return ended;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        trouble
+    }
+
+    /// Of a page that is about to be opened nothing is known yet.
+    pub(super) fn forget_gpu(&mut self) {
+        self.gpu = None;
     }
 
     /// An error if it has ended. `worked`: it had opened its page.
@@ -100,8 +125,7 @@ impl Child {
         // Without /proc nothing is known; the step's time limit is left.
         if !family.is_empty() && !family.iter().any(|member| member.kind == "renderer") {
             self.check(true)?;
-            let words = self.last_words();
-            return Err(Trouble::Died(format!("the browser's process of the page died while it worked{words}")));
+            return Err(self.page_died(""));
         }
         if let Some((gpu, gone)) = self.gpu.as_mut().filter(|(gpu, _)| !gpu.lives())
             && gone.get_or_insert_with(Instant::now).elapsed() > super::GRACE
@@ -113,11 +137,18 @@ impl Child {
         Ok(())
     }
 
-    pub(super) fn processes(&self) -> Processes {
+    /// `how` follows what is said of it.
+    pub(super) fn page_died(&self, how: &str) -> Trouble {
+        let words = self.last_words();
+        Trouble::Died(format!("the browser's process of the page died while it worked{how}{words}"))
+    }
+
+    /// `memory` gives the bytes of one process by its number.
+    pub(super) fn processes(&self, memory: fn(i32) -> Option<u64>) -> Processes {
         let mut found = Processes::default();
         for member in family(self.child.id()) {
-            if let Some(peak) = process::high_water_mark(member.pid) {
-                *found.peak_rss_bytes.get_or_insert(0) += peak;
+            if let Some(bytes) = memory(member.pid) {
+                *found.peak_rss_bytes.get_or_insert(0) += bytes;
             }
             *found.kinds.entry(member.kind).or_default() += 1;
         }
@@ -210,9 +241,8 @@ pub(super) fn with_libraries(command: &mut Command, program: &Path) {
 }
 
 /// It writes to its scratch folder and reaches the page's own server, nothing else of this machine or of the network.
-fn confine(command: &mut Command, scratch: &Path, address: &str) -> io::Result<()> {
-    let port = address.rsplit_once(':').and_then(|(_, rest)| rest.split('/').next()?.parse().ok());
-    let mut grants = Grants::folders([scratch]).with_tcp(port.map_or(Tcp::Denied, Tcp::Port));
+fn confine(command: &mut Command, scratch: &Path, port: u16) -> io::Result<()> {
+    let mut grants = Grants::folders([scratch]).with_tcp(Tcp::Port(port));
     if !rustix::process::geteuid().is_root() {
         // Its own sandbox, which it makes for users only, is told to the kernel there.
         grants.write.push("/proc".into());

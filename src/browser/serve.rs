@@ -15,6 +15,9 @@ use tiny_http::{Method, Request};
 const PAGE: &str = include_str!("page.html");
 /// Where in the page the import map stands.
 const IMPORTS: &str = "IMPORTS";
+/// Below the address of a page, the page that keeps what it compiles.
+pub(super) const KEEPER: &str = "keeper";
+const ISOLATING: &str = "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n";
 
 /// What the browser is to open.
 #[derive(Debug)]
@@ -47,31 +50,48 @@ pub(super) enum Said {
     Nothing,
 }
 
-pub(super) struct Server<'p> {
+/// The port of a browser's pages.
+pub(super) struct Port {
     server: tiny_http::Server,
+    /// Whether pages are isolated from all other origins, as threads and exact clocks want it. A browser gives each origin
+    /// of such pages a process of its own.
+    isolates: bool,
+}
+
+impl Port {
+    pub(super) fn open(isolates: bool) -> io::Result<Self> {
+        Ok(Self { server: tiny_http::Server::http("127.0.0.1:0").map_err(io::Error::other)?, isolates })
+    }
+
+    pub(super) fn number(&self) -> u16 {
+        self.server.server_addr().to_ip().map_or(0, |address| address.port())
+    }
+}
+
+/// A page at a port. Who asks for another page's token is refused, so what comes in is of this page.
+pub(super) struct Server<'p> {
+    port: &'p Port,
     token: String,
     page: &'p Page<'p>,
 }
 
 impl<'p> Server<'p> {
-    pub(super) fn open(page: &'p Page<'p>) -> io::Result<Self> {
-        let server = tiny_http::Server::http("127.0.0.1:0").map_err(io::Error::other)?;
-        let token = format!("{:032x}", rand::rng().random::<u128>());
-        Ok(Self { server, token, page })
+    pub(super) fn of(port: &'p Port, page: &'p Page<'p>) -> Self {
+        Self { port, token: format!("{:032x}", rand::rng().random::<u128>()), page }
     }
 
-    /// Where the page is. 127.0.0.1 is a secure context, without which there is neither WebGPU nor WebNN.
-    pub(super) fn address(&self) -> String {
-        let port = self.server.server_addr().to_ip().map_or(0, |address| address.port());
-        format!("http://127.0.0.1:{port}/{}/", self.token)
+    /// Where the page is, at a name of this machine: 127.0.0.1, or what ends in `.localhost`. Both are secure contexts,
+    /// without which there is neither WebGPU nor WebNN.
+    pub(super) fn address(&self, host: &str) -> String {
+        format!("http://{host}:{}/{}/", self.port.number(), self.token)
     }
 
     /// Answers the next request, if one comes in time.
     pub(super) fn next(&self, patience: Duration) -> io::Result<Option<Said>> {
-        let Some(mut request) = self.server.recv_timeout(patience)? else { return Ok(None) };
+        let Some(mut request) = self.port.server.recv_timeout(patience)? else { return Ok(None) };
         let path = request.url().strip_prefix('/').and_then(|url| url.strip_prefix(self.token.as_str()));
         let Some(path) = path.and_then(|path| path.strip_prefix('/')).map(str::to_owned) else {
-            return refuse(request);
+            return self.refuse(request);
         };
         if *request.method() != Method::Post {
             return self.get(request, &path);
@@ -83,9 +103,9 @@ impl<'p> Server<'p> {
             "trouble" => Said::Trouble(String::from_utf8_lossy(&body).into_owned()),
             "outputs" => Said::Outputs(body),
             "answer" => Said::Answer(serde_json::from_slice(&body).map_err(io::Error::other)?),
-            _ => return refuse(request),
+            _ => return self.refuse(request),
         };
-        send(request, "204 No Content", "text/plain", 0, io::empty());
+        self.send(request, "204 No Content", "text/plain", 0, io::empty());
         Ok(Some(said))
     }
 
@@ -94,13 +114,21 @@ impl<'p> Server<'p> {
         PAGE.replace(IMPORTS, &json!({"imports": files.collect::<BTreeMap<_, _>>()}).to_string())
     }
 
+    /// A page that compiles the page's WebAssembly and holds it, as long as it is open.
+    fn keeper(&self) -> String {
+        let files: Vec<_> = self.page.files.keys().filter(|name| name.ends_with(".wasm")).collect();
+        let compiled = "Promise.all(files.map((name) => WebAssembly.compileStreaming(fetch(`files/${name}`))))";
+        format!("<!doctype html><script>const files = {}; globalThis.kept = {compiled};</script>", json!(files))
+    }
+
     fn get(&self, request: Request, path: &str) -> io::Result<Option<Said>> {
-        let bytes = |request, bytes: &[u8], kind| send(request, "200 OK", kind, bytes.len() as u64, bytes);
+        let bytes = |request, bytes: &[u8], kind| self.send(request, "200 OK", kind, bytes.len() as u64, bytes);
         match path {
             "" => {
                 bytes(request, self.html().as_bytes(), "text/html; charset=utf-8");
                 return Ok(Some(Said::Page));
             }
+            KEEPER => bytes(request, self.keeper().as_bytes(), "text/html; charset=utf-8"),
             "page.mjs" => bytes(request, self.page.script.as_bytes(), of_type(path)),
             "params.json" => bytes(request, self.page.params.to_string().as_bytes(), of_type(path)),
             _ => match path.strip_prefix("files/").and_then(|name| self.page.files.get(name)) {
@@ -109,37 +137,36 @@ impl<'p> Server<'p> {
                     let failed = |e: io::Error| io::Error::other(format!("`{}`: {e}", file.display()));
                     let content = File::open(file).map_err(failed)?;
                     let size = content.metadata().map_err(failed)?.len();
-                    send(request, "200 OK", of_type(path), size, content);
+                    self.send(request, "200 OK", of_type(path), size, content);
                 }
-                None => return refuse(request),
+                None => return self.refuse(request),
             },
         }
         Ok(Some(Said::Nothing))
     }
-}
 
-fn refuse(request: Request) -> io::Result<Option<Said>> {
-    send(request, "404 Not Found", "text/plain", 0, io::empty());
-    Ok(Some(Said::Nothing))
-}
+    fn refuse(&self, request: Request) -> io::Result<Option<Said>> {
+        self.send(request, "404 Not Found", "text/plain", 0, io::empty());
+        Ok(Some(Said::Nothing))
+    }
 
-/// A browser that went away shows elsewhere, so a failed answer is not an error here.
-///
-/// Written by hand because every connection is closed after its answer, which tiny_http's own answers cannot ask for. Its
-/// pool may queue a connection behind one that is merely kept open, and then the page waits for minutes.
-fn send(request: Request, status: &str, kind: &str, size: u64, mut content: impl Read) {
-    let head = format!(
-        "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\
-         Cache-Control: no-store\r\n\
-         Cross-Origin-Opener-Policy: same-origin\r\n\
-         Cross-Origin-Embedder-Policy: require-corp\r\n\
-         Cross-Origin-Resource-Policy: same-origin\r\n\r\n"
-    );
-    let mut writer = request.into_writer();
-    let _ = writer
-        .write_all(head.as_bytes())
-        .and_then(|()| io::copy(&mut content, &mut writer))
-        .and_then(|_| writer.flush());
+    /// A browser that went away shows elsewhere, so a failed answer is not an error here.
+    ///
+    /// Written by hand because every connection is closed after its answer, which tiny_http's own answers cannot ask for. Its
+    /// pool may queue a connection behind one that is merely kept open, and then the page waits for minutes.
+    fn send(&self, request: Request, status: &str, kind: &str, size: u64, mut content: impl Read) {
+        let head = format!(
+            "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {size}\r\n\
+             Cache-Control: no-store\r\n\
+             Cross-Origin-Resource-Policy: same-origin\r\n{}\r\n",
+            if self.port.isolates { ISOLATING } else { "" }
+        );
+        let mut writer = request.into_writer();
+        let _ = writer
+            .write_all(head.as_bytes())
+            .and_then(|()| io::copy(&mut content, &mut writer))
+            .and_then(|_| writer.flush());
+    }
 }
 
 fn of_type(name: &str) -> &'static str {
@@ -158,8 +185,7 @@ mod tests {
     use super::*;
 
     fn answer(server: &Server<'_>, request: &str) -> (String, Option<Said>) {
-        let port = server.server.server_addr().to_ip().unwrap().port();
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port.number())).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let said = server.next(Duration::from_secs(10)).unwrap();
         // A browser hangs up when it is told that the connection ends; so does this.
@@ -176,7 +202,8 @@ mod tests {
         let files = BTreeMap::from([("ort/x.wasm".to_owned(), Served::Bytes(b"wasm".to_vec()))]);
         let imports = [("ort", "ort/x.mjs")];
         let page = Page { script: "export {}", params: &params, files, imports: &imports };
-        let server = Server::open(&page).unwrap();
+        let port = Port::open(true).unwrap();
+        let server = Server::of(&port, &page);
         let token = server.token.clone();
         let get = |path: &str| answer(&server, &format!("GET /{path} HTTP/1.1\r\nHost: x\r\n\r\n"));
         assert!(get("params.json").0.starts_with("HTTP/1.1 404"));

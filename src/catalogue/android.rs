@@ -28,6 +28,8 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| vec![],
     server: None,
     runs_the_test: false,
+    profiles: false,
+    composes: false,
     // A phone is never shared: of its memory nothing is known.
     needs: |run| run.own_device(true),
     computes: by_precision,

@@ -92,6 +92,8 @@ pub enum From {
     Model,
     /// The fp32 ONNX model.
     Onnx,
+    /// The ONNX model as QNN's compiler reads it at the precision that is asked for.
+    Qdq,
     /// Further sets of the model's inputs. Absent where no recipe makes any: its own inputs have to do then.
     Calibration,
 }

@@ -39,6 +39,8 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| vec![Requirement::Env(EnvName::Browser)],
     server: None,
     runs_the_test: false,
+    profiles: false,
+    composes: false,
     needs: RunParams::device_needs,
     computes: by_precision,
     failures_stand: true,
@@ -75,7 +77,8 @@ fn lower(asked: &Asked<'_>) -> WorkerCall {
 pub(super) fn in_page(worker: &'static str, asked: &Asked<'_>, brings: (&'static str, Library)) -> WorkerCall {
     let RunParams { backend, device, options, measure, .. } = asked.run;
     WorkerCall {
-        worker: Worker::Orch(worker),
+        // A browser that has shown other pages times nothing.
+        worker: if measure.is_timed() { Worker::Orch(worker) } else { Worker::Kept(worker) },
         op: "run",
         params: json!({"backend": backend, "device": device, "options": options, "measure": measure}),
         libraries: vec![("browser", Library::Browser), brings],

@@ -38,6 +38,7 @@ pub const WORKER: &[Part] = &[
     Part::Rust("runtime/cpu.rs"),
     Part::Rust("runtime/serve.rs"),
     Part::Rust("runtime/generation.rs"),
+    Part::Rust("runtime/loops/"),
     Part::Rust("runtime/manifest.rs"),
     Part::Rust("runtime/measure.rs"),
     Part::Rust("runtime/refusal.rs"),

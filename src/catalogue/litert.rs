@@ -28,6 +28,8 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| vec![Requirement::Env(EnvName::Litert)],
     server: None,
     runs_the_test: false,
+    profiles: false,
+    composes: false,
     needs: RunParams::device_needs,
     // Of its fp16 files only the weights are in half precision: XNNPACK widens them.
     computes: |precision, _| (precision == Fp16).then_some("f32"),

@@ -74,6 +74,10 @@ pub struct Runtime {
     pub server: Option<EnvName>,
     /// Whether what it runs is the generated test itself.
     pub runs_the_test: bool,
+    /// Whether its worker can tell what each operator takes.
+    pub profiles: bool,
+    /// Whether it can hold several models at once and run the loop that calls them.
+    pub composes: bool,
     pub needs: fn(&RunParams) -> Needs,
     /// The runtime's word for what a model of this precision is computed in, on a target with `half` or without; None where
     /// the precision says it.
@@ -168,6 +172,7 @@ mod tests {
             precision: Precision::Fp32,
             options: Default::default(),
             measure: TestMeasure::Times { warmup: 0, samples: 1, max_seconds: 1.0 },
+            round: None,
             test: runtime.runs_the_test.then(|| "test_x.py".to_owned()),
             computes: None,
         }
@@ -191,7 +196,9 @@ mod tests {
                 let call = (runtime.lower)(&asked);
                 assert_eq!(call.op, if runtime.runs_the_test { "script" } else { "run" }, "{name}");
                 match call.worker {
-                    Worker::Orch(worker) => assert!(worker == runtime.name && runtime.execute.is_some(), "{name}"),
+                    Worker::Orch(worker) | Worker::Kept(worker) => {
+                        assert!(worker == runtime.name && runtime.execute.is_some(), "{name}");
+                    }
                     Worker::Torch => assert!((runtime.requires)(&params).contains(&Requirement::TorchWorker), "{name}"),
                     Worker::Python(env) => assert_eq!(runtime.server, Some(env), "{name}"),
                 }

@@ -1,30 +1,32 @@
 //! ONNX files: what the exporters make, and what ONNX Runtime's own tools make of that.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::artefact::with_tokens;
 use super::{Artefact, Code, Conversion, Converter, From, Part, ReadyFormat, code};
-use crate::base::Precision::{Fp16, Fp32, Int8, Int8Static};
+use crate::base::Precision::{A16w8, Fp16, Fp32, Int4, Int8, Int8Static};
 use crate::base::words::words;
 use crate::toolchain::EnvName;
 
 pub static ARTEFACT: Artefact = Artefact {
     name: "onnx",
     title: "the ONNX model",
-    precisions: |_| &[Fp32, Fp16, Int8, Int8Static],
+    precisions: |_| &[Fp32, Fp16, Int8, Int8Static, A16w8, Int4],
     always_half: None,
     ready: &[ReadyFormat::Onnx],
     holds_reference: false,
     needs_class: false,
     ranged: &[Int8, Int8Static],
-    conversions: &[&EXPORT, &PRECISION, &CALIBRATED],
+    conversions: &[&EXPORT, &PRECISION, &CALIBRATED, &IN_GROUPS],
     label: |wanted| wanted.usual_label(&ARTEFACT) + wanted.range_in_label(&ARTEFACT),
     made_by: |wanted| match (wanted.precision, wanted.ready) {
         (Fp32, Some(ReadyFormat::Onnx)) => None,
         (Fp32, _) => Some((&EXPORT, with_tokens(wanted.export.clone(), wanted.tokens))),
         (Int8, _) => Some((&PRECISION, json!({"precision": Int8, "range": wanted.int8_range}))),
         (Int8Static, _) => Some((&CALIBRATED, json!({"precision": Int8Static, "range": wanted.int8_range}))),
+        (A16w8, _) => Some((&CALIBRATED, json!({"precision": A16w8}))),
+        (Int4, _) => Some((&IN_GROUPS, json!({"precision": Int4}))),
         (precision, _) => Some((&PRECISION, json!({"precision": precision}))),
     },
 };
@@ -60,6 +62,16 @@ static CALIBRATED: Conversion = Conversion {
     by: Converter::Python("onnx_convert"),
 };
 
+/// Weights int4, in groups.
+static IN_GROUPS: Conversion = Conversion {
+    name: "convert.onnx-int4",
+    inputs: &[("onnx", From::Onnx)],
+    env: |_| EnvName::Ort,
+    packages: |_| &["onnx", "onnx-ir", "onnxruntime", "numpy", "safetensors"],
+    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("onnx_convert")]]),
+    by: Converter::Python("onnx_convert"),
+};
+
 /// How far the int8 weights of an artefact reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -72,7 +84,3 @@ pub enum Int8Range {
 }
 
 words!(pub Int8Range { "reduced" => Reduced, "full" => Full });
-
-pub(super) fn is_int8(params: &Value) -> bool {
-    params["precision"] == "int8"
-}

@@ -48,6 +48,8 @@ pub static RUNTIME: Runtime = Runtime {
     },
     server: None,
     runs_the_test: false,
+    profiles: true,
+    composes: true,
     needs: RunParams::device_needs,
     computes: by_precision,
     failures_stand: true,
@@ -155,11 +157,18 @@ fn is_in_software(run: &RunParams) -> bool {
 }
 
 fn lower(asked: &Asked<'_>) -> WorkerCall {
-    let RunParams { backend, device, options, measure, .. } = asked.run;
+    let RunParams { backend, device, measure, .. } = asked.run;
+    let (options, threads) = match backend.is_host {
+        true => asked.run.options_and_threads(),
+        false => (asked.run.options.clone(), None),
+    };
     let Build { library, provider, plugin, .. } = build(asked.run);
     // The CPU's one device is its provider; another name is refused there.
     let provider = if backend.is_host { device.as_str() } else { provider };
     let mut params = json!({"ep": provider, "options": options, "measure": measure});
+    if let Some(threads) = threads {
+        params["threads"] = threads;
+    }
     if **backend != backends::QNN && !backend.is_host {
         params["device"] = json!(device);
     }

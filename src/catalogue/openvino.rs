@@ -1,13 +1,12 @@
 //! OpenVINO: an IR on a device that it is told by name, in a precision that it is told too.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::onnx::is_int8;
 use super::{
     Access, Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part, ReadyFormat,
     Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx,
 };
-use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int8, Int8Static};
+use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int4, Int8, Int8Static};
 use crate::device::{Backend, backends};
 use crate::runtime::openvino::execute;
 use crate::runtime::tensors::Element;
@@ -30,6 +29,8 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| vec![Requirement::Env(EnvName::Openvino)],
     server: None,
     runs_the_test: false,
+    profiles: true,
+    composes: true,
     needs: |run| {
         // AUTO, HETERO and MULTI put parts on the CPU as they see fit.
         let is_device = ["GPU", "NPU"].iter().any(|kind| run.device.starts_with(kind));
@@ -71,8 +72,10 @@ static HALF: HalfProbe = HalfProbe {
 };
 
 fn lower(asked: &Asked<'_>) -> WorkerCall {
-    let RunParams { device, options, measure, .. } = asked.run;
+    let RunParams { device, measure, .. } = asked.run;
+    let (options, threads) = asked.run.options_and_threads();
     let params = json!({
+        "threads": threads,
         "device": device, "options": options, "measure": measure,
         "inference_precision": inference_precision(asked.run),
     });
@@ -93,7 +96,7 @@ pub static ARTEFACT: Artefact = Artefact {
     name: NAME,
     title: "the OpenVINO IR",
     // Told to infer in bf16, OpenVINO rounds fp32 weights itself.
-    precisions: |half| if half { &[Fp32, Fp16, Bf16] } else { &[Fp32, Fp16, Int8, Int8Static] },
+    precisions: |half| if half { &[Fp32, Fp16, Bf16] } else { &[Fp32, Fp16, Int8, Int8Static, Int4] },
     always_half: None,
     ready: &[ReadyFormat::Onnx, ReadyFormat::Openvino],
     holds_reference: false,
@@ -111,8 +114,8 @@ pub static ARTEFACT: Artefact = Artefact {
 static CONVERT: Conversion = Conversion {
     name: "convert.openvino",
     inputs: &[("onnx", From::Onnx)],
-    env: |params| if is_int8(params) { EnvName::Nncf } else { EnvName::Openvino },
-    packages: |params| if is_int8(params) { &["openvino", "nncf", "numpy"] } else { &["openvino", "numpy"] },
+    env: |params| if is_compressed(params) { EnvName::Nncf } else { EnvName::Openvino },
+    packages: |params| if is_compressed(params) { &["openvino", "nncf", "numpy"] } else { &["openvino", "numpy"] },
     code: Code::of(&[code::CONVERT, HERE, &[Part::Python("openvino_convert")]]),
     by: Converter::Python("openvino_convert"),
 };
@@ -126,6 +129,11 @@ static CALIBRATED: Conversion = Conversion {
     code: Code::of(&[code::CONVERT, HERE, &[Part::Python("openvino_convert")]]),
     by: Converter::Python("openvino_convert"),
 };
+
+/// Whether nncf makes its weights smaller.
+fn is_compressed(params: &Value) -> bool {
+    params["precision"] == Int8.word() || params["precision"] == Int4.word()
+}
 
 /// What the weights of an IR are stored as. Of bf16 it knows none: they are rounded when they are loaded.
 fn weights(precision: Precision) -> Precision {

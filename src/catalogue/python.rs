@@ -28,6 +28,8 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| vec![Requirement::Env(EnvName::Torch)],
     server: Some(EnvName::Torch),
     runs_the_test: true,
+    profiles: false,
+    composes: true,
     needs: RunParams::device_needs,
     computes: by_precision,
     failures_stand: true,

@@ -8,52 +8,80 @@ use super::{
     ARTEFACTS, Artefact, Code, Conversion, Converter, From, Library, Part, ReadyFormat, WORKER, Wheel, code,
     onnxruntime,
 };
-use crate::base::Precision::Fp16;
+use crate::base::Precision::{A16w8, Fp16, Int8Static};
 use crate::runtime::android::OWN_OPTIONS;
 use crate::toolchain::EnvName;
 
 pub static ARTEFACT: Artefact = Artefact {
     name: "qnn",
     title: "the QNN context binary",
-    precisions: |_| &[Fp16],
+    precisions: |_| &[Fp16, Int8Static, A16w8],
     always_half: Some("the HTP computes floating point in fp16, whatever the model says"),
     ready: &[ReadyFormat::Onnx],
     holds_reference: false,
     needs_class: false,
     ranged: &[],
-    conversions: &[&COMPILE],
+    conversions: &[&COMPILE, &COMPILE_QUANTISED, &QUANTISE],
     // Another SoC makes another binary, so two targets that differ in options have artefacts of their own. A target
     // may be called as another artefact is.
     label: |wanted| {
         let (target, precision) = (wanted.target, wanted.precision.word());
         let is_taken = ARTEFACTS.iter().any(|artefact| artefact.name != ARTEFACT.name && artefact.name == target);
+        let is_taken = is_taken || target == QDQ.name;
         if is_taken { format!("qnn@{target}-{precision}") } else { format!("{target}-{precision}") }
     },
     made_by: |wanted| {
-        Some((&COMPILE, json!({"precision": wanted.precision, "options": compiler_options(wanted.options)})))
+        let compile = if wanted.precision == Fp16 { &COMPILE } else { &COMPILE_QUANTISED };
+        Some((compile, json!({"precision": wanted.precision, "options": compiler_options(wanted.options)})))
     },
 };
 
-static COMPILE: Conversion = Conversion {
-    name: "convert.qnn",
-    inputs: &[("artefact", From::Onnx)],
-    env: |_| EnvName::Qnn,
-    packages: |_| &["onnxruntime", "onnxruntime-qnn"],
-    code: Code::of(&[
-        code::CONVERT,
-        &[Part::Rust("catalogue/qnn.rs"), Part::Rust("catalogue/onnxruntime.rs")],
-        WORKER,
-        onnxruntime::CODE,
-    ]),
-    by: Converter::Worker {
-        runtime: &onnxruntime::RUNTIME,
-        op: "compile",
-        libraries: &[
-            ("library", Library::Wheel(&onnxruntime::LIBRARY_FOR_QNN)),
-            ("ep_library", Library::Wheel(&PROVIDER)),
-        ],
-    },
+/// What the compiler reads at the precisions whose products are of whole numbers. No target loads it, so it is not in
+/// `ARTEFACTS`; a target may say `artefact: onnx`, whose int8 is for CPUs.
+pub static QDQ: Artefact = Artefact {
+    name: "qdq",
+    title: "the quantised ONNX model",
+    precisions: |_| &[Int8Static, A16w8],
+    always_half: None,
+    ready: &[ReadyFormat::Onnx],
+    holds_reference: false,
+    needs_class: false,
+    ranged: &[],
+    conversions: &[&QUANTISE],
+    label: |wanted| wanted.usual_label(&QDQ),
+    made_by: |wanted| Some((&QUANTISE, json!({"precision": wanted.precision, "for": ARTEFACT.name}))),
 };
+
+static QUANTISE: Conversion = Conversion {
+    name: "convert.qnn-qdq",
+    inputs: &[("onnx", From::Onnx), ("calibration", From::Calibration)],
+    env: |_| EnvName::Ort,
+    packages: |_| &["onnx", "onnxruntime", "numpy", "safetensors"],
+    code: Code::of(&[code::CONVERT, &[Part::Rust("catalogue/qnn.rs"), Part::Python("onnx_convert")]]),
+    by: Converter::Python("onnx_convert"),
+};
+
+static COMPILE: Conversion = compile("convert.qnn", &[("artefact", From::Onnx)]);
+static COMPILE_QUANTISED: Conversion = compile("convert.qnn-quantised", &[("artefact", From::Qdq)]);
+
+const fn compile(name: &'static str, inputs: &'static [(&'static str, From)]) -> Conversion {
+    Conversion {
+        name,
+        inputs,
+        env: |_| EnvName::Qnn,
+        packages: |_| &["onnxruntime", "onnxruntime-qnn"],
+        code: Code::of(&[
+            code::CONVERT,
+            &[Part::Rust("catalogue/qnn.rs"), Part::Rust("catalogue/onnxruntime.rs")],
+            WORKER,
+            onnxruntime::CODE,
+        ]),
+        by: Converter::Worker { runtime: &onnxruntime::RUNTIME, op: "compile", libraries: LIBRARIES },
+    }
+}
+
+const LIBRARIES: &[(&str, Library)] =
+    &[("library", Library::Wheel(&onnxruntime::LIBRARY_FOR_QNN)), ("ep_library", Library::Wheel(&PROVIDER))];
 
 pub static PROVIDER: Wheel = Wheel {
     env: EnvName::Qnn,

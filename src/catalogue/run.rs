@@ -21,6 +21,9 @@ pub struct RunParams {
     /// [`Runtime::computes`]. A run at fp32 that `half` came to is so the same as any other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub computes: Option<String>,
+    /// Which round of several this is, from 2 on. The first is the run that is judged, and the same step however many follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<u32>,
 }
 
 /// How a run is timed: by these figures, or by the word `none` not at all. An untimed run is so another step than a timed
@@ -51,6 +54,13 @@ impl RunParams {
     pub fn requested_device(&self) -> String {
         let (backend, device) = (self.backend.name, &self.device);
         if backend == device { device.clone() } else { format!("{backend}:{device}") }
+    }
+
+    /// Its options without `threads`, and this by itself: a runtime of orch's own takes it apart from what is its library's.
+    pub(super) fn options_and_threads(&self) -> (serde_json::Map<String, Value>, Option<Value>) {
+        let mut options = self.options.clone();
+        let threads = options.remove("threads");
+        (options, threads)
     }
 
     /// Two timed runs at a time on one device would time each other; a run that is only checked takes its share.

@@ -32,12 +32,15 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| vec![Requirement::Env(EnvName::Torch), Requirement::TorchWorker],
     server: None,
     runs_the_test: false,
+    profiles: false,
+    composes: true,
     needs: RunParams::device_needs,
     computes: by_precision,
     failures_stand: true,
     versions: &["torch"],
     lower: |asked: &Asked<'_>| {
-        let params = json!({"device": asked.run.device, "measure": asked.run.measure});
+        let (_, threads) = asked.run.options_and_threads();
+        let params = json!({"device": asked.run.device, "measure": asked.run.measure, "threads": threads});
         WorkerCall { worker: Worker::Torch, op: "run", params, libraries: vec![], access: Access::default() }
     },
 };

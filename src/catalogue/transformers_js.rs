@@ -36,6 +36,8 @@ pub static RUNTIME: Runtime = Runtime {
     requires: |_| [EnvName::Browser, EnvName::TransformersJs].map(Requirement::Env).into(),
     server: None,
     runs_the_test: false,
+    profiles: false,
+    composes: false,
     needs: RunParams::device_needs,
     computes: by_precision,
     failures_stand: true,

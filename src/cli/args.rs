@@ -1,27 +1,46 @@
 //! The arguments. The only home of clap.
 
+mod bench;
+mod cache;
+mod compare;
+mod complete;
 mod explained;
+mod history;
+mod matrix;
 mod run;
 mod selection;
+mod site;
 mod spec;
 mod states;
+mod profile;
+mod verify;
 mod zoo;
 
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::base::Size;
-use crate::exec::MaxAge;
+use crate::base::suggest;
+use crate::cli::printer::Verbosity;
 use crate::report;
 use crate::session::Locations;
 use crate::toolchain::EnvName;
-pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, TraceArgs, WhatRanArgs};
+pub(super) use bench::BenchArgs;
+pub(super) use cache::{CacheCommand, ExportArgs, GcArgs};
+pub(super) use compare::{CompareArgs, CompareFormat};
+pub(super) use complete::{Shell, answer};
+pub(super) use explained::{ExplainArgs, GraphArgs, GraphFormat, LogArgs, NameArgs, TraceArgs, WhatRanArgs};
+pub(super) use history::{HistoryArgs, HistoryCommand, QueryArgs, QueryFormat};
+pub(super) use matrix::MatrixArgs;
+pub(super) use profile::ProfileArgs;
 pub(super) use run::RunArgs;
 pub(super) use selection::SelectionArgs;
+pub(super) use site::SiteArgs;
 pub(super) use spec::{ScopeArgs, SpecArgs};
 pub(super) use states::{AcceptArgs, RetryArgs};
+pub(super) use verify::VerifyArgs;
 pub(super) use zoo::{Place, ZooCommand};
 
 /// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.
@@ -41,12 +60,38 @@ pub(super) struct Args {
     /// A Python interpreter that has all packages, used instead of orch's own environments
     #[arg(long, global = true, env = "ORCH_PYTHON", value_name = "PATH", hide_short_help = true)]
     pub(super) python: Option<PathBuf>,
+    /// Tell of every step, also of what took no time; twice: also when each begins, and why
+    #[arg(long, short, global = true, env = "ORCH_VERBOSE", action = clap::ArgAction::Count, hide_short_help = true)]
+    verbose: u8,
+    /// Tell only of what failed, and the result
+    #[arg(long, short, global = true, hide_short_help = true)]
+    quiet: bool,
     /// When to use colour
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, hide_short_help = true)]
     pub(super) color: Color,
 }
 
+/// The command that was meant, where clap, which compares letters at their places, finds none: `rnu` for `run`.
+pub(super) fn hint(error: &clap::Error) -> Option<String> {
+    let is_told = error.get(ContextKind::SuggestedSubcommand).is_some();
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand).filter(|_| !is_told) else {
+        return None;
+    };
+    let command = Args::command();
+    let name = suggest::nearest(given, command.get_subcommands().map(clap::Command::get_name))?;
+    Some(format!("did you mean `orch {name}`?"))
+}
+
 impl Args {
+    pub(super) fn verbosity(&self) -> Verbosity {
+        match (self.quiet, self.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (false, 0) => Verbosity::Usual,
+            (false, 1) => Verbosity::Verbose,
+            (false, _) => Verbosity::Everything,
+        }
+    }
+
     pub(super) fn locations(&self) -> Locations {
         let Self { cache_dir, env_dir, python, .. } = self;
         Locations { cache_dir: cache_dir.clone(), env_dir: env_dir.clone(), python: python.clone() }
@@ -74,12 +119,18 @@ impl Color {
 pub(super) enum Command {
     /// Run what changed, and print the matrix
     Run(RunArgs),
+    /// Measure anew: every timed case in 5 rounds, interleaved in random order, each in a process of its own
+    Bench(BenchArgs),
+    /// Run one model of each pipeline on each target of this machine, whatever ran before
+    Verify(VerifyArgs),
     /// Show what a run would do, and why
     Plan(PlanArgs),
-    /// Show why a step ran, would run or is up to date: what changed, traced to its root, and its key
+    /// Show why a step or case ran, would run or is up to date: what changed, traced to its root, and its key
     Explain(ExplainArgs),
-    /// Show what a step printed when it was last executed
+    /// Show what a step printed when it was last executed; of a case, its run and what failed on the way there
     Log(LogArgs),
+    /// Show where the time of a case goes: operators by the runtime's own counters
+    Profile(ProfileArgs),
     /// List what a run executed, why, and the command that repeats each step
     WhatRan(WhatRanArgs),
     /// Draw the steps and what they read
@@ -87,12 +138,26 @@ pub(super) enum Command {
     /// List the hardware and runtimes of this machine
     Devices(DevicesArgs),
     /// List what is missing on this machine, and the command that fixes it
-    Doctor(JsonArgs),
+    Doctor(DoctorArgs),
+    /// Show what is asserted of model families on backends, what is here, and what runs measured
+    Matrix(MatrixArgs),
     /// Print the report of what the store already holds; runs nothing
     Report(ReportArgs),
+    /// Show what differs between two reports: what broke, got slower, less accurate or larger
+    Compare(CompareArgs),
+    /// Show the report in a browser of this machine, live while a run goes on
+    Serve(ServeArgs),
+    /// Write reports as a static site: a page for each model, target and pair, search, what changed, badges
+    Site(SiteArgs),
+    /// List the runs, or the executions of a case over time
+    History(HistoryArgs),
+    /// Ask the history in SQL
+    Query(QueryArgs),
+    /// Print what a worker on this machine should advertise to a remote execution server
+    WorkerProperties(JsonArgs),
     /// Update the spec's expected failures from the last results
     Accept(AcceptArgs),
-    /// List, print or copy what a step made, as the spec defines it now
+    /// List, print or copy what a step, or the run of a case, made as the spec defines it now
     Output(OutputArgs),
     /// Inspect, clean and move the store
     #[command(subcommand)]
@@ -108,10 +173,12 @@ pub(super) enum Command {
         #[arg(long, value_enum, default_value_t = SchemaOf::Specs)]
         of: SchemaOf,
     },
-    /// Write a first spec into a folder
+    /// Write a first spec into a folder, for a model of your own if you name one
     Init(InitArgs),
-    /// Print a completion script for a shell
-    Completions { shell: clap_complete::Shell },
+    /// Add a model of your own to a spec
+    Add(AddArgs),
+    /// Print a script for a shell, which completes commands, options, and the names of the spec in the folder
+    Completions { shell: Shell },
     /// Perform one job as a child process (internal)
     #[command(hide = true)]
     Worker { runtime: String },
@@ -151,8 +218,8 @@ pub(super) enum PlanFormat {
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct OutputArgs {
-    /// The step, e.g. convert:bert:onnx
-    pub(super) step: String,
+    #[command(flatten)]
+    pub(super) of: NameArgs,
     /// Print this file of its output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["to", "json"])]
     pub(super) cat: Option<String>,
@@ -162,18 +229,24 @@ pub(super) struct OutputArgs {
     /// Also replace files in that folder whose content the store does not hold
     #[arg(long, requires = "to")]
     pub(super) force: bool,
-    /// The spec that defines the step
-    #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
-    pub(super) spec: PathBuf,
     /// As `orch run --check` has the step: checked, and not timed
     #[arg(long)]
     pub(super) check: bool,
     /// Use what the last execution made, whatever the spec says now
-    #[arg(long, conflicts_with = "spec")]
+    #[arg(long)]
     pub(super) latest: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct ServeArgs {
+    #[command(flatten)]
+    pub(super) spec: SpecArgs,
+    /// Of the loopback; 0: any that is free
+    #[arg(long, default_value_t = 8750)]
+    pub(super) port: u16,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -182,9 +255,18 @@ pub(super) struct ReportArgs {
     pub(super) spec: SpecArgs,
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(super) format: ReportFormat,
+    /// Make one report of these `matrix.json` files: of shards, or of several machines
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(super) merge: Vec<PathBuf>,
     /// Only this section (may repeat); of Markdown
     #[arg(long, value_name = "SECTION", value_parser = PossibleValuesParser::new(report::sections()))]
     pub(super) section: Vec<String>,
+    /// Leave out the commands that repeat a case, which name paths of this machine: for a report that is published
+    #[arg(long)]
+    pub(super) no_repro: bool,
+    /// Nothing having run is no failure: code 0 in place of 3
+    #[arg(long)]
+    pub(super) allow_none: bool,
     /// Write to this file instead of stdout
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
@@ -197,6 +279,18 @@ pub(super) enum ReportFormat {
     Markdown,
     Html,
     Junit,
+    /// An SVG for a README: how many of the cases that could run are right
+    Badge,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct DoctorArgs {
+    /// The spec for whose packages the disk must have room, if there is one
+    #[arg(default_value = "specs/all.yaml")]
+    pub(super) spec: PathBuf,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -216,107 +310,15 @@ pub(super) struct DevicesArgs {
     pub(super) json: bool,
 }
 
-#[derive(Debug, Subcommand)]
-pub(super) enum CacheCommand {
-    /// Show what the store holds
-    Stats {
-        /// Measure the environments too
-        #[arg(long)]
-        envs: bool,
-        /// Print one JSON document on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Read the whole store and report what is damaged
-    Verify {
-        /// Remove damaged entries, so that their steps run again
-        #[arg(long)]
-        heal: bool,
-        /// Print one JSON document on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Remove results by age or size, and whatever nothing needs any more
-    Gc(GcArgs),
-    /// Write what a spec needs from the store into one file
-    Export(ExportArgs),
-    /// Read what `export` wrote into the store
-    Import {
-        /// The file; - for stdin
-        file: PathBuf,
-        /// Print one JSON document on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print where the store is
-    Path,
-    /// Show whether the remote store is reachable, what it permits, and what is still to be sent
-    Remote {
-        /// Print one JSON document on stdout
-        #[arg(long)]
-        json: bool,
-    },
-    /// Send the results that are not on the remote store yet
-    Push {
-        /// Also send results from before the remote was configured
-        #[arg(long)]
-        all: bool,
-    },
-}
-
-#[derive(Debug, ClapArgs)]
-#[command(
-    after_help = "Every given limit holds afterwards. A result was last used when its step was executed, or when a result made \
-    from it was. A run that finds everything up to date writes nothing, so it does not count as a use: name the specs \
-    that you run with --keep. It is safe to run this while other orch processes run."
-)]
-pub(super) struct GcArgs {
-    /// Remove the least recently used results until no more than this is left, e.g. 500M, 10G (powers of 1024; GB: 1000)
-    #[arg(long, value_name = "SIZE")]
-    pub(super) max_size: Option<Size>,
-    /// Remove results that were not used for this long, e.g. 12h, 30d, 2w
-    #[arg(long, value_name = "AGE")]
-    pub(super) max_age: Option<MaxAge>,
-    /// Keep only the newest N results of each step
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) keep_last: Option<u32>,
-    /// Keep what a run of this spec would reuse, whatever the limits (repeatable)
-    #[arg(long, value_name = "SPEC")]
-    pub(super) keep: Vec<PathBuf>,
-    /// Also remove environments and workers of other versions of orch
-    #[arg(long)]
-    pub(super) envs: bool,
-    /// Remove nothing; show what would be removed
-    #[arg(long)]
-    pub(super) dry_run: bool,
-    /// Print one JSON document on stdout
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(super) struct ExportArgs {
-    /// The file to write; - for stdout
-    pub(super) file: PathBuf,
-    #[command(flatten)]
-    pub(super) spec: SpecArgs,
-    /// Export everything that the store holds, whatever the spec
-    #[arg(long, conflicts_with_all = ["spec", "SelectionArgs"])]
-    pub(super) all: bool,
-    /// Write nothing if the store lacks a step of the spec
-    #[arg(long, conflicts_with = "all")]
-    pub(super) require_complete: bool,
-    /// Print one JSON document on stdout
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
 #[derive(Debug, ClapArgs)]
 pub(super) struct SetupArgs {
     #[arg(value_name = "WHAT", help = format!("What to install: {} [default: what the spec needs]", Self::names().join(", ")))]
     pub(super) what: Vec<String>,
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(super) spec: PathBuf,
+    /// Also copy the torch worker into this folder, as an orch beside it finds it: for those who package orch
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    pub(super) ship: Option<PathBuf>,
 }
 
 impl SetupArgs {
@@ -333,4 +335,20 @@ pub(super) struct InitArgs {
     /// The folder; it must not have a spec yet
     #[arg(default_value = "specs")]
     pub(super) dir: PathBuf,
+    /// A folder in `save_pretrained` layout, an id of the Hugging Face Hub, or an ONNX file
+    #[arg(long, value_name = "FOLDER|ID|FILE.onnx")]
+    pub(super) model: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(super) struct AddArgs {
+    /// A folder in `save_pretrained` layout, an id of the Hugging Face Hub, or an ONNX file
+    #[arg(value_name = "FOLDER|ID|FILE.onnx")]
+    pub(super) model: String,
+    /// The spec that gets the row
+    #[arg(default_value = "specs/all.yaml")]
+    pub(super) spec: PathBuf,
+    /// The row's name; by default that of the folder or file
+    #[arg(long)]
+    pub(super) name: Option<String>,
 }

@@ -1,11 +1,14 @@
 //! Events → the terminal: bars where there is one, plain lines where not.
 //!
-//! In a run of very many steps, successes print nothing and each cause of failure is printed once; the summary has them all.
+//! Of more than a few steps a line is for what took time or did not succeed; `-v` tells of all. In a run of very many, successes print nothing and each
+//! cause of failure is printed once; the summary has them all. Where nobody watches bars, a line now and then says that the
+//! run goes on.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal;
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anstream::adapter::strip_str;
 use anstream::{AutoStream, ColorChoice};
@@ -13,16 +16,26 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::base::lock;
 use crate::base::text::{shown, with_colours};
-use crate::cli::printer::{BAD, DIM, GOOD, WARN};
+use crate::cli::github;
+use crate::cli::printer::{BAD, DIM, GOOD, Verbosity, WARN};
 use crate::event::{Event, Listener};
 use crate::record::Outcome;
 use crate::report::alike;
 
 pub(super) struct Console {
     bars: MultiProgress,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     interactive: bool,
+    verbosity: Verbosity,
+    heart: Option<Heart>,
 }
+
+/// Shorter steps succeed without a line,
+const LONG: f64 = 1.0;
+/// unless there are no more than these.
+const FEW: u32 = 20;
+/// Where nobody watches, a run that says nothing for so long says how far it is.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// A run of more steps than this is shown in brief.
 const MANY: u32 = 500;
@@ -30,6 +43,12 @@ const MANY: u32 = 500;
 #[derive(Default)]
 struct State {
     total: Option<ProgressBar>,
+    steps: u32,
+    done: u32,
+    /// What is installed or executed, and since when.
+    begun: BTreeMap<String, Instant>,
+    /// Of the last line.
+    spoke: Option<Instant>,
     running: BTreeMap<String, ProgressBar>,
     /// How many steps are to run, how many of them have ended, and what was told of why some did not pass: of a run that is
     /// told in short.
@@ -58,14 +77,78 @@ impl Brief {
     }
 }
 
+impl State {
+    /// `12 of 150 steps; 41 s of python environment torch`, if nothing was said for long.
+    fn heartbeat(&mut self) -> Option<String> {
+        let now = Instant::now();
+        if now.duration_since(*self.spoke.get_or_insert(now)) < SILENCE || self.begun.is_empty() {
+            return None;
+        }
+        self.spoke = Some(now);
+        let begun = self.begun.iter().map(|(name, since)| format!("{:.0} s of {name}", since.elapsed().as_secs_f64()));
+        Some(format!("{} of {} steps; {}", self.done, self.steps, begun.collect::<Vec<_>>().join(", ")))
+    }
+}
+
+/// Says now and then that a run goes on.
+struct Heart {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Heart {
+    fn start(state: Arc<Mutex<State>>) -> Self {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let told = stop.clone();
+        let beat = move || {
+            let (stopped, wake) = &*told;
+            let mut stopped = lock(stopped);
+            while !*stopped {
+                stopped = wake.wait_timeout(stopped, Duration::from_secs(1)).unwrap_or_else(|e| e.into_inner()).0;
+                if let Some(text) = lock(&state).heartbeat().filter(|_| !*stopped) {
+                    write(&format!("{DIM}{text}{DIM:#}"));
+                }
+            }
+        };
+        Self { stop, thread: Some(std::thread::spawn(beat)) }
+    }
+}
+
+impl Drop for Heart {
+    fn drop(&mut self) {
+        *lock(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// In one write: anstream's own stream hands on each piece between two colours by itself.
+fn write(text: &str) {
+    use std::io::Write;
+    let text = &with_colours(text);
+    let is_plain = AutoStream::choice(&std::io::stderr()) == ColorChoice::Never;
+    let line = if is_plain { format!("{}\n", strip_str(text)) } else { format!("{text}\n") };
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 impl Console {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(verbosity: Verbosity) -> Self {
         let interactive = std::io::stderr().is_terminal();
-        Self { bars: MultiProgress::new(), state: Mutex::default(), interactive }
+        let state: Arc<Mutex<State>> = Arc::default();
+        let beats = !interactive && verbosity > Verbosity::Quiet;
+        let heart = beats.then(|| Heart::start(state.clone()));
+        if github::is_here() {
+            write("::group::steps");
+        }
+        Self { bars: MultiProgress::new(), state, interactive, verbosity, heart }
     }
 
     /// Takes the bars away, so that what follows stands alone.
-    pub(super) fn close(&self) {
+    pub(super) fn close(&mut self) {
+        self.heart = None;
+        if github::is_here() {
+            write("::endgroup::");
+        }
         let state = lock(&self.state);
         state.running.values().for_each(ProgressBar::finish_and_clear);
         if let Some(total) = &state.total {
@@ -74,17 +157,19 @@ impl Console {
     }
 
     fn line(&self, text: &str) {
-        self.bars.suspend(|| {
-            use std::io::Write;
-            // In one write: anstream's own stream hands on each piece between two colours by itself.
-            let text = &with_colours(text);
-            let is_plain = AutoStream::choice(&std::io::stderr()) == ColorChoice::Never;
-            let line = if is_plain { format!("{}\n", strip_str(text)) } else { format!("{text}\n") };
-            let _ = std::io::stderr().write_all(line.as_bytes());
-        });
+        lock(&self.state).spoke = Some(Instant::now());
+        self.bars.suspend(|| write(text));
+    }
+
+    /// A line that is left out where only failures are told.
+    fn news(&self, text: &str) {
+        if self.verbosity > Verbosity::Quiet {
+            self.line(text);
+        }
     }
 
     fn begin(&self, name: &str, text: &str) {
+        lock(&self.state).begun.insert(name.to_owned(), Instant::now());
         if self.interactive {
             let bar = self.bars.add(ProgressBar::new_spinner());
             let style = ProgressStyle::with_template("  {spinner} {prefix}  {wide_msg:.dim} {elapsed:.dim}");
@@ -104,6 +189,8 @@ impl Console {
 
     fn end(&self, name: &str, counts: bool) {
         let mut state = lock(&self.state);
+        state.begun.remove(name);
+        state.done += u32::from(counts);
         if let Some(bar) = state.running.remove(name) {
             bar.finish_and_clear();
         }
@@ -119,9 +206,16 @@ impl Console {
     }
 
     /// Whether the end of a step is printed.
-    fn tells_end(&self, outcome: Outcome, reason: Option<&str>) -> bool {
+    fn tells_end(&self, outcome: Outcome, seconds: f64, reason: Option<&str>) -> bool {
         let mut state = lock(&self.state);
-        let Some(brief) = &mut state.brief else { return true };
+        let is_short = match self.verbosity {
+            Verbosity::Quiet => true,
+            Verbosity::Usual => outcome == Outcome::Incomplete || seconds < LONG && state.steps > FEW,
+            Verbosity::Verbose | Verbosity::Everything => false,
+        };
+        // Who interrupted knows it, and the summary counts what did not end.
+        let is_news = !matches!(outcome, Outcome::Pass | Outcome::Incomplete);
+        let Some(brief) = &mut state.brief else { return is_news || !is_short };
         let is_told = brief.is_told(outcome, reason);
         let progress = brief.progress().filter(|_| !self.interactive);
         drop(state);
@@ -151,34 +245,45 @@ impl Listener for Console {
     fn tell(&self, event: Event) {
         match event {
             Event::Started { to_run, .. } => {
-                lock(&self.state).brief = (to_run > MANY).then(|| Brief { to_run, ..Brief::default() });
+                let brief = to_run > MANY && self.verbosity < Verbosity::Verbose;
+                let mut state = lock(&self.state);
+                state.brief = brief.then(|| Brief { to_run, ..Brief::default() });
+                (state.steps, state.spoke) = (to_run, Some(Instant::now()));
+                drop(state);
                 if self.interactive && to_run > 0 {
                     let bar = self.bars.add(ProgressBar::new(to_run.into()));
-                    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} steps  {elapsed}");
+                    let style = ProgressStyle::with_template("{bar:30} [{pos}/{len}] {elapsed}, {eta} left");
                     bar.set_style(style.expect("BUG: a constant template"));
+                    bar.enable_steady_tick(Duration::from_millis(500));
                     lock(&self.state).total = Some(bar);
                 }
             }
+            Event::ToInstall { text } => self.news(&format!("{WARN}to install:{WARN:#} {text}")),
             Event::SetupStarted { what } => {
-                self.line(&format!("{WARN}setup{WARN:#} {what}"));
+                self.news(&format!("{WARN}setup{WARN:#} {what}"));
                 self.begin(&what, "");
             }
             Event::SetupProgress { what, text } => self.progress(&what, &text),
             Event::SetupFinished { what, seconds, error } => {
                 self.end(&what, false);
                 match error {
-                    None => self.line(&format!("{GOOD}ready{GOOD:#} {what} {DIM}{seconds:.0} s{DIM:#}")),
+                    None => self.news(&format!("{GOOD}ready{GOOD:#} {what} {DIM}{seconds:.0} s{DIM:#}")),
                     Some(error) => self.line(&format!("{BAD}error{BAD:#} {what}: {}", shown(&error))),
                 }
             }
-            Event::StepStarted { step, reason, .. } => self.begin(&step, &reason.to_string()),
+            Event::StepStarted { step, reason, .. } => {
+                if self.verbosity == Verbosity::Everything {
+                    self.line(&format!("{DIM}begin{DIM:#} {step} {DIM}{reason}{DIM:#}"));
+                }
+                self.begin(&step, &reason.to_string());
+            }
             Event::StepReturned { step, .. } => self.end(&step, false),
             Event::Fetched { step, made, host } => {
                 self.end(&step, true);
                 if self.is_brief() {
                     return;
                 }
-                self.line(&format!("{GOOD}got{GOOD:#}   {step} {DIM}made {made} on {host}{DIM:#}"));
+                self.news(&format!("{GOOD}got{GOOD:#}   {step} {DIM}made {made} on {host}{DIM:#}"));
             }
             Event::StepProgress { step, text } => self.progress(&step, &text),
             // A verdict takes no time, and the matrix tells it.
@@ -187,7 +292,7 @@ impl Listener for Console {
             }
             Event::StepFinished { step, outcome, reason, seconds, log, repro, .. } => {
                 self.end(&step, true);
-                if !self.tells_end(outcome, reason.as_deref()) {
+                if !self.tells_end(outcome, seconds, reason.as_deref()) {
                     return;
                 }
                 let (style, word) = match outcome {
@@ -208,7 +313,7 @@ impl Listener for Console {
                 }
                 self.line(&text);
             }
-            Event::Unchanged { .. } if self.is_brief() => {}
+            Event::Unchanged { .. } if self.is_brief() || self.verbosity < Verbosity::Verbose => {}
             Event::Unchanged { step } => self
                 .line(&format!("{DIM}same{DIM:#}  {step} came out as it was: what reads it need not run for its sake")),
             Event::Warning { text } => self.line(&format!("{WARN}warning{WARN:#} {}", shown(&text))),

@@ -1,4 +1,4 @@
-//! Exit codes. They are documented in the README, and scripts rely on them.
+//! Exit codes. They are documented in `docs/results.md`, and scripts rely on them.
 
 use std::process::ExitCode;
 

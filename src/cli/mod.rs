@@ -4,7 +4,10 @@ mod args;
 mod cmd;
 mod console;
 mod exit;
+mod github;
 mod printer;
+mod serving;
+mod table;
 mod watched;
 
 use std::process::ExitCode;
@@ -15,15 +18,19 @@ pub use exit::Exit;
 
 /// Parses the arguments, does what they say, and gives the exit code.
 pub fn main() -> ExitCode {
+    args::answer();
     let args = match args::Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
             let _ = error.print();
+            if let Some(hint) = args::hint(&error) {
+                printer::Printer::new(Default::default()).note(&format!("  hint: {hint}"));
+            }
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
         }
     };
     args.color.apply();
-    let printer = printer::Printer::new();
+    let printer = printer::Printer::new(args.verbosity());
     let outcome = std::panic::catch_unwind(|| cmd::dispatch(&args, &printer));
     match outcome {
         Ok(Ok(exit)) => exit.into(),

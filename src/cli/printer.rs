@@ -5,10 +5,32 @@ use std::io::Write;
 use anstyle::{AnsiColor, Style};
 
 use crate::base::text::{shown, with_colours};
+use crate::report::text::Styles;
 use crate::session::Told;
 
 /// Colours are taken away by `anstream` where the stream is no terminal, or `NO_COLOR` is set.
-pub(super) struct Printer;
+pub(super) struct Printer {
+    verbosity: Verbosity,
+}
+
+/// How much a run tells while it goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verbosity {
+    /// Failures.
+    Quiet,
+    /// What took time, too.
+    #[default]
+    Usual,
+    /// Every step.
+    Verbose,
+    /// Also when each begins, and why.
+    Everything,
+}
+
+/// What is no terminal has lines as wide as this.
+const WIDTH: usize = 100;
+/// A terminal's lines are used within these bounds.
+const WIDTHS: std::ops::RangeInclusive<usize> = 40..=200;
 
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
 pub(super) const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -17,8 +39,24 @@ pub(super) const DIM: Style = Style::new().dimmed();
 pub(super) const BOLD: Style = Style::new().bold();
 
 impl Printer {
-    pub(super) fn new() -> Self {
-        Self
+    pub(super) fn new(verbosity: Verbosity) -> Self {
+        Self { verbosity }
+    }
+
+    pub(super) fn verbosity(&self) -> Verbosity {
+        self.verbosity
+    }
+
+    /// How the report looks on stdout.
+    pub(super) fn styles(&self) -> Styles {
+        Styles { width: self.width(), ..Styles::colored() }
+    }
+
+    /// Of stdout's lines, in characters.
+    pub(super) fn width(&self) -> usize {
+        let stdout = std::io::stdout();
+        let width = terminal_size::terminal_size_of(&stdout).map(|(width, _)| usize::from(width.0));
+        width.map_or(WIDTH, |width| width.clamp(*WIDTHS.start(), *WIDTHS.end()))
     }
 
     /// What people asked for. Of what a terminal obeys only colours are left, whoever wrote the text.

@@ -36,13 +36,28 @@ pub struct Environment {
     pub uv: Option<Program>,
     pub cargo: Option<Program>,
     pub node: Option<Program>,
+    /// A C compiler, which cargo links by.
+    pub compiler: Option<Program>,
+    /// Who reached the package index, or why nobody did; None where nobody asked.
+    pub index: Option<Result<String, String>>,
     /// Where the store is, or will be.
     pub store: PathBuf,
     /// None when the file system does not say.
     pub free_bytes: Option<u64>,
+    /// What the spec that is looked at would install here; None without one.
+    pub wanted: Option<Wanted>,
     /// How steps are kept from writing elsewhere.
     pub sandbox: Option<Enforced>,
     pub processes: Processes,
+}
+
+/// What a spec would install.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    pub spec: PathBuf,
+    /// In words, with sizes; None where all is there.
+    pub missing: Option<String>,
+    pub bytes: u64,
 }
 
 /// What limits the number of a step's processes.
@@ -70,14 +85,15 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-/// Reads the facts: runs `--version` of four programs, asks the file system for its free space.
+/// Reads the facts: runs `--version` of five programs, asks the file system for its free space. What an index and a spec
+/// say is for the caller to add.
 pub fn examine(host: &Host, store: &Path) -> Environment {
     let program = |names: &[&str]| {
         let path = host.which(names)?;
         let output = host.tool(&path, &["--version"]).filter(|output| output.ok)?;
         let is_version = |word: &&str| word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
         let version = output.stdout.split_whitespace().find(is_version);
-        Some(Program { path, version: version.map(|v| v.trim_start_matches('v').to_owned()) })
+        Some(Program { path, version: version.map(|v| v.trim_start_matches('v').trim_end_matches(')').to_owned()) })
     };
     // The newest first: `python3` may be the system's old one. A broken one, such as a shim without an interpreter,
     // reports no version and is skipped.
@@ -90,6 +106,9 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
         uv: program(&["uv"]),
         cargo: program(&["cargo"]),
         node: program(&["node"]),
+        compiler: program(&["cc", "gcc", "clang"]),
+        index: None,
+        wanted: None,
         store: store.to_owned(),
         free_bytes: free_bytes(store),
         sandbox: Some(Enforced::here()),
@@ -99,8 +118,9 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
 
 /// All findings: the host first, then the backends in their order.
 pub fn diagnose(backends: &[Backend], environment: &Environment) -> Vec<Finding> {
-    let mut findings =
-        vec![python(environment), uv(environment), disk(environment), cargo(environment), node(environment)];
+    let mut findings = vec![python(environment), uv(environment)];
+    findings.extend(environment.index.as_ref().map(index));
+    findings.extend([disk(environment), cargo(environment), compiler(environment), node(environment)]);
     findings.extend(environment.sandbox.map(sandbox));
     if environment.os == "linux" {
         findings.push(fork_bombs(environment.processes));
@@ -141,10 +161,10 @@ fn uv(environment: &Environment) -> Finding {
         Some(uv) => Finding { subject: "uv".into(), ok: true, required: false, what: shown(uv), remedy: None },
         None => Finding {
             subject: "uv".into(),
-            ok: false,
+            ok: true,
             required: false,
-            what: "not in PATH; it installs environments many times faster than pip".into(),
-            remedy: Some("curl -LsSf https://astral.sh/uv/install.sh | sh".into()),
+            what: "not in PATH; orch installs one of its own".into(),
+            remedy: None,
         },
     }
 }
@@ -171,14 +191,49 @@ fn disk(environment: &Environment) -> Finding {
     let place = environment.store.display();
     let (ok, required, what) = match environment.free_bytes {
         None => (true, false, format!("free space under {place} is unknown")),
-        Some(free) => (
-            free >= WANTED_BYTES,
-            free < NEEDED_BYTES,
-            format!("{} free under {place}; all environments together want {}", bytes(free), bytes(WANTED_BYTES)),
-        ),
+        Some(free) => {
+            let (most, least, whose) = match &environment.wanted {
+                // Room for models, beside what is installed.
+                Some(wanted) => (wanted.bytes + NEEDED_BYTES, wanted.bytes, of_spec(wanted)),
+                None => (WANTED_BYTES, NEEDED_BYTES, format!("all environments together want {}", bytes(WANTED_BYTES))),
+            };
+            (free >= most, free < least, format!("{} free under {place}; {whose}", bytes(free)))
+        }
     };
     let remedy = (!ok).then(|| "free some space, or keep the store on another disk".to_owned());
     Finding { subject: "disk".into(), ok, required, what, remedy }
+}
+
+fn of_spec(wanted: &Wanted) -> String {
+    let spec = wanted.spec.display();
+    match &wanted.missing {
+        Some(missing) => format!("{spec} would install {missing}"),
+        None => format!("all that {spec} needs is installed"),
+    }
+}
+
+/// What is installed already needs none.
+fn index(found: &Result<String, String>) -> Finding {
+    let (ok, what) = match found {
+        Ok(by) => (true, format!("{by} reaches it")),
+        Err(why) => (false, format!("nothing can be installed: {why}")),
+    };
+    let remedy = (!ok).then(|| {
+        "set UV_DEFAULT_INDEX or PIP_INDEX_URL to a mirror, or HTTPS_PROXY to a proxy; or set ORCH_PYTHON to an interpreter \
+            that has the packages"
+            .to_owned()
+    });
+    Finding { subject: "package index".into(), ok, required: false, what, remedy }
+}
+
+/// The worker is linked by it.
+fn compiler(environment: &Environment) -> Finding {
+    let (ok, what) = match &environment.compiler {
+        Some(compiler) => (true, shown(compiler)),
+        None => (false, "none of cc, gcc and clang is in PATH; cargo links the `orch-torch` worker by one".to_owned()),
+    };
+    let install = if environment.os == "macos" { "xcode-select --install" } else { "apt-get install build-essential" };
+    Finding { subject: "C compiler".into(), ok, required: false, what, remedy: (!ok).then(|| install.to_owned()) }
 }
 
 /// Without Rust only one worker cannot be built.

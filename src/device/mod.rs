@@ -11,6 +11,7 @@ pub mod android;
 pub mod backends;
 pub mod candidates;
 pub mod cgroups;
+pub mod conditions;
 pub mod cpu;
 pub mod cuda;
 pub mod doctor;
@@ -47,6 +48,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use backends::{BACKENDS, BackendRow};
+pub use conditions::Conditions;
 pub use fingerprint::{Fingerprint, fingerprint};
 pub use host::{Host, Libraries};
 pub use lease::Lease;

@@ -237,6 +237,9 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
             uv: None,
             cargo: program("1.95.0"),
             node: None,
+            compiler: program("12.2.0"),
+            index: None,
+            wanted: None,
             store: "/srv/orch".into(),
             free_bytes: Some(1 << 30),
             sandbox: None,
@@ -248,16 +251,16 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
         let expected = "\
 python          problem   3.9.2 at /usr/bin/x, and orch needs 3.11 or newer
                           remedy: apt-get install python3 python3-venv, or install uv
-uv              optional  not in PATH; it installs environments many times faster than pip
-                          remedy: curl -LsSf https://astral.sh/uv/install.sh | sh
+uv              ok        not in PATH; orch installs one of its own
 disk            problem   1.0 GiB free under /srv/orch; all environments together want 8.0 GiB
                           remedy: free some space, or keep the store on another disk
 cargo           ok        1.95.0 at /usr/bin/x
+C compiler      ok        12.2.0 at /usr/bin/x
 node            ok        not in PATH; browsers are unpacked by one that orch installs
 processes       optional  nothing limits how many a step may start
                           remedy: start orch by `systemd-run --user --scope -p TasksMax=4096 orch …`";
         assert_eq!(text, expected);
-        assert!(doctor(&findings, 100).ends_with("\n2 problems; 6 optional parts are not here\n"));
+        assert!(doctor(&findings, 100).ends_with("\n2 problems; 5 optional parts are not here\n"));
         assert!(!healthy(&findings));
 
         // uv brings its own interpreter, and a host without a GPU is a healthy host.

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::Lease;
+use super::conditions::DeviceState;
 use super::native::nvml;
 
 /// Bytes of a GPU's memory, and who says so.
@@ -24,13 +25,21 @@ pub struct Meter<'a> {
     lease: &'a Lease,
     /// Bytes that all processes held before.
     before: Option<u64>,
+    /// Processes that computed on it before.
+    others: Option<u32>,
 }
 
 impl<'a> Meter<'a> {
     /// Before anything is loaded onto the GPU. `is_alone`: no other step uses it meanwhile.
     pub fn start(lease: &'a Lease, is_alone: bool) -> Self {
         let uuid = lease.uuid.as_deref().filter(|_| is_alone && is_nvidia(lease));
-        Self { lease, before: uuid.and_then(nvml::used) }
+        Self { lease, before: uuid.and_then(nvml::used), others: uuid.and_then(nvml::processes) }
+    }
+
+    /// What disturbed a timed run on it, asked right after the last sample. None where the driver does not tell.
+    pub fn state(&self) -> Option<DeviceState> {
+        let uuid = self.lease.uuid.as_deref().filter(|_| is_nvidia(self.lease))?;
+        Some(DeviceState { other_processes: self.others?, throttled: nvml::throttled(uuid).unwrap_or_default() })
     }
 
     /// None where the driver does not tell.

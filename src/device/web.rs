@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::host::Host;
 use super::{Backend, Device, Look, Prober};
 use crate::base::{Digest, fs as bfs};
-use crate::browser::{self, Adapter, Api, Launch, Page, Trouble};
+use crate::browser::{self, Adapter, Api, Launch, Page, Talk, Trouble};
 
 const SCRIPT: &str = include_str!("web/probe.mjs");
 
@@ -90,15 +90,17 @@ impl Prober for Asked {
             let page = Page { script: SCRIPT, params: &json!({"api": self.api}), files: BTreeMap::new(), imports: &[] };
             browser::open(&launch, &page, &|_| {})
         });
-        let mut answer = match talked {
-            Ok(talk) => talk.answer,
+        let answer = match talked {
+            Ok(Talk { mut answer, version, .. }) => {
+                answer["version"] = version.into();
+                answer
+            }
             Err(Trouble::Unavailable { reason, remedy }) => {
                 let backend = Backend::unavailable(self.name, reason);
                 return Backend { remedy, ..backend };
             }
             Err(trouble) => return Backend::unavailable(self.name, trouble.to_string()),
         };
-        answer["version"] = browser::ask_version(&program).into();
         if let Some(path) = params["answer_at"].as_str().map(Path::new) {
             let kept = path.parent().map_or(Ok(()), fs::create_dir_all);
             // Not kept, it is asked again.

@@ -128,6 +128,7 @@ fn run_here(places: &[&str]) -> Ended {
         options: &options,
         cancel: &cancel,
         remote: None,
+        away: None,
     })
     .unwrap();
     let records = places.iter().map(|place| store.latest(&format!("generate:{place}")).unwrap());

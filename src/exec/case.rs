@@ -14,9 +14,10 @@ use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, reproducer};
 use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::record::{Outcome, Record};
-use crate::report::{self, CaseResult, Expected, FallbackResult, FlakyStep, Tried};
+use crate::report::stats::{self, Ran};
+use crate::report::{CaseResult, Converted, Expected, FallbackResult, FlakyStep, Tried};
 use crate::spec::Expect;
-use crate::step::{Stage, StepId};
+use crate::step::{Source, Stage, Step, StepId};
 
 /// In how many of the last executions a figure of the requested target is looked for.
 const MEMORY: usize = 50;
@@ -27,7 +28,7 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     let own = &results[planned.judge.0 as usize];
     let params = plan.step(planned.run).run();
     let model = &plan.model_facts[&case.model];
-    let at = own.blamed.unwrap_or(planned.judge);
+    let at = own.blamed.or_else(|| failed_round(results, planned)).unwrap_or(planned.judge);
     let expected = case.expect.as_ref().map(|expect| expected(expect));
     let course = course(planned, |id| Some(results[id.0 as usize].outcome));
     let (answered, after) = match course {
@@ -43,12 +44,14 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
     // A case that ended before its run has only that step to tell of.
     let end = if answered.is_none() && own.blamed.is_some() { &results[at.0 as usize] } else { shown };
     let measure = record.and_then(|record| record.measure.as_ref());
+    let rounds = rounds(results, planned, run);
     let own_run = results[planned.run.0 as usize].record.as_deref();
     let requested = own_run.and_then(|record| record.measure.as_ref());
     CaseResult {
         case: case.id(),
         dims: case.dims.clone(),
         model: case.model.clone(),
+        row: Some(format!("{}:{}", model.row.file.display(), model.row.line)),
         family: model.family.clone(),
         task: model.task.clone(),
         pipeline: case.pipeline.clone(),
@@ -66,19 +69,40 @@ pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &Pl
         actual_device: measure.map(|measure| measure.actual_device.clone()),
         cached: end.how == How::Hit,
         measured: record.map(|record| record.started.clone()),
+        host: None,
+        ended: end.record.as_ref().filter(|_| record.is_none()).map(|record| record.started.clone()),
         known_since: known_since(&results[at.0 as usize], record).filter(|_| answered.is_none()),
         untimed: measure.is_some_and(|measure| measure.times.is_none()),
-        metrics: measure.and_then(report::stats::metrics),
+        metrics: stats::metrics(&rounds, case.dims.get("batch").copied()),
         numerics: verdict.and_then(|record| record.numerics.clone()),
         placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
         facts: facts(context, results, planned, answered.map(|fallback| fallback.run)),
         repro: repro(context, results, planned, at),
         steps: planned.chain.iter().map(|id| plan.step(*id).name.clone()).collect(),
         took: took(plan, results, planned),
+        converted: converted(context, results, planned),
+        // A run reads the artefact first.
+        loaded_bytes: source(plan.step(planned.run)).and_then(|id| size(context, results, id)),
         expected,
         fallback: answered.map(|fallback| fallback_result(context, results, planned, fallback, &after)),
         attempts: own_run.map(|record| record.attempts.clone()).unwrap_or_default(),
     }
+}
+
+/// What measured the case: its run, or that of the fallback that answered, and the further rounds of its own.
+fn rounds<'r>(results: &'r [StepResult], planned: &PlannedCase, run: StepId) -> Vec<Ran<'r>> {
+    let further = planned.rounds.iter().filter(|_| run == planned.run);
+    let ran = |(id, round): (&StepId, u32)| {
+        let record = results[id.0 as usize].record.as_deref()?;
+        Some(Ran { round, started: &record.started, raw: record.measure.as_ref()? })
+    };
+    [run].iter().chain(further).zip(1..).filter_map(ran).collect()
+}
+
+/// The first round after a right run that failed by itself: a model that runs sometimes does not run.
+fn failed_round(results: &[StepResult], planned: &PlannedCase) -> Option<StepId> {
+    let is_made = results[planned.judge.0 as usize].outcome.is_made();
+    planned.rounds.iter().copied().filter(|_| is_made).find(|id| results[id.0 as usize].outcome.is_failure())
 }
 
 /// How many the model has, by the step that made it.
@@ -91,6 +115,26 @@ fn parameters(plan: &Plan, results: &[StepResult], planned: &PlannedCase) -> Opt
 fn took(plan: &Plan, results: &[StepResult], planned: &PlannedCase) -> IndexMap<String, f64> {
     let record = |id: &StepId| results[id.0 as usize].record.as_ref().map(|record| (*id, record.seconds));
     planned.chain.iter().filter_map(record).map(|(id, seconds)| (plan.step(id).name.clone(), seconds)).collect()
+}
+
+/// How large what a step made is. None if nothing, or if it cannot be read.
+fn size(context: &Context<'_>, results: &[StepResult], id: StepId) -> Option<u64> {
+    Some(context.store.manifest(&results[id.0 as usize].output()?).ok()?.size())
+}
+
+/// The first step that a step reads from.
+fn source(step: &Step) -> Option<StepId> {
+    step.inputs.iter().find_map(|(_, source)| if let Source::Step(id) = source { Some(*id) } else { None })
+}
+
+fn converted(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> IndexMap<String, Converted> {
+    let conversions = planned.chain.iter().filter(|id| context.plan.step(**id).stage == Stage::Convert);
+    let made = conversions.filter_map(|id| {
+        let step = context.plan.step(*id);
+        let from_bytes = source(step).and_then(|from| size(context, results, from));
+        Some((step.name.clone(), Converted { bytes: size(context, results, *id)?, from_bytes }))
+    });
+    made.collect()
 }
 
 /// When the step at which a case ended failed, if that was in an earlier run. The verdict may be older than the run:
@@ -117,7 +161,7 @@ fn judged(
     let stage = plan.step(own.blamed.unwrap_or(planned.judge)).stage;
     match &planned.case.expect {
         Some(_) if is_as_expected(&planned.case, stage, own.outcome) => return (Outcome::Xfail, reason),
-        Some(expect) if own.outcome.is_made() => {
+        Some(expect) if own.outcome.is_made() && failed_round(results, planned).is_none() => {
             let told = expected(expect).told();
             let at = &expect.rule.loc;
             return (Outcome::Xpass, Some(format!("it passed, but {at} expects {told}; `orch accept` takes that out")));
@@ -127,6 +171,11 @@ fn judged(
             return (own.outcome, Some(format!("{reason} (the spec expects {})", expected(expect).told())));
         }
         _ => {}
+    }
+    if let Some(id) = failed_round(results, planned) {
+        let (round, failed) = (plan.step(id).run().round.unwrap_or(1), &results[id.0 as usize]);
+        let why = failed.reason.as_deref().unwrap_or("no reason was given");
+        return (failed.outcome, Some(format!("round {round} of {}: {why}", planned.rounds.len() + 1)));
     }
     // If a step above needed several attempts, the case is flaky as well.
     match flaky(results, planned) {
@@ -140,8 +189,8 @@ fn flaky(results: &[StepResult], planned: &PlannedCase) -> Option<StepId> {
 }
 
 fn stage(plan: &Plan, results: &[StepResult], planned: &PlannedCase, at: StepId) -> String {
-    let at =
-        if results[planned.judge.0 as usize].outcome.is_made() { flaky(results, planned).unwrap_or(at) } else { at };
+    let is_made = results[planned.judge.0 as usize].outcome.is_made() && failed_round(results, planned).is_none();
+    let at = if is_made { flaky(results, planned).unwrap_or(at) } else { at };
     // A verdict is reported as the stage of the run that it judges.
     let stage = if at == planned.judge { Stage::Run } else { plan.step(at).stage };
     stage.name().to_owned()
@@ -179,7 +228,7 @@ fn fallback_result(
         None => known_median(context, &plan.step(planned.run).name),
     };
     let measure = results[fallback.run.0 as usize].record.as_deref().and_then(|record| record.measure.as_ref());
-    let median = measure.and_then(report::stats::metrics).map(|metrics| metrics.median_ms);
+    let median = measure.and_then(stats::median);
     FallbackResult {
         name: fallback.case.name.clone(),
         batch: fallback.batch,
@@ -201,7 +250,7 @@ fn known_median(context: &Context<'_>, step: &str) -> Option<(f64, String)> {
     let records = context.store.history(step, MEMORY).ok()?;
     let is_real = |record: &Record| record.outcome.is_made() && record.host == context.host.report.name;
     records.into_iter().filter(is_real).find_map(|record| {
-        let median = report::stats::metrics(record.measure.as_ref()?)?.median_ms;
+        let median = stats::median(record.measure.as_ref()?)?;
         (median > 0.0).then_some((median, record.started))
     })
 }
@@ -247,7 +296,8 @@ fn facts(
 ) -> IndexMap<String, Arc<Value>> {
     let mut by_step = IndexMap::new();
     let mut versions = serde_json::Map::new();
-    for id in planned.chain.iter().chain(&instead) {
+    let judged = planned.chain.iter().filter(|id| !planned.rounds.contains(id));
+    for id in judged.chain(&instead) {
         let Some(record) = &results[id.0 as usize].record else { continue };
         if record.facts.is_null() {
             continue;

@@ -15,6 +15,7 @@ use crate::exec::schedule::message::{Effect, Message, NotStarted};
 use crate::exec::setup::{self, Servers};
 use crate::exec::state::StepState;
 use crate::exec::task::Task;
+use crate::exec::workers::Workers;
 use crate::exec::{Context, Finished, probe, reporting, reproducer};
 use crate::plan::Plan;
 use crate::record::Record;
@@ -35,6 +36,7 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     }
     tell_all(&mut scheduler, context.listener);
     let to_run = scheduler.steps.to_run().count() as u32;
+    tell_missing(context, scheduler.steps.to_run());
     context.listener.tell(Event::Started { steps: scheduler.steps.counted(), to_run });
     let mut met_bug = false;
     loop {
@@ -83,6 +85,18 @@ fn not_kept(plan: &Plan, scheduler: &Scheduler<'_>) -> String {
     )
 }
 
+/// Before anything is installed.
+fn tell_missing(context: &Context<'_>, steps: impl Iterator<Item = StepId>) {
+    let requirements = steps.flat_map(|id| {
+        let step = context.plan.step(id);
+        step.kind.requires(step)
+    });
+    let missing = context.provision.missing(requirements);
+    if !missing.is_empty() {
+        context.listener.tell(Event::ToInstall { text: missing.told() });
+    }
+}
+
 /// Executes what is wanted, until nothing is left to wait for. True if a bug of orch's own ended something.
 fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> Result<bool, StoreError> {
     if context.store.is_read_only() {
@@ -91,7 +105,7 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
     scheduler.steps.keys.files.time_passes();
     let scratch = context.store.scratch()?;
     let workplace = context.workplace(scratch.dir("commands")?);
-    let servers = Servers::default();
+    let (servers, workers) = (Servers::default(), Workers::default());
     let (again, bugs) = (context.options.again(), Bugs::new(context.store));
     let performer = Performer {
         store: context.store,
@@ -100,6 +114,7 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
         workplace: &workplace,
         provision: context.provision,
         servers: &servers,
+        workers: &workers,
         listener: context.listener,
         cancel: context.cancel,
         host: &context.host.report.name,
@@ -107,13 +122,16 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
         again: &again,
         bugs: &bugs,
         remote: context.remote,
+        away: context.away,
+        routing: context.options.routing.as_ref(),
+        inventory: context.inventory,
         job_memory: context.options.job_memory,
     };
     std::thread::scope(|scope| {
         let _ender = Ender(context.cancel);
         let (sender, receiver) = channel();
-        let driver =
-            Driver { context, performer: &performer, scope, pool: Pool::start(scope, context.options.jobs), sender };
+        let threads = context.options.jobs + context.options.routing.as_ref().map_or(0, |routing| routing.slots);
+        let driver = Driver { context, performer: &performer, scope, pool: Pool::start(scope, threads), sender };
         scheduler.begin(context.remote.is_some(), Instant::now());
         loop {
             if context.cancel.is_cancelled() && !scheduler.interrupted {
@@ -127,8 +145,11 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
                 }
             }
             if scheduler.is_over() {
+                // While the threads live that have started them.
+                workers.close();
                 return;
             }
+            workers.close_idle();
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(message) => {
                     if let (Message::Answered(..), Some(text)) =
@@ -173,7 +194,8 @@ impl<'env> Driver<'_, 'env> {
     /// Hands a step to a job thread, unless the server that it needs does not start.
     fn start(&self, task: Box<Task<'env>>, begun: Event) -> Option<Message> {
         let (performer, id) = (self.performer, task.id);
-        if let Some(env) = task.step.kind.server(task.step)
+        if performer.elsewhere(&task).is_none()
+            && let Some(env) = task.step.kind.server(task.step)
             && let Err(e) = performer.servers.start(env, performer.provision, performer.provision.dir())
         {
             performer.bugs.look_at(&e);

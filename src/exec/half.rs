@@ -5,26 +5,24 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
 
 use anyhow::Context as _;
 
 use crate::base::fs as bfs;
 use crate::catalogue::{
-    Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure, Worker, WorkerCall,
+    Asked, Half, HalfProbe, Places, RUNTIMES, Requirement, RunParams, Runtime, TestMeasure, WorkerCall,
 };
 use crate::device::half::HalfQuestion;
-use crate::device::{Backend, BackendRow, candidates, lease};
-use crate::exec::outcome::{Judged, judge};
-use crate::exec::setup::Servers;
+use crate::device::{Backend, BackendRow};
+use crate::exec::alone::Alone;
+use crate::exec::outcome::Judged;
 use crate::matrix::Computes;
 use crate::provision::Provision;
 use crate::record::Outcome;
-use crate::runtime::{Job, half};
+use crate::runtime::half;
 use crate::spec::Precision;
 use crate::toolchain::Tool;
-use crate::worker::{self, Cancel, Limits, grants};
+use crate::worker::Cancel;
 
 /// A browser's software adapter compiles shaders for up to a minute.
 const TIMEOUT: u64 = 90;
@@ -144,44 +142,10 @@ impl Bench<'_> {
         let inputs = BTreeMap::from([("artefact".to_owned(), tree.to_owned())]);
         let places = Places { inputs, trees: BTreeMap::new(), out: out.to_owned(), scratch: scratch.to_owned() };
         let call = call(question, &places).context("BUG: there is nothing to ask")?;
-        let lent = candidates::candidates(self.inventory, &question.backend, &question.device);
-        let lent = lent.first().map(|device| lease::lend(device, |name| std::env::var(name).ok()));
-        let mut params = call.params;
-        for (name, library) in &call.libraries {
-            let path: PathBuf = self.provision.library(*library)?;
-            params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
-        }
-        if let Some(lease) = lent.as_ref().filter(|lease| !lease.env.is_empty()) {
-            params["lease"] = serde_json::to_value(lease)?;
-        }
-        let log = self.scratch.join("log");
-        let env = lent.map(|lease| lease.env).unwrap_or_default();
-        let job = Job {
-            id: 1,
-            op: call.op.into(),
-            params,
-            inputs: places.inputs,
-            out: out.to_owned(),
-            log: Some(log.clone()),
-            env,
-            sandbox: Some(grants(&call.access, &[out, scratch])?),
-        };
-        let timeout = Duration::from_secs(TIMEOUT);
-        let limits = Limits { timeout, memory: None, cancel: self.cancel, log: &log, progress: &|_| {} };
-        let ended = match call.worker {
-            Worker::Orch(runtime) => {
-                let mut command = Command::new(worker::own_program()?);
-                command.args(["worker", runtime]).current_dir(scratch);
-                worker::run_oneshot(command, &job, &limits)
-            }
-            Worker::Python(env) => {
-                let servers = Servers::default();
-                servers.start(env, self.provision, self.provision.dir())?;
-                servers.run(env, &job, &limits, self.provision, self.provision.dir())?
-            }
-            Worker::Torch => anyhow::bail!("BUG: {} has a probe in Python", question.runtime),
-        };
-        Ok(judge(ended, TIMEOUT, &[]))
+        let Self { provision, inventory, cancel, .. } = *self;
+        let on = (&*question.backend, &*question.device);
+        Alone { provision, inventory, cancel, log: &self.scratch.join("log"), timeout: TIMEOUT }
+            .perform(call, places, on)
     }
 }
 
@@ -195,6 +159,7 @@ fn run(question: &HalfQuestion) -> Option<(RunParams, &'static HalfProbe)> {
         precision: question.precision,
         options: Default::default(),
         measure: TestMeasure::Times { warmup: 0, samples: 1, max_seconds: 1.0 },
+        round: None,
         computes: (runtime.computes)(question.precision, true).map(str::to_owned),
         test: None,
     };

@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use crate::base::Digest;
 use crate::base::figures;
 use crate::base::fs as bfs;
 use crate::event::Event;
+use crate::exec::away::Origin;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{Done, Performed, Performer, error_text};
 use crate::exec::reproducer;
@@ -30,7 +32,10 @@ impl Begun {
 impl Performer<'_> {
     /// Writes the record. An error of orch's own is an outcome too: it must not end the other steps.
     pub(super) fn keep(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> Performed {
-        let (record, made, transient) = self.record(task, begun, result);
+        // An error of orch's own is transient.
+        let is_own = result.is_err();
+        let (mut record, made, transient) = self.record(task, begun, result);
+        record.stands = self.stands(task, &record, is_own || transient);
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
         // An interrupted step leaves no record: the next run starts it anew.
@@ -58,31 +63,42 @@ impl Performer<'_> {
     }
 
     fn record(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> (Record, Option<Manifest>, bool) {
-        // An error of orch's own is transient.
-        let stands = result.is_ok();
         let done = result.inspect_err(|e| self.bugs.look_at(e));
-        let Done { judged, numerics, made, .. } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
+        let Done { judged, numerics, made, origin } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
         let transient = judged.transient;
-        let stands = stands.then(|| standing(&judged, task.step, self.fingerprint, self.provision)).flatten();
         let (outcome, reason) = retry::told(judged.outcome, judged.reason, &task.attempts);
+        let (host, started, seconds) = match origin {
+            Some(Origin { host, started, seconds, .. }) => (host, started, seconds),
+            None => (self.host.to_owned(), figures::moment(begun.at), begun.clock.elapsed().as_secs_f64()),
+        };
         let record = Record {
             step: task.step.name.clone(),
             key: task.key.clone(),
             outcome,
             reason: reason.map(|reason| self.with_remedy(crate::base::text::shown(&reason))),
             output: made.as_ref().map(Manifest::digest),
-            started: figures::moment(begun.at),
-            seconds: begun.clock.elapsed().as_secs_f64(),
-            host: self.host.to_owned(),
+            started,
+            seconds,
+            host,
             facts: judged.facts.into(),
             measure: judged.measure,
             numerics,
             repro: Some(reproducer(self.again, &task.step.name)),
             why: Some(task.why.clone()),
             attempts: task.attempts.clone(),
-            stands,
+            stands: None,
         };
         (record, made, transient)
+    }
+
+    fn stands(&self, task: &Task<'_>, record: &Record, is_transient: bool) -> Option<Digest> {
+        // What another machine lacks or does is not known here.
+        if self.elsewhere(task).is_some() {
+            return None;
+        }
+        let has_crashed = record.outcome == Outcome::Crash;
+        let before = has_crashed.then(|| self.store.latest(&record.step).ok().flatten()).flatten();
+        standing(record, is_transient, before.as_ref(), task.step, self.fingerprint, self.provision)
     }
 
     /// Each program reports a full disk in its own words. Where the disk is full, and the remedy, are added here.

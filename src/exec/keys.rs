@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::base::{Digest, Secret, lock};
 use crate::device::{Backend, BackendRow};
+use crate::exec::away::Routing;
 use crate::exec::schedule::message::World;
 use crate::exec::standing::stands_here;
 use crate::key::{Hidden, KeyDoc};
@@ -101,6 +102,7 @@ pub(super) struct Keys<'a> {
     pub(super) files: FileDigests,
     host: &'a HostFacts,
     inventory: &'a [Backend],
+    routing: Option<&'a Routing>,
     known: Mutex<Known>,
 }
 
@@ -114,8 +116,8 @@ struct Known {
 
 impl<'a> Keys<'a> {
     pub(super) fn new(world: World<'a>, files: FileDigests) -> Self {
-        let World { plan, provision, host, inventory, .. } = world;
-        Self { plan, provision, files, host, inventory, known: Mutex::default() }
+        let World { plan, provision, host, inventory, options, .. } = world;
+        Self { plan, provision, files, host, inventory, routing: options.routing.as_ref(), known: Mutex::default() }
     }
 
     /// Whether a failure of this step stands, on this machine and with what is installed.
@@ -140,7 +142,10 @@ impl<'a> Keys<'a> {
                 }
             }
         }
-        if step.kind.runs_on_device() {
+        let away = self.routing.filter(|routing| routing.sends(step, self.inventory));
+        if let Some(routing) = away.filter(|_| step.kind.runs_on_device()) {
+            doc.set("host", routing.described(step));
+        } else if step.kind.runs_on_device() {
             let is_timed = step.kind.is_timed(step);
             doc.set("host", if is_timed { &self.host.fingerprint } else { &self.host.computing });
             self.host.set_variables(DIVISION, &mut doc);
@@ -164,8 +169,13 @@ impl<'a> Keys<'a> {
             doc.set("target", &self.host.target);
         }
         let tools = step.kind.tools(step);
-        if !tools.is_empty() {
+        if !tools.is_empty() && away.is_none() {
             self.host.set_variables(ARITHMETIC, &mut doc);
+        }
+        for (name, value) in away.iter().flat_map(|routing| &routing.env).filter(|_| !tools.is_empty()) {
+            if ARITHMETIC.contains(&name.as_str()) {
+                doc.set(format!("env.{name}"), value);
+            }
         }
         for tool in tools {
             let known = &mut lock(&self.known).tools;

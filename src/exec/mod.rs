@@ -4,6 +4,8 @@
 //! events to the user; kinds of steps say what a step does.
 
 mod age;
+mod alone;
+pub mod away;
 mod bug;
 mod case;
 mod driver;
@@ -17,12 +19,14 @@ mod perform;
 mod pool;
 mod preview;
 mod probe;
+pub mod profile;
 mod reporting;
 mod schedule;
 mod setup;
 mod standing;
 mod state;
 mod task;
+mod workers;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -63,6 +67,8 @@ pub struct Context<'a> {
     pub cancel: &'a Cancel,
     /// Where results are shared with other machines.
     pub remote: Option<&'a dyn crate::store::remote::Remote>,
+    /// Who executes what [`Options::routing`] sends away.
+    pub away: Option<&'a dyn away::Elsewhere>,
 }
 
 impl Context<'_> {
@@ -104,6 +110,8 @@ pub struct Options {
     pub mocked: BTreeSet<String>,
     /// Measurements older than this are made again.
     pub max_age: Option<MaxAge>,
+    /// Of the order in which rounds follow each other.
+    pub seed: u64,
     /// What part of the spec the plan is, for pages; None for all of it.
     pub scope: Option<String>,
     /// The spec as the user named it, for pages and reproducers.
@@ -111,6 +119,8 @@ pub struct Options {
     /// Options of the user's that a reproducer must repeat, e.g. ` --cache-dir /tmp/x`: quoted for a shell, and empty or
     /// with a leading space.
     pub flags: String,
+    /// Which steps execute elsewhere; None for none.
+    pub routing: Option<away::Routing>,
     /// Where generated tests and pages are linked for people.
     pub out_dir: PathBuf,
 }

@@ -8,7 +8,10 @@ use anyhow::Context as _;
 
 use crate::base::{Digest, fs as bfs};
 use crate::confine::Enforced;
+use crate::device::conditions::Watch;
+use crate::device::{Backend, Host};
 use crate::event::{Event, Listener};
+use crate::exec::away::{Elsewhere, Origin, Routing};
 use crate::exec::bug::Bugs;
 use crate::exec::given::Given;
 use crate::exec::keep::Begun;
@@ -18,6 +21,7 @@ use crate::exec::schedule::retry;
 use crate::exec::setup::Servers;
 use crate::exec::standing::stands_here;
 use crate::exec::task::{InputAt, Task, placed};
+use crate::exec::workers::Workers;
 use crate::judge::Verdict;
 use crate::key::MissReason;
 use crate::provision::Provision;
@@ -36,6 +40,7 @@ pub(super) struct Performer<'a> {
     pub(super) workplace: &'a Workplace,
     pub(super) provision: &'a Provision,
     pub(super) servers: &'a Servers,
+    pub(super) workers: &'a Workers,
     pub(super) listener: &'a dyn Listener,
     pub(super) cancel: &'a Cancel,
     pub(super) host: &'a str,
@@ -48,6 +53,11 @@ pub(super) struct Performer<'a> {
     pub(super) bugs: &'a Bugs<'a>,
     /// Other listeners for results.
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
+    /// Who executes what is sent away.
+    pub(super) away: Option<&'a dyn Elsewhere>,
+    pub(super) routing: Option<&'a Routing>,
+    /// What the probers said about this host.
+    pub(super) inventory: &'a [Backend],
 }
 
 pub(super) enum Performed {
@@ -60,6 +70,8 @@ pub(super) enum Performed {
     },
     /// Another orch process executed it while this one waited for its lock.
     Hit(Box<Record>),
+    /// It was executed elsewhere before this run, and a server remembers how it ended.
+    Remembered(Box<Record>),
     /// An input is not as it was published.
     InputLost { from: StepId, digest: Digest, what: String },
 }
@@ -88,6 +100,9 @@ impl Performer<'_> {
             && record.output.is_none_or(|digest| self.store.check_tree(&digest).is_ok())
         {
             return Performed::Hit(Box::new(record));
+        }
+        if let Some(elsewhere) = self.elsewhere(task) {
+            return self.perform_away(task, begun, elsewhere);
         }
         let mut given = Given::default();
         for (name, at) in &task.inputs {
@@ -131,7 +146,7 @@ impl Performer<'_> {
         !self.cancel.is_cancelled()
     }
 
-    fn execute(&self, task: &Task<'_>, given: Given) -> anyhow::Result<Done> {
+    pub(super) fn execute(&self, task: &Task<'_>, given: Given) -> anyhow::Result<Done> {
         let out = self.scratch.dir("out")?;
         let Given { paths: inputs, trees } = given;
         let places = Places { inputs, trees, scratch: out.with_extension("scratch"), out };
@@ -160,6 +175,9 @@ impl Performer<'_> {
             retry::clear_logs(&log, &task.attempts);
         }
         let mut numerics = None;
+        if task.step.kind.is_timed(task.step) {
+            self.workers.close();
+        }
         let judged = match work {
             Work::Judge(work) => {
                 let judgement = match work() {
@@ -176,7 +194,7 @@ impl Performer<'_> {
             }
             Work::Files(files) => {
                 let made = Some(self.store.place_contents(files, &places.out)?);
-                return Ok(Done { judged: Judged::pass(), numerics: None, made });
+                return Ok(Done { made, ..Done::only(Judged::pass()) });
             }
             Work::Pure(work) => match work() {
                 Ok(()) => Judged::pass(),
@@ -184,9 +202,16 @@ impl Performer<'_> {
             },
             Work::Worker(call) => {
                 std::fs::create_dir_all(&places.scratch)?;
+                let host = Host::real();
+                let watch = task.step.kind.is_timed(task.step).then(|| Watch::begin(&host));
                 let ended = self.call(task, call, places, &limits);
+                let conditions = watch.map(Watch::end);
                 bfs::remove_dir(&places.scratch)?;
-                judge(ended?, task.step.timeout_seconds, &[])
+                let mut judged = judge(ended?, task.step.timeout_seconds, &[]);
+                if let Some(measure) = &mut judged.measure {
+                    (measure.conditions, measure.order) = (conditions, task.order);
+                }
+                judged
             }
             Work::Command(call) => return self.command(task, &call, places, &limits),
         };
@@ -217,7 +242,7 @@ impl Performer<'_> {
         let judged = confined(placed(judged, task));
         let files = std::mem::take(&mut ran.files);
         let made = (judged.outcome == Outcome::Pass).then(|| self.store.place_files(files)).transpose()?;
-        Ok(Done { judged, numerics: None, made })
+        Ok(Done { made, ..Done::only(judged) })
     }
 
     fn call(&self, task: &Task<'_>, call: WorkerCall, places: &Places, limits: &Limits<'_>) -> anyhow::Result<Ended> {
@@ -242,7 +267,7 @@ impl Performer<'_> {
             out: places.out.clone(),
             log: Some(limits.log.to_owned()),
             env,
-            sandbox: Some(worker::grants(&call.access, &[&places.out, &places.scratch])?),
+            sandbox: worker::grants(&call.access, &[&places.out, &places.scratch])?,
         };
         let scratch_cwd = |mut command: Command| {
             // Some SDKs leave files in the working directory.
@@ -257,6 +282,7 @@ impl Performer<'_> {
                 command.args(["worker", runtime]);
                 worker::run_oneshot(scratch_cwd(command), &job, limits)
             }
+            Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, self.scratch, limits)?,
             Worker::Torch => {
                 worker::run_oneshot(scratch_cwd(Command::new(self.provision.torch_worker()?)), &job, limits)
             }
@@ -275,7 +301,7 @@ fn confined(mut judged: Judged) -> Judged {
 
 /// A run of which its worker tells nothing did not run, nor did a timed one without times. Times that nobody asked for were
 /// taken beside other steps, and must stand nowhere.
-fn check_measure(done: &mut Done, is_timed: bool) {
+pub(super) fn check_measure(done: &mut Done, is_timed: bool) {
     let times = done.judged.measure.as_ref().map(|measure| measure.times.as_ref());
     let wrong = match times {
         None => "the worker reported success and does not say where it ran",
@@ -293,12 +319,14 @@ pub(super) struct Done {
     pub(super) numerics: Option<Numerics>,
     /// What it made: content that is in the store, and not part of a tree yet.
     pub(super) made: Option<Manifest>,
+    /// Who made it, if that was not this machine.
+    pub(super) origin: Option<Origin>,
 }
 
 impl Done {
     /// It made nothing.
     pub(super) fn only(judged: Judged) -> Self {
-        Self { judged, numerics: None, made: None }
+        Self { judged, numerics: None, made: None, origin: None }
     }
 
     fn interrupted() -> Self {

@@ -1,5 +1,7 @@
 //! The results of all steps → the document that every page and `--json` is made of.
 
+use std::collections::BTreeSet;
+
 use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, case};
 use crate::report::{Excluded, ReportDoc, Summary};
@@ -31,6 +33,13 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         .collect();
     let how = |how: How| results.iter().filter(|result| result.how == how).count() as u32;
     let failed_before = results.iter().filter(|result| result.failed_before).count() as u32;
+    // Of steps that no case rests on, such as commands, no record is read where they are up to date.
+    let of_cases: BTreeSet<usize> =
+        context.plan.cases.iter().flat_map(|planned| &planned.chain).map(|id| id.0 as usize).collect();
+    let took = |how: How| {
+        let of = of_cases.iter().map(|at| &results[*at]).filter(|result| result.how == how && !result.failed_before);
+        of.filter_map(|result| result.record.as_ref()).map(|record| record.seconds).fold(0.0, std::ops::Add::add)
+    };
     let summary = Summary {
         steps: results.len() as u32 - how(How::NotNeeded),
         executed: how(How::Executed),
@@ -39,6 +48,8 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         fetched: results.iter().filter(|result| result.fetched).count() as u32,
         failed_steps: case::failed_steps(context.plan, results).len() as u32,
         seconds,
+        executed_seconds: took(How::Executed),
+        saved_seconds: took(How::Hit),
         ..Summary::of(&cases, &excluded)
     };
     ReportDoc {
@@ -46,6 +57,8 @@ pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -
         spec: context.options.spec.clone(),
         scope: context.options.scope.clone(),
         orch: env!("CARGO_PKG_VERSION").into(),
+        machines: Vec::new(),
+        run: None,
         host: context.host.report.clone(),
         summary,
         cases,

@@ -5,9 +5,9 @@
 //! digest of those surroundings is the same.
 
 use crate::base::Digest;
-use crate::exec::outcome::{Judged, is_shortage};
+use crate::exec::outcome::is_shortage;
 use crate::provision::Provision;
-use crate::record::Record;
+use crate::record::{Outcome, Record};
 use crate::step::{Requirement, Stage, Step};
 use crate::toolchain::EnvName;
 
@@ -25,6 +25,9 @@ const MOMENTARY: &[&str] = &[
     // A browser on a machine that is busy.
     "did not open its page within",
 ];
+
+/// Signals that reach a program from outside, for instance where memory is short.
+const FROM_OUTSIDE: &[&str] = &["SIGKILL", "SIGTERM", "signal "];
 
 /// All that a failure of this step may depend on besides its key. None if orch does not know it:
 ///
@@ -59,12 +62,30 @@ fn digest(fingerprint: &str, requires: &[Requirement], provision: &Provision) ->
     Some(Digest::of(text.as_bytes()))
 }
 
-/// Where a failure stands, if it does.
-pub(super) fn standing(judged: &Judged, step: &Step, fingerprint: &str, provision: &Provision) -> Option<Digest> {
-    let reason = judged.reason.as_deref().unwrap_or_default();
-    let is_momentary = judged.transient || is_shortage(reason) || MOMENTARY.iter().any(|words| reason.contains(words));
-    let stands = judged.outcome.may_stand() && !is_momentary;
+/// Where a failure stands, if it does. `before` is the step's last execution.
+pub(super) fn standing(
+    record: &Record,
+    is_transient: bool,
+    before: Option<&Record>,
+    step: &Step,
+    fingerprint: &str,
+    provision: &Provision,
+) -> Option<Digest> {
+    let reason = record.reason.as_deref().unwrap_or_default();
+    let is_momentary = is_transient || is_shortage(reason) || MOMENTARY.iter().any(|words| reason.contains(words));
+    let stands = (record.outcome.may_stand() && !is_momentary) || is_same_crash(record, before);
     stands.then(|| surroundings(step, fingerprint, provision)).flatten()
+}
+
+/// One crash may be of the moment. The same one in the next execution with the same key is the work's own.
+fn is_same_crash(record: &Record, before: Option<&Record>) -> bool {
+    let reason = record.reason.as_deref().unwrap_or_default();
+    record.outcome == Outcome::Crash
+        && !is_shortage(reason)
+        && !FROM_OUTSIDE.iter().any(|words| reason.contains(words))
+        && before.is_some_and(|before| {
+            (&before.key, before.outcome, &before.reason) == (&record.key, record.outcome, &record.reason)
+        })
 }
 
 /// Whether a record holds a failure that stands on this machine.
@@ -77,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::record::Outcome;
+    use crate::key::KeyDoc;
     use crate::step::{COMMAND, RENDER};
     use crate::toolchain::Locks;
     use crate::worker::Cancel;
@@ -88,22 +109,55 @@ mod tests {
         Step { name, stage, kind, params, inputs, timeout_seconds: 1, memory: None, retries: None }
     }
 
+    fn record(outcome: Outcome, reason: &str, key: &str) -> Record {
+        let mut inputs = KeyDoc::with_capacity(0);
+        inputs.set("input", key);
+        let record = json!({
+            "step": "x", "key": inputs, "outcome": outcome, "reason": reason, "started": "2026-01-01T00:00:00Z",
+            "seconds": 1.0, "host": "h", "facts": {},
+        });
+        serde_json::from_value(record).unwrap()
+    }
+
     #[test]
     fn only_failures_of_the_work_itself_stand() {
         let provision = Provision::new("envs".into(), None, Cancel::default()).unwrap();
-        let stands = |outcome, reason: &str, stage| {
-            standing(&Judged::failed(outcome, reason), &step(stage), "machine", &provision).is_some()
+        let stands = |outcome, reason: &str, stage, is_transient| {
+            standing(&record(outcome, reason, "k"), is_transient, None, &step(stage), "machine", &provision).is_some()
         };
         for outcome in Outcome::ALL {
             let expected = matches!(outcome, Outcome::Fail | Outcome::Numerics);
-            assert_eq!(stands(outcome, "x", Stage::Convert), expected, "{}", outcome.label());
+            assert_eq!(stands(outcome, "x", Stage::Convert, false), expected, "{}", outcome.label());
         }
-        assert!(!stands(Outcome::Fail, "x", Stage::Command), "a program may read what nobody declared");
+        assert!(!stands(Outcome::Fail, "x", Stage::Command, false), "a program may read what nobody declared");
         for words in ["write: No space left on device (os error 28)", "fork: Resource temporarily unavailable"] {
-            assert!(!stands(Outcome::Fail, words, Stage::Run), "{words}");
+            assert!(!stands(Outcome::Fail, words, Stage::Run, false), "{words}");
         }
-        let broken = Judged::failed(Outcome::Fail, "the worker wrote junk").transient();
-        assert_eq!(standing(&broken, &step(Stage::Run), "machine", &provision), None);
+        assert!(!stands(Outcome::Fail, "the worker wrote junk", Stage::Run, true));
+    }
+
+    #[test]
+    fn a_crash_stands_when_it_came_twice() {
+        let provision = Provision::new("envs".into(), None, Cancel::default()).unwrap();
+        let crash = |reason: &str, key: &str| record(Outcome::Crash, reason, key);
+        let stands = |now: &Record, before: Option<&Record>, stage| {
+            standing(now, true, before, &step(stage), "machine", &provision).is_some()
+        };
+        let now = crash("the process was ended by SIGSEGV", "k");
+        assert!(!stands(&now, None, Stage::Convert), "once may be of the moment");
+        assert!(stands(&now, Some(&now), Stage::Convert));
+        assert!(!stands(&now, Some(&now), Stage::Command));
+        for other in [
+            crash("the process was ended by SIGSEGV", "another key"),
+            crash("the process was ended by SIGABRT", "k"),
+            record(Outcome::Pass, "the process was ended by SIGSEGV", "k"),
+        ] {
+            assert!(!stands(&now, Some(&other), Stage::Convert), "{other:?}");
+        }
+        for outside in ["the process was ended by SIGKILL", "ended by signal 1", "ended by SIGABRT: (os error 12)"] {
+            let now = crash(outside, "k");
+            assert!(!stands(&now, Some(&now), Stage::Convert), "{outside}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::device::Lease;
 use crate::exec::outcome::Judged;
 use crate::key::{KeyDoc, MissReason};
 use crate::record::Attempt;
+use crate::runtime::Order;
 use crate::step::{Step, StepId};
 use crate::store::stat::Stamp;
 
@@ -26,6 +27,8 @@ pub(super) struct Task<'a> {
     pub(super) lease: Option<Lease>,
     /// What orch chose for it, if it was asked to.
     pub(super) chosen: Option<Choices>,
+    /// Of a round of several, when it runs among them.
+    pub(super) order: Option<Order>,
 }
 
 impl Task<'_> {

@@ -35,12 +35,22 @@ impl Query {
     }
 
     pub(super) fn holds(&self, spec: &Spec, case: &Case) -> bool {
+        self.holds_by(&|facet| facet.words(spec, case))
+    }
+
+    /// Whether it holds of what has these words of each facet.
+    pub fn holds_by(&self, words: &dyn Fn(Facet) -> Vec<String>) -> bool {
         match self {
-            Self::Is { facet, glob } => facet.words(spec, case).iter().any(|word| glob::matches(glob, word)),
-            Self::Not(query) => !query.holds(spec, case),
-            Self::All(queries) => queries.iter().all(|query| query.holds(spec, case)),
-            Self::Any(queries) => queries.iter().any(|query| query.holds(spec, case)),
+            Self::Is { facet, glob } => words(*facet).iter().any(|word| glob::matches(glob, word)),
+            Self::Not(query) => !query.holds_by(words),
+            Self::All(queries) => queries.iter().all(|query| query.holds_by(words)),
+            Self::Any(queries) => queries.iter().any(|query| query.holds_by(words)),
         }
+    }
+
+    /// All that it names, taken or left out.
+    pub fn globs(&self) -> Vec<(Facet, &str)> {
+        self.terms().into_iter().map(|term| (term.facet, term.glob)).collect()
     }
 
     pub(super) fn terms(&self) -> Vec<Term<'_>> {
@@ -50,6 +60,31 @@ impl Query {
                 query.terms().into_iter().map(|term| Term { is_negated: !term.is_negated, ..term }).collect()
             }
             Self::All(queries) | Self::Any(queries) => queries.iter().flat_map(Self::terms).collect(),
+        }
+    }
+}
+
+/// As an expression that reads back as the same.
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let joined = |f: &mut fmt::Formatter<'_>, queries: &[Self], mark: &str| {
+            for (at, query) in queries.iter().enumerate() {
+                f.write_str(if at == 0 { "" } else { mark })?;
+                match query {
+                    Self::All(below) | Self::Any(below) if below.len() > 1 && queries.len() > 1 => {
+                        write!(f, "({query})")?
+                    }
+                    _ => write!(f, "{query}")?,
+                }
+            }
+            Ok(())
+        };
+        match self {
+            Self::Is { facet, glob } => write!(f, "{}:{glob}", facet.word()),
+            Self::Not(query) if matches!(**query, Self::Is { .. }) => write!(f, "!{query}"),
+            Self::Not(query) => write!(f, "!({query})"),
+            Self::All(queries) => joined(f, queries, " & "),
+            Self::Any(queries) => joined(f, queries, " | "),
         }
     }
 }
@@ -193,6 +228,8 @@ mod tests {
             ("family:vision & target:openvino & !priority:low", "(family:vision & target:openvino & !priority:low)"),
         ] {
             assert_eq!(shown(&text.parse().unwrap()), whole, "{text}");
+            let query: Query = text.parse().unwrap();
+            assert_eq!(query.to_string().parse::<Query>().unwrap(), query, "{text} reads back from {query}");
         }
     }
 

@@ -31,6 +31,13 @@ impl fmt::Display for NothingSelected {
 
 impl std::error::Error for NothingSelected {}
 
+/// As one expression. Nothing, if it takes everything.
+impl fmt::Display for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Query::All(self.queries()))
+    }
+}
+
 impl Selection {
     fn queries(&self) -> Vec<Query> {
         let targets = (!self.targets.is_empty()).then(|| Query::any_of(Facet::Target, &self.targets));

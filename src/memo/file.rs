@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, fs as bfs};
 use crate::exec::{Context, StepResult, variable_digest};
-use crate::memo::{Here, MemoPath};
+use crate::memo::{Here, MemoPath, Recorded};
 use crate::report::text::{self, Styles};
 use crate::report::{ReportDoc, RunPath, Summary};
 use crate::spec::SourceFile;
@@ -35,10 +35,12 @@ pub(super) struct Head {
     /// The extent of the store's log, which only grows unless something is removed.
     log: Option<LogExtent>,
     summary: Summary,
+    #[serde(default)]
+    recorded: Option<Recorded>,
 }
 
 impl Head {
-    pub(super) fn of(context: &Context<'_>, summary: &Summary, here: Here<'_>) -> Self {
+    pub(super) fn of(context: &Context<'_>, summary: &Summary, here: Here<'_>, recorded: Option<Recorded>) -> Self {
         let plan = context.plan;
         let programs = plan.steps.iter().filter_map(|step| match &step.params {
             Params::Program(program) => Some(program),
@@ -52,6 +54,7 @@ impl Head {
             here: here.digest(),
             log: DiskStore::log_extent(context.store.root()),
             summary: summary.clone(),
+            recorded,
         }
     }
 }
@@ -95,6 +98,20 @@ impl Memo {
     /// The summary of an ordinary run; the caller sets its seconds.
     pub fn summary(&self) -> &Summary {
         &self.head.summary
+    }
+
+    /// What the history has of the run that wrote it.
+    pub fn recorded(&self) -> Option<&Recorded> {
+        self.head.recorded.as_ref()
+    }
+
+    /// Notes that the history has a run of another git revision that found the same.
+    pub fn stands_for(&mut self, path: &MemoPath, revision: String) -> io::Result<()> {
+        let Some(recorded) = &mut self.head.recorded else { return Ok(()) };
+        recorded.revision = Some(revision);
+        let parts = [self.snapshot(SPECS)?, self.snapshot(FILES)?];
+        let part = |section| self.sealed.section(section);
+        path.write_parts(&serde_json::to_vec(&self.head)?, [&parts[0], &parts[1]], &part(TEXT)?, &part(DOC)?)
     }
 
     /// What an ordinary run would print before its last line. None if it is damaged.

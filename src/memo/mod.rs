@@ -12,6 +12,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::base::{Digest, temporary};
@@ -120,6 +121,16 @@ pub struct Ended<'a> {
     pub out: &'a [PathBuf],
     /// The store as it was before the first step was looked up.
     pub before: Removals,
+    pub recorded: Option<Recorded>,
+}
+
+/// What the history has of the run that wrote a memo.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Its name there.
+    pub run: String,
+    /// The git revision that it, or the last run like it, stands for.
+    pub revision: Option<String>,
 }
 
 /// The stamp of the file that is written when something is removed from the store.
@@ -135,7 +146,7 @@ impl Removals {
 impl MemoPath {
     /// Writes the memo of a run that left nothing to do. False if something is left, or may have changed since.
     pub fn keep(&self, ended: Ended<'_>) -> io::Result<bool> {
-        let Ended { context, mut finished, specs, here, out, before } = ended;
+        let Ended { context, mut finished, specs, here, out, before, recorded } = ended;
         if finished.interrupted || !finished.results.iter().all(leaves_nothing) {
             return Ok(false);
         }
@@ -149,7 +160,7 @@ impl MemoPath {
         }
         let results = &finished.results;
         let doc: ReportDoc = crate::exec::report_doc(context, results, 0.0);
-        let head = file::Head::of(context, &doc.summary, here);
+        let head = file::Head::of(context, &doc.summary, here, recorded);
         let Some([specs, files]) = file::files(context, results, specs, found, out)? else { return Ok(false) };
         let held = |digest: Digest| context.store.has_tree(&digest);
         if Removals::of(context.store) != before || !results.iter().filter_map(|r| r.output()).all(held) {
@@ -174,7 +185,7 @@ fn leaves_nothing(result: &StepResult) -> bool {
             is_kept || stands()
         }
         // Of what failed above it the step there tells.
-        How::Skipped if result.blamed.is_some() && result.outcome.may_stand() => true,
+        How::Skipped if result.blamed.is_some() => true,
         How::Skipped => matches!(result.outcome, Outcome::SkipUnavailable | Outcome::SkipUnsupported),
         How::NotNeeded => true,
     }

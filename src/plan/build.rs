@@ -2,7 +2,10 @@
 
 mod calibration;
 mod commands;
+mod composed;
+mod facts;
 mod own;
+mod rounds;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -10,14 +13,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use crate::catalogue::{Artefact, From, Wanted, onnx};
+use crate::catalogue::{Artefact, From, Wanted, onnx, qnn};
 use crate::matrix::{Case, Fallback, Instead, Matrix};
+use crate::plan::build::facts::facts;
 use crate::plan::build::own::{Made, Purpose, StepsOfCase};
 use crate::plan::clock::Clock;
 use crate::plan::graph::Graph;
-use crate::plan::sizes::{recipes, resolved_inputs, sizes, texts};
+use crate::plan::sizes::{maker, recipes, resolved_inputs, sizes, texts};
 use crate::plan::{CycleError, ModelFacts, Plan, PlannedCase, PlannedFallback};
-use crate::record;
 use crate::spec::{
     Fill, Measure, Model, Precision, ReadyFormat, Source as ModelSource, Spec, Target, Tolerance, Weights,
 };
@@ -35,9 +38,7 @@ pub fn build(spec: &Spec, matrix: &Matrix) -> Result<Plan, BuildError> {
 
 /// As [`build`], with fallbacks for the cases that `fallback` allows them, and times of the runs to which `clock` grants them.
 pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback, clock: &Clock) -> Result<Plan, BuildError> {
-    let least = spec.commands.len();
-    let (steps, index) = (Vec::with_capacity(least), HashMap::with_capacity(least));
-    let mut builder = Builder { spec, clock, steps, index, made: HashMap::new() };
+    let mut builder = Builder { spec, clock, steps: Vec::new(), index: HashMap::new(), made: HashMap::new() };
     let planned: Vec<_> = matrix.cases.iter().map(|case| builder.case(case)).collect();
     // After all cases, so that a spec without fallbacks numbers its steps as it always did.
     let spare = |case: &Case| case.fallbacks(spec, fallback);
@@ -46,21 +47,13 @@ pub fn build_with(spec: &Spec, matrix: &Matrix, fallback: Fallback, clock: &Cloc
         .iter()
         .map(|case| spare(case).into_iter().map(|instead| (builder.case(&instead.case), instead)).collect())
         .collect();
+    let rounds: Vec<_> =
+        matrix.cases.iter().zip(&planned).map(|(case, steps)| builder.rounds(case, steps.run)).collect();
     builder.commands()?;
-    let planned = planned.into_iter().zip(spare).map(|(steps, spare)| Planned { steps, spare }).collect();
-    let model_facts = spec.models.values().map(|model| (model.name.clone(), facts(model)));
-    let model_facts = model_facts.collect();
-    finish(builder, planned, matrix, model_facts)
-}
-
-fn facts(model: &Model) -> ModelFacts {
-    let weights = match &model.source {
-        ModelSource::Transformers { weights: Weights::Seeded, .. } => record::Weights::Random,
-        ModelSource::Transformers { weights: Weights::Hub, .. } => record::Weights::Hub,
-        ModelSource::Transformers { weights: Weights::Path(_), .. } => record::Weights::Folder,
-        ModelSource::Ready { .. } => record::Weights::File,
-    };
-    ModelFacts { family: model.family.clone(), task: model.task.clone(), weights }
+    let all = planned.into_iter().zip(spare).zip(rounds);
+    let planned = all.map(|((steps, spare), rounds)| Planned { steps, spare, rounds }).collect();
+    let model_facts = spec.models.values().map(|model| (model.name.clone(), facts(spec, model)));
+    finish(builder, planned, matrix, model_facts.collect())
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +68,7 @@ pub enum BuildError {
 struct Planned {
     steps: StepsOfCase,
     spare: Vec<(StepsOfCase, Instead)>,
+    rounds: Vec<StepId>,
 }
 
 struct Builder<'a> {
@@ -128,26 +122,16 @@ impl Builder<'_> {
         let model = &self.spec.models[&case.model];
         let target = &self.spec.targets[&case.target];
         let first = self.steps.len();
-        let instance = case.instance();
-        let made = match self.made.get(&instance) {
-            Some(made) => *made,
-            None => self.model(model, case),
-        };
-        self.made.insert(instance, made);
-        let export = json!({"routes": model.export.routes, "opset": model.export.opset});
-        let wanted = Wanted {
-            target: &target.name,
-            precision: case.precision,
-            options: &target.options,
-            int8_range: target.int8_range,
-            export: &export,
-            tokens: self.spec.tokens(model, &case.pipeline),
-            texts: texts(model),
-            ready: made.ready,
-        };
+        let made = self.made(model, case);
+        let export = export(model);
+        let wanted = wanted(self.spec, model, target, case, &export, &made);
         let label = (target.artefact.label)(&wanted);
         let test = self.test(model, target, case, &label, Purpose::Person);
-        let artefact = self.artefact(target.artefact, wanted, case, &made);
+        let artefact = match self.assembled(model, target, &label, case, &made) {
+            Some(assembled) => assembled,
+            None if model.components().next().is_some() => made.model,
+            None => self.artefact(target.artefact, wanted, case, &made),
+        };
         let params = self.run_params(model, target, case);
         let reference = if target.artefact.holds_reference { artefact } else { made.model };
         let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(reference))];
@@ -168,6 +152,17 @@ impl Builder<'_> {
         let name = format!("judge:{}:{}", case.model, case.name);
         let judge = self.add(name, Stage::Judge, &step::JUDGE, Params::Judge(params.into()), inputs, 600);
         StepsOfCase { test, run, judge }
+    }
+
+    /// [`Self::model`], once for each model and its sizes.
+    fn made(&mut self, model: &Model, case: &Case) -> Made {
+        let instance = case.instance();
+        let made = match self.made.get(&instance) {
+            Some(made) => *made,
+            None => self.model(model, case),
+        };
+        self.made.insert(instance, made);
+        made
     }
 
     /// `inputs:` and `generate:` of a model at the case's sizes.
@@ -224,9 +219,10 @@ impl Builder<'_> {
                     params["generate"] = json!(tokens);
                 }
                 let params = own::with_tokens(params, self.spec.tokens(model, &case.pipeline));
-                let made = self.add(name, Stage::Generate, &step::MATERIALISE, params, sources, CONVERT_TIMEOUT);
+                let made = self.add(name, Stage::Generate, maker(&resolved), params, sources, CONVERT_TIMEOUT);
                 Made { model: made, ready: None }
             }
+            ModelSource::Composed { how, config, .. } => self.composed(model, *how, config, case, sources),
             ModelSource::Ready { format, path, external, inputs_from, expected } => {
                 sources.push(("file".into(), Source::File(path.as_path().into())));
                 let extra = [("inputs_from", inputs_from), ("expected", expected)];
@@ -266,6 +262,7 @@ impl Builder<'_> {
                 From::Onnx => {
                     self.artefact(&onnx::ARTEFACT, Wanted { precision: Precision::Fp32, ..wanted }, case, made)
                 }
+                From::Qdq => self.artefact(&qnn::QDQ, wanted, case, made),
                 From::Calibration => self.calibration(case)?,
             };
             Some(((*label).into(), Source::Step(from)))
@@ -297,8 +294,9 @@ impl Builder<'_> {
 
     fn run_params(&self, model: &Model, target: &Target, case: &Case) -> RunParams {
         let precision: Precision = case.precision;
-        // Not the timeout: how long a run may take does not change what it finds.
-        let Measure { timing, warmup, samples, max_seconds, timeout_seconds: _ } = measure(self.spec, target);
+        // Not the timeout: how long a run may take does not change what it finds. Nor how many rounds there are.
+        let Measure { timing, warmup, samples, max_seconds, rounds: _, timeout_seconds: _ } =
+            measure(self.spec, target);
         let is_timed = self.clock.times(timing, model, target);
         let times = TestMeasure::Times { warmup, samples, max_seconds };
         RunParams {
@@ -309,8 +307,34 @@ impl Builder<'_> {
             options: target.options.clone().into_iter().collect(),
             measure: if is_timed { times } else { TestMeasure::NONE },
             computes: (target.runtime.computes)(precision, target.half.is_some()).map(str::to_owned),
+            round: None,
             test: target.runtime.runs_the_test.then(|| step::test_file_name(&case.model, &case.name)),
         }
+    }
+}
+
+/// How a model is exported to ONNX.
+fn export(model: &Model) -> Value {
+    json!({"routes": model.export.routes, "opset": model.export.opset})
+}
+
+fn wanted<'w>(
+    spec: &'w Spec,
+    model: &'w Model,
+    target: &'w Target,
+    case: &Case,
+    export: &'w Value,
+    made: &Made,
+) -> Wanted<'w> {
+    Wanted {
+        target: &target.name,
+        precision: case.precision,
+        options: &target.options,
+        int8_range: target.int8_range,
+        export,
+        tokens: spec.tokens(model, &case.pipeline),
+        texts: texts(model),
+        ready: made.ready,
     }
 }
 
@@ -345,15 +369,16 @@ fn finish(
         }
     };
     let new_id = |old: StepId| renumbered.get(old.0 as usize).copied().unwrap_or(old);
-    for (case, Planned { steps, spare }) in matrix.cases.iter().zip(planned) {
+    for (case, Planned { steps, spare, rounds }) in matrix.cases.iter().zip(planned) {
         let spare = spare.into_iter().map(|(steps, Instead { case, batch })| {
             let StepsOfCase { test, run, judge } = steps.map(new_id);
             PlannedFallback { case, batch, test, run, judge }
         });
         let fallbacks = spare.collect();
         let StepsOfCase { test, run, judge } = steps.map(new_id);
-        let chain = plan.upstream([judge], |_, _| true).into_iter().collect();
-        plan.cases.push(PlannedCase { case: case.clone(), test, run, judge, chain, fallbacks });
+        let rounds: Vec<_> = rounds.into_iter().map(new_id).collect();
+        let chain = plan.upstream([judge], |_, _| true).into_iter().chain(rounds.iter().copied()).collect();
+        plan.cases.push(PlannedCase { case: case.clone(), test, run, judge, rounds, chain, fallbacks });
     }
     plan.note_cases();
     Ok(plan)

@@ -10,19 +10,21 @@ use crate::spec::{Model, Target, Timing};
 pub struct Clock {
     /// `--check`: nothing is timed, whatever the spec says.
     pub is_stopped: bool,
+    /// `--rounds`: of every timed case, whatever the spec says.
+    pub rounds: Option<u32>,
     /// Backends that are here without the hardware that they are made for. Not known where no host is.
     pub stand_ins: BTreeSet<String>,
 }
 
 impl Clock {
     /// As the devices of a host are.
-    pub fn on(inventory: &[Backend], is_stopped: bool) -> Self {
+    pub fn on(inventory: &[Backend], is_stopped: bool, rounds: Option<u32>) -> Self {
         let is_stand_in = |found: &&Backend| {
             let mut kinds = found.devices.iter().map(|device| device.kind).peekable();
             found.available && kinds.peek().is_some() && kinds.all(|kind| kind != DeviceKind::Hardware)
         };
         let stand_ins = inventory.iter().filter(is_stand_in).map(|found| found.name.clone()).collect();
-        Self { is_stopped, stand_ins }
+        Self { is_stopped, rounds, stand_ins }
     }
 
     pub(super) fn times(&self, timing: Timing, model: &Model, target: &Target) -> bool {

@@ -61,12 +61,12 @@ fn host(qnn: DeviceKind, webgpu: &[DeviceKind]) -> Vec<Backend> {
 #[test]
 fn what_stands_for_hardware_is_timed_only_where_its_target_asks() {
     use DeviceKind::{Emulator, Hardware, Software};
-    let on = |inventory: &[Backend]| timed(SPEC, &Clock::on(inventory, false));
+    let on = |inventory: &[Backend]| timed(SPEC, &Clock::on(inventory, false, None));
     assert_eq!(on(&host(Emulator, &[Software])), ["cpu", "asked"]);
     assert_eq!(on(&host(Hardware, &[Hardware, Software])), ["cpu", "qnn", "asked", "limited", "webgpu"]);
     // A backend that is not here is a stand-in for nothing.
     assert_eq!(on(&[]), ["cpu", "qnn", "asked", "limited", "webgpu"]);
-    assert!(timed(SPEC, &Clock::on(&host(Hardware, &[Hardware]), true)).is_empty());
+    assert!(timed(SPEC, &Clock::on(&host(Hardware, &[Hardware]), true, None)).is_empty());
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod sizes;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+use crate::base::Loc;
 use crate::matrix::{Batch, Case, ExcludedCase};
 use crate::record::Weights;
 use crate::step::{Source, Step, StepId};
@@ -43,6 +44,8 @@ pub struct ModelFacts {
     pub family: String,
     pub task: String,
     pub weights: Weights,
+    /// Its row in a spec.
+    pub row: Loc,
 }
 
 /// A case and the steps that answer it.
@@ -54,7 +57,9 @@ pub struct PlannedCase {
     pub run: StepId,
     /// The verdict on what it gave: how the case ends.
     pub judge: StepId,
-    /// Everything that the verdict depends on, and the verdict, in order of execution.
+    /// Further rounds of its run, from the second on: they are timed, and not judged.
+    pub rounds: Vec<StepId>,
+    /// Everything that the verdict depends on, the verdict, and the further rounds, in order of execution.
     pub chain: Vec<StepId>,
     /// What is tried in its place, in this order.
     pub fallbacks: Vec<PlannedFallback>,

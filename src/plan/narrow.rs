@@ -45,7 +45,8 @@ impl Plan {
             test: new_ids[&planned.test],
             run: new_ids[&planned.run],
             judge: new_ids[&planned.judge],
-            chain: planned.chain.iter().map(|id| new_ids[id]).collect(),
+            rounds: planned.rounds.iter().filter_map(|id| new_ids.get(id).copied()).collect(),
+            chain: planned.chain.iter().filter_map(|id| new_ids.get(id).copied()).collect(),
             fallbacks: planned.fallbacks.iter().map(fallback).collect(),
         };
         let excluded = self.excluded.iter().filter(|e| excluded(&e.case.id())).cloned().collect();

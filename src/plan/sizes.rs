@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::matrix::Case;
 use crate::spec::{Dim, Fill, Input, Model};
+use crate::step::{MATERIALISE, MATERIALISE_TEXT, StepKind};
 
 /// A model's inputs with every named size replaced by the case's.
 pub(super) fn resolved_inputs(model: &Model, case: &Case) -> IndexMap<String, Input> {
@@ -25,6 +26,12 @@ pub(super) fn sizes(input: &Input) -> Vec<u64> {
 pub(super) fn recipes(inputs: &IndexMap<String, Input>) -> Map<String, Value> {
     let recipes = inputs.iter().filter(|(_, input)| !matches!(input.fill, Fill::Text(_)));
     recipes.map(|(name, input)| (name.clone(), json!(input))).collect()
+}
+
+/// What makes a model: where a row says its text and names no mask, what also fills the mask.
+pub(super) fn maker(inputs: &IndexMap<String, Input>) -> &'static dyn StepKind {
+    let is_text = inputs.get("input_ids").is_some_and(|input| matches!(input.fill, Fill::Text(_)));
+    if is_text && !inputs.contains_key("attention_mask") { &MATERIALISE_TEXT } else { &MATERIALISE }
 }
 
 /// The texts that fill an input of the model, if any do.

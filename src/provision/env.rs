@@ -1,4 +1,4 @@
-//! Python environments from locks: by uv where it is, else by venv and pip.
+//! Python environments from locks: by uv, which is installed by venv and pip where the machine has none.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,11 @@ pub(super) fn ready(dir: &Path, name: EnvName, lock: &str) -> Option<PythonEnv> 
     Some(PythonEnv { python: home.join(marker.python), site: home.join(marker.site) })
 }
 
+/// `uv`: None where it is to be done by pip.
 pub(super) fn ensure(
     dir: &Path,
-    name: EnvName,
-    lock: &str,
+    (name, lock): (EnvName, &str),
+    uv: Option<&Path>,
     cancel: &Cancel,
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<PythonEnv> {
@@ -59,7 +60,7 @@ pub(super) fn ensure(
     }
     // Whatever lies here is of an installation that did not finish.
     bfs::remove_dir(&home)?;
-    install(&home, lock, cancel, progress)
+    install(&home, lock, uv, cancel, progress)
 }
 
 /// Waits until no other orch installs what is to lie in `home`, below `dir`; none does while what this gives lives.
@@ -87,7 +88,24 @@ fn refuse_foreign(home: &Path, lock_path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn install(home: &Path, lock: &str, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PythonEnv> {
+/// The uv of this machine, or else orch's own. None where none can be had: pip does it too, and takes three times as long.
+pub(super) fn uv(dir: &Path, lock: &str, cancel: &Cancel, progress: &dyn Fn(&str)) -> Option<PathBuf> {
+    find_uv().or_else(|| match ensure(dir, (EnvName::Uv, lock), None, cancel, progress) {
+        Ok(env) => Some(env.python.with_file_name("uv")),
+        Err(error) => {
+            progress(&format!("uv cannot be installed, so pip goes on: {error}"));
+            None
+        }
+    })
+}
+
+fn install(
+    home: &Path,
+    lock: &str,
+    uv: Option<&Path>,
+    cancel: &Cancel,
+    progress: &dyn Fn(&str),
+) -> anyhow::Result<PythonEnv> {
     let base = find_python()?;
     let requirements = home.with_extension("txt");
     bfs::write_atomic(&requirements, lock.as_bytes())?;
@@ -95,10 +113,10 @@ fn install(home: &Path, lock: &str, cancel: &Cancel, progress: &dyn Fn(&str)) ->
     let _ = std::fs::remove_file(&log);
     let python = PathBuf::from("bin/python");
     let run = |command: &mut Command| run_installer(command, &log, cancel, progress);
-    let installer = if let Some(uv) = find_uv() {
-        let mut venv = Command::new(&uv);
+    let installer = if let Some(uv) = uv {
+        let mut venv = Command::new(uv);
         run(venv.args(["venv", "--quiet", "--no-project", "--no-config", "--python"]).arg(&base.path).arg(home))?;
-        let mut install = Command::new(&uv);
+        let mut install = Command::new(uv);
         install.args(["pip", "install", "--require-hashes", "--no-config", "--python"]).arg(home.join(&python));
         run(install.arg("--requirements").arg(&requirements))?;
         "uv"

@@ -3,9 +3,12 @@
 //! Everything is keyed by the content of its lock or sources, made once, and shared by later runs and other orch
 //! processes. Which step needs what is `step`'s business.
 
+mod amount;
 mod android;
 mod browser;
+mod duckdb;
 mod env;
+mod index;
 mod installed;
 mod libraries;
 mod npm;
@@ -19,7 +22,7 @@ use std::sync::{Mutex, OnceLock};
 
 use anyhow::Context;
 
-use crate::base::{Digest, lock};
+use crate::base::{Digest, fs as bfs, lock};
 use crate::browser::ORT_WEB;
 use crate::catalogue::browser::CHROMIUM;
 use crate::catalogue::{Library, Requirement};
@@ -28,7 +31,9 @@ use crate::runtime::refusal::Refusal;
 use crate::toolchain::{EnvName, Locks, Tool};
 use crate::worker::{Cancel, Limits};
 
+pub use amount::Missing;
 pub use env::PythonEnv;
+pub use index::reach_index;
 pub use installed::Installed;
 use python::Package;
 pub use python::{Interpreter, find_python, find_uv};
@@ -108,6 +113,7 @@ impl Provision {
         match requirement {
             Requirement::Env(EnvName::Browser) => self.browser_home().is_some(),
             Requirement::Env(EnvName::TransformersJs) => self.transformers_js().is_some(),
+            Requirement::Env(EnvName::Duckdb) => duckdb::ready(&self.dir, self.locks.text(EnvName::Duckdb)).is_some(),
             Requirement::Env(name) => {
                 self.own_for(name).is_some() || env::ready(&self.dir, name, self.locks.text(name)).is_some()
             }
@@ -128,8 +134,12 @@ impl Provision {
                 let locks = (self.locks.text(EnvName::TransformersJs), self.locks.text(EnvName::Node));
                 transformers_js::ensure(&self.dir, locks, &self.cancel, progress).map(drop)
             }
+            Requirement::Env(EnvName::Duckdb) => self.duckdb(progress).map(drop),
             Requirement::Env(name) => {
-                env::ensure(&self.dir, name, self.locks.text(name), &self.cancel, progress).map(drop)
+                let lock = (name, self.locks.text(name));
+                let uv = || env::uv(&self.dir, self.locks.text(EnvName::Uv), &self.cancel, progress);
+                let uv = if name == EnvName::Uv || self.is_ready(requirement) { None } else { uv() };
+                env::ensure(&self.dir, lock, uv.as_deref(), &self.cancel, progress).map(drop)
             }
             Requirement::TorchWorker => {
                 if torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some() {
@@ -137,7 +147,7 @@ impl Provision {
                 }
                 self.ensure(Requirement::Env(EnvName::Torch), progress)?;
                 let (lock, env) = (self.locks.text(EnvName::Torch), self.env(EnvName::Torch)?);
-                torch_worker::build(&self.dir, lock, &env, &self.cancel, progress).map(drop)
+                torch_worker::install(&self.dir, lock, &env, &self.cancel, progress).map(drop)
             }
             Requirement::Swiftshader if has_gpu() => Ok(()),
             Requirement::Swiftshader if browser::HAS_CHROMIUM => {
@@ -163,9 +173,23 @@ impl Provision {
         Ok(env)
     }
 
+    /// DuckDB's library: the one that ORCH_DUCKDB names, or an installed one, which is installed if it is not there.
+    pub fn duckdb(&self, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+        let locks = (self.locks.text(EnvName::Duckdb), self.locks.text(EnvName::Node));
+        duckdb::ensure(&self.dir, locks, &self.cancel, progress)
+    }
+
     pub fn torch_worker(&self) -> anyhow::Result<PathBuf> {
         torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch))
             .context("BUG: the tch worker is used before it is there")
+    }
+
+    /// Copies the tch worker into a folder, under the name by which an orch that lies there finds it.
+    pub fn ship_torch_worker(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+        let to = folder.join(torch_worker::shipped_name());
+        std::fs::create_dir_all(folder).with_context(|| format!("failed to create `{}`", folder.display()))?;
+        bfs::copy_file(&self.torch_worker()?, &to).with_context(|| format!("failed to write `{}`", to.display()))?;
+        Ok(to)
     }
 
     /// The folder that holds `orch_py`, written out from the binary if need be.
@@ -264,6 +288,7 @@ pub fn title(requirement: Requirement) -> String {
     match requirement {
         Requirement::Env(EnvName::Browser) => "browser with ONNX Runtime Web".into(),
         Requirement::Env(EnvName::TransformersJs) => "Transformers.js".into(),
+        Requirement::Env(EnvName::Duckdb) => "DuckDB".into(),
         Requirement::Env(name) => format!("python environment `{name}`"),
         Requirement::TorchWorker => "tch worker `orch-torch`".into(),
         Requirement::Swiftshader => "Vulkan driver in software, SwiftShader (of the browser)".into(),

@@ -10,7 +10,7 @@ use anyhow::Context;
 
 use crate::base::fs as bfs;
 use crate::provision::env::{self, PythonEnv};
-use crate::provision::{python, run_installer};
+use crate::provision::{find_uv, python, run_installer};
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
 
@@ -53,7 +53,7 @@ pub(super) fn ensure(
         Some(node) => node,
         None => {
             progress("no Node on PATH that is new enough: taking one from PyPI");
-            Node::of(&env::ensure(dir, EnvName::Node, node_lock, cancel, progress)?)
+            Node::of(&env::ensure(dir, (EnvName::Node, node_lock), find_uv().as_deref(), cancel, progress)?)
         }
     };
     let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;

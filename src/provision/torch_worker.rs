@@ -1,4 +1,4 @@
-//! The tch worker: built from orch's own sources against the libtorch of the `torch` environment.
+//! The tch worker: it came with orch, or is built from orch's own sources against the libtorch of the `torch` environment.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 /// The worker speaks this orch's protocol and links that lock's libtorch: either change asks for another build.
 pub(super) fn home(dir: &Path, lock: &str) -> PathBuf {
     // The same list stands in the keys of its runs, so that none is ever attributed to another worker.
-    let sources = format!("{} {lock}", torch::BUILD.digest());
+    // One that was built before the link beside it was its run path is another.
+    let sources = format!("{} {lock} {}", torch::BUILD.digest(), libtorch::LINK);
     dir.join(format!("{}-{}", libtorch::WORKER, Digest::of(sources.as_bytes()).short()))
 }
 
@@ -31,21 +32,25 @@ pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
     binary.is_file().then_some(binary)
 }
 
-pub(super) fn build(
+/// Its name in a folder with an orch of the same sources, for any build of the release of libtorch.
+pub(super) fn shipped_name() -> String {
+    format!("{}-{}", libtorch::WORKER, torch::BUILD.digest().short())
+}
+
+/// The one that came with this orch, as in a wheel.
+pub(super) fn shipped() -> Option<PathBuf> {
+    let orch = std::env::current_exe().and_then(std::fs::canonicalize).ok()?;
+    Some(orch.parent()?.join(shipped_name())).filter(|path| path.is_file())
+}
+
+/// Puts the worker in its place: the one that came with orch, or else one that is built.
+pub(super) fn install(
     dir: &Path,
     lock: &str,
     env: &PythonEnv,
     cancel: &Cancel,
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<PathBuf> {
-    let source = Path::new(SOURCES);
-    let Some(cargo) = python::on_path("cargo").filter(|_| source.join("Cargo.lock").is_file()) else {
-        bail!(
-            "the tch worker is built from orch's sources, and {}\nhint: clone orch, run `cargo run -- setup torch-worker` \
-             there with the same --cache-dir, or leave out the targets with `runtime: torch`",
-            if source.join("Cargo.lock").is_file() { "cargo is not on PATH" } else { "they are not on this machine" }
-        );
-    };
     let home = home(dir, lock);
     std::fs::create_dir_all(&home).with_context(|| format!("failed to create `{}`", home.display()))?;
     let lock_path = home.join("build.lock");
@@ -55,16 +60,34 @@ pub(super) fn build(
         return Ok(binary);
     }
     let links = libtorch::link(&env.site, &links(dir, lock))?;
-    let build = libtorch::build_command(&cargo, source, &links, &source.join("target"), profile(source));
-    let log = home.join("build.log");
-    let _ = std::fs::remove_file(&log);
-    run_installer(&mut build.command(), &log, cancel, progress)?;
-    // Copied aside and renamed, so that a build that was cut short is never taken for a worker.
+    let made = match shipped() {
+        Some(made) => made,
+        None => build(&home, &links, cancel, progress)?,
+    };
+    libtorch::relink(&links.root, &home.join(libtorch::LINK))?;
+    // Copied aside and renamed, so that what was cut short is never taken for a worker.
     let staged = home.join(format!(".tmp-{}", std::process::id()));
-    bfs::copy_file(&build.binary, &staged).with_context(|| format!("failed to copy `{}`", build.binary.display()))?;
+    bfs::copy_file(&made, &staged).with_context(|| format!("failed to copy `{}`", made.display()))?;
     let binary = home.join(libtorch::WORKER);
     std::fs::rename(&staged, &binary)?;
     Ok(binary)
+}
+
+fn build(home: &Path, links: &libtorch::Libtorch, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+    let source = Path::new(SOURCES);
+    let Some(cargo) = python::on_path("cargo").filter(|_| source.join("Cargo.lock").is_file()) else {
+        bail!(
+            "this orch came without the tch worker, which is built from orch's sources, and {}\nhint: install orch's wheel, or clone \
+             orch and run `cargo run -- setup torch-worker` there with the same --cache-dir, or leave out the targets with \
+             `runtime: torch`",
+            if source.join("Cargo.lock").is_file() { "cargo is not on PATH" } else { "they are not on this machine" }
+        );
+    };
+    let build = libtorch::build_command(&cargo, source, links, &source.join("target"), profile(source));
+    let log = home.join("build.log");
+    let _ = std::fs::remove_file(&log);
+    run_installer(&mut build.command(), &log, cancel, progress)?;
+    Ok(build.binary)
 }
 
 /// The profile that this orch was built with: its dependencies are compiled already.

@@ -3,19 +3,20 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::chart::{Sparkline, sparkline};
+use super::chart::thinned;
+use super::course;
 use super::format::{cosine, error, glyph, kind_of, measured, ms, span, tokens, word};
 use super::shape::{Cell, Table};
 use super::verdict;
 use super::view::{View, case_name, case_versions};
-use super::{CaseResult, Metrics};
+use super::{CaseResult, Metrics, Round};
 use crate::base::figures::{bytes, counted};
 use crate::matrix::HalfChoice;
 use crate::record::{Numerics, Outcome};
 
 #[derive(Serialize)]
 pub(super) struct Detail<'a> {
-    name: String,
+    pub(super) name: String,
     kind: &'static str,
     glyph: &'static str,
     word: &'static str,
@@ -27,14 +28,31 @@ pub(super) struct Detail<'a> {
 }
 
 #[derive(Serialize)]
-struct Part<'a> {
-    title: &'static str,
+pub(super) struct Part<'a> {
+    pub(super) title: &'static str,
     /// Beside the title.
-    note: Option<String>,
-    label: Option<&'static str>,
-    spark: Option<Sparkline>,
-    table: Option<Table>,
-    facts: Vec<(&'a str, String)>,
+    pub(super) note: Option<String>,
+    pub(super) label: Option<&'static str>,
+    pub(super) samples: Option<Samples>,
+    pub(super) table: Option<Table>,
+    pub(super) facts: Vec<(&'a str, String)>,
+}
+
+/// In the order in which they were taken, ms.
+#[derive(Serialize)]
+pub(super) struct Samples {
+    pub(super) values: Vec<f64>,
+    pub(super) median: f64,
+    /// What they are of: `samples`, `executions`.
+    pub(super) what: &'static str,
+}
+
+impl Samples {
+    /// None below three: there is no course to see.
+    fn of(metrics: &Metrics) -> Option<Self> {
+        let values = thinned(&metrics.samples_ms);
+        (values.len() >= 3).then_some(Self { values, median: metrics.median_ms, what: "samples" })
+    }
 }
 
 impl<'a> Detail<'a> {
@@ -42,6 +60,7 @@ impl<'a> Detail<'a> {
         let numerics = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty());
         let parts = [
             case.metrics.as_ref().map(|metrics| latency(metrics, view.label(case))),
+            view.course(case).and_then(course::part),
             numerics.map(compared),
             Some(run(case, view.label(case))),
         ];
@@ -68,7 +87,9 @@ fn latency<'a>(m: &Metrics, label: Option<&'static str>) -> Part<'a> {
     let noisy = if m.noisy { ", noisy: interquartile range above 10 %" } else { "" };
     let facts = known([
         ("median", Some(ms(m.median_ms) + noisy)),
-        ("95 % interval", span(m.ci_low_ms, m.ci_high_ms)),
+        ("medians of the rounds", span(m.median_low_ms, m.median_high_ms)),
+        ("compared with other runs", m.statistic.map(|s| format!("{}, {}", ms(s.ms), s.basis.word()))),
+        ("throughput", m.per_second.map(|items| format!("{} a second", per_second(items)))),
         ("range", span(Some(m.min_ms), Some(m.max_ms)).filter(|_| m.samples > 1)),
         ("p90", m.p90_ms.map(ms)),
         ("p95", m.p95_ms.map(ms)),
@@ -77,9 +98,41 @@ fn latency<'a>(m: &Metrics, label: Option<&'static str>) -> Part<'a> {
         ("load", Some(ms(m.load_ms))),
         ("peak RSS", m.peak_rss_bytes.map(bytes)),
         ("peak of the device's memory", m.peak_device_bytes.map(bytes)),
+        ("disturbed", Some(m.remarks.join("; "))),
         ("samples", Some(format!("{} after {} of warm-up; {}", counted(m.samples, "sample"), m.warmup, m.sync))),
     ]);
-    Part { title: "Latency", note: None, label, spark: sparkline(m), table: None, facts }
+    let several = m.rounds.len() > 1;
+    let table = several.then(|| rounds(m));
+    let note = (!several).then(|| "one process: how much processes differ is not known".to_owned());
+    Part { title: "Latency", note, label, samples: Samples::of(m), table, facts }
+}
+
+/// Each round with what tells of the machine during it.
+fn rounds(m: &Metrics) -> Table {
+    let told = |value: Option<String>| value.unwrap_or_else(|| "–".to_owned());
+    let row = |round: &Round| {
+        let conditions = round.conditions.as_ref();
+        let at = round.order.map(|order| format!("{} of all", order.place + 1));
+        vec![
+            Cell::with(round.round.to_string(), told(at)),
+            ms(round.load_ms).into(),
+            ms(round.first_ms).into(),
+            ms(round.median_ms).into(),
+            ms(round.min_ms).into(),
+            told(round.cpu_p10_ms.map(ms)).into(),
+            told(round.threads.map(|count| count.to_string())).into(),
+            told(round.use_of_cpu.map(|used| used.involuntary_switches.to_string())).into(),
+            told(conditions.map(|c| c.yardstick_ms.map(ms).join(", "))).into(),
+        ]
+    };
+    let columns =
+        &["round", "load", "first", "median", "least", "CPU p10", "threads", "switches", "yardstick before, after"];
+    Table { title: String::new(), columns, rows: m.rounds.iter().map(row).collect() }
+}
+
+/// Three significant digits, and whole numbers above.
+fn per_second(items: f64) -> String {
+    if items < 99.95 { format!("{items:.1}") } else { format!("{items:.0}") }
 }
 
 fn compared(numerics: &Numerics) -> Part<'_> {
@@ -105,7 +158,7 @@ fn compared(numerics: &Numerics) -> Part<'_> {
         title: "Numerics",
         note: Some(format!("against {}: {passed}", numerics.reference)),
         label: None,
-        spark: None,
+        samples: None,
         table: Some(Table { title: String::new(), columns, rows: tensors.collect() }),
         facts: verdict::lines(numerics),
     }
@@ -130,11 +183,12 @@ fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
         ("placement", Some(placement.join(", "))),
         (if case.untimed { "checked" } else { "measured" }, measured(case)),
         ("times", case.untimed.then(|| "none: one inference, judged and not timed".to_owned())),
+        ("machine", case.host.clone()),
         ("versions", Some(versions.join(", "))),
     ];
     let facts = facts.map(|(name, value)| (name.as_str(), Some(fact(value))));
     let facts = known(pairs.into_iter().chain(facts).chain([("steps", Some(case.steps.join("\n")))]));
-    Part { title: "Run", note: None, label: None, spark: None, table: None, facts }
+    Part { title: "Run", note: None, label: None, samples: None, table: None, facts }
 }
 
 /// A fact as a person reads it. The versions in it stand in a row of their own; what is not there is left out.

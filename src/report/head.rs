@@ -1,12 +1,12 @@
 //! What stands at the head of every page: how many cases ended how, what the run did, on which machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anstyle::Style;
 use serde::Serialize;
 
 use super::format::{glyph, kind};
-use super::{ReportDoc, Summary};
+use super::{Host, Ran, ReportDoc, Summary};
 use crate::base::figures::{amount, bytes, counted};
 use crate::record::{Outcome, Weights};
 
@@ -54,6 +54,29 @@ pub(super) fn steps(s: &Summary, fail: Style) -> String {
     parts
 }
 
+/// `Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes`; None where the report is of no run.
+pub(super) fn run(doc: &ReportDoc) -> Option<String> {
+    let Ran { started, git } = doc.run.as_ref()?;
+    let git = git.as_ref().map(|git| {
+        let branch = git.branch.as_ref().map(|branch| format!(" ({branch})")).unwrap_or_default();
+        let dirty = if git.dirty { ", with uncommitted changes" } else { "" };
+        format!(" at git {}{branch}{dirty}", git.revision.get(..9).unwrap_or(&git.revision))
+    });
+    let minute = started.get(..16).unwrap_or(started).replace('T', " ");
+    Some(format!("Run of {minute} UTC{}", git.unwrap_or_default()))
+}
+
+/// `weights from the Hub: 3 models; in the file: 1 model`; None where all are random, or nobody knows.
+pub(super) fn weights(doc: &ReportDoc) -> Option<String> {
+    let mut kinds: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let known = doc.cases.iter().filter_map(|case| Some((case.weights?, case.model.as_str())));
+    for (weights, model) in known.filter(|(weights, _)| *weights != Weights::Random) {
+        kinds.entry(weights.word()).or_default().insert(model);
+    }
+    let told = kinds.iter().map(|(word, models)| format!("{word}: {}", counted(models.len(), "model")));
+    (!kinds.is_empty()).then(|| format!("weights {}", told.collect::<Vec<_>>().join("; ")))
+}
+
 /// `random weights: 15 models of 8.1 k to 1.2 M parameters; …`; None where no model has such weights.
 pub(super) fn random(doc: &ReportDoc) -> Option<String> {
     let mut models: BTreeMap<&str, Option<u64>> = BTreeMap::new();
@@ -75,7 +98,38 @@ pub(super) fn random(doc: &ReportDoc) -> Option<String> {
 
 /// `build-07: linux 6.8 x86_64, AMD EPYC 9454, 16 cores, 62 GiB; orch 0.1.0`
 pub(super) fn machine(doc: &ReportDoc) -> String {
-    let host = &doc.host;
-    let (cores, memory) = (counted(host.cores, "core"), bytes(host.memory_bytes));
-    format!("{}: {}, {}, {cores}, {memory}; orch {}", host.name, host.os, host.cpu, doc.orch)
+    let told = |host: &Host| {
+        let (cores, memory) = (counted(host.cores, "core"), bytes(host.memory_bytes));
+        format!("{}: {}, {}, {cores}, {memory}; ", host.name, host.os, host.cpu)
+    };
+    format!("{}orch {}", doc.hosts().iter().map(told).collect::<String>(), doc.orch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Git;
+
+    #[test]
+    fn a_page_says_of_which_run_it_is_and_another_run_of_the_same_does_not_change_that() {
+        let text = include_str!("../../tests/fixtures/report/doc.json");
+        let mut doc: ReportDoc = serde_json::from_str(text).unwrap();
+        assert_eq!((run(&doc), weights(&doc)), (None, None));
+        let before = crate::report::shown(&doc);
+        let git = Git {
+            revision: "1a2b3c4d5e6f".to_owned(),
+            committed: "2026-01-30T08:00:00Z".to_owned(),
+            branch: Some("main".to_owned()),
+            dirty: true,
+        };
+        doc.run = Some(Ran { started: "2026-01-31T08:00:00.123Z".to_owned(), git: Some(git) });
+        let told = "Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5 (main), with uncommitted changes";
+        assert_eq!(run(&doc).as_deref(), Some(told));
+        assert_eq!(crate::report::shown(&doc), before);
+        for page in [super::super::markdown::render(&doc), super::super::html::render(&doc).unwrap()] {
+            assert!(page.contains("Run of 2026-01-31 08:00 UTC at git 1a2b3c4d5"));
+        }
+        doc.cases[0].weights = Some(Weights::Hub);
+        assert_eq!(weights(&doc).as_deref(), Some("weights from the Hub: 1 model"));
+    }
 }

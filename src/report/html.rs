@@ -1,32 +1,33 @@
 //! `index.html`: one page that needs nothing else, from `templates/report.html.j2`.
 //!
-//! Everything is in the markup, so the page works without scripts; the script adds filters, a panel and a copy button.
-//! The document itself is embedded as JSON, so the page is also the data; where that would be megabytes, the page refers
-//! to the file beside it.
+//! The matrix and all sections are in the markup, so the page can be read without scripts. What a script adds, the details
+//! of each case, filters, tints, pictures, is drawn from `packed`.
 
 use serde::Serialize;
 
-use super::details::Detail;
 use super::format::seconds;
 use super::head::{self, Count};
+use super::packed;
 use super::sections::{self, Made};
 use super::shape::Shape;
 use super::view::View;
-use super::{ReportDoc, Summary};
+use super::{Courses, ReportDoc, Summary};
 use crate::template::{self, TemplateError};
 
 /// A matrix of more rows comes after what failed.
 const LONG: usize = 100;
-/// The document of so many cases is embedded.
-const EMBEDDED: usize = 1000;
+/// Draws the pictures; `node/plot` says how it is made.
+pub(super) const PLOT: &str = include_str!("../../node/plot/plot.min.js");
 
 #[derive(Serialize)]
 struct Page<'a> {
     spec: &'a str,
     scope: Option<&'a str>,
     machine: String,
-    /// That weights are random, and how large the models are.
-    random: Option<String>,
+    /// When it began, and at which commit.
+    run: Option<String>,
+    /// That weights are random, and how large the models are; where the others come from.
+    weights: Vec<String>,
     steps: String,
     /// Each is a filter too.
     counts: Vec<Count>,
@@ -34,10 +35,12 @@ struct Page<'a> {
     sections: Vec<Made<'a>>,
     /// Of cases, then of exclusions.
     names: Vec<String>,
-    /// Of cases.
-    details: Vec<Detail<'a>>,
-    /// JSON that cannot leave its script element.
-    data: Option<String>,
+    cases: usize,
+    /// Whether anything was measured that may stand beside others.
+    timed: bool,
+    data: String,
+    holds_document: bool,
+    plot: Option<&'static str>,
 }
 
 /// One name, so that macros can be handed all.
@@ -47,10 +50,19 @@ struct Context<'a> {
 }
 
 pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
-    let view = View::new(doc);
+    page(&View::new(doc))
+}
+
+/// With what a history tells of the cases.
+pub fn render_with(doc: &ReportDoc, courses: &Courses) -> Result<String, TemplateError> {
+    page(&View::with(doc, courses))
+}
+
+fn page(view: &View<'_>) -> Result<String, TemplateError> {
+    let doc = view.doc;
     let mut targets: Vec<&str> = view.variants.iter().map(|variant| variant.target).collect();
     targets.dedup();
-    let mut sections = sections::made(&view, true);
+    let mut sections = sections::made(view, true);
     if view.rows.len() > LONG {
         let first = sections.iter().take_while(|made| is_first(&made.shape)).count();
         sections[..first].rotate_left(1);
@@ -62,14 +74,22 @@ pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
         spec: &doc.spec,
         scope: doc.scope.as_deref(),
         machine: head::machine(doc),
-        random: head::random(doc),
+        run: head::run(doc),
+        weights: [head::random(doc), head::weights(doc)].into_iter().flatten().collect(),
         steps: steps(&doc.summary),
         counts,
         targets,
         sections,
         names: (0..doc.cases.len() + doc.excluded.len()).map(|at| view.place(at).name()).collect(),
-        details: doc.cases.iter().map(|case| Detail::of(&view, case)).collect(),
-        data: (doc.cases.len() <= EMBEDDED).then(|| template::script_json(doc)),
+        cases: doc.cases.len(),
+        timed: doc.cases.iter().any(|case| view.comparable(case)),
+        data: packed::data(view),
+        holds_document: packed::holds_document(doc),
+        plot: doc
+            .cases
+            .iter()
+            .any(|case| case.metrics.as_ref().is_some_and(|m| !m.samples_ms.is_empty()))
+            .then_some(PLOT),
     };
     template::render("report.html.j2", Context { page })
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use indexmap::IndexMap;
 
-use super::format::glyph;
+use super::format::{glyph, one_line};
 use super::place::Place;
 use super::view::{Cell, View};
 use super::{CaseResult, ReportDoc};
@@ -22,11 +22,13 @@ pub fn render(doc: &ReportDoc) -> String {
     let scope = doc.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
     let name = attribute(&format!("orch {}{scope}", doc.spec));
     let all: Vec<Cell<'_>> = suites.values().flatten().copied().collect();
-    let mut out =
-        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {}>\n", totals(&all));
+    let [tests, failures, errors, _, time] = totals(&all);
+    let mut out = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{name}\" {tests} {failures} {errors} {time}>\n"
+    );
     for (name, cells) in &suites {
         let name = attribute(name);
-        let _ = writeln!(out, "  <testsuite name=\"{name}\" {}>", totals(cells));
+        let _ = writeln!(out, "  <testsuite name=\"{name}\" {}>", totals(cells).join(" "));
         for cell in cells {
             test(&mut out, &view, cell, &name);
         }
@@ -67,12 +69,19 @@ fn seconds(cell: &Cell<'_>) -> f64 {
     metrics.map_or(0.0, |m| (m.load_ms + m.first_ms + m.samples_ms.iter().sum::<f64>()) / 1000.0)
 }
 
-fn totals(cells: &[Cell<'_>]) -> String {
+/// As attributes: tests, failures, errors, skipped, time.
+fn totals(cells: &[Cell<'_>]) -> [String; 5] {
     let count = |wanted| cells.iter().filter(|cell| element(cell) == Some(wanted)).count();
     let [failures, errors, skipped] = ["failure", "error", "skipped"].map(count);
     let time: f64 = cells.iter().map(seconds).sum();
     let tests = cells.len();
-    format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\" time=\"{time:.3}\"")
+    [
+        format!("tests=\"{tests}\""),
+        format!("failures=\"{failures}\""),
+        format!("errors=\"{errors}\""),
+        format!("skipped=\"{skipped}\""),
+        format!("time=\"{time:.3}\""),
+    ]
 }
 
 fn test(out: &mut String, view: &View<'_>, cell: &Cell<'_>, class: &str) {
@@ -85,15 +94,15 @@ fn test(out: &mut String, view: &View<'_>, cell: &Cell<'_>, class: &str) {
     };
     let model = attribute(model);
     let _ = writeln!(out, "    <testcase name=\"{model}\" classname=\"{class}\" time=\"{:.3}\">", seconds(cell));
-    if let Some((_, case)) = cell.case() {
-        properties(out, view, case);
-    }
     match (element(cell), cell.case()) {
         (None, _) => {}
         (Some(element @ ("failure" | "error")), Some((_, case))) => problem(out, element, case),
         (Some(element), _) => {
             let _ = writeln!(out, "      <{element} message=\"{}\"/>", attribute(&message));
         }
+    }
+    if let Some((_, case)) = cell.case() {
+        facts(out, view, case);
     }
     out.push_str("    </testcase>\n");
 }
@@ -102,7 +111,8 @@ fn reason(case: &CaseResult) -> String {
     case.reason.clone().unwrap_or_else(|| "no reason was recorded".to_owned())
 }
 
-fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
+/// `name: value`, a line each. The schema has properties for suites only.
+fn facts(out: &mut String, view: &View<'_>, case: &CaseResult) {
     let rows = [
         ("actual_device", case.actual_device.clone()),
         ("stand_in", view.stand_in(case).map(str::to_owned)),
@@ -126,11 +136,8 @@ fn properties(out: &mut String, view: &View<'_>, case: &CaseResult) {
     if rows.is_empty() {
         return;
     }
-    out.push_str("      <properties>\n");
-    for (name, value) in rows {
-        let _ = writeln!(out, "        <property name=\"{name}\" value=\"{}\"/>", attribute(&value));
-    }
-    out.push_str("      </properties>\n");
+    let lines: Vec<_> = rows.iter().map(|(name, value)| format!("{name}: {}", one_line(value))).collect();
+    let _ = writeln!(out, "      <system-out>{}</system-out>", escaped(&lines.join("\n"), false));
 }
 
 fn problem(out: &mut String, element: &str, case: &CaseResult) {

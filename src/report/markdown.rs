@@ -38,8 +38,8 @@ fn of(doc: &ReportDoc, is_shown: impl Fn(&str) -> bool) -> String {
         let _ = writeln!(out, "Not the whole spec: {}.\n", text(scope));
     }
     let _ = writeln!(out, "Host {}.", text(&head::machine(doc)));
-    if let Some(random) = head::random(doc) {
-        let _ = writeln!(out, "\n{}.", text(&random));
+    for line in [head::run(doc), head::random(doc), head::weights(doc)].into_iter().flatten() {
+        let _ = writeln!(out, "\n{}.", text(&line));
     }
     for section in &sections {
         match &section.shape {
@@ -145,7 +145,7 @@ fn cell(cell: &Cell) -> String {
 }
 
 /// Text that stays text inside a table: one line, no markup of Markdown or HTML.
-fn text(raw: &str) -> String {
+pub(super) fn text(raw: &str) -> String {
     let mut safe = String::with_capacity(raw.len());
     for c in one_line(raw).chars() {
         match c {

@@ -4,21 +4,30 @@
 //! page (`text`, `markdown`, `html`) shows these shapes. JUnit and JSON have schemas of their own. A result of an emulator
 //! or of a software renderer is labelled everywhere and compared with nothing.
 
+pub mod badge;
 mod cause;
 mod chart;
+mod course;
+pub mod compare;
 mod details;
+mod fallback;
 pub mod format;
 mod head;
+pub mod github;
 pub mod html;
 pub mod json;
 pub mod junit;
 pub mod markdown;
+pub mod merge;
 mod names;
+mod packed;
 mod pages;
 mod place;
 mod sections;
 mod shape;
+pub mod site;
 pub mod stats;
+mod summary;
 pub mod text;
 mod verdict;
 pub(crate) mod view;
@@ -31,11 +40,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use cause::alike;
+pub use course::{Courses, Executed};
+pub use fallback::{FallbackResult, Tried};
 pub use pages::{CODE, PAGES, shown, stable_backend};
 pub use sections::ids as sections;
+pub use stats::{Basis, Statistic};
+pub use summary::{Git, Ran, RunPath, Summary};
+pub(crate) use view::Kinds;
 
-use crate::matrix::{Batch, HalfChoice};
+use crate::device::Conditions;
+use crate::device::conditions::DeviceState;
+use crate::matrix::HalfChoice;
 use crate::record::{Attempt, Numerics, Outcome, Weights};
+use crate::runtime::{Order, UseOfCpu};
 
 /// All that a report shows. Its JSON form is `orch run --json` and `matrix.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -47,7 +64,13 @@ pub struct ReportDoc {
     pub scope: Option<String>,
     pub orch: String,
     pub host: Host,
+    /// All of them, where the report was merged of those of several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<Host>,
     pub summary: Summary,
+    /// The run that it is of; None of what a store holds, whoever made it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Ran>,
     pub cases: Vec<CaseResult>,
     /// Steps of the user's own that passed only at a later attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -66,91 +89,10 @@ pub struct Host {
     pub memory_bytes: u64,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Summary {
-    pub steps: u32,
-    pub executed: u32,
-    pub hits: u32,
-    /// Those of the hits that this run fetched from a remote store.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub fetched: u32,
-    /// Steps that failed in an earlier run, in a way that stands, and were not executed again.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub failed_before: u32,
-    /// Failed steps that no case reports.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub failed_steps: u32,
-    pub cases: u32,
-    pub passed: u32,
-    /// Cases that another target ran in place of their own.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub fallbacks: u32,
-    /// Cases that passed at a later attempt.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub flaky: u32,
-    /// Cases that agree with the reference, as wrong ones would have; never counted as passed.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub indecisive: u32,
-    /// Cases that failed as the spec expects.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub xfailed: u32,
-    /// Cases that passed although the spec expects otherwise; those of them that are to fail the run count as failed too.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub xpassed: u32,
-    pub failed: u32,
-    pub unavailable: u32,
-    pub unsupported: u32,
-    pub incomplete: u32,
-    /// Cases of devices that the environment pretends to have.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub mocked: u32,
-    pub excluded: u32,
-    pub seconds: f64,
-    /// How it was found out what is up to date.
-    #[serde(default)]
-    pub path: RunPath,
-}
-
-/// How a run came to know what is up to date; the answer is the same on every path.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunPath {
-    /// The specs were read, and every step was looked up.
-    #[default]
-    Full,
-    /// Nothing changed since a run that left nothing to do.
-    Memo,
-}
-
-fn is_zero(count: &u32) -> bool {
-    *count == 0
-}
-
-impl Summary {
-    /// Counts the outcomes; steps and seconds are the caller's.
-    pub fn of(cases: &[CaseResult], excluded: &[Excluded]) -> Self {
-        let count = |status: Outcome| cases.iter().filter(|case| case.status == status).count() as u32;
-        Self {
-            cases: cases.len() as u32,
-            passed: count(Outcome::Pass),
-            fallbacks: count(Outcome::PassFallback),
-            flaky: count(Outcome::Flaky),
-            indecisive: count(Outcome::Indecisive),
-            xfailed: count(Outcome::Xfail),
-            xpassed: count(Outcome::Xpass),
-            failed: cases.iter().filter(|case| case.is_failure()).count() as u32,
-            unavailable: count(Outcome::SkipUnavailable),
-            unsupported: count(Outcome::SkipUnsupported),
-            incomplete: count(Outcome::Incomplete),
-            mocked: count(Outcome::Mock),
-            excluded: excluded.len() as u32,
-            ..Self::default()
-        }
-    }
-
-    /// Whether anything ran, and nothing that ran is known to be wrong.
-    pub fn is_well(&self) -> bool {
-        self.passed + self.fallbacks + self.flaky + self.indecisive + self.xfailed + self.xpassed > 0
+impl ReportDoc {
+    /// The machines that it tells of.
+    pub fn hosts(&self) -> &[Host] {
+        if self.machines.is_empty() { std::slice::from_ref(&self.host) } else { &self.machines }
     }
 }
 
@@ -176,6 +118,23 @@ impl CaseResult {
     pub fn reduced_range(&self) -> Option<&str> {
         let mut made = self.facts.iter().filter(|(step, _)| step.starts_with("convert:"));
         made.find_map(|(_, facts)| if facts["range"] == "reduced" { facts["scheme"].as_str() } else { None })
+    }
+
+    /// How its model was quantised, where its converter counted how much of it was: that, and the converter's word.
+    pub fn quantised(&self) -> Option<String> {
+        let mut made = self.facts.iter().filter(|(step, _)| step.starts_with("convert:"));
+        made.find_map(|(_, facts)| {
+            let (weights, products) = (facts["weights"].as_object(), facts["products"].as_u64());
+            let counted = match (weights?.get("int4"), products) {
+                (Some(int4), _) => {
+                    let whole: u64 = weights?.values().filter_map(Value::as_u64).sum();
+                    format!("{int4} of {whole} weights")
+                }
+                (None, Some(products)) => format!("{} of {products} products", facts["quantised_products"]),
+                (None, None) => return None,
+            };
+            Some(format!("{counted}: {}", facts["scheme"].as_str()?))
+        })
     }
 
     /// What is to be said of a case that is no failure and no plain success, nor missing.
@@ -213,6 +172,9 @@ pub struct CaseResult {
     /// All sizes that the model names, with this case's values.
     pub dims: BTreeMap<String, u64>,
     pub model: String,
+    /// The model's row in a spec: `specs/all.yaml:12`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row: Option<String>,
     pub family: String,
     pub task: String,
     pub pipeline: String,
@@ -242,12 +204,18 @@ pub struct CaseResult {
     pub cached: bool,
     /// When it ran, RFC 3339 UTC.
     pub measured: Option<String>,
+    /// When the step at which it ended was executed, RFC 3339 UTC; only where its run was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
     /// Whether it was checked only: it ran beside other steps, and no times were taken.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub untimed: bool,
     /// When it failed, if that was in an earlier run and was not met again, RFC 3339 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_since: Option<String>,
+    /// The machine's name, where the report tells of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     pub metrics: Option<Metrics>,
     pub numerics: Option<Numerics>,
     pub placement: BTreeMap<String, u64>,
@@ -258,6 +226,12 @@ pub struct CaseResult {
     /// Seconds that each of them took when it was executed, in this run or in an earlier one.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub took: IndexMap<String, f64>,
+    /// What its conversions made.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub converted: IndexMap<String, Converted>,
+    /// Bytes of the folder that it loads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded_bytes: Option<u64>,
     /// How the spec expects it to end, if it expects it not to pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expected>,
@@ -267,6 +241,15 @@ pub struct CaseResult {
     /// Executions of its run that failed before the one whose result this is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
+}
+
+/// What a conversion made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Converted {
+    pub bytes: u64,
+    /// Of the folder that it read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_bytes: Option<u64>,
 }
 
 /// An expectation of the spec.
@@ -291,53 +274,6 @@ impl Expected {
     }
 }
 
-/// Another target's run that answers for a case.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct FallbackResult {
-    /// `cpu-fp32`
-    pub name: String,
-    /// It is the case itself at a smaller batch size, because memory did not suffice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub batch: Option<Batch>,
-    pub step: String,
-    /// What was tried before it, the requested target first.
-    pub tried: Vec<Tried>,
-    /// Its median over that of the requested target; None where this machine knows no real figure of that target.
-    pub slowdown: Option<f64>,
-    /// When that figure was measured, RFC 3339 UTC.
-    pub against: Option<String>,
-}
-
-/// A run that did not do it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Tried {
-    /// `cuda-fp32`
-    pub name: String,
-    pub status: Outcome,
-    pub reason: Option<String>,
-}
-
-impl FallbackResult {
-    /// `on cpu-fp32, 3.1 times slower than cuda-fp32 on 2026-01-31`
-    pub fn told(&self, untimed: bool) -> String {
-        if let Some(Batch { asked, ran }) = self.batch {
-            return format!("ran at batch size {ran}: for {asked} there was not enough memory");
-        }
-        let requested = self.tried.first().map(|tried| tried.name.as_str()).unwrap_or_default();
-        let cost = match (self.slowdown, &self.against) {
-            (Some(times), Some(date)) if times >= 1.0 => {
-                format!("{times:.2} times slower than {requested} on {}", format::day(date))
-            }
-            (Some(times), Some(date)) => {
-                format!("{:.2} times faster than {requested} on {}", 1.0 / times, format::day(date))
-            }
-            _ if untimed => "its cost is unknown: it was not timed".to_owned(),
-            _ => format!("its cost is unknown: {requested} was never measured here"),
-        };
-        format!("ran on {}; {cost}", self.name)
-    }
-}
-
 /// A step that passed after failures.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FlakyStep {
@@ -349,35 +285,81 @@ pub struct FlakyStep {
     pub attempts: Vec<Attempt>,
 }
 
-/// Statistics of one run's samples; milliseconds.
+/// Statistics of a case's rounds; milliseconds. Of one round nothing is known of how much processes differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
+    /// Median over the rounds, each of which loads once, in a process of its own.
     pub load_ms: f64,
+    /// As `load_ms`.
     pub first_ms: f64,
+    /// Median of the rounds' medians: what a user may expect.
     pub median_ms: f64,
-    /// Confidence interval of the median at 95 %; None below 6 samples, where no such interval exists.
-    #[serde(default)]
-    pub ci_low_ms: Option<f64>,
-    #[serde(default)]
-    pub ci_high_ms: Option<f64>,
+    /// The lowest and the highest of the rounds' medians; None of one round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median_low_ms: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub median_high_ms: Option<f64>,
+    /// What is compared with other runs ([`stats::statistic`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistic: Option<Statistic>,
+    /// Items of the batch in a second, by the median; inferences where the model has no batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<f64>,
     pub min_ms: f64,
     pub max_ms: f64,
-    /// Only from 29, 59, 299 samples on.
+    /// Of all samples together, and only from 29, 59, 299 of them on.
     pub p90_ms: Option<f64>,
     pub p95_ms: Option<f64>,
     pub p99_ms: Option<f64>,
     /// Interquartile range over median above 10 %.
     pub noisy: bool,
+    /// Of all rounds.
     pub samples: u32,
-    /// The samples themselves, in the order in which they were taken.
+    /// The samples themselves, in the order in which they were taken, those of one round after those of the one before.
     #[serde(default)]
     pub samples_ms: Vec<f64>,
+    /// Of the first round.
     pub warmup: u32,
+    /// The highest of all rounds, by the kernel's own mark, which is read when the last sample was taken.
     pub peak_rss_bytes: Option<u64>,
-    /// Of a GPU's own memory, where its driver tells.
+    /// Of a GPU's own memory, where its driver tells; asked after the last sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_device_bytes: Option<u64>,
     pub sync: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Round>,
+    /// What may have disturbed them, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+/// One process that measured a case; milliseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    /// Counted from 1.
+    pub round: u32,
+    /// When it began, RFC 3339 UTC.
+    pub measured: String,
+    pub load_ms: f64,
+    pub first_ms: f64,
+    pub warmup: u32,
+    pub samples: u32,
+    pub min_ms: f64,
+    pub median_ms: f64,
+    /// 10th percentile of the inferring thread's CPU time; None where nobody tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_p10_ms: Option<f64>,
+    /// The inferring thread and those that it and its libraries started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_of_cpu: Option<UseOfCpu>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Conditions>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceState>,
 }
 
 /// A case that the spec takes out, with its reason.

@@ -13,6 +13,7 @@ pub static CODE: Code = Code::of(&[&[
     Part::Rust("template.rs"),
     Part::Templates("report"),
     Part::Crate("minijinja"),
+    Part::Crate("flate2"),
 ]]);
 
 /// A page by its file's name, and what makes it.
@@ -26,15 +27,39 @@ pub const PAGES: [Page; 4] = [
 ];
 
 /// What pages of this document show, less what differs between two runs that found the same: how long it took, what was
-/// executed and what was held, how much memory is free.
+/// executed and what was held, when and at which commit, how much memory is free.
 pub fn shown(doc: &ReportDoc) -> Digest {
-    let ReportDoc { version, spec, scope, orch, host, summary, cases, flaky_steps, excluded, backends } = doc;
-    let stable = |case: &CaseResult| CaseResult { cached: false, known_since: None, ..case.clone() };
+    let ReportDoc {
+        version,
+        spec,
+        scope,
+        orch,
+        host,
+        machines,
+        summary,
+        run: _,
+        cases,
+        flaky_steps,
+        excluded,
+        backends,
+    } = doc;
+    let stable = |case: &CaseResult| CaseResult { cached: false, known_since: None, row: None, ..case.clone() };
     let cases: Vec<_> = cases.iter().map(stable).collect();
     let flaky: Vec<_> = flaky_steps.iter().map(|step| (&step.step, &step.reason, &step.executed)).collect();
     let backends: Vec<_> = backends.iter().map(|backend| (&backend.name, stable_backend(backend))).collect();
-    let shown =
-        (CODE.digest(), version, spec, scope, orch, host, summary.failed_steps, &cases, &flaky, excluded, &backends);
+    let shown = (
+        CODE.digest(),
+        version,
+        spec,
+        scope,
+        orch,
+        (host, machines),
+        summary.failed_steps,
+        &cases,
+        &flaky,
+        excluded,
+        &backends,
+    );
     Digest::of(&serde_json::to_vec(&shown).expect("BUG: what a page shows serialises"))
 }
 

@@ -34,6 +34,7 @@ pub(super) struct Matrix<'a> {
 
 #[derive(Serialize)]
 pub(super) struct Column<'a> {
+    pub(super) at: usize,
     pub(super) name: String,
     pub(super) target: &'a str,
     pub(super) precision: &'a str,

@@ -1,46 +1,190 @@
 //! Raw samples to figures: the one place where statistics are made.
 //!
+//! A figure is made of rounds, each a process of its own: what varies is the process, the minute and the machine, and an
+//! interval over the samples of one process says nothing of that. So there is none. What a user may expect is the median of
+//! the rounds' medians, with the lowest and the highest of them; what is compared is [`statistic`].
+//!
 //! Quantiles interpolate between order statistics as numpy does by default. A tail quantile is given only from the
 //! number of samples on at which a sample lies beyond it with 95 % probability (0.9²⁹, 0.95⁵⁹, 0.99²⁹⁹ ≈ 0.05): below that
-//! it would be the maximum under another name. The interval of the median makes no assumption on the distribution: its
-//! ends are order statistics, by the binomial.
+//! it would be the maximum under another name.
 
-use super::Metrics;
-use crate::runtime::RawMeasure;
+use std::collections::BTreeSet;
 
-/// Statistics of a run; None when it was not timed, has no samples or one that is not a finite number, which is no measurement.
-pub fn metrics(raw: &RawMeasure) -> Option<Metrics> {
-    let times = raw.times.as_ref()?;
-    let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
-    if times.samples_ms.is_empty() || !finite(&times.samples_ms) || !finite(&[times.load_ms, times.first_ms]) {
-        return None;
+use serde::{Deserialize, Serialize};
+
+use super::{Metrics, Round};
+use crate::device::Conditions;
+use crate::device::conditions::DeviceState;
+use crate::runtime::{RawMeasure, Times, UseOfCpu};
+
+/// Below so long a sample escapes pre-emption often enough for the least wall time to be what the model takes, ms.
+pub const SHORT_MS: f64 = 2.0;
+
+/// What of a round is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// The least wall time of its samples.
+    LeastWall,
+    /// The 10th percentile of the inferring thread's CPU time.
+    CpuP10,
+}
+
+impl Basis {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::LeastWall => "least wall time",
+            Self::CpuP10 => "10th percentile of CPU time",
+        }
     }
-    let mut sorted = times.samples_ms.clone();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    let median = quantile(&sorted, 0.5);
-    let spread = quantile(&sorted, 0.75) - quantile(&sorted, 0.25);
-    let tail = |least: usize, q: f64| (n >= least).then(|| quantile(&sorted, q));
-    let ci = median_rank(n).map(|rank| (sorted[rank - 1], sorted[n - rank]));
+
+    fn of(self, round: &Round) -> Option<f64> {
+        match self {
+            Self::LeastWall => Some(round.min_ms),
+            Self::CpuP10 => round.cpu_p10_ms,
+        }
+    }
+}
+
+/// What is compared with other runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Statistic {
+    pub ms: f64,
+    pub basis: Basis,
+}
+
+/// The figure of these rounds that is compared with that of others: the lowest over the rounds, on the [`basis`] that fits
+/// them. None without rounds.
+///
+/// It hides tails, so it is no figure of what a user may expect. Two sides are compared on one basis: see [`statistic_on`].
+pub fn statistic(rounds: &[Round]) -> Option<Statistic> {
+    statistic_on(rounds, basis(rounds))
+}
+
+/// As [`statistic`], on the basis of the rounds that these are compared with. None if a round does not have it.
+pub fn statistic_on(rounds: &[Round], basis: Basis) -> Option<Statistic> {
+    let of_rounds: Option<Vec<f64>> = rounds.iter().map(|round| basis.of(round)).collect();
+    let ms = of_rounds?.into_iter().min_by(f64::total_cmp)?;
+    Some(Statistic { ms, basis })
+}
+
+/// Wall time for samples below [`SHORT_MS`], CPU time for longer ones, which no quiet moment is long enough for. The CPU
+/// time of one thread says nothing where others compute too, or a device: there it is wall time again.
+pub fn basis(rounds: &[Round]) -> Basis {
+    let is_short = rounds.iter().any(|round| round.min_ms < SHORT_MS);
+    if is_short || !rounds.iter().all(is_alone) { Basis::LeastWall } else { Basis::CpuP10 }
+}
+
+/// Whether the inferring thread did all of the work: the others of its process took no more than 5 % of its CPU time, and it
+/// waited less than once in two samples. Libraries have threads that only stand by, so their number does not tell.
+fn is_alone(round: &Round) -> bool {
+    let is_alone = |used: UseOfCpu| {
+        used.others_ms <= 0.05 * used.own_ms && used.voluntary_switches <= u64::from(round.samples) / 2
+    };
+    round.cpu_p10_ms.is_some() && round.use_of_cpu.is_some_and(is_alone)
+}
+
+/// What a round's process told.
+#[derive(Clone, Copy)]
+pub struct Ran<'a> {
+    /// Counted from 1.
+    pub round: u32,
+    /// RFC 3339, UTC.
+    pub started: &'a str,
+    pub raw: &'a RawMeasure,
+}
+
+/// Statistics of a case's rounds, of which `batch` items go into an inference. A round that was not timed, has no samples or
+/// one that is not a finite number is no measurement; None where no round is one.
+pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
+    let timed: Vec<(Ran<'_>, &Times)> = rounds.iter().filter_map(|ran| Some((*ran, usable(ran.raw)?))).collect();
+    let (_, first) = timed.first()?;
+    let rounds: Vec<Round> = timed.iter().map(|(ran, times)| round(*ran, times)).collect();
+    let samples_ms: Vec<f64> = timed.iter().flat_map(|(_, times)| times.samples_ms.iter().copied()).collect();
+    let all = sorted(&samples_ms);
+    let over_rounds = |of: fn(&Round) -> f64| sorted(&rounds.iter().map(of).collect::<Vec<_>>());
+    let medians = over_rounds(|round| round.median_ms);
+    let median_ms = quantile(&medians, 0.5);
+    let spread = quantile(&all, 0.75) - quantile(&all, 0.25);
+    let tail = |least: usize, q: f64| (all.len() >= least).then(|| quantile(&all, q));
+    let several = medians.len() > 1;
     Some(Metrics {
-        load_ms: times.load_ms,
-        first_ms: times.first_ms,
-        median_ms: median,
-        ci_low_ms: ci.map(|ci| ci.0),
-        ci_high_ms: ci.map(|ci| ci.1),
-        min_ms: sorted[0],
-        max_ms: sorted[n - 1],
+        load_ms: quantile(&over_rounds(|round| round.load_ms), 0.5),
+        first_ms: quantile(&over_rounds(|round| round.first_ms), 0.5),
+        median_ms,
+        median_low_ms: several.then(|| medians[0]),
+        median_high_ms: several.then(|| medians[medians.len() - 1]),
+        statistic: statistic(&rounds),
+        per_second: (median_ms > 0.0).then(|| batch.unwrap_or(1) as f64 * 1e3 / median_ms),
+        min_ms: all[0],
+        max_ms: all[all.len() - 1],
         p90_ms: tail(29, 0.9),
         p95_ms: tail(59, 0.95),
         p99_ms: tail(299, 0.99),
-        noisy: spread > 0.1 * median,
-        samples: n as u32,
-        samples_ms: times.samples_ms.clone(),
-        warmup: times.warmup_ms.len() as u32,
-        peak_rss_bytes: raw.peak_rss_bytes,
-        peak_device_bytes: raw.peak_device_bytes,
-        sync: times.sync.clone(),
+        noisy: spread > 0.1 * median_ms,
+        samples: all.len() as u32,
+        samples_ms,
+        warmup: rounds[0].warmup,
+        peak_rss_bytes: timed.iter().filter_map(|(ran, _)| ran.raw.peak_rss_bytes).max(),
+        peak_device_bytes: timed.iter().filter_map(|(ran, _)| ran.raw.peak_device_bytes).max(),
+        sync: first.sync.clone(),
+        remarks: remarks(&rounds),
+        rounds,
     })
+}
+
+/// The median of one run alone.
+pub fn median(raw: &RawMeasure) -> Option<f64> {
+    usable(raw).map(|times| quantile(&sorted(&times.samples_ms), 0.5))
+}
+
+fn usable(raw: &RawMeasure) -> Option<&Times> {
+    let times = raw.times.as_ref()?;
+    let finite = |values: &[f64]| values.iter().all(|value| value.is_finite());
+    let is_usable =
+        !times.samples_ms.is_empty() && finite(&times.samples_ms) && finite(&[times.load_ms, times.first_ms]);
+    is_usable.then_some(times)
+}
+
+fn round(Ran { round, started, raw }: Ran<'_>, times: &Times) -> Round {
+    let (wall, cpu) = (sorted(&times.samples_ms), sorted(&times.cpu_ms));
+    Round {
+        round,
+        measured: started.to_owned(),
+        load_ms: times.load_ms,
+        first_ms: times.first_ms,
+        warmup: times.warmup_ms.len() as u32,
+        samples: wall.len() as u32,
+        min_ms: wall[0],
+        median_ms: quantile(&wall, 0.5),
+        cpu_p10_ms: (!cpu.is_empty()).then(|| quantile(&cpu, 0.1)),
+        threads: raw.threads,
+        use_of_cpu: times.use_of_cpu,
+        order: raw.order,
+        conditions: raw.conditions.clone(),
+        device: raw.device.clone(),
+    }
+}
+
+/// What disturbed the rounds: the worst that each condition came to, and how many of several it was that were disturbed.
+fn remarks(rounds: &[Round]) -> Vec<String> {
+    let known: Vec<&Conditions> = rounds.iter().filter_map(|round| round.conditions.as_ref()).collect();
+    let of_host = |round: &Round| round.conditions.as_ref().map(Conditions::remarks).unwrap_or_default();
+    let of_device = |round: &Round| round.device.as_ref().map(DeviceState::remarks).unwrap_or_default();
+    let is_disturbed = |round: &&Round| !of_host(round).is_empty() || !of_device(round).is_empty();
+    let disturbed = rounds.iter().filter(is_disturbed).count();
+    let mut told = Conditions::worst(&known).map(|worst| worst.remarks()).unwrap_or_default();
+    told.extend(rounds.iter().flat_map(of_device).collect::<BTreeSet<_>>());
+    if rounds.len() > 1 && disturbed > 0 {
+        told.push(format!("{disturbed} of {} rounds were disturbed", rounds.len()));
+    }
+    told
+}
+
+fn sorted(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    sorted
 }
 
 /// Quantile `q` of a sorted, non-empty slice, by linear interpolation (Hyndman and Fan's type 7).
@@ -50,115 +194,6 @@ pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     below + (above - below) * at.fract()
 }
 
-/// The rank r, counted from 1, with P(x_(r) <= median <= x_(n+1-r)) >= 95 % and the interval as short as it can be.
-/// None below 6 samples, where even the whole range covers less.
-fn median_rank(n: usize) -> Option<usize> {
-    // P(fewer than r of n samples lie below the median) is the sum of the binomial's first r terms; in logarithms,
-    // because 2^-n leaves the range of f64 at n = 1075.
-    let mut log_term = -(n as f64) * std::f64::consts::LN_2;
-    let mut below = 0.0;
-    let mut rank = 0;
-    while rank < n / 2 {
-        below += log_term.exp();
-        if below > 0.025 {
-            break;
-        }
-        log_term += (((n - rank) as f64) / ((rank + 1) as f64)).ln();
-        rank += 1;
-    }
-    (rank > 0).then_some(rank)
-}
-
 #[cfg(test)]
-mod tests {
-    use pretty_assertions::assert_eq;
-
-    use super::*;
-    use crate::runtime::Times;
-
-    fn of(samples: Vec<f64>) -> Metrics {
-        metrics(&raw(samples)).unwrap()
-    }
-
-    fn times(samples_ms: Vec<f64>) -> Times {
-        let sync = "synchronous call".into();
-        Times { load_ms: 5.0, first_ms: 2.0, warmup_ms: vec![1.0; 3], samples_ms, sync }
-    }
-
-    fn raw(samples_ms: Vec<f64>) -> RawMeasure {
-        RawMeasure {
-            times: Some(times(samples_ms)),
-            peak_rss_bytes: Some(1 << 20),
-            peak_device_bytes: None,
-            requested_device: "cpu".into(),
-            actual_device: "cpu".into(),
-            placement: Default::default(),
-        }
-    }
-
-    fn up_to(n: u32) -> Vec<f64> {
-        // Not in order, so that a forgotten sort is seen.
-        (1..=n).rev().map(f64::from).collect()
-    }
-
-    #[test]
-    fn the_figures_are_numpys() {
-        let m = of(vec![4.0, 1.0, 3.0, 2.0]);
-        assert_eq!((m.median_ms, m.min_ms, m.max_ms), (2.5, 1.0, 4.0));
-        assert_eq!((m.samples, m.warmup, m.peak_rss_bytes), (4, 3, Some(1 << 20)));
-        assert_eq!(m.samples_ms, [4.0, 1.0, 3.0, 2.0]);
-        let sorted = [1.0, 2.0, 4.0, 8.0];
-        assert_eq!((quantile(&sorted, 0.25), quantile(&sorted, 0.75), quantile(&sorted, 0.875)), (1.75, 5.0, 6.5));
-        assert_eq!((quantile(&sorted, 0.0), quantile(&sorted, 1.0), quantile(&[7.0], 0.9)), (1.0, 8.0, 7.0));
-    }
-
-    #[test]
-    fn tails_need_their_number_of_samples() {
-        let tails = |n| {
-            let m = of(up_to(n));
-            (m.p90_ms.is_some(), m.p95_ms.is_some(), m.p99_ms.is_some())
-        };
-        assert_eq!(tails(28), (false, false, false));
-        assert_eq!(tails(29), (true, false, false));
-        assert_eq!(tails(58), (true, false, false));
-        assert_eq!(tails(59), (true, true, false));
-        assert_eq!(tails(298), (true, true, false));
-        assert_eq!(tails(299), (true, true, true));
-        let m = of(up_to(301));
-        assert_eq!((m.p90_ms, m.p95_ms, m.p99_ms), (Some(271.0), Some(286.0), Some(298.0)));
-    }
-
-    /// Ranks of the published tables for a two-sided 95 % interval of the median.
-    #[test]
-    fn the_interval_of_the_median_is_the_tabled_one() {
-        for (n, rank) in
-            [(6, 1), (8, 1), (9, 2), (10, 2), (12, 3), (15, 4), (20, 6), (25, 8), (30, 10), (50, 18), (100, 40)]
-        {
-            assert_eq!(median_rank(n), Some(rank), "n = {n}");
-        }
-        for n in 0..6 {
-            assert_eq!(median_rank(n), None, "n = {n}");
-        }
-        let m = of(up_to(20));
-        assert_eq!((m.ci_low_ms, m.ci_high_ms), (Some(6.0), Some(15.0)));
-        assert_eq!(of(up_to(5)).ci_low_ms, None);
-        // Normal approximation: n/2 − 0.98·√n, so 5000 − 98; 2^-10000 is zero in f64.
-        assert!((4900..=4904).contains(&median_rank(10_000).unwrap()), "{:?}", median_rank(10_000));
-    }
-
-    #[test]
-    fn noise_is_spread_against_the_median() {
-        assert!(!of(vec![100.0, 100.0, 105.0, 110.0]).noisy);
-        assert!(of(vec![100.0, 100.0, 120.0, 120.0]).noisy);
-        assert!(!of(vec![3.0]).noisy);
-    }
-
-    #[test]
-    fn no_samples_or_odd_ones_are_no_measurement() {
-        assert_eq!(metrics(&raw(vec![])), None);
-        assert_eq!(metrics(&raw(vec![1.0, f64::NAN])), None);
-        let endless = Times { load_ms: f64::INFINITY, ..times(vec![1.0]) };
-        assert_eq!(metrics(&RawMeasure { times: Some(endless), ..raw(vec![]) }), None);
-        assert_eq!(metrics(&RawMeasure { times: None, ..raw(vec![]) }), None);
-    }
-}
+#[path = "stats_tests.rs"]
+mod tests;

@@ -1,4 +1,4 @@
-//! The console summary within 100 columns: the sections that are brief, then one line of counts.
+//! The console summary within the width of a terminal: the sections that are brief, then one line of counts.
 //!
 //! A matrix that fills no screen is left to the other pages: here are its counts. Of many causes the gravest are told in
 //! full, the next in a line each, and the others are counted, so that no run of thousands of cases says thousands of lines.
@@ -21,7 +21,8 @@ use super::view::View;
 use super::{ReportDoc, Summary};
 use crate::base::figures::counted;
 
-const WIDTH: usize = 100;
+/// Of a line, where nobody says otherwise.
+pub const WIDTH: usize = 100;
 /// If there are many causes, this many are shown in full,
 const GRAVEST: usize = 3;
 /// and so many in a line each.
@@ -29,9 +30,11 @@ const LINES: usize = 10;
 /// So many cases of a cause are named.
 const NAMES: usize = 4;
 
-/// How to mark each kind of text.
-#[derive(Debug, Clone, Copy, Default)]
+/// How to mark each kind of text, and how wide it may be.
+#[derive(Debug, Clone, Copy)]
 pub struct Styles {
+    /// Of a line, in characters.
+    pub width: usize,
     pub pass: Style,
     pub fail: Style,
     pub skip: Style,
@@ -41,11 +44,13 @@ pub struct Styles {
 
 impl Styles {
     pub fn plain() -> Self {
-        Self::default()
+        let none = Style::new();
+        Self { width: WIDTH, pass: none, fail: none, skip: none, incomplete: none, heading: none }
     }
 
     pub fn colored() -> Self {
         Self {
+            width: WIDTH,
             pass: AnsiColor::Green.on_default(),
             fail: AnsiColor::Red.on_default().bold(),
             skip: Style::new().dimmed(),
@@ -66,7 +71,11 @@ impl Styles {
 
 /// The whole summary, ending in a newline.
 pub fn render(doc: &ReportDoc, styles: &Styles) -> String {
-    [body(doc, styles), summary_line(&doc.summary, styles), "\n".to_owned()].concat()
+    let mut about = String::new();
+    for line in [head::run(doc), head::weights(doc)].into_iter().flatten() {
+        sentence(&mut about, &line, styles.skip, styles);
+    }
+    [body(doc, styles), about, summary_line(&doc.summary, styles), "\n".to_owned()].concat()
 }
 
 /// All but the last line.
@@ -78,7 +87,8 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
             Shape::Matrix(shape) => {
                 matrix::matrix(&mut out, &shape, styles);
                 if let Some(earlier) = shape.earlier {
-                    let _ = writeln!(out, "\n{}{earlier}{:#}", styles.skip, styles.skip);
+                    out.push('\n');
+                    sentence(&mut out, &earlier, styles.skip, styles);
                 }
             }
             Shape::List(items) => list(&mut out, &view, &items, styles),
@@ -90,10 +100,10 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
         out.push('\n');
     }
     if let Some(random) = head::random(doc) {
-        let _ = writeln!(out, "{}{random}{:#}", styles.skip, styles.skip);
+        sentence(&mut out, &random, styles.skip, styles);
     }
     if let Some(scope) = &doc.scope {
-        let _ = writeln!(out, "{}{scope}: not the whole spec{:#}", styles.heading, styles.heading);
+        sentence(&mut out, &format!("{scope}: not the whole spec"), styles.heading, styles);
     }
     out
 }
@@ -126,10 +136,10 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
         let style = styles.of(item.kind);
         let _ = writeln!(out, "{style}{}{style:#}{}", item.mark(), whose(view, item));
         if item.whose.is_none() && item.cases.len() > 1 {
-            wrapped(out, "  ", &view.names(&item.cases, NAMES));
+            wrapped(out, "  ", &view.names(&item.cases, NAMES), styles);
         }
         for line in &item.lines {
-            wrapped(out, "  ", line);
+            wrapped(out, "  ", line, styles);
         }
         if let Some(repro) = repro {
             let _ = writeln!(out, "  repro: {repro}");
@@ -140,7 +150,8 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
     }
     for item in rest.iter().take(LINES) {
         let (style, mark) = (styles.of(item.kind), item.mark());
-        let told = end_cut(&format!("{}: {}", whose(view, item), item.lines[0]), WIDTH - width(&mark));
+        let told =
+            end_cut(&format!("{}: {}", whose(view, item), item.lines[0]), styles.width.saturating_sub(width(&mark)));
         let _ = writeln!(out, "{style}{mark}{style:#}{told}");
     }
     more_than(out, &rest[rest.len().min(LINES)..], styles);
@@ -169,10 +180,17 @@ fn more_than(out: &mut String, left: &[Item<'_>], styles: &Styles) {
     );
 }
 
-fn wrapped(out: &mut String, indent: &str, text: &str) {
+/// Of the report as a whole.
+fn sentence(out: &mut String, text: &str, style: Style, styles: &Styles) {
+    let mut lines = String::new();
+    wrapped(&mut lines, "", text, styles);
+    let _ = writeln!(out, "{style}{}{style:#}", lines.trim_end());
+}
+
+fn wrapped(out: &mut String, indent: &str, text: &str, styles: &Styles) {
     let mut used = 0;
     for word in text.split(' ') {
-        if used > 0 && used + 1 + width(word) > WIDTH {
+        if used > 0 && used + 1 + width(word) > styles.width {
             out.push('\n');
             used = 0;
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use indexmap::{IndexMap, IndexSet};
 
 use super::place::{Place, Row, Variant};
-use super::{CaseResult, Excluded, ReportDoc};
+use super::{CaseResult, Courses, Excluded, Executed, ReportDoc};
 use crate::device::{Backend, DeviceKind};
 use crate::record::Outcome;
 
@@ -18,8 +18,12 @@ pub(super) struct View<'a> {
     pub(super) variants: Vec<Variant<'a>>,
     /// `cells[row][variant]`
     pub(super) cells: Vec<Vec<Cell<'a>>>,
-    kinds: HashMap<&'a str, DeviceKind>,
+    kinds: Kinds<'a>,
+    courses: Option<&'a Courses>,
 }
+
+/// What the probers say that each device is made of.
+pub(crate) struct Kinds<'a>(HashMap<&'a str, DeviceKind>);
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cell<'a> {
@@ -60,28 +64,24 @@ impl<'a> View<'a> {
         for (at, case) in doc.cases.iter().enumerate() {
             place(case.into(), Cell::Case(at, case));
         }
-        let devices = doc.backends.iter().flat_map(|backend| &backend.devices);
-        let kinds = devices.map(|device| (device.id.as_str(), device.kind)).collect();
-        Self { doc, rows: rows.into_iter().collect(), variants: variants.into_iter().collect(), cells, kinds }
+        let (rows, variants) = (rows.into_iter().collect(), variants.into_iter().collect());
+        Self { doc, rows, variants, cells, kinds: Kinds::of(doc), courses: None }
     }
 
-    /// What the case ran on, when that was no hardware: by what the prober says of the device, else by its name.
+    /// With what a history tells of the cases.
+    pub(super) fn with(doc: &'a ReportDoc, courses: &'a Courses) -> Self {
+        Self { courses: Some(courses), ..Self::new(doc) }
+    }
+
+    /// How the case went on its machine.
+    pub(super) fn course(&self, case: &CaseResult) -> Option<&'a [Executed]> {
+        let host = case.host.as_ref().unwrap_or(&self.doc.host.name);
+        self.courses?.get(&(case.case.clone(), host.clone())).map(Vec::as_slice)
+    }
+
+    /// What the case ran on, when that was no hardware.
     pub(super) fn stand_in(&self, case: &CaseResult) -> Option<&'static str> {
-        let device = case.actual_device.as_deref()?;
-        match self.kinds.get(device) {
-            Some(DeviceKind::Hardware) => None,
-            Some(DeviceKind::Emulator) => Some("emulated"),
-            Some(DeviceKind::Software) => Some("software"),
-            None => {
-                let device = device.to_lowercase();
-                let has = |words: &[&str]| words.iter().any(|word| device.contains(word));
-                if has(&["emulator", "emulated", "simulator"]) {
-                    Some("emulated")
-                } else {
-                    has(&["software", "swiftshader", "llvmpipe", "lavapipe", "warp"]).then_some("software")
-                }
-            }
-        }
+        self.kinds.stand_in(case)
     }
 
     /// What stands beside its figure: that a stand-in ran it, or in which precision it was computed, where that is another.
@@ -123,6 +123,32 @@ impl<'a> View<'a> {
         let names: Vec<String> = at.iter().take(shown).map(|&at| self.place(at).name()).collect();
         let more = if at.len() > shown { format!(" and {} more", at.len() - shown) } else { String::new() };
         format!("{}{more}", names.join(", "))
+    }
+}
+
+impl<'a> Kinds<'a> {
+    pub(crate) fn of(doc: &'a ReportDoc) -> Self {
+        let devices = doc.backends.iter().flat_map(|backend| &backend.devices);
+        Self(devices.map(|device| (device.id.as_str(), device.kind)).collect())
+    }
+
+    /// What the case ran on, when that was no hardware: by what the prober says of the device, else by its name.
+    pub(crate) fn stand_in(&self, case: &CaseResult) -> Option<&'static str> {
+        let device = case.actual_device.as_deref()?;
+        match self.0.get(device) {
+            Some(DeviceKind::Hardware) => None,
+            Some(DeviceKind::Emulator) => Some("emulated"),
+            Some(DeviceKind::Software) => Some("software"),
+            None => {
+                let device = device.to_lowercase();
+                let has = |words: &[&str]| words.iter().any(|word| device.contains(word));
+                if has(&["emulator", "emulated", "simulator"]) {
+                    Some("emulated")
+                } else {
+                    has(&["software", "swiftshader", "llvmpipe", "lavapipe", "warp"]).then_some("software")
+                }
+            }
+        }
     }
 }
 

@@ -286,10 +286,17 @@ fn measured(profile: Profile, measure: Option<MeasureParams>, htp: &str, soc: &s
         let mut runs = profile.runs_ms.into_iter();
         let first_ms = runs.next().expect("BUG: the number of inferences was checked");
         let warmup_ms = runs.by_ref().take(measure.warmup as usize).collect();
-        Taken { load_ms: profile.load_ms, first_ms, warmup_ms, samples_ms: runs.collect() }
+        Taken {
+            load_ms: profile.load_ms,
+            first_ms,
+            warmup_ms,
+            samples_ms: runs.collect(),
+            cpu_ms: Vec::new(),
+            use_of_cpu: None,
+        }
     });
     // The process was another machine's, and the runner does not tell what it held.
-    let timings = Timings { taken, peak_rss_bytes: None };
+    let timings = Timings { taken, peak_rss_bytes: None, threads: None };
     let mut raw = timings.into_raw(SYNC, "qnn-android:htp", &format!("qnn-htp:{htp} of {soc}"));
     raw.placement = [("QnnHtp".to_owned(), 1)].into();
     raw

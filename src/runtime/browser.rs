@@ -9,17 +9,20 @@ mod options;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use anyhow::Context;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tempfile::TempDir;
 
 use super::manifest::Manifest;
 use super::measure::MeasureParams;
 use super::refusal::Refusal;
 use super::tensors::Tensors;
 use super::{Job, JobOutput, JobStatus, onnx_change, onnx_file, tensors};
-use crate::browser::{self, Api, Launch, Page, Served, Talk, Trouble};
+use crate::base::lock;
+use crate::browser::{self, Adapter, Api, Launch, Page, Pages, Served, Talk, Trouble};
 
 use answer::Answer;
 pub(super) use options::Options;
@@ -55,6 +58,9 @@ struct Params {
     options: Map<String, Value>,
     #[serde(deserialize_with = "super::measure::asked")]
     measure: Option<MeasureParams>,
+    /// Other jobs follow in this process, so the browser stays open.
+    #[serde(default)]
+    kept: bool,
 }
 
 fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
@@ -89,22 +95,52 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
         files.insert("model/model.onnx".to_owned(), Served::Bytes(model));
     }
     let page = Page { script: SCRIPT, params: &settings, files, imports: &[] };
-    let talk = open(&params.browser, &options, &page, progress)?;
+    let talk = open(&params.browser, params.kept, &options, &page, progress)?;
     let facts = json!({"graph_optimisation": OPTIMISATION, "without_fusions": options.without_fusions()});
-    finish(job, &manifest, &options, talk, &params.browser, facts, params.measure.map(|_| SYNC))
+    finish(job, &manifest, &options, talk, facts, params.measure.map(|_| SYNC))
 }
 
-/// Opens the page in the browser and waits for its answer.
+/// The browser of a worker that is kept, between its jobs.
+static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
+
+struct Kept {
+    // Ended before its folder is removed.
+    pages: Pages,
+    _scratch: TempDir,
+    is_for: (PathBuf, Api, Adapter),
+}
+
+/// Opens the page in the browser and waits for its answer. A worker that is kept keeps its browser.
 pub(super) fn open(
     program: &Path,
+    kept: bool,
     options: &Options,
     page: &Page<'_>,
     progress: &dyn Fn(&str),
 ) -> anyhow::Result<Talk> {
-    let scratch = tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder")?;
-    let launch = Launch { program, api: options.api, adapter: options.adapter, scratch: scratch.path() };
-    progress("starting the browser");
-    browser::open(&launch, page, progress).map_err(refused)
+    let Options { api, adapter, .. } = *options;
+    let folder = || tempfile::Builder::new().prefix("browser-").tempdir_in(".").context("failed to make a folder");
+    if !kept {
+        let scratch = folder()?;
+        progress("starting the browser");
+        let launch = Launch { program, api, adapter, scratch: scratch.path() };
+        return browser::open(&launch, page, progress).map_err(refused);
+    }
+    let mut place = lock(&KEPT);
+    let is_for = (program.to_owned(), api, adapter);
+    let mut kept = match place.take().filter(|kept| kept.is_for == is_for) {
+        Some(kept) => kept,
+        None => {
+            let scratch = folder()?;
+            progress("starting the browser");
+            let pages = Pages::start(&Launch { program, api, adapter, scratch: scratch.path() }).map_err(refused)?;
+            Kept { pages, _scratch: scratch, is_for }
+        }
+    };
+    // Only a browser whose page answered shows another one.
+    let talk = kept.pages.show(page, progress).map_err(refused)?;
+    *place = Some(kept);
+    Ok(talk)
 }
 
 /// The files that every page imports.
@@ -169,7 +205,6 @@ pub(super) fn finish(
     manifest: &Manifest,
     options: &Options,
     talk: Talk,
-    program: &Path,
     more: Value,
     sync: Option<&str>,
 ) -> anyhow::Result<JobOutput> {
@@ -178,9 +213,14 @@ pub(super) fn finish(
     for (name, value) in more.as_object().into_iter().flatten() {
         facts[name] = value.clone();
     }
-    facts["versions"]["chromium"] = json!(browser::ask_version(program));
+    facts["versions"]["chromium"] = json!(talk.version);
     facts["flags"] = json!(talk.flags);
-    facts["browser_start_ms"] = json!(super::measure::millis(talk.start));
+    // What was started for this page: the browser, or in one that had shown others the page.
+    let started = if talk.before.is_some_and(|before| before > 0) { "page_start_ms" } else { "browser_start_ms" };
+    facts[started] = json!(super::measure::millis(talk.start));
+    if let Some(before) = talk.before {
+        facts["pages_before"] = json!(before);
+    }
     facts["processes"] = json!(talk.processes.kinds);
     facts["adapter_asked_for"] = json!(options.adapter);
     facts["cpu_fallback"] = json!(if options.api == Api::Wasm { "asked for the CPU" } else { "disabled" });

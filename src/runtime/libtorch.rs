@@ -17,6 +17,9 @@ pub const TORCH_VERSION: &str = "2.13.0";
 /// The worker's executable and cargo target.
 pub const WORKER: &str = "orch-torch";
 
+/// The link beside the worker to the folder that [`link`] makes.
+pub const LINK: &str = "libtorch";
+
 /// A folder in the shape that torch-sys looks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Libtorch {
@@ -87,7 +90,8 @@ pub enum Profile {
 
 /// The command that builds the worker from the sources at `source` against `libtorch`, with all output in `target_dir`.
 ///
-/// The run path of the result is `<root>/lib`, so it needs no LD_LIBRARY_PATH and follows the links when they are renewed.
+/// The run path of the result is `libtorch/lib` beside it ([`LINK`]), so it needs no LD_LIBRARY_PATH, and no build of its own for
+/// another environment.
 pub fn build_command(
     cargo: &Path,
     source: &Path,
@@ -103,7 +107,8 @@ pub fn build_command(
     argv.extend(["build", "--locked", "--features", "torch", "--bin", WORKER, "--target-dir"].map(OsString::from));
     argv.push(target_dir.into());
     if profile == Profile::Release {
-        argv.push("--release".into());
+        // What is timed is libtorch. Of orch's library only its loop runs there, and an optimiser would take a minute for it all.
+        argv.extend(["--release", "--config", "profile.release.package.orch.opt-level=1"].map(OsString::from));
     }
     BuildCommand {
         argv,
@@ -133,7 +138,8 @@ fn wheel_version(torch: &Path) -> Result<String> {
         .with_context(|| format!("{} names no __version__", file.display()))
 }
 
-fn relink(to: &Path, at: &Path) -> Result<()> {
+/// Makes `at` a link to `to`, also where it was one to another.
+pub fn relink(to: &Path, at: &Path) -> Result<()> {
     match fs::remove_file(at) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("failed to replace {}", at.display()));

@@ -11,8 +11,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::{RawMeasure, Times};
-use crate::base::process::{high_water_mark, own_peak};
+use super::{RawMeasure, Times, UseOfCpu};
+use crate::base::process::{self, Switches, high_water_mark, own_peak, own_threads, thread_cpu};
 
 /// How much is measured; the `measure` of a job's params, which the spec has checked.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
@@ -34,11 +34,22 @@ pub fn asked<'de, D: Deserializer<'de>>(given: D) -> Result<Option<MeasureParams
     if value == "none" { Ok(None) } else { serde_json::from_value(value).map(Some).map_err(D::Error::custom) }
 }
 
+/// Warming up goes on for so long even if fewer inferences were asked for: a CPU needs some time to reach its frequency.
+const WARM: Duration = Duration::from_millis(50);
+/// It ends with so many inferences of which none was faster by more than [`FASTER`] than all before.
+const STABLE: u32 = 3;
+const FASTER: f64 = 0.02;
+/// A round samples for so long, or until it has so many samples, even if fewer were asked for: in less, one slice of another
+/// process may hold them all.
+const SAMPLED: Duration = Duration::from_millis(40);
+const ENOUGH: u32 = 250;
+
 /// What the loop took; [`Timings::into_raw`] adds what only the runtime knows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timings {
     pub taken: Option<Taken>,
     pub peak_rss_bytes: Option<u64>,
+    pub threads: Option<u32>,
 }
 
 /// Milliseconds.
@@ -48,13 +59,18 @@ pub struct Taken {
     pub first_ms: f64,
     pub warmup_ms: Vec<f64>,
     pub samples_ms: Vec<f64>,
+    /// CPU time of the inferring thread in each sample.
+    #[serde(default)]
+    pub cpu_ms: Vec<f64>,
+    #[serde(default)]
+    pub use_of_cpu: Option<UseOfCpu>,
 }
 
 impl Taken {
     /// `sync` says how the device was waited for.
     pub fn into_times(self, sync: &str) -> Times {
-        let Self { load_ms, first_ms, warmup_ms, samples_ms } = self;
-        Times { load_ms, first_ms, warmup_ms, samples_ms, sync: sync.to_owned() }
+        let Self { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu } = self;
+        Times { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, sync: sync.to_owned() }
     }
 }
 
@@ -65,6 +81,10 @@ impl Timings {
             times: self.taken.map(|taken| taken.into_times(sync)),
             peak_rss_bytes: self.peak_rss_bytes,
             peak_device_bytes: None,
+            threads: self.threads,
+            conditions: None,
+            device: None,
+            order: None,
             requested_device: requested_device.to_owned(),
             actual_device: actual_device.to_owned(),
             placement: BTreeMap::new(),
@@ -72,7 +92,7 @@ impl Timings {
     }
 }
 
-/// Loads once, then infers: first, warm-up, samples; without `params` once, and nothing is timed. Returns what was loaded and the outputs of the *first* inference,
+/// Loads once, then infers: first, warm-up until times are stable, samples; without `params` once, and nothing is timed. Returns what was loaded and the outputs of the *first* inference,
 /// so that a runtime which corrupts its state while warming up is not hidden by its timings.
 pub fn run<S, O>(
     params: Option<&MeasureParams>,
@@ -82,8 +102,10 @@ pub fn run<S, O>(
     let Some(params) = params else {
         let mut loaded = load()?;
         let outputs = infer(&mut loaded)?;
-        return Ok((loaded, outputs, Timings { taken: None, peak_rss_bytes: peak_rss_bytes() }));
+        let timings = Timings { taken: None, peak_rss_bytes: peak_rss_bytes(), threads: None };
+        return Ok((loaded, outputs, timings));
     };
+    let threads = own_threads();
     let clock = Instant::now();
     let mut loaded = load()?;
     let load_ms = millis(clock.elapsed());
@@ -92,30 +114,89 @@ pub fn run<S, O>(
     let outputs = infer(&mut loaded)?;
     let first_ms = millis(clock.elapsed());
 
-    let mut repeat = |count: u32, at_least: u32| -> anyhow::Result<Vec<f64>> {
-        let begin = Instant::now();
-        let mut taken = Vec::with_capacity(count as usize);
-        for index in 0..count {
-            if index >= at_least && begin.elapsed().as_secs_f64() >= params.max_seconds {
-                break;
-            }
-            let clock = Instant::now();
-            let repeated = infer(&mut loaded)?;
-            taken.push(millis(clock.elapsed()));
-            // Freeing the outputs is the caller's work in every runtime, so it stays outside the clock.
-            drop(repeated);
-        }
-        Ok(taken)
-    };
-    let warmup_ms = repeat(params.warmup, 0)?;
-    let samples_ms = repeat(params.samples, 1)?;
-    let taken = Some(Taken { load_ms, first_ms, warmup_ms, samples_ms });
-    Ok((loaded, outputs, Timings { taken, peak_rss_bytes: peak_rss_bytes() }))
+    let mut once = || infer(&mut loaded);
+    let warmup_ms = warm_up(params, &mut once)?;
+    let before = Meter::now();
+    let (samples_ms, cpu_ms) = sample(params, &mut once)?;
+    let use_of_cpu = before.zip(Meter::now()).map(|(before, after)| after.since(&before));
+    // The calling one, and those that loading and inferring started.
+    let threads = threads.zip(own_threads()).map(|(before, after)| 1 + after.saturating_sub(before));
+    let taken = Some(Taken { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu });
+    Ok((loaded, outputs, Timings { taken, peak_rss_bytes: peak_rss_bytes(), threads }))
 }
 
-/// A duration as the milliseconds that records hold.
+/// Infers until times are stable. Who asks for no warm-up gets none.
+fn warm_up<O>(params: &MeasureParams, infer: &mut impl FnMut() -> anyhow::Result<O>) -> anyhow::Result<Vec<f64>> {
+    let begin = Instant::now();
+    let (mut taken, mut least, mut stable) = (Vec::new(), f64::INFINITY, 0);
+    let is_warm = |count: usize, stable: u32| {
+        count >= params.warmup as usize && (params.warmup == 0 || (stable >= STABLE && begin.elapsed() >= WARM))
+    };
+    while !is_warm(taken.len(), stable) && begin.elapsed().as_secs_f64() < params.max_seconds {
+        let (ms, _) = timed(infer)?;
+        stable = if ms < least * (1.0 - FASTER) { 0 } else { stable + 1 };
+        least = least.min(ms);
+        taken.push(ms);
+    }
+    Ok(taken)
+}
+
+/// Wall time and CPU time of each sample.
+fn sample<O>(
+    params: &MeasureParams,
+    infer: &mut impl FnMut() -> anyhow::Result<O>,
+) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+    let begin = Instant::now();
+    let (mut wall, mut cpu) = (Vec::new(), Vec::new());
+    let is_asked = |count: u32| count < params.samples || (count < ENOUGH && begin.elapsed() < SAMPLED);
+    while wall.is_empty() || (is_asked(wall.len() as u32) && begin.elapsed().as_secs_f64() < params.max_seconds) {
+        let (ms, cpu_ms) = timed(infer)?;
+        wall.push(ms);
+        cpu.extend(cpu_ms);
+    }
+    // Of some samples only it would not say of which.
+    cpu.truncate(if cpu.len() == wall.len() { wall.len() } else { 0 });
+    Ok((wall, cpu))
+}
+
+/// Wall time, and CPU time of this thread, ms. The CPU's clock is read outside of the wall's, because it is the slower one.
+fn timed<O>(infer: &mut impl FnMut() -> anyhow::Result<O>) -> anyhow::Result<(f64, Option<f64>)> {
+    let cpu = thread_cpu();
+    let clock = Instant::now();
+    let outputs = infer()?;
+    let wall = clock.elapsed();
+    let cpu = cpu.zip(thread_cpu()).map(|(before, after)| millis(after.saturating_sub(before)));
+    // Freeing the outputs is the caller's work in every runtime, so it stays outside the clock.
+    drop(outputs);
+    Ok((millis(wall), cpu))
+}
+
+/// What this thread and this process have used so far.
+struct Meter {
+    switches: Switches,
+    thread: Duration,
+    process: Duration,
+}
+
+impl Meter {
+    fn now() -> Option<Self> {
+        Some(Self { switches: process::switches()?, thread: thread_cpu()?, process: process::process_cpu()? })
+    }
+
+    fn since(&self, before: &Self) -> UseOfCpu {
+        let own = self.thread.saturating_sub(before.thread);
+        UseOfCpu {
+            involuntary_switches: self.switches.involuntary - before.switches.involuntary,
+            voluntary_switches: self.switches.voluntary - before.switches.voluntary,
+            own_ms: millis(own),
+            others_ms: millis(self.process.saturating_sub(before.process).saturating_sub(own)),
+        }
+    }
+}
+
+/// A duration as the milliseconds that records hold: whole nanoseconds, so that no digit is written that no clock gave.
 pub fn millis(elapsed: Duration) -> f64 {
-    elapsed.as_secs_f64() * 1e3
+    elapsed.as_nanos() as f64 / 1e6
 }
 
 /// Peak resident set of this process, bytes.
@@ -147,9 +228,19 @@ mod tests {
             Ok(*count)
         };
         let (count, first, timings) = run(Some(&params), load, infer).unwrap();
-        assert_eq!((count, first), (6, 1));
+        let threads = timings.threads;
         let timings = timings.taken.unwrap();
-        assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (2, 3));
+        let (warmup, samples) = (timings.warmup_ms.len(), timings.samples_ms.len());
+        assert_eq!((count as usize, first), (1 + warmup + samples, 1));
+        assert!(warmup > 2 && millis(WARM) <= timings.warmup_ms.iter().sum::<f64>() + 1.0, "it warms up for some time");
+        assert!(samples >= 3, "{samples}");
+        assert_eq!(timings.cpu_ms.len(), samples);
+        assert!(timings.cpu_ms.iter().zip(&timings.samples_ms).all(|(cpu, wall)| cpu < wall), "it slept");
+        assert_eq!(
+            (threads.is_some(), timings.use_of_cpu.is_some()),
+            (cfg!(target_os = "linux"), cfg!(target_os = "linux"))
+        );
+        assert!(timings.use_of_cpu.is_none_or(|used| used.voluntary_switches >= samples as u64), "it slept");
         assert!(timings.load_ms >= 5.0 && timings.first_ms >= 5.0);
         assert!(timings.samples_ms.iter().all(|sample| *sample >= 5.0));
     }
@@ -164,6 +255,28 @@ mod tests {
         let (_, (), timings) = run(Some(&params), || Ok(()), infer).unwrap();
         let timings = timings.taken.unwrap();
         assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (0, 1));
+    }
+
+    #[test]
+    fn who_asks_for_no_warm_up_gets_none_and_short_samples_are_many() {
+        let params = MeasureParams { warmup: 0, samples: 3, max_seconds: 60.0, timeout_seconds: None };
+        let (_, (), timings) = run(Some(&params), || Ok(()), |(): &mut ()| Ok(())).unwrap();
+        let timings = timings.taken.unwrap();
+        assert_eq!((timings.warmup_ms.len(), timings.samples_ms.len()), (0, ENOUGH as usize));
+    }
+
+    #[test]
+    fn warming_up_ends_when_times_are_stable() {
+        let params = MeasureParams { warmup: 1, samples: 1, max_seconds: 60.0, timeout_seconds: None };
+        // Ever faster, and then no more.
+        let naps = [200, 120, 80, 50, 30, 30, 30, 30, 30, 30, 30, 30];
+        let mut naps = naps.into_iter().map(Duration::from_millis);
+        let mut infer = || {
+            std::thread::sleep(naps.next().expect("it goes on for ever"));
+            Ok(())
+        };
+        let taken = warm_up(&params, &mut infer).unwrap();
+        assert!(taken.len() >= 5 + STABLE as usize, "{taken:?}");
     }
 
     #[test]

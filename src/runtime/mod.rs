@@ -13,6 +13,7 @@ pub mod half;
 pub mod ir_file;
 pub mod libtorch;
 pub mod litert;
+pub mod loops;
 pub mod manifest;
 pub mod measure;
 pub mod onnx_file;
@@ -20,6 +21,7 @@ pub mod onnx_change;
 mod onnx_proto;
 pub mod openvino;
 pub mod ort;
+pub mod profile;
 pub mod refusal;
 pub mod serve;
 pub mod tensors;
@@ -35,6 +37,8 @@ use serde_json::Value;
 
 use crate::base::suggest;
 use crate::confine::Grants;
+use crate::device::Conditions;
+use crate::device::conditions::DeviceState;
 
 /// One piece of work for a worker.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -56,9 +60,9 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// What it may write to and reach. The process is held to it before it reads the job; what a server forks holds itself
-    /// to it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<Grants>,
+    /// to it. Orch always says so; a generated test that starts a worker by itself does not.
+    #[serde(default)]
+    pub sandbox: Grants,
 }
 
 impl Job {
@@ -163,11 +167,45 @@ pub struct RawMeasure {
     /// Most of a GPU's own memory that the process held, bytes; None where no driver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_device_bytes: Option<u64>,
+    /// The thread that infers and those that it and its libraries started; None where nobody tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// What the machine did meanwhile; filled in by orch, not by workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<Conditions>,
+    /// What the device did meanwhile, where its driver tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceState>,
+    /// Of a round of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<Order>,
     pub requested_device: String,
     pub actual_device: String,
     /// Nodes (or subgraphs, where a runtime does not tell nodes) per place that executed them.
     #[serde(default)]
     pub placement: BTreeMap<String, u64>,
+}
+
+/// What a process did while it took samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct UseOfCpu {
+    /// How often the kernel took the CPU from the inferring thread.
+    pub involuntary_switches: u64,
+    /// How often that thread waited for something: another thread, or a device.
+    pub voluntary_switches: u64,
+    /// CPU time of the inferring thread, ms.
+    pub own_ms: f64,
+    /// CPU time of all other threads of the process, ms.
+    pub others_ms: f64,
+}
+
+/// When a round ran among those of all cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Of the random order.
+    pub seed: u64,
+    /// Counted from 0.
+    pub place: u32,
 }
 
 /// Raw times of one run, milliseconds.
@@ -179,6 +217,12 @@ pub struct Times {
     #[serde(default)]
     pub warmup_ms: Vec<f64>,
     pub samples_ms: Vec<f64>,
+    /// CPU time of the inferring thread in each sample; empty where nobody tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_ms: Vec<f64>,
+    /// Beside the samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_of_cpu: Option<UseOfCpu>,
     /// How the device is waited for before the clock is read, e.g. `synchronous call`.
     pub sync: String,
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use prost::Message;
 
-use crate::runtime::onnx_proto::{ModelProto, TensorProto, TypeProto};
+use crate::runtime::onnx_proto::{
+    Dimension, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto,
+};
 use crate::runtime::tensors::{Element, Tensor};
 
 /// What a graph takes, gives, and keeps beside the file.
@@ -90,6 +92,59 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
         bail!("`{}` keeps data outside its own folder: `{outside}`", path.display());
     }
     Ok(OnnxFacts { inputs, optional, outputs, external, inexpressible })
+}
+
+/// An input as the graph declares it.
+#[derive(Debug, PartialEq)]
+pub struct Port {
+    pub name: String,
+    pub element: Element,
+    pub sizes: Vec<Size>,
+    /// How many rows the table has in which the model looks it up, if it does.
+    pub vocabulary: Option<u64>,
+}
+
+/// An axis of an input.
+#[derive(Debug, PartialEq)]
+pub enum Size {
+    Fixed(u64),
+    Named(String),
+    Open,
+}
+
+/// The inputs that must be given, in graph order; without those that no tensor here can hold.
+pub fn ports(path: &Path) -> anyhow::Result<Vec<Port>> {
+    let graph = read(path)?.graph.unwrap_or_default();
+    let has_value = |name: &str| graph.initializer.iter().any(|tensor| tensor.name.as_deref() == Some(name));
+    let port = |value: &ValueInfoProto| {
+        let name = value.name.clone().filter(|name| !has_value(name))?;
+        let kind = value.r#type.as_ref()?.tensor_type.as_ref()?;
+        let sizes = kind.shape.iter().flat_map(|shape| &shape.dim).map(size).collect();
+        let vocabulary = vocabulary(&graph, &name);
+        Some(Port { name, element: element(kind.elem_type?).ok()?, sizes, vocabulary })
+    };
+    Ok(graph.input.iter().filter_map(port).collect())
+}
+
+fn size(dim: &Dimension) -> Size {
+    match (dim.dim_value, dim.dim_param.as_deref()) {
+        (Some(size), _) if size > 0 => Size::Fixed(size as u64),
+        (_, Some(name)) if !name.is_empty() && name != "?" => Size::Named(name.to_owned()),
+        _ => Size::Open,
+    }
+}
+
+/// Of the table from which rows are gathered by this input, or by what it was cast to.
+fn vocabulary(graph: &GraphProto, input: &str) -> Option<u64> {
+    let reads = |node: &NodeProto, at: usize, name: &str| node.input.get(at).is_some_and(|input| input == name);
+    let mut names = vec![input];
+    let casts = graph.node.iter().filter(|node| node.op_type.as_deref() == Some("Cast") && reads(node, 0, input));
+    names.extend(casts.filter_map(|node| node.output.first()).map(String::as_str));
+    let gathers = graph.node.iter().filter(|node| node.op_type.as_deref() == Some("Gather"));
+    let mut tables = gathers.filter(|node| names.iter().any(|name| reads(node, 1, name)));
+    let table =
+        tables.find_map(|node| graph.initializer.iter().find(|tensor| tensor.name.as_ref() == node.input.first()))?;
+    table.dims.first().map(|rows| *rows as u64)
 }
 
 /// Reads a model, which has a graph.

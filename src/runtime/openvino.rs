@@ -4,8 +4,10 @@
 //! fp32 model in bf16. What was asked is read back from the compiled model, and a difference is an error, never a result.
 
 mod api;
+mod looped;
 mod options;
 mod ports;
+mod profile;
 #[cfg(test)]
 mod tests;
 
@@ -21,8 +23,9 @@ use api::{Compiled, Request};
 
 use super::control::{self, Witness};
 use super::generation;
+use super::loops::Loop;
 use super::manifest::Manifest;
-use super::measure::{self, MeasureParams};
+use super::measure::{self, MeasureParams, Timings};
 use super::refusal::Refusal;
 use super::tensors::{self, Tensors};
 use super::{Job, JobOutput, JobStatus, cpu};
@@ -30,7 +33,7 @@ use crate::openvino::{self, Core, Failure};
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
-    job.perform("openvino", &[("run", run), ("reference", reference)], progress)
+    job.perform("openvino", &[("run", run), ("reference", reference), ("profile", profile::profile)], progress)
 }
 
 /// How infer returns: OpenVINO's synchronous call waits for every device itself.
@@ -84,8 +87,6 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     );
     let mut properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;
     let tree = job.artefact()?;
-    let manifest = Manifest::read(tree)?;
-    let inputs = tensors::read(&tree.join("inputs.safetensors"))?;
 
     let clock = Instant::now();
     let version = load_library(&params.library)?;
@@ -100,7 +101,51 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     let runtime_seconds = clock.elapsed().as_secs_f64();
 
     progress(&format!("compiling for {}", params.device));
-    let load = || load(&core, tree, &manifest, &inputs, &params, &properties);
+    let (mut sessions, timings) = match Loop::read(tree)? {
+        Some(looped) => looped::run(job, &core, tree, &looped, &params, &properties)?,
+        None => run_one(job, &core, tree, &params, &properties)?,
+    };
+    let devices = sessions[0].devices.join(" ");
+    for session in &sessions {
+        let now = execution_devices(&session.compiled)?.join(" ");
+        ensure!(now == devices, "the model was compiled for {devices}, and then ran on {now}");
+        ensure!(session.precision == sessions[0].precision, "components are computed in different precisions");
+    }
+    // The device that AUTO chose is known now; it too must compute in the requested precision.
+    let (name, capabilities) = able(&core, &version, &devices, params.inference_precision)?;
+    let mut raw = timings.into_raw(SYNC, &params.device, &devices);
+    // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
+    raw.placement = sessions[0].devices.iter().map(|device| (device.clone(), sessions.len() as u64)).collect();
+    let seconds = |of: fn(&Session) -> f64| sessions.iter().map(of).sum::<f64>();
+    let (read, compile) = (seconds(|session| session.read_seconds), seconds(|session| session.compile_seconds));
+    let dynamic = sessions.iter().any(|session| session.dynamic);
+    let session = &mut sessions[0];
+    let mut facts = json!({
+        "openvino": version,
+        "device": {"id": devices, "name": name, "capabilities": capabilities},
+        "precision": session.precision,
+        "requested_properties": properties.iter().cloned().collect::<BTreeMap<_, _>>(),
+        "properties": std::mem::take(&mut session.properties),
+        "dynamic_shapes": dynamic,
+        "seconds": {"start_runtime": runtime_seconds, "read": read, "compile": compile},
+    });
+    if let (Some(facts), true) = (facts.as_object_mut(), devices == "CPU") {
+        cpu::note(facts);
+    }
+    Ok(JobOutput::ok(facts, Some(raw)))
+}
+
+/// Measures one model, and writes its outputs. Gives its session.
+fn run_one(
+    job: &Job,
+    core: &Core,
+    tree: &Path,
+    params: &RunParams,
+    properties: &[(String, String)],
+) -> Result<(Vec<Session>, Timings)> {
+    let manifest = Manifest::read(tree)?;
+    let inputs = tensors::read(&tree.join(tensors::INPUTS))?;
+    let load = || load(core, tree, &manifest, &inputs, params, properties);
     let (mut session, (), timings) =
         measure::run(params.measure.as_ref(), load, |session| Ok(session.request.infer()?))
             .map_err(|error| classified(error, "failed to run the model"))?;
@@ -115,28 +160,7 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> Result<JobOutput> {
     };
     tensors::run_control(tree, &job.out, &mut infer)?;
     generation::run(job, tree, &mut infer)?;
-
-    let devices = session.devices.join(" ");
-    let now = execution_devices(&session.compiled)?;
-    ensure!(now == session.devices, "the model was compiled for {devices}, and then ran on {}", now.join(" "));
-    // The device that AUTO chose is known now; it too must compute in the requested precision.
-    let (name, capabilities) = able(&core, &version, &devices, params.inference_precision)?;
-    let mut raw = timings.into_raw(SYNC, &params.device, &devices);
-    // OpenVINO compiles a model as a whole for a device, so there is one piece per device.
-    raw.placement = session.devices.iter().map(|device| (device.clone(), 1)).collect();
-    let mut facts = json!({
-        "openvino": version,
-        "device": {"id": devices, "name": name, "capabilities": capabilities},
-        "precision": session.precision,
-        "requested_properties": properties.iter().cloned().collect::<BTreeMap<_, _>>(),
-        "properties": std::mem::take(&mut session.properties),
-        "dynamic_shapes": session.dynamic,
-        "seconds": {"start_runtime": runtime_seconds, "read": session.read_seconds, "compile": session.compile_seconds},
-    });
-    if let (Some(facts), true) = (facts.as_object_mut(), devices == "CPU") {
-        cpu::note(facts);
-    }
-    Ok(JobOutput::ok(facts, Some(raw)))
+    Ok((vec![session], timings))
 }
 
 const BY: Witness = Witness { name: "openvino cpu", is_tested: true };

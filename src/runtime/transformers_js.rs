@@ -56,6 +56,9 @@ struct Params {
     options: Map<String, Value>,
     #[serde(deserialize_with = "super::measure::asked")]
     measure: Option<MeasureParams>,
+    /// Other jobs follow in this process, so the browser stays open.
+    #[serde(default)]
+    kept: bool,
 }
 
 impl Params {
@@ -91,14 +94,14 @@ fn run(job: &Job, progress: &dyn Fn(&str)) -> anyhow::Result<JobOutput> {
     });
     let files = files(&params, artefact, bytes)?;
     let page = Page { script: PAGE, params: &settings, files, imports: IMPORTS };
-    let talk = page::open(&params.browser, &options, &page, progress)?;
+    let talk = page::open(&params.browser, params.kept, &options, &page, progress)?;
     let mut facts = json!({
         "task": settings["task"], "call": settings["call"], "session_options": settings["session"],
     });
     if params.measure.is_some() {
         facts["timed"] = json!("the whole call of the pipeline: preprocessing, inference and postprocessing");
     }
-    page::finish(job, &manifest, &options, talk, &params.browser, facts, params.measure.map(|_| SYNC))
+    page::finish(job, &manifest, &options, talk, facts, params.measure.map(|_| SYNC))
 }
 
 /// The device, as Transformers.js calls it.

@@ -33,10 +33,10 @@ fn known(case: &Case, spec: &Spec, session: &Session, inventory: &[Backend]) -> 
     // What was measured is worth nothing where it was wrong.
     let verdict = latest("judge").map(|verdict| verdict.outcome).filter(|outcome| outcome.is_failure());
     let outcome = verdict.unwrap_or(last.outcome);
-    match (outcome, last.measure.as_ref().and_then(stats::metrics)) {
-        (outcome, Some(metrics)) if outcome.is_made() => {
+    match (outcome, last.measure.as_ref().and_then(stats::median)) {
+        (outcome, Some(median_ms)) if outcome.is_made() => {
             let day = last.started.split('T').next().unwrap_or_default().to_owned();
-            Known::Measured { median_ms: metrics.median_ms, day }
+            Known::Measured { median_ms, day }
         }
         (outcome, None) if outcome.is_made() => Known::Unmeasured,
         (outcome, _) => Known::Failed(outcome.label().to_owned()),

@@ -13,7 +13,8 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 
 use crate::base::fs::normal;
-use crate::base::suggest;
+use crate::base::{figures, suggest};
+use crate::report::Git;
 use crate::session::UsageError;
 use crate::store::Scratch;
 
@@ -136,6 +137,41 @@ impl Revision {
         let path = normal(path);
         path.strip_prefix(&self.below).map(|rest| Path::new("/").join(rest)).unwrap_or(path)
     }
+}
+
+/// The commit that is checked out around a folder. None outside of git, where there is no git, and before the first commit.
+pub(super) fn head(folder: &Path) -> Option<Git> {
+    let status = git(folder, None, ["status", "--porcelain=v2", "--branch", "--untracked-files=no"]).ok()?.ok()?;
+    let told = |name: &str| status.lines().find_map(|line| line.strip_prefix("# branch.")?.strip_prefix(name));
+    let committed = git(folder, None, ["show", "--no-patch", "--format=%ct", "HEAD"]).ok()?.ok()?;
+    let committed = jiff::Timestamp::from_second(committed.parse().ok()?).ok()?;
+    Some(Git {
+        revision: told("oid ")?.to_owned(),
+        committed: figures::moment(committed),
+        branch: told("head ").filter(|name| *name != "(detached)").map(str::to_owned),
+        dirty: status.lines().any(|line| !line.starts_with('#')),
+    })
+}
+
+/// The commit alone, read from git's own files: a run without changes has no time for a process. None also where those are of another
+/// shape than git's usual one.
+pub(super) fn revision(folder: &Path) -> Option<String> {
+    let read = |path: PathBuf| Some(std::fs::read_to_string(path).ok()?.trim_end().to_owned());
+    let folder = std::fs::canonicalize(folder).ok()?;
+    let dot = folder.ancestors().map(|above| above.join(".git")).find(|dot| dot.exists())?;
+    // Of a worktree it is a file that leads to its folder, and that one to the repository's.
+    let dir = match read(dot.clone()) {
+        Some(link) => dot.parent()?.join(link.strip_prefix("gitdir: ")?),
+        None => dot,
+    };
+    let common = read(dir.join("commondir")).map_or_else(|| dir.clone(), |common| dir.join(common));
+    let head = read(dir.join("HEAD"))?;
+    let Some(name) = head.strip_prefix("ref: ") else { return Some(head) };
+    read(common.join(name)).or_else(|| {
+        let packed = read(common.join("packed-refs"))?;
+        let mut lines = packed.lines().filter_map(|line| line.split_once(' '));
+        lines.find(|(_, packed)| *packed == name).map(|(commit, _)| commit.to_owned())
+    })
 }
 
 /// The commit of a revision, or what is wrong with its name.

@@ -10,7 +10,7 @@ use crate::memo::{Ended, Here, Memo, MemoPath};
 use crate::provision::Provision;
 use crate::report::{ReportDoc, Summary};
 use crate::session::machine::{self, MOCKED};
-use crate::session::{Locations, Request, Run, Session, Settings, Tell, absolute, provision, sharing};
+use crate::session::{Locations, Request, Run, Session, Settings, Tell, absolute, away, provision, recorded, sharing};
 use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
@@ -31,6 +31,8 @@ fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option
         ("selection", format!("{:?}", request.selection)),
         ("fallback", format!("{:?}", request.fallback)),
         ("check", request.check.to_string()),
+        ("sweep", format!("{:?}", request.sweep)),
+        ("rounds", format!("{:?}", request.rounds)),
         ("mocked", format!("{:?}", std::env::var_os(MOCKED))),
     ];
     let command_line: Vec<_> = paths.into_iter().chain(others).collect();
@@ -49,8 +51,8 @@ pub struct Recalled {
 
 /// What the last run of the same found, if nothing of it changed. None means that the run is to be done.
 pub fn recall(locations: &Locations, request: &Request, settings: &Settings) -> anyhow::Result<Option<Recalled>> {
-    let is_usual = request.is_whole() && request.rerun.is_empty() && settings.trace.is_none();
-    if !is_usual || sharing::owes(locations, settings.no_remote) {
+    let is_usual = request.is_whole() && request.rerun.is_empty() && !request.anew && settings.trace.is_none();
+    if !is_usual || sharing::owes(locations, settings.no_remote) || !is_here(settings) {
         return Ok(None);
     }
     let clock = Instant::now();
@@ -63,8 +65,14 @@ pub fn recall(locations: &Locations, request: &Request, settings: &Settings) -> 
         inventory = machine::inventory(&provision);
         pythons = interpreters(&provision);
     }
-    let recalled = Recalled { memo, host, inventory, pythons, clock };
-    Ok(recalled.memo.holds(&path, recalled.here()).then_some(recalled))
+    let mut recalled = Recalled { memo, host, inventory, pythons, clock };
+    if !recalled.memo.holds(&path, recalled.here()) {
+        return Ok(None);
+    }
+    if let Some(revision) = recorded::new_revision(recalled.memo.recorded(), &request.spec) {
+        recorded::repeat(&mut recalled.memo, &path, revision, locations, request, settings);
+    }
+    Ok(Some(recalled))
 }
 
 impl Recalled {
@@ -87,6 +95,11 @@ impl Recalled {
     }
 }
 
+/// Whether all steps execute here: what is elsewhere no memo can look at.
+fn is_here(settings: &Settings) -> bool {
+    matches!(away::configured(settings), Ok(None))
+}
+
 fn interpreters(provision: &Provision) -> Vec<Option<PathBuf>> {
     EnvName::ALL.iter().map(|name| provision.env(*name).ok().map(|env| env.python)).collect()
 }
@@ -101,14 +114,14 @@ impl Listener for Silent {
 impl Session {
     /// Keeps what the run found, if the same run would find nothing to do.
     pub fn keep(&self, run: Run, request: &Request, settings: &Settings, tell: Tell<'_>) {
-        let Run { planned, finished, handed, options, before, .. } = run;
+        let Run { planned, finished, handed, options, before, recorded, .. } = run;
         let project = &planned.project;
         let has_cases = !project.plan.cases.is_empty();
         // What a device computes in is asked each time: a driver may change it, which no memo looks at.
         let may_keep = request.is_whole() && !project.probes && !handed.in_the_way && !self.store.is_read_only();
         // The packages of a Python of the user's, or a browser, may be exchanged at any time, and nothing that is looked at would show it.
         let is_foreign = self.locations.python.is_some() || !matches!(machine::own_browser(), Ok(None));
-        if !may_keep || (has_cases && is_foreign) {
+        if !may_keep || (has_cases && is_foreign) || !is_here(settings) {
             return;
         }
         let Some(path) = path(&self.locations, request, settings) else { return };
@@ -120,6 +133,7 @@ impl Session {
             here: Here { host: &self.host, inventory: self.inventory_for(has_cases), pythons: &pythons },
             out: &handed.placed,
             before,
+            recorded,
         });
         if let Err(e) = kept {
             tell(&format!("warning: what this run found was not kept, so the next one looks at all of it: {e}"));

@@ -9,15 +9,23 @@
 
 mod affected;
 mod auto;
+mod away;
+mod courses;
 mod diary;
 mod git;
 mod half;
 mod handout;
+mod live;
 mod machine;
+mod meant;
 mod memo;
+mod needed;
+mod own;
 mod probed;
+mod profile;
 mod probes;
 mod project;
+mod recorded;
 mod request;
 mod resume;
 mod run;
@@ -38,13 +46,19 @@ use crate::report::ReportDoc;
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
+pub use away::{serve_order, worker_properties};
+pub use courses::courses;
 pub use half::{Ask, tell as tell_half};
-pub use handout::{Handed, Named, fill, loaded};
+pub use handout::{Handed, Named, fill, loaded, page_of, place_site};
+pub use live::{Live, Shown};
 pub use machine::{browsers, provision};
+pub use meant::Meant;
 pub use memo::{Recalled, recall};
+pub use own::Own;
 pub use probes::Probes;
 pub use project::{Project, spec};
-pub use request::{Locations, Request, Settings};
+pub use recorded::history_dir;
+pub use request::{Locations, Request, Settings, Sweep};
 pub use run::Run;
 pub use scope::Planned;
 #[cfg(not(feature = "remote"))]
@@ -106,7 +120,7 @@ impl Session {
 
     /// The project for this host: `half` of targets is settled, and `-t auto` chooses one target for each case.
     pub fn project(&self, request: &Request, ask: Ask<'_>) -> anyhow::Result<Project> {
-        Project::of(&spec(&request.spec)?, request, Some((self, ask)))
+        Project::of(&project::swept(request)?, request, Some((self, ask)))
     }
 
     /// The part of the project that is asked for.
@@ -146,6 +160,7 @@ impl Session {
             options,
             cancel: &self.cancel,
             remote: None,
+            away: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::Value;
 
+use crate::confine::Grants;
 use crate::device::Backend;
 use crate::provision::Provision;
 use crate::runtime::Job;
@@ -39,7 +40,8 @@ impl Probes {
     fn ask_now(&self, name: &str, params: Value) -> Result<Backend, String> {
         let out = self.scratch.dir("probe").map_err(|e| e.to_string())?;
         let (inputs, env) = Default::default();
-        let job = Job { id: 0, op: name.into(), params, inputs, out: out.clone(), log: None, env, sandbox: None };
+        let sandbox = Grants::everything();
+        let job = Job { id: 0, op: name.into(), params, inputs, out: out.clone(), log: None, env, sandbox };
         let mut command = Command::new(&self.exe);
         // Browsers leave their profile there.
         command.args(["worker", "probe"]).current_dir(&out);

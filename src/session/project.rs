@@ -10,7 +10,7 @@ use crate::matrix::{AUTO, Matrix, Selection};
 use crate::plan::{self, Clock, Plan};
 use crate::session::half::{self, Ask};
 use crate::session::request::OUT_DIR;
-use crate::session::{Request, Session, UsageError, auto};
+use crate::session::{Request, Session, Sweep, UsageError, auto};
 use crate::spec::{SourceFile, Spec, SpecErrors};
 use crate::step::{Stage, StepId};
 
@@ -21,6 +21,8 @@ pub struct Project {
     pub files: Vec<SourceFile>,
     /// Which of its runs are timed.
     pub(super) clock: Clock,
+    /// Sizes in the place of the spec's.
+    pub(super) sweep: Sweep,
     /// What its cases are depends on what devices answered.
     pub(super) probes: bool,
 }
@@ -28,23 +30,23 @@ pub struct Project {
 impl Project {
     /// As it is on every host: cases of targets with `half` at each precision that it may come to.
     pub fn load(request: &Request) -> anyhow::Result<Self> {
-        Self::of(&spec(&request.spec)?, request, None)
+        Self::of(&swept(request)?, request, None)
     }
 
     /// As [`Self::load`], for who looks for its results on this host: they are timed where they are here.
     pub fn load_here(request: &Request, session: &Session) -> anyhow::Result<Self> {
-        let spec = spec(&request.spec)?;
+        let spec = swept(request)?;
         Self::clocked(&spec, request, None, clock(&spec, request, session))
     }
 
     /// As [`Self::load`], timed as another project.
     pub(super) fn load_as(request: &Request, clock: &Clock) -> anyhow::Result<Self> {
-        Self::clocked(&spec(&request.spec)?, request, None, clock.clone())
+        Self::clocked(&swept(request)?, request, None, clock.clone())
     }
 
     /// The plan of a spec that was read already; for one host, or as it is on every host.
     pub fn of(spec: &Spec, request: &Request, here: Option<(&Session, Ask<'_>)>) -> anyhow::Result<Self> {
-        let unknown = Clock { is_stopped: request.check, ..Clock::default() };
+        let unknown = Clock { is_stopped: request.check, rounds: request.rounds, ..Clock::default() };
         let clock = here.map_or(unknown, |(session, _)| clock(spec, request, session));
         Self::clocked(spec, request, here, clock)
     }
@@ -73,7 +75,8 @@ impl Project {
         }
         let plan = plan::build_with(spec, &matrix, request.fallback, &clock);
         let plan = plan.map_err(|e| UsageError(e.to_string()))?;
-        Ok(Self { plan, clock, name: request.spec.display().to_string(), files: spec.files.clone(), probes })
+        let sweep = request.sweep.clone();
+        Ok(Self { plan, clock, sweep, name: request.spec.display().to_string(), files: spec.files.clone(), probes })
     }
 
     /// Options of who looks and does not touch.
@@ -91,9 +94,11 @@ impl Project {
             stands: Default::default(),
             wanted: None,
             max_age: None,
+            seed: 0,
             scope: None,
             spec: self.name.clone(),
             flags: String::new(),
+            routing: crate::session::away::usual_routing(),
             out_dir: OUT_DIR.into(),
         }
     }
@@ -113,7 +118,7 @@ impl Project {
         Ok(found)
     }
 
-    fn matching(&self, pattern: &str) -> Vec<StepId> {
+    pub(super) fn matching(&self, pattern: &str) -> Vec<StepId> {
         let plan = &self.plan;
         let stages = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Judge, Stage::Command];
         if let Some(stage) = stages.into_iter().find(|stage| stage.name() == pattern) {
@@ -132,7 +137,14 @@ impl Project {
 }
 
 fn clock(spec: &Spec, request: &Request, session: &Session) -> Clock {
-    Clock::on(session.inventory_for(!spec.models.is_empty()), request.check)
+    Clock::on(session.inventory_for(!spec.models.is_empty()), request.check, request.rounds)
+}
+
+/// The spec with the sizes that are asked for.
+pub(super) fn swept(request: &Request) -> anyhow::Result<Spec> {
+    let mut spec = spec(&request.spec)?;
+    request.sweep.apply(&mut spec);
+    Ok(spec)
 }
 
 pub fn spec(path: &Path) -> anyhow::Result<Spec> {

@@ -2,9 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
+use indexmap::IndexSet;
+
 use crate::base::shell;
+use crate::config::Where;
 use crate::exec::{Backoff, KeepGoing, MaxAge};
 use crate::matrix::{AUTO, Fallback, Partition, Selection};
+use crate::plan::Clock;
+use crate::spec::Spec;
 
 /// Where generated tests, artefacts and pages are put, unless the caller says otherwise.
 pub(super) const OUT_DIR: &str = "orch-out";
@@ -37,6 +42,12 @@ pub struct Request {
     pub fallback: Fallback,
     /// Whether runs are checked only, and none is timed.
     pub check: bool,
+    /// Sizes in the place of the spec's.
+    pub sweep: Sweep,
+    /// How many rounds each timed case has, whatever the spec says.
+    pub rounds: Option<u32>,
+    /// Whether everything that is timed is measured again, whatever the store holds.
+    pub anew: bool,
     /// Only what differs from this git revision.
     pub affected: Option<String>,
     pub partition: Option<Partition>,
@@ -54,6 +65,12 @@ impl Request {
         Self { spec: spec.to_owned(), ..Self::default() }
     }
 
+    /// Which part of the spec's cases it is about, for pages; None for all of them, at the spec's sizes.
+    pub fn part(&self) -> Option<String> {
+        let part = format!("{}{}", self.selection, self.sweep.flags());
+        (!part.is_empty()).then(|| part.trim_start().to_owned())
+    }
+
     /// Whether orch is to choose targets.
     pub(super) fn chooses(&self) -> bool {
         self.selection.targets.iter().any(|target| target == AUTO)
@@ -64,6 +81,31 @@ impl Request {
         // What is best may be another target tomorrow.
         let is_part = self.chooses() || self.affected.is_some() || self.partition.is_some() || self.max_age.is_some();
         !is_part && self.steps.is_empty()
+    }
+}
+
+/// Sizes that multiply the cases, as `batch` and `seq` of the spec's matrix do. None where the spec's count.
+#[derive(Debug, Clone, Default)]
+pub struct Sweep {
+    pub batch: Vec<u64>,
+    pub seq: Vec<u64>,
+}
+
+impl Sweep {
+    fn given(&self) -> impl Iterator<Item = (&'static str, &Vec<u64>)> {
+        [("batch", &self.batch), ("seq", &self.seq)].into_iter().filter(|(_, sizes)| !sizes.is_empty())
+    }
+
+    pub(super) fn apply(&self, spec: &mut Spec) {
+        // A size that is named twice makes one case.
+        let once = |sizes: &[u64]| sizes.iter().copied().collect::<IndexSet<_>>().into_iter().collect();
+        spec.matrix.axes.extend(self.given().map(|(name, sizes)| (name.to_owned(), once(sizes))));
+    }
+
+    /// Words of a shell line, each after a space.
+    pub(super) fn flags(&self) -> String {
+        let listed = |sizes: &[u64]| sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(",");
+        self.given().map(|(name, sizes)| format!(" --{name} {}", listed(sizes))).collect()
     }
 }
 
@@ -79,8 +121,14 @@ pub struct Settings {
     pub keep_going: KeepGoing,
     pub retries: Option<u32>,
     pub backoff: Backoff,
+    /// Of the order in which rounds follow each other; None chooses one.
+    pub seed: Option<u64>,
     /// Ask no remote store, and send it nothing.
     pub no_remote: bool,
+    /// A server that executes steps; None for the one that is configured.
+    pub executor: Option<String>,
+    /// Which steps go there; None for what is configured.
+    pub whereabouts: Option<Where>,
     pub out_dir: PathBuf,
     /// Where a trace of the run is written.
     pub trace: Option<PathBuf>,
@@ -97,7 +145,10 @@ impl Default for Settings {
             keep_going: KeepGoing::default(),
             retries: None,
             backoff: Backoff::default(),
+            seed: None,
             no_remote: false,
+            executor: None,
+            whereabouts: None,
             out_dir: OUT_DIR.into(),
             trace: None,
             command: "orch".into(),
@@ -107,14 +158,24 @@ impl Default for Settings {
 
 impl Settings {
     /// What a reproducer must repeat, as words of a shell line.
-    pub fn flags(&self, locations: &Locations, fallback: Fallback, check: bool) -> String {
+    pub fn flags(&self, locations: &Locations, fallback: Fallback, clock: &Clock) -> String {
         let mut flags = locations.flags();
         flags.extend((self.out_dir != Path::new(OUT_DIR)).then(|| flag("--out-dir", &self.out_dir)));
         if fallback == Fallback::Usual {
             flags.push_str(" --fallback");
         }
-        if check {
+        if clock.is_stopped {
             flags.push_str(" --check");
+        }
+        // Without it there are no such steps.
+        if let Some(rounds) = clock.rounds {
+            flags.push_str(&format!(" --rounds {rounds}"));
+        }
+        if let Some(url) = &self.executor {
+            flags.push_str(&format!(" --executor {}", shell::word(url)));
+        }
+        if let Some(place) = self.whereabouts {
+            flags.push_str(&format!(" --where {}", place.name()));
         }
         if let Some(size) = self.job_memory {
             flags.push_str(&format!(" --job-memory {size}"));

@@ -5,9 +5,11 @@ use std::time::Instant;
 use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
-use crate::memo::Removals;
+use crate::memo::{Recorded, Removals};
+use crate::session::away::Departing;
 use crate::session::diary::Diary;
 use crate::session::handout::{self, Handed, Place};
+use crate::session::recorded::Recording;
 use crate::session::sharing::{Sharing, Told};
 use crate::session::{Planned, Session, Settings};
 use crate::step::StepId;
@@ -24,6 +26,8 @@ pub struct Run {
     pub(super) options: Options,
     /// The store as it was before the first step was looked up.
     pub(super) before: Removals,
+    /// What the history has of it.
+    pub(super) recorded: Option<Recorded>,
 }
 
 impl Run {
@@ -46,18 +50,23 @@ impl Session {
         uploads: &dyn Fn(usize),
     ) -> anyhow::Result<Run> {
         let project = &planned.project;
-        let options = self.options(&planned, settings);
+        let departing = Departing::open(settings)?;
+        let options = Options { routing: departing.routing.clone(), ..self.options(&planned, settings) };
         let diary = Diary::new(Instant::now(), listener, self, &options, settings);
         let before = Removals::of(&self.store);
+        let mut recording = Recording::begin(&planned, &options.spec);
         let sharing = Sharing::open(settings.no_remote, &self.store, &diary)?;
-        let context = Context { remote: sharing.remote(), ..self.context(project, &options, &diary) };
-        let ended = self.perform(&context, planned.has_pages);
+        let context =
+            Context { remote: sharing.remote(), away: departing.away(), ..self.context(project, &options, &diary) };
+        let ended = self.perform(&context, planned.has_pages, &mut recording);
         let remote = sharing.finish(&self.cancel, uploads);
         let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
         let counted = ended.as_ref().ok().map(|(finished, _)| (finished.interrupted, hits(finished)));
         let written = diary.finish(&project.plan, counted);
         let (finished, handed) = ended?;
-        Ok(Run { planned, finished, handed, remote, written, options, before })
+        let warn = |text: &str| listener.tell(Event::Warning { text: text.to_owned() });
+        let recorded = recording.and_then(|recording| recording.end(self, &planned, &finished, settings, &warn));
+        Ok(Run { planned, finished, handed, remote, written, options, before, recorded })
     }
 
     /// The options of a run.
@@ -69,24 +78,36 @@ impl Session {
             keep_going: settings.keep_going,
             retries: settings.retries,
             backoff: settings.backoff,
+            seed: settings.seed.unwrap_or_else(|| jiff::Timestamp::now().as_microsecond() as u64),
             mocked: self.mocked.clone(),
-            flags: settings.flags(&self.locations, planned.fallback, planned.project.clock.is_stopped),
+            flags: settings.flags(&self.locations, planned.fallback, &planned.project.clock)
+                + &planned.project.sweep.flags(),
             out_dir: settings.out_dir.clone(),
             ..planned.project.idle_options()
         })
     }
 
     /// Performs the plan and hands out what it made; once more, if that was lost in between.
-    fn perform(&self, context: &Context<'_>, has_pages: bool) -> anyhow::Result<(Finished, Handed)> {
+    fn perform(
+        &self,
+        context: &Context<'_>,
+        has_pages: bool,
+        recording: &mut Option<Recording>,
+    ) -> anyhow::Result<(Finished, Handed)> {
         let place = Place::new(&self.locations, context.options, has_pages)?;
         let hand_out = |finished: &Finished| handout::hand_out(context.plan, finished, context.store, &place);
-        let finished = exec::run(context)?;
+        let mut run = |context: &Context<'_>| {
+            let mut finished = exec::run(context)?;
+            finished.doc.run = recording.as_mut().map(Recording::ran);
+            anyhow::Ok(finished)
+        };
+        let finished = run(context)?;
         match hand_out(&finished) {
             Ok(handed) => Ok((finished, handed)),
             Err(e) if handout::is_lost(&e) && !finished.interrupted => {
                 context.listener.tell(Event::Warning { text: format!("{e:#}; what was lost is made again") });
                 let again = Options { rerun: Default::default(), rerun_failed: false, ..context.options.clone() };
-                let finished = exec::run(&Context { options: &again, ..*context })?;
+                let finished = run(&Context { options: &again, ..*context })?;
                 let handed = hand_out(&finished)?;
                 Ok((finished, handed))
             }

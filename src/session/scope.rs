@@ -41,7 +41,13 @@ pub struct Planned {
 pub(super) fn plan(session: &Session, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
     let project = session.project(request, ask)?;
     tell_chosen(&project.plan, tell);
-    let rerun = chosen(&project, session, &request.rerun)?;
+    let mut rerun = chosen(&project, session, &request.rerun)?;
+    if request.anew {
+        let plan = &project.plan;
+        rerun.extend(
+            plan.ids().map(|id| (id, plan.step(id))).filter(|(_, step)| step.kind.is_timed(step)).map(|(id, _)| id),
+        );
+    }
     let mut steps = if request.steps.is_empty() { None } else { Some(chosen(&project, session, &request.steps)?) };
     if let Some(steps) = &mut steps {
         // Whoever asks for a run wants to know what it is worth.
@@ -52,7 +58,7 @@ pub(super) fn plan(session: &Session, request: &Request, ask: Ask<'_>, tell: Tel
     let stands = BTreeSet::new();
     let rerun_failed = request.steps.iter().chain(&request.rerun).any(|word| word == "failed");
     let (fallback, max_age) = (request.fallback, request.max_age.clone());
-    let (has_pages, label, nothing) = (request.steps.is_empty(), None, None);
+    let (has_pages, label, nothing) = (request.steps.is_empty(), request.part(), None);
     let mut planned =
         Planned { project, wanted: steps, rerun, rerun_failed, stands, fallback, max_age, has_pages, label, nothing };
     if planned.wanted.as_ref().is_some_and(BTreeSet::is_empty) {
@@ -67,7 +73,7 @@ fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell
     let plan = &planned.project.plan;
     let mut wanted = planned.wanted.clone().unwrap_or_else(|| exec::usually_wanted(plan).collect());
     let mut excluded: BTreeMap<String, &str> = plan.excluded.iter().map(|e| (e.case.id(), e.reason.as_str())).collect();
-    let mut labels = Vec::new();
+    let mut labels = Vec::from_iter(planned.label.take());
     if let Some(base) = &request.affected {
         let affected = Affected::since(base, &request.spec, &planned.project, &session.store)?;
         affected.notes.iter().for_each(|note| tell(&format!("note: {note}")));
@@ -151,7 +157,10 @@ fn take_part<T>(partition: &Partition, plan: &Plan, wanted: &mut BTreeSet<StepId
     let of_cases: BTreeMap<StepId, String> = plan
         .cases
         .iter()
-        .flat_map(|planned| [planned.test, planned.run, planned.judge].map(|step| (step, planned.case.id())))
+        .flat_map(|planned| {
+            let own = [planned.test, planned.run, planned.judge].into_iter().chain(planned.rounds.iter().copied());
+            own.map(|step| (step, planned.case.id()))
+        })
         .collect();
     let unit = |id: &StepId| of_cases.get(id).map_or(plan.step(*id).name.as_str(), String::as_str);
     let excluded_ids: Vec<String> = excluded.keys().cloned().collect();
@@ -162,6 +171,13 @@ fn take_part<T>(partition: &Partition, plan: &Plan, wanted: &mut BTreeSet<StepId
 }
 
 impl Planned {
+    /// Whether nothing that is to be done is timed.
+    pub fn measures_nothing(&self) -> bool {
+        let plan = &self.project.plan;
+        let is_wanted = |id: &StepId| self.wanted.as_ref().is_none_or(|wanted| wanted.contains(id));
+        !plan.ids().filter(is_wanted).map(|id| plan.step(id)).any(|step| step.kind.is_timed(step))
+    }
+
     /// These options for this plan.
     pub fn options(&self, options: Options) -> Options {
         Options {

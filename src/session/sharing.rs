@@ -18,12 +18,16 @@ use crate::store::remote::Hub;
 
 /// What the configuration of the current folder says.
 pub fn configured() -> anyhow::Result<Option<RemoteConfig>> {
-    let variables = std::env::vars_os().filter_map(|(name, value)| {
+    let here = std::env::current_dir()?;
+    Ok(config::remote(&here, variables()).map_err(UsageError)?)
+}
+
+/// Those of this process that are text.
+pub(super) fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
         Some((name, value.into_string().ok()?))
-    });
-    let here = std::env::current_dir()?;
-    Ok(config::remote(&here, variables).map_err(UsageError)?)
+    })
 }
 
 #[cfg(not(feature = "remote"))]

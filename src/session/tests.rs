@@ -4,6 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::event::Event;
+use crate::plan::Clock;
 
 struct Silent;
 
@@ -81,9 +82,10 @@ fn what_the_user_did_wrong_is_told_apart() {
 fn a_reproducer_repeats_what_is_not_where_it_usually_is() {
     let usual = Locations { cache_dir: "cache".into(), ..Locations::default() };
     let settings = Settings::default();
-    assert_eq!(settings.flags(&usual, Default::default(), false), "");
+    assert_eq!(settings.flags(&usual, Default::default(), &Clock::default()), "");
     let unusual = Locations { cache_dir: "a b".into(), python: Some("py".into()), ..Locations::default() };
     let settings = Settings { out_dir: "out".into(), job_memory: Some(7), ..settings };
-    let flags = settings.flags(&unusual, crate::matrix::Fallback::Usual, true);
+    let checking = Clock { is_stopped: true, ..Clock::default() };
+    let flags = settings.flags(&unusual, crate::matrix::Fallback::Usual, &checking);
     assert_eq!(flags, " --cache-dir 'a b' --python py --out-dir out --fallback --check --job-memory 7");
 }

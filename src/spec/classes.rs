@@ -1,27 +1,45 @@
-//! The model classes of the locked transformers and their model types, so that a misspelt class is found, and a type can be
-//! asked for, without starting Python.
+//! The model classes of the locked transformers and its model types, so that a misspelt class is found, a type can be asked
+//! for, and coverage can be counted, without starting Python.
 
 use std::sync::LazyLock;
 
 use crate::base::suggest;
 
-/// `just classes` writes it; a test of the Python worker compares it with the installed transformers.
+/// `just classes` writes both; a test of the Python worker compares them with the installed transformers.
 const DATA: &str = include_str!("data/transformers-classes.txt");
+const TYPES: &str = include_str!("data/transformers-types.txt");
 
 /// Classes and their types, in ascending order of the classes' bytes.
-static CLASSES: LazyLock<Vec<(&str, Option<&str>)>> = LazyLock::new(|| {
-    let row = |line: &'static str| line.split_once(' ').map_or((line, None), |(class, kind)| (class, Some(kind)));
-    DATA.lines().filter(|line| !line.starts_with('#')).map(row).collect()
-});
+static CLASSES: LazyLock<Vec<(&str, Option<&str>)>> =
+    LazyLock::new(|| DATA.lines().filter(|line| !line.starts_with('#')).map(row).collect());
 
-/// The version that the list is of.
+/// The classes of diffusers that `orch_py` knows (`diffusers_models.py`). Of an autoencoder it is the decoder.
+const OF_DIFFUSERS: [&str; 4] = ["AutoencoderKL", "DiTTransformer2DModel", "UNet2DConditionModel", "UNet2DModel"];
+
+/// The version that the lists are of.
 pub(super) fn version() -> &'static str {
     let words = DATA.lines().next().and_then(|header| header.strip_prefix("# Model classes of transformers "));
     words.and_then(|words| words.split(',').next()).expect("BUG: the list of classes names its version")
 }
 
+/// Every type that an auto class knows a class for, in ascending order, and its family. None where the type's own
+/// configuration cannot be made, so that nobody knows what it is.
+pub(super) fn types() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+    TYPES.lines().filter(|line| !line.starts_with('#')).map(row)
+}
+
+/// A word, and what stands behind it.
+fn row(line: &'static str) -> (&'static str, Option<&'static str>) {
+    line.split_once(' ').map_or((line, None), |(word, rest)| (word, Some(rest)))
+}
+
 pub(super) fn is_known(name: &str) -> bool {
-    find(name).is_some()
+    find(name).is_some() || OF_DIFFUSERS.contains(&name)
+}
+
+/// The package of Python that a class is in.
+pub(super) fn library(name: &str) -> &'static str {
+    if OF_DIFFUSERS.contains(&name) { "diffusers" } else { "transformers" }
 }
 
 /// The type that a class is of, e.g. `bert`. None of those that choose by a checkpoint, and of parts that serve several.
@@ -40,7 +58,7 @@ pub(super) fn chooses(name: &str) -> bool {
 
 /// What to write instead of a class that is not known.
 pub(super) fn hint(name: &str) -> String {
-    match suggest::nearest(name, CLASSES.iter().map(|(class, _)| *class)) {
+    match suggest::nearest(name, CLASSES.iter().map(|(class, _)| *class).chain(OF_DIFFUSERS)) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "write the class as transformers exports it, e.g. `BertForMaskedLM`".to_owned(),
     }
@@ -56,6 +74,14 @@ mod tests {
         assert!(CLASSES.len() > 1000);
         let lock = include_str!("../../python/requirements/torch.in");
         assert!(lock.lines().any(|line| line == format!("transformers=={}", version())), "run `just classes`");
+    }
+
+    #[test]
+    fn the_types_are_sorted_and_of_the_same_version() {
+        let all: Vec<_> = types().collect();
+        assert!(all.is_sorted_by(|a, b| a.0 < b.0) && all.len() > 600);
+        assert!(all.contains(&("bert", Some("encoder-only"))) && !all.iter().any(|(name, _)| *name == "bert_text"));
+        assert!(TYPES.starts_with(&format!("# Model types of transformers {}, ", version())), "run `just classes`");
     }
 
     #[test]

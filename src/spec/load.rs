@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -87,6 +88,9 @@ impl Loader {
         });
         let (canonical, text) = match read {
             Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return self.unreadable(path, asked, "there is no such file");
+            }
             Err(error) => return self.unreadable(path, asked, &error.to_string()),
         };
         if self.refused(&canonical, path, asked) {
@@ -207,8 +211,20 @@ impl Loader {
         let message = format!("failed to read {}: {why}", path.display());
         match asked {
             Some(span) => self.sink.error_hint(span, message, "paths in `include` start from the file that names them"),
-            None => self.sink.error_nowhere(message),
+            None => self.sink.error_nowhere(format!("{message}\nhint: {}", instead(path))),
         }
+    }
+}
+
+/// What whoever names a spec that is none may do.
+fn instead(path: &Path) -> String {
+    let inside = path.join("all.yaml");
+    if inside.is_file() {
+        return format!("did you mean `{}`?", inside.display());
+    }
+    match path.is_dir() {
+        true => "name a file in it".to_owned(),
+        false => "`orch init` writes a first spec, `specs/all.yaml`; in a project, run orch where that lies".to_owned(),
     }
 }
 

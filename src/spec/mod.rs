@@ -51,6 +51,22 @@ pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
     node.filter(|_| errors.is_empty()).map(|node| node.to_json())
 }
 
+/// YAML as the data of a type that reads itself; on the first error its place and what is wrong.
+pub fn yaml_as<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    yaml::typed(text)
+}
+
+/// The package of Python that a class of models is in.
+pub fn library(class: &str) -> &'static str {
+    classes::library(class)
+}
+
+/// The version of the locked transformers, and every model type that an auto class of it knows, with its family if that is
+/// known.
+pub fn model_types() -> (&'static str, impl Iterator<Item = (&'static str, Option<&'static str>)>) {
+    (classes::version(), classes::types())
+}
+
 /// The checked content of a spec file and all that it includes.
 #[derive(Debug, Clone)]
 pub struct Spec {
@@ -107,11 +123,25 @@ pub struct Model {
 }
 
 impl Model {
+    /// The names of the models that it is made of, by the parts that they play.
+    pub fn components(&self) -> impl Iterator<Item = (&str, &str)> {
+        let components = match &self.source {
+            Source::Composed { components, .. } => Some(components),
+            Source::Transformers { .. } | Source::Ready { .. } => None,
+        };
+        components.into_iter().flatten().map(|(part, model)| (part.as_str(), model.as_str()))
+    }
+
+    /// Whether it is asked for text.
+    pub fn generates(&self) -> bool {
+        self.generate.is_some() || matches!(self.source, Source::Composed { how: Compose::Rag, .. })
+    }
+
     /// Its type in the locked transformers, e.g. `bert`, by its class.
     pub fn model_type(&self) -> Option<&'static str> {
         match &self.source {
             Source::Transformers { class, .. } => classes::model_type(class),
-            Source::Ready { .. } => None,
+            Source::Composed { .. } | Source::Ready { .. } => None,
         }
     }
 }
@@ -132,6 +162,14 @@ pub enum Source {
         /// None: what the machine's memory allows.
         max_parameters: Option<u64>,
     },
+    /// Several models that a loop calls.
+    Composed {
+        how: Compose,
+        /// Keys of [`Spec::models`] by the parts that they play.
+        components: IndexMap<String, String>,
+        /// What the loop takes besides.
+        config: serde_json::Value,
+    },
     /// A ready file: no torch needed. Absolute paths.
     Ready {
         format: ReadyFormat,
@@ -143,6 +181,28 @@ pub enum Source {
         /// `.npz`, `.safetensors`, or a folder of `output_*.pb`: the reference. None: ONNX Runtime's CPU provider is.
         expected: Option<PathBuf>,
     },
+}
+
+/// The loops that call models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Compose {
+    Rag,
+    Ddpm,
+    Dit,
+    StableDiffusion,
+}
+
+impl Compose {
+    /// The parts that it takes, one model each.
+    pub fn parts(self) -> &'static [&'static str] {
+        match self {
+            Self::Rag => &["question", "context", "generator"],
+            Self::Ddpm => &["unet"],
+            Self::Dit => &["transformer", "vae"],
+            Self::StableDiffusion => &["text_encoder", "unet", "vae"],
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -272,12 +332,17 @@ pub struct Target {
     pub halve_batch: Option<bool>,
 }
 
+/// How many rounds may be asked for.
+pub const ROUNDS: std::ops::RangeInclusive<u32> = 1..=99;
+
 /// How a run is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Measure {
     pub timing: Timing,
     pub warmup: u32,
     pub samples: u32,
+    /// How many processes measure a case, at least 1.
+    pub rounds: u32,
     /// Sampling stops early after this many seconds, with at least one sample.
     pub max_seconds: f64,
     pub timeout_seconds: u64,

@@ -11,7 +11,7 @@ use super::shape::{self, Field, Json, List, Rows, Shape, shape};
 use super::values::{Config, Memory, Pair, Scalar, Size};
 use super::words::Weights;
 use super::yaml::{Key, Node};
-use super::{Dtype, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route};
+use super::{Compose, Dtype, ExpectedStage, ExpectedStatus, Half, Int8Range, Precision, Priority, Route};
 use crate::catalogue::{Artefact, Runtime};
 use crate::device::BackendRow;
 
@@ -28,8 +28,8 @@ shape! {
         pipelines: Rows<Pipeline>,
         /// Where it is tested: one row per runtime and device.
         targets: Rows<Target>,
-        /// How far outputs may be from the reference, per precision (`fp32`, `fp16`, `bf16`, `int8`, `int8-static`). What is not given
-        /// keeps its default.
+        /// How far outputs may be from the reference, per precision (`fp32`, `fp16`, `bf16`, `int8`, `int8-static`,
+        /// `a16w8`, `int4`). What is not given keeps its default.
         tolerances: Rows<Tolerance>,
         /// How every run is measured, or `none`: it is checked and not timed. A target may say otherwise.
         measure: Timed,
@@ -47,9 +47,10 @@ shape! {
 }
 
 shape! {
-    /// One model. Exactly one of `class`, `onnx`, `openvino`, `torchscript` says where it comes from.
+    /// One model. Exactly one of `class`, `onnx`, `openvino`, `torchscript`, `compose` says where it comes from.
     Model {
-        /// Name of a class of the locked transformers, e.g. `BertForMaskedLM`.
+        /// Name of a class of the locked transformers, e.g. `BertForMaskedLM`; or of diffusers: `UNet2DModel`,
+        /// `UNet2DConditionModel`, `DiTTransformer2DModel`, and `AutoencoderKL`, of which it is the decoder.
         class: String,
         /// A ready ONNX file, relative to this spec file.
         onnx: String,
@@ -57,6 +58,12 @@ shape! {
         openvino: String,
         /// A ready TorchScript file, relative to this spec file.
         torchscript: String,
+        /// A model of several, its `components`, and which loop calls them: `rag` retrieves documents and generates an answer;
+        /// `ddpm`, `dit` and `stable-diffusion` take noise out of a picture, step by step.
+        compose: Compose,
+        /// With `compose`: names of models made from `class`, by the parts that they play: of `rag` question, context and
+        /// generator; of `ddpm` unet; of `dit` transformer and vae; of `stable-diffusion` text_encoder, unet and vae.
+        components: Rows<String>,
         /// Architecture family, e.g. `encoder-only`: for selection and for the report. Of a ready file it is `other` unless it
         /// is given.
         family: String,
@@ -77,7 +84,8 @@ shape! {
         hub: Hub,
         /// With `weights: path`: a folder in `save_pretrained` layout, relative to this spec file.
         path: String,
-        /// With seeded weights: overrides of the class's default config, nested as in the config itself.
+        /// With seeded weights: overrides of the class's default config, nested as in the config itself. With `compose`: of the
+        /// scheduler's, and `guidance`, how far a picture follows its prompt.
         config: Config,
         /// With hub or path weights: globs over weights of the checkpoint that the class does not use, e.g.
         /// `cls.seq_relationship.*`. Any other that it leaves unused is an error.
@@ -108,8 +116,8 @@ shape! {
         tolerances: Rows<Tolerance>,
         /// `none`: its runs are checked and not timed, on every target.
         measure: NoTimes,
-        /// How many sets of inputs `int8-static` is calibrated on: made by the recipes of `inputs`, from other seeds than the
-        /// inputs themselves. Default: 16.
+        /// How many sets of inputs `int8-static` and `a16w8` are calibrated on: made by the recipes of `inputs`, from
+        /// other seeds than the inputs themselves. Default: 16.
         calibration_sets: u32,
         /// With `class`: how many tokens are also generated, greedily, without a cache, in the declared length: the first
         /// `length + 1 - generate` ids are the prompt. They must be PyTorch's own. Default: none.
@@ -148,7 +156,8 @@ shape! {
         arange: bool,
         /// All values in row-major order; as many as the shape holds.
         data: List<Scalar>,
-        /// With hub or path weights: one string per batch row, tokenized by the model's own tokenizer and padded to the shape.
+        /// With hub or path weights: one string per batch row, tokenized by the model's own tokenizer and padded to the shape. For
+        /// `input_ids` of a row without an `attention_mask`, the mask and what else the tokenizer makes are filled as well.
         text: List<String>,
     }
 }
@@ -240,11 +249,13 @@ shape! {
 shape! {
     /// How runs are measured.
     Measure {
-        /// Inferences before the clock counts. Default: 3.
+        /// Inferences before the clock counts, at the least: warming up goes on until times are stable. Default: 3.
         warmup: u32,
-        /// Timed inferences. Default: 20.
+        /// Timed inferences of a round. Default: 30.
         samples: u32,
-        /// Sampling stops early after this many seconds, with at least one sample. Default: 10.
+        /// How often each case is measured, each time in a process of its own. Default: 1; `orch bench`: 5.
+        rounds: u32,
+        /// Warming up and sampling each stop early after this many seconds, with at least one sample. Default: 10.
         max_seconds: f64,
         /// A run is killed after this many seconds. Default: 600.
         timeout_seconds: u64,

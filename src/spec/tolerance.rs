@@ -35,6 +35,9 @@ impl Tolerance {
             Precision::Int8 => Self { atol: 1.5e-1, rtol: 1e-1, budget: 1e-2, cosine: 0.98, snr: 14.0, tokens: 0.8 },
             // The same bounds; docs/design.md, "Calibrated int8", says why more values may be beyond them.
             Precision::Int8Static => Self { budget: 2.5e-2, ..Self::usual(Precision::Int8) },
+            // docs/design.md, "16 and 4 bits", says where these are from.
+            Precision::A16w8 => Self { cosine: 0.99, snr: 17.0, ..Self::usual(Precision::Int8) },
+            Precision::Int4 => Self { atol: 5e-1, rtol: 2e-1, budget: 5e-2, cosine: 0.85, snr: 5.0, tokens: 0.6 },
         }
     }
 

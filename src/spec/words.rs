@@ -3,7 +3,7 @@
 use super::error::Sink;
 use super::shape::{self, Shape};
 use super::yaml::{Key, Node};
-use super::{Dtype, ExpectedStage, ExpectedStatus, Int8Range, Precision, Priority, Route};
+use super::{Compose, Dtype, ExpectedStage, ExpectedStatus, Int8Range, Precision, Priority, Route};
 use crate::catalogue::{ARTEFACTS, Artefact, RUNTIMES, Runtime};
 use crate::device::{BACKENDS, BackendRow};
 
@@ -65,6 +65,9 @@ macro_rules! words {
 }
 
 words!(pub(super) Weights as "weights" { "seeded" => Seeded, "hub" => Hub, "path" => Path });
+words!(pub Compose as "loop" {
+    "rag" => Rag, "ddpm" => Ddpm, "dit" => Dit, "stable-diffusion" => StableDiffusion,
+});
 words!(pub Priority as "priority" { "high" => High, "medium" => Medium, "low" => Low });
 words!(pub Dtype as "dtype" {
     "float64" => Float64, "float32" => Float32, "float16" => Float16, "bfloat16" => Bfloat16, "int64" => Int64,

@@ -102,6 +102,15 @@ fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node<'_>, serd
     serde_saphyr::from_str_with_options(text, options)
 }
 
+/// Data of a type that reads itself, for documents that orch writes; the first error as `line:column: what`.
+pub(super) fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    let options: Options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::Error, with_snippet: false };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let YamlError { pos, message, .. } = describe(&error);
+        format!("{}:{}: {}", pos.line, pos.column, message.trim_start_matches("not YAML: "))
+    })
+}
+
 fn describe(error: &serde_saphyr::Error) -> YamlError {
     let pos = match error.location() {
         Some(place) => Pos { line: place.line() as u32, column: place.column() as u32, len: 0 },

@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
-use super::recipe::write;
+use super::recipe::{PARTS, write};
 use crate::spec::{Input, recipe};
 use crate::step::{Code, Part, Places, Step, StepKind, Work};
 
@@ -33,15 +33,7 @@ impl StepKind for Calibration {
     }
 
     fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[
-            Part::Rust("step/calibration.rs"),
-            Part::Rust("step/recipe.rs"),
-            Part::Rust("spec/recipe.rs"),
-            Part::Rust("runtime/tensors.rs"),
-            Part::Crate("rand_chacha"),
-            Part::Crate("half"),
-            Part::Crate("safetensors"),
-        ]]);
+        static CODE: Code = Code::of(&[PARTS, &[Part::Rust("step/calibration.rs")]]);
         &CODE
     }
 
@@ -88,8 +80,7 @@ mod tests {
     }
 
     fn params(fill: Value, sets: u32) -> Value {
-        let mut input = json!({"dtype": "float32", "shape": [{"fixed": 4}], "fill": fill});
-        input["fill"] = fill;
+        let input = json!({"dtype": "float32", "shape": [{"fixed": 4}], "fill": fill});
         json!({"seed": 7, "inputs": {"x": input}, "sets": sets})
     }
 

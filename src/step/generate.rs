@@ -9,7 +9,7 @@ mod syntax;
 mod tests;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::base::Digest;
 use crate::catalogue::{Artefact, Runtime, TestMeasure};
 use crate::device::BackendRow;
-use crate::spec::{Dtype, Precision, Tolerance};
+use crate::spec::{Dtype, Precision, Tolerance, library};
 use crate::{template, toolchain};
 
 pub use platforms::for_all_platforms;
@@ -71,6 +71,19 @@ pub struct TestContext {
     /// How many experts take each token, where the pipeline asks and the config says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experts_per_token: Option<u64>,
+    /// The models that a loop calls; none of one model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub components: Vec<ComponentSummary>,
+}
+
+/// One model of several.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ComponentSummary {
+    /// The part that it plays, e.g. `unet`.
+    pub part: String,
+    pub class: String,
+    /// The package of Python that its class is in.
+    pub library: String,
 }
 
 /// One declared input, its named sizes resolved.
@@ -99,6 +112,11 @@ struct View<'a> {
     /// Whether the pipeline looks at further inferences of the loaded model.
     infers_more: bool,
     experts_per_token: Option<u64>,
+    components: &'a [ComponentSummary],
+    /// The packages of Python that the models' classes are in.
+    libraries: BTreeSet<&'a str>,
+    /// What runs a loop: text of `orch_py` too.
+    loops: &'static str,
     /// The verdict: what `orch_py` itself judges by, since no test imports it.
     judge: &'static str,
 }
@@ -108,6 +126,9 @@ pub const JUDGE: &str = "judge.py";
 const JUDGE_BELOW: &str = "# --- What follows is a part of every generated test. ---\n";
 /// The module of greedy decoding, of which the same holds for tests that generate.
 pub const GREEDY: &str = "greedy.py";
+/// The module of loops, for tests of models that are made of several.
+pub const LOOPS: &str = "loops.py";
+const LOOPS_BELOW: &str = "# --- What follows is a part of every generated test of a model with components. ---\n";
 const GREEDY_BELOW: &str = "# --- What follows is a part of every generated test that generates. ---\n";
 
 fn embedded(module: &str, below: &str) -> &'static str {
@@ -133,16 +154,22 @@ impl TestContext {
 
     fn check(&self) -> anyhow::Result<()> {
         let (model, target) = (&self.model, &self.target);
-        if self.artefact.needs_class {
+        if self.artefact.needs_class && self.components.is_empty() {
             let class = self.class.as_deref().unwrap_or_default();
             let identifier = !class.is_empty() && class.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             ensure!(identifier, "model `{model}` has no transformers class, so target `{target}` cannot run it");
             ensure!(
-                !matches!(self.precision, Precision::Int8 | Precision::Int8Static),
-                "target `{target}`: PyTorch's eager mode has no int8 models; take fp32, fp16 or bf16"
+                matches!(self.precision, Precision::Fp32 | Precision::Fp16 | Precision::Bf16),
+                "target `{target}`: PyTorch's eager mode has no {} models; take fp32, fp16 or bf16",
+                self.precision.word()
             );
         }
         Ok(())
+    }
+
+    fn libraries(&self) -> BTreeSet<&str> {
+        let own = self.class.as_deref().map(library);
+        own.into_iter().chain(self.components.iter().map(|one| one.library.as_str())).collect()
     }
 
     fn view(&self) -> View<'_> {
@@ -164,6 +191,9 @@ impl TestContext {
             generates: self.generates && infers_here,
             infers_more: infers_here && defines(&format!("pipelines/{}.py.j2", self.template), "infer_more"),
             experts_per_token: self.experts_per_token,
+            components: &self.components,
+            libraries: self.libraries(),
+            loops: embedded(LOOPS, LOOPS_BELOW),
             judge: embedded(JUDGE, JUDGE_BELOW),
         }
     }

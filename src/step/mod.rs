@@ -4,10 +4,12 @@
 
 mod calibration;
 mod command;
+mod compose;
 mod convert;
 pub mod generate;
 mod judge;
 mod materialise;
+mod materialise_text;
 pub mod ready;
 mod recipe;
 mod render;
@@ -36,9 +38,11 @@ pub use crate::catalogue::{
 };
 pub use calibration::CALIBRATION;
 pub use command::COMMAND;
+pub use compose::{ASSEMBLE, COMPOSE, component};
 pub use generate::{InputSummary, TestContext};
 pub use judge::{JUDGE, JudgeParams, Judgement};
 pub use materialise::MATERIALISE;
+pub use materialise_text::MATERIALISE_TEXT;
 pub use ready::{READY, REFERENCE};
 pub use recipe::INPUTS;
 pub use render::{RENDER, test_context, test_env, test_file_name};
@@ -47,8 +51,21 @@ pub use write::WRITE;
 
 /// All kinds: those of steps of their own, and a kind for each conversion of the catalogue.
 pub static KINDS: LazyLock<Vec<&'static dyn StepKind>> = LazyLock::new(|| {
-    let own: [&'static dyn StepKind; 10] =
-        [&INPUTS, &CALIBRATION, &MATERIALISE, &READY, &REFERENCE, &RENDER, &RUN, &JUDGE, &COMMAND, &WRITE];
+    let own: [&'static dyn StepKind; 13] = [
+        &INPUTS,
+        &CALIBRATION,
+        &MATERIALISE,
+        &MATERIALISE_TEXT,
+        &COMPOSE,
+        &ASSEMBLE,
+        &READY,
+        &REFERENCE,
+        &RENDER,
+        &RUN,
+        &JUDGE,
+        &COMMAND,
+        &WRITE,
+    ];
     let conversions = ARTEFACTS.iter().flat_map(|artefact| artefact.conversions);
     let conversions = conversions.map(|conversion| *conversion as &'static dyn StepKind);
     own.into_iter().chain(conversions).collect()

@@ -13,20 +13,23 @@ use crate::step::{Code, Part, Places, Step, StepKind, Work};
 pub struct Inputs;
 pub static INPUTS: Inputs = Inputs;
 
+/// Whatever makes tensors by a recipe is made by these.
+pub(super) const PARTS: &[Part] = &[
+    Part::Rust("step/recipe.rs"),
+    Part::Rust("spec/recipe.rs"),
+    Part::Rust("runtime/tensors.rs"),
+    Part::Crate("rand_chacha"),
+    Part::Crate("half"),
+    Part::Crate("safetensors"),
+];
+
 impl StepKind for Inputs {
     fn name(&self) -> &'static str {
         "inputs"
     }
 
     fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[
-            Part::Rust("step/recipe.rs"),
-            Part::Rust("spec/recipe.rs"),
-            Part::Rust("runtime/tensors.rs"),
-            Part::Crate("rand_chacha"),
-            Part::Crate("half"),
-            Part::Crate("safetensors"),
-        ]]);
+        static CODE: Code = Code::of(&[PARTS]);
         &CODE
     }
 

@@ -1,7 +1,8 @@
 //! The step that renders a generated test. What the test is made of is `generate.rs`.
 
 use crate::matrix::Case;
-use crate::spec::{Dim, Model, Source, Spec, Target};
+use crate::spec::{Dim, Model, Source, Spec, Target, library};
+use crate::step::generate::ComponentSummary;
 use crate::step::generate::{self, render_test};
 use crate::step::{Code, InputSummary, Part, Places, RunParams, Step, StepKind, TestContext, Work};
 use crate::toolchain::EnvName;
@@ -24,6 +25,7 @@ impl StepKind for Render {
             Part::Rust("template.rs"),
             Part::PythonFile(generate::JUDGE),
             Part::PythonFile(generate::GREEDY),
+            Part::PythonFile(generate::LOOPS),
             Part::Templates("test.py.j2"),
             Part::Templates("hardware/"),
             Part::Templates("pipelines/"),
@@ -54,7 +56,7 @@ pub fn test_context(
     };
     let (class, trust_remote_code) = match &model.source {
         Source::Transformers { class, trust_remote_code, .. } => (Some(class.clone()), *trust_remote_code),
-        Source::Ready { .. } => (None, false),
+        Source::Composed { .. } | Source::Ready { .. } => (None, false),
     };
     let inputs = model.inputs.iter().map(|(name, input)| InputSummary {
         name: name.clone(),
@@ -86,9 +88,22 @@ pub fn test_context(
         measure: run.measure,
         options: target.options.clone(),
         trust_remote_code,
-        generates: model.generate.is_some(),
+        generates: model.generates(),
         experts_per_token: experts_per_token(spec, model, case),
+        components: components(spec, model),
     }
+}
+
+fn components(spec: &Spec, model: &Model) -> Vec<ComponentSummary> {
+    let class = |name: &str| match &spec.models[name].source {
+        Source::Transformers { class, .. } => class.clone(),
+        Source::Composed { .. } | Source::Ready { .. } => unreachable!("BUG: checked: components have classes"),
+    };
+    let summary = |(part, name): (&str, &str)| {
+        let class = class(name);
+        ComponentSummary { part: part.to_owned(), library: library(&class).to_owned(), class }
+    };
+    model.components().map(summary).collect()
 }
 
 /// By the names that configs of transformers use.

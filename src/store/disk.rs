@@ -32,7 +32,7 @@ pub struct DiskStore {
 }
 
 /// Which file the log is, and how long.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogExtent {
     file: u64,
     bytes: u64,

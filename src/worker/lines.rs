@@ -35,6 +35,11 @@ impl Lines {
         self.pipe.as_raw_fd()
     }
 
+    /// Whether the beginning of a line has come, and not its end.
+    pub(super) fn has_half(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     pub(super) fn next(&mut self) -> Next {
         loop {
             if let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') {

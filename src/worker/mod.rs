@@ -1,4 +1,4 @@
-//! Child processes: one job each, or a Python server that forks for each job.
+//! Child processes: one job each, one job after another, or a Python server that forks for each job.
 //!
 //! A worker takes a job and answers how it ended; what the job is for is not known here. Every child leads a process
 //! group of its own, is ended with all of its group, and dies with orch (docs/design.md, "Jobs").
@@ -9,6 +9,7 @@ mod command;
 mod family;
 mod guard;
 mod inputs;
+mod kept;
 mod lines;
 mod oneshot;
 mod outputs;
@@ -31,6 +32,7 @@ use crate::runtime::JobOutput;
 pub use command::{Workplace, run_command, run_logged};
 pub use guard::kill_all;
 pub use inputs::Gone;
+pub use kept::{Kept, serve_kept};
 pub use oneshot::run_oneshot;
 pub use process::tail;
 pub use reads::{Project, warnings};

@@ -31,8 +31,8 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
         Err(e) => return broken("make a pipe", e),
     };
     command.envs(&job.env);
-    let confinement = match job.sandbox.as_ref().map(Confinement::of).transpose() {
-        Ok(confinement) => confinement.flatten(),
+    let confinement = match Confinement::of(&job.sandbox) {
+        Ok(confinement) => confinement,
         Err(e) => return broken("make a sandbox", e),
     };
     let output = Output::Pipe(said.output());
@@ -48,10 +48,9 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
     drop(stdin);
     let mut overseer = Overseer::new(limits);
     overseer.watch(group.leader());
-    let mut worker = AtWork { group, lines: Some(lines), said, overseer, answer: None, leave_by: None };
+    let mut worker = AtWork::of(group, lines, said, overseer, false);
     let ended = worker.wait(job, limits);
-    let AtWork { mut group, said, mut overseer, .. } = worker;
-    overseer.unwatch();
+    let (mut group, _, said) = worker.rest();
     let _ = group.finish(Duration::ZERO);
     group.sweep();
     let mut ended = said.end(ended.unwrap_or_else(|e| broken("wait for the worker", e)));
@@ -64,7 +63,7 @@ pub fn run_oneshot(mut command: Command, job: &Job, limits: &Limits<'_>) -> Ende
 }
 
 /// A worker that has its job.
-struct AtWork<'a> {
+pub(super) struct AtWork<'a> {
     group: Group,
     /// Until their end.
     lines: Option<Lines>,
@@ -73,10 +72,22 @@ struct AtWork<'a> {
     answer: Option<JobOutput>,
     /// When a worker that has answered, or cannot any more, must be gone.
     leave_by: Option<Instant>,
+    /// It stays after its answer.
+    is_kept: bool,
 }
 
-impl AtWork<'_> {
-    fn wait(&mut self, job: &Job, limits: &Limits<'_>) -> std::io::Result<Ended> {
+impl<'a> AtWork<'a> {
+    pub(super) fn of(group: Group, lines: Lines, said: Said<'a>, overseer: Overseer<'a>, is_kept: bool) -> Self {
+        Self { group, lines: Some(lines), said, overseer, answer: None, leave_by: None, is_kept }
+    }
+
+    /// When the job is over, what is left of it; it is watched no more.
+    pub(super) fn rest(mut self) -> (Group, Option<Lines>, Said<'a>) {
+        self.overseer.unwatch();
+        (self.group, self.lines, self.said)
+    }
+
+    pub(super) fn wait(&mut self, job: &Job, limits: &Limits<'_>) -> std::io::Result<Ended> {
         let mut nap = Duration::from_micros(200);
         loop {
             let lines = self.lines.as_ref().map_or(-1, Lines::fd);
@@ -93,6 +104,11 @@ impl AtWork<'_> {
             }
             if let Some(status) = status {
                 return Ok(self.end(status));
+            }
+            if self.is_kept
+                && let Some(answer) = self.answer.take()
+            {
+                return Ok(Ended::Answered(answer));
             }
             if self.leave_by.is_some_and(|by| Instant::now() >= by) {
                 // Native libraries may hang on their way out; an answer that was given stands all the same.
@@ -111,7 +127,7 @@ impl AtWork<'_> {
 
     /// Takes in what stands on the result descriptor; gives how the job ended if that is no answer.
     fn hear(&mut self, job: &Job, limits: &Limits<'_>) -> Option<Ended> {
-        let junk = |what: &str| Some(Ended::Broken(format!("the worker wrote junk on its result descriptor: {what}")));
+        let junk = |what: &str| Some(junk(what));
         // Who never stops talking must not keep the clock from being looked at.
         for _ in 0..10_000 {
             match self.lines.as_mut()?.next() {
@@ -149,9 +165,15 @@ impl AtWork<'_> {
         // Native libraries may crash on their way out; an answer that was given stands all the same.
         match self.answer.take() {
             Some(output) => Ended::Answered(output),
+            // A child that is being started beside it may hold the descriptor a moment longer, so its end does not show.
+            None if status.success() && self.lines.as_ref().is_some_and(Lines::has_half) => junk("half a line"),
             None => self.overseer.death(status.signal(), status.code()),
         }
     }
+}
+
+fn junk(what: &str) -> Ended {
+    Ended::Broken(format!("the worker wrote junk on its result descriptor: {what}"))
 }
 
 /// Where stdout and stderr of a child go.
@@ -190,7 +212,7 @@ mod tests {
     use std::path::Path;
 
     fn job(dir: &Path) -> Job {
-        Job { id: 1, op: "x".into(), out: dir.into(), ..Job::default() }
+        Job { id: 1, op: "x".into(), out: dir.into(), sandbox: Grants::everything(), ..Job::default() }
     }
 
     fn shell(script: &str, timeout: Duration) -> (Ended, String) {
@@ -232,7 +254,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         std::fs::create_dir(at("own")).unwrap();
-        let sandbox = Some(Grants::folders([at("own").as_path()]));
+        let sandbox = Grants::folders([at("own").as_path()]);
         let (log, cancel, job) = (at("log"), Cancel::default(), Job { sandbox, ..job(&at("own")) });
         let mut command = Command::new("sh");
         command.args(["-c", &format!("read job; echo x > own/made; echo x > theirs; {ANSWER}")]).current_dir(&dir);

@@ -16,8 +16,8 @@ use crate::device;
 use crate::device::{Host, free_memory, whole_memory};
 use crate::worker::{Ended, Limits, TICK, family};
 
-/// From the request to end to the kill.
-pub(super) const GRACE: Duration = Duration::from_secs(2);
+/// From the request to end to the kill. An interrupted run is gone within two seconds, the rest of its end included.
+pub(super) const GRACE: Duration = Duration::from_millis(1500);
 /// How often all of a job's processes are measured, and not its leader alone. On kernels without lists of children this
 /// reads the state of every process of the machine.
 const WHOLE: Duration = Duration::from_millis(500);
@@ -69,6 +69,11 @@ impl<'a> Overseer<'a> {
             kernel_kills: known_kernel_kills(),
             is_counted: false,
         }
+    }
+
+    /// Whether the job has begun.
+    pub(super) fn watches(&self) -> bool {
+        self.leader.is_some()
     }
 
     /// The process whose memory, with all below it, is the job's.

@@ -38,6 +38,29 @@ pub(super) struct Said<'a> {
     redact: Redact,
 }
 
+/// The pipe of a program that does several jobs, whose output is kept job by job.
+pub(super) struct Ear {
+    reader: PipeReader,
+    writer: PipeWriter,
+}
+
+impl Ear {
+    pub(super) fn new() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        Ok(Self { reader, writer })
+    }
+
+    /// What the program writes to.
+    pub(super) fn output(&self) -> BorrowedFd<'_> {
+        self.writer.as_fd()
+    }
+
+    /// What it says from now on goes to `log`.
+    pub(super) fn hear<'a>(&self, log: &'a Path) -> io::Result<Said<'a>> {
+        Ok(Said::of(self.reader.try_clone()?, self.writer.try_clone()?, log, None))
+    }
+}
+
 impl<'a> Said<'a> {
     pub(super) fn new(log: &'a Path) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;

@@ -153,6 +153,10 @@ impl Waiting<'_> {
                 Verdict::Kill | Verdict::GoesOn => continue,
             };
             let _ = server.send(&json!({"cancel": self.id, "grace": grace.as_secs_f64()}));
+            // A server that still imports hears nothing for seconds. It ends with the run, and the job has not begun.
+            if limits.cancel.is_cancelled() && !self.overseer.watches() {
+                return self.overseer.why().expect("BUG: a job is given up for no reason");
+            }
             self.clear_by = Some(Instant::now() + grace + CLEARING);
         }
     }

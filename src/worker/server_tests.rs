@@ -1,6 +1,7 @@
 //! The real server with ops that misbehave (`python/tests/probe_server.py`), on the system's Python.
 
 use super::*;
+use crate::confine::Grants;
 use crate::runtime::JobStatus;
 use crate::worker::Cancel;
 use std::path::PathBuf;
@@ -39,7 +40,7 @@ impl Place {
     ) -> Ended {
         let out = self.at(&format!("out-{id}"));
         std::fs::create_dir(&out).unwrap();
-        let job = Job { id, op: op.into(), params, out, ..Job::default() };
+        let job = Job { id, op: op.into(), params, out, sandbox: Grants::everything(), ..Job::default() };
         let log = self.at(&format!("log-{id}"));
         self.server.run(&job, &Limits { timeout, memory, cancel: &self.cancel, log: &log, progress: &|_| {} })
     }
@@ -90,13 +91,19 @@ fn a_job_that_takes_too_much_memory_is_ended_with_both_figures() {
 fn a_server_that_dies_is_told_as_such_and_leaves_nobody() {
     let place = Place::new();
     let ended = std::thread::scope(|scope| {
-        let other = scope.spawn(|| place.run(1, "sleep", json!({})));
-        while !place.at("out-1/pids").exists() {
+        let jobs = [
+            scope.spawn(|| place.run(1, "sleep", json!({}))),
+            // It leaves group and session.
+            scope.spawn(|| place.run(2, "escape", json!({"ends": "cancelled"}))),
+        ];
+        while !(place.at("out-1/pids").exists() && place.at("out-2/pid").exists()) {
             std::thread::sleep(Duration::from_millis(10));
         }
-        let ended = place.run(2, "kill_server", json!({}));
-        assert!(matches!(other.join().unwrap(), Ended::ServerDied(_)));
-        ended
+        // SAFETY: the call takes no pointer; the process is this test's own.
+        assert_eq!(unsafe { libc::kill(place.server.pid, libc::SIGKILL) }, 0);
+        let [one, other] = jobs.map(|job| job.join().unwrap());
+        assert!(matches!(one, Ended::ServerDied(_)), "{one:?}");
+        other
     });
     let Ended::ServerDied(why) = ended else { panic!("{ended:?}") };
     assert_eq!(why, "the Python server ended (signal: 9 (SIGKILL))");

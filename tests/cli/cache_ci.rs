@@ -1,5 +1,6 @@
 //! What CI does: the store of one checkout serves another one, elsewhere, by another user. And the published workflow is one.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -181,12 +182,21 @@ fn the_published_workflows_are_yaml() {
     let steps = github["jobs"]["models"]["steps"].as_array().unwrap();
     assert!(steps.len() > 10 && steps.iter().all(|step| step["uses"].is_string() || step["run"].is_string()));
     // What is saved is what is restored.
-    let of = |action: &str| {
-        let step =
-            steps.iter().find(|step| step["uses"].as_str().is_some_and(|uses| uses.starts_with(action))).unwrap();
-        (step["with"]["path"].clone(), step["with"]["key"].clone())
+    let of = |action: &str| -> BTreeMap<String, String> {
+        let uses = |step: &&Value| step["uses"].as_str().is_some_and(|uses| uses.starts_with(action));
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let found = steps.iter().filter(uses);
+        found.map(|step| (text(&step["with"]["path"]), text(&step["with"]["key"]))).collect()
     };
-    assert_eq!(of("actions/cache/restore@"), of("actions/cache/save@"));
+    let (restored, saved) = (of("actions/cache/restore@"), of("actions/cache/save@"));
+    assert_eq!((restored.len(), saved.len()), (3, 3));
+    for (path, key) in &saved {
+        let own = |step: &&Value| {
+            format!("${{{{ steps.{}.outputs.cache-primary-key }}}}", step["id"].as_str().unwrap()) == *key
+        };
+        let by_id = steps.iter().filter(|step| step["id"].is_string() && step["with"]["path"] == **path).find(own);
+        assert!(by_id.is_some() || restored[path] == *key, "{path}: {key}");
+    }
     assert!(serde_saphyr::from_str::<Value>("a: [b").is_err());
     let gitlab: Value = serde_saphyr::from_str(&fenced(&page("ci.md"), "yaml")).unwrap();
     assert_eq!(gitlab["models"]["artifacts"]["reports"]["junit"], "orch-out/report/junit.xml");

@@ -70,7 +70,7 @@ fn a_run_in_which_nothing_ran_is_not_green() {
 fn an_unknown_step_gets_a_suggestion() {
     let sandbox = Sandbox::new().file("spec.yaml", SPEC);
     let ended = sandbox.run(["explain", "convert:bert:onx", "--spec", "spec.yaml"]).code(2);
-    ended.stderr_has("no step is called `convert:bert:onx`").stderr_has("did you mean `convert:bert:onnx`?");
+    ended.stderr_has("no step or case is called `convert:bert:onx`").stderr_has("did you mean `convert:bert:onnx`?");
 }
 
 #[test]
@@ -99,4 +99,15 @@ fn commands_in_a_circle_or_of_unknown_steps_are_mistakes() {
         .stderr_has("command:tow")
         .stderr_has("spec.yaml:3:")
         .stderr_has("`command:two`");
+}
+
+#[test]
+fn whoever_has_no_spec_or_mistypes_is_told_what_to_do() {
+    let sandbox = Sandbox::new();
+    sandbox.run(["run"]).code(2).stderr_has("hint: `orch init` writes a first spec");
+    assert!(!sandbox.path("cache").exists() && !sandbox.path("orch-out").exists(), "nothing was made");
+    sandbox.run(["rnu"]).code(2).stderr_has("hint: did you mean `orch run`?");
+    sandbox.run(["reprot"]).code(2).stderr_has("'report'").stderr_lacks("hint: did you mean");
+    sandbox.write("specs/all.yaml", "version: 1\n");
+    sandbox.run(["run", "specs"]).code(2).stderr_has("hint: did you mean `specs/all.yaml`?");
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::support::{Sandbox, WITHOUT_DEVICE};
-use crate::{devices, ready_onnx};
+use crate::{devices, page, ready_onnx};
 
 const OPENVINO: &str = "runtime: openvino, backend: openvino, device: CPU, artefact: openvino";
 
@@ -31,6 +31,14 @@ fn has_bf16() -> bool {
 
 fn case<'a>(document: &'a Value, target: &str) -> &'a Value {
     document["cases"].as_array().unwrap().iter().find(|case| case["target"] == target).unwrap()
+}
+
+/// In what the HTML report tells of its cases.
+#[track_caller]
+fn has_detail(sandbox: &Sandbox, words: &str) {
+    let page = sandbox.run(["report", "specs/all.yaml", "--format", "html"]).success().stdout;
+    let details = page::data(&page)["details"].to_string();
+    assert!(details.contains(words), "{words}\n{details}");
 }
 
 #[test]
@@ -72,12 +80,12 @@ fn what_the_device_answers_decides_and_every_page_says_so() {
     for (format, words) in [
         ("text", "half ort (1 case)\n  asked for half: auto, got fp32: "),
         ("markdown", "| ort (1 case) | half | asked for half: auto, got fp32: "),
-        ("junit", "<property name=\"half\" value=\"asked for half: auto, got fp32: "),
-        ("html", "<dt>precision</dt><dd>asked for half: auto, got fp32: "),
+        ("junit", "half: asked for half: auto, got fp32: "),
         ("json", "\"asked\": \"auto\""),
     ] {
         sandbox.run(["report", "specs/all.yaml", "--format", format]).success().stdout_has(words);
     }
+    has_detail(&sandbox, r#"["precision","asked for half: auto, got fp32: "#);
     sandbox
         .run(["explain", "run:linear:ort-fp32", "--spec", "specs/all.yaml"])
         .success()
@@ -123,11 +131,11 @@ fn an_onnx_file_runs_at_fp16_and_int8_and_says_what_computed_it() {
     for (format, words) in [
         ("text", "reduced range cpu (1 case)\n  for instance: dynamic: weights int8 by channel in a reduced range "),
         ("markdown", " *reduced range* |"),
-        ("junit", "<property name=\"reduced_range\" value=\"dynamic: weights int8 "),
-        ("html", "<dt>weights</dt><dd>dynamic: weights int8 "),
+        ("junit", "reduced_range: dynamic: weights int8 "),
     ] {
         sandbox.run(["report", "specs/all.yaml", "--format", format]).success().stdout_has(words);
     }
+    has_detail(&sandbox, r#"["weights","dynamic: weights int8 "#);
     // Whether this CPU would have saturated the full range stands with the result.
     let vnni = of("int8")["facts"]["run:linear:cpu-int8"]["vnni"].clone();
     assert_eq!(vnni.is_boolean(), cfg!(target_arch = "x86_64"), "{vnni}");
@@ -145,11 +153,11 @@ fn an_onnx_file_runs_at_fp16_and_int8_and_says_what_computed_it() {
         for (format, words) in [
             ("text", "cast to fp32 cpu (1 case)\n  for instance: ONNX Runtime "),
             ("markdown", " *cast to fp32* |"),
-            ("junit", "<property name=\"cast_to_fp32\" value=\"ONNX Runtime "),
-            ("html", "<dt>computed</dt><dd>ONNX Runtime "),
+            ("junit", "cast_to_fp32: ONNX Runtime "),
         ] {
             sandbox.run(["report", "specs/all.yaml", "--format", format]).success().stdout_has(words);
         }
+        has_detail(&sandbox, r#"["computed","ONNX Runtime "#);
     }
     assert!(of("int8")["facts"]["run:linear:cpu-int8"].get("cast_to_fp32").is_none());
     sandbox.run(run).success().summary([("executed", 0), ("passed", 2)]);

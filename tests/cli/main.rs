@@ -2,22 +2,32 @@
 
 mod affected;
 mod auto;
+mod bench;
 mod bfloat16;
 mod cache_ci;
 mod cache_gc;
 mod cache_pack;
+mod completed;
 mod commands;
+mod compare;
 mod crash;
 mod damage;
 mod devices;
+mod doctor;
 mod errors;
 mod explained;
+mod github;
 mod half;
 mod handed_out;
+mod history;
+mod history_kept;
+mod interrupted;
 mod ir;
 mod keep_going;
 mod kept;
+mod matrix;
 mod max_age;
+mod named;
 mod noise;
 #[cfg(not(feature = "remote"))]
 mod not_shared;
@@ -26,20 +36,28 @@ mod oom;
 mod pages;
 mod partition;
 mod phone;
+mod profile;
 mod ready_files;
 mod ready_onnx;
 mod rerun;
 mod memo;
 mod selection;
+mod serve;
 mod sizes;
 mod states;
 mod slots;
 mod watched;
+mod workflow;
 mod worn;
+#[path = "../support/page.rs"]
+mod page;
 #[path = "../support/mod.rs"]
 mod support;
+mod told;
 mod tokens;
 mod untimed;
+mod uv;
+mod verify;
 #[cfg(target_os = "linux")]
 mod vram;
 mod watch;

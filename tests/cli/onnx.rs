@@ -177,6 +177,16 @@ pub(super) fn linear() -> Vec<u8> {
     ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
 }
 
+/// The same layer and so many nodes after it that only take time: its outputs are positive.
+pub(super) fn slow_linear(nodes: usize) -> Vec<u8> {
+    let mut model = ModelProto::decode(&*linear()).unwrap();
+    let graph = model.graph.as_mut().unwrap();
+    graph.node[1].output = vec!["y0".into()];
+    let name = |at: usize| if at == nodes { "y".to_owned() } else { format!("y{at}") };
+    graph.node.extend((0..nodes).map(|at| node("Abs", [&name(at)], &name(at + 1))));
+    model.encode_to_vec()
+}
+
 /// The same layer with x and y in bfloat16. It computes in fp32: ONNX Runtime's CPU has few kernels for bfloat16.
 pub(super) fn bfloat16_linear() -> Vec<u8> {
     let mut model = ModelProto::decode(&*linear()).unwrap();

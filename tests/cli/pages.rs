@@ -1,5 +1,7 @@
 //! Commands that print: schema, completions, a first spec, plans and reports.
 
+use crate::onnx::RIGHT;
+use crate::ready_onnx::sandbox;
 use crate::support::Sandbox;
 
 #[test]
@@ -21,14 +23,6 @@ fn the_help_of_setup_names_all_that_can_be_set_up() {
 }
 
 #[test]
-fn completions_know_the_commands() {
-    for shell in ["bash", "zsh", "fish"] {
-        let ended = Sandbox::new().run(["completions", shell]).success();
-        ended.stdout_has("explain").stdout_has("fail-fast").stdout_lacks("panicked");
-    }
-}
-
-#[test]
 fn a_first_spec_loads_and_is_not_overwritten() {
     let sandbox = Sandbox::new();
     sandbox.run(["init"]).success().stderr_has("orch run specs/all.yaml");
@@ -36,6 +30,25 @@ fn a_first_spec_loads_and_is_not_overwritten() {
     sandbox.write("specs/all.yaml", "mine");
     sandbox.run(["init"]).code(2).stderr_has("is already there; nothing was written");
     assert_eq!(sandbox.read("specs/all.yaml"), "mine");
+}
+
+#[test]
+fn a_model_of_one_s_own_runs_without_an_edit() {
+    let sandbox = sandbox(RIGHT);
+    std::fs::remove_dir_all(sandbox.path("specs")).unwrap();
+    sandbox.run(["init", "--model", "models/linear.onnx"]).success().stderr_has("linear on cpu, openvino");
+    assert!(sandbox.read(".gitignore").contains("/orch-out/"));
+    sandbox.run(["run", "--json", "--check"]).success().summary([("passed", 4), ("failed", 0)]);
+
+    let spec = sandbox.read("specs/all.yaml").replace("models:\n", "models:\n  # mine\n");
+    sandbox.write("specs/all.yaml", &spec);
+    sandbox.run(["add", "models/linear.onnx"]).code(2).stderr_has("nothing was written").stderr_has("linear");
+    assert_eq!(sandbox.read("specs/all.yaml"), spec);
+    sandbox.run(["add", "models/linear.onnx", "--name", "again"]).success().stderr_has("onnx: ../models/linear.onnx");
+    assert!(sandbox.read("specs/all.yaml").starts_with(spec.trim_end()));
+    sandbox.run(["run", "-m", "again", "--check"]).success();
+    sandbox.run(["add", "models/nothing.onnx"]).code(2).stderr_has("there is no file `models/nothing.onnx`");
+    sandbox.run(["init", "--model", "models/linear.onnx"]).code(2).stderr_has("orch add");
 }
 
 #[test]
@@ -184,10 +197,31 @@ fn a_run_of_very_many_steps_is_told_in_short() {
     let steps = |count: usize| format!("version: 1\ncommands:\n{}", (0..count).map(step).collect::<String>());
     let few = Sandbox::new().file("specs/all.yaml", steps(10)).run(["run"]).code(1);
     assert_eq!((few.stderr.matches("ok    command:").count(), few.stderr.matches("FAIL  command:").count()), (5, 5));
-    let many = Sandbox::new().file("specs/all.yaml", steps(600)).run(["run"]).code(1);
+    let many = Sandbox::new().file("specs/all.yaml", steps(600)).env("ORCH_VERBOSE", "0").run(["run"]).code(1);
     assert_eq!(many.stderr.matches("ok    ").count(), 0, "{}", many.stderr);
     assert_eq!(many.stderr.matches("FAIL  command:bad").count(), 1, "{}", many.stderr);
     assert!(many.stderr.contains("300 of 600 steps"), "{}", many.stderr);
     assert!(many.stderr.lines().count() < 100, "{}", many.stderr);
     many.stdout_has("600 executed").stdout_has("300 failed");
+}
+
+#[test]
+fn the_page_of_a_part_leaves_that_of_the_whole_alone() {
+    let sandbox = sandbox(RIGHT);
+    let run = |args: &[&str]| sandbox.run(["run", "specs/all.yaml", "--check"].iter().chain(args));
+    let scope = |folder: &str| {
+        let document = sandbox.read(&format!("orch-out/{folder}/matrix.json"));
+        serde_json::from_str::<serde_json::Value>(&document).unwrap()["scope"].clone()
+    };
+    // Nobody has looked at more yet.
+    run(&["-t", "cpu"]).success().stderr_has("report: orch-out/report/index.html");
+    assert_eq!(scope("report"), "target:cpu");
+    run(&[]).success().stderr_has("report: orch-out/report/index.html");
+    assert!(scope("report").is_null());
+    let whole = sandbox.read("orch-out/report/index.html");
+    for _ in 0..2 {
+        run(&["-t", "cpu"]).success().stderr_has("report: orch-out/part/index.html");
+        assert_eq!(scope("part"), "target:cpu");
+        assert_eq!(sandbox.read("orch-out/report/index.html"), whole);
+    }
 }

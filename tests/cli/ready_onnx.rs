@@ -75,7 +75,7 @@ fn it_passes_on_onnx_runtime_and_on_openvino_without_torch() {
         assert!(requested.contains(device) && actual.contains(device), "{requested} {actual}");
         assert_eq!(case["numerics"]["passed"], true);
         assert_eq!(case["numerics"]["reference"], "expected outputs given by the user");
-        assert_eq!(case["metrics"]["samples"], 6);
+        assert!(case["metrics"]["samples"].as_u64() >= Some(6), "a short sample is taken more often");
         assert!(case["metrics"]["median_ms"].as_f64().unwrap() > 0.);
         assert!(case["repro"].as_str().unwrap().contains(&format!("orch-out/tests/test_linear_{target}-fp32.py")));
     }

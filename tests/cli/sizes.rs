@@ -6,6 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::onnx::RIGHT;
+use crate::page;
 use crate::ready_onnx::sandbox;
 use crate::support::Sandbox;
 
@@ -31,6 +32,23 @@ fn ids(document: &Value, list: &str) -> BTreeSet<String> {
 }
 
 #[test]
+fn sizes_of_the_command_line_are_those_of_the_matrix() {
+    let sandbox = Sandbox::new().file("specs/all.yaml", SPEC);
+    let plan = |args: &[&str]| {
+        let plan = sandbox.run([&["plan", "specs/all.yaml", "--all"], args].concat()).success();
+        plan.stdout.lines().filter(|line| line.contains("run:")).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let (swept, own) = (plan(&["--batch", "1,3,3", "--seq", "16,8"]), plan(&[]));
+    assert_eq!(swept, own);
+    sandbox.write("specs/all.yaml", SPEC.replace("batch: [1, 3], seq: [16, 8], ", ""));
+    assert_eq!(plan(&["--batch", "1,3", "--seq", "16,8"]), own);
+    assert!(plan(&["--batch", "5"]).iter().any(|line| line.contains("-b5")));
+    sandbox.run(["plan", "specs/all.yaml", "--batch", "0"]).code(2).stderr_has("--batch");
+    let repro = sandbox.run(["run", "specs/all.yaml", "--batch", "2", "-m", "a", "-t", "b_c", "--json"]).json();
+    assert!(repro["cases"][0]["repro"].as_str().unwrap().contains(" --batch 2 "), "{repro:#}");
+}
+
+#[test]
 fn every_page_has_the_cases_of_the_plan() {
     let sandbox = Sandbox::new().file("specs/all.yaml", SPEC);
     let plan = sandbox.run(["plan", "specs/all.yaml", "--json"]).success().json();
@@ -47,12 +65,16 @@ fn every_page_has_the_cases_of_the_plan() {
         assert_eq!(case["dims"], sizes, "{id}");
     }
     let junit = report("junit");
-    let (html, markdown) = (report("html"), report("markdown").replace('\\', ""));
+    let markdown = report("markdown").replace('\\', "");
+    let data = page::data(&report("html"));
+    let details: Vec<_> = data["details"].as_array().unwrap().iter().map(|case| case["name"].clone()).collect();
+    assert_eq!(details.len(), cases.len());
     for id in &cases {
         let (model, variant) = id.split_once(':').unwrap();
         let test = format!("<testcase name=\"{model}\" classname=\"{variant}\"");
         assert_eq!(junit.matches(&test).count(), 1, "{id}");
-        assert_eq!(html.matches(&format!("<h3>{model} on {variant}</h3>")).count(), 1, "{id}");
+        let named = format!("{model} on {variant}");
+        assert_eq!(details.iter().filter(|name| **name == named).count(), 1, "{id}");
     }
     assert!(junit.contains("tests=\"32\""), "{}", &junit[..300]);
     for row in ["| a |", "| a@s8 |", "| a@b3 |", "| a@b3-s8 |"] {

@@ -135,7 +135,7 @@ fn an_expected_failure_fails_no_run_and_an_unexpected_success_does() {
         let reason = case(&document, "cpu")["reason"].as_str().unwrap().to_owned();
         assert!(reason.contains("specs/all.yaml:18:7 expects NUMERICS: wrong weights"), "{reason}");
     }
-    assert!(sandbox.read("orch-out/report/junit.xml").contains("<failure type=\"XPASS\""));
+    assert!(sandbox.read("orch-out/part/junit.xml").contains("<failure type=\"XPASS\""));
     let lenient =
         sandbox.read("specs/all.yaml").replace("reason: wrong weights", "reason: wrong weights, strict: false");
     sandbox.write("specs/all.yaml", lenient);

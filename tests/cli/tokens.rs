@@ -5,6 +5,7 @@ use std::array;
 use serde_json::{Value, json};
 
 use crate::onnx::{RIGHT, expected_labels, labels};
+use crate::page;
 use crate::ready_onnx::{SPEC, sandbox};
 use crate::sizes::shell;
 use crate::support::Sandbox;
@@ -73,7 +74,7 @@ fn what_a_spec_lets_differ_passes_and_is_marked_on_every_page() {
     sandbox.run(["run", "specs/all.yaml"]).success().stdout_has("looser than orch's own in tokens;");
     let asked = "snr 50, tokens 0.9 (looser than usual";
     assert!(sandbox.read("orch-out/report/matrix.md").contains(asked));
-    let page = sandbox.read("orch-out/report/index.html");
+    let page = page::data(&sandbox.read("orch-out/report/index.html"))["details"].to_string();
     for told in [asked, "0.95 of the tokens equal", "0.95, 0.95 in the worst row"] {
         assert!(page.contains(told), "{told}");
     }

@@ -56,7 +56,7 @@ fn a_checked_case_is_judged_and_shows_no_latency_anywhere() {
     assert!(!is_recorded(), "a record holds times");
     let shown = sandbox.run(["run", "specs/all.yaml", "--check"]).success().stdout_has("✓ untimed");
     assert_no_latency("the console", &shown.stdout);
-    assert!(sandbox.read("orch-out/report/junit.xml").contains("name=\"untimed\" value=\"true\""));
+    assert!(sandbox.read("orch-out/report/junit.xml").contains("untimed: true"));
     sandbox.run(RUN).success();
     assert!(is_recorded(), "nothing would have been seen");
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use orch::confine::Grants;
 use orch::runtime::Job;
 use orch::spec::Spec;
 use orch::store::{DiskStore, Which};
@@ -159,7 +160,8 @@ fn the_answer_of_a_worker() {
 "#;
     for_a_while(answer, |bytes| {
         fs::write(&said, bytes).unwrap();
-        let job = Job { id: 1, op: "x".into(), out: dir.path().into(), ..Job::default() };
+        let job =
+            Job { id: 1, op: "x".into(), out: dir.path().into(), sandbox: Grants::everything(), ..Job::default() };
         let mut command = Command::new("sh");
         command.args(["-c", "cat said >&3"]).current_dir(dir.path());
         let timeout = Duration::from_secs(15);

@@ -44,6 +44,11 @@ fn runs_and_tests() {
             &[("run:bert:qnn-fp16 | generate:bert:qnn-fp16", samples)],
         ),
         row(
+            "more rounds of one target",
+            |w| w.edit("artefact: qnn,", "artefact: qnn, measure: {rounds: 3},"),
+            &[("run:bert:qnn-fp16:round-2 | run:bert:qnn-fp16:round-3", "never ran")],
+        ),
+        row(
             "an option of OpenVINO",
             |w| w.edit("precisions: [fp16, int8]", "precisions: [fp16, int8], options: {performance_hint: THROUGHPUT}"),
             &[(OPENVINO, hint), ("generate:bert:openvino-fp16 | generate:bert:openvino-int8", hint)],

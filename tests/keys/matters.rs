@@ -289,6 +289,32 @@ fn what_a_quantisation_is_calibrated_on() {
     assert!(names(&reran(&others, Outputs::Changed)).iter().all(|name| !name.contains("bert")));
 }
 
+/// What QNN compiles is quantised by a step of its own: the chip is not in that one's key, and the data are in no other's.
+#[test]
+fn what_qnn_is_calibrated_on() {
+    let world = World::new();
+    world.edit("precisions: [fp16], options: {soc", "precisions: [fp16, int8-static, a16w8], options: {soc");
+    world.settle(Outputs::Equal);
+    let steps = |precision: &str| {
+        ["convert:bert:qdq-", "convert:bert:qnn-", "run:bert:qnn-"].map(|s| format!("{s}{precision}"))
+    };
+    let of = |precisions: [&str; 2]| precisions.map(steps).concat().into_iter().collect::<BTreeSet<_>>();
+    let settled =
+        |outputs| world.settle(outputs).into_iter().map(|(step, why)| (step, shown(&why))).collect::<BTreeMap<_, _>>();
+
+    world.edit("    seed: 7\n", "    seed: 7\n    calibration_sets: 4\n");
+    let found = settled(Outputs::Changed);
+    let expected = &of(["int8-static", "a16w8"]) | &["calibration:bert".to_owned()].into();
+    let judges = ["judge:bert:qnn-int8-static".to_owned(), "judge:bert:qnn-a16w8".to_owned()].into();
+    assert_eq!(found.keys().cloned().collect::<BTreeSet<_>>(), &expected | &judges);
+    assert_eq!(found["convert:bert:qdq-a16w8"], ["input.calibration".to_owned()].into());
+    assert_eq!(found["convert:bert:qnn-a16w8"], ["input.artefact".to_owned()].into());
+
+    world.edit("soc_model: 60", "soc_model: 69");
+    let found = settled(Outputs::Equal);
+    assert!(found.contains_key("convert:bert:qnn-a16w8") && !found.contains_key("convert:bert:qdq-a16w8"), "{found:?}");
+}
+
 /// The change of one model reaches every step of that model and none of another's.
 #[test]
 fn a_wave_ends_at_the_model() {

@@ -1,6 +1,8 @@
 //! Results shared between checkouts through real servers, and what is left of a run when a server is none.
 
+mod actions;
 mod clouds;
+mod execution;
 mod hostile;
 mod servers;
 #[path = "../support/mod.rs"]

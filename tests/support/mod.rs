@@ -116,6 +116,8 @@ impl Sandbox {
                 command.env("HOME", home); // where uv, pip and cargo keep what they know of registries
             }
         }
+        // Of every step, however short.
+        command.env("ORCH_VERBOSE", "1");
         command.env("ORCH_CACHE_DIR", &self.cache).env("NO_COLOR", "1").envs(&self.env).stdin(Stdio::null());
         command
     }
@@ -330,4 +332,14 @@ pub fn flip_byte(path: &Path) {
     bytes[at] ^= 1;
     fs::remove_file(path).unwrap();
     fs::write(path, bytes).unwrap();
+}
+
+/// Orch's own browser, installed.
+pub fn browser(sandbox: &Sandbox) -> PathBuf {
+    sandbox.run(["setup", "browser"]).success();
+    let devices = sandbox.run(["devices", "--json"]).json();
+    let text = devices.to_string();
+    let end = text.find("/chromium/chromium\"").expect("the prober names the browser") + "/chromium/chromium".len();
+    let begin = text[..end].rfind('"').unwrap() + 1;
+    text[begin..end].into()
 }

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import transformers
 
-from orch_py import class_checks, generation, steady, text_inputs, torch_model, trees
+from orch_py import class_checks, generation, seeded, steady, text_inputs, torch_model, trees
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
 # Larger than any file: one model.safetensors, never shards.
@@ -151,6 +151,7 @@ def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTraine
         config = torch_model.build_config(cls, job.param("config", {}))
         torch_model.plain(config)
         model = cls._from_config(config, dtype=torch.float32)
+        seeded.fill(model, int(job.param("seed", 0)))
         return model.eval()  # type: ignore[no-any-return]
     source, where = _source(weights)
     with _loading(source):

@@ -1,6 +1,7 @@
-"""Makes an ONNX artefact of another precision from the fp32 one: fp16, or int8 by dynamic or static quantisation.
+"""Makes an ONNX artefact of another precision from the fp32 one: fp16, int8 by dynamic or static quantisation, 16-bit
+activations with int8 weights, or weights of 4 bits.
 
-Both are ONNX Runtime's own tools, which is what its users ship. Inputs and outputs keep their types, so that what is
+All are ONNX Runtime's own tools, which is what its users ship. Inputs and outputs keep their types, so that what is
 given and what is compared is the same at every precision; casts stand at the borders. Never imports torch.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from onnx import TensorProto, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers import float16
 
-from orch_py import calibration, onnx_graph, onnx_static, trees
+from orch_py import calibration, onnx_graph, onnx_nbits, onnx_static, trees
 from orch_py.onnx_census import Census, graphs
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
@@ -25,49 +27,66 @@ from orch_py.protocol import Job, Output, Refused, first_line, listed
 _LEAST_SHARE = 0.5
 # The greatest finite number of fp16: masks made of fp32's lowest number become this, and not an infinity.
 _FP16_MAX = 65504.0
+_QDQ = "activations {activations} by tensor; {calibrated}; QDQ around MatMul, Gemm and Conv"
 _SCHEMES = {
     "fp16": "all operators but those without fp16 kernels; inputs and outputs fp32",
     "int8": "dynamic: weights int8 by channel{range}, activations uint8 by tensor as they come; stacks and vectors too",
-    "int8-static": "static: weights int8 by channel{range}, activations uint8 by tensor; {calibrated}; "
-    "QDQ around MatMul, Gemm and Conv",
+    "int8-static": "static: weights int8 by channel{range}, " + _QDQ,
+    "a16w8": "static: weights uint8 by tensor, " + _QDQ,
+    "int4": "weights uint4 in groups of {group}, each with its scale and zero point; activations and products fp32; "
+    "embeddings and vectors stay fp32",
 }
-_INTEGER = ("int8", "int8-static")
+# For Qualcomm's NPU, whose compiler reads the file.
+_SCHEMES_FOR_QNN = {precision: _SCHEMES["a16w8"] for precision in onnx_static.ACTIVATIONS}
+_RANGED = ("int8", "int8-static")
 # How far int8 weights reach. x86 CPUs without VNNI add the products of a pair, of uint8 and int8, in 16 bits, which
 # saturate: 255 x 64 x 2 is the most that fits.
 _RANGES = {"reduced": " in a reduced range (±64: exact on every CPU)", "full": " (CPUs without VNNI saturate)"}
 _REDUCED = 64
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """What is to be made of the model."""
+
+    precision: str
+    for_qnn: bool
+    """For the compiler of Qualcomm's NPU; otherwise ONNX Runtime itself runs it."""
+    range: str | None
+    """How far int8 weights reach, where that is a choice."""
+    sets: list[trees.Tensors]
+    """What it is calibrated on."""
+    group: int | None
+    """Weights that share a scale, where they do."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether what is quantised is of the kind that QNN takes."""
+        return self.for_qnn or self.precision == "a16w8"
+
+
 def run(job: Job) -> Output:
-    precision = job.required("precision")
-    if precision not in _SCHEMES:
-        raise Refused("unsupported", f"ONNX conversion to `{precision}` is not known; known: {listed(_SCHEMES)}")
-    range_ = None
-    if precision in _INTEGER:
-        range_ = job.param("range", "reduced")
-        if range_ not in _RANGES:
-            raise Refused("error", f"the range of int8 weights `{range_}` is not known; known: {listed(_RANGES)}")
     tree = job.tree("onnx")
     manifest = trees.read_manifest(tree)
-    sets = calibration.sets(job, tree, manifest["inputs"]) if precision == "int8-static" else []
-    scheme = _SCHEMES[precision].format(range=_RANGES.get(range_ or ""), calibrated=calibration.told(job, len(sets)))
     before = onnx_graph.load_typed(tree)
+    asked = _asked(job, before, tree, manifest["inputs"])
+    precision = asked.precision
     if not Census.of(before).weights["fp32"]:
         raise Refused("unsupported", f"the ONNX model holds no fp32 weights, so there is nothing to make {precision}")
+    scheme = (_SCHEMES_FOR_QNN if asked.for_qnn else _SCHEMES)[precision].format(
+        range=_RANGES.get(asked.range or ""),
+        calibrated=calibration.told(job, len(asked.sets)),
+        activations=onnx_static.activations(precision),
+        group=asked.group,
+    )
     ports = _ports(before)
 
     started = time.perf_counter()
-    model = _made(before, precision, range_ == "reduced", sets)
+    model = _made(before, asked)
     seconds = time.perf_counter() - started
     onnx_graph.strip(model)
-    census = Census.of(model)
-    if sets:
-        census.nodes["integer"] = onnx_static.integer_products(model)
-    facts = {"scheme": scheme, "range": range_, **census.facts(), "seconds": {"convert": seconds}}
-    if range_ == "reduced" and (far := _reach(model, before)) > _REDUCED:
-        raise Refused("error", f"BUG: asked for weights within ±{_REDUCED}, ONNX Runtime made one of {far}", facts)
-    if wrong := census.lacks("int8" if precision in _INTEGER else precision, _LEAST_SHARE):
-        raise Refused("unsupported", wrong, facts)
+    facts: dict[str, Any] = {"scheme": scheme, "range": asked.range, "seconds": {"convert": seconds}}
+    _require(model, before, asked, facts)
     if (now := _ports(model)) != ports:
         raise Refused("error", f"the converted model takes and gives {now}, the fp32 one {ports}", facts)
     path, *_ = onnx_graph.save(model, job.out)
@@ -88,7 +107,7 @@ def run(job: Job) -> Output:
             "opset": next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")),
             "precision": precision,
             "scheme": scheme,
-            "range": range_,
+            "range": asked.range,
             "versions": manifest.get("versions", {}) | versions,
         },
     )
@@ -96,10 +115,54 @@ def run(job: Job) -> Output:
     return Output(facts=facts)
 
 
-def _made(model: onnx.ModelProto, precision: str, reduced: bool, sets: list[trees.Tensors]) -> onnx.ModelProto:
-    if precision == "fp16":
+def _asked(job: Job, model: onnx.ModelProto, tree: Path, inputs: list[str]) -> _Asked:
+    precision, for_qnn = job.required("precision"), job.param("for") == "qnn"
+    known = _SCHEMES_FOR_QNN if for_qnn else _SCHEMES
+    if precision not in known:
+        raise Refused("unsupported", f"ONNX conversion to `{precision}` is not known; known: {listed(known)}")
+    range_ = job.param("range", "reduced") if precision in _RANGED and not for_qnn else None
+    if range_ and range_ not in _RANGES:
+        raise Refused("error", f"the range of int8 weights `{range_}` is not known; known: {listed(_RANGES)}")
+    sets = calibration.sets(job, tree, inputs) if precision in onnx_static.ACTIVATIONS else []
+    group = onnx_nbits.group(model) if precision == "int4" else None
+    return _Asked(precision, for_qnn, range_, sets, group)
+
+
+def _made(model: onnx.ModelProto, asked: _Asked) -> onnx.ModelProto:
+    if asked.precision == "fp16":
         return _to_fp16(model)
-    return onnx_static.quantised(model, sets, reduced) if sets else _to_int8(model, reduced)
+    if asked.group:
+        return onnx_nbits.quantised(model, asked.group)
+    if asked.is_wide:
+        return onnx_static.quantised_for_qnn(model, asked.sets, asked.precision)
+    reduced = asked.range == "reduced"
+    return onnx_static.quantised(model, asked.sets, reduced) if asked.sets else _to_int8(model, reduced)
+
+
+def _require(model: onnx.ModelProto, before: onnx.ModelProto, asked: _Asked, facts: dict[str, Any]) -> None:
+    """Counts what became of the model, and refuses one that is not of the precision by whose name it would go."""
+    precision, census = asked.precision, Census.of(model)
+    if asked.is_wide:
+        quantised, products = onnx_static.quantised_products(model, precision)
+        facts["quantised_products"], facts["products"] = quantised, products
+        if not quantised or quantised < _LEAST_SHARE * products:
+            reason = f"only {quantised} of the model's {products} products became {precision}"
+            raise Refused("unsupported", reason, facts)
+    if precision in onnx_static.ACTIVATIONS:
+        census.nodes["integer"] = quantised if asked.for_qnn else onnx_static.integer_products(model)
+    facts |= census.facts()
+    if asked.range == "reduced" and (far := _reach(model, before)) > _REDUCED:
+        raise Refused("error", f"BUG: asked for weights within ±{_REDUCED}, ONNX Runtime made one of {far}", facts)
+    if precision == "a16w8" and not census.nodes["integer"]:
+        version = trees.versions("onnxruntime")["onnxruntime"]
+        reason = (
+            f"ONNX Runtime {version} has no kernels for 16-bit activations on the CPU: it computes all "
+            f"{products} products in fp32, between tensors that are only rounded to 16 bits"
+        )
+        raise Refused("unsupported", reason, facts)
+    held = "int8" if precision in (*_RANGED, "a16w8") else precision
+    if wrong := census.lacks(held, _LEAST_SHARE):
+        raise Refused("unsupported", wrong, facts)
 
 
 def _to_fp16(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -1,13 +1,16 @@
-"""Makes the OpenVINO artefact (IR) from an ONNX artefact: fp32, fp16 weights, int8 weights, or int8 throughout.
+"""Makes the OpenVINO artefact (IR) from an ONNX artefact: fp32, weights of 16, 8 or 4 bits, or int8 throughout.
 
-Imports openvino, and nncf for int8 of either kind; never torch. One conversion a process, because the second one in a
-process numbers its nodes differently: the server forks for each job, so that holds.
+Imports openvino, and nncf for whole numbers of any kind; never torch. One conversion a process, because the second one
+in a process numbers its nodes differently: the server forks for each job, so that holds.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from orch_py import calibration, trees
 from orch_py.openvino_words import telling
 from orch_py.protocol import Job, Output, Refused, is_out_of_memory, listed
 
-PRECISIONS = ("fp32", "fp16", "int8", "int8-static")
+PRECISIONS = ("fp32", "fp16", "int8", "int8-static", "int4")
 # How far int8 weights reach: nncf's word, and what is told of it.
 _RANGES = {
     "reduced": ("ENABLE", " in a reduced range (±64: exact on every CPU)"),
@@ -26,9 +29,14 @@ _RANGES = {
 }
 _REDUCED = 64
 _PRODUCTS = ("MatMul", "Convolution", "ConvolutionBackpropData", "GroupConvolution", "GroupConvolutionBackpropData")
+# Of 4-bit weights, those that share a scale: the most, and the least where a width is no multiple of that.
+_GROUP, _LEAST_GROUP = 32, 16
+# The least share of the weights that must be of 4 bits: less is another precision under its name.
+_LEAST_SHARE = 0.5
 # What stands between stored weights and their product.
 _BETWEEN = ("Convert", "Subtract", "Multiply", "Reshape", "Transpose", "Squeeze", "Unsqueeze")
 _INT8_TYPES = ("i8", "u8")
+_TYPES = {"i4": "int4", "u4": "int4", "i8": "int8", "u8": "int8", "f32": "fp32", "f16": "fp16"}
 # How the text of an error begins that OpenVINO itself raised: a check in its sources, and the place.
 _OWN_WORDS = ("Check '", "Exception from ")
 
@@ -52,6 +60,11 @@ def run(job: Job) -> Output:
         packages.append("nncf")
         started = time.perf_counter()
         model = _compress(model, facts)
+        facts["seconds"]["compress"] = time.perf_counter() - started
+    if precision == "int4":
+        packages.append("nncf")
+        started = time.perf_counter()
+        model = _in_four_bits(model, facts)
         facts["seconds"]["compress"] = time.perf_counter() - started
     if precision == "int8-static":
         packages.append("nncf")
@@ -108,6 +121,34 @@ def _compress(model: openvino.Model, facts: dict[str, Any]) -> openvino.Model:
     return model
 
 
+def _in_four_bits(model: openvino.Model, facts: dict[str, Any]) -> openvino.Model:
+    """Weights uint4 in groups; those of embeddings and of the last product, whose errors nothing evens out, uint8.
+    Activations and products stay fp32."""
+    import nncf
+    from nncf.quantization.advanced_parameters import AdvancedCompressionParameters, GroupSizeFallbackMode
+
+    fallback = AdvancedCompressionParameters(
+        group_size_fallback_mode=GroupSizeFallbackMode.ADJUST, min_adjusted_group_size=_LEAST_GROUP
+    )
+    mode = nncf.CompressWeightsMode.INT4_ASYM
+    model = nncf.compress_weights(model, mode=mode, group_size=_GROUP, advanced_parameters=fallback)
+    facts["scheme"] = (
+        f"weights uint4 in groups of {_GROUP}, or {_LEAST_GROUP} where that divides the width, each with its scale and "
+        "zero point; of embeddings and the last product uint8; activations and products fp32"
+    )
+    weights: Counter[str] = Counter()
+    products: Counter[str] = Counter()
+    for constant in _multiplied(model):
+        kind = _TYPES.get(constant.get_element_type().get_type_name(), "other")
+        weights[kind] += math.prod(constant.get_output_shape(0))
+        products[kind] += 1
+    facts["weights"], facts["nodes"] = dict(weights), dict(products)
+    if not weights["int4"] or weights["int4"] < _LEAST_SHARE * weights.total():
+        reason = f"only {weights['int4']} of {weights.total()} weights that the model multiplies by became int4"
+        raise Refused("unsupported", reason, facts)
+    return model
+
+
 def _calibrated(model: openvino.Model, job: Job, sets: list[trees.Tensors], facts: dict[str, Any]) -> openvino.Model:
     """Weights and activations int8, around products alone: of a sum with a mask of fp32's lowest number, nothing is
     left in 8 bits. Without VNNI the CPU's sums of products saturate in 16 bits, so in the reduced range the weights
@@ -143,15 +184,19 @@ def _calibrated(model: openvino.Model, job: Job, sets: list[trees.Tensors], fact
 
 def _reach(model: openvino.Model) -> int:
     """The largest magnitude among the int8 weights that are multiplied; a table that is only looked up is not."""
-    far = 0
+    weights = [node.data for node in _multiplied(model) if node.get_element_type().get_type_name() == "i8"]
+    return max((int(np.abs(values.astype(np.int16)).max(initial=0)) for values in weights), default=0)
+
+
+def _multiplied(model: openvino.Model) -> Iterator[Any]:
+    """The constants that products multiply by, once for each product."""
     for product in (node for node in model.get_ops() if node.get_type_name() in _PRODUCTS):
         for place in (0, 1):
             node = product.input_value(place).get_node()
             while node.get_type_name() in _BETWEEN:
                 node = node.input_value(0).get_node()
-            if node.get_type_name() == "Constant" and node.get_element_type().get_type_name() == "i8":
-                far = max(far, int(np.abs(node.data.astype(np.int16)).max(initial=0)))
-    return far
+            if node.get_type_name() == "Constant":
+                yield node
 
 
 def _int8_constants(model: openvino.Model) -> int:

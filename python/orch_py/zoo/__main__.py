@@ -22,7 +22,7 @@ from transformers import CONFIG_MAPPING
 from orch_py.ops.export_onnx import DEFAULT_ROUTES
 from orch_py.protocol import Refused
 from orch_py.torch_model import model_class
-from orch_py.zoo import derive, families, files, rows
+from orch_py.zoo import derive, families, files, own, rows
 from orch_py.zoo.priorities import priority
 from orch_py.zoo.rows import Document, Row
 
@@ -46,11 +46,17 @@ def main() -> int:
     commands.add_parser("refresh", help="try all rows again with the installed transformers")
     routes = commands.add_parser("routes", help="begin with the exporter that worked in a run")
     routes.add_argument("report", type=Path, metavar="FILE", help="the run's matrix.json")
-    for each in commands.choices.values():
+    of_one = commands.add_parser("own", help="print a row for a folder or an id of the Hub")
+    of_one.add_argument("source", metavar="FOLDER|ID")
+    of_one.add_argument("--name", required=True, help="the row's")
+    of_one.add_argument("--written", default="", help="the folder, as the spec has it")
+    for each in (add, commands.choices["refresh"], routes):
         each.add_argument("--into", type=Path, default=Path("specs/models"), metavar="DIR", help="default: %(default)s")
         each.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
     args = parser.parse_args()
     torch.set_num_threads(1)
+    if args.command == "own":
+        return _own(args)
     zoo = {path.stem: files.read(path) for path in sorted(args.into.glob("*.yaml"))}
     commanded = {"add": _added, "refresh": _refreshed, "routes": _routed}
     failed = _put(zoo, commanded[args.command](args, zoo))
@@ -58,6 +64,16 @@ def main() -> int:
     for family, found in zoo.items():
         _publish(args.into / f"{family}.yaml", files.text(family, found))
     return 1 if failed else 0
+
+
+def _own(args: argparse.Namespace) -> int:
+    """Prints the row; or, where there is none, why on stderr."""
+    try:
+        print(files.row_text(args.name, own.row(args.source, args.written)), end="")
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 def _put(zoo: dict[str, dict[str, Document]], made: Iterable[tuple[str, str, Document | str]]) -> int:

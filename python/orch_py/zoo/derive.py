@@ -62,11 +62,17 @@ def row(class_name: str) -> Row:
     cls = torch_model.model_class(class_name)
     kind = cls.config_class
     config = shrink.small(kind)
-    return Row(class_name, config, _inputs(cls, kind(**config)))
+    return Row(class_name, config, inputs(cls, kind(**config)))
 
 
-def _inputs(cls: Any, config: Any) -> dict[str, Document]:
-    names = inspect.signature(cls.forward).parameters
+def names(cls: Any) -> list[str]:
+    """What the model's forward takes by name."""
+    return list(inspect.signature(cls.forward).parameters)
+
+
+def inputs(cls: Any, config: Any) -> dict[str, Document]:
+    """A recipe for each input that is known by its name."""
+    taken = names(cls)
     recipes = {
         "input_ids": {"dtype": "int64", "shape": [1, SEQUENCE], "randint": TOKENS},
         "attention_mask": {"dtype": "int64", "shape": [1, SEQUENCE], "value": 1},
@@ -75,7 +81,7 @@ def _inputs(cls: Any, config: Any) -> dict[str, Document]:
         "input_features": {"dtype": "float32", "shape": [1, _of(config, "num_mel_bins", 80), FRAMES], "normal": [0, 1]},
         "input_values": {"dtype": "float32", "shape": [1, SAMPLES], "normal": [0, 1]},
     }
-    found = {name: recipe for name, recipe in recipes.items() if name in names}
+    found = {name: recipe for name, recipe in recipes.items() if name in taken}
     if "input_ids" not in found:
         found.pop("attention_mask", None)
     return found

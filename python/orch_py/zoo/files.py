@@ -56,6 +56,12 @@ def text(family: str, rows: dict[str, Document]) -> str:
     return _HEADER.format(family=family) + "\n\n".join(parts) + "\n"
 
 
+def row_text(name: str, row: Document) -> str:
+    """A row by itself, as it stands below `models:`."""
+    lines = [line for field, value in row.items() for line in _entry(f"{field}:", value, 4)]
+    return "\n".join([f"  {name}:", *lines]) + "\n"
+
+
 def _entry(key: str, value: Any, indent: int) -> list[str]:
     """`key: value`, in one line where that fits."""
     space = " " * indent
@@ -88,7 +94,7 @@ def _flow(value: Any) -> str:
         return value
     if (
         isinstance(value, str)
-        and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", value)
+        and re.fullmatch(r"[A-Za-z0-9./][A-Za-z0-9._/-]*", value)
         and re.search("[A-Za-z]/|/[A-Za-z]", value)
     ):
         return value

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from orch_py import config_keys, forward_names, judge, steady, torch_model
+from orch_py import config_keys, forward_names, judge, seeded, steady, torch_model
 from orch_py.protocol import Refused, first_line
 from orch_py.torch_model import Named
 from orch_py.trees import Tensors
@@ -132,6 +132,7 @@ def _decided(row: Row) -> Tried:
     torch_model.plain(config)
     try:
         model = cls._from_config(config, dtype=torch.float32).eval()
+        seeded.fill(model, 0)
         parameters = sum(parameter.numel() for parameter in model.parameters())
         inputs, control = (_ordered(model, row, seed) for seed in (0, 1))
         reference, other = _outputs(model, row, inputs), _outputs(model, row, control)

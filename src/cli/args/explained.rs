@@ -1,17 +1,36 @@
 //! Arguments of the commands that explain: explain, log, what-ran, graph, and what `run` records for them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::SpecArgs;
+use super::{SpecArgs, complete};
+
+/// What is asked about, and the spec that has it.
+#[derive(Debug, ClapArgs)]
+pub(in crate::cli) struct NameArgs {
+    /// A step, e.g. convert:bert:openvino-fp16, or a case: bert:cpu-fp32, 'bert on cpu-fp32', 'bert cpu'; a glob takes
+    /// all that match
+    #[arg(value_name = "STEP|CASE", add = complete::cases_and_steps())]
+    pub(in crate::cli) name: String,
+    /// The spec
+    #[arg(value_name = "SPEC", default_value = "specs/all.yaml")]
+    place: PathBuf,
+    /// The same by name, as files say it that were handed out
+    #[arg(long = "spec", value_name = "FILE", conflicts_with = "place", hide = true)]
+    named: Option<PathBuf>,
+}
+
+impl NameArgs {
+    pub(in crate::cli) fn spec(&self) -> &Path {
+        self.named.as_deref().unwrap_or(&self.place)
+    }
+}
 
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct ExplainArgs {
-    /// The step, e.g. convert:bert:openvino-fp16 (a glob explains all that match)
-    pub(in crate::cli) step: String,
-    #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
-    pub(in crate::cli) spec: PathBuf,
+    #[command(flatten)]
+    pub(in crate::cli) of: NameArgs,
     /// As `orch run --check` has the step: checked, and not timed
     #[arg(long)]
     pub(in crate::cli) check: bool,
@@ -22,11 +41,8 @@ pub(in crate::cli) struct ExplainArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct LogArgs {
-    /// The step, e.g. run:bert:cpu-fp32 (a glob shows all that match)
-    pub(in crate::cli) step: String,
-    /// The spec whose steps a glob is matched against
-    #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
-    pub(in crate::cli) spec: PathBuf,
+    #[command(flatten)]
+    pub(in crate::cli) of: NameArgs,
     /// As `orch run --check` has the step: checked, and not timed
     #[arg(long)]
     pub(in crate::cli) check: bool,
@@ -67,7 +83,7 @@ pub(in crate::cli) struct GraphArgs {
     #[arg(long, value_enum, default_value_t = GraphFormat::Dot)]
     pub(in crate::cli) format: GraphFormat,
     /// Only these steps, what they need, and what needs them
-    #[arg(long = "step", value_name = "GLOB")]
+    #[arg(long = "step", value_name = "GLOB", add = complete::steps())]
     pub(in crate::cli) steps: Vec<String>,
 }
 

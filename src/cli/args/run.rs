@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-use super::{RetryArgs, ScopeArgs, SpecArgs, TraceArgs};
+use super::{RetryArgs, ScopeArgs, SpecArgs, TraceArgs, complete};
 use crate::base::Size;
+use crate::cli::exit::Exit;
+use crate::config::Where;
 use crate::exec;
 use crate::session::{Request, Settings};
 
@@ -16,11 +18,11 @@ pub(in crate::cli) struct RunArgs {
     #[command(flatten)]
     pub(in crate::cli) scope: ScopeArgs,
     /// Only these steps and what they need, e.g. 'convert:bert:*'; 'failed': run those again that failed last time
-    #[arg(long = "step", value_name = "GLOB")]
+    #[arg(long = "step", value_name = "GLOB", add = complete::steps())]
     pub(in crate::cli) steps: Vec<String>,
     /// Execute again although nothing changed: steps, 'run' for all measurements, 'case:bert:*', 'failed' (including
     /// failures that stand) or 'flaky'
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, value_name = "GLOB", add = complete::steps())]
     pub(in crate::cli) rerun: Vec<String>,
     /// How many steps may run at a time [default: the number of cores]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -49,6 +51,15 @@ pub(in crate::cli) struct RunArgs {
     /// Do not use the remote store
     #[arg(long)]
     pub(in crate::cli) no_remote: bool,
+    /// A server of the Remote Execution API that executes steps, e.g. grpc://host:8980 [default: that of orch.toml]
+    #[arg(long, value_name = "URL")]
+    pub(in crate::cli) executor: Option<String>,
+    /// Which steps the executor gets [default: auto]
+    #[arg(long = "where", value_enum, value_name = "WHERE")]
+    pub(in crate::cli) whereabouts: Option<Whereabouts>,
+    /// Nothing having run is no failure, for jobs whose hardware may be absent: code 0 in place of 3
+    #[arg(long)]
+    allow_none: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
     pub(in crate::cli) json: bool,
@@ -69,7 +80,31 @@ pub(in crate::cli) enum KeepGoing {
     Never,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Whereabouts {
+    /// None
+    Local,
+    /// All that can execute elsewhere
+    Remote,
+    /// Those that need a device that is not here
+    Auto,
+}
+
+impl Whereabouts {
+    fn of(self) -> Where {
+        match self {
+            Self::Local => Where::Local,
+            Self::Remote => Where::Remote,
+            Self::Auto => Where::Auto,
+        }
+    }
+}
+
 impl RunArgs {
+    pub(in crate::cli) fn allowing_none(&self, exit: Exit) -> Exit {
+        if self.allow_none && exit == Exit::NothingRan { Exit::Success } else { exit }
+    }
+
     fn keep_going(&self) -> exec::KeepGoing {
         match self.keep_going {
             _ if self.fail_fast => exec::KeepGoing::Never,
@@ -91,7 +126,10 @@ impl RunArgs {
             keep_going: self.keep_going(),
             retries: self.retry.retries,
             backoff: self.retry.backoff(),
+            seed: None,
             no_remote: self.no_remote,
+            executor: self.executor.clone(),
+            whereabouts: self.whereabouts.map(Whereabouts::of),
             out_dir: self.out_dir.clone(),
             trace: self.trace.trace.clone(),
             command,

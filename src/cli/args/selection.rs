@@ -2,17 +2,18 @@
 
 use clap::Args as ClapArgs;
 
+use super::complete;
 use crate::matrix::{Facet, Mistake, Query, Selection};
 
 #[derive(Debug, Clone, ClapArgs)]
 #[command(next_help_heading = "Selection (globs, repeatable; all kinds of them must be met)")]
 pub(in crate::cli) struct SelectionArgs {
     /// Only these models
-    #[arg(long = "model", short = 'm', value_name = "GLOB")]
+    #[arg(long = "model", short = 'm', value_name = "GLOB", add = complete::models())]
     models: Vec<String>,
     /// Only these targets; the exact name of a target outside the matrix adds it for every model; `auto` chooses the best
     /// target for each model, of these or of all
-    #[arg(long = "target", short = 't', value_name = "GLOB")]
+    #[arg(long = "target", short = 't', value_name = "GLOB", add = complete::targets())]
     targets: Vec<String>,
     /// Only models of these families
     #[arg(long = "family", value_name = "GLOB")]
@@ -27,7 +28,7 @@ pub(in crate::cli) struct SelectionArgs {
     #[arg(long = "tag", value_name = "GLOB")]
     tags: Vec<String>,
     /// Only these cases, e.g. 'bert:openvino-*'
-    #[arg(long = "case", value_name = "GLOB")]
+    #[arg(long = "case", value_name = "GLOB", add = complete::cases())]
     cases: Vec<String>,
     /// Only what an expression says: 'family:vision & !(priority:low | tag:slow)'; @FILE: what any line of a file says
     #[arg(long = "select", value_name = "EXPR", value_parser = expression)]
@@ -54,7 +55,7 @@ impl SelectionArgs {
     }
 }
 
-fn expression(text: &str) -> Result<Query, String> {
+pub(super) fn expression(text: &str) -> Result<Query, String> {
     let Some(file) = text.strip_prefix('@') else {
         return text.parse().map_err(|mistake: Mistake| mistake.to_string());
     };

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 
 use super::SelectionArgs;
 use crate::exec::MaxAge;
 use crate::matrix::{Fallback, Partition};
-use crate::session::Request;
+use crate::session::{Request, Sweep};
+use crate::spec::ROUNDS;
 
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct SpecArgs {
@@ -21,15 +23,36 @@ pub(in crate::cli) struct SpecArgs {
     /// Check only: one inference for each case, judged and not timed, beside other steps
     #[arg(long)]
     pub(in crate::cli) check: bool,
+    /// Measure every timed case so often, each time in a process of its own, interleaved with the others in random order
+    /// [default: `rounds` of the spec's `measure`, which is 1]
+    #[arg(long, value_name = "N", conflicts_with = "check", value_parser = rounds())]
+    pub(in crate::cli) rounds: Option<u32>,
+    /// These batch sizes in the place of the spec's `matrix: {batch: …}`, e.g. 1,4,16
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = size())]
+    batch: Vec<u64>,
+    /// These lengths of sequences in the place of the spec's `matrix: {seq: …}`, e.g. 32,128
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = size())]
+    seq: Vec<u64>,
     #[command(flatten)]
     pub(in crate::cli) selection: SelectionArgs,
+}
+
+fn size() -> RangedU64ValueParser<u64> {
+    clap::value_parser!(u64).range(1..)
+}
+
+fn rounds() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(i64::from(*ROUNDS.start())..=i64::from(*ROUNDS.end()))
 }
 
 impl SpecArgs {
     /// Asks for all selected cases.
     pub(in crate::cli) fn request(&self) -> Request {
         let fallback = if self.fallback { Fallback::Usual } else { Fallback::AsDeclared };
-        Request { selection: self.selection.selection(), fallback, check: self.check, ..Request::all(&self.spec) }
+        let Self { check, rounds, .. } = *self;
+        let (selection, sweep) =
+            (self.selection.selection(), Sweep { batch: self.batch.clone(), seq: self.seq.clone() });
+        Request { selection, sweep, fallback, check, rounds, ..Request::all(&self.spec) }
     }
 
     /// Asks for the selected cases within the scope.

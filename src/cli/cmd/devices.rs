@@ -1,18 +1,19 @@
 //! `orch devices`, `orch doctor`
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::catalogue::{Library, Requirement, openvino, qnn};
-use crate::cli::args::{Args, DevicesArgs};
+use crate::cli::args::{Args, DevicesArgs, DoctorArgs};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
-use crate::session::{self, Probes, absolute, browsers, provision};
+use crate::provision::reach_index;
+use crate::session::{self, Probes, Project, Request, Session, absolute, browsers, provision};
 use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
-
-const WIDTH: usize = 100;
 
 pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (host, mut backends) = probe(args)?;
@@ -23,21 +24,39 @@ pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> an
     if asked.json {
         printer.json(&serde_json::to_value(Inventory { host: fingerprint, backends })?);
     } else {
-        printer.out(&render::devices(&fingerprint, &backends, WIDTH));
+        printer.out(&render::devices(&fingerprint, &backends, printer.width()));
     }
     Ok(Exit::Success)
 }
 
-pub(super) fn doctor(args: &Args, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
+pub(super) fn doctor(args: &Args, asked: &DoctorArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (host, backends) = probe(args)?;
-    let environment = doctor::examine(&host, &absolute(&args.cache_dir)?);
+    let environment = doctor::Environment {
+        index: Some(reach_index().map(str::to_owned)),
+        wanted: wanted(args, &asked.spec).unwrap_or_else(|error| {
+            printer.note(&format!("warning: what the spec needs is not known: {error:#}"));
+            None
+        }),
+        ..doctor::examine(&host, &absolute(&args.cache_dir)?)
+    };
     let findings = doctor::diagnose(&backends, &environment);
-    if json {
+    if asked.json {
         printer.json(&json!({"findings": findings, "environment": environment}));
     } else {
-        printer.out(&render::doctor(&findings, WIDTH));
+        printer.out(&render::doctor(&findings, printer.width()));
     }
     Ok(if doctor::healthy(&findings) { Exit::Success } else { Exit::Failed })
+}
+
+/// What the spec would install here. Without one there is nothing to tell.
+fn wanted(args: &Args, spec: &Path) -> anyhow::Result<Option<doctor::Wanted>> {
+    if !spec.is_file() {
+        return Ok(None);
+    }
+    let session = Session::open(&args.locations())?;
+    let missing = session.provision.missing(session.requirements(&Project::load(&Request::all(spec))?));
+    let told = (!missing.is_empty()).then(|| missing.told());
+    Ok(Some(doctor::Wanted { spec: spec.to_owned(), missing: told, bytes: missing.bytes() }))
 }
 
 /// The native libraries that are installed already; a probe installs nothing.
@@ -54,7 +73,7 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
     })
 }
 
-fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
+pub(super) fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
     let host = Host::real().with_libraries(libraries(args)?);
     let provision = provision(&args.locations(), Cancel::default())?;

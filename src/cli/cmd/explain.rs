@@ -17,8 +17,9 @@ use crate::session::{Ask, Request, Session};
 
 pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;
-    let project = session.project(&Request { check: explain.check, ..Request::all(&explain.spec) }, Ask::Installed)?;
-    let chosen = project.steps(std::slice::from_ref(&explain.step))?;
+    let project =
+        session.project(&Request { check: explain.check, ..Request::all(explain.of.spec()) }, Ask::Installed)?;
+    let chosen = project.meant(&explain.of.name)?.steps();
     let options = project.idle_options();
     let listener = Warnings(printer);
     let context = session.context(&project, &options, &listener);

@@ -1,30 +1,157 @@
-//! `orch init`
+//! `orch init` and `orch add`: a first spec, and further models for it.
+
+use std::path::Path;
 
 use anyhow::Context as _;
 
 use crate::base::fs as bfs;
-use crate::cli::args::InitArgs;
+use crate::base::named;
+use crate::cli::args::{AddArgs, Args, InitArgs};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::session::UsageError;
+use crate::matrix::Matrix;
+use crate::session::{self, Own, Session, UsageError};
+use crate::spec::Spec;
 
-/// A first spec: one model of one's own, on the targets that every machine has.
-const FILES: [(&str, &str); 4] = [
-    ("all.yaml", include_str!("../../../templates/init/all.yaml")),
+const SPEC: &str = "all.yaml";
+
+/// What a first spec includes.
+const INCLUDED: [(&str, &str); 3] = [
     ("targets.yaml", include_str!("../../../specs/targets.yaml")),
     ("pipelines.yaml", include_str!("../../../specs/pipelines.yaml")),
     ("schema.json", include_str!("../../../specs/schema.json")),
 ];
 
-pub(super) fn init(init: &InitArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    if let Some((name, _)) = FILES.iter().find(|(name, _)| init.dir.join(name).exists()) {
-        let path = init.dir.join(name);
-        return Err(UsageError(format!("`{}` is already there; nothing was written", path.display())).into());
+/// A first spec without a model of one's own: a small one, on the targets that every machine has.
+const FIRST: &str = include_str!("../../../templates/init/all.yaml");
+
+/// The beginning of one with a model of one's own, on every target that it may have.
+const OWN: &str = include_str!("../../../templates/init/own.yaml");
+
+const IGNORED: &str = "# Made by orch: its store and environments, and what runs hand out.\n/cache/\n/orch-out/\n";
+
+pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let names = INCLUDED.iter().map(|(name, _)| *name).chain([SPEC]);
+    if let Some(path) = names.map(|name| init.dir.join(name)).find(|path| path.exists()) {
+        let hint = "hint: `orch add MODEL` adds a model to it";
+        return Err(UsageError(format!("`{}` is already there; nothing was written\n  {hint}", path.display())).into());
     }
-    for (name, text) in FILES {
+    let (text, told) = match &init.model {
+        None => (FIRST.to_owned(), String::new()),
+        Some(model) => {
+            let session = Session::open(&args.locations())?;
+            let own = session.own(model, None, &init.dir, &|text| printer.note(text))?;
+            let (text, targets) = on_targets_here(&session, &init.dir, &own)?;
+            (text, format!(": {} on {}", own.name, targets.join(", ")))
+        }
+    };
+    for (name, text) in files(&text) {
         let path = init.dir.join(name);
         bfs::write_atomic(&path, text.as_bytes()).with_context(|| format!("failed to write `{}`", path.display()))?;
     }
-    printer.note(&format!("wrote {0}/all.yaml; next: `orch run {0}/all.yaml`", init.dir.display()));
+    let ignored = Path::new(".gitignore");
+    if !ignored.exists() {
+        bfs::write_atomic(ignored, IGNORED.as_bytes()).context("failed to write `.gitignore`")?;
+    }
+    let spec = init.dir.join(SPEC);
+    printer.note(&format!("wrote {0}{told}; next: `orch run {0}`", spec.display()));
     Ok(Exit::Success)
+}
+
+/// A first spec on the targets that this machine has and that can run the model; and which those are.
+fn on_targets_here(session: &Session, dir: &Path, own: &Own) -> anyhow::Result<(String, Vec<String>)> {
+    let all = format!("{OWN}{}", own.text);
+    let spec = tried(dir, &all).context("BUG: the row that was made is none")?;
+    let is_here = |name: &str| session.inventory().iter().any(|backend| backend.name == name && backend.available);
+    let mut targets: Vec<String> = Vec::new();
+    for case in Matrix::of(&spec).cases {
+        if is_here(spec.targets[&case.target].backend.name) && !targets.contains(&case.target) {
+            targets.push(case.target);
+        }
+    }
+    let written = format!("  targets: [{}]", targets.join(", "));
+    let lines = all.lines().map(|line| if line.starts_with("  targets:") { &written } else { line });
+    Ok((lines.flat_map(|line| [line, "\n"]).collect(), targets))
+}
+
+/// What a first spec includes, and itself.
+fn files(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    INCLUDED.into_iter().chain([(SPEC, text)])
+}
+
+/// Reads the files as a spec before they are one: in a folder as deep as their own, for paths in the spec.
+fn tried(dir: &Path, text: &str) -> anyhow::Result<Spec> {
+    let beside = session::absolute(dir)?;
+    let parent = beside.parent().context("a spec cannot lie in the root")?;
+    std::fs::create_dir_all(parent).with_context(|| format!("failed to make `{}`", parent.display()))?;
+    let trial = tempfile::Builder::new().prefix(".orch-init-").tempdir_in(parent).context("failed to make a folder")?;
+    for (name, text) in files(text) {
+        std::fs::write(trial.path().join(name), text)?;
+    }
+    session::spec(&trial.path().join(SPEC))
+}
+
+pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    session::spec(&add.spec)?;
+    let old = std::fs::read_to_string(&add.spec).with_context(|| format!("failed to read `{}`", add.spec.display()))?;
+    let folder = add.spec.parent().unwrap_or(Path::new(""));
+    let session = Session::open(&args.locations())?;
+    let own = session.own(&add.model, add.name.as_deref(), folder, &|text| printer.note(text))?;
+    let new = with_row(&old, &own.text).ok_or_else(|| {
+        let hint = "hint: write `models:` in a line of its own, and a row in each of those below it";
+        UsageError(format!(
+            "`{}` has no place for a row; nothing was written\n  {hint}\n\n{}",
+            add.spec.display(),
+            own.text
+        ))
+    })?;
+    let trial =
+        tempfile::Builder::new().prefix(".orch-add-").suffix(".yaml").tempfile_in(session::absolute(folder)?)?;
+    std::fs::write(trial.path(), &new)?;
+    if let Err(error) = session::spec(trial.path()) {
+        let told = format!("{error}").replace(&trial.path().display().to_string(), &add.spec.display().to_string());
+        return Err(UsageError(format!("nothing was written: with the new row, {told}")).into());
+    }
+    named::save_named(&add.spec, new.as_bytes())
+        .with_context(|| format!("failed to write `{}`", add.spec.display()))?;
+    printer.note(&format!("added to {}:\n{}next: `orch run {0} -m {}`", add.spec.display(), own.text, own.name));
+    Ok(Exit::Success)
+}
+
+/// The spec with a row at the end of its models, as far in as its first one is. None where models are written otherwise.
+fn with_row(spec: &str, row: &str) -> Option<String> {
+    let lines: Vec<&str> = spec.lines().collect();
+    let is_top = |line: &str| line.starts_with(|c: char| !c.is_whitespace() && c != '#');
+    let Some(begin) = lines.iter().position(|line| line.trim_end() == "models:") else {
+        let has_other = lines.iter().any(|line| line.starts_with("models:"));
+        return (!has_other).then(|| format!("{}\nmodels:\n{row}", spec.trim_end()));
+    };
+    let end = lines[begin + 1..].iter().position(|line| is_top(line)).map_or(lines.len(), |at| begin + 1 + at);
+    let last = lines[begin..end].iter().rposition(|line| !line.trim().is_empty() && !line.starts_with('#'))?;
+    let is_row = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    let first = lines[begin + 1..end].iter().find(is_row);
+    let indent = first.map_or(2, |line| line.len() - line.trim_start().len());
+    let row = row.lines().map(|line| format!("{}{}", " ".repeat(indent), &line[2..]));
+    let (before, after) = lines.split_at(begin + last + 1);
+    let all =
+        before.iter().map(|line| (*line).to_owned()).chain(row).chain(after.iter().map(|line| (*line).to_owned()));
+    Some(all.map(|line| line + "\n").collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROW: &str = "  b:\n    onnx: b.onnx\n";
+
+    #[test]
+    fn a_row_goes_to_the_end_of_the_models_and_nothing_else_changes() {
+        let spec = "version: 1\n# mine\nmodels:\n  # first\n  a: {onnx: a.onnx}\n\n# targets\ntargets: {}\n";
+        let expected = "version: 1\n# mine\nmodels:\n  # first\n  a: {onnx: a.onnx}\n  b:\n    onnx: b.onnx\n\n# targets\ntargets: {}\n";
+        assert_eq!(with_row(spec, ROW).unwrap(), expected);
+        let wider = "models:\n    a: {onnx: a.onnx}";
+        assert_eq!(with_row(wider, ROW).unwrap(), "models:\n    a: {onnx: a.onnx}\n    b:\n      onnx: b.onnx\n");
+        assert_eq!(with_row("version: 1\n", ROW).unwrap(), "version: 1\nmodels:\n  b:\n    onnx: b.onnx\n");
+        assert_eq!(with_row("models: {a: {onnx: a.onnx}}\n", ROW), None);
+    }
 }

@@ -1,6 +1,5 @@
 //! `orch log`: what a step said, and what is on record of its executions.
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -16,7 +15,8 @@ use crate::cli::printer::{BOLD, DIM, Printer};
 use crate::exec::Verdict;
 use crate::explain;
 use crate::record::{Outcome, Record};
-use crate::session::{Ask, Project, Request, Session, absolute};
+use crate::session::{Ask, Meant, Project, Request, Session, absolute};
+use crate::step::StepId;
 use crate::store::DiskStore;
 
 pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -32,7 +32,7 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
             printer.note(&format!(
                 "note: the last execution of `{}`, told here, was not of what {} has now: `orch explain {0}`",
                 said.step,
-                log.spec.display()
+                log.of.spec().display()
             ));
         }
         if log.json {
@@ -54,7 +54,7 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
         printer.out(&text);
     }
     if !any {
-        printer.note(&format!("`{}` was not executed yet, so there is no log", log.step));
+        printer.note(&format!("`{}` was not executed yet, so there is no log", log.of.name));
         return Ok(Exit::NothingRan);
     }
     Ok(Exit::Success)
@@ -62,12 +62,23 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
 
 /// A name that the store knows needs no plan: so a log is there at once, also of a step that no spec names any more.
 fn steps(store: &DiskStore, log: &LogArgs) -> anyhow::Result<Vec<String>> {
-    if !log.step.contains(['*', '?']) && store.latest(&log.step).is_ok_and(|last| last.is_some()) {
-        return Ok(vec![log.step.clone()]);
+    let name = &log.of.name;
+    if !name.contains(['*', '?']) && store.latest(name).is_ok_and(|last| last.is_some()) {
+        return Ok(vec![name.clone()]);
     }
-    let project = Project::load(&Request::all(&log.spec))?;
-    let chosen: BTreeSet<_> = project.steps(std::slice::from_ref(&log.step))?;
-    Ok(chosen.into_iter().map(|id| project.plan.step(id).name.clone()).collect())
+    let project = Project::load(&Request::all(log.of.spec()))?;
+    let name_of = |id| project.plan.step(id).name.clone();
+    Ok(match project.meant(name)? {
+        Meant::Steps(steps) => steps.into_iter().map(name_of).collect(),
+        Meant::Case(case) => {
+            let is_told = |id: &StepId| *id == case.run || went_wrong(store, &name_of(*id));
+            case.chain.iter().copied().filter(is_told).map(name_of).collect()
+        }
+    })
+}
+
+fn went_wrong(store: &DiskStore, step: &str) -> bool {
+    store.latest(step).is_ok_and(|last| last.is_some_and(|last| !last.outcome.is_made()))
 }
 
 struct Said {
@@ -175,11 +186,11 @@ impl Said {
 
 /// Whether an execution had the key that its step has now. None where no spec says what is now.
 fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> Option<bool> {
-    if !log.spec.is_file() {
+    if !log.of.spec().is_file() {
         return None;
     }
     let session = Session::open(&args.locations()).ok()?;
-    let project = session.project(&Request { check: log.check, ..Request::all(&log.spec) }, Ask::Installed).ok()?;
+    let project = session.project(&Request { check: log.check, ..Request::all(log.of.spec()) }, Ask::Installed).ok()?;
     let id = project.plan.find(&last.step)?;
     match &previews(&session, &project, id, printer).ok()?[id.0 as usize].verdict {
         Verdict::Hit { record } => Some(record.key == last.key),

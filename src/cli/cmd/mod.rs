@@ -1,25 +1,32 @@
 //! One command a file.
 
 mod accept;
+mod bench;
 mod cache;
+mod compare;
 mod current;
 mod devices;
 mod explain;
 mod graph;
+mod history;
 mod init;
 mod log;
+mod matrix;
 mod output;
 mod plan;
+mod profile;
+mod query;
 mod remote;
 mod report;
 mod run;
+mod serve;
 mod setup;
+mod site;
+mod verify;
 mod watch;
 mod what_ran;
 mod worker;
 mod zoo;
-
-use clap::CommandFactory;
 
 use crate::cli::args::{Args, Command, SchemaOf};
 use crate::cli::exit::Exit;
@@ -29,14 +36,22 @@ use crate::event::{Event, Listener};
 pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
     match &args.command {
         Command::Run(run) => run::run(args, run, printer),
+        Command::Bench(bench) => bench::bench(args, bench, printer),
+        Command::Verify(verify) => verify::verify(args, verify, printer),
         Command::Plan(plan) => plan::plan(args, plan, printer),
         Command::Explain(explain) => explain::explain(args, explain, printer),
         Command::Log(log) => log::log(args, log, printer),
         Command::WhatRan(what) => what_ran::what_ran(args, what, printer),
         Command::Graph(graph) => graph::graph(args, graph, printer),
         Command::Devices(asked) => devices::devices(args, asked, printer),
-        Command::Doctor(json) => devices::doctor(args, json.json, printer),
+        Command::Doctor(asked) => devices::doctor(args, asked, printer),
+        Command::Matrix(matrix) => matrix::matrix(args, matrix, printer),
         Command::Report(report) => report::report(args, report, printer),
+        Command::Compare(asked) => compare::compare(args, asked, printer),
+        Command::Serve(asked) => serve::serve(args, asked, printer),
+        Command::Site(asked) => site::site(args, asked, printer),
+        Command::History(asked) => history::history(args, asked, printer),
+        Command::Query(query) => query::query(args, query, printer),
         Command::Accept(accept) => accept::accept(args, accept, printer),
         Command::Output(output) => output::output(args, output, printer),
         Command::Cache(cache) => cache::cache(args, cache, printer),
@@ -49,14 +64,15 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
             });
             Ok(Exit::Success)
         }
-        Command::Init(init) => init::init(init, printer),
+        Command::Profile(asked) => profile::profile(args, asked, printer),
+        Command::Init(init) => init::init(args, init, printer),
+        Command::Add(add) => init::add(args, add, printer),
         Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Args::command(), "orch", &mut script);
-            printer.data(&String::from_utf8_lossy(&script));
+            printer.data(&shell.script());
             Ok(Exit::Success)
         }
-        Command::Worker { runtime } => worker::worker(runtime),
+        Command::WorkerProperties(asked) => worker::properties(args, asked.json, printer),
+        Command::Worker { runtime } => worker::worker(args, runtime),
     }
 }
 

@@ -16,11 +16,13 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::exec::Verdict;
 use crate::record::Record;
-use crate::session::{self, Ask, Handed, Named, Request, Session, UsageError, absolute};
+use crate::session::{self, Ask, Handed, Named, Project, Request, Session, UsageError, absolute};
+use crate::step::StepId;
 use crate::store::{DiskStore, Manifest};
 
 /// A step's output, and whose.
 struct Made {
+    step: String,
     store: Arc<DiskStore>,
     record: Box<Record>,
     tree: Digest,
@@ -29,7 +31,7 @@ struct Made {
 }
 
 pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let found = if output.latest { latest(args, &output.step)? } else { current(args, output, printer)? };
+    let found = if output.latest { latest(args, output)? } else { current(args, output, printer)? };
     let made = match found {
         Ok(made) => made,
         Err(why) => {
@@ -42,7 +44,7 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
         let names = || manifest.files.iter().map(|file| file.path.as_str());
         let Some(content) = made.store.read_file(&made.tree, name)? else {
             let hint = suggest::hint(name, names());
-            return Err(UsageError(format!("`{}` made no file `{name}`\n  hint: {hint}", output.step)).into());
+            return Err(UsageError(format!("`{}` made no file `{name}`\n  hint: {hint}", made.step)).into());
         };
         printer.raw(&content)?;
         return Ok(Exit::Success);
@@ -50,12 +52,10 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
     if let Some(folder) = &output.to {
         copy(&made, folder, output.force, printer)?;
     }
-    let Made { record, tree, .. } = made;
+    let Made { step, record, tree, .. } = made;
     if output.json {
         let key = record.key.digest();
-        printer.json(
-            &json!({"step": output.step, "key": key, "tree": tree, "made": record.started, "files": manifest.files}),
-        );
+        printer.json(&json!({"step": step, "key": key, "tree": tree, "made": record.started, "files": manifest.files}));
         return Ok(Exit::Success);
     }
     let lines: Vec<_> = manifest
@@ -69,13 +69,32 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
 }
 
 /// What the last execution made, whatever its key; or why there is nothing.
-fn latest(args: &Args, step: &str) -> anyhow::Result<Result<Made, String>> {
+fn latest(args: &Args, output: &OutputArgs) -> anyhow::Result<Result<Made, String>> {
     let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
-    let last = store.latest(step).with_context(|| unreadable(step))?;
+    let mut step = output.of.name.clone();
+    let mut last = store.latest(&step).with_context(|| unreadable(&step))?;
+    // Only a case needs the spec, which knows its steps.
+    if last.is_none()
+        && let Ok(project) = Project::load(&Request::all(output.of.spec()))
+    {
+        step = project.plan.step(one(&project, &step)?).name.clone();
+        last = store.latest(&step).with_context(|| unreadable(&step))?;
+    }
     let last = last.ok_or_else(|| {
         UsageError(format!("the store knows no step `{step}`\n  hint: `orch plan --all` lists the steps of a spec"))
     })?;
-    Ok(made(store.into(), Box::new(last), None))
+    Ok(made(step, store.into(), Box::new(last), None))
+}
+
+/// The step that is meant, which must be one: what several made has no one name for a file.
+fn one(project: &Project, name: &str) -> anyhow::Result<StepId> {
+    let steps = project.meant(name)?.steps();
+    if let [id] = *steps.iter().copied().collect::<Vec<_>>() {
+        return Ok(id);
+    }
+    let hint = format!("hint: name one of them: `orch plan --all {}` lists steps", project.name);
+    Err(UsageError(format!("`{name}` names {} steps, and one is printed or copied at a time\n  {hint}", steps.len()))
+        .into())
 }
 
 fn unreadable(step: &str) -> String {
@@ -84,9 +103,9 @@ fn unreadable(step: &str) -> String {
     )
 }
 
-fn made(store: Arc<DiskStore>, record: Box<Record>, named: Option<Named>) -> Result<Made, String> {
+fn made(step: String, store: Arc<DiskStore>, record: Box<Record>, named: Option<Named>) -> Result<Made, String> {
     match record.output {
-        Some(tree) => Ok(Made { store, record, tree, named }),
+        Some(tree) => Ok(Made { step, store, record, tree, named }),
         None => {
             let (outcome, reason) = (record.outcome.label(), record.reason.as_deref().unwrap_or("no reason is known"));
             Err(format!("`{}` made nothing when it was executed, {}: {outcome}: {reason}", record.step, record.started))
@@ -97,30 +116,29 @@ fn made(store: Arc<DiskStore>, record: Box<Record>, named: Option<Named>) -> Res
 /// What is held for the key that the step has under the spec, or why there is nothing.
 fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Result<Result<Made, String>> {
     let session = Session::open(&args.locations())?;
-    let (store, step) = (&session.store, &output.step);
-    let project =
-        session.project(&Request { check: output.check, ..Request::all(&output.spec) }, Ask::Installed).context(
-            "the spec says what is current: name it with --spec, or ask with --latest for what the last execution made",
-        )?;
-    let last = store.latest(step).with_context(|| unreadable(step));
-    let Some(id) = project.plan.find(step) else {
-        let mut hint = suggest::nearest(step, project.plan.names())
-            .map_or("`orch plan --all` lists the steps".to_owned(), |name| format!("did you mean `{name}`?"));
-        if let Ok(Some(last)) = last {
-            hint = format!("--latest gives what it made {}", last.started);
+    let (store, spec) = (&session.store, output.of.spec());
+    let project = session.project(&Request { check: output.check, ..Request::all(spec) }, Ask::Installed).context(
+        "the spec says what is current: name it after the step, or ask with --latest for what the last execution made",
+    )?;
+    let (spec, name) = (spec.display().to_string(), &output.of.name);
+    let id = one(&project, name).map_err(|unknown| match store.latest(name) {
+        Ok(Some(last)) => {
+            let hint = format!("hint: --latest gives what it made {}", last.started);
+            UsageError(format!("no step of {spec} is called `{name}`\n  {hint}")).into()
         }
-        let spec = output.spec.display();
-        return Err(UsageError(format!("no step of {spec} is called `{step}`\n  hint: {hint}")).into());
-    };
+        _ => unknown,
+    })?;
+    let step = &project.plan.step(id).name;
+    let last = store.latest(step).with_context(|| unreadable(step));
     let mut previews = previews(&session, &project, id, printer)?;
     let why = match previews.swap_remove(id.0 as usize).verdict {
         Verdict::Hit { record } => {
             let named = session::loaded(&project.plan)?.into_iter().find(|(of, _)| *of == id).map(|(_, named)| named);
-            return Ok(made(store.clone(), record, named));
+            return Ok(made(step.clone(), store.clone(), record, named));
         }
         Verdict::WouldRun { key, reason } => match last? {
             Some(last) if key.as_ref() == Some(&last.key) && last.output.is_none() => {
-                return Ok(made(store.clone(), Box::new(last), None));
+                return Ok(made(step.clone(), store.clone(), Box::new(last), None));
             }
             Some(last) => format!("{reason}\n  hint: --latest gives what it made {}", last.started),
             None => reason.to_string(),
@@ -128,7 +146,6 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
         Verdict::Skipped { outcome, reason, .. } => format!("{}: {reason}", outcome.label()),
         Verdict::NotNeeded => "nothing that can run here needs it".into(),
     };
-    let spec = output.spec.display().to_string();
     let run = format!("orch run {} --step {}{}", shell::word(&spec), shell::quoted(step), args.locations().flags());
     Ok(Err(format!("the store holds nothing for `{step}` as {spec} has it now: {why}\n  hint: `{run}` makes it")))
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
@@ -9,25 +10,32 @@ use crate::cli::args::{Args, ReportArgs, ReportFormat};
 use crate::cli::cmd::Warnings;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::report::{self, text::Styles};
-use crate::session::{Ask, Session};
+use crate::report::{self, ReportDoc};
+use crate::session::{Ask, Session, UsageError, courses};
 
 pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if !report.section.is_empty() && !matches!(report.format, ReportFormat::Markdown) {
         bail!("--section is of `--format markdown`; the other pages have all sections");
     }
     let session = Session::open(&args.locations())?;
-    let project = session.project(&report.spec.request(), Ask::Installed)?;
-    let options = project.idle_options();
-    let listener = Warnings(printer);
-    let doc = session.held(&project, &options, &listener)?;
+    let mut doc = match report.merge.as_slice() {
+        [] => held(&session, report, printer)?,
+        files => report::merge::merge(&documents(files)?)?,
+    };
+    if report.no_repro {
+        doc.cases.iter_mut().for_each(|case| case.repro = None);
+    }
     let text = match report.format {
-        ReportFormat::Text => report::text::render(&doc, &Styles::colored()),
+        ReportFormat::Text => report::text::render(&doc, &printer.styles()),
         ReportFormat::Json => report::json::render(&doc),
         ReportFormat::Markdown if report.section.is_empty() => report::markdown::render(&doc),
         ReportFormat::Markdown => report::markdown::render_only(&doc, &report.section),
-        ReportFormat::Html => report::html::render(&doc)?,
+        ReportFormat::Html => {
+            let courses = courses(&args.locations(), &|text| printer.note(text));
+            report::html::render_with(&doc, &courses)?
+        }
         ReportFormat::Junit => report::junit::render(&doc),
+        ReportFormat::Badge => report::badge::render(&doc)?,
     };
     match &report.output {
         Some(path) => {
@@ -37,5 +45,28 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
         }
         None => printer.data(&text),
     }
-    Ok(if doc.summary.failed == 0 && !doc.summary.is_well() { Exit::NothingRan } else { Exit::Success })
+    let nothing_ran = doc.summary.failed == 0 && !doc.summary.is_well();
+    Ok(if nothing_ran && !report.allow_none { Exit::NothingRan } else { Exit::Success })
+}
+
+/// What the store knows of the spec.
+fn held(session: &Session, report: &ReportArgs, printer: &Printer) -> anyhow::Result<ReportDoc> {
+    let project = session.project(&report.spec.request(), Ask::Installed)?;
+    let options = project.idle_options();
+    session.held(&project, &options, &Warnings(printer))
+}
+
+/// The documents, each with the name of its file.
+pub(super) fn documents(files: &[PathBuf]) -> anyhow::Result<Vec<(String, ReportDoc)>> {
+    files.iter().map(|path| Ok((path.display().to_string(), document(path)?))).collect()
+}
+
+/// The report in a file.
+pub(super) fn document(path: &Path) -> anyhow::Result<ReportDoc> {
+    let text = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    let read = serde_json::from_slice(&text);
+    Ok(read.map_err(|error| {
+        let hint = "it is the matrix.json of a run, or what `orch report --format json` prints";
+        UsageError(format!("`{}` is no report of this orch: {error}\n  hint: {hint}", path.display()))
+    })?)
 }

@@ -1,5 +1,6 @@
 //! `orch run`: prints what a session found, or what the last one left behind if nothing changed.
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use anyhow::Context as _;
@@ -10,10 +11,11 @@ use crate::cli::args::{Args, RunArgs};
 use crate::cli::cmd::watch;
 use crate::cli::console::Console;
 use crate::cli::exit::Exit;
+use crate::cli::github;
 use crate::cli::printer::Printer;
 use crate::exec::Finished;
-use crate::report::{self, ReportDoc, Summary, text::Styles};
-use crate::session::{Ask, Planned, Recalled, Request, Session, Settings, recall};
+use crate::report::{self, ReportDoc, Summary};
+use crate::session::{self, Ask, Planned, Recalled, Request, Session, Settings, page_of, recall};
 use crate::worker::{self, Cancel};
 
 pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -23,9 +25,13 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
     let (locations, request, settings) = (args.locations(), run.request(), run.settings(command_line()));
     if !run.resume
         && let Some(recalled) = recall(&locations, &request, &settings)?
-        && let Some(exit) = show_recalled(&recalled, run, printer)
+        && let Some(exit) = show_recalled(&recalled, &request, run, printer)
     {
         return Ok(exit);
+    }
+    if !request.spec.is_file() {
+        // Told before anything is made here.
+        session::spec(&request.spec)?;
     }
     let tell = |text: &str| printer.note(text);
     let session = Session::open(&locations)?;
@@ -34,8 +40,9 @@ pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Resu
         session.resume(&mut planned, &settings.command, &tell)?;
     }
     on_interrupt(&session.cancel, || {})?;
-    let (exit, _) = perform(&session, planned, (&request, &settings), run, printer)?;
-    Ok(exit)
+    let show = |doc: &ReportDoc, page: Option<&Path>| show(doc, page, run, printer);
+    let (exit, _) = perform(&session, planned, (&request, &settings), &show, printer)?;
+    Ok(run.allowing_none(exit))
 }
 
 /// This process's command line, quoted for a shell; as it may be written down.
@@ -66,20 +73,20 @@ pub(super) fn on_interrupt(cancel: &Cancel, also: impl Fn() + Send + 'static) ->
     .context("failed to listen for interrupts")
 }
 
-/// Performs what was asked for and prints it; gives the steps that were executed besides the exit code.
+/// Performs what was asked for and has it shown, with the page of it; gives the steps that were executed besides the exit code.
 pub(super) fn perform(
     session: &Session,
     planned: Planned,
     (request, settings): (&Request, &Settings),
-    run: &RunArgs,
+    show: &dyn Fn(&ReportDoc, Option<&Path>),
     printer: &Printer,
 ) -> anyhow::Result<(Exit, Vec<String>)> {
-    let console = Console::new();
+    let mut console = Console::new(printer.verbosity());
     let ended = session.run(planned, settings, &console, &|left| console.uploads(left));
     console.close();
     let mut ended = ended?;
     let finished = &ended.finished;
-    show(&finished.doc, ended.handed.has_pages, run, printer);
+    show(&finished.doc, ended.handed.page.as_deref());
     printer.told(ended.remote.take());
     ended.handed.told.iter().for_each(|text| printer.note(text));
     if finished.met_bug {
@@ -101,32 +108,40 @@ pub(super) fn perform(
 const BUG: &str = "a bug in orch ended what says `BUG:`; please report it with the log that was named there";
 
 /// What a run prints at its end.
-fn show(doc: &ReportDoc, has_pages: bool, run: &RunArgs, printer: &Printer) {
+pub(super) fn show(doc: &ReportDoc, page: Option<&Path>, run: &RunArgs, printer: &Printer) {
+    if github::is_here() {
+        github::tell(doc, printer);
+    }
     if run.json {
         printer.data(&report::json::render(doc));
         return;
     }
-    show_text(&report::text::body(doc, &Styles::colored()), &doc.summary, has_pages, run, printer);
+    show_text(&report::text::body(doc, &printer.styles()), &doc.summary, page, printer);
 }
 
 /// Prints the report for people; `body` is all but the last line.
-fn show_text(body: &str, summary: &Summary, has_pages: bool, run: &RunArgs, printer: &Printer) {
-    let last = report::text::summary_line(summary, &Styles::colored());
+fn show_text(body: &str, summary: &Summary, page: Option<&Path>, printer: &Printer) {
+    let last = report::text::summary_line(summary, &printer.styles());
     printer.out(&format!("{body}{last}\n"));
-    if has_pages {
-        printer.note(&format!("report: {}", run.out_dir.join("report/index.html").display()));
+    if let Some(page) = page {
+        printer.note(&format!("report: {}", page.display()));
     }
 }
 
 /// What the last run found. None if it cannot be read.
-fn show_recalled(recalled: &Recalled, run: &RunArgs, printer: &Printer) -> Option<Exit> {
-    let summary = recalled.summary();
-    if run.json {
-        show(&recalled.doc()?, true, run, printer);
+fn show_recalled(recalled: &Recalled, request: &Request, run: &RunArgs, printer: &Printer) -> Option<Exit> {
+    let (summary, page) = (recalled.summary(), page_of(&run.out_dir, request.part().is_some()));
+    if run.json || github::is_here() {
+        show(&recalled.doc()?, Some(&page), run, printer);
     } else {
-        show_text(&recalled.text()?, &summary, true, run, printer);
+        // The text that was kept is as wide as a file's.
+        let text = match printer.width() {
+            report::text::WIDTH => recalled.text()?,
+            _ => report::text::body(&recalled.doc()?, &printer.styles()),
+        };
+        show_text(&text, &summary, Some(&page), printer);
     }
-    Some(exit_of_summary(&summary))
+    Some(run.allowing_none(exit_of_summary(&summary)))
 }
 
 /// `nothing`: nothing was asked for, because nothing is in the part that was. That is no failure of anything.

@@ -7,12 +7,19 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::provision::title;
 use crate::session::{Project, Request, Session, UsageError};
-use crate::step::{Requirement, Stage};
+use crate::step::Requirement;
 use crate::toolchain::EnvName;
 
 pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;
-    let wanted = if setup.what.is_empty() { needed(setup, &session)? } else { named(&setup.what)? };
+    let wanted = match setup.what.is_empty() {
+        true => session.requirements(&Project::load(&Request::all(&setup.spec))?),
+        false => named(&setup.what)?,
+    };
+    let missing = session.provision.missing(wanted.iter().copied());
+    if !missing.is_empty() {
+        printer.note(&format!("to install: {}", missing.told()));
+    }
     for requirement in wanted {
         let what = title(requirement);
         if session.provision.is_ready(requirement) {
@@ -22,6 +29,10 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
         printer.note(&format!("{what}: installing"));
         session.provision.ensure(requirement, &|line| printer.note(&format!("  {line}")))?;
         printer.note(&format!("{what}: done"));
+    }
+    if let Some(folder) = &setup.ship {
+        session.provision.ensure(Requirement::TorchWorker, &|line| printer.note(&format!("  {line}")))?;
+        printer.out(&format!("{}\n", session.provision.ship_torch_worker(folder)?.display()));
     }
     Ok(Exit::Success)
 }
@@ -36,17 +47,4 @@ fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {
         }
     };
     names.iter().map(find).collect()
-}
-
-/// What the steps of a spec require on this host.
-fn needed(setup: &SetupArgs, session: &Session) -> anyhow::Result<BTreeSet<Requirement>> {
-    let project = Project::load(&Request::all(&setup.spec))?;
-    let plan = &project.plan;
-    let is_here = |backend: &str| session.inventory().iter().any(|known| known.name == backend && known.available);
-    let runs = plan.cases.iter().filter(|planned| {
-        let step = plan.step(planned.run);
-        step.stage == Stage::Run && is_here(step.run().backend.name)
-    });
-    let steps = runs.flat_map(|planned| &planned.chain).map(|id| plan.step(*id));
-    Ok(steps.flat_map(|step| step.kind.requires(step)).collect())
 }

@@ -3,15 +3,16 @@
 //! What the files are like is `watched`'s concern; what a run is, `run`'s.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 
 use crate::base::figures::counted;
 use crate::cli::args::{Args, RunArgs};
-use crate::cli::cmd::run::{command_line, on_interrupt, perform};
+use crate::cli::cmd::run::{command_line, on_interrupt, perform, show};
 use crate::cli::exit::{self, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::watched::Watched;
+use crate::report::ReportDoc;
 use crate::session::{Ask, Planned, Session, absolute};
 use crate::spec::Spec;
 use crate::step::Source;
@@ -78,7 +79,8 @@ fn cycle(
     let tell = |text: &str| printer.note(text);
     let result = session.plan(&request, Ask::Installing(&tell), &tell).and_then(|planned| {
         watched.add(&inputs(&planned), printer);
-        perform(&session, planned, (&request, &settings), run, printer)
+        let show = |doc: &ReportDoc, page: Option<&Path>| show(doc, page, run, printer);
+        perform(&session, planned, (&request, &settings), &show, printer)
     });
     match result {
         Ok((_, executed)) => Ok(Some(executed)),

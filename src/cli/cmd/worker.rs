@@ -1,14 +1,41 @@
-//! `orch worker <runtime>`: the child side of a job.
+//! `orch worker <runtime>`: the child side of a job; `orch worker kept:<runtime>` takes one job after another, `orch worker
+//! order` performs a step that another machine ordered. `orch worker-properties`: what that machine should know of this one.
 
 use std::process::ExitCode;
 
 use crate::catalogue::RUNTIMES;
+use crate::cli::args::Args;
 use crate::cli::exit::Exit;
+use crate::cli::printer::Printer;
 use crate::device;
 use crate::runtime::{JobOutput, serve::serve_one};
-use crate::session::UsageError;
+use crate::session::{self, UsageError};
+use crate::worker::serve_kept;
 
-pub(super) fn worker(name: &str) -> anyhow::Result<Exit> {
+/// `orch worker-properties`
+pub(super) fn properties(args: &Args, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
+    let properties = session::worker_properties(&args.locations())?;
+    if json {
+        printer.json(&serde_json::to_value(properties)?);
+        return Ok(Exit::Success);
+    }
+    for (name, values) in properties {
+        values.iter().for_each(|value| printer.out(&format!("{name}={value}\n")));
+    }
+    Ok(Exit::Success)
+}
+
+/// An order that lies in the current folder, as the child of a remote execution server's worker.
+fn order(args: &Args) -> anyhow::Result<Exit> {
+    let is_kept = session::serve_order(&std::env::current_dir()?, &args.locations())?;
+    // Servers remember what ends well.
+    Ok(if is_kept { Exit::Success } else { Exit::Failed })
+}
+
+pub(super) fn worker(args: &Args, name: &str) -> anyhow::Result<Exit> {
+    if name == "order" {
+        return order(args);
+    }
     let known = || RUNTIMES.iter().filter_map(|runtime| Some((runtime.name, runtime.execute?)));
     let code = if name == "probe" {
         serve_one(|job, _| {
@@ -17,6 +44,8 @@ pub(super) fn worker(name: &str) -> anyhow::Result<Exit> {
         })
     } else if let Some((_, execute)) = known().find(|(known, _)| *known == name) {
         serve_one(execute)
+    } else if let Some((_, execute)) = known().find(|(known, _)| Some(*known) == name.strip_prefix("kept:")) {
+        serve_kept(execute)
     } else {
         let hint = crate::base::suggest::hint(name, known().map(|(known, _)| known));
         return Err(UsageError(format!("no runtime is called `{name}`\n  hint: {hint}")).into());

@@ -1,5 +1,6 @@
 //! NVIDIA's management library, asked for what it knows of each GPU. Starts no CUDA context and allocates nothing on a GPU.
 
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device as Gpu, Nvml};
@@ -43,6 +44,26 @@ pub(crate) fn used(uuid: &str) -> Option<u64> {
 
 fn used_of(nvml: &Nvml, uuid: &str) -> Option<u64> {
     Some(nvml.device_by_uuid(uuid).ok()?.memory_info().ok()?.used)
+}
+
+/// How many processes compute on the GPU of that UUID.
+pub(crate) fn processes(uuid: &str) -> Option<u32> {
+    processes_of(&here()?, uuid)
+}
+
+fn processes_of(nvml: &Nvml, uuid: &str) -> Option<u32> {
+    Some(nvml.device_by_uuid(uuid).ok()?.running_compute_processes().ok()?.len() as u32)
+}
+
+/// Why the GPU of that UUID runs slower at this moment than it could; not that it is idle, or was told to.
+pub(crate) fn throttled(uuid: &str) -> Option<Vec<String>> {
+    let reasons = here()?.device_by_uuid(uuid).ok()?.current_throttle_reasons().ok()?;
+    let told = ThrottleReasons::SW_POWER_CAP
+        | ThrottleReasons::HW_SLOWDOWN
+        | ThrottleReasons::SW_THERMAL_SLOWDOWN
+        | ThrottleReasons::HW_THERMAL_SLOWDOWN
+        | ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN;
+    Some((reasons & told).iter_names().map(|(name, _)| name.to_lowercase().replace('_', " ")).collect())
 }
 
 fn start(path: &str) -> Result<Nvml, NvmlError> {
@@ -134,6 +155,7 @@ mod tests {
         assert_eq!(held_by(&nvml, first, 1), None);
         assert_eq!(held_by(&nvml, "GPU-ffffffff", 4711), None);
         assert_eq!(used_of(&nvml, first), Some(1 << 20), "all processes together");
+        assert_eq!((processes_of(&nvml, first), processes_of(&nvml, "GPU-ffffffff")), (Some(2), None));
         assert_eq!(used_of(&nvml, "GPU-ffffffff"), None);
     }
 }

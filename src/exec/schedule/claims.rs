@@ -29,6 +29,9 @@ impl<'a> Claims<'a> {
     pub(super) fn claim(&mut self, id: StepId, steps: &Steps<'_>, machine: &Machine) -> (Claim, Vec<String>) {
         let (plan, store) = (steps.world.plan, steps.world.store);
         let step = plan.step(id);
+        if steps.world.sends(step) {
+            return (Claim { host: Host::Away, memory: 0, device: None }, vec![]);
+        }
         let size = |from| steps.output_size(from);
         let memory = self.memory.claim(id, plan, store, size);
         let (host, device) = match step.kind.needs(step) {

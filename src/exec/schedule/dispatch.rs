@@ -36,7 +36,7 @@ impl<'a> Scheduler<'a> {
 
     pub(super) fn wait_for_turn(&mut self, id: StepId) {
         let step = self.world.plan.step(id);
-        if self.claims.is_asking && self.claims.lacks_size(step, &self.slots.machine) {
+        if self.claims.is_asking && !self.world.sends(step) && self.claims.lacks_size(step, &self.slots.machine) {
             self.slots.ready(id, self.now);
             self.claims.waiting.push(id);
         } else {
@@ -46,6 +46,13 @@ impl<'a> Scheduler<'a> {
 
     pub(super) fn line_up(&mut self, id: StepId, before: Option<Lack>) {
         self.slots.ready(id, self.now);
+        if !self.rounds.take_in(id) {
+            self.enqueue(id, before);
+        }
+    }
+
+    /// Puts a step in line.
+    pub(super) fn enqueue(&mut self, id: StepId, before: Option<Lack>) {
         let (claim, warnings) = self.claims.claim(id, &self.steps, &self.slots.machine);
         self.warn(warnings);
         self.queue.push(id, claim, before);
@@ -57,7 +64,7 @@ impl<'a> Scheduler<'a> {
     }
 
     pub(super) fn load(&self) -> Load {
-        let ready = self.queue.len() + self.setups.waiting.len() + self.claims.waiting.len();
+        let ready = self.queue.len() + self.setups.waiting.len() + self.claims.waiting.len() + self.rounds.len();
         Load { running: self.slots.running(), ready: ready as u32 }
     }
 
@@ -87,11 +94,16 @@ impl<'a> Scheduler<'a> {
 
     /// Starts what can start.
     pub(super) fn dispatch(&mut self) {
-        while let Some(next) = self.queue.next(&self.slots.machine, self.is_setting_up()) {
-            let id = next.id;
-            match self.turn_of(next) {
-                Turn::Over => {}
-                Turn::NotInstalled => self.setups.waiting.push(id),
+        loop {
+            while let Some(next) = self.queue.next(&self.slots.machine, self.is_setting_up()) {
+                let id = next.id;
+                match self.turn_of(next) {
+                    Turn::Over => {}
+                    Turn::NotInstalled => self.setups.waiting.push(id),
+                }
+            }
+            if !self.begin_round() {
+                return;
             }
         }
     }
@@ -158,7 +170,8 @@ impl<'a> Scheduler<'a> {
         let name = step.name.clone();
         let begun = Event::StepStarted { step: name, reason: reason.clone(), slot, waited, waited_for, holds, load };
         let (chosen, attempts) = (self.chosen.get(&id).cloned(), self.retries.before(id));
-        let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen };
+        let order = self.rounds.order(id);
+        let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen, order };
         self.effects.push_back(Effect::Start(Box::new(task), begun));
     }
 }

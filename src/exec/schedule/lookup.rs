@@ -169,7 +169,7 @@ impl Steps<'_> {
     /// Why a run's device is not there, as its prober says.
     fn unavailable(&self, id: StepId) -> Option<String> {
         let step = self.world.plan.step(id);
-        if step.stage != Stage::Run || self.is_mocked(id) {
+        if step.stage != Stage::Run || self.is_mocked(id) || self.world.sends(step) {
             return None;
         }
         let backend = step.run().backend.name;

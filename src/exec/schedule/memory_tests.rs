@@ -130,7 +130,7 @@ fn on(devices: &Devices<'_>, device: &str, timed: bool, vram: u64) -> Claim {
 fn untimed_steps_share_a_recorded_card_only_as_far_as_both_fit() {
     let inventory = recorded();
     let devices = Devices::new(&inventory);
-    let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units() };
+    let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 };
     let mut machine = Machine::new(capacity);
     let held = machine.offer(&machine.fitted(on(&devices, "rocm:0", false, 120 * GIB))).unwrap();
     machine.take(&held);
@@ -164,7 +164,7 @@ fn two_claims_that_do_not_fit_a_card_together_follow_each_other_as_soon_as_its_d
     let devices = Devices::new(&inventory);
     let any_of = devices.any_of("cuda", "cuda:1");
     let claim = Claim { device: Some(DeviceClaim { any_of, timed: false, vram: 30 * GIB }), ..Claim::CORE };
-    let mut machine = Machine::new(Capacity { cores: 16, memory: 64 * GIB, units: devices.units() });
+    let mut machine = Machine::new(Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 });
     let first = machine.offer(&machine.fitted(claim.clone())).unwrap();
     machine.take(&first);
     assert!(machine.offer(&machine.fitted(claim.clone())).is_ok(), "files do not say what the card has");
@@ -199,7 +199,7 @@ fn a_size_is_of_the_card_with_that_uuid_or_not_known() {
 fn a_claim_larger_than_the_card_is_said_once() {
     let inventory = recorded();
     let devices = Devices::new(&inventory);
-    let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units() };
+    let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 };
     let mut world = World::new();
     let mut said =
         |id, claim: &Claim| world.memory.too_large(StepId(id), "run:a", claim, &capacity).collect::<Vec<_>>();

@@ -13,7 +13,7 @@ use crate::key::{KeyDoc, MissReason};
 use crate::plan::Plan;
 use crate::provision::Provision;
 use crate::record::Record;
-use crate::step::{Requirement, StepId};
+use crate::step::{Requirement, Step, StepId};
 use crate::store::DiskStore;
 
 /// What a scheduler may look at.
@@ -25,6 +25,13 @@ pub(in crate::exec) struct World<'a> {
     pub(in crate::exec) inventory: &'a [Backend],
     pub(in crate::exec) host: &'a HostFacts,
     pub(in crate::exec) options: &'a Options,
+}
+
+impl World<'_> {
+    /// Whether a step executes elsewhere.
+    pub(in crate::exec) fn sends(&self, step: &Step) -> bool {
+        self.options.routing.as_ref().is_some_and(|routing| routing.sends(step, self.inventory))
+    }
 }
 
 impl<'a> Context<'a> {

@@ -19,6 +19,7 @@ mod questions;
 mod queue;
 mod resources;
 pub(super) mod retry;
+mod rounds;
 mod setups;
 mod slots;
 pub(super) mod steps;
@@ -37,6 +38,7 @@ use crate::exec::schedule::questions::Questions;
 use crate::exec::schedule::queue::Queue;
 use crate::exec::schedule::resources::{Capacity, Lack, Machine};
 use crate::exec::schedule::retry::{Last, Retries, attempt_log, attempt_of};
+use crate::exec::schedule::rounds::Rounds;
 use crate::exec::schedule::setups::Setups;
 use crate::exec::schedule::slots::Slots;
 use crate::exec::schedule::steps::Steps;
@@ -65,6 +67,8 @@ pub(super) struct Scheduler<'a> {
     defers_installing: bool,
     /// What is tried again.
     retries: Retries,
+    /// Timed runs that wait until all else is done.
+    rounds: Rounds,
     /// What orch chose for these runs, and why.
     chosen: BTreeMap<StepId, Choices>,
 }
@@ -73,7 +77,8 @@ impl<'a> Scheduler<'a> {
     pub(super) fn new(world: World<'a>, now: Instant) -> Self {
         let devices = Devices::new(world.inventory);
         let Options { jobs, memory, .. } = *world.options;
-        let capacity = Capacity { cores: jobs.max(1), memory, units: devices.units() };
+        let away = world.options.routing.as_ref().map_or(0, |routing| routing.slots);
+        let capacity = Capacity { cores: jobs.max(1), memory, units: devices.units(), away };
         let chosen = world.plan.cases.iter().map(|planned| (planned.run, planned.case.choices()));
         Self {
             world,
@@ -88,6 +93,7 @@ impl<'a> Scheduler<'a> {
             questions: Questions::default(),
             defers_installing: false,
             retries: Retries::default(),
+            rounds: Rounds::of(world.plan, world.options.seed),
             chosen: chosen.filter(|(_, choices)| !choices.is_empty()).collect(),
         }
     }
@@ -97,12 +103,14 @@ impl<'a> Scheduler<'a> {
         self.now = now;
         let (plan, steps) = (self.world.plan, &mut self.steps);
         self.questions.may_ask = shared;
-        self.setups.begin(plan);
+        self.setups.begin(plan, |step| self.world.sends(step));
         if self.world.options.keep_going == KeepGoing::Dependencies {
             let has_failed = |id| steps.result(id).is_some_and(|result| result.outcome != Outcome::Pass);
             steps.useful = Useful::of(plan, &steps.asked(), &steps.wanted, has_failed);
         }
-        if steps.to_run().any(|id| self.claims.lacks_size(plan.step(id), &self.slots.machine)) {
+        let world = self.world;
+        let holds = |id| !world.sends(plan.step(id)) && self.claims.lacks_size(plan.step(id), &self.slots.machine);
+        if steps.to_run().any(holds) {
             self.claims.is_asking = true;
             self.effects.push_back(Effect::AskSizes);
         }
@@ -199,6 +207,10 @@ impl<'a> Scheduler<'a> {
                 self.steps.set(id, StepState::Done(StepResult::hit(*record)));
                 self.consult_dependents(id);
             }
+            Performed::Remembered(record) => {
+                self.returned(id, "it was executed elsewhere before".into(), span);
+                self.fetched(id, record);
+            }
             Performed::InputLost { from, digest, what } => {
                 self.returned(id, format!("an input was lost: {what}"), span);
                 self.steps.set(id, StepState::Unknown);
@@ -262,6 +274,11 @@ impl<'a> Scheduler<'a> {
             self.wait_for_turn(id);
             return self.install_deferred();
         };
+        self.fetched(id, record);
+    }
+
+    /// Another machine had done it.
+    fn fetched(&mut self, id: StepId, record: Box<Record>) {
         let (made, host) = (record.started.clone(), record.host.clone());
         self.tell(Event::Fetched { step: record.step.clone(), made, host });
         self.steps.set(id, StepState::Done(StepResult { fetched: true, ..StepResult::hit(*record) }));

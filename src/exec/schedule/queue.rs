@@ -115,7 +115,7 @@ impl Queue {
         let overtaken = self.lines.iter().enumerate().filter(|(_, line)| line.overtaken >= PATIENCE);
         let helped = overtaken.filter(|(_, line)| match machine.offer(&line.claim) {
             _ if line.claim.host == Host::Whole && installing => false,
-            Ok(_) | Err(Lack::Cores | Lack::Memory | Lack::Idle) => true,
+            Ok(_) | Err(Lack::Cores | Lack::Away | Lack::Memory | Lack::Idle) => true,
             // Others may go on: they cannot help this one, which waits for a certain run to end.
             Err(Lack::Host | Lack::Device(_) | Lack::Vram(_) | Lack::Turn | Lack::Size | Lack::Setup) => false,
         });

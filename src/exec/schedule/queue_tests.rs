@@ -81,7 +81,7 @@ fn nobody_waits_for_what_is_free_and_nobody_starves() {
 }
 
 fn plain(cores: u32) -> World {
-    World::new(Machine::new(Capacity { cores, memory: 100, units: vec![] }))
+    World::new(Machine::new(Capacity { cores, memory: 100, units: vec![], away: 0 }))
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub(super) struct Capacity {
     /// Bytes; `u64::MAX` where nobody could say.
     pub(super) memory: u64,
     pub(super) units: Vec<Unit>,
+    /// Steps that may execute elsewhere at a time.
+    pub(super) away: u32,
 }
 
 /// A device that can be held.
@@ -36,6 +38,8 @@ pub(super) struct Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Host {
     Cores(u32),
+    /// Another machine's: it takes nothing of this one.
+    Away,
     /// Nothing else may execute beside it.
     Whole,
 }
@@ -64,6 +68,7 @@ pub(super) enum Lack {
     /// It needs the whole machine, and others execute.
     Idle,
     Cores,
+    Away,
     Memory,
     Device(String),
     Vram(String),
@@ -81,6 +86,7 @@ impl fmt::Display for Lack {
             Self::Host => f.write_str("exclusive host"),
             Self::Idle => f.write_str("idle host"),
             Self::Cores => f.write_str("cores"),
+            Self::Away => f.write_str("a place at the executor"),
             Self::Memory => f.write_str("memory"),
             Self::Device(token) => write!(f, "device {token}"),
             Self::Vram(token) => write!(f, "memory of {token}"),
@@ -98,6 +104,7 @@ pub(super) struct Held {
     pub(super) memory: u64,
     pub(super) unit: Option<usize>,
     pub(super) whole: bool,
+    is_away: bool,
     timed: bool,
     pub(super) vram: u64,
 }
@@ -108,6 +115,7 @@ pub(super) struct Machine {
     pub(super) capacity: Capacity,
     cores: u32,
     memory: u64,
+    away: u32,
     running: u32,
     whole: bool,
     used: Vec<Used>,
@@ -123,7 +131,7 @@ struct Used {
 impl Machine {
     pub(super) fn new(capacity: Capacity) -> Self {
         let used = vec![Used::default(); capacity.units.len()];
-        Self { capacity, cores: 0, memory: 0, running: 0, whole: false, used }
+        Self { capacity, cores: 0, memory: 0, away: 0, running: 0, whole: false, used }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -134,12 +142,13 @@ impl Machine {
     /// never.
     pub(super) fn fitted(&self, claim: Claim) -> Claim {
         let host = match claim.host {
+            Host::Away => Host::Away,
             _ if claim.memory > self.capacity.memory => Host::Whole,
             Host::Cores(cores) => Host::Cores(cores.clamp(1, self.capacity.cores)),
             Host::Whole => Host::Whole,
         };
-        // A step that runs alone shares nothing, so its memory does not matter.
-        let memory = if host == Host::Whole { 0 } else { claim.memory };
+        // A step that runs alone or elsewhere shares nothing, so its memory does not matter.
+        let memory = if matches!(host, Host::Whole | Host::Away) { 0 } else { claim.memory };
         let device = claim.device.map(|device| {
             let most = device.any_of.iter().filter_map(|at| self.capacity.units[*at].vram).min();
             DeviceClaim { vram: device.vram.min(most.unwrap_or(u64::MAX)), ..device }
@@ -156,6 +165,8 @@ impl Machine {
             Host::Whole if self.running > 0 => return Err(Lack::Idle),
             Host::Whole => (self.capacity.cores, true),
             Host::Cores(cores) => (cores, false),
+            Host::Away if self.away == self.capacity.away => return Err(Lack::Away),
+            Host::Away => (0, false),
         };
         if self.cores + cores > self.capacity.cores {
             return Err(Lack::Cores);
@@ -167,7 +178,7 @@ impl Machine {
             None => (None, false, 0),
             Some(device) => (Some(self.unit(device)?), device.timed, device.vram),
         };
-        Ok(Held { cores, memory: claim.memory, unit, whole, timed, vram })
+        Ok(Held { cores, memory: claim.memory, unit, whole, is_away: claim.host == Host::Away, timed, vram })
     }
 
     /// The first of the units that is free for this use.
@@ -191,6 +202,7 @@ impl Machine {
         self.cores += held.cores;
         self.memory += held.memory;
         self.running += 1;
+        self.away += u32::from(held.is_away);
         self.whole = held.whole;
         if let Some(at) = held.unit {
             let used = &mut self.used[at];
@@ -204,6 +216,7 @@ impl Machine {
         self.cores -= held.cores;
         self.memory -= held.memory;
         self.running -= 1;
+        self.away -= u32::from(held.is_away);
         self.whole = false;
         if let Some(at) = held.unit {
             let used = &mut self.used[at];

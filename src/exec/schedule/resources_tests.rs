@@ -8,7 +8,7 @@ use super::*;
 pub(in crate::exec) fn machine(random: &mut impl Rng) -> Machine {
     let unit = |n: usize| Unit { token: format!("gpu:{n}"), vram: Some(16) };
     let units = (0..random.random_range(0..4)).map(unit).collect();
-    Machine::new(Capacity { cores: random.random_range(1..9), memory: random.random_range(1..100), units })
+    Machine::new(Capacity { cores: random.random_range(1..9), memory: random.random_range(1..100), units, away: 0 })
 }
 
 pub(in crate::exec) fn claim(random: &mut impl Rng, machine: &Machine) -> Claim {
@@ -69,7 +69,8 @@ fn nothing_is_promised_twice_and_what_fits_is_not_refused() {
                         Some(device) => device.any_of.iter().map(|at| Some(*at)).collect(),
                     };
                     for unit in units {
-                        let held = Held { cores: 0, memory: 0, unit, whole: false, timed: false, vram: 0 };
+                        let held =
+                            Held { cores: 0, memory: 0, unit, whole: false, is_away: false, timed: false, vram: 0 };
                         running.push((claim.clone(), held));
                         assert!(is_over(&machine.capacity, &running), "seed {seed}: {claim:?} lacks {lack:?}");
                         running.pop();
@@ -95,7 +96,7 @@ fn every_claim_fits_an_idle_machine() {
 
 fn two_gpus() -> Machine {
     let units = ["cuda:0", "cuda:1"].map(|token| Unit { token: token.into(), vram: Some(80) });
-    Machine::new(Capacity { cores: 4, memory: 100, units: units.into() })
+    Machine::new(Capacity { cores: 4, memory: 100, units: units.into(), away: 2 })
 }
 
 fn on(unit: usize) -> Claim {
@@ -156,4 +157,26 @@ fn memory_of_host_and_device_is_shared_as_far_as_it_goes() {
     // More than there is: alone rather than never.
     let larger = machine.fitted(Claim { memory: 101, ..Claim::CORE });
     assert_eq!((larger.host, larger.memory), (Host::Whole, 0));
+}
+
+#[test]
+fn what_is_elsewhere_takes_a_place_there_and_nothing_here() {
+    let mut machine = two_gpus();
+    let away = machine.fitted(Claim { host: Host::Away, memory: 1_000, device: None });
+    let held: Vec<_> = (0..2)
+        .map(|_| {
+            let held = machine.offer(&away).unwrap();
+            machine.take(&held);
+            held
+        })
+        .collect();
+    assert_eq!(machine.offer(&away), Err(Lack::Away), "two places");
+    let core = machine.fitted(Claim { host: Host::Cores(4), ..Claim::CORE });
+    assert!(machine.offer(&core).is_ok());
+    // What is sent and hashed for it would be measured too.
+    assert_eq!(machine.offer(&Claim { host: Host::Whole, ..Claim::CORE }), Err(Lack::Idle));
+    held.iter().for_each(|held| machine.give_back(held));
+    let whole = machine.offer(&Claim { host: Host::Whole, ..Claim::CORE }).unwrap();
+    machine.take(&whole);
+    assert_eq!(machine.offer(&away), Err(Lack::Host));
 }

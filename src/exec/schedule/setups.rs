@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::Plan;
 use crate::provision::{Provision, title};
-use crate::step::{Requirement, StepId};
+use crate::step::{Requirement, Step, StepId};
 
 /// The state of everything that a wanted step requires.
 #[derive(Default)]
@@ -25,9 +25,10 @@ pub(super) enum Readiness {
 }
 
 impl Setups {
-    /// Steps are about to execute.
-    pub(super) fn begin(&mut self, plan: &Plan) {
-        self.requirements = plan.steps.iter().map(|step| step.kind.requires(step)).collect();
+    /// Steps are about to execute. What is sent away requires nothing here.
+    pub(super) fn begin(&mut self, plan: &Plan, is_sent: impl Fn(&Step) -> bool) {
+        let required = |step: &Step| if is_sent(step) { vec![] } else { step.kind.requires(step) };
+        self.requirements = plan.steps.iter().map(required).collect();
     }
 
     pub(super) fn has_begun(&self) -> bool {

@@ -16,7 +16,7 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(machine: Machine) -> Self {
-        let free = (0..machine.capacity.cores).collect();
+        let free = (0..machine.capacity.cores + machine.capacity.away).collect();
         Self { machine, free, held: HashMap::new(), ready_since: HashMap::new() }
     }
 

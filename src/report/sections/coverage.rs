@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{CaseResult, Cell, Make, Outcome, Section, Table, View};
+use crate::report::place::Variant;
 
 pub(super) const SECTION: Section = Section {
     id: "coverage",
@@ -31,7 +32,7 @@ fn coverage(view: &View<'_>) -> Vec<Table> {
     if view.rows.len() < LEAST {
         return Vec::new();
     }
-    let table = |(column, variant): (usize, &crate::report::place::Variant<'_>)| {
+    let table = |(column, variant): (usize, &Variant<'_>)| {
         let mut families: BTreeMap<&str, Counts> = BTreeMap::new();
         let mut all = Counts::default();
         for (_, case) in view.column(column).filter_map(|cell| cell.case()) {

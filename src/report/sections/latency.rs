@@ -7,7 +7,7 @@ use crate::report::view::Cell;
 pub(super) const SECTION: Section = Section {
     id: "latency",
     title: "Latency on hardware",
-    hint: "Median of each passed run; the thin line is its 95 % confidence interval. Each model has its own scale.",
+    hint: "A dot is the median of a passed case, a tick a sample, a line the range of its rounds' medians; of one round there is none. Each model has its own scale.",
     make: Make::Charts(charts),
 };
 

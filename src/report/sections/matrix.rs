@@ -10,6 +10,7 @@ pub(super) const SECTION: Section = Section { id: "matrix", title: "Matrix", hin
 
 fn matrix<'a>(view: &View<'a>) -> Matrix<'a> {
     let column = |(at, variant): (usize, &place::Variant<'a>)| Column {
+        at,
         name: variant.name(),
         target: variant.target,
         precision: variant.precision,

@@ -1,13 +1,18 @@
 //! The sections of a report, in their order. To add one is to write its file and to list it here.
 
+mod cache;
 mod chosen;
+mod conversions;
 mod coverage;
 mod devices;
 mod excluded;
 mod failures;
+mod fastest;
+mod guidance;
 mod incomplete;
 mod latency;
 mod matrix;
+mod memory;
 mod notable;
 mod numerics;
 mod performance;
@@ -37,10 +42,15 @@ const SECTIONS: &[Section] = &[
     excluded::SECTION,
     coverage::SECTION,
     chosen::SECTION,
+    fastest::SECTION,
+    guidance::SECTION,
     latency::SECTION,
     performance::SECTION,
+    memory::SECTION,
     numerics::SECTION,
+    conversions::SECTION,
     time::SECTION,
+    cache::SECTION,
     devices::SECTION,
     versions::SECTION,
 ];
@@ -106,8 +116,9 @@ mod tests {
 
     #[test]
     fn each_section_has_an_anchor_of_its_own() {
-        // Of the page besides: its list of cases, the details beside it, the document in it.
-        let others = ["cases", "panel", "data", "save", "text", "target", "shown"];
+        // Of the page besides: the details beside it, its data, its controls.
+        let others =
+            ["panel", "data", "matrix-title", "text", "target", "figure", "base", "shown", "save-csv", "save-json"];
         let ids: BTreeSet<&str> = SECTIONS.iter().map(|section| section.id).chain(others).collect();
         assert_eq!(ids.len(), SECTIONS.len() + others.len());
     }

@@ -2,18 +2,23 @@
 
 use super::{CaseResult, Cell, Make, Outcome, Place, Section, Table, View, counted};
 use crate::base::figures::bytes;
+use crate::report::Metrics;
 use crate::report::format::{measured, ms, span};
+use crate::report::place::Variant;
+
+const HINT: &str = "The median is that of the rounds' medians, each of a process of its own; beside it the lowest and the highest of them. \
+    One round says nothing of how much processes differ: `--rounds 5` does.";
 
 pub(super) const SECTION: Section =
-    Section { id: "performance", title: "Performance", hint: "", make: Make::Tables(performance) };
+    Section { id: "performance", title: "Performance", hint: HINT, make: Make::Tables(performance) };
 
 fn performance(view: &View<'_>) -> Vec<Table> {
     // A fallback's figures are in the column of the target that ran it, or of no target that was asked for.
     let is_own = |case: &CaseResult| matches!(case.status, Outcome::Pass | Outcome::Flaky);
-    let table = |(column, variant): (usize, &crate::report::place::Variant<'_>)| {
+    let table = |(column, variant): (usize, &Variant<'_>)| {
         let cases = view.column(column).filter_map(|cell| cell.case()).filter(|(_, case)| is_own(case));
         let rows = cases.filter_map(|(at, case)| row(view, at, case)).collect();
-        let columns = &["model", "median", "95 % interval", "first", "load", "peak RSS", "measured"];
+        let columns = &["model", "median", "rounds", "first", "load", "peak RSS", "measured"];
         Table { title: variant.name(), columns, rows }
     };
     view.variants.iter().enumerate().map(table).collect()
@@ -21,15 +26,27 @@ fn performance(view: &View<'_>) -> Vec<Table> {
 
 fn row(view: &View<'_>, at: usize, case: &CaseResult) -> Option<Vec<Cell>> {
     let m = case.metrics.as_ref()?;
-    let interval = span(m.ci_low_ms, m.ci_high_ms).unwrap_or_else(|| counted(m.samples, "sample"));
+    let rounds = counted(m.rounds.len().max(1), "round");
+    let spread = span(m.median_low_ms, m.median_high_ms).map(|span| format!("{span} in {rounds}")).unwrap_or(rounds);
     let not_known = || "not known".to_owned();
     Some(vec![
         Cell { case: Some(at), ..Place::from(case).row.name().into() },
         Cell { label: view.label(case), ..ms(m.median_ms).into() },
-        Cell { aside: m.noisy.then(|| "noisy".to_owned()), ..interval.into() },
+        Cell { aside: aside(m), ..spread.into() },
         ms(m.first_ms).into(),
         ms(m.load_ms).into(),
         m.peak_rss_bytes.map_or_else(not_known, bytes).into(),
         measured(case).unwrap_or_else(not_known).into(),
     ])
+}
+
+/// What makes the figures doubtful.
+fn aside(m: &Metrics) -> Option<String> {
+    let disturbed = !m.remarks.is_empty();
+    let told: Vec<&str> = [(m.noisy, "noisy"), (disturbed, "disturbed")]
+        .iter()
+        .filter(|(holds, _)| *holds)
+        .map(|(_, word)| *word)
+        .collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }

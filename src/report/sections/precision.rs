@@ -14,6 +14,7 @@ fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let mut items = by_target(view, "half", |case| case.half.as_ref().map(|half| half.told()), true);
     items.extend(by_target(view, "cast to fp32", |case| case.cast_to_fp32().map(instance), false));
     items.extend(by_target(view, "reduced range", |case| case.reduced_range().map(instance), false));
+    items.extend(by_target(view, "quantised", |case| case.quantised().map(|how| instance(&how)), false));
     items.extend(looser(view));
     items
 }

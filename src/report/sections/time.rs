@@ -1,6 +1,6 @@
 //! What the steps took, by their kind: where a run of many models spends its time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cell, Make, Section, Table, View};
 use crate::report::format::seconds;
@@ -22,7 +22,7 @@ fn time(view: &View<'_>) -> Vec<Table> {
     if steps.len() < LEAST {
         return Vec::new();
     }
-    let models = view.doc.cases.iter().map(|case| case.model.as_str()).collect::<std::collections::BTreeSet<_>>().len();
+    let models = view.doc.cases.iter().map(|case| case.model.as_str()).collect::<BTreeSet<_>>().len();
     let mut kinds: BTreeMap<String, Vec<(f64, &str)>> = BTreeMap::new();
     for (step, seconds) in steps {
         kinds.entry(kind(step)).or_default().push((seconds, step));
@@ -30,8 +30,7 @@ fn time(view: &View<'_>) -> Vec<Table> {
     let mut rows: Vec<(f64, Vec<Cell>)> = kinds.into_iter().map(|(kind, steps)| row(kind, &steps, models)).collect();
     rows.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let all: f64 = rows.iter().map(|(sum, _)| sum).sum();
-    let per_model = |sum: f64| format!("{:.2} s", sum / models as f64);
-    rows.push((0.0, vec!["all".into(), "".into(), seconds(all).into(), per_model(all).into(), "".into()]));
+    rows.push((0.0, vec!["all".into(), "".into(), seconds(all).into(), per_model(all, models), "".into()]));
     let columns = &["step", "executed", "in all", "a model", "longest"];
     vec![Table { title: String::new(), columns, rows: rows.into_iter().map(|(_, row)| row).collect() }]
 }
@@ -43,10 +42,14 @@ fn row(kind: String, steps: &[(f64, &str)], models: usize) -> (f64, Vec<Cell>) {
         kind.into(),
         steps.len().to_string().into(),
         seconds(sum).into(),
-        format!("{:.2} s", sum / models as f64).into(),
+        per_model(sum, models),
         Cell::with(seconds(longest), whose),
     ];
     (sum, cells)
+}
+
+fn per_model(sum: f64, models: usize) -> Cell {
+    format!("{:.2} s", sum / models as f64).into()
 }
 
 /// A step's name without the model's: `convert:bert:onnx` is a `convert onnx`.

@@ -6,13 +6,15 @@ use std::ops::Range;
 
 use anstyle::Style;
 
-use super::{Styles, WIDTH, width};
+use super::{Styles, width};
 use crate::base::figures::counted;
 use crate::report::names::distinct;
-use crate::report::shape::{Matrix, Square};
+use crate::report::shape::{Matrix, Row, Square};
 
 /// Longer model names are cut, where they can still be told apart: the reports hold them in full.
 const NAME: usize = 28;
+/// Of no more models each is shown, whether anything is known of it or not.
+const FEW: usize = 8;
 /// A longer matrix is counted.
 const LINES: usize = 80;
 
@@ -35,18 +37,31 @@ fn cell(square: Option<&Square<'_>>, styles: &Styles) -> (String, Style) {
 
 /// Columns in which nothing is available are left out here: the section of the unavailable gives each backend one line.
 pub(super) fn matrix(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
-    let names = distinct(matrix.rows.iter().map(|row| row.name.clone()).collect(), NAME);
+    let (rows, unreached): (Vec<_>, Vec<_>) =
+        matrix.rows.iter().partition(|row| matrix.rows.len() <= FEW || is_reached(row));
+    let names = distinct(rows.iter().map(|row| row.name.clone()).collect(), NAME);
     let shown = matrix.columns.iter().enumerate().filter(|(_, column)| !column.unavailable);
     let columns = shown.map(|(at, column)| {
-        let cells = matrix.rows.iter().map(|row| cell(row.cells[at].as_ref(), styles)).collect();
+        let cells = rows.iter().map(|row| cell(row.cells[at].as_ref(), styles)).collect();
         Column { name: column.name.clone(), cells }
     });
     let columns: Vec<Column> = columns.collect();
-    if blocks(&columns, &names).len() * (names.len() + 2) > LINES {
+    if blocks(&columns, &names, styles.width).len() * (names.len() + 2) > LINES {
         counts(out, matrix, styles);
-    } else {
-        table(out, &names, &columns, styles.heading);
+    } else if !rows.is_empty() {
+        table(out, &names, &columns, styles);
     }
+    if !unreached.is_empty() {
+        let style = styles.incomplete;
+        let _ = writeln!(out, "{style}of {} no case was finished{style:#}", counted(unreached.len(), "model"));
+    }
+}
+
+/// Whether an interrupt left a model with more than cases that did not end.
+fn is_reached(row: &Row<'_>) -> bool {
+    let mut kinds = row.cells.iter().flatten().map(|square| square.kind);
+    let is_cut = kinds.clone().any(|kind| kind == "incomplete");
+    !is_cut || kinds.any(|kind| !["incomplete", "excluded", "unavailable"].contains(&kind))
 }
 
 /// Each text with its style.
@@ -62,7 +77,7 @@ impl Column {
 }
 
 /// The columns that stand beside each other, after a first column of names.
-fn blocks(columns: &[Column], names: &[String]) -> Vec<Range<usize>> {
+fn blocks(columns: &[Column], names: &[String], line: usize) -> Vec<Range<usize>> {
     let widths: Vec<usize> = columns.iter().map(Column::width).collect();
     let first = longest(names);
     let mut blocks = Vec::new();
@@ -70,7 +85,7 @@ fn blocks(columns: &[Column], names: &[String]) -> Vec<Range<usize>> {
     while from < widths.len() {
         let mut until = from + 1;
         let mut used = first + 2 + widths[from];
-        while until < widths.len() && used + 2 + widths[until] <= WIDTH {
+        while until < widths.len() && used + 2 + widths[until] <= line {
             used += 2 + widths[until];
             until += 1;
         }
@@ -84,9 +99,9 @@ fn longest(names: &[String]) -> usize {
     names.iter().map(|name| width(name)).max().unwrap_or(0)
 }
 
-fn table(out: &mut String, names: &[String], columns: &[Column], heading: Style) {
-    let first = longest(names);
-    for block in blocks(columns, names) {
+fn table(out: &mut String, names: &[String], columns: &[Column], styles: &Styles) {
+    let (first, heading) = (longest(names), styles.heading);
+    for block in blocks(columns, names, styles.width) {
         if block.start > 0 {
             out.push('\n');
         }
@@ -113,7 +128,7 @@ fn counts(out: &mut String, matrix: &Matrix<'_>, styles: &Styles) {
         Column { name: format!("{} {}", square.glyph, square.word), cells }
     });
     let columns: Vec<Column> = columns.collect();
-    table(out, &names, &columns, styles.heading);
+    table(out, &names, &columns, styles);
     let (rows, dim) = (counted(matrix.rows.len(), "row"), styles.skip);
     let _ = writeln!(
         out,

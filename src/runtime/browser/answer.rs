@@ -90,6 +90,10 @@ impl Answer {
         let (requested, actual) = self.devices(options)?;
         Ok(RawMeasure {
             times,
+            threads: None,
+            conditions: None,
+            device: None,
+            order: None,
             peak_rss_bytes: None,
             peak_device_bytes: None,
             requested_device: requested.to_owned(),

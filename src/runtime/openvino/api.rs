@@ -1,7 +1,7 @@
 //! A safe shell over the part of OpenVINO's C API that a run needs besides `openvino.rs`. Knows nothing of jobs, trees or
 //! tolerances.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
 
@@ -104,6 +104,15 @@ impl Compiled {
     }
 }
 
+/// What one operator took.
+pub(super) struct Counter {
+    pub(super) name: String,
+    pub(super) kind: String,
+    /// The kernel that the device chose for it.
+    pub(super) kernel: String,
+    pub(super) ms: f64,
+}
+
 impl Port {
     /// One of the port's names; None when the model gives it none.
     pub(super) fn name(&self) -> Option<String> {
@@ -127,6 +136,30 @@ impl Request {
     /// Returns when the outputs are there.
     pub(super) fn infer(&mut self) -> Result<(), Failure> {
         check(unsafe { sys::ov_infer_request_infer(self.0.as_ptr()) })
+    }
+
+    /// What the last inference executed, where the model was compiled with counters.
+    pub(super) fn counters(&self) -> Result<Vec<Counter>, Failure> {
+        let mut list = sys::ov_profiling_info_list_t { profiling_infos: null_mut(), size: 0 };
+        check(unsafe { sys::ov_infer_request_get_profiling_info(self.0.as_ptr(), &mut list) })?;
+        let word = |text: *const std::ffi::c_char| match text.is_null() {
+            true => String::new(),
+            false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        };
+        let infos = match list.size {
+            0 => &[][..],
+            size => unsafe { std::slice::from_raw_parts(list.profiling_infos, size) },
+        };
+        let executed = infos.iter().filter(|info| info.status == sys::ov_profiling_info_t_Status::EXECUTED);
+        let counter = |info: &sys::ov_profiling_info_t| Counter {
+            name: word(info.node_name),
+            kind: word(info.node_type),
+            kernel: word(info.exec_type),
+            ms: info.real_time as f64 / 1e3,
+        };
+        let found = executed.map(counter).collect();
+        unsafe { sys::ov_profiling_info_list_free(&mut list) };
+        Ok(found)
     }
 
     pub(super) fn output(&self, port: &Port) -> Result<Tensor> {

@@ -53,7 +53,9 @@ fn a_model_runs_where_and_how_it_was_asked() {
     let output = bench.run(json!({"threads": 1}));
     assert_eq!(output.status, JobStatus::Ok, "{:?}", output.reason);
     let measure = output.measure.unwrap();
-    assert_eq!((measure.actual_device.as_str(), measure.times.unwrap().samples_ms.len()), ("CPU", 3));
+    assert_eq!(measure.actual_device, "CPU");
+    let samples = measure.times.unwrap().samples_ms.len();
+    assert!(samples >= 3, "{samples}");
     assert_eq!(output.facts["precision"], "f32");
     assert_eq!(output.facts["properties"]["INFERENCE_NUM_THREADS"], "1");
     let written = tensors::read(&bench.folder.path().join("out/outputs.safetensors")).unwrap();

@@ -21,8 +21,10 @@ use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::{Job, JobOutput, JobStatus, tensors};
 
-/// The only one: floating-point graphs run in half precision on the HTP, whatever the ONNX says.
-const PRECISION: &str = "fp16";
+/// Floating-point graphs run in half precision on the HTP, whatever the ONNX says.
+const HALF: &str = "fp16";
+/// Of whole numbers where the file says so, and of half precision between them.
+const QUANTISED: &[&str] = &["int8-static", "a16w8"];
 
 /// An ONNX file of one Relu over a 1×4 float tensor.
 const RELU: &[u8] =
@@ -39,17 +41,26 @@ pub(super) fn compile(job: &Job, params: &Params) -> Result<JobOutput, Failure> 
 }
 
 fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
-    let precision = params.precision.as_deref().unwrap_or(PRECISION);
-    if precision != PRECISION {
-        return Err(Failure::error(format!("QNN compiles at `{PRECISION}` and not at `{precision}`")));
+    let precision = params.precision.as_deref().unwrap_or(HALF);
+    let is_quantised = QUANTISED.contains(&precision);
+    if precision != HALF && !is_quantised {
+        let known = QUANTISED.join("`, `");
+        return Err(Failure::error(format!("QNN compiles at `{HALF}`, `{known}` and not at `{precision}`")));
     }
     if params.ep.as_deref().is_some_and(|ep| ep != "qnn") {
         return Err(Failure::error("only `ep: qnn` compiles models"));
     }
     let stem = stem(params)?;
     let source = Source::read(job.artefact()?)?;
-    let (host, place) = Place::qnn(params)?;
-    let prepared = source.prepare(&host)?;
+    let given = source.manifest.rest.get("precision").and_then(Value::as_str).unwrap_or_default();
+    if is_quantised && given != precision {
+        return Err(Failure::error(format!("the model is quantised by its file: it is `{given}`, not `{precision}`")));
+    }
+    let (host, mut place) = Place::qnn(params)?;
+    if is_quantised {
+        whole(&mut place.options);
+    }
+    let prepared = source.prepare(&host, is_quantised)?;
 
     let file = job.out.join(format!("{stem}_ctx.onnx"));
     let (mut builder, messages) = listening(place.lenient(&host)?, LogLevel::Warning)?;
@@ -84,7 +95,7 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
         return Err(Failure::error(reason));
     }
     let inputs = session.inputs().iter().map(|input| input.name().to_owned()).collect();
-    publish(job, &source, &prepared, Made { file: &file, inputs, sdk: &sdk(&session) }, &host, &place)?;
+    publish(job, &source, &prepared, Made { file: &file, precision, inputs, sdk: &sdk(&session) }, &host, &place)?;
     let mut facts = place.facts(&host, params)?;
     facts.insert("placement".to_owned(), json!(compiled.counts()));
     facts.insert("lowering".to_owned(), json!(prepared.rules));
@@ -147,6 +158,16 @@ fn broken(messages: &Messages) -> Option<String> {
     messages.lock().ok()?.iter().find_map(Message::failure)
 }
 
+/// Left to itself, the provider leaves to the CPU what quantises the model's inputs and what gives its outputs back as
+/// floating point.
+fn whole(options: &mut Vec<(String, String)>) {
+    const OFFLOAD: &str = "offload_graph_io_quantization";
+    if options.iter().all(|(name, _)| name != OFFLOAD) {
+        options.push((OFFLOAD.to_owned(), "0".to_owned()));
+        options.sort();
+    }
+}
+
 /// The SDK that prepared the model, by the model's own word: `v2:6:2.51.0:…`.
 fn sdk(session: &Session) -> Option<String> {
     let told = session.metadata().ok()?.custom("ep_compatibility_info.QNNExecutionProvider")?;
@@ -156,6 +177,7 @@ fn sdk(session: &Session) -> Option<String> {
 /// What the compiler left.
 struct Made<'m> {
     file: &'m Path,
+    precision: &'m str,
     inputs: Vec<String>,
     sdk: &'m Option<String>,
 }
@@ -177,11 +199,11 @@ fn publish(
     let mut rest = Map::new();
     rest.insert("format".to_owned(), json!("qnn"));
     rest.insert("model".to_owned(), json!(made.file.file_name().unwrap_or_default().to_string_lossy()));
-    rest.insert("precision".to_owned(), json!(PRECISION));
+    rest.insert("precision".to_owned(), json!(made.precision));
     let options: Map<_, _> = place.options.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     rest.insert("options".to_owned(), Value::Object(options));
     rest.insert("lowering".to_owned(), json!(prepared.rules));
-    for carried in ["route", "opset"] {
+    for carried in ["route", "opset", "scheme"] {
         if let Some(value) = source.manifest.rest.get(carried) {
             rest.insert(carried.to_owned(), value.clone());
         }
@@ -203,6 +225,17 @@ fn clear(folder: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_npu_quantises_inputs_unless_the_spec_leaves_that_to_the_cpu() {
+        let made = |given: &[(&str, &str)]| {
+            let mut options = given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            whole(&mut options);
+            options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(made(&[("soc_model", "60")]), "offload_graph_io_quantization=0 soc_model=60");
+        assert_eq!(made(&[("offload_graph_io_quantization", "1")]), "offload_graph_io_quantization=1");
+    }
 
     #[test]
     fn whose_failure_it_is_another_model_shows() {

@@ -10,11 +10,13 @@ mod gpu;
 mod half;
 mod host;
 mod infer;
+mod looped;
 mod lowering;
 mod optimised;
 mod options;
 mod place;
 mod placement;
+mod profile;
 pub mod qnn;
 mod refusal;
 mod run;
@@ -34,8 +36,13 @@ use crate::device::Lease;
 type Op = fn(&Job, &Params) -> Result<JobOutput, Failure>;
 
 /// What `orch worker ort` can do.
-const OPS: &[(&str, Op)] =
-    &[("run", run::run), ("reference", run::reference), ("compile", compile::compile), ("half", half::half)];
+const OPS: &[(&str, Op)] = &[
+    ("run", run::run),
+    ("reference", run::reference),
+    ("compile", compile::compile),
+    ("half", half::half),
+    ("profile", profile::profile),
+];
 
 /// What its worker does.
 pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {

@@ -31,7 +31,7 @@ type Open = fn(&Params) -> Result<(Host, Place), Failure>;
 const PLACES: &[(&str, Open)] = &[
     ("cpu", |params| {
         if let Some(name) = params.options.keys().next() {
-            return Err(Failure::error(format!("the CPU provider takes no option `{name}`")));
+            return Err(Failure::error(format!("the CPU provider takes no option `{name}`; known: `threads`")));
         }
         Ok((Host::load(&params.library)?, Place::new(CPU, "cpu", "cpu")))
     }),

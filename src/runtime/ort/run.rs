@@ -11,10 +11,11 @@ use super::infer::{Feed, collect, infer};
 use super::place::Place;
 use super::placement::Placement;
 use super::refusal::{Verdict, examine};
-use super::{Failure, Params, gpu, half, optimised};
+use super::{Failure, Params, gpu, half, looped, optimised};
 use crate::device::vram;
 use crate::runtime::control::{self, Witness};
 use crate::runtime::generation;
+use crate::runtime::loops::Loop;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure;
 use crate::runtime::refusal::without_f16;
@@ -31,6 +32,9 @@ pub(super) fn run(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
 pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> Result<JobOutput, Failure> {
     let measured = params.measure;
     let artefact = job.artefact()?;
+    if let Some(looped) = Loop::read(artefact)? {
+        return looped::run(job, params, host, place, &looped);
+    }
     let manifest = Manifest::read(artefact)?;
     let inputs = tensors::read(&artefact.join("inputs.safetensors"))?;
     let model = model_file(artefact)?;
@@ -49,6 +53,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
         Err(error) => return Err(explained(error.into(), host, place, &model)),
     };
 
+    let device = meter.as_ref().filter(|_| measured.is_some()).and_then(vram::Meter::state);
     let placement = Placement::of(&loaded.session)?;
     place.assert(&placement, || optimised::nodes(host, params, |builder| builder.commit_from_file(&model)))?;
     facts.insert("placement".to_owned(), json!(placement.counts()));
@@ -61,6 +66,7 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     generation::run(job, artefact, &mut again)?;
     let mut raw = timings.into_raw(place.sync(), &place.requested, &place.actual);
     raw.placement = placement.counts();
+    raw.device = device;
     if place.provider == CPU {
         cpu::note(&mut facts);
     }
@@ -116,7 +122,7 @@ pub(super) fn model_file(artefact: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// An error of a strict session, with the nodes that it is about where the provider left some.
-fn explained(failure: Failure, host: &Host, place: &Place, model: &Path) -> Failure {
+pub(super) fn explained(failure: Failure, host: &Host, place: &Place, model: &Path) -> Failure {
     if place.provider == CPU {
         return failure;
     }

@@ -22,6 +22,10 @@ use crate::runtime::{onnx_change, onnx_file};
 /// rule is exact, so only the order of summation is left to differ.
 const PARITY: f64 = 1e-4;
 
+/// The same of a graph that quantises: a sum in another order may fall on the other side of a rounding, which is a step of
+/// a 255th of the range, and more after the layers that follow. The verdict is another matter: it is on the outputs.
+const QUANTISED_PARITY: f64 = 0.05;
+
 pub(super) struct Source<'j> {
     tree: &'j Path,
     pub(super) manifest: Manifest,
@@ -41,7 +45,7 @@ impl<'j> Source<'j> {
         Ok(Self { tree, manifest: Manifest::read(tree)?, inputs, control: tensors::control_inputs(tree)? })
     }
 
-    pub(super) fn prepare(&self, host: &Host) -> anyhow::Result<Prepared> {
+    pub(super) fn prepare(&self, host: &Host, is_quantised: bool) -> anyhow::Result<Prepared> {
         let file = self.tree.join("model.onnx");
         let mut builder = at(host, GraphOptimizationLevel::Disable)?;
         let mut original = builder.commit_from_file(&file).map_err(plain).context("failed to load model.onnx")?;
@@ -52,6 +56,7 @@ impl<'j> Source<'j> {
             self.manifest.outputs
         );
 
+        let parity = if is_quantised { QUANTISED_PARITY } else { PARITY };
         let lowered = lower(&self.folded(host)?, self.tree, |exposed| shapes(host, exposed))?;
         if !lowered.rules.is_empty() {
             let mut changed = at(host, GraphOptimizationLevel::Disable)?
@@ -60,7 +65,8 @@ impl<'j> Source<'j> {
                 .with_context(|| format!("the graph does not load after {:?}", lowered.rules))?;
             for inputs in [Some(&self.inputs), self.control.as_ref()].into_iter().flatten() {
                 let of = |session: &mut Session| collect(infer(session, &Feed::new(session, inputs)?)?, &outputs);
-                same(&of(&mut original)?, &of(&mut changed)?).with_context(|| format!("after {:?}", lowered.rules))?;
+                same(&of(&mut original)?, &of(&mut changed)?, parity)
+                    .with_context(|| format!("after {:?}", lowered.rules))?;
             }
         }
         Ok(Prepared { bytes: lowered.bytes, rules: lowered.rules })
@@ -108,14 +114,14 @@ fn shapes(host: &Host, bytes: &[u8]) -> anyhow::Result<Shapes> {
     Ok(shapes)
 }
 
-fn same(expected: &Tensors, got: &Tensors) -> anyhow::Result<()> {
+fn same(expected: &Tensors, got: &Tensors, parity: f64) -> anyhow::Result<()> {
     for (name, tensor) in expected {
         let lowered = &got[name];
         ensure!(lowered.shape() == tensor.shape(), "the lowered graph changes the shape of `{name}`");
         let (a, b) = (tensor.to_f64(), lowered.to_f64());
         let scale = a.iter().fold(1.0f64, |scale, value| scale.max(value.abs()));
         // Not finite on both sides at the same place is the same; on one side only it is not, whatever the tolerance.
-        let near = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= PARITY * scale;
+        let near = |a: f64, b: f64| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= parity * scale;
         let wrong = a.iter().zip(&b).filter(|(a, b)| !near(**a, **b)).count();
         ensure!(wrong == 0, "the lowered graph computes `{name}` differently at {wrong} of {} places", a.len());
     }
@@ -134,11 +140,11 @@ mod tests {
 
     #[test]
     fn parity_allows_rounding_and_nothing_else() {
-        assert!(same(&one(&[1.0, 100.0]), &one(&[1.00001, 100.005])).is_ok());
-        assert!(same(&one(&[f32::NAN, f32::INFINITY]), &one(&[f32::NAN, f32::INFINITY])).is_ok());
-        let error = same(&one(&[1.0, 2.0]), &one(&[1.0, 2.1])).unwrap_err().to_string();
+        assert!(same(&one(&[1.0, 100.0]), &one(&[1.00001, 100.005]), PARITY).is_ok());
+        assert!(same(&one(&[f32::NAN, f32::INFINITY]), &one(&[f32::NAN, f32::INFINITY]), PARITY).is_ok());
+        let error = same(&one(&[1.0, 2.0]), &one(&[1.0, 2.1]), PARITY).unwrap_err().to_string();
         assert_eq!(error, "the lowered graph computes `y` differently at 1 of 2 places");
-        assert!(same(&one(&[1.0]), &one(&[f32::NAN])).is_err());
-        assert!(same(&one(&[1.0]), &one(&[1.0, 1.0])).is_err());
+        assert!(same(&one(&[1.0]), &one(&[f32::NAN]), PARITY).is_err());
+        assert!(same(&one(&[1.0]), &one(&[1.0, 1.0]), PARITY).is_err());
     }
 }

@@ -38,6 +38,10 @@ impl Listed {
         self.known.get(name).is_some_and(|known| known.contains(digest))
     }
 
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.known.keys().map(String::as_str)
+    }
+
     /// Whether a file is here and as orch left it.
     pub(super) fn is_as_left(&self, name: &str) -> bool {
         Digest::of_file(&self.folder.join(name)).is_ok_and(|digest| self.knows(name, &digest))

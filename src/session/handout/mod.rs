@@ -5,6 +5,7 @@
 mod folder;
 mod listed;
 mod pages;
+mod site;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,6 +22,7 @@ use crate::step::{Source, StepId, generate};
 use crate::store::{DiskStore, StoreError};
 
 pub use folder::{Named, fill};
+pub use site::place as place_site;
 
 use listed::Listed;
 
@@ -35,8 +37,8 @@ const RUFF: (&str, &[u8]) = ("ruff.toml", b"# The generated tests are as Ruff fo
 pub struct Handed {
     /// Paths by whose stamps one can tell later that all of it is still there.
     pub placed: Vec<PathBuf>,
-    /// Pages show what the run came to.
-    pub has_pages: bool,
+    /// The page that shows what the run came to, below the folder as the user gave it.
+    pub page: Option<PathBuf>,
     /// What its user must know.
     pub told: Vec<String>,
     /// Something of somebody else's is in the way, so not all of it is there.
@@ -73,7 +75,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Fills the folder of a run's results. What is already as it should be is left alone.
+/// Fills the folder of a run's results. What is already as it should be is left alone. Of an interrupted run, nothing is handed
+/// out: who interrupts wants the prompt back, and the store keeps what was made.
 pub(super) fn hand_out(
     plan: &Plan,
     finished: &Finished,
@@ -81,9 +84,14 @@ pub(super) fn hand_out(
     place: &Place<'_>,
 ) -> anyhow::Result<Handed> {
     let mut handed = Handed::default();
+    if finished.interrupted {
+        return Ok(handed);
+    }
     let output = |id: StepId| finished.results[id.0 as usize].output();
-    if place.has_pages && !finished.interrupted {
-        pages::show(&finished.doc, place.at.join("report"), &mut handed)?;
+    if place.has_pages {
+        let folder = pages::folder(&place.at, finished.doc.scope.is_some());
+        pages::show(&finished.doc, place.at.join(folder), &mut handed)?;
+        handed.page = Some(page(place.out_dir, folder));
     }
     let mut tests = Listed::open(place.at.join("tests"));
     for planned in &plan.cases {
@@ -114,6 +122,15 @@ pub(super) fn hand_out(
     }
     tests.close()?;
     Ok(handed)
+}
+
+/// The page of a run that put it there: of all of a spec, or of a part of it.
+pub fn page_of(out_dir: &Path, is_part: bool) -> PathBuf {
+    page(out_dir, pages::folder(out_dir, is_part))
+}
+
+fn page(out_dir: &Path, folder: &str) -> PathBuf {
+    out_dir.join(folder).join("index.html")
 }
 
 /// The steps whose trees generated tests load, and under which names they look for them.

@@ -1,7 +1,7 @@
 //! The pages of a report: written when they would show something new, and put back when one is gone or was edited.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -12,6 +12,16 @@ use crate::session::handout::listed::Listed;
 
 /// The line of the folder's list that is of no file: the digest of what its pages show.
 const SHOWN: &str = "(what the pages show)";
+
+/// The line of that list which says that they are pages of all of a spec.
+const WHOLE: &str = "(of a whole spec)";
+
+/// Where pages go. Those of all of a spec are replaced by such pages only: those of a part have a folder of their own beside them.
+pub(super) fn folder(out_dir: &Path, is_part: bool) -> &'static str {
+    let report = "report";
+    let has_whole = || Listed::open(out_dir.join(report)).names().any(|name| name == WHOLE);
+    if is_part && has_whole() { "part" } else { report }
+}
 
 pub(super) fn show(doc: &ReportDoc, folder: PathBuf, handed: &mut Handed) -> anyhow::Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("failed to make `{}`", folder.display()))?;
@@ -38,6 +48,6 @@ pub(super) fn show(doc: &ReportDoc, folder: PathBuf, handed: &mut Handed) -> any
         listed.put(name, &bytes, |_| false, handed)?;
     }
     listed.set(SHOWN, Some(shown));
-    handed.has_pages = true;
+    listed.set(WHOLE, doc.scope.is_none().then_some(shown));
     listed.close()
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use indexmap::IndexMap;
 
 use super::inputs::{self, DEFAULT_DIMS};
-use super::source::{source, span};
+use super::source::{components, source, span};
 use super::{Row, Section, plain_name, repeated, targets, texts, unknown};
 use crate::spec::error::Sink;
 use crate::spec::raw;
@@ -39,6 +39,7 @@ pub(super) fn models(
             models.insert(row.name.value.clone(), model);
         }
     }
+    components(section, sink);
     models
 }
 
@@ -81,6 +82,10 @@ fn model(
     })
 }
 
+fn is_ready(raw: &raw::Model) -> bool {
+    raw.class.is_absent() && raw.compose.is_absent()
+}
+
 fn names(raw: &raw::Model, sink: &mut Sink) {
     let lists = [(raw.outputs.items(), "output"), (raw.tags.items(), "tag"), (raw.external.items(), "external file")];
     for (names, what) in lists {
@@ -101,10 +106,10 @@ struct Usage {
     pipeline: Option<String>,
 }
 
-/// A ready file has defaults for all three; for a class they must be given.
+/// A ready file has defaults for all three; for others they must be given.
 fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> Usage {
     let raw = row.value;
-    let is_ready = raw.class.is_absent();
+    let is_ready = is_ready(raw);
     for (key, field) in [("family", &raw.family), ("task", &raw.task), ("pipeline", &raw.pipeline)] {
         if field.is_absent() && !is_ready {
             sink.error(row.name.span, format!("`{}` lacks `{key}`", row.name.value));
@@ -170,7 +175,7 @@ fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mu
         sink.error_hint(given, "`inputs_from` replaces `inputs`", "keep one of the two");
     }
     let empty = raw.inputs.value().is_some_and(|rows| rows.0.is_empty());
-    let is_ready = raw.class.is_absent();
+    let is_ready = is_ready(raw);
     if !from_file && (raw.inputs.is_absent() || (empty && !is_ready)) {
         let hint = match is_ready {
             true => "add `inputs` or `inputs_from`; `inputs: {}` for a model that takes none",
@@ -179,6 +184,7 @@ fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mu
         sink.error_hint(row.name.span, format!("model `{}` has no inputs", row.name.value), hint);
     }
     let no_text = match (raw.class.is_absent(), raw.weights.value()) {
+        (true, _) if !is_ready => Some("a model with `compose` has none"),
         (true, _) => Some("a ready file has none"),
         (false, None | Some(RawWeights::Seeded)) => Some("seeded weights have none"),
         _ => None,

@@ -1,13 +1,18 @@
 //! Where a model comes from: exactly one source, what that needs, and nothing that would have no effect with it.
 
-use super::{Row, absolute};
+use indexmap::IndexMap;
+
+use super::{Row, Section, absolute};
 use crate::spec::classes;
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
 use crate::spec::shape::{Field, Fields};
+use crate::spec::values::Size;
 use crate::spec::words::Weights as RawWeights;
 use crate::spec::{Hub, ReadyFormat, Source, Weights};
 
+/// Keys that say something about a ready file.
+const OF_FILES: &[&str] = &["inputs_from", "expected", "external"];
 /// Keys that say something about a class.
 const OF_CLASSES: &[&str] = &[
     "weights",
@@ -21,22 +26,30 @@ const OF_CLASSES: &[&str] = &[
     "generate",
 ];
 
-/// Exactly one of the four sources, and nothing that belongs to another.
+/// Keys that say something about a model of several.
+const OF_COMPOSED: &[&str] = &["components"];
+/// Keys of classes that a model of several has too.
+const OF_BOTH: &[&str] = &["config"];
+
+/// Exactly one of the five sources, and nothing that belongs to another.
 /// `most` is the general `max_parameters`.
 pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Option<Source> {
     let raw = row.value;
     let all =
         [("class", &raw.class), ("onnx", &raw.onnx), ("openvino", &raw.openvino), ("torchscript", &raw.torchscript)];
     let given: Vec<(&str, &Field<String>)> = all.into_iter().filter(|(_, field)| !field.is_absent()).collect();
-    let (key, field) = match given[..] {
-        [one] => one,
-        [] => {
+    let (key, field) = match (&given[..], raw.compose.is_absent()) {
+        ([], false) => return composed(row, sink),
+        ([one], true) => *one,
+        ([], true) => {
             let message = format!("model `{}` has no source", row.name.value);
-            sink.error_hint(row.name.span, message, "add one of `class`, `onnx`, `openvino`, `torchscript`");
+            let hint = "add one of `class`, `onnx`, `openvino`, `torchscript`, `compose`";
+            sink.error_hint(row.name.span, message, hint);
             return None;
         }
         _ => {
-            let keys: Vec<_> = given.iter().map(|(key, _)| *key).collect();
+            let more = Some("compose").filter(|_| !raw.compose.is_absent());
+            let keys: Vec<_> = given.iter().map(|(key, _)| *key).chain(more).collect();
             let message = format!("model `{}` has {} sources: `{}`", row.name.value, keys.len(), keys.join("`, `"));
             sink.error_hint(row.name.span, message, "keep one; make further models for the others");
             return None;
@@ -49,6 +62,7 @@ pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Si
         _ => ReadyFormat::Torchscript,
     };
     foreign(raw, OF_CLASSES, "a model made from `class`", key, sink);
+    foreign(raw, OF_COMPOSED, "a model with `compose`", key, sink);
     if format != ReadyFormat::Onnx {
         foreign(raw, &["external"], "a model from an ONNX file", key, sink);
         if raw.expected.is_absent() {
@@ -67,6 +81,52 @@ pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Si
     })
 }
 
+/// Whether the components play the parts, `components` says when all models are known.
+fn composed(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
+    let raw = row.value;
+    foreign(raw, OF_FILES, "a model from a ready file", "compose", sink);
+    let of_classes: Vec<_> = OF_CLASSES.iter().copied().filter(|key| !OF_BOTH.contains(key)).collect();
+    foreign(raw, &of_classes, "a model made from `class`", "compose", sink);
+    let how = raw.compose.value().copied()?;
+    let given = raw.components.value().map_or(&[][..], |rows| &rows.0);
+    let named = given.iter().filter_map(|(part, model)| Some((part.value.clone(), model.as_ref()?.value.clone())));
+    let components: IndexMap<_, _> = named.collect();
+    let parts = how.parts();
+    for (part, _) in given.iter().filter(|(part, _)| !parts.contains(&part.value.as_str())) {
+        super::unknown("component", part, parts, sink);
+    }
+    let missing: Vec<_> = parts.iter().filter(|part| !components.contains_key(**part)).copied().collect();
+    if !missing.is_empty() && !raw.components.is_bad() {
+        let message = format!("model `{}` lacks the components `{}`", row.name.value, missing.join("`, `"));
+        sink.error_hint(row.name.span, message, "name a model for each: `components: {unet: my-unet}`");
+    }
+    let config = raw.config.value().map_or_else(|| serde_json::json!({}), |config| config.0.clone());
+    Some(Source::Composed { how, components, config })
+}
+
+/// Components are models made from `class`, and have sizes of their own.
+pub(super) fn components(section: &Section<'_, raw::Model>, sink: &mut Sink) {
+    for row in &section.rows {
+        for (_, model) in row.value.components.value().map_or(&[][..], |rows| &rows.0) {
+            let Some(model) = model else { continue };
+            if !section.names.contains(&model.value.as_str()) {
+                super::unknown("model", model, &section.names, sink);
+            } else if section.rows.iter().any(|row| row.name.value == model.value && row.value.class.is_absent()) {
+                let message = format!("component `{}` is not made from `class`", model.value);
+                sink.error_hint(model.span, message, "orch converts each component from its class");
+            }
+        }
+        let inputs = row.value.inputs.value().map_or(&[][..], |rows| &rows.0);
+        let inputs = inputs.iter().filter_map(|(_, input)| input.as_ref()).filter(|_| !row.value.compose.is_absent());
+        for size in inputs.flat_map(|input| input.value.shape.items()) {
+            if let Size::Named(name) = &size.value {
+                let message = format!("`{name}` is no size of a model with `compose`");
+                sink.error_hint(size.span, message, "write the number: its components have sizes of their own");
+            }
+        }
+    }
+}
+
 /// Where a field stands, if it can be used.
 pub(super) fn span<T>(field: &Field<T>) -> Option<Span> {
     field.given().map(|at| at.span)
@@ -83,7 +143,8 @@ fn foreign(raw: &raw::Model, keys: &[&str], owner: &str, source: &str, sink: &mu
 
 fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Option<Source> {
     let raw = row.value;
-    foreign(raw, &["inputs_from", "expected", "external"], "a model from a ready file", "class", sink);
+    foreign(raw, OF_FILES, "a model from a ready file", "class", sink);
+    foreign(raw, OF_COMPOSED, "a model with `compose`", "class", sink);
     let class = raw.class.given()?;
     let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if class.value.is_empty() || !class.value.chars().all(identifier) {

@@ -10,10 +10,11 @@ use crate::spec::error::{Sink, Span};
 use crate::spec::measure::Timed;
 use crate::spec::raw;
 use crate::spec::shape::{self, Field, Rows};
-use crate::spec::{Measure, Precision, Target, Timing, Tolerance};
+use crate::spec::{Measure, Precision, ROUNDS, Target, Timing, Tolerance};
 
+/// So many samples that a round has a 90th percentile (`report/stats.rs`).
 pub(super) const DEFAULT_MEASURE: Measure =
-    Measure { timing: Timing::Hardware, warmup: 3, samples: 20, max_seconds: 10.0, timeout_seconds: 600 };
+    Measure { timing: Timing::Hardware, warmup: 3, samples: 30, rounds: 1, max_seconds: 10.0, timeout_seconds: 600 };
 
 pub(super) type Tolerances = BTreeMap<Precision, Tolerance>;
 
@@ -101,7 +102,10 @@ fn own_measure(given: &Timed, general: Measure, sink: &mut Sink) -> Measure {
         Timed::By(given) => given,
     };
     // A time limit alone is no word about times.
-    let asks = !(given.warmup.is_absent() && given.samples.is_absent() && given.max_seconds.is_absent());
+    let asks = !(given.warmup.is_absent()
+        && given.samples.is_absent()
+        && given.rounds.is_absent()
+        && given.max_seconds.is_absent());
     let own = measure(given, general, sink);
     if asks { Measure { timing: Timing::All, ..own } } else { own }
 }
@@ -110,6 +114,10 @@ fn own_measure(given: &Timed, general: Measure, sink: &mut Sink) -> Measure {
 fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> Measure {
     if let Some(at) = given.samples.given().filter(|at| at.value == 0) {
         sink.error(at.span, "`samples` must be at least 1: a run without a sample measures nothing");
+    }
+    if let Some(at) = given.rounds.given().filter(|at| !ROUNDS.contains(&at.value)) {
+        let (least, most) = (ROUNDS.start(), ROUNDS.end());
+        sink.error(at.span, format!("`rounds` must be {least} to {most}, found {}", at.value));
     }
     if let Some(at) = given.max_seconds.given().filter(|at| at.value <= 0.0) {
         sink.error(at.span, format!("`max_seconds` must be above 0, found {}", at.value));
@@ -121,6 +129,7 @@ fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> Measure {
         timing: base.timing,
         warmup: given.warmup.value().copied().unwrap_or(base.warmup),
         samples: given.samples.value().copied().unwrap_or(base.samples),
+        rounds: given.rounds.value().copied().unwrap_or(base.rounds),
         max_seconds: given.max_seconds.value().copied().unwrap_or(base.max_seconds),
         timeout_seconds: given.timeout_seconds.value().copied().unwrap_or(base.timeout_seconds),
     }

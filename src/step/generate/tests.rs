@@ -1,6 +1,9 @@
 //! Every pipeline on every hardware template renders, the same each time, and into Python.
 
+mod composed;
 mod own;
+
+use std::path::PathBuf;
 
 use serde_json::json;
 
@@ -54,6 +57,7 @@ fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
             all.push((pipeline, task, vec![ids(), mask()]));
         }
     }
+    all.extend(composed::pipelines());
     all
 }
 
@@ -65,6 +69,8 @@ const TARGETS: &[Row] = &[
     ("openvino", "openvino", "openvino", "CPU", &openvino::ARTEFACT, "openvino-fp16", Precision::Fp16),
     ("openvino", "openvino", "openvino", "CPU", &openvino::ARTEFACT, "openvino-int8", Precision::Int8),
     ("qnn", "ort", "qnn", "htp", &qnn::ARTEFACT, "qnn-fp16", Precision::Fp16),
+    ("openvino", "openvino", "openvino", "CPU", &openvino::ARTEFACT, "openvino-int4", Precision::Int4),
+    ("qnn", "ort", "qnn", "htp", &qnn::ARTEFACT, "qnn-a16w8", Precision::A16w8),
     ("qnn-android", "android", "qnn-android", "htp", &qnn::ARTEFACT, "qnn-android-fp16", Precision::Fp16),
     ("torch-cpu", "torch", "cpu", "cpu", &torch::ARTEFACT, "torchscript", Precision::Fp32),
     ("mps", "torch", "mps", "mps", &torch::ARTEFACT, "torchscript", Precision::Fp32),
@@ -99,7 +105,12 @@ fn input(name: &str, dtype: Dtype, shape: &[u64]) -> InputSummary {
 fn contexts() -> Vec<TestContext> {
     let mut all = Vec::new();
     for (pipeline, task, inputs) in pipelines() {
+        let components = composed::components(task);
+        let runs = |runtime: &str| components.is_empty() || Runtime::named(runtime).unwrap().composes;
         for (target, runtime, backend, device, artefact, artefact_variant, precision) in targets() {
+            if !runs(runtime) {
+                continue;
+            }
             let name = serde_json::to_value(precision).unwrap();
             all.push(TestContext {
                 orch: "0.1.0".to_owned(),
@@ -130,8 +141,9 @@ fn contexts() -> Vec<TestContext> {
                     _ => BTreeMap::new(),
                 },
                 trust_remote_code: false,
-                generates: task == "text-generation",
+                generates: ["text-generation", "retrieval-augmented-generation"].contains(&task),
                 experts_per_token: (pipeline == "mixture-of-experts").then_some(2),
+                components: components.clone(),
             });
         }
     }
@@ -144,7 +156,8 @@ fn context(task: &str, target: &str) -> TestContext {
 
 #[test]
 fn every_pipeline_renders_on_every_hardware() {
-    for ctx in contexts() {
+    let folder = std::env::var_os("ORCH_GENERATED").map(PathBuf::from);
+    for (number, ctx) in contexts().into_iter().enumerate() {
         let text = render_test(&ctx).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ctx.task, ctx.target));
         // The page of a browser loads, infers and cleans up; the file asks for it as a whole. A phone's file says why not.
         let common: &[&str] = &["def check", "def postprocess", "def preprocess"];
@@ -157,6 +170,10 @@ fn every_pipeline_renders_on_every_hardware() {
             assert_eq!(text.matches(name).count(), 1, "{name}: {} on {}", ctx.task, ctx.target);
         }
         assert!(!text.contains("\n\n\n\n") && !text.contains(" \n"), "{} on {}", ctx.task, ctx.target);
+        if let Some(folder) = &folder {
+            let text = handed_out(text.into_bytes(), "orch run", &BTreeMap::new());
+            std::fs::write(folder.join(format!("{number}_{}", ctx.file_name())), text).unwrap();
+        }
     }
 }
 
@@ -165,8 +182,7 @@ fn every_pipeline_renders_on_every_hardware() {
 fn a_ready_file_is_asked_for_no_name_that_it_may_not_have() {
     // These run no ready file, and a phone gets no test of its own.
     let other = |ctx: &TestContext| ["python", "transformers-js", "android"].contains(&ctx.runtime.name);
-    let contexts = contexts().into_iter().filter(|ctx| !other(ctx));
-    for ctx in contexts {
+    for ctx in contexts().into_iter().filter(|ctx| !other(ctx) && ctx.components.is_empty()) {
         let ready = TestContext { class: None, inputs: Vec::new(), ..ctx };
         let text = render_test(&ready).unwrap_or_else(|error| panic!("{} on {}: {error:#}", ready.task, ready.target));
         for asked in ["inputs[\"", "outputs[\""] {
@@ -184,22 +200,13 @@ fn a_ready_file_is_checked_as_its_task_where_the_spec_tells_its_names() {
     assert!(render_test(&ready).unwrap().contains("outputs[\"scores\"]"));
 }
 
-/// Writes all of them into a folder, for whoever has Ruff: `.ci/run`.
-#[test]
-#[ignore = "writes files for another program"]
-fn all_files_for_ruff() {
-    let folder = std::path::PathBuf::from(std::env::var_os("ORCH_GENERATED").expect("a folder to write into"));
-    std::fs::write(folder.join("all.py"), for_all_platforms("tiny").unwrap().1).unwrap();
-    for (number, ctx) in contexts().iter().enumerate() {
-        let text = handed_out(render_test(ctx).unwrap().into_bytes(), "orch run", &BTreeMap::new());
-        std::fs::write(folder.join(format!("{number}_{}", ctx.file_name())), text).unwrap();
-    }
-}
-
 #[test]
 fn the_golden_file_of_all_platforms_is_current() {
     let (file, text) = for_all_platforms("tiny_2.5").unwrap();
     parses(&text).unwrap();
+    if let Some(folder) = std::env::var_os("ORCH_GENERATED") {
+        std::fs::write(PathBuf::from(folder).join(&file), &text).unwrap();
+    }
     assert_eq!(file, "all_tiny__2+5.py");
     let path = format!("{}/tests/fixtures/generated/{file}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("ORCH_BLESS").is_some() {

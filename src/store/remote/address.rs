@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::base::text::without_secrets;
 use crate::config::{Mode, RemoteConfig};
+use crate::reapi;
 
 /// A remote, understood.
 #[derive(Debug, Clone)]
@@ -14,10 +15,12 @@ pub(super) struct Address {
     /// As it may be shown: without the user's name and password.
     pub(super) shown: String,
     pub(super) writes: bool,
+    /// If it speaks the Remote Execution API, which has nothing of a service's.
+    pub(super) server: Option<reapi::Address>,
 }
 
 const HINT: &str = "s3://bucket/prefix, gs://bucket/prefix, azblob://container/prefix, webdav://host/path, \
-                    webdav+http://host/path, https://host/path (read-only), file:///path";
+                    webdav+http://host/path, https://host/path (read-only), file:///path, grpc://host:8980, grpcs://host:443/instance";
 
 impl Address {
     /// `known` gives the names of a service's settings.
@@ -26,6 +29,12 @@ impl Address {
             let url = shown(&config.url);
             Err(format!("the remote `{url}` {why}\n  hint: {HINT}"))
         };
+        if reapi::Address::is_meant_by(&config.url) {
+            let server = reapi::Address::of("the remote", &config.url, &config.options)?;
+            let (settings, shown) = (BTreeMap::new(), server.shown.clone());
+            let writes = config.mode != Some(Mode::ReadOnly);
+            return Ok(Self { scheme: "grpc", settings, shown, writes, server: Some(server) });
+        }
         let Some((word, rest)) = config.url.split_once("://") else { return bad("is no URL") };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let root = format!("/{}", path.trim_end_matches('/'));
@@ -100,7 +109,7 @@ impl Address {
         if !writes {
             settings.remove("atomic_write_dir");
         }
-        Ok(Self { scheme, settings, shown: shown(&config.url), writes })
+        Ok(Self { scheme, settings, shown: shown(&config.url), writes, server: None })
     }
 
     /// Where the service's credentials are taken from, for who has given none.

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::base::{Digest, Secret, lock};
 use crate::config::RemoteConfig;
 use crate::store::entry::Kind;
+use crate::store::remote::actions::Actions;
 use crate::store::remote::address::Address;
 use crate::store::remote::pending::Pending;
 use crate::store::remote::service::{Service, settings};
@@ -38,7 +39,7 @@ pub(super) struct Inner {
     pub(super) store: Arc<DiskStore>,
     pub(super) secret: Option<Secret>,
     pub(super) tally: Tally,
-    service: Service,
+    pub(super) place: Place,
     scratch: OnceLock<Scratch>,
     /// Requests at a time; sending does not stand in the way of what a step waits for.
     reads: Semaphore,
@@ -52,29 +53,14 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    pub(super) async fn get(&self, path: &str) -> Result<Option<Vec<u8>>, Trouble> {
-        let _permit = permit(&self.reads).await;
-        self.service.get(path, sealed::MOST).await
+    /// A turn to read.
+    pub(super) async fn reads(&self) -> SemaphorePermit<'_> {
+        permit(&self.reads).await
     }
 
-    pub(super) async fn download(&self, path: &str, size: u64, digest: &Digest, to: &Path) -> Result<(), Trouble> {
-        let _permit = permit(&self.reads).await;
-        self.service.download(path, size, digest, to).await
-    }
-
-    pub(super) async fn size(&self, path: &str) -> Result<Option<u64>, Trouble> {
-        let _permit = permit(&self.writes).await;
-        self.service.size(path).await
-    }
-
-    pub(super) async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), Trouble> {
-        let _permit = permit(&self.writes).await;
-        self.service.put(path, bytes).await
-    }
-
-    pub(super) async fn upload(&self, path: &str, file: &Path, size: u64) -> Result<(), Trouble> {
-        let _permit = permit(&self.writes).await;
-        self.service.upload(path, file, size).await
+    /// A turn to write.
+    pub(super) async fn writes(&self) -> SemaphorePermit<'_> {
+        permit(&self.writes).await
     }
 
     /// A folder for what arrives; on the store's file system, and gone with this process.
@@ -109,6 +95,32 @@ impl Inner {
 
     pub(super) fn is_known_wrong(&self, file: &ManifestFile) -> bool {
         self.seen(file) == Some(false)
+    }
+}
+
+/// Where results are: objects by path, or the results of actions.
+pub(super) enum Place {
+    Objects(Service),
+    Actions(Actions),
+}
+
+impl Place {
+    fn open(address: &Address, config: &RemoteConfig) -> Result<Self, String> {
+        match &address.server {
+            Some(server) => Actions::open(server, config).map(Self::Actions),
+            None => Service::open(address, config).map(Self::Objects),
+        }
+    }
+
+    /// Asks for something that cannot be there.
+    async fn reach(&self, writes: bool) -> Result<(), Trouble> {
+        match self {
+            Self::Objects(service) => {
+                service.get("v2/results/00/is-anybody-there", sealed::MOST).await?;
+                service.find_bucket().await
+            }
+            Self::Actions(actions) => actions.reach(writes).await,
+        }
     }
 }
 
@@ -207,10 +219,7 @@ impl Hub {
         let error = match self.engine() {
             None => self.engine.get().and_then(|engine| engine.as_ref().err().cloned()),
             Some(engine) => {
-                let question = async {
-                    engine.inner.get("v2/results/00/is-anybody-there").await?;
-                    engine.inner.service.find_bucket().await
-                };
+                let question = engine.inner.place.reach(self.writes());
                 engine.runtime.block_on(question).err().map(|trouble| trouble.to_string())
             }
         };
@@ -300,15 +309,15 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(|e| format!("the remote {} is not used: no thread could be started: {e}", address.shown))?;
-        let service = {
+        let place = {
             let _inside = runtime.enter();
-            Service::open(address, config)?
+            Place::open(address, config)?
         };
         let inner = Arc::new(Inner {
             store: store.clone(),
             secret: config.key.clone(),
             tally: Tally::default(),
-            service,
+            place,
             scratch: OnceLock::new(),
             reads: Semaphore::new(config.concurrency),
             writes: Semaphore::new(config.concurrency),

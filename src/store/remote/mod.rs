@@ -6,6 +6,8 @@
 //! content. Use and trust: docs/remote.md.
 
 #[cfg(feature = "remote")]
+mod actions;
+#[cfg(feature = "remote")]
 mod address;
 #[cfg(feature = "remote")]
 mod fetch;

@@ -7,8 +7,9 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use crate::base::Digest;
 use crate::store::ManifestFile;
-use crate::store::remote::hub::{Inner, blob_path, result_path};
+use crate::store::remote::hub::{Inner, Place, blob_path, result_path};
 use crate::store::remote::sealed;
+use crate::store::remote::service::Service;
 use crate::store::remote::trouble::Trouble;
 
 /// Files of one result that are sent at a time.
@@ -30,31 +31,44 @@ pub(super) async fn push(inner: &Inner, key: &Digest) -> Result<(), Trouble> {
     if files.iter().any(|file| inner.store.blobs.check(file).is_err()) {
         return Ok(());
     }
-    let sent: Vec<u64> =
-        futures_util::stream::iter(files).map(|file| send(inner, file)).buffer_unordered(FILES).try_collect().await?;
     let bytes = sealed::seal(&record, manifest.as_ref(), inner.secret.as_ref());
     let size = bytes.len() as u64;
     if size > sealed::MOST {
         return Ok(());
     }
-    inner.put(&result_path(key), bytes).await?;
-    inner.tally.uploaded(size + sent.iter().sum::<u64>());
+    let sent = match &inner.place {
+        Place::Objects(service) => {
+            let each = futures_util::stream::iter(files).map(|file| send(inner, service, file));
+            let sent: Vec<u64> = each.buffer_unordered(FILES).try_collect().await?;
+            let _turn = inner.writes().await;
+            service.put(&result_path(key), bytes).await?;
+            size + sent.iter().sum::<u64>()
+        }
+        Place::Actions(actions) => {
+            let path = |file: &ManifestFile| inner.store.blobs.path(&file.digest, file.executable);
+            let files = files.into_iter().map(|file| (path(&file), file)).collect();
+            let _turn = inner.writes().await;
+            actions.publish(key, bytes, files).await?
+        }
+    };
+    inner.tally.uploaded(sent);
     Ok(())
 }
 
 /// How many bytes went out.
-async fn send(inner: &Inner, file: ManifestFile) -> Result<u64, Trouble> {
+async fn send(inner: &Inner, service: &Service, file: ManifestFile) -> Result<u64, Trouble> {
     let file = &file;
     let path = blob_path(file);
     if inner.knows(file) {
         return Ok(0);
     }
+    let _turn = inner.writes().await;
     // One that was found wrong is replaced; one of another size is the rest of an upload that broke off.
-    if !inner.is_known_wrong(file) && inner.size(&path).await? == Some(file.size) {
+    if !inner.is_known_wrong(file) && service.size(&path).await? == Some(file.size) {
         inner.is_there(file);
         return Ok(0);
     }
-    inner.upload(&path, &inner.store.blobs.path(&file.digest, file.executable), file.size).await?;
+    service.upload(&path, &inner.store.blobs.path(&file.digest, file.executable), file.size).await?;
     inner.is_there(file);
     Ok(file.size)
 }

@@ -87,7 +87,6 @@ mod tests {
     use crate::key::KeyDoc;
     use crate::record::Outcome;
     use crate::store::ManifestFile;
-    use serde_json::Value;
 
     fn file(path: &str, content: &[u8]) -> ManifestFile {
         let (size, digest) = (content.len() as u64, Digest::of(content));

@@ -1,0 +1,75 @@
+"""A row that says its text once: mask and type ids are filled by the tokenizer, as far as the class takes them.
+
+Skipped where torch is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import unittest
+from pathlib import Path
+from typing import Any
+
+from tests.support import BERT, Worker
+
+MODULES = ("torch", "transformers", "safetensors", "tokenizers")
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "cat", "sat", "on", "mat", "dog"]
+TEXT = {"dtype": "int64", "shape": [1, 8], "fill": {"text": ["a cat sat"]}}
+DISTILBERT = {"vocab_size": 32, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32, "max_position_embeddings": 16}
+
+
+@unittest.skipUnless(all(importlib.util.find_spec(name) for name in MODULES), "torch is not installed")
+class Text(unittest.TestCase):
+    worker: Worker
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.worker = Worker.of_ops(cls, "materialise_text")
+
+    def weights(self, cls: str, config: dict[str, Any]) -> Path:
+        """A folder of a model with a tokenizer, as `save_pretrained` writes it."""
+        import transformers
+
+        folder = self.worker.root / cls
+        family = getattr(transformers, cls)
+        family(family.config_class(**config)).save_pretrained(folder)
+        (folder / "vocab.txt").write_text("\n".join(WORDS))
+        transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+        return folder
+
+    def made(self, cls: str, config: dict[str, Any], given: Path | None = None, **more: Any) -> dict[str, Any]:
+        from orch_py import trees
+
+        params = {
+            "class": cls,
+            "weights": {"kind": "path", "path": str(self.weights(cls, config))},
+            "inputs": {"input_ids": TEXT},
+            "outputs": ["logits"],
+        }
+        output, out = self.worker.do("materialise_text", params | more, **({"inputs": given} if given else {}))
+        self.assertEqual(output["status"], "ok", output["reason"])
+        self.assertEqual(set(trees.read_manifest(out)["inputs"]), set(trees.read_tensors(out, trees.INPUTS)))
+        return trees.read_tensors(out, trees.INPUTS)
+
+    def test_padding_is_masked_and_type_ids_are_there(self) -> None:
+        inputs = self.made("BertForMaskedLM", BERT | {"num_hidden_layers": 2})
+        self.assertEqual(inputs["input_ids"].tolist(), [[2, 5, 6, 7, 3, 0, 0, 0]])
+        self.assertEqual(inputs["attention_mask"].tolist(), [[1, 1, 1, 1, 1, 0, 0, 0]])
+        self.assertEqual(inputs["token_type_ids"].tolist(), [[0] * 8])
+
+    def test_what_the_class_does_not_take_is_left_out(self) -> None:
+        inputs = self.made("DistilBertForMaskedLM", DISTILBERT)
+        self.assertEqual(set(inputs), {"input_ids", "attention_mask"})
+
+    def test_what_the_row_gives_otherwise_is_the_row_s(self) -> None:
+        import numpy as np
+
+        from orch_py import trees
+
+        given = self.worker.root / "given"
+        given.mkdir()
+        ones = {"token_type_ids": np.ones((1, 8), np.int64)}
+        trees.write_tensors(given, trees.INPUTS, ones)
+        inputs = self.made("BertForMaskedLM", BERT | {"num_hidden_layers": 2}, given)
+        self.assertEqual(inputs["token_type_ids"].tolist(), [[1] * 8])
+        self.assertEqual(inputs["attention_mask"].tolist(), [[1, 1, 1, 1, 1, 0, 0, 0]])

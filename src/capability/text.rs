@@ -1,0 +1,217 @@
+//! The table as text for people. Words carry the meaning, no colour does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use super::{Asserted, Cell, Coverage, Measured, Row, Run, Subjects, Table};
+use crate::base::figures::{amount, counted};
+use crate::device::{BACKENDS, Backend, DeviceKind};
+use crate::record::Weights;
+
+/// What a backend has where nothing is known.
+const NOTHING: &str = "–";
+
+/// What is shown.
+pub struct Asked {
+    /// The whole table, with the backends of which it knows nothing; else only what is left of it.
+    pub whole: bool,
+    /// Every model type with its tasks and exporters.
+    pub types: bool,
+}
+
+impl Table {
+    /// For each family on each backend what is asserted, what is here now, and what was measured; then coverage.
+    pub fn page(&self, here: &[Backend], asked: &Asked) -> String {
+        let mut page = String::new();
+        let coverage = self.coverage();
+        for (family, cells) in &self.families {
+            let of_family = coverage.families.iter().find(|row| row.family == family);
+            let types = of_family.map_or(0, |row| row.types);
+            let _ = writeln!(page, "{family}  ({types} model types of transformers {})", coverage.transformers);
+            let _ = writeln!(page, "  {:15}{:10}{:13}{:11}measured", "backend", "asserted", "here", "tier");
+            let known = |name: &&str| asked.whole || cells.contains_key(*name);
+            for backend in BACKENDS.iter().map(|row| row.name).filter(known) {
+                line(&mut page, backend, cells.get(backend).unwrap_or(&Cell::default()), here);
+            }
+            page.push('\n');
+        }
+        types(&mut page, &self.types);
+        covered(&mut page, &coverage, &self.families, asked.whole);
+        if asked.types {
+            self.rows(&mut page);
+        }
+        self.foot(&mut page, here, asked.whole);
+        page
+    }
+
+    /// One line for each model type and task with the exporters that worked, and how its columns ended.
+    fn rows(&self, page: &mut String) {
+        page.push_str("By model type, task and exporter\n");
+        let mut lines: BTreeMap<_, Vec<String>> = BTreeMap::new();
+        for run in &self.runs {
+            for (model, row) in &run.models {
+                let key = (row.model_type.as_deref().unwrap_or(model), row.task.as_str());
+                lines.entry(key).or_default().push(format!("{}; {}", ends(row), run.day));
+            }
+        }
+        for ((name, task), ends) in lines {
+            for ends in ends {
+                let _ = writeln!(page, "  {name} {task}: {ends}");
+            }
+        }
+        page.push('\n');
+    }
+
+    fn foot(&self, page: &mut String, here: &[Backend], is_whole: bool) {
+        let is_shown = |name: &str| is_whole || super::cells(&self.families).any(|(_, backend, _)| backend == name);
+        for backend in here.iter().filter(|backend| !backend.available && is_shown(&backend.name)) {
+            let reason = backend.reason.as_deref().unwrap_or("its prober gave no reason");
+            let _ = writeln!(page, "{} is not here: {reason}", backend.name);
+        }
+        for run in &self.runs {
+            let Run { day, spec, host, orch, .. } = run;
+            let _ =
+                writeln!(page, "measured {day}: {} of {spec} on {host}, by orch {orch}; {}", cases(run), models(run));
+        }
+        for (name, source) in &self.sources {
+            let date = source.date.as_ref().map(|date| format!(", {date}")).unwrap_or_default();
+            let _ = writeln!(page, "asserted by {name}: {}{date}", source.document);
+        }
+        let cells = [&self.families, &self.types].into_iter().flat_map(super::cells);
+        let contradicted = cells.filter(|(_, _, cell)| cell.contradicted.is_some()).count();
+        let _ = write!(page, "runs contradict {contradicted} of what is asserted here");
+    }
+}
+
+fn line(page: &mut String, backend: &str, cell: &Cell, here: &[Backend]) {
+    let asserted = cell.asserted.as_ref();
+    let word = asserted.map_or(NOTHING, |asserted| if asserted.compatible { "yes" } else { "no" });
+    let tier = asserted.and_then(|asserted| asserted.tier.as_deref()).unwrap_or(NOTHING);
+    let measured = measured(cell);
+    let _ = writeln!(page, "  {backend:15}{word:10}{:13}{tier:11}{measured}", available(backend, here));
+    for more in [columns(&cell.measured), asserted.map(said).unwrap_or_default()] {
+        if !more.is_empty() {
+            let _ = writeln!(page, "  {:15}{more}", "");
+        }
+    }
+}
+
+/// `hardware`, `emulator`, `software` or `no`: the best that is here.
+fn available(backend: &str, here: &[Backend]) -> &'static str {
+    let Some(found) = here.iter().find(|found| found.name == backend && found.available) else { return "no" };
+    let has = |kind| found.devices.iter().any(|device| device.kind == kind);
+    match (has(DeviceKind::Hardware), has(DeviceKind::Emulator), has(DeviceKind::Software)) {
+        (true, _, _) => "hardware",
+        (_, true, _) => "emulator",
+        (_, _, true) => "software",
+        _ => "yes",
+    }
+}
+
+/// `104 of 108 right, 2026-11-23 on vm (AMD EPYC, 2 cores)`; one such part for each machine.
+fn measured(cell: &Cell) -> String {
+    let mut machines: BTreeMap<&str, Vec<&Measured>> = BTreeMap::new();
+    cell.measured.iter().for_each(|line| machines.entry(&line.host).or_default().push(line));
+    let told = machines.into_iter().map(|(host, lines)| {
+        let (right, asked) = lines.iter().fold((0, 0), |sum, line| (sum.0 + line.right, sum.1 + line.asked));
+        let first = lines.iter().map(|line| line.first.as_str()).min().unwrap_or_default();
+        let last = lines.iter().map(|line| line.last.as_str()).max().unwrap_or_default();
+        let days = if first == last { first.to_owned() } else { format!("{first} to {last}") };
+        format!("{right} of {asked} right, {days} on {host}")
+    });
+    let told = told.collect::<Vec<_>>().join("; ");
+    match &cell.contradicted {
+        Some(what) => format!("CONTRADICTS ({what}): {told}"),
+        None if told.is_empty() => NOTHING.to_owned(),
+        None => told,
+    }
+}
+
+/// `cpu-fp32 52 of 54; eager-cpu-fp32 52 of 54`
+fn columns(lines: &[Measured]) -> String {
+    let each = lines.iter().map(|line| {
+        let on = line.on.as_ref().map(|on| format!(" ({on})")).unwrap_or_default();
+        let loosely =
+            if line.loosely == 0 { String::new() } else { format!(" ({} by a looser tolerance)", line.loosely) };
+        format!("{}{on} {} of {}{loosely}", line.column, line.right, line.asked)
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// Notes, hints, and who of the same source disagrees.
+fn said(asserted: &Asserted) -> String {
+    let hints = (!asserted.hints.is_empty()).then(|| format!("hints: {}", asserted.hints.join(", ")));
+    let disputed = (!asserted.disputed_by.is_empty())
+        .then(|| format!("the contrary is said by the same source's {}", asserted.disputed_by.join(", ")));
+    asserted.notes.clone().into_iter().chain(hints).chain(disputed).collect::<Vec<_>>().join("; ")
+}
+
+/// What is asserted of single types, where runs say something of it.
+fn types(page: &mut String, types: &Subjects) {
+    let mut cells = super::cells(types).filter(|(_, _, cell)| !cell.measured.is_empty()).peekable();
+    if cells.peek().is_none() {
+        return;
+    }
+    page.push_str("Asserted of model types, and measured\n");
+    for (name, backend, cell) in cells {
+        let asserted = cell.asserted.as_ref();
+        let word = asserted.map_or("nothing asserted", |asserted| if asserted.compatible { "yes" } else { "no" });
+        let _ = writeln!(page, "  {name} on {backend}: {word}; {}: {}", measured(cell), columns(&cell.measured));
+    }
+    page.push('\n');
+}
+
+/// A share, and of how many types that is: right, of those that were asked.
+fn covered(page: &mut String, coverage: &Coverage, families: &Subjects, is_whole: bool) {
+    let backends: BTreeSet<_> = coverage.families.iter().flat_map(|row| row.backends.keys()).collect();
+    let version = coverage.transformers;
+    let _ = writeln!(page, "Coverage: of the model types of transformers {version}, those of which a model was right");
+    let mut head = format!("  {:20}{:>6}", "family", "types");
+    // As wide as its name, and as `57.6 % (38/38)`.
+    let width = |backend: &str| backend.len().max(16) + 2;
+    for backend in &backends {
+        let _ = write!(head, "{backend:>width$}", width = width(backend));
+    }
+    let _ = writeln!(page, "{head}");
+    for row in
+        coverage.families.iter().filter(|row| (row.family == "all" && is_whole) || families.contains_key(row.family))
+    {
+        let _ = write!(page, "  {:20}{:>6}", row.family, row.types);
+        for backend in &backends {
+            let asked = row.backends.get(*backend).filter(|share| share.asked > 0);
+            let share = asked.map(|share| format!("{:.1} % ({}/{})", share.percent, share.right, share.asked));
+            let _ = write!(page, "{:>width$}", share.as_deref().unwrap_or(NOTHING), width = width(backend));
+        }
+        page.push('\n');
+    }
+    page.push('\n');
+}
+
+fn cases(run: &Run) -> String {
+    counted(run.models.values().flat_map(|row| row.ends.values()).map(BTreeSet::len).sum::<usize>(), "case")
+}
+
+/// `736 models of 10.5 k to 11.3 M parameters, random weights`: without it the figures would be taken for those of models
+/// that people use.
+fn models(run: &Run) -> String {
+    let sizes = run.models.values().filter_map(|row| row.parameters);
+    let of = match (sizes.clone().min(), sizes.max()) {
+        (Some(least), Some(most)) => format!(" of {} to {} parameters", amount(least), amount(most)),
+        _ => String::new(),
+    };
+    let random = run.models.values().filter(|row| row.weights == Some(Weights::Random)).count();
+    let weights = match run.models.len() - random {
+        0 => "random weights".to_owned(),
+        real => format!("{random} with random weights, {real} with others"),
+    };
+    format!("{}{of}, {weights}", counted(run.models.len(), "model"))
+}
+
+/// `onnx by legacy; PASS cpu-fp32, openvino-fp32; NUMERICS openvino-int8`
+fn ends(row: &Row) -> String {
+    let exporters = row.exporters.iter().map(|(form, exporter)| format!("{form} by {exporter}"));
+    let ends = row.ends.iter().map(|(outcome, names)| {
+        format!("{} {}", outcome.label(), names.iter().cloned().collect::<Vec<_>>().join(", "))
+    });
+    exporters.chain(ends).collect::<Vec<_>>().join("; ")
+}

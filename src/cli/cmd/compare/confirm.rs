@@ -1,0 +1,136 @@
+//! Measures both sides of a comparison anew, in turns: stored figures of another minute only suspect.
+//!
+//! The base is laid out by git in a folder of its own. Both sides use one store, so that what the base made is there still, and only
+//! measurements run again. Why in turns and both: `docs/performance.md`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail, ensure};
+use rand::seq::SliceRandom as _;
+
+use crate::base::figures::counted;
+use crate::cli::args::Args;
+use crate::cli::printer::Printer;
+use crate::report::compare::{Comparison, Remeasured};
+use crate::report::{ReportDoc, Round};
+use crate::session::absolute;
+
+/// At least so many processes of each side,
+const ROUNDS: u32 = 5;
+/// and at most so many, where a busy machine keeps them apart.
+const MOST: u32 = 15;
+
+/// The base's files, as long as it lives.
+struct Checkout {
+    repository: PathBuf,
+    at: tempfile::TempDir,
+}
+
+impl Checkout {
+    /// Of a revision of the repository around the current folder.
+    fn of(revision: &str) -> anyhow::Result<Self> {
+        let repository = PathBuf::from(git(Path::new("."), &["rev-parse", "--show-toplevel"])?);
+        let at = tempfile::tempdir().context("failed to make a folder for the base")?;
+        let tree = at.path().join("base").display().to_string();
+        git(&repository, &["worktree", "add", "--detach", "--quiet", &tree, revision])?;
+        Ok(Self { repository, at })
+    }
+
+    /// The folder that is the current one there.
+    fn folder(&self) -> anyhow::Result<PathBuf> {
+        Ok(self.at.path().join("base").join(git(Path::new("."), &["rev-parse", "--show-prefix"])?))
+    }
+}
+
+impl Drop for Checkout {
+    fn drop(&mut self) {
+        let tree = self.at.path().join("base").display().to_string();
+        // What stays is a folder of the system's temporary ones, and git prunes it.
+        let _ = git(&self.repository, &["worktree", "remove", "--force", &tree]);
+    }
+}
+
+pub(super) fn git(folder: &Path, args: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new("git").arg("-C").arg(folder).args(args).output().context("failed to start git")?;
+    ensure!(output.status.success(), "git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+}
+
+/// One side, and what its rounds found.
+struct Side {
+    folder: PathBuf,
+    out: PathBuf,
+    rounds: BTreeMap<String, Vec<Round>>,
+}
+
+/// Lets the comparison know what both sides came to for the cases whose times differ.
+pub(super) fn confirm(
+    args: &Args,
+    revision: &str,
+    comparison: &mut Comparison,
+    printer: &Printer,
+) -> anyhow::Result<()> {
+    let cases = comparison.suspects();
+    if cases.is_empty() {
+        comparison.remeasured(&BTreeMap::new());
+        return Ok(());
+    }
+    let spec = comparison.head.spec.clone();
+    let checkout = Checkout::of(revision)?;
+    let scratch = tempfile::tempdir().context("failed to make a folder for reports")?;
+    let side = |folder: PathBuf, name: &str| Side { folder, out: scratch.path().join(name), rounds: BTreeMap::new() };
+    let mut sides = [side(checkout.folder()?, "base"), side(std::env::current_dir()?, "head")];
+    ensure!(
+        sides[0].folder.join(&spec).is_file(),
+        "`{spec}` is not in {revision}\n  hint: `--confirm` takes the git revision that the base was measured at"
+    );
+    let mut open = cases.clone();
+    for round in 1..=MOST {
+        printer.note(&format!("round {round}: base and head of {}", counted(open.len(), "case")));
+        let mut order = [0, 1];
+        order.shuffle(&mut rand::rng());
+        for at in order {
+            measure(args, &spec, &open, &mut sides[at])?;
+        }
+        if round >= ROUNDS {
+            open.retain(|case| both(&sides, case).is_some_and(|found| !found.is_settled()));
+        }
+        if open.is_empty() {
+            break;
+        }
+    }
+    let found = cases.iter().filter_map(|case| Some((case.clone(), both(&sides, case)?)));
+    comparison.remeasured(&found.collect());
+    Ok(())
+}
+
+/// What was found of a case that both sides have.
+fn both([base, head]: &[Side; 2], case: &str) -> Option<Remeasured> {
+    Some(Remeasured { base: base.rounds.get(case)?.clone(), head: head.rounds.get(case)?.clone() })
+}
+
+/// One round of one side: a process for each case, as any run has.
+fn measure(args: &Args, spec: &str, cases: &[String], side: &mut Side) -> anyhow::Result<()> {
+    let mut run = Command::new(std::env::current_exe().context("failed to find orch itself")?);
+    run.arg("--cache-dir").arg(absolute(&args.cache_dir)?).current_dir(&side.folder);
+    if let Some(dir) = &args.env_dir {
+        run.arg("--env-dir").arg(absolute(dir)?);
+    }
+    run.args(["run", spec, "--json", "--quiet", "--rounds", "1", "--rerun", "run", "--no-remote", "--out-dir"])
+        .arg(&side.out);
+    for case in cases {
+        run.args(["--case", case]);
+    }
+    // An interrupt reaches it as it reaches this process.
+    let output = run.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("failed to start orch")?;
+    let Ok(doc) = serde_json::from_slice::<ReportDoc>(&output.stdout) else {
+        bail!("the run in `{}` gave no report ({})", side.folder.display(), output.status);
+    };
+    for case in doc.cases {
+        let rounds = case.metrics.map(|metrics| metrics.rounds).unwrap_or_default();
+        side.rounds.entry(case.case).or_default().extend(rounds);
+    }
+    Ok(())
+}

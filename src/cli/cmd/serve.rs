@@ -1,0 +1,28 @@
+//! `orch serve`: the report, live, for a browser of this machine.
+
+use anyhow::Context as _;
+
+use crate::cli::args::{Args, ServeArgs};
+use crate::cli::cmd::run::on_interrupt;
+use crate::cli::exit::Exit;
+use crate::cli::printer::Printer;
+use crate::cli::serving::Port;
+use crate::session::Live;
+use crate::worker::Cancel;
+
+pub(super) fn serve(args: &Args, serve: &ServeArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    let cancel = Cancel::default();
+    on_interrupt(&cancel, || {})?;
+    let mut live = Live::new(args.locations(), serve.spec.request());
+    // A spec with mistakes is told at once; those of a later day stand on the page.
+    if let Err(error) = &live.shown().what {
+        anyhow::bail!("{error}");
+    }
+    let port = Port::open(serve.port).with_context(|| {
+        format!("failed to listen on port {} of 127.0.0.1\n  hint: `--port 0` takes one that is free", serve.port)
+    })?;
+    printer.out(&format!("{0}  the report\n{0}site/  a page for each model, target and pair\n", port.address()));
+    printer.note("follows the store while a run goes on; interrupt to end");
+    port.serve(&mut live, &cancel)?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,150 @@
+//! `[executor]`: a server that executes steps, and what is asked of its workers.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::config::{FILE, seconds, texts};
+
+const OPTION: &str = "ORCH_EXECUTOR_OPTION_";
+
+#[derive(Debug, Clone)]
+pub struct ExecutorConfig {
+    /// `grpc://host:port/instance`
+    pub url: String,
+    pub whereabouts: Where,
+    /// Certificates and tokens.
+    pub options: BTreeMap<String, String>,
+    /// Platform properties of every action, besides those that orch sets; an empty value takes away one of orch's.
+    pub properties: BTreeMap<String, String>,
+    /// The environment of orch on the workers.
+    pub env: BTreeMap<String, String>,
+    /// orch on the workers; None sends this one along.
+    pub program: Option<PathBuf>,
+    /// Steps that are there at a time.
+    pub slots: u32,
+    /// How long a step waits for a worker.
+    pub queue: Duration,
+    /// Within this an answer must be there, repetitions included.
+    pub timeout: Duration,
+    /// How often a request is repeated after an error that may pass, and a step whose worker was lost.
+    pub retries: u32,
+}
+
+/// Where steps execute that could execute elsewhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Where {
+    /// Here.
+    Local,
+    /// There, each of them.
+    Remote,
+    /// There, if they need a device that is not here.
+    #[default]
+    Auto,
+}
+
+impl Where {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Remote => "remote",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Section {
+    url: Option<String>,
+    #[serde(rename = "where")]
+    whereabouts: Option<Where>,
+    #[serde(default)]
+    options: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    properties: BTreeMap<String, toml::Value>,
+    #[serde(default)]
+    env: BTreeMap<String, toml::Value>,
+    program: Option<PathBuf>,
+    slots: Option<u32>,
+    queue: Option<f64>,
+    timeout: Option<f64>,
+    retries: Option<u32>,
+}
+
+/// The command line goes before variables, and these before the file.
+pub(super) fn of(
+    section: Option<Section>,
+    variables: impl Iterator<Item = (String, String)>,
+    (given, whereabouts): (Option<&str>, Option<Where>),
+) -> Result<Option<ExecutorConfig>, String> {
+    let named = section.is_some();
+    let section = section.unwrap_or_default();
+    let mut options = texts("option", "executor", section.options)?;
+    let mut url = section.url;
+    for (name, value) in variables {
+        if name == "ORCH_EXECUTOR" {
+            url = Some(value);
+        } else if let Some(option) = name.strip_prefix(OPTION) {
+            options.insert(option.to_lowercase(), value);
+        }
+    }
+    let Some(url) = given.map(str::to_owned).or(url) else {
+        return if named { Err(format!("{FILE}: [executor] has no `url`")) } else { Ok(None) };
+    };
+    // An empty one switches off what the file names.
+    if url.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(ExecutorConfig {
+        url,
+        whereabouts: whereabouts.or(section.whereabouts).unwrap_or_default(),
+        options,
+        properties: texts("property", "executor", section.properties)?,
+        env: texts("variable", "executor", section.env)?,
+        program: section.program,
+        slots: match section.slots.unwrap_or(16) {
+            count @ 1..=1024 => count,
+            count => return Err(format!("{FILE}: `slots` is {count}\n  hint: between 1 and 1024")),
+        },
+        queue: seconds("queue", section.queue.unwrap_or(600.0))?,
+        timeout: seconds("timeout", section.timeout.unwrap_or(30.0))?,
+        retries: section.retries.unwrap_or(3),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &str, variables: &[(&str, &str)], given: Option<&str>) -> Result<Option<ExecutorConfig>, String> {
+        let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        of(crate::config::file(text)?.executor, variables, (given, None))
+    }
+
+    #[test]
+    fn the_command_line_goes_before_variables_and_these_before_the_file() {
+        assert!(with("", &[], None).unwrap().is_none());
+        let text = "[executor]\nurl = 'grpc://a:1'\nwhere = 'remote'\nproperties = {pool = 'lab', n = 2}\nqueue = 5";
+        let executor = with(text, &[("ORCH_EXECUTOR_OPTION_TOKEN", "secret")], None).unwrap().unwrap();
+        assert_eq!((executor.url.as_str(), executor.whereabouts), ("grpc://a:1", Where::Remote));
+        assert_eq!((executor.properties["pool"].as_str(), executor.properties["n"].as_str()), ("lab", "2"));
+        assert_eq!((executor.options["token"].as_str(), executor.queue), ("secret", Duration::from_secs(5)));
+        let variables = [("ORCH_EXECUTOR", "grpc://b:1")];
+        assert_eq!(with(text, &variables, None).unwrap().unwrap().url, "grpc://b:1");
+        assert_eq!(with(text, &variables, Some("grpc://c:1")).unwrap().unwrap().url, "grpc://c:1");
+        assert!(with(text, &variables, Some("")).unwrap().is_none());
+    }
+
+    #[test]
+    fn an_error_names_what_is_known() {
+        let bad = |text: &str| with(text, &[], None).unwrap_err();
+        assert!(bad("[executor]\nwhere = 'auto'").contains("no `url`"));
+        assert!(bad("[executor]\nurl = 'x'\nwhere = 'elsewhere'").contains("`remote`"));
+        assert!(bad("[executor]\nurl = 'x'\nslots = 0").contains("between 1 and 1024"));
+        assert!(bad("[executor]\nurl = 'x'\nenv = {a = []}").contains("variable `a`"));
+    }
+}

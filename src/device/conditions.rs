@@ -1,0 +1,286 @@
+//! What the machine did while a run was timed. It is evidence, kept in the record and told where it is beyond a bound; no
+//! time is divided by it, because what disturbs a run and what disturbs a yardstick beside it have little in common.
+//!
+//! | fact | from | remarked on |
+//! |---|---|---|
+//! | load before and after | `/proc/loadavg`, one minute | never: it counts the run itself |
+//! | cores that other processes kept busy | `/proc/stat`, less what orch and its children used | above [`OTHERS`] |
+//! | time that the hypervisor gave to other machines | `/proc/stat` | above [`STEAL`] |
+//! | slowed down for heat, or stopped by a quota | `thermal_throttle`, `cpu.stat` of the control group | above 0 |
+//! | frequency governor | `cpufreq` | if it is not `performance` |
+//! | other processes on the GPU, and why it is throttled | NVML | if there is any |
+//! | a fixed computation before and after | this file | if it took more than [`YARDSTICK`] times as long once |
+//!
+//! What a system does not tell is None, and nothing is said of it.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Host, cgroups};
+use crate::base::figures::plural;
+use crate::base::process;
+
+/// A quarter of a core.
+pub const OTHERS: f64 = 0.25;
+/// One percent of the machine's CPU time.
+pub const STEAL: f64 = 0.01;
+/// So much longer the yardstick takes on a machine that changed meanwhile.
+pub const YARDSTICK: f64 = 1.25;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Conditions {
+    /// Runnable processes in the minute before, at the beginning and at the end.
+    pub load: Option<[f64; 2]>,
+    /// Least time of a fixed computation, before and after, ms.
+    pub yardstick_ms: [f64; 2],
+    /// How many cores other processes kept busy.
+    pub others_cores: Option<f64>,
+    /// Share of the machine's CPU time, 0 to 1.
+    pub steal: Option<f64>,
+    /// How often a core was slowed down, or the control group stopped.
+    pub throttled: Option<u64>,
+    /// Of all cores, where they differ with commas between.
+    pub governor: Option<String>,
+}
+
+impl Conditions {
+    /// The worst that each came to over several runs, and the yardstick's least and greatest time.
+    pub fn worst(all: &[&Self]) -> Option<Self> {
+        let greatest = |of: fn(&Self) -> Option<f64>| all.iter().filter_map(|one| of(one)).max_by(f64::total_cmp);
+        let yardstick: Vec<f64> = all.iter().flat_map(|one| one.yardstick_ms).collect();
+        let [least, most] = [yardstick.iter().copied().reduce(f64::min)?, yardstick.iter().copied().reduce(f64::max)?];
+        Some(Self {
+            load: None,
+            yardstick_ms: [least, most],
+            others_cores: greatest(|one| one.others_cores),
+            steal: greatest(|one| one.steal),
+            throttled: all.iter().filter_map(|one| one.throttled).max(),
+            governor: all.iter().find_map(|one| one.governor.clone()),
+        })
+    }
+
+    /// What may have disturbed the run, in words: all that is beyond its bound.
+    pub fn remarks(&self) -> Vec<String> {
+        let [before, after] = self.yardstick_ms;
+        let others = self.others_cores.filter(|cores| *cores > OTHERS);
+        let steal = self.steal.filter(|share| *share > STEAL);
+        let throttled = self.throttled.filter(|count| *count > 0);
+        let governor = self.governor.as_ref().filter(|governor| *governor != "performance");
+        let changed = (before.max(after) > YARDSTICK * before.min(after)).then_some((before, after));
+        let told = [
+            others.map(|cores| format!("other processes kept {cores:.1} cores busy")),
+            steal.map(|share| format!("the hypervisor took {:.0} % of the CPU time", 100.0 * share)),
+            throttled.map(|count| format!("the CPU was throttled {count} times")),
+            governor.map(|governor| format!("the frequency governor was {governor}")),
+            changed.map(|(before, after)| {
+                format!("a fixed computation took {before:.2} ms once and {after:.2} ms another time")
+            }),
+        ];
+        told.into_iter().flatten().collect()
+    }
+}
+
+/// What a GPU did while a run was timed on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceState {
+    /// Processes that computed on it before the run began.
+    pub other_processes: u32,
+    /// Why it ran slower than it could, in its driver's words.
+    pub throttled: Vec<String>,
+}
+
+impl DeviceState {
+    /// As [`Conditions::remarks`]: any of it is beyond the bound.
+    pub fn remarks(&self) -> Vec<String> {
+        let others = (self.other_processes > 0).then(|| {
+            format!("{} other {}", self.other_processes, plural(self.other_processes, "process", "processes"))
+        });
+        let throttled = (!self.throttled.is_empty()).then(|| self.throttled.join(", "));
+        let told = [
+            others.map(|others| format!("the device was shared with {others}")),
+            throttled.map(|why| format!("the device was throttled: {why}")),
+        ];
+        told.into_iter().flatten().collect()
+    }
+}
+
+/// Looks at the machine before a run and after it.
+pub struct Watch<'a> {
+    host: &'a Host,
+    clock: Instant,
+    load: Option<f64>,
+    yardstick_ms: f64,
+    busy: Option<Busy>,
+    own_seconds: Option<f64>,
+    throttled: Option<u64>,
+}
+
+impl<'a> Watch<'a> {
+    pub fn begin(host: &'a Host) -> Self {
+        let yardstick_ms = yardstick();
+        Self {
+            host,
+            load: load(host),
+            yardstick_ms,
+            throttled: throttled(host),
+            own_seconds: process::cpu_seconds_with_children(),
+            busy: Busy::of(host),
+            clock: Instant::now(),
+        }
+    }
+
+    pub fn end(self) -> Conditions {
+        let Self { host, clock, .. } = self;
+        let seconds = clock.elapsed().as_secs_f64();
+        let passed = self.busy.zip(Busy::of(host)).map(|(before, after)| after.since(before));
+        let own = self.own_seconds.zip(process::cpu_seconds_with_children()).map(|(before, after)| after - before);
+        let others = |(passed, own): (Busy, f64)| ((passed.busy / ticks_per_second()? - own) / seconds).max(0.0).into();
+        Conditions {
+            load: self.load.zip(load(host)).map(Into::into),
+            others_cores: passed.zip(own).and_then(others),
+            steal: passed.map(|passed| passed.steal / passed.all.max(1.0)),
+            throttled: self.throttled.zip(throttled(host)).map(|(before, after)| after.saturating_sub(before)),
+            governor: governor(host),
+            yardstick_ms: [self.yardstick_ms, yardstick()],
+        }
+    }
+}
+
+fn load(host: &Host) -> Option<f64> {
+    host.text("/proc/loadavg")?.split(' ').next()?.parse().ok()
+}
+
+/// Ticks of all cores together.
+#[derive(Clone, Copy)]
+struct Busy {
+    all: f64,
+    /// Working for this machine.
+    busy: f64,
+    steal: f64,
+}
+
+impl Busy {
+    fn of(host: &Host) -> Option<Self> {
+        let text = host.text("/proc/stat")?;
+        let fields = text.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<f64> = fields.split_whitespace().map_while(|field| field.parse().ok()).collect();
+        let &[user, nice, system, idle, wait, hard, soft, steal, ..] = ticks.as_slice() else { return None };
+        let busy = user + nice + system + hard + soft;
+        Some(Self { all: busy + idle + wait + steal, busy, steal })
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { all: self.all - before.all, busy: self.busy - before.busy, steal: self.steal - before.steal }
+    }
+}
+
+fn ticks_per_second() -> Option<f64> {
+    // SAFETY: takes no pointers.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    (ticks > 0).then_some(ticks as f64)
+}
+
+/// Events of heat, and of a control group's quota. None where neither is told.
+fn throttled(host: &Host) -> Option<u64> {
+    let cpus = "/sys/devices/system/cpu";
+    let heat = host.list(cpus).into_iter().filter_map(|cpu| {
+        host.text(&format!("{cpus}/{cpu}/thermal_throttle/core_throttle_count"))?.parse::<u64>().ok()
+    });
+    let groups = cgroups::own(host).into_iter().filter_map(|group| {
+        let text = host.text(&format!("{group}/cpu.stat"))?;
+        text.lines().find_map(|line| line.strip_prefix("nr_throttled "))?.parse().ok()
+    });
+    heat.chain(groups).reduce(|all, one| all + one)
+}
+
+fn governor(host: &Host) -> Option<String> {
+    let cpus = "/sys/devices/system/cpu";
+    let of = |cpu: String| host.text(&format!("{cpus}/{cpu}/cpufreq/scaling_governor"));
+    let all: BTreeSet<String> = host.list(cpus).into_iter().filter_map(of).collect();
+    (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// Least time of three of a fixed computation, ms: dependent multiplications, which no compiler shortens and no memory slows.
+fn yardstick() -> f64 {
+    let once = || {
+        let clock = Instant::now();
+        let end = (0..400_000_u64).fold(0x9e37_79b9_7f4a_7c15_u64, |x, i| {
+            (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(i)
+        });
+        std::hint::black_box(end);
+        clock.elapsed().as_secs_f64() * 1e3
+    };
+    (0..3).map(|_| once()).fold(f64::INFINITY, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Conditions = Conditions {
+        load: Some([8.0, 9.0]),
+        yardstick_ms: [1.0, 1.1],
+        others_cores: Some(0.1),
+        steal: Some(0.001),
+        throttled: Some(0),
+        governor: None,
+    };
+
+    #[test]
+    fn only_what_is_beyond_its_bound_is_told() {
+        assert_eq!(QUIET.remarks(), [""; 0]);
+        let loud = Conditions {
+            yardstick_ms: [1.0, 1.5],
+            others_cores: Some(1.31),
+            steal: Some(0.2),
+            throttled: Some(3),
+            governor: Some("powersave".into()),
+            ..QUIET
+        };
+        assert_eq!(loud.remarks().len(), 5);
+        assert_eq!(
+            loud.remarks()[..2],
+            ["other processes kept 1.3 cores busy", "the hypervisor took 20 % of the CPU time"]
+        );
+        assert_eq!(Conditions { governor: Some("performance".into()), ..QUIET }.remarks(), [""; 0]);
+    }
+
+    #[test]
+    fn a_machine_tells_by_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host::real().with_root(folder.path().into());
+        host.put("/proc/loadavg", "1.50 1.00 1.17 6/133 15411");
+        host.put("/proc/stat", "cpu  100 0 50 800 0 0 0 50 0 0\ncpu0 1 2 3");
+        host.put("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7");
+        host.put("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave");
+        host.put("/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "performance");
+        let watch = Watch::begin(&host);
+        host.put("/proc/stat", "cpu  100 0 50 870 0 0 0 80 0 0\ncpu0 1 2 3");
+        host.put("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "9");
+        let found = watch.end();
+        assert_eq!((found.load, found.throttled, found.steal), (Some([1.5, 1.5]), Some(2), Some(0.3)));
+        assert_eq!(found.governor.as_deref(), Some("performance, powersave"));
+        assert!(found.yardstick_ms.iter().all(|ms| *ms > 0.0));
+        assert_eq!(found.others_cores, Some(0.0));
+    }
+
+    #[test]
+    fn a_device_tells_who_else_uses_it_and_why_it_is_slow() {
+        assert_eq!(DeviceState { other_processes: 0, throttled: vec![] }.remarks(), [""; 0]);
+        let loud = DeviceState { other_processes: 1, throttled: vec!["sw power cap".into()] };
+        assert_eq!(
+            loud.remarks(),
+            ["the device was shared with 1 other process", "the device was throttled: sw power cap"]
+        );
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_is_not_called_disturbed() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = Host::real().with_root(folder.path().into());
+        let found = Watch::begin(&host).end();
+        assert_eq!((found.load, found.others_cores, found.steal, found.throttled), (None, None, None, None));
+    }
+}

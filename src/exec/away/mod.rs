@@ -1,0 +1,153 @@
+//! Steps that execute elsewhere: which these are, what is asked of a worker, and what is believed of what comes back.
+//!
+//! A step travels as an [`Order`] with its inputs; orch itself is what a worker executes (`serve`), so a step is performed
+//! and judged there by the same code as here. What comes back is an [`Answer`] and files. Files are taken for what they
+//! hash to, and the answer for the word of a worker that the user trusts (docs/remote-execution.md, "Trust").
+
+mod order;
+mod perform;
+#[cfg(feature = "remote")]
+mod send;
+mod serve;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::config::{ExecutorConfig, Where};
+use crate::device::Backend;
+use crate::step::{Params, Step};
+use crate::worker::Cancel;
+
+pub use order::{Answer, Order, Origin};
+#[cfg(feature = "remote")]
+pub use send::Away;
+pub use serve::{Site, offered, serve};
+
+/// The property that names a device, by its backend.
+pub const DEVICE: &str = "orch-device";
+
+/// Which steps go away, and what is asked of who takes them. The same for all of a run.
+#[derive(Debug, Clone)]
+pub struct Routing {
+    pub whereabouts: Where,
+    /// Asked of every worker; an empty value takes away one of orch's own.
+    pub properties: BTreeMap<String, String>,
+    /// The environment of orch there.
+    pub env: BTreeMap<String, String>,
+    /// Steps that may be away at a time.
+    pub slots: u32,
+}
+
+impl Routing {
+    pub fn of(config: &ExecutorConfig) -> Self {
+        let ExecutorConfig { whereabouts, properties, env, slots, .. } = config;
+        Self { whereabouts: *whereabouts, properties: properties.clone(), env: env.clone(), slots: *slots }
+    }
+
+    /// Whether a step goes away, on a host with this inventory.
+    pub fn sends(&self, step: &Step, inventory: &[Backend]) -> bool {
+        let lacks_device = || {
+            let backend = step.run().backend.name;
+            !inventory.iter().any(|known| known.name == backend && known.available)
+        };
+        match self.whereabouts {
+            Where::Local => false,
+            Where::Remote => travels(step),
+            Where::Auto => step.kind.runs_on_device() && lacks_device(),
+        }
+    }
+
+    /// What a worker must offer for this step, by name.
+    pub fn asked(&self, step: &Step) -> BTreeMap<String, String> {
+        let mut asked = BTreeMap::from([("cpu".to_owned(), std::env::consts::ARCH.to_owned())]);
+        if step.kind.runs_on_device() {
+            asked.insert(DEVICE.into(), step.run().backend.name.into());
+        }
+        if let Some(memory) = step.memory {
+            asked.insert("mem_mb".into(), memory.get().div_ceil(1 << 20).to_string());
+        }
+        asked.extend(self.properties.clone());
+        asked.retain(|_, value| !value.is_empty());
+        asked
+    }
+
+    /// In the place of the host, in the key of a run that goes away: who may run it, and with which environment.
+    pub(super) fn described(&self, step: &Step) -> String {
+        // Where something is installed changes no result.
+        let env = self.env.iter().filter(|(name, _)| !name.starts_with("ORCH_") && *name != "PATH");
+        format!("executor {} {}", listed(&self.asked(step)), listed(&env.map(own).collect())).trim_end().to_owned()
+    }
+}
+
+fn own((name, value): (&String, &String)) -> (String, String) {
+    (name.clone(), value.clone())
+}
+
+/// `cpu=x86_64, orch-device=qnn`
+pub fn listed(properties: &BTreeMap<String, String>) -> String {
+    properties.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a step can execute elsewhere at all. What orch does by itself is quicker done than sent; a command that reads
+/// variables of this machine or writes to its folders belongs here.
+fn travels(step: &Step) -> bool {
+    match &step.params {
+        Params::Program(program) => program.env.is_empty() && program.writable.is_empty(),
+        _ => !step.kind.requires(step).is_empty() || step.kind.runs_on_device(),
+    }
+}
+
+/// One step that is to be done elsewhere.
+pub struct Errand<'a> {
+    pub order: Order,
+    pub inputs: Vec<Given>,
+    pub properties: BTreeMap<String, String>,
+    pub env: BTreeMap<String, String>,
+    /// An older result of the same action will not do.
+    pub is_anew: bool,
+    pub timeout: Duration,
+    /// An empty folder for what comes back.
+    pub out: &'a Path,
+    pub log: &'a Path,
+    pub cancel: &'a Cancel,
+    pub progress: &'a (dyn Fn(&str) + Sync),
+    /// Hears what went wrong and was made good.
+    pub warn: &'a (dyn Fn(&str) + Sync),
+}
+
+/// A file that a step reads.
+pub struct Given {
+    /// Where it lies for the step.
+    pub path: String,
+    pub at: PathBuf,
+    pub is_executable: bool,
+    /// Its content is that of its name.
+    pub is_fixed: bool,
+}
+
+/// What came of an errand.
+pub enum Errands {
+    /// A worker performed it, now or before this run; what it made lies in the folder `out`.
+    Performed {
+        answer: Box<Answer>,
+        is_remembered: bool,
+    },
+    /// No worker did, or could, for this reason.
+    Unavailable(String),
+    TooLong(Duration),
+    Interrupted,
+    /// With whether another attempt may do.
+    Failed(String, bool),
+}
+
+/// A server with workers.
+pub trait Elsewhere: Sync {
+    fn perform(&self, errand: Errand<'_>) -> Errands;
+
+    /// As it may be shown.
+    fn name(&self) -> &str;
+}
+
+#[cfg(test)]
+mod tests;

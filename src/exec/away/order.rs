@@ -1,0 +1,154 @@
+//! A step as it travels, and what a worker answers. Knows nothing of how it travels.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::base::Digest;
+use crate::key::KeyDoc;
+use crate::record::Outcome;
+use crate::runtime::RawMeasure;
+use crate::spec::Program;
+use crate::step::{KINDS, Params, Step};
+use crate::store::Manifest;
+
+/// Of both forms.
+pub(super) const VERSION: u32 = 1;
+
+/// A step that is to be performed elsewhere.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    version: u32,
+    pub(super) step: String,
+    kind: String,
+    /// Of the sources that perform it.
+    code: Digest,
+    params: Value,
+    /// Folders by the names that the step knows, and the trees that they must be; a user's own file or folder is no tree.
+    pub(super) inputs: BTreeMap<String, (String, Option<Manifest>)>,
+    pub(super) timeout_seconds: u64,
+    pub(super) job_memory: Option<u64>,
+    pub(super) key: KeyDoc,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ProgramOf {
+    argv: Vec<Arc<str>>,
+    outputs: Vec<Arc<str>>,
+    transient: Vec<u32>,
+    network: bool,
+}
+
+impl Order {
+    pub(super) fn of(
+        step: &Step,
+        key: &KeyDoc,
+        inputs: BTreeMap<String, (String, Option<Manifest>)>,
+        job_memory: Option<u64>,
+    ) -> Self {
+        let params = match &step.params {
+            Params::Json(value) => (**value).clone(),
+            Params::Run(params) => json!(params),
+            Params::Program(program) => json!(ProgramOf {
+                argv: program.argv.to_vec(),
+                outputs: program.outputs.to_vec(),
+                transient: program.transient.to_vec(),
+                network: program.network,
+            }),
+            Params::Test(_) | Params::Judge(_) | Params::Files(_) => panic!("BUG: {} is done here", step.name),
+        };
+        Self {
+            version: VERSION,
+            step: step.name.clone(),
+            kind: step.kind.name().into(),
+            code: step.kind.code(step).digest(),
+            params,
+            inputs,
+            timeout_seconds: step.timeout_seconds,
+            job_memory,
+            key: key.clone(),
+        }
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("BUG: an order serialises")
+    }
+
+    pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
+        serde_json::from_slice(bytes).context("the order cannot be read: it is of another orch")
+    }
+
+    /// The step that is ordered, if this orch performs it as the other one would.
+    pub(super) fn into_step(self) -> anyhow::Result<Step> {
+        anyhow::ensure!(
+            self.version == VERSION,
+            "the order is of form {}, and this orch knows {VERSION}",
+            self.version
+        );
+        let kind = KINDS.iter().find(|kind| kind.name() == self.kind).copied();
+        let kind = kind.with_context(|| format!("this orch has no steps of kind `{}`", self.kind))?;
+        let params = match self.kind.as_str() {
+            "run" => Params::Run(Box::new(serde_json::from_value(self.params)?)),
+            "command" => {
+                let ProgramOf { argv, outputs, transient, network } = serde_json::from_value(self.params)?;
+                let (argv, outputs, transient) = (argv.into(), outputs.into(), transient.into());
+                let program = Program { argv, outputs, transient, network, ..Program::default() };
+                anyhow::ensure!(!program.argv.is_empty(), "the order names no program");
+                Params::Program(Arc::new(program))
+            }
+            _ => Params::from(self.params),
+        };
+        let stage = if self.kind == "command" { crate::step::Stage::Command } else { crate::step::Stage::Run };
+        let step = Step {
+            name: self.step,
+            stage,
+            kind,
+            params,
+            inputs: vec![],
+            timeout_seconds: self.timeout_seconds,
+            memory: None,
+            retries: None,
+        };
+        anyhow::ensure!(
+            step.kind.code(&step).digest() == self.code,
+            "the orch of this worker performs `{}` by other code than the one that ordered it\n  hint: install the same \
+             orch there, or leave `program` out of [executor], and it is sent along",
+            self.kind
+        );
+        Ok(step)
+    }
+}
+
+/// What a worker says of an execution.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    pub(super) version: u32,
+    /// Of what it answers.
+    pub(super) key: Digest,
+    pub outcome: Outcome,
+    pub reason: Option<String>,
+    pub(super) transient: bool,
+    pub(super) facts: Value,
+    pub(super) measure: Option<RawMeasure>,
+    /// The tree that it made.
+    pub(super) made: Option<Manifest>,
+    pub(super) origin: Origin,
+}
+
+/// Where and when something was done, if that was not here and now.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Origin {
+    /// The machine's name.
+    pub host: String,
+    /// What identifies its kind.
+    pub fingerprint: String,
+    pub cpu: String,
+    /// RFC 3339.
+    pub started: String,
+    pub seconds: f64,
+}

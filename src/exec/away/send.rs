@@ -1,0 +1,186 @@
+//! Errands by a server of the Remote Execution API: an order becomes an action, its result an answer.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::ExecutorConfig;
+use crate::exec::away::order::Answer;
+use crate::exec::away::serve::{ANSWER, LOG, ORDER, OUT};
+use crate::exec::away::{Elsewhere, Errand, Errands};
+use crate::reapi::{Address, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted};
+use crate::record::Outcome;
+
+/// The name of orch among the files of an action.
+const PROGRAM: &str = "orch";
+
+pub struct Away {
+    executor: Executor,
+    config: ExecutorConfig,
+    /// orch there; None where it is sent along.
+    program: Option<PathBuf>,
+    /// orch here.
+    own: PathBuf,
+}
+
+impl Away {
+    /// Opens no connection yet.
+    pub fn open(config: ExecutorConfig) -> Result<Self, String> {
+        let address = Address::of("the executor", &config.url, &config.options)?;
+        let patience = Patience { timeout: config.timeout, retries: config.retries };
+        let executor = Executor::open(&address, patience)?;
+        let own = crate::worker::own_program().map_err(|e| format!("failed to find orch's own executable: {e}"))?;
+        Ok(Self { executor, program: config.program.clone(), config, own })
+    }
+
+    fn task(&self, errand: &Errand<'_>) -> Result<Task, Fault> {
+        let mut files: Vec<Input> = Vec::new();
+        for file in &errand.inputs {
+            files.push(self.executor.input(file.path.clone(), &file.at, file.is_executable, file.is_fixed)?);
+        }
+        files.push(self.executor.text(ORDER.into(), errand.order.to_bytes())?);
+        let program = match &self.program {
+            Some(path) => path.display().to_string(),
+            None => {
+                files.push(self.executor.input(PROGRAM.into(), &self.own, true, true)?);
+                format!("./{PROGRAM}")
+            }
+        };
+        let mut env = errand.env.clone();
+        // Workers begin with an empty environment.
+        env.entry("PATH".into()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
+        Ok(Task {
+            argv: vec![program, "worker".into(), "order".into()],
+            env,
+            properties: errand.properties.clone(),
+            files,
+            outputs: [ANSWER, LOG, OUT].map(str::to_owned).into(),
+            timeout: errand.timeout,
+        })
+    }
+
+    fn run(&self, errand: &Errand<'_>) -> Result<Errands, Fault> {
+        let bounds = Bounds { queue: self.config.queue, execution: errand.timeout, away: self.config.queue };
+        let goes_on = || !errand.cancel.is_cancelled();
+        let (mut is_anew, mut lost) = (errand.is_anew, Vec::new());
+        loop {
+            let why = match self.executor.run(
+                self.task(errand)?,
+                is_anew,
+                bounds,
+                &goes_on,
+                (errand.progress, errand.warn),
+            )? {
+                Came::Back(left) => match self.answer(&left) {
+                    Ok(answer) if left.is_cached && !is_kept(&answer) => "an older failure was answered".to_owned(),
+                    Ok(answer) => {
+                        let is_cached = left.is_cached;
+                        match self.bring(answer, left, errand, &lost) {
+                            Err(Fault::Absent | Fault::WrongContent) if is_cached => {
+                                "the server's older result is not whole any more".to_owned()
+                            }
+                            other => return other,
+                        }
+                    }
+                    Err(Some(fault)) => return Err(fault),
+                    Err(None) => format!("orch ended there with code {} and no answer: {}", left.exit_code, left.said),
+                },
+                Came::Not(Ending::Lost(why)) => why,
+                Came::Not(Ending::NoWorker(why)) => {
+                    return Ok(Errands::Unavailable(format!("no worker offers that: {why}")));
+                }
+                Came::Not(Ending::NeverBegan(waited)) => {
+                    let why =
+                        format!("no worker took it within {} s: none offers that, or all are busy", waited.as_secs());
+                    return Ok(Errands::Unavailable(format!("{why}; hint: `queue` in [executor]")));
+                }
+                Came::Not(Ending::TooLong(limit)) => return Ok(Errands::TooLong(limit)),
+                Came::Not(Ending::Cancelled) => return Ok(Errands::Interrupted),
+                Came::Not(Ending::Done { .. }) => panic!("BUG: what is done has come back"),
+            };
+            if !goes_on() {
+                return Ok(Errands::Interrupted);
+            }
+            // Whatever is remembered of it is no result.
+            is_anew = true;
+            if lost.len() as u32 >= self.config.retries {
+                return Ok(Errands::Failed(
+                    format!("its worker was lost {} times, at last: {why}", lost.len() + 1),
+                    true,
+                ));
+            }
+            (errand.warn)(&format!("{why}; it is executed again"));
+            lost.push(why);
+        }
+    }
+
+    /// What the worker's orch says; None if it said nothing.
+    fn answer(&self, left: &Left) -> Result<Answer, Option<Fault>> {
+        let digest = left.files.get(ANSWER).ok_or(None)?;
+        let bytes = self.executor.read(digest).map_err(Some)?;
+        let bad = |e: serde_json::Error| Some(Fault::Failed(format!("the worker's answer cannot be read: {e}")));
+        serde_json::from_slice(&bytes).map_err(bad)
+    }
+
+    /// Fetches what it made, each file by its own content.
+    fn bring(&self, mut answer: Answer, left: Left, errand: &Errand<'_>, lost: &[String]) -> Result<Errands, Fault> {
+        if let Some(digest) = left.files.get(LOG) {
+            let log = Wanted { digest: digest.clone(), content: None, to: errand.log.to_owned() };
+            // It is told of, and decides nothing.
+            let _ = self.executor.fetch(vec![log]);
+        }
+        let mut wanted = Vec::new();
+        if let Some(made) = &answer.made {
+            if let Some(what) = made.fault() {
+                return Err(Fault::Failed(format!("the worker's list of files {what}")));
+            }
+            for file in &made.files {
+                let named = left.files.get(&format!("{OUT}/{}", file.path)).cloned();
+                let digest = named.ok_or_else(|| Fault::Failed(format!("`{}` did not come back", file.path)))?;
+                if digest.size_bytes != file.size as i64 {
+                    return Err(Fault::WrongContent);
+                }
+                let to = errand.out.join(&file.path);
+                make_folder(&to)?;
+                wanted.push((Wanted { digest, content: Some(file.digest), to }, file.executable));
+            }
+        }
+        self.executor.fetch(wanted.iter().map(|(one, _)| one.clone()).collect())?;
+        for (one, _) in wanted.iter().filter(|(_, is_executable)| *is_executable) {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&one.to, mode).map_err(|e| Fault::Local(e.to_string()))?;
+        }
+        let facts = &mut answer.facts;
+        if !facts.is_object() {
+            *facts = serde_json::json!({});
+        }
+        facts["execution"] = serde_json::json!({
+            "server": self.executor.shown,
+            "worker": left.worker,
+            "cached": left.is_cached,
+            "lost": lost,
+        });
+        Ok(Errands::Performed { answer: Box::new(answer), is_remembered: left.is_cached })
+    }
+}
+
+/// Whether such an end may answer for another execution.
+fn is_kept(answer: &Answer) -> bool {
+    matches!(answer.outcome, Outcome::Pass | Outcome::SkipUnsupported)
+}
+
+fn make_folder(to: &Path) -> Result<(), Fault> {
+    let folder = to.parent().expect("BUG: it lies in a folder");
+    std::fs::create_dir_all(folder).map_err(|e| Fault::Local(format!("failed to make {}: {e}", folder.display())))
+}
+
+impl Elsewhere for Away {
+    fn perform(&self, errand: Errand<'_>) -> Errands {
+        self.run(&errand).unwrap_or_else(|fault| {
+            let may_pass = matches!(fault, Fault::Passing(_) | Fault::Timeout | Fault::Absent);
+            Errands::Failed(fault.to_string(), may_pass)
+        })
+    }
+
+    fn name(&self) -> &str {
+        &self.executor.shown
+    }
+}

@@ -1,0 +1,225 @@
+//! The worker's side: performs an order that lies in a folder, and leaves the answer beside it.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use crate::base::{Digest, figures};
+use crate::device::candidates::candidates;
+use crate::device::lease::lend;
+use crate::device::{Backend, DeviceKind, Lease};
+use crate::event::{Event, Listener};
+use crate::exec::HostFacts;
+use crate::exec::away::order::{Answer, Order, Origin, VERSION};
+use crate::exec::bug::Bugs;
+use crate::exec::given::Given;
+use crate::exec::laid::LaidTrees;
+use crate::exec::outcome::Judged;
+use crate::exec::perform::{Done, Performer};
+use crate::exec::setup::Servers;
+use crate::exec::task::Task;
+use crate::exec::workers::Workers;
+use crate::key::MissReason;
+use crate::provision::{Provision, title};
+use crate::record::Outcome;
+use crate::step::{Needs, Step, StepId, StoredFile};
+use crate::store::{DiskStore, Manifest};
+use crate::worker::{Cancel, Project, Workplace};
+
+/// Names in the folder of an action.
+pub(super) const ORDER: &str = "order.json";
+pub(super) const ANSWER: &str = "answer.json";
+pub(super) const OUT: &str = "out";
+pub(super) const LOG: &str = "log";
+
+/// The machine of a worker.
+pub struct Site<'a> {
+    /// For this order alone.
+    pub store: &'a DiskStore,
+    pub provision: &'a Provision,
+    pub host: &'a HostFacts,
+    /// Asked where a device is.
+    pub inventory: &'a dyn Fn() -> Vec<Backend>,
+    pub cancel: &'a Cancel,
+}
+
+/// Nobody listens but who reads what the action printed.
+struct Nobody;
+
+impl Listener for Nobody {
+    fn tell(&self, _: Event) {}
+}
+
+/// Performs the order in `dir`. True if the result is one that may be kept for the key: what else it was may be otherwise
+/// next time.
+pub fn serve(dir: &Path, site: &Site<'_>) -> anyhow::Result<bool> {
+    let path = dir.join(ORDER);
+    let bytes = fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
+    let order = Order::parse(&bytes)?;
+    let (key, started, clock) = (order.key.digest(), figures::now(), Instant::now());
+    let log = site.store.log_path(&order.step);
+    let Done { judged, made, .. } = perform(dir, order, site).unwrap_or_else(|error| Done::only(Judged::error(&error)));
+    let laid = made.as_ref().map(|made| lay_out(site.store, made, &dir.join(OUT))).transpose();
+    let (judged, made) = match laid {
+        Ok(_) => (judged, made),
+        Err(e) => (Judged::error(&e), None),
+    };
+    let origin = Origin {
+        host: site.host.report.name.clone(),
+        fingerprint: site.host.fingerprint.clone(),
+        cpu: site.host.report.cpu.clone(),
+        started,
+        seconds: clock.elapsed().as_secs_f64(),
+    };
+    let Judged { outcome, reason, facts, measure, transient } = judged;
+    let answer = Answer { version: VERSION, key, outcome, reason, transient, facts, measure, made, origin };
+    let _ = fs::copy(log, dir.join(LOG));
+    fs::write(dir.join(ANSWER), serde_json::to_vec(&answer)?).context("failed to write the answer")?;
+    Ok(matches!(answer.outcome, Outcome::Pass | Outcome::SkipUnsupported))
+}
+
+fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
+    let (key, job_memory) = (order.key.clone(), order.job_memory);
+    let inputs = order.inputs.clone();
+    let step = order.into_step()?;
+    check(dir, &inputs)?;
+    let lease = match lent(&step, site) {
+        Ok(lease) => lease,
+        Err(why) => return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why))),
+    };
+    if let Some(missing) = step.kind.requires(&step).into_iter().find(|one| !site.provision.is_ready(*one)) {
+        let (what, host, at) = (title(missing), &site.host.report.name, site.provision.dir().display());
+        let why =
+            format!("the worker {host} lacks the {what} in {at}; hint: `orch setup` there, and ORCH_ENV_DIR in `env`");
+        return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why)));
+    }
+    let scratch = site.store.scratch()?;
+    let (servers, workers, bugs) = (Servers::default(), Workers::default(), Bugs::new(site.store));
+    let exempt = [site.store.root(), site.provision.dir()];
+    let workplace = Workplace { sandboxes: scratch.dir("commands")?, project: Project::new(dir, &exempt) };
+    if let Some(env) = step.kind.server(&step) {
+        servers.start(env, site.provision, site.store.root())?;
+    }
+    let performer = Performer {
+        store: site.store,
+        scratch: &scratch,
+        laid: LaidTrees::new(&scratch),
+        workplace: &workplace,
+        provision: site.provision,
+        servers: &servers,
+        workers: &workers,
+        listener: &Nobody,
+        cancel: site.cancel,
+        host: &site.host.report.name,
+        fingerprint: &site.host.fingerprint,
+        again: "orch",
+        bugs: &bugs,
+        remote: None,
+        away: None,
+        routing: None,
+        inventory: &[],
+        job_memory,
+    };
+    let given = given(dir, &step, &inputs)?;
+    let task = Task {
+        id: StepId(0),
+        step: &step,
+        key,
+        inputs: vec![],
+        why: MissReason::NeverRan,
+        attempts: vec![],
+        lease,
+        chosen: None,
+        order: None,
+    };
+    let caught = bugs.caught(&step.name, || performer.execute(&task, given));
+    workers.close();
+    let done = caught.unwrap_or_else(Err)?;
+    // What a step read must be what its key names, also when it ends.
+    check(dir, &inputs)?;
+    Ok(done)
+}
+
+type Inputs = std::collections::BTreeMap<String, (String, Option<Manifest>)>;
+
+/// An error if an input is not what was ordered.
+fn check(dir: &Path, inputs: &Inputs) -> anyhow::Result<()> {
+    for (name, (at, manifest)) in inputs {
+        let Some(manifest) = manifest else { continue };
+        for file in &manifest.files {
+            let path = dir.join(at).join(&file.path);
+            let digest =
+                Digest::of_file(&path).with_context(|| format!("failed to read its input {}", path.display()))?;
+            anyhow::ensure!(digest == file.digest, "`{}` of its input `{name}` is not what was ordered", file.path);
+        }
+    }
+    Ok(())
+}
+
+fn given(dir: &Path, step: &Step, inputs: &Inputs) -> anyhow::Result<Given> {
+    let mut given = Given::default();
+    for (name, (at, manifest)) in inputs {
+        let folder = dir.join(at);
+        match manifest {
+            Some(manifest) if step.kind.lays_in() => {
+                let stored = |file: &crate::store::ManifestFile| StoredFile {
+                    path: file.path.clone(),
+                    at: folder.join(&file.path),
+                    is_shared: false,
+                };
+                given.trees.insert(name.clone(), manifest.files.iter().map(stored).collect());
+            }
+            // A tree may be empty, and an empty folder is not sent.
+            Some(_) => {
+                fs::create_dir_all(&folder)?;
+                given.paths.insert(name.clone(), folder);
+            }
+            None => drop(given.paths.insert(name.clone(), folder)),
+        }
+    }
+    Ok(given)
+}
+
+/// The device that the step asks for, or why there is none: a server may have sent it here whatever it asks for.
+fn lent(step: &Step, site: &Site<'_>) -> Result<Option<Lease>, String> {
+    if !step.kind.runs_on_device() {
+        return Ok(None);
+    }
+    let run = step.run();
+    let inventory = (site.inventory)();
+    let found = inventory.iter().find(|known| known.name == run.backend.name);
+    if !found.is_some_and(|found| found.available) {
+        let why = found.and_then(|found| found.reason.clone()).unwrap_or_else(|| "nothing is known of it".into());
+        let told = |(name, is_real): (String, bool)| if is_real { name } else { format!("{name} (emulated)") };
+        let offers: Vec<_> = offered(&inventory).into_iter().map(told).collect();
+        let (host, name, offers) = (&site.host.report.name, run.backend.name, offers.join(", "));
+        return Err(format!("the worker {host} does not offer {name}: {why}; it offers {offers}"));
+    }
+    let Needs::Device { backend, device, .. } = step.kind.needs(step) else { return Ok(None) };
+    let first = candidates(&inventory, &backend, &device).into_iter().next();
+    Ok(first.map(|device| lend(device, |name| std::env::var(name).ok())))
+}
+
+/// The backends that are here, each with whether it has hardware and not only what stands for it.
+pub fn offered(inventory: &[Backend]) -> Vec<(String, bool)> {
+    let available = inventory.iter().filter(|backend| backend.available);
+    let is_real = |backend: &Backend| backend.devices.iter().any(|device| device.kind == DeviceKind::Hardware);
+    available.map(|backend| (backend.name.clone(), is_real(backend))).collect()
+}
+
+fn lay_out(store: &DiskStore, made: &Manifest, out: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(out)?;
+    for file in &made.files {
+        let to = out.join(&file.path);
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let from = store.blob(file);
+        if fs::hard_link(&from, &to).is_err() {
+            fs::copy(&from, &to).with_context(|| format!("failed to lay out {}", to.display()))?;
+        }
+    }
+    Ok(())
+}

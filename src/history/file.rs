@@ -1,0 +1,233 @@
+//! What one run leaves for the history: a file of its own, which appears when it is whole and is never changed.
+//!
+//! Runs beside each other so write nothing in common, and the database can be made again from these files. The report is
+//! kept as it is: what a later version of orch makes of it needs no other file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde::{Deserialize, Serialize};
+
+use crate::base::{Digest, fs as bfs};
+use crate::report::{Git, Ran, ReportDoc};
+
+/// The version of the file's shape. An additional field that may be absent needs no other.
+const VERSION: u32 = 1;
+const ENDING: &str = ".json.gz";
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RunFile {
+    version: u32,
+    pub about: About,
+    /// None where the run looked at nothing again, because nothing had changed since [`About::same_as`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doc: Option<ReportDoc>,
+    /// By case: what the report does not say of the execution whose figures it shows.
+    #[serde(default)]
+    pub executions: BTreeMap<String, Execution>,
+    /// The steps that this run executed.
+    #[serde(default)]
+    pub steps: Vec<Executed>,
+}
+
+/// A run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct About {
+    /// When it began, and what tells it from other runs of that moment: the file's name.
+    pub run: String,
+    /// RFC 3339, UTC.
+    pub started: String,
+    pub seconds: Option<f64>,
+    /// The command line, quoted for a shell.
+    pub command: Option<String>,
+    /// Digest of what kind of machine it ran on.
+    pub fingerprint: Option<String>,
+    pub git: Option<Git>,
+    pub interrupted: bool,
+    /// The run whose results were still valid, where this one had nothing to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_as: Option<String>,
+    /// The file that it was read from, where another machine wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Execution {
+    /// Of the step that ran.
+    pub key: Digest,
+    /// The name of the machine that executed it, which may be another where a remote store has its result.
+    pub host: String,
+    /// The tree that it loaded.
+    pub artefact: Option<Digest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Executed {
+    pub step: String,
+    pub key: Digest,
+    pub state: String,
+    pub output: Option<Digest>,
+    pub started: String,
+    pub seconds: f64,
+}
+
+impl RunFile {
+    pub fn new(about: About, doc: Option<ReportDoc>) -> Self {
+        Self { version: VERSION, about, doc, executions: BTreeMap::new(), steps: Vec::new() }
+    }
+
+    /// A report that was written elsewhere. It is known by its content, so that it counts once however often it is read. Where it does
+    /// not say when its run began, that is taken for the last execution that it tells of.
+    fn of_report(doc: ReportDoc, bytes: &[u8]) -> Result<Self> {
+        let moments = doc.cases.iter().filter_map(|case| case.measured.as_ref().max(case.ended.as_ref()));
+        let last = moments.max().context("it tells of nothing that was executed")?.clone();
+        let Ran { started, git } = doc.run.clone().unwrap_or(Ran { started: last, git: None });
+        let run = format!("{}-{}", compact(&started), Digest::of(bytes).short());
+        let about = About {
+            run,
+            started,
+            seconds: Some(doc.summary.seconds),
+            command: None,
+            fingerprint: None,
+            git,
+            interrupted: false,
+            same_as: None,
+            imported: None,
+        };
+        Ok(Self::new(about, Some(doc)))
+    }
+
+    /// Puts the file into the folder of runs, which is made if need be. One that is there stays.
+    pub fn write(&self, dir: &Path) -> Result<PathBuf> {
+        let path = path(dir, &self.about.run);
+        if path.exists() {
+            return Ok(path);
+        }
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        serde_json::to_writer(&mut packed, self).expect("BUG: a report of strings and numbers serialises");
+        let bytes = packed.flush().and_then(|()| packed.finish()).expect("BUG: memory takes what is written");
+        bfs::write_atomic(&path, &bytes).with_context(|| format!("failed to write `{}`", path.display()))?;
+        Ok(path)
+    }
+
+    /// A file of a run, or a report as `orch run --json` and `matrix.json` have it.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        Self::parse(&bytes).with_context(|| format!("`{}` is not taken into the history", path.display()))
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self> {
+        let mut text = Vec::new();
+        let is_packed = bytes.starts_with(&[0x1f, 0x8b]);
+        if is_packed {
+            GzDecoder::new(bytes).read_to_end(&mut text).context("it is damaged")?;
+        } else {
+            text.extend_from_slice(bytes);
+        }
+        let Shape { version, about, cases } = serde_json::from_slice(&text).context("it is no JSON of a run")?;
+        ensure!(
+            version <= VERSION,
+            "it is of version {version}, and this orch reads up to {VERSION}: use a newer orch"
+        );
+        match (about.is_some(), cases.is_some()) {
+            (true, _) => serde_json::from_slice(&text).context("it is damaged"),
+            (false, true) => {
+                Self::of_report(serde_json::from_slice(&text).context("it is no report of orch's")?, &text)
+            }
+            (false, false) => bail!("it is neither a report of orch's (`matrix.json`) nor the file of a run"),
+        }
+    }
+}
+
+/// What tells the kinds of files.
+#[derive(Deserialize)]
+struct Shape {
+    version: u32,
+    about: Option<serde::de::IgnoredAny>,
+    cases: Option<serde::de::IgnoredAny>,
+}
+
+/// Where the file of a run lies.
+pub(super) fn path(dir: &Path, run: &str) -> PathBuf {
+    dir.join(format!("{run}{ENDING}"))
+}
+
+/// The name of a run that begins now.
+pub fn name(started: &str) -> String {
+    let unique = format!("{started} {} {}", std::process::id(), rand::random::<u64>());
+    format!("{}-{}", compact(started), Digest::of(unique.as_bytes()).short())
+}
+
+/// `20260131T080000.123Z`: names that sort as the moments do.
+fn compact(moment: &str) -> String {
+    moment.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '.').collect()
+}
+
+/// The runs of a folder with their files, oldest first; none if there is no such folder.
+pub(super) fn files(dir: &Path) -> Vec<(String, PathBuf)> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let named = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_shown = !name.starts_with('.');
+        is_shown.then(|| Some((name.strip_suffix(ENDING)?.to_owned(), entry.path())))?
+    });
+    let mut found: Vec<_> = named.collect();
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about(run: &str, same_as: Option<&str>) -> About {
+        About {
+            run: run.to_owned(),
+            started: "2026-01-31T08:00:00.000Z".to_owned(),
+            seconds: Some(1.0),
+            command: None,
+            fingerprint: None,
+            git: None,
+            interrupted: false,
+            same_as: same_as.map(str::to_owned),
+            imported: None,
+        }
+    }
+
+    fn doc() -> ReportDoc {
+        serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap()
+    }
+
+    #[test]
+    fn a_runs_report_is_read_back_also_by_way_of_a_run_that_had_nothing_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = crate::history::runs_dir(dir.path());
+        RunFile::new(about("a", None), Some(doc())).write(&runs).unwrap();
+        RunFile::new(about("b", Some("a")), None).write(&runs).unwrap();
+        RunFile::new(about("c", Some("c")), None).write(&runs).unwrap();
+        let report = |run: &str| crate::history::report(dir.path(), run);
+        for run in ["a", "b"] {
+            assert_eq!(serde_json::to_value(report(run).unwrap()).unwrap(), serde_json::to_value(doc()).unwrap());
+        }
+        assert!(report("c").is_err() && report("d").is_err());
+        assert_eq!(files(&runs).into_iter().map(|(run, _)| run).collect::<Vec<_>>(), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_file_is_never_changed_and_names_sort_by_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = RunFile::new(about("a", None), None).write(dir.path()).unwrap();
+        let before = fs::read(&path).unwrap();
+        RunFile::new(about("a", Some("b")), None).write(dir.path()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), before);
+        let moment = "2026-01-31T08:00:00.123Z";
+        assert!(name(moment).starts_with("20260131T080000.123Z-") && name(moment) != name(moment));
+    }
+}

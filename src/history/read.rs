@@ -1,0 +1,262 @@
+//! What commands ask of the history: runs, the results of one, and the series of a case.
+
+use anyhow::{Context as _, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::Reader;
+use super::change::noise;
+use crate::report::Basis;
+use crate::report::compare::{Noise, Noises};
+
+/// A row of `runs`. Moments are RFC 3339, UTC.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRow {
+    pub run: String,
+    pub started: String,
+    pub seconds: Option<f64>,
+    pub command: Option<String>,
+    pub spec: Option<String>,
+    pub scope: Option<String>,
+    pub git_revision: Option<String>,
+    pub git_branch: Option<String>,
+    pub git_dirty: Option<bool>,
+    pub host: Option<String>,
+    pub host_fingerprint: Option<String>,
+    pub interrupted: Option<bool>,
+    /// Where it had nothing to do: the run whose results were still valid.
+    pub same_as: Option<String>,
+    pub steps_executed: Option<u32>,
+    pub cases: Option<u32>,
+    pub passed: Option<u32>,
+    pub failed: Option<u32>,
+    /// Its cases that were executed by itself.
+    pub measured: u32,
+}
+
+/// How one case ended in one run, with the figures of the execution that this rests on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultRow {
+    pub run: String,
+    pub case_id: String,
+    pub model: String,
+    pub family: String,
+    pub target: String,
+    pub backend: String,
+    pub precision: String,
+    pub host: Option<String>,
+    /// PASS, FAIL, … ([`crate::record::Outcome::label`])
+    pub state: String,
+    pub stage: Option<String>,
+    pub reason: Option<String>,
+    pub is_failure: bool,
+    /// Nothing new was measured: the execution is an earlier run's.
+    pub kept: bool,
+    pub execution: Option<String>,
+    /// When it was executed.
+    pub executed: Option<String>,
+    /// The run that executed it, where that is known.
+    pub executed_by: Option<String>,
+    pub stand_in: Option<String>,
+    pub fallback: Option<String>,
+    pub median_ms: Option<f64>,
+    pub median_low_ms: Option<f64>,
+    pub median_high_ms: Option<f64>,
+    /// What is compared with other executions, on one basis only ([`crate::report::Statistic`]).
+    pub statistic_ms: Option<f64>,
+    pub statistic_basis: Option<String>,
+    pub min_ms: Option<f64>,
+    pub samples: Option<u32>,
+    pub rounds: Option<u32>,
+    pub noisy: Option<bool>,
+    pub load_ms: Option<f64>,
+    pub first_ms: Option<f64>,
+    pub peak_rss_bytes: Option<u64>,
+    pub peak_device_bytes: Option<u64>,
+    /// Greatest difference from the reference as a multiple of its bound.
+    pub worst: Option<f64>,
+    pub max_abs: Option<f64>,
+    pub key: Option<String>,
+    pub artefact: Option<String>,
+}
+
+/// One execution in the series of a case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    pub execution: String,
+    pub case_id: String,
+    pub host: Option<String>,
+    /// What kind of machine; known where the run is.
+    pub host_fingerprint: Option<String>,
+    pub executed: String,
+    pub run: Option<String>,
+    pub git_revision: Option<String>,
+    pub git_dirty: Option<bool>,
+    pub state: String,
+    pub reason: Option<String>,
+    pub fallback: Option<String>,
+    pub median_ms: Option<f64>,
+    /// The least and the greatest of several rounds' medians.
+    pub median_low_ms: Option<f64>,
+    pub median_high_ms: Option<f64>,
+    /// What is compared with other executions, on one basis only ([`crate::report::Statistic`]); None in reports of before there was one.
+    pub statistic_ms: Option<f64>,
+    pub statistic_basis: Option<String>,
+    /// The lowest sample.
+    pub min_ms: Option<f64>,
+    pub samples: Option<u32>,
+    pub rounds: Option<u32>,
+    pub remarks: Option<String>,
+    pub load_ms: Option<f64>,
+    pub peak_rss_bytes: Option<u64>,
+    pub key: Option<String>,
+}
+
+/// A run as people name it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Which {
+    /// 1 is the last, 2 the one before.
+    Last(u32),
+    /// Its name, or how that begins.
+    Named(String),
+    /// The last one at a git revision, or how that begins.
+    Revision(String),
+    /// The last one that began before this moment, RFC 3339, UTC.
+    Before(String),
+}
+
+impl Which {
+    /// `2`, `20260131T080000.123Z-1a2b`, `2026-01-31` (the last run until the end of that day, UTC), `2026-01-31T08:00:00Z`, or else
+    /// a git revision. What only git knows, such as a branch, is for the caller to resolve.
+    pub fn of(text: &str) -> Self {
+        let day = || Some(text.parse::<jiff::civil::Date>().ok()?.tomorrow().ok()?.to_string());
+        let moment = || Some(text.parse::<jiff::Timestamp>().ok()?.to_string());
+        let is_name = matches!(text.as_bytes().split_at_checked(8), Some((day, [b'T', ..])) if day.iter().all(u8::is_ascii_digit));
+        match text.parse() {
+            Ok(number) if text.len() < 5 => Self::Last(number),
+            _ if is_name => Self::Named(text.to_owned()),
+            _ => moment().or_else(day).map_or_else(|| Self::Revision(text.to_owned()), Self::Before),
+        }
+    }
+}
+
+const RUNS: &str = "SELECT * REPLACE (strftime(started, '%Y-%m-%dT%H:%M:%S.%gZ') AS started),
+    (SELECT count(*) FROM results WHERE results.run = runs.run AND execution IS NOT NULL AND NOT kept) AS measured
+    FROM runs";
+
+const RESULTS: &str =
+    "SELECT results.*, executions.run AS executed_by, executions.* EXCLUDE (run, case_id, execution, model, family,
+    target, backend, precision, host, state, stage, reason)
+    REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed)
+    FROM results LEFT JOIN executions USING (execution)";
+
+impl Point {
+    /// What is compared, with its basis: the lowest sample where nobody chose another.
+    pub fn compared(&self) -> Option<(f64, Option<&str>)> {
+        let chosen = self.statistic_ms.map(|ms| (ms, self.statistic_basis.as_deref()));
+        chosen.or(self.min_ms.map(|ms| (ms, None))).filter(|(ms, _)| *ms > 0.0)
+    }
+}
+
+impl Reader {
+    /// The last runs, newest first.
+    pub fn runs(&self, most: u32) -> Result<Vec<RunRow>> {
+        self.fetch(&format!("{RUNS} ORDER BY runs.started DESC, run DESC LIMIT {most}"), &[])
+    }
+
+    /// The run that is meant, if there is one.
+    pub fn run(&self, which: &Which) -> Result<Option<RunRow>> {
+        let last = "ORDER BY runs.started DESC, run DESC LIMIT 1";
+        let found = match which {
+            Which::Last(number) => {
+                let skipped = number.saturating_sub(1);
+                self.fetch(&format!("{RUNS} {last} OFFSET {skipped}"), &[])
+            }
+            Which::Named(name) => self.fetch(&format!("{RUNS} WHERE starts_with(run, $1) {last}"), &[name]),
+            Which::Revision(name) => self.fetch(&format!("{RUNS} WHERE starts_with(git_revision, $1) {last}"), &[name]),
+            Which::Before(moment) => {
+                self.fetch(&format!("{RUNS} WHERE runs.started < $1::TIMESTAMP {last}"), &[moment])
+            }
+        };
+        Ok(found?.pop())
+    }
+
+    /// How each case ended in a run, in the order of its report.
+    pub fn results(&self, run: &str) -> Result<Vec<ResultRow>> {
+        self.fetch(&format!("{RESULTS} WHERE results.run = $1 ORDER BY results.rowid"), &[run])
+    }
+
+    /// The executions of one case, oldest first; on one machine, or on all.
+    pub fn series(&self, case: &str, host: Option<&str>) -> Result<Vec<Point>> {
+        let query = "SELECT executions.* REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed),
+            runs.host_fingerprint, runs.git_revision, runs.git_dirty
+            FROM executions LEFT JOIN runs USING (run)
+            WHERE case_id = $1 AND ($2 = '' OR executions.host = $2) ORDER BY executions.executed, executions.id";
+        self.fetch(query, &[case, host.unwrap_or_default()])
+    }
+
+    /// The executions of all cases, oldest first; those of fallbacks have figures of other devices.
+    pub(super) fn points(&self) -> Result<Vec<Point>> {
+        let query = "SELECT executions.* REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed),
+            runs.host_fingerprint, runs.git_revision, runs.git_dirty
+            FROM executions LEFT JOIN runs USING (run) WHERE fallback IS NULL ORDER BY executions.executed, executions.id";
+        self.fetch(query, &[])
+    }
+
+    /// How much the figures of each case vary on one machine, where there are enough of them.
+    pub fn noises(&self, host: &str) -> Result<Noises> {
+        #[derive(Deserialize)]
+        struct Series {
+            case_id: String,
+            statistic_basis: Basis,
+            figures: Vec<f64>,
+        }
+        let query =
+            "SELECT case_id, statistic_basis, list(statistic_ms ORDER BY executed, id) AS figures FROM executions
+            WHERE host = $1 AND statistic_ms > 0 AND fallback IS NULL GROUP BY ALL";
+        let mut found: Vec<Series> = self.fetch(query, &[host])?;
+        found.retain(|series| series.figures.len() >= Noise::LEAST);
+        let noise = |figures: &[f64]| Noise { share: noise(figures), executions: figures.len() };
+        Ok(found.into_iter().map(|it| ((it.case_id, it.statistic_basis), noise(&it.figures))).collect())
+    }
+
+    /// The samples of an execution in the order in which they were taken, one list for each round; ms.
+    pub fn samples(&self, execution: &str) -> Result<Vec<Vec<f64>>> {
+        let query =
+            "SELECT list(ms ORDER BY sample) AS ms FROM samples WHERE execution = $1 GROUP BY round ORDER BY round";
+        #[derive(Deserialize)]
+        struct Round {
+            ms: Vec<f64>,
+        }
+        Ok(self.fetch::<Round>(query, &[execution])?.into_iter().map(|round| round.ms).collect())
+    }
+
+    /// All cases that were executed, by name.
+    pub fn cases(&self) -> Result<Vec<String>> {
+        let rows = self.connection.rows("SELECT DISTINCT case_id FROM executions ORDER BY case_id", &[])?.rows;
+        Ok(rows.into_iter().flatten().flatten().collect())
+    }
+
+    /// Rows as values, by the names of columns.
+    fn fetch<T: DeserializeOwned>(&self, query: &str, values: &[&str]) -> Result<Vec<T>> {
+        let rows = self.connection.rows(&format!("SELECT to_json(t)::VARCHAR FROM ({query}) t"), values)?.rows;
+        let parse = |text: String| serde_json::from_str(&text).context("BUG: a row is not of its type");
+        rows.into_iter().flatten().flatten().map(parse).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_named_in_several_ways() {
+        assert_eq!(Which::of("2"), Which::Last(2));
+        assert_eq!(Which::of("20260131T080000.123Z-1a2b"), Which::Named("20260131T080000.123Z-1a2b".into()));
+        assert_eq!(Which::of("2026-01-31"), Which::Before("2026-02-01".into()));
+        assert_eq!(Which::of("2026-01-31T08:00:00+01:00"), Which::Before("2026-01-31T07:00:00Z".into()));
+        for revision in ["1a2b3c4", "main", "12345678", "öäüöäüöäü"] {
+            assert_eq!(Which::of(revision), Which::Revision(revision.into()));
+        }
+    }
+}

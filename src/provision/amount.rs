@@ -1,0 +1,103 @@
+//! How much there is to install, and how long that takes: said before it begins, and before the disk is full.
+
+use std::collections::BTreeSet;
+
+use crate::base::figures::bytes;
+use crate::catalogue::Requirement;
+use crate::provision::{Provision, title, torch_worker};
+use crate::toolchain::EnvName;
+
+/// The worker with what its build leaves.
+const TORCH_WORKER: u64 = 80_000_000;
+/// Of two cores.
+const BUILD_MINUTES: u64 = 3;
+/// Wheels are archives of about half the size of what is in them, and the line is one of 100 Mbit/s.
+const BYTES_A_MINUTE: u64 = 2 * 60 * 12_500_000;
+
+/// What of the requirements is not there yet.
+pub struct Missing {
+    /// With their sizes once they are installed, where these are known.
+    parts: Vec<(String, Option<u64>)>,
+    builds: bool,
+}
+
+impl Provision {
+    pub fn missing(&self, requirements: impl IntoIterator<Item = Requirement>) -> Missing {
+        let of = |requirement| match requirement {
+            Requirement::Swiftshader => Requirement::Env(EnvName::Browser),
+            other => other,
+        };
+        let wanted: BTreeSet<_> =
+            requirements.into_iter().filter(|requirement| !self.is_ready(*requirement)).map(of).collect();
+        let builds = wanted.contains(&Requirement::TorchWorker) && torch_worker::shipped().is_none();
+        Missing {
+            parts: wanted.into_iter().map(|requirement| (title(requirement), size(requirement))).collect(),
+            builds,
+        }
+    }
+}
+
+fn size(requirement: Requirement) -> Option<u64> {
+    match requirement {
+        Requirement::Env(name) => name.megabytes().map(|size| size * 1_000_000),
+        Requirement::TorchWorker => Some(TORCH_WORKER),
+        Requirement::Swiftshader => None,
+    }
+}
+
+impl Missing {
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Of those whose size is known.
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().filter_map(|(_, size)| *size).sum()
+    }
+
+    /// `python environment `torch` (4.7 GiB), …: 5.0 GiB in all, about 4 min at 100 Mbit/s`
+    pub fn told(&self) -> String {
+        let shown = |(what, size): &(String, Option<u64>)| {
+            format!("{what} ({})", size.map_or_else(|| "size unknown".to_owned(), bytes))
+        };
+        let parts: Vec<_> = self.parts.iter().map(shown).collect();
+        let all = if parts.len() > 1 { format!(": {} in all", bytes(self.bytes())) } else { String::new() };
+        let minutes = self.bytes().div_ceil(BYTES_A_MINUTE).max(1);
+        let build = if self.builds { format!(" and {BUILD_MINUTES} min of compiling") } else { String::new() };
+        format!("{}{all}, about {minutes} min at 100 Mbit/s{build}", parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::Cancel;
+
+    #[test]
+    fn what_is_missing_is_told_with_its_size_and_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let provision = Provision::new(folder.path().to_owned(), None, Cancel::default()).unwrap();
+        let one = provision.missing([Requirement::Env(EnvName::Ort), Requirement::Env(EnvName::Ort)]);
+        assert_eq!(one.told(), "python environment `ort` (238 MiB), about 1 min at 100 Mbit/s");
+        let two = provision.missing([Requirement::Env(EnvName::Torch), Requirement::TorchWorker]);
+        let told = "python environment `torch` (4.7 GiB), tch worker `orch-torch` (76 MiB): 4.8 GiB in all, about 4 min at \
+            100 Mbit/s and 3 min of compiling";
+        assert_eq!((two.told(), two.is_empty()), (told.to_owned(), false));
+        assert!(provision.missing([]).is_empty());
+    }
+
+    #[test]
+    fn the_page_of_installation_says_the_same_sizes() {
+        let page = include_str!("../../docs/install.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let mut seen = 0;
+        for (name, rest) in rows {
+            let Some(env) = EnvName::ALL.into_iter().find(|env| env.name() == name) else { continue };
+            let size = env.megabytes().unwrap();
+            let said = [format!("{size} MB"), format!("{:.1} GB", size as f64 / 1000.0)];
+            assert!(said.iter().any(|said| rest.contains(said)), "{name}: {size} MB, and docs/install.md: {rest}");
+            seen += 1;
+        }
+        assert_eq!(seen, 9);
+    }
+}

@@ -1,0 +1,243 @@
+//! Executes actions on a server's workers: submits, waits, and goes on after a lost connection.
+
+use std::time::{Duration, Instant};
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::execution_client::ExecutionClient;
+use bazel_remote_apis::google::longrunning::operation;
+use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
+use bazel_remote_apis::google::longrunning::{CancelOperationRequest, Operation};
+use prost::Message as _;
+use tonic::Streaming;
+
+use crate::reapi::client::Client;
+use crate::reapi::fault::Fault;
+use crate::reapi::proto::{
+    ActionResult, Digest, ExecuteOperationMetadata, ExecuteRequest, ExecuteResponse, WaitExecutionRequest,
+    execution_stage::Value as Stage,
+};
+
+/// How often who waits looks whether it must end.
+const TICK: Duration = Duration::from_millis(100);
+/// The pauses between attempts to reach a server again.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Is told what happens.
+pub(super) type Hears<'a> = &'a (dyn Fn(&str) + Sync);
+
+/// How long is waited for what.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// For a worker to begin.
+    pub queue: Duration,
+    /// For it to end, once it has begun.
+    pub execution: Duration,
+    /// For a server that is not reached.
+    pub away: Duration,
+}
+
+/// How an execution came to its end.
+#[derive(Debug)]
+pub enum Ending {
+    Done {
+        result: Box<ActionResult>,
+        /// Nobody executed it now.
+        is_cached: bool,
+        /// What the server says to people.
+        message: String,
+    },
+    /// No worker began in time, and so long it was waited for.
+    NeverBegan(Duration),
+    /// No worker can, in the server's words.
+    NoWorker(String),
+    /// It began and did not end in time.
+    TooLong(Duration),
+    /// The worker was lost, in the server's words: another attempt may do.
+    Lost(String),
+    Cancelled,
+}
+
+/// What is known of an execution that goes on.
+struct Watched {
+    name: String,
+    submitted: Instant,
+    begun: Option<Instant>,
+    /// The server says that it waits for a worker; not all of them say anything.
+    is_queued: bool,
+    /// Since when the server is not reached.
+    silent: Option<Instant>,
+}
+
+impl Client {
+    /// Executes an action whose blobs are there. `goes_on` is asked now and then; `tell` hears what happens.
+    pub async fn execute(
+        &self,
+        action: &Digest,
+        skip_cache: bool,
+        bounds: Bounds,
+        goes_on: &(dyn Fn() -> bool + Sync),
+        tell: Hears<'_>,
+    ) -> Result<Ending, Fault> {
+        let request = ExecuteRequest {
+            instance_name: self.instance.clone(),
+            skip_cache_lookup: skip_cache,
+            action_digest: Some(action.clone()),
+            digest_function: self.abilities().await?.function.number(),
+            ..ExecuteRequest::default()
+        };
+        if !self.abilities().await?.executes {
+            return Err(Fault::Failed("the server says that it executes nothing".into()));
+        }
+        let mut watched =
+            Watched { name: String::new(), submitted: Instant::now(), begun: None, is_queued: false, silent: None };
+        let mut stream = None;
+        loop {
+            if let Some(ending) = watched.must_end(bounds, goes_on) {
+                self.cancel(&watched.name).await;
+                return Ok(ending);
+            }
+            let next = match stream.as_mut() {
+                None => {
+                    self.listen(&request, &watched.name).await.map(|opened| drop(stream.replace(opened))).map(|()| None)
+                }
+                Some(open) => match tokio::time::timeout(TICK, Streaming::message(open)).await {
+                    Err(_) => continue,
+                    Ok(Ok(Some(operation))) => Ok(Some(operation)),
+                    Ok(Ok(None)) => Err(Fault::Passing("the server ended the stream before the action".into())),
+                    Ok(Err(status)) => Err(Fault::from(status)),
+                },
+            };
+            match next {
+                Ok(operation) => {
+                    watched.silent = None;
+                    if let Some(ending) = operation.and_then(|operation| watched.take_in(operation, tell)) {
+                        return ending;
+                    }
+                }
+                // Another server, or the same one anew: it is told of the action once more.
+                Err(Fault::Absent) if !watched.name.is_empty() => {
+                    tell("the server does not know the execution any more; it is submitted again");
+                    (stream, watched.name, watched.begun) = (None, String::new(), None);
+                    watched.submitted = Instant::now();
+                }
+                Err(Fault::Passing(why)) => {
+                    stream = None;
+                    let since = *watched.silent.get_or_insert_with(|| {
+                        tell(&format!("the server is not reached ({why}); it is asked again"));
+                        Instant::now()
+                    });
+                    if since.elapsed() > bounds.away {
+                        return Err(Fault::Failed(format!(
+                            "the server was not reached for {} s: {why}",
+                            bounds.away.as_secs()
+                        )));
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(Fault::Precondition(why)) => return Ok(refused(why)),
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// The stream of an execution: of a new one, or of one that is known by name.
+    async fn listen(&self, request: &ExecuteRequest, name: &str) -> Result<Streaming<Operation>, Fault> {
+        let mut client = ExecutionClient::new(self.wire());
+        let opened = async {
+            Ok(match name {
+                "" => client.execute(request.clone()).await?.into_inner(),
+                name => client.wait_execution(WaitExecutionRequest { name: name.to_owned() }).await?.into_inner(),
+            })
+        };
+        // A server that takes the request and says nothing is as good as none.
+        let patience = self.patience().timeout;
+        tokio::time::timeout(patience, opened).await.unwrap_or_else(|_| Err(Fault::Passing("no answer in time".into())))
+    }
+
+    /// Not every server can; then the worker goes on until its own limit.
+    async fn cancel(&self, name: &str) {
+        if name.is_empty() {
+            return;
+        }
+        let mut client = OperationsClient::new(self.wire());
+        let cancelled = client.cancel_operation(CancelOperationRequest { name: name.to_owned() });
+        let _ = tokio::time::timeout(Duration::from_secs(2), cancelled).await;
+    }
+}
+
+impl Watched {
+    fn must_end(&self, bounds: Bounds, goes_on: &(dyn Fn() -> bool + Sync)) -> Option<Ending> {
+        if !goes_on() {
+            return Some(Ending::Cancelled);
+        }
+        // What nobody can be asked is no sign of anything.
+        if self.silent.is_some() {
+            return None;
+        }
+        match self.begun {
+            None if self.is_queued && self.submitted.elapsed() > bounds.queue => Some(Ending::NeverBegan(bounds.queue)),
+            None if self.submitted.elapsed() > bounds.queue + bounds.execution => {
+                Some(Ending::TooLong(bounds.execution))
+            }
+            Some(begun) if begun.elapsed() > bounds.execution => Some(Ending::TooLong(bounds.execution)),
+            _ => None,
+        }
+    }
+
+    /// What the server says of it; its end, if that is what it says.
+    fn take_in(&mut self, operation: Operation, tell: Hears<'_>) -> Option<Result<Ending, Fault>> {
+        self.name = operation.name;
+        let metadata = operation.metadata.map(|any| ExecuteOperationMetadata::decode(any.value.as_slice()));
+        let stage = metadata.and_then(Result::ok).map(|metadata| metadata.stage());
+        self.is_queued = stage.map_or(self.is_queued, |stage| stage == Stage::Queued);
+        match stage {
+            Some(Stage::Executing) if self.begun.is_none() => self.begun = Some(Instant::now()),
+            Some(Stage::Queued) if self.begun.is_some() => {
+                tell("its worker was lost; the server has put it in line again");
+                (self.begun, self.submitted) = (None, Instant::now());
+            }
+            _ => {}
+        }
+        if !operation.done {
+            return None;
+        }
+        Some(match operation.result {
+            Some(operation::Result::Response(any)) => match ExecuteResponse::decode(any.value.as_slice()) {
+                Ok(response) => ended(response),
+                Err(e) => Err(Fault::Failed(format!("its answer cannot be read: {e}"))),
+            },
+            Some(operation::Result::Error(status)) => judged(status.code, &status.message),
+            None => Err(Fault::Failed("it ended and says nothing of how".into())),
+        })
+    }
+}
+
+fn ended(response: ExecuteResponse) -> Result<Ending, Fault> {
+    let (message, is_cached) = (response.message, response.cached_result);
+    match (response.status.filter(|status| status.code != 0), response.result) {
+        (Some(status), _) => judged(status.code, &status.message),
+        (None, Some(result)) => Ok(Ending::Done { result: Box::new(result), is_cached, message }),
+        (None, None) => Err(Fault::Failed("it ended well and has no result".into())),
+    }
+}
+
+fn judged(code: i32, message: &str) -> Result<Ending, Fault> {
+    match Fault::of_code(code, message) {
+        Fault::Precondition(why) => Ok(refused(why)),
+        Fault::Timeout => Ok(Ending::Lost("the server ended it, because its time was over".into())),
+        // CANCELLED, UNKNOWN, INTERNAL: something broke on the other side that is not the action.
+        Fault::Failed(why) if [1, 2, 13].contains(&code) => Ok(Ending::Lost(why)),
+        Fault::Passing(why) => Ok(Ending::Lost(why)),
+        fault => Err(fault),
+    }
+}
+
+/// A precondition that fails is a blob that went meanwhile, or that no worker has the properties.
+fn refused(why: String) -> Ending {
+    let lower = why.to_lowercase();
+    let is_blob = ["missing", "blob", "not found"].iter().any(|word| lower.contains(word));
+    if is_blob { Ending::Lost(why) } else { Ending::NoWorker(why) }
+}
+
+#[cfg(test)]
+#[path = "execute_tests.rs"]
+mod tests;

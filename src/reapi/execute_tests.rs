@@ -1,0 +1,182 @@
+//! Executions on a server that says what a script says: queues without a worker, workers that are lost, servers that forget.
+
+use std::collections::VecDeque;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_server::{Capabilities, CapabilitiesServer};
+use bazel_remote_apis::build::bazel::remote::execution::v2::execution_server::{Execution, ExecutionServer};
+use bazel_remote_apis::google::protobuf::Any;
+use futures_util::stream::{BoxStream, StreamExt as _, iter, pending};
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+use super::*;
+use crate::reapi::proto::{CacheCapabilities, ExecutionCapabilities, GetCapabilitiesRequest, ServerCapabilities};
+use crate::reapi::{Address, Function, Patience};
+
+/// What one answer holds, in its order.
+#[derive(Clone)]
+enum Says {
+    At(Stage),
+    Done(ExecuteResponse),
+    /// The connection breaks.
+    Breaks,
+    /// Nothing more, for ever.
+    Waits,
+    /// In the place of any answer.
+    No(Status),
+}
+
+/// One answer for each request, whichever it is.
+#[derive(Clone)]
+struct Script(Arc<Mutex<VecDeque<Vec<Says>>>>, Arc<Mutex<Vec<&'static str>>>);
+
+type Operations = BoxStream<'static, Result<Operation, Status>>;
+
+impl Script {
+    fn next(&self, what: &'static str) -> Result<Response<Operations>, Status> {
+        self.1.lock().unwrap().push(what);
+        let answer = self.0.lock().unwrap().pop_front().expect("no further request is expected");
+        if let [Says::No(status)] = answer.as_slice() {
+            return Err(status.clone());
+        }
+        let waits = answer.iter().any(|says| matches!(says, Says::Waits));
+        let said = answer.into_iter().filter_map(|says| match says {
+            Says::At(stage) => Some(Ok(operation(stage, None))),
+            Says::Done(response) => Some(Ok(operation(Stage::Completed, Some(response)))),
+            Says::Breaks => Some(Err(Status::unavailable("going away"))),
+            Says::Waits | Says::No(_) => None,
+        });
+        let said = iter(said.collect::<Vec<_>>());
+        Ok(Response::new(if waits { Box::pin(said.chain(pending())) } else { Box::pin(said) }))
+    }
+}
+
+fn operation(stage: Stage, response: Option<ExecuteResponse>) -> Operation {
+    let any = |value: Vec<u8>| Any { type_url: String::new(), value };
+    let metadata = ExecuteOperationMetadata { stage: stage.into(), ..ExecuteOperationMetadata::default() };
+    Operation {
+        name: "op".into(),
+        metadata: Some(any(metadata.encode_to_vec())),
+        done: response.is_some(),
+        result: response.map(|response| operation::Result::Response(any(response.encode_to_vec()))),
+    }
+}
+
+#[tonic::async_trait]
+impl Capabilities for Script {
+    async fn get_capabilities(
+        &self,
+        _: Request<GetCapabilitiesRequest>,
+    ) -> Result<Response<ServerCapabilities>, Status> {
+        let cache = CacheCapabilities { digest_functions: vec![1], ..CacheCapabilities::default() };
+        let execution = ExecutionCapabilities { exec_enabled: true, ..ExecutionCapabilities::default() };
+        let (cache_capabilities, execution_capabilities) = (Some(cache), Some(execution));
+        Ok(Response::new(ServerCapabilities { cache_capabilities, execution_capabilities, ..Default::default() }))
+    }
+}
+
+#[tonic::async_trait]
+impl Execution for Script {
+    type ExecuteStream = Operations;
+    type WaitExecutionStream = Operations;
+
+    async fn execute(&self, _: Request<ExecuteRequest>) -> Result<Response<Operations>, Status> {
+        self.next("execute")
+    }
+
+    async fn wait_execution(&self, _: Request<WaitExecutionRequest>) -> Result<Response<Operations>, Status> {
+        self.next("wait")
+    }
+}
+
+/// How it ends, what was told, and what was asked.
+fn ran(answers: Vec<Vec<Says>>, queue: f64) -> (Result<Ending, Fault>, Vec<String>, Vec<&'static str>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let script = Script(Arc::new(Mutex::new(answers.into())), Arc::default());
+    let services = Server::builder()
+        .add_service(CapabilitiesServer::new(script.clone()))
+        .add_service(ExecutionServer::new(script.clone()));
+    runtime.spawn(services.serve(([127, 0, 0, 1], port).into()));
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let address = Address::of("the executor", &format!("grpc://127.0.0.1:{port}"), &Default::default()).unwrap();
+    let client = {
+        let _inside = runtime.enter();
+        Client::open(&address, Patience { timeout: Duration::from_secs(5), retries: 0 }).unwrap()
+    };
+    let bounds = Bounds {
+        queue: Duration::from_secs_f64(queue),
+        execution: Duration::from_secs(1),
+        away: Duration::from_secs(5),
+    };
+    let told = Mutex::new(Vec::new());
+    let tell = |text: &str| told.lock().unwrap().push(text.to_owned());
+    let action = Function::Sha256.of(b"action");
+    let ending = runtime.block_on(client.execute(&action, false, bounds, &|| true, &tell));
+    let asked = script.1.lock().unwrap().clone();
+    (ending, told.into_inner().unwrap(), asked)
+}
+
+fn done() -> Says {
+    Says::Done(ExecuteResponse { result: Some(ActionResult::default()), ..ExecuteResponse::default() })
+}
+
+fn ended_by(code: i32, message: &str) -> Says {
+    let status = bazel_remote_apis::google::rpc::Status { code, message: message.into(), details: vec![] };
+    Says::Done(ExecuteResponse { status: Some(status), ..ExecuteResponse::default() })
+}
+
+#[test]
+fn a_queue_that_nobody_serves_is_left() {
+    let (ending, ..) = ran(vec![vec![Says::At(Stage::Queued), Says::Waits]], 0.3);
+    assert!(matches!(ending, Ok(Ending::NeverBegan(_))), "{ending:?}");
+    let refused = Status::failed_precondition("no workers for platform orch-device=qnn");
+    for answer in [Says::No(refused), ended_by(9, "no workers for platform orch-device=qnn")] {
+        let (ending, ..) = ran(vec![vec![answer]], 5.0);
+        assert!(matches!(&ending, Ok(Ending::NoWorker(why)) if why.contains("orch-device=qnn")), "{ending:?}");
+    }
+}
+
+#[test]
+fn what_began_has_its_own_limit() {
+    // Longer than the queue's, which is over.
+    let (ending, ..) = ran(vec![vec![Says::At(Stage::Queued), Says::At(Stage::Executing), Says::Waits]], 0.1);
+    assert!(matches!(ending, Ok(Ending::TooLong(_))), "{ending:?}");
+}
+
+#[test]
+fn a_worker_that_was_lost_is_told_of() {
+    let stages = [Stage::Queued, Stage::Executing, Stage::Queued, Stage::Executing].map(Says::At);
+    let (ending, told, _) = ran(vec![stages.into_iter().chain([done()]).collect()], 5.0);
+    assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
+    assert_eq!(told, ["its worker was lost; the server has put it in line again"]);
+    for (code, why) in [(13, "the worker crashed"), (14, "the worker went"), (10, "aborted"), (9, "blob is missing")] {
+        let (ending, ..) = ran(vec![vec![ended_by(code, why)]], 5.0);
+        assert!(matches!(&ending, Ok(Ending::Lost(said)) if said.contains(why)), "{code}: {ending:?}");
+    }
+}
+
+#[test]
+fn a_connection_that_breaks_is_made_again_and_what_a_server_forgot_is_submitted_again() {
+    let begins = vec![Says::At(Stage::Executing), Says::Breaks];
+    let (ending, told, asked) = ran(vec![begins.clone(), vec![done()]], 5.0);
+    assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
+    assert_eq!(asked, ["execute", "wait"]);
+    assert!(told[0].contains("going away"), "{told:?}");
+    let forgot = vec![Says::No(Status::not_found("no such operation"))];
+    let (ending, told, asked) = ran(vec![begins, forgot, vec![done()]], 5.0);
+    assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
+    assert_eq!(asked, ["execute", "wait", "execute"]);
+    assert!(told[1].contains("submitted again"), "{told:?}");
+}
+
+#[test]
+fn who_is_not_let_in_learns_it_at_once() {
+    let (ending, _, asked) = ran(vec![vec![Says::No(Status::permission_denied("not you"))]], 5.0);
+    assert!(matches!(&ending, Err(Fault::Denied(why)) if why.contains("not you")), "{ending:?}");
+    assert_eq!(asked, ["execute"]);
+}

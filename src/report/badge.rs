@@ -1,0 +1,72 @@
+//! A badge for a README, from `templates/report/badge.svg.j2`: how many of the cases that could run are right.
+
+use serde::Serialize;
+
+use super::site::Tally;
+use super::{ReportDoc, Summary};
+use crate::template::{self, TemplateError};
+
+const GOOD: &str = "#2a7d2a";
+const BAD: &str = "#b3261e";
+/// Nothing is claimed.
+const NOTHING: &str = "#6b6b6b";
+
+#[derive(Serialize)]
+struct Context<'a> {
+    label: &'a str,
+    told: String,
+    colour: &'static str,
+}
+
+/// Of the whole report: an SVG of one line, 20 px high.
+pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
+    let (claim, colour) = claim(&doc.summary);
+    let told = doc.scope.as_ref().map_or(claim.clone(), |scope| format!("{claim} ({scope})"));
+    template::render("report/badge.svg.j2", Context { label: "orch", told, colour })
+}
+
+/// Of a part of it, by its name.
+pub(super) fn of(label: &str, tally: &Tally) -> Result<String, TemplateError> {
+    let colour = match tally {
+        Tally { failed: 1.., .. } => BAD,
+        Tally { right: 0, .. } => NOTHING,
+        _ => GOOD,
+    };
+    let told = match tally.asked {
+        0 => "nothing ran".to_owned(),
+        asked => format!("{} of {asked} right", tally.right),
+    };
+    template::render("report/badge.svg.j2", Context { label, told, colour })
+}
+
+fn claim(summary: &Summary) -> (String, &'static str) {
+    let Summary { passed, fallbacks, flaky, indecisive, xfailed, failed, failed_steps, incomplete, .. } = summary;
+    let right = passed + fallbacks + flaky;
+    let ran = right + indecisive + xfailed + failed;
+    let told = format!("{right} of {ran} passed");
+    match (ran, right) {
+        _ if *incomplete > 0 => ("incomplete".to_owned(), NOTHING),
+        _ if *failed > 0 || *failed_steps > 0 => (told, BAD),
+        (0, _) => ("nothing ran".to_owned(), NOTHING),
+        (_, 0) => (told, NOTHING),
+        _ => (told, GOOD),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_ran_and_is_right_is_green() {
+        let of = |summary: Summary| claim(&summary);
+        let green = Summary { passed: 3, unavailable: 4, ..Summary::default() };
+        assert_eq!(of(green.clone()), ("3 of 3 passed".to_owned(), GOOD));
+        assert_eq!(of(Summary { indecisive: 1, ..green.clone() }), ("3 of 4 passed".to_owned(), GOOD));
+        assert_eq!(of(Summary { failed: 1, ..green.clone() }), ("3 of 4 passed".to_owned(), BAD));
+        assert_eq!(of(Summary { failed_steps: 1, ..green.clone() }).1, BAD);
+        assert_eq!(of(Summary { incomplete: 1, ..green }).1, NOTHING);
+        assert_eq!(of(Summary { unavailable: 4, ..Summary::default() }), ("nothing ran".to_owned(), NOTHING));
+        assert_eq!(of(Summary { xfailed: 1, ..Summary::default() }), ("0 of 1 passed".to_owned(), NOTHING));
+    }
+}

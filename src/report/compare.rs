@@ -1,0 +1,394 @@
+//! What differs between two reports: broken, fixed, slower, less accurate, larger.
+//!
+//! Times stand beside each other only where one machine measured both, on real hardware, and both results are right. What
+//! is measured in one process varies with the minute (`docs/performance.md`), so a difference of times is a *suspicion*
+//! until both sides were measured anew ([`Comparison::remeasured`]). What is too small to suspect anything is known from the
+//! history where that has enough executions of the case ([`Noise`]).
+
+mod pages;
+mod times;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Serialize;
+
+use super::view::View;
+use super::{Basis, CaseResult, Host, Metrics, ReportDoc, stats};
+use crate::record::Outcome;
+pub(in crate::report) use pages::{counts, what};
+pub use pages::{markdown, text};
+use times::hidden;
+pub use times::{Noise, Noises, Remeasured, Verdict};
+
+/// Times below this share of each other are the same.
+const TIME: f64 = 0.03;
+/// Peaks of memory below this share of each other are the same,
+const MEMORY: f64 = 0.10;
+/// and so are those of which less than this differs, bytes.
+const LITTLE: u64 = 16 << 20;
+/// A signal-to-noise ratio that fell by this much, dB, is that of a less accurate result.
+const SNR: f64 = 1.0;
+/// That of a result without any error, dB: no fp32 result has more.
+const EXACT: f64 = 200.0;
+
+/// How a case changed, the gravest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// It was right, and failed.
+    Broken,
+    /// It was right, and nothing says that it still is.
+    Lost,
+    /// Another failure than before.
+    FailsElsewhere,
+    LessAccurate,
+    Slower,
+    MoreMemory,
+    /// The base does not have it.
+    New,
+    /// The head does not have it.
+    Gone,
+    Fixed,
+    MoreAccurate,
+    Faster,
+    LessMemory,
+}
+
+impl Kind {
+    pub const ALL: [Self; 12] = [
+        Self::Broken,
+        Self::Lost,
+        Self::FailsElsewhere,
+        Self::LessAccurate,
+        Self::Slower,
+        Self::MoreMemory,
+        Self::New,
+        Self::Gone,
+        Self::Fixed,
+        Self::MoreAccurate,
+        Self::Faster,
+        Self::LessMemory,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Broken => "broken",
+            Self::Lost => "no longer shown to be right",
+            Self::FailsElsewhere => "fails in another way",
+            Self::LessAccurate => "less accurate",
+            Self::Slower => "slower",
+            Self::MoreMemory => "more memory",
+            Self::New => "new",
+            Self::Gone => "gone",
+            Self::Fixed => "fixed",
+            Self::MoreAccurate => "more accurate",
+            Self::Faster => "faster",
+            Self::LessMemory => "less memory",
+        }
+    }
+
+    /// Whether it is one for the worse.
+    pub fn is_worse(self) -> bool {
+        matches!(self, Self::Broken | Self::Lost | Self::LessAccurate | Self::Slower | Self::MoreMemory)
+    }
+}
+
+/// How a case stands in one report.
+#[derive(Debug, Clone, Serialize)]
+pub struct State {
+    pub status: Outcome,
+    pub stage: Option<String>,
+    pub reason: Option<String>,
+}
+
+/// Before and now: ms, dB or bytes.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Figures {
+    pub base: f64,
+    pub head: f64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Change {
+    pub kind: Kind,
+    pub case: String,
+    /// The model's row in a spec.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub row: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<State>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub head: Option<State>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub figures: Option<Figures>,
+    /// Of slower and faster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Of slower and faster, where the history has enough executions of the case to tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise: Option<Noise>,
+}
+
+impl Change {
+    /// Whether a gate closes on it.
+    pub fn is_worse(&self) -> bool {
+        self.kind.is_worse() && self.verdict.is_none_or(|verdict| verdict == Verdict::Confirmed)
+    }
+}
+
+/// A package that is another one now, by the steps' own account.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Package {
+    pub name: String,
+    pub base: Vec<String>,
+    pub head: Vec<String>,
+}
+
+impl fmt::Display for Package {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} → {}", self.name, self.base.join(", "), self.head.join(", "))
+    }
+}
+
+/// Where a report comes from.
+#[derive(Debug, Clone, Serialize)]
+pub struct Side {
+    pub name: String,
+    pub spec: String,
+    pub scope: Option<String>,
+    pub orch: String,
+    pub host: Host,
+    /// The first and the last time at which something was measured, RFC 3339 UTC.
+    pub measured: Option<(String, String)>,
+}
+
+/// All that differs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    pub base: Side,
+    pub head: Side,
+    pub packages: Vec<Package>,
+    /// The gravest first, then in the order of the head.
+    pub changes: Vec<Change>,
+    /// Cases in which nothing differs.
+    pub same: usize,
+    /// Right cases whose times were compared.
+    pub timed: usize,
+    /// Those of them whose threshold is by their history; that of the others is fixed.
+    pub timed_by_history: usize,
+    /// Why times of other right cases were not, and how many those are.
+    pub not_timed: BTreeMap<&'static str, usize>,
+    /// Right cases among the same of whose times nobody can say so: stored rounds, or executions of the history, lie too far apart.
+    pub unsettled: Vec<Change>,
+    /// How many differences of times were gone when both sides were measured anew; None if they were not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refuted: Option<usize>,
+}
+
+impl Comparison {
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(move |change| change.kind == kind)
+    }
+}
+
+/// `base` and `head`: a name for people, and the report. `noises`: of the machine of both, as far as there is a history.
+pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Noises) -> Comparison {
+    let sides = Sides::new(base.1, head.1);
+    let before: BTreeMap<&str, &CaseResult> = base.1.cases.iter().map(|case| (&*case.case, case)).collect();
+    let (mut changes, mut unsettled) = (Vec::new(), Vec::new());
+    let (mut same, mut timed, mut timed_by_history, mut not_timed) = (0, 0, 0, BTreeMap::new());
+    for case in &head.1.cases {
+        let Some(old) = before.get(&*case.case) else {
+            changes.push(change(Kind::New, None, Some(case), None));
+            continue;
+        };
+        let (mut kinds, mut noise) = (sides.differences(old, case), None);
+        match sides.times(old, case) {
+            Times::Wrong => {}
+            Times::Apart(why) => *not_timed.entry(why).or_default() += 1,
+            Times::Of(figures, basis) => {
+                noise = noises.get(&(case.case.clone(), basis)).copied();
+                timed += 1;
+                timed_by_history += usize::from(noise.is_some());
+                let threshold = noise.map_or(TIME, |noise| noise.threshold());
+                let difference = differs(figures, threshold, 0.0, [Kind::Slower, Kind::Faster]);
+                if let (None, Some(verdict)) = (difference, hidden(noise, old, case)) {
+                    let change = change(Kind::Slower, Some(old), Some(case), Some(figures));
+                    unsettled.push(Change { verdict: Some(verdict), noise, ..change });
+                }
+                kinds.extend(difference);
+            }
+        }
+        same += usize::from(kinds.is_empty());
+        let change = |(kind, figures)| {
+            let change = change(kind, Some(old), Some(case), figures);
+            Change { noise: noise.filter(|_| change.verdict.is_some()), ..change }
+        };
+        changes.extend(kinds.into_iter().map(change));
+    }
+    let now: BTreeSet<&str> = head.1.cases.iter().map(|case| &*case.case).collect();
+    let gone = base.1.cases.iter().filter(|case| !now.contains(&*case.case));
+    changes.extend(gone.map(|case| change(Kind::Gone, Some(case), None, None)));
+    changes.sort_by_key(|change| change.kind);
+    Comparison {
+        base: side(base),
+        head: side(head),
+        packages: packages(base.1, head.1),
+        changes,
+        same,
+        timed,
+        timed_by_history,
+        not_timed,
+        unsettled,
+        refuted: None,
+    }
+}
+
+fn change(kind: Kind, base: Option<&CaseResult>, head: Option<&CaseResult>, figures: Option<Figures>) -> Change {
+    let state = |case: &CaseResult| State {
+        status: case.status,
+        stage: case.stage.clone(),
+        reason: case.note().or_else(|| case.reason.clone()),
+    };
+    let one = head.or(base).expect("BUG: a change is of a case");
+    let verdict = matches!(kind, Kind::Slower | Kind::Faster).then_some(Verdict::Suspected);
+    Change {
+        kind,
+        case: one.case.clone(),
+        row: one.row.clone(),
+        base: base.map(state),
+        head: head.map(state),
+        figures,
+        verdict,
+        noise: None,
+    }
+}
+
+fn is_right(case: &CaseResult) -> bool {
+    case.status.is_made()
+}
+
+/// More than a share of the base and more than an amount. `kinds`: of more, of less.
+fn differs(figures: Figures, share: f64, amount: f64, kinds: [Kind; 2]) -> Option<(Kind, Option<Figures>)> {
+    let Figures { base, head } = figures;
+    let is_apart = (head - base).abs() > (base * share).max(amount);
+    is_apart.then_some((kinds[usize::from(head < base)], Some(figures)))
+}
+
+enum Times {
+    /// One of them is not right.
+    Wrong,
+    /// They may not stand beside each other.
+    Apart(&'static str),
+    /// Milliseconds, both on this basis.
+    Of(Figures, Basis),
+}
+
+/// What both reports say of their machines.
+struct Sides<'a> {
+    base: View<'a>,
+    head: View<'a>,
+    same_machine: bool,
+}
+
+impl<'a> Sides<'a> {
+    fn new(base: &'a ReportDoc, head: &'a ReportDoc) -> Self {
+        let machine = |doc: &ReportDoc| {
+            let Host { name, cpu, cores, .. } = doc.host.clone();
+            (name, cpu, cores)
+        };
+        Self { same_machine: machine(base) == machine(head), base: View::new(base), head: View::new(head) }
+    }
+
+    /// Besides times.
+    fn differences(&self, old: &CaseResult, new: &CaseResult) -> Vec<(Kind, Option<Figures>)> {
+        let failure = |case: &CaseResult| case.is_failure();
+        match (is_right(old), is_right(new)) {
+            (true, true) => self.accuracy(old, new).into_iter().chain(self.memory(old, new)).collect(),
+            (true, false) if failure(new) => vec![(Kind::Broken, None)],
+            (true, false) => vec![(Kind::Lost, None)],
+            (false, true) => vec![(Kind::Fixed, None)],
+            (false, false) if failure(new) && !failure(old) => vec![(Kind::Broken, None)],
+            (false, false) if failure(new) && (old.status, &old.stage) != (new.status, &new.stage) => {
+                vec![(Kind::FailsElsewhere, None)]
+            }
+            (false, false) => vec![],
+        }
+    }
+
+    fn accuracy(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
+        let snr = |case: &CaseResult| {
+            let numerics = case.numerics.as_ref()?;
+            numerics.snr_db.or((numerics.max_abs == 0.0).then_some(EXACT)).map(|snr| snr.min(EXACT))
+        };
+        let figures = snr(old).zip(snr(new)).map(|(base, head)| Figures { base, head })?;
+        differs(figures, 0.0, SNR, [Kind::MoreAccurate, Kind::LessAccurate])
+    }
+
+    fn memory(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
+        let peak = |case: &CaseResult| {
+            let metrics = case.metrics.as_ref()?;
+            metrics.peak_device_bytes.or(metrics.peak_rss_bytes)
+        };
+        let (base, head) = peak(old).zip(peak(new)).filter(|_| self.same_machine)?;
+        let figures = Figures { base: base as f64, head: head as f64 };
+        differs(figures, MEMORY, LITTLE as f64, [Kind::MoreMemory, Kind::LessMemory])
+    }
+
+    fn times(&self, old: &CaseResult, new: &CaseResult) -> Times {
+        if !is_right(old) || !is_right(new) {
+            return Times::Wrong;
+        }
+        match (&old.metrics, &new.metrics) {
+            (Some(_), Some(_)) if !self.base.comparable(old) || !self.head.comparable(new) => {
+                Times::Apart("of a stand-in for hardware, of a fallback, or flaky")
+            }
+            (Some(_), Some(_)) if !self.same_machine => Times::Apart("measured on another machine"),
+            (Some(_), Some(_)) if old.actual_device != new.actual_device => Times::Apart("measured on another device"),
+            (Some(base), Some(head)) => {
+                let found = lowest(base, head);
+                found.map_or(Times::Apart("compared with a report that has no rounds"), |(of, basis)| {
+                    Times::Of(of, basis)
+                })
+            }
+            _ => Times::Apart("not timed"),
+        }
+    }
+}
+
+/// The lowest of each side's rounds, both on the base's basis.
+fn lowest(base: &Metrics, head: &Metrics) -> Option<(Figures, Basis)> {
+    let basis = stats::basis(&base.rounds);
+    let of = |metrics: &Metrics| Some(stats::statistic_on(&metrics.rounds, basis)?.ms);
+    Some((Figures { base: of(base)?, head: of(head)? }, basis))
+}
+
+fn side((name, doc): (&str, &ReportDoc)) -> Side {
+    let times = || doc.cases.iter().filter_map(|case| case.measured.clone());
+    Side {
+        name: name.to_owned(),
+        spec: doc.spec.clone(),
+        scope: doc.scope.clone(),
+        orch: doc.orch.clone(),
+        host: doc.host.clone(),
+        measured: times().min().zip(times().max()),
+    }
+}
+
+/// Those whose versions differ. A package may have several, in environments of their own.
+fn packages(base: &ReportDoc, head: &ReportDoc) -> Vec<Package> {
+    let of = |doc: &ReportDoc| {
+        let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let versions = doc.cases.iter().flat_map(|case| case.facts.values());
+        for (name, version) in versions.filter_map(|facts| facts["versions"].as_object()).flatten() {
+            found.entry(name.clone()).or_default().extend(version.as_str().map(str::to_owned));
+        }
+        found
+    };
+    let (base, head) = (of(base), of(head));
+    let both = base.iter().filter_map(|(name, old)| Some((name, old, head.get(name)?)));
+    let changed = both.filter(|(_, old, new)| old != new);
+    let listed = |versions: &BTreeSet<String>| versions.iter().cloned().collect();
+    changed.map(|(name, old, new)| Package { name: name.clone(), base: listed(old), head: listed(new) }).collect()
+}

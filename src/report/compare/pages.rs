@@ -1,0 +1,156 @@
+//! A comparison as text for a terminal, and as Markdown for a pull request.
+
+use std::fmt::Write as _;
+
+use super::{Change, Comparison, Figures, Kind, Noise, Side, State, Verdict};
+use crate::base::figures::{bytes, counted};
+use crate::report::format::{day, glyph, ms, one_line};
+use crate::report::text::Styles;
+
+/// Of one kind a terminal shows so many.
+const SHOWN: usize = 20;
+/// GitHub takes 65,536 characters of a comment; so many rows of each kind fit.
+const ROWS: usize = 50;
+
+/// For a terminal, ending in the counts.
+pub fn text(comparison: &Comparison, styles: &Styles) -> String {
+    let mut out = String::new();
+    for (which, side) in [("base", &comparison.base), ("head", &comparison.head)] {
+        let _ = writeln!(out, "{which}  {}", told(side));
+    }
+    for package in &comparison.packages {
+        let _ = writeln!(out, "      {package}");
+    }
+    for kind in Kind::ALL {
+        let changes: Vec<_> = comparison.of(kind).collect();
+        if changes.is_empty() {
+            continue;
+        }
+        let style = if changes.iter().any(|change| change.is_worse()) { styles.fail } else { styles.heading };
+        let _ = writeln!(out, "\n{style}{}{style:#} ({})", kind.title(), changes.len());
+        let width = changes.iter().take(SHOWN).map(|change| change.case.chars().count()).max().unwrap_or_default();
+        for change in changes.iter().take(SHOWN) {
+            let _ = writeln!(out, "  {:width$}  {}", change.case, what(change));
+        }
+        if changes.len() > SHOWN {
+            let _ = writeln!(out, "  and {} more (--json has all)", changes.len() - SHOWN);
+        }
+    }
+    let _ = writeln!(out, "\n{}", counts(comparison));
+    out
+}
+
+/// For a comment: what is worse is open, the rest folds.
+pub fn markdown(comparison: &Comparison) -> String {
+    let mut out = format!("### orch: {}\n\n{}\n", cell(&comparison.head.spec), cell(&counts(comparison)));
+    let _ = writeln!(out, "\nBase: {}. Head: {}.", cell(&told(&comparison.base)), cell(&told(&comparison.head)));
+    if !comparison.packages.is_empty() {
+        let packages: Vec<_> = comparison.packages.iter().map(ToString::to_string).collect();
+        let _ = writeln!(out, "\nPackages: {}.", cell(&packages.join("; ")));
+    }
+    for kind in Kind::ALL {
+        let changes: Vec<_> = comparison.of(kind).collect();
+        if changes.is_empty() {
+            continue;
+        }
+        let heading = format!("{} ({})", kind.title(), changes.len());
+        let _ = match kind.is_worse() {
+            true => writeln!(out, "\n#### {heading}\n\n| case | change |\n|---|---|"),
+            false => writeln!(out, "\n<details><summary>{heading}</summary>\n\n| case | change |\n|---|---|"),
+        };
+        for change in changes.iter().take(ROWS) {
+            let _ = writeln!(out, "| {} | {} |", cell(&change.case), cell(&what(change)));
+        }
+        if changes.len() > ROWS {
+            let _ = writeln!(out, "\nand {} more", changes.len() - ROWS);
+        }
+        if !kind.is_worse() {
+            out.push_str("\n</details>\n");
+        }
+    }
+    out
+}
+
+fn told(side: &Side) -> String {
+    let days = side.measured.as_ref().map(|(first, last)| match (day(first), day(last)) {
+        (first, last) if first == last => format!(", measured {first}"),
+        (first, last) => format!(", measured {first} to {last}"),
+    });
+    let scope = side.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
+    let host = &side.host;
+    format!(
+        "{}: {}{scope}, {} ({}), orch {}{}",
+        side.name,
+        side.spec,
+        host.name,
+        host.cpu,
+        side.orch,
+        days.unwrap_or_default()
+    )
+}
+
+pub(in crate::report) fn what(change: &Change) -> String {
+    let Some(figures) = change.figures else {
+        return match (&change.base, &change.head) {
+            (Some(base), Some(head)) => format!("{} → {}", state(base, false), state(head, true)),
+            (None, Some(one)) | (Some(one), None) => state(one, false),
+            (None, None) => String::new(),
+        };
+    };
+    let Figures { base, head } = figures;
+    let share = || format!("{:+.1} %", (head / base - 1.0) * 100.0);
+    match change.kind {
+        Kind::LessAccurate | Kind::MoreAccurate => format!("SNR {base:.1} dB → {head:.1} dB"),
+        Kind::MoreMemory | Kind::LessMemory => format!("{} → {} ({})", bytes(base as u64), bytes(head as u64), share()),
+        _ => {
+            let (known, noise) = (known(change.verdict), change.noise.map(by_history).unwrap_or_default());
+            format!("{} → {} ({}){known}{noise}", ms(base), ms(head), share())
+        }
+    }
+}
+
+/// By what it is suspected.
+fn by_history(noise: Noise) -> String {
+    let (percent, executions) = (100.0 * noise.threshold(), counted(noise.executions, "execution"));
+    format!(" (above {percent:.1} % by {executions} of the history)")
+}
+
+/// What is known of a difference of times.
+fn known(verdict: Option<Verdict>) -> String {
+    match verdict {
+        None | Some(Verdict::Confirmed) => String::new(),
+        Some(Verdict::Suspected | Verdict::Unsettled) => ", not confirmed".to_owned(),
+        Some(Verdict::CannotTell(below)) => format!(", cannot tell below {:.0} %", below * 100.0),
+    }
+}
+
+fn state(state: &State, whole: bool) -> String {
+    let stage = state.stage.as_ref().filter(|_| whole).map(|stage| format!(" at {stage}")).unwrap_or_default();
+    let reason = state.reason.as_deref().filter(|_| whole).map(|reason| format!(": {}", one_line(reason)));
+    format!("{} {}{stage}{}", glyph(state.status), state.status.label(), reason.unwrap_or_default())
+}
+
+pub(in crate::report) fn counts(comparison: &Comparison) -> String {
+    let of = |kind: &Kind| Some((comparison.of(*kind).count(), *kind)).filter(|(count, _)| *count > 0);
+    let mut counts: Vec<_> =
+        Kind::ALL.iter().filter_map(of).map(|(count, kind)| format!("{count} {}", kind.title())).collect();
+    counts.push(format!("{} the same", comparison.same));
+    counts.extend(comparison.refuted.map(|count| format!("{count} of them only before both were measured again")));
+    let by_history = Some(comparison.timed_by_history).filter(|count| *count > 0);
+    let by_history =
+        by_history.map(|count| format!(", {count} by how much they vary over the history")).unwrap_or_default();
+    counts.push(format!("times of {} compared{by_history}", counted(comparison.timed, "case")));
+    let (varying, apart): (Vec<_>, Vec<_>) = comparison.unsettled.iter().partition(|change| change.noise.is_some());
+    let untold = [
+        (apart.len(), "with rounds too far apart to tell"),
+        (varying.len(), "that vary too much over the history to tell"),
+    ];
+    counts.extend(untold.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} {why}")));
+    counts.extend(comparison.not_timed.iter().map(|(why, count)| format!("{count} {why}")));
+    counts.join(" · ")
+}
+
+/// Text in a table of Markdown.
+fn cell(text: &str) -> String {
+    crate::report::markdown::text(text)
+}

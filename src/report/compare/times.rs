@@ -1,0 +1,246 @@
+//! Whether times differ: by how much they vary over the history, and when both sides were measured anew, in turns.
+//!
+//! The rule, and how often it errs, is measured in `docs/performance.md`, "The gate": the lowest of each side's rounds, and a
+//! threshold of three times what is not known of them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{Change, Comparison, Figures, Kind, TIME};
+use crate::report::stats::{self, Basis};
+use crate::report::{CaseResult, Round};
+
+/// Above it a machine is too restless for the case: nothing is said of smaller differences.
+const RESTLESS: f64 = 0.10;
+/// Two processes of the same code differ by so much, ms, by where their memory happens to lie.
+const FLOOR_MS: f64 = 0.003;
+/// A side is settled when its three lowest rounds are this close: further ones would hardly be lower.
+const CLOSE: f64 = 0.01;
+/// Two may be as close by chance: that called 2 of 66 unchanged cases slower.
+const THIRD: usize = 2;
+
+/// How much the figures of one case vary from one execution to the next on one machine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Noise {
+    /// As a share of the figure.
+    pub share: f64,
+    /// Of how many it is known.
+    pub executions: usize,
+}
+
+/// What the history tells of cases, each on a basis.
+pub type Noises = BTreeMap<(String, Basis), Noise>;
+
+impl Noise {
+    /// Fewer executions tell nothing of how much they vary.
+    pub const LEAST: usize = 8;
+
+    /// Stored times that differ by less, as a share, are the same.
+    pub(super) fn threshold(&self) -> f64 {
+        TIME.max(3.0 * self.share)
+    }
+
+    fn hides(&self) -> Option<Verdict> {
+        let threshold = self.threshold();
+        (threshold > RESTLESS).then_some(Verdict::CannotTell(threshold))
+    }
+}
+
+/// Why nobody can say that stored times are the same which do not differ by enough.
+pub(super) fn hidden(noise: Option<Noise>, old: &CaseResult, new: &CaseResult) -> Option<Verdict> {
+    match noise {
+        Some(noise) => noise.hides(),
+        None => Remeasured::of(old, new).filter(Remeasured::may_hide).map(|_| Verdict::Unsettled),
+    }
+}
+
+/// What is known of a difference of times.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Stored figures differ.
+    Suspected,
+    /// Stored figures do not differ, but could if there were more of them.
+    Unsettled,
+    /// Both sides were measured anew, and differ.
+    Confirmed,
+    /// This machine cannot tell differences below this share: by the rounds when both were measured anew, else by the history.
+    CannotTell(f64),
+}
+
+/// The rounds of both sides of a case.
+pub struct Remeasured {
+    pub base: Vec<Round>,
+    pub head: Vec<Round>,
+}
+
+impl Remeasured {
+    /// What both reports hold of a case. None where one of them did not measure it.
+    pub(super) fn of(base: &CaseResult, head: &CaseResult) -> Option<Self> {
+        let rounds = |case: &CaseResult| Some(case.metrics.as_ref()?.rounds.clone());
+        Some(Self { base: rounds(base)?, head: rounds(head)? })
+    }
+
+    /// Whether a side's rounds lie so far apart that the lowest may hide a difference. Fewer than three say nothing of that.
+    fn may_hide(&self) -> bool {
+        self.sides().is_some_and(|sides| sides.iter().any(|side| side.open.is_finite() && side.open > TIME))
+    }
+
+    /// Whether more rounds would hardly show another difference.
+    pub fn is_settled(&self) -> bool {
+        self.sides().is_none_or(|sides| sides.iter().all(|side| side.open <= CLOSE))
+    }
+
+    /// Base and head, on the base's basis. None where a side was not timed.
+    fn sides(&self) -> Option<[Lowest; 2]> {
+        let basis = stats::basis(&self.base);
+        // Of several threads: no moment is quiet for all of them as long as a long sample lasts.
+        let is_shared = basis == Basis::LeastWall && self.base.iter().all(|round| round.min_ms >= stats::SHORT_MS);
+        let of = |rounds: &[Round]| {
+            let each = rounds.iter().map(|round| stats::statistic_on(std::slice::from_ref(round), basis));
+            Lowest::of(each.map(|figure| Some(figure?.ms)).collect::<Option<_>>()?, is_shared)
+        };
+        Some([of(&self.base)?, of(&self.head)?])
+    }
+}
+
+/// The lowest of one side's rounds.
+struct Lowest {
+    ms: f64,
+    /// What may be missing to the machine's own lowest, as a share: as much as the third lowest is above it, or, where the
+    /// machine is never quiet, the median. Infinite where there are too few.
+    open: f64,
+}
+
+impl Lowest {
+    fn of(mut each: Vec<f64>, is_shared: bool) -> Option<Self> {
+        each.sort_by(f64::total_cmp);
+        let ms = *each.first()?;
+        let next = each.get(if is_shared { THIRD.max(each.len() / 2) } else { THIRD });
+        Some(Self { ms, open: next.map_or(f64::INFINITY, |next| next / ms - 1.0) })
+    }
+}
+
+impl Comparison {
+    /// Cases whose stored times differ, or could.
+    pub fn suspects(&self) -> Vec<String> {
+        let suspected = self.changes.iter().filter(|change| change.verdict == Some(Verdict::Suspected));
+        suspected.chain(&self.unsettled).map(|change| change.case.clone()).collect()
+    }
+
+    /// Takes what measuring anew found. What is not among it stays suspected.
+    pub fn remeasured(&mut self, found: &BTreeMap<String, Remeasured>) {
+        let before = self.changes.len();
+        self.changes.retain_mut(|change| match found.get(&change.case).filter(|_| change.verdict.is_some()) {
+            None => true,
+            Some(rounds) => judge(change, rounds),
+        });
+        let gone = before - self.changes.len();
+        self.same += gone;
+        self.refuted = Some(gone);
+        for mut change in std::mem::take(&mut self.unsettled) {
+            if found.get(&change.case).is_some_and(|rounds| judge(&mut change, rounds)) {
+                // What changed in another way as well was not counted as the same.
+                self.same -= usize::from(self.changes.iter().all(|other| other.case != change.case));
+                self.changes.push(change);
+            }
+        }
+        self.changes.sort_by_key(|change| change.kind);
+    }
+}
+
+/// Whether a difference is left.
+fn judge(change: &mut Change, found: &Remeasured) -> bool {
+    let Some([base, head]) = found.sides() else { return true };
+    let threshold = TIME.max(FLOOR_MS / base.ms).max(3.0 * base.open.max(head.open));
+    change.figures = Some(Figures { base: base.ms, head: head.ms });
+    change.kind = if head.ms > base.ms { Kind::Slower } else { Kind::Faster };
+    let differs = (head.ms / base.ms - 1.0).abs() > threshold;
+    change.verdict = Some(match (differs, threshold > RESTLESS) {
+        (true, _) => Verdict::Confirmed,
+        (false, true) => Verdict::CannotTell(threshold),
+        (false, false) => return false,
+    });
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rounds(times: [f64; 5]) -> Vec<Round> {
+        let round = |(at, ms): (usize, f64)| {
+            let round = json!({"round": at + 1, "measured": "2026-01-01T00:00:00Z", "load_ms": 1.0, "first_ms": 1.0,
+                "warmup": 1, "samples": 30, "min_ms": ms, "median_ms": ms * 1.1});
+            serde_json::from_value(round).unwrap()
+        };
+        times.into_iter().enumerate().map(round).collect()
+    }
+
+    fn verdict(base: [f64; 5], head: [f64; 5]) -> Option<(Kind, Verdict)> {
+        let mut change = Change {
+            kind: Kind::Slower,
+            case: "a:b".into(),
+            row: None,
+            base: None,
+            head: None,
+            figures: None,
+            verdict: Some(Verdict::Suspected),
+            noise: None,
+        };
+        let found = Remeasured { base: rounds(base), head: rounds(head) };
+        judge(&mut change, &found).then_some((change.kind, change.verdict.unwrap()))
+    }
+
+    const QUIET: [f64; 5] = [1.0, 1.001, 1.002, 1.004, 1.5];
+
+    #[test]
+    fn a_difference_stays_if_the_lowest_of_both_sides_differ() {
+        assert_eq!(verdict(QUIET, QUIET.map(|ms| ms * 1.1)), Some((Kind::Slower, Verdict::Confirmed)));
+        assert_eq!(verdict(QUIET, QUIET.map(|ms| ms / 1.1)), Some((Kind::Faster, Verdict::Confirmed)));
+        assert_eq!(verdict(QUIET, QUIET.map(|ms| ms * 1.02)), None);
+        // One quiet moment of either side is enough.
+        assert_eq!(verdict(QUIET, [1.6, 1.012, 1.7, 1.01, 1.015]), None);
+    }
+
+    #[test]
+    fn where_a_side_is_not_settled_nothing_small_is_said() {
+        let restless = [1.0, 1.1, 1.25, 1.4, 1.6];
+        assert!(
+            matches!(verdict(restless, restless.map(|ms| ms * 1.08)), Some((_, Verdict::CannotTell(below))) if below > 0.1)
+        );
+        assert!(matches!(verdict(QUIET, restless.map(|ms| ms * 1.08)), Some((_, Verdict::CannotTell(_)))));
+        assert_eq!(verdict(restless, restless.map(|ms| ms * 3.0)), Some((Kind::Slower, Verdict::Confirmed)));
+        let of = |base, head| Remeasured { base: rounds(base), head: rounds(head) };
+        assert!(of(QUIET, QUIET).is_settled() && !of(QUIET, restless).is_settled());
+        assert!(!of(QUIET, QUIET).may_hide() && of(QUIET, restless).may_hide());
+        let once = |times: [f64; 5]| rounds(times)[..1].to_vec();
+        assert!(!Remeasured { base: once(QUIET), head: once(QUIET) }.may_hide());
+    }
+
+    #[test]
+    fn what_varies_over_the_history_must_differ_by_more_and_is_not_told_to_be_the_same() {
+        let noise = |share| Noise { share, executions: 30 };
+        assert_eq!((noise(0.001).threshold(), noise(0.001).hides()), (0.03, None));
+        assert_eq!((noise(0.02).threshold(), noise(0.02).hides()), (0.06, None));
+        assert!(matches!(noise(0.05).hides(), Some(Verdict::CannotTell(below)) if (below - 0.15).abs() < 1e-9));
+    }
+
+    #[test]
+    fn threads_that_wait_for_each_other_need_a_quiet_machine() {
+        let busy = [10.0, 10.05, 10.9, 11.4, 12.0];
+        assert!(matches!(verdict(busy, busy.map(|ms| ms * 1.06)), Some((_, Verdict::CannotTell(_)))));
+        let quiet = QUIET.map(|ms| ms * 10.0);
+        assert_eq!(verdict(quiet, quiet.map(|ms| ms * 1.06)), Some((Kind::Slower, Verdict::Confirmed)));
+    }
+
+    #[test]
+    fn microseconds_that_depend_on_where_memory_lies_are_no_difference() {
+        let tiny = QUIET.map(|ms| ms * 0.05);
+        assert_eq!(verdict(tiny, tiny.map(|ms| ms + 0.002)), None);
+        assert_eq!(verdict(tiny, tiny.map(|ms| ms * 1.1)), Some((Kind::Slower, Verdict::Confirmed)));
+    }
+}

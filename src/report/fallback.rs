@@ -1,0 +1,54 @@
+//! What ran in the place of a case's own target.
+
+use serde::{Deserialize, Serialize};
+
+use super::format;
+use crate::matrix::Batch;
+use crate::record::Outcome;
+
+/// Another target's run that answers for a case.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct FallbackResult {
+    /// `cpu-fp32`
+    pub name: String,
+    /// It is the case itself at a smaller batch size, because memory did not suffice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<Batch>,
+    pub step: String,
+    /// What was tried before it, the requested target first.
+    pub tried: Vec<Tried>,
+    /// Its median over that of the requested target; None where this machine knows no real figure of that target.
+    pub slowdown: Option<f64>,
+    /// When that figure was measured, RFC 3339 UTC.
+    pub against: Option<String>,
+}
+
+/// A run that did not do it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Tried {
+    /// `cuda-fp32`
+    pub name: String,
+    pub status: Outcome,
+    pub reason: Option<String>,
+}
+
+impl FallbackResult {
+    /// `on cpu-fp32, 3.1 times slower than cuda-fp32 on 2026-01-31`
+    pub fn told(&self, untimed: bool) -> String {
+        if let Some(Batch { asked, ran }) = self.batch {
+            return format!("ran at batch size {ran}: for {asked} there was not enough memory");
+        }
+        let requested = self.tried.first().map(|tried| tried.name.as_str()).unwrap_or_default();
+        let cost = match (self.slowdown, &self.against) {
+            (Some(times), Some(date)) if times >= 1.0 => {
+                format!("{times:.2} times slower than {requested} on {}", format::day(date))
+            }
+            (Some(times), Some(date)) => {
+                format!("{:.2} times faster than {requested} on {}", 1.0 / times, format::day(date))
+            }
+            _ if untimed => "its cost is unknown: it was not timed".to_owned(),
+            _ => format!("its cost is unknown: {requested} was never measured here"),
+        };
+        format!("ran on {}; {cost}", self.name)
+    }
+}

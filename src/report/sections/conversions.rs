@@ -1,0 +1,108 @@
+//! What conversions made: how large it is, and how long it took.
+
+use std::collections::BTreeMap;
+
+use super::{Cell, Make, Section, Table, View};
+use crate::base::figures::bytes;
+use crate::report::format::seconds;
+
+pub(super) const SECTION: Section = Section {
+    id: "conversions",
+    title: "Conversions",
+    hint: "Size of what each conversion made, beside the size of what it was made from, and how long it took when it was executed, in this run or in an \
+           earlier one.",
+    make: Make::Tables(conversions),
+};
+
+/// So many of the largest and of the slowest.
+const MOST: usize = 20;
+
+/// One step.
+struct Made<'a> {
+    step: &'a str,
+    bytes: u64,
+    /// Of what it read.
+    from: Option<u64>,
+    seconds: f64,
+}
+
+fn conversions(view: &View<'_>) -> Vec<Table> {
+    let steps = steps(view);
+    let mut kinds: BTreeMap<String, Vec<&Made<'_>>> = BTreeMap::new();
+    for made in &steps {
+        kinds.entry(kind(made.step)).or_default().push(made);
+    }
+    let of_kinds = kinds.iter().map(|(kind, made)| of_kind(kind, made)).collect();
+    let top = |title: &str, weight: fn(&Made<'_>) -> f64| {
+        let mut sorted: Vec<&Made<'_>> = steps.iter().collect();
+        sorted.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
+        let rows = sorted.iter().take(MOST).map(|made| row(made)).collect();
+        Table { title: title.to_owned(), columns: &["conversion", "size", "of its source", "took"], rows }
+    };
+    let columns = &["made", "conversions", "least", "median", "most", "of its source", "took, median", "longest"];
+    vec![
+        Table { title: String::new(), columns, rows: of_kinds },
+        top("The largest", |made| made.bytes as f64),
+        top("The slowest", |made| made.seconds),
+    ]
+}
+
+/// Each once, however many cases use it.
+fn steps<'a>(view: &View<'a>) -> Vec<Made<'a>> {
+    let mut found: BTreeMap<&str, Made<'_>> = BTreeMap::new();
+    for case in &view.doc.cases {
+        for (step, converted) in &case.converted {
+            let Some(seconds) = case.took.get(step) else { continue };
+            let (bytes, from) = (converted.bytes, converted.from_bytes);
+            found.insert(step, Made { step, bytes, from, seconds: *seconds });
+        }
+    }
+    found.into_values().collect()
+}
+
+/// `convert:bert:onnx-int8` makes `onnx-int8`.
+fn kind(step: &str) -> String {
+    step.splitn(3, ':').nth(2).unwrap_or(step).to_owned()
+}
+
+fn of_kind(kind: &str, made: &[&Made<'_>]) -> Vec<Cell> {
+    let sizes = sorted(made.iter().map(|made| made.bytes as f64));
+    let times = sorted(made.iter().map(|made| made.seconds));
+    let shares = sorted(made.iter().filter_map(|made| share(made)));
+    let last = |values: &[f64]| values[values.len() - 1];
+    let size = |value: f64| Cell::from(bytes(value as u64));
+    vec![
+        kind.into(),
+        made.len().to_string().into(),
+        size(sizes[0]),
+        size(middle(&sizes)),
+        size(last(&sizes)),
+        if shares.is_empty() { "–".into() } else { percent(middle(&shares)).into() },
+        seconds(middle(&times)).into(),
+        seconds(last(&times)).into(),
+    ]
+}
+
+fn row(made: &Made<'_>) -> Vec<Cell> {
+    let share = share(made).map_or_else(|| "–".to_owned(), percent);
+    let name = made.step.strip_prefix("convert:").unwrap_or(made.step);
+    vec![name.into(), bytes(made.bytes).into(), share.into(), seconds(made.seconds).into()]
+}
+
+fn share(made: &Made<'_>) -> Option<f64> {
+    made.from.filter(|from| *from > 0).map(|from| made.bytes as f64 / from as f64)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share)
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted
+}
+
+fn middle(sorted: &[f64]) -> f64 {
+    crate::report::stats::quantile(sorted, 0.5)
+}

@@ -1,0 +1,216 @@
+//! For each family which column to deploy on, by what matters most; and whether the figures support that.
+//!
+//! Columns are compared by the models that are right on both. Of times more than one process must tell: two columns differ for a
+//! model if each has enough rounds and the ranges of their medians do not meet. Memory must differ by as much as two reports must for
+//! `orch compare` to say so. Sizes of files do not vary.
+
+use std::cmp::Ordering;
+
+use indexmap::IndexMap;
+
+use super::{CaseResult, Cell, Make, Section, Table, View};
+use crate::base::figures::{bytes, counted};
+use crate::report::format::ms;
+
+pub(super) const SECTION: Section = Section {
+    id: "guidance",
+    title: "What to deploy on",
+    hint: "For each family the column that is best for most of what it can be compared with, by models that are right on both and ran on hardware. Latency: \
+           the lowest median. Throughput: most items a second. Little memory: the lowest peak of the process. Edge: the smallest folder to load. \"Cannot tell\": \
+           no column is ahead, or fewer than three rounds a side say so, or their medians overlap (`orch bench` measures five).",
+    make: Make::Tables(guidance),
+};
+
+/// So many processes a side, or nothing is said of their times.
+const ROUNDS: usize = 3;
+/// Peaks of memory below this share of each other are the same,
+const MEMORY: f64 = 0.10;
+/// and so are those of which less than this differs, bytes.
+const LITTLE: f64 = (16 << 20) as f64;
+
+/// What matters, with the figure that says so. Less is better.
+struct Aim {
+    figure: fn(&CaseResult) -> Option<f64>,
+    /// Whether the first is better than the second, for sure.
+    is_ahead: fn(&CaseResult, &CaseResult) -> bool,
+    told: fn(f64) -> String,
+}
+
+const AIMS: [Aim; 4] = [
+    Aim { figure: median, is_ahead: is_faster, told: ms },
+    Aim {
+        figure: |case| Some(1.0 / per_second(case)?),
+        is_ahead: gives_more,
+        told: |each| format!("{:.1} a second", 1.0 / each),
+    },
+    Aim { figure: peak, is_ahead: takes_less, told: |peak| bytes(peak as u64) },
+    Aim { figure: size, is_ahead: |one, other| size(one) < size(other), told: |size| bytes(size as u64) },
+];
+
+/// A family's cases by row of the matrix, then by column.
+type Rows<'a> = Vec<Vec<(usize, &'a CaseResult)>>;
+
+fn guidance(view: &View<'_>) -> Vec<Table> {
+    let mut families: IndexMap<&str, Rows<'_>> = IndexMap::new();
+    for row in &view.cells {
+        let right = row.iter().enumerate().filter_map(|(at, cell)| Some((at, cell.case()?.1)));
+        let right: Vec<_> = right.filter(|(_, case)| view.comparable(case)).collect();
+        if let Some((_, case)) = right.first().filter(|_| right.len() > 1) {
+            families.entry(&case.family).or_default().push(right);
+        }
+    }
+    let row = |(family, rows): (&&str, &Rows<'_>)| {
+        [Cell::from(*family)].into_iter().chain(AIMS.iter().map(|aim| best(view, rows, aim))).collect()
+    };
+    let columns = &["family", "for latency", "for throughput", "for little memory", "for the edge"];
+    vec![Table { title: String::new(), columns, rows: families.iter().map(row).collect() }]
+}
+
+/// The best column, with its figure where the family has one model, and the next one, if that may be as good.
+fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
+    let mut columns: Vec<usize> =
+        rows.iter().flatten().filter(|(_, case)| (aim.figure)(case).is_some()).map(|(at, _)| *at).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    let wins = |at: usize| {
+        columns.iter().filter(|other| beside(rows, aim, at, **other).is_some_and(|ratio| ratio < 1.0)).count()
+    };
+    let mut ranked: Vec<(usize, usize)> = columns.iter().map(|at| (wins(*at), *at)).collect();
+    ranked.sort_by_key(|(wins, at)| (std::cmp::Reverse(*wins), *at));
+    let [(_, first), others @ ..] = ranked.as_slice() else { return "–".into() };
+    if others.is_empty() {
+        return Cell::with(view.variants[*first].name(), "nothing to compare with");
+    }
+    let doubtful = others.iter().map(|(_, at)| *at).filter(|at| !is_ahead(rows, aim, *first, *at));
+    let doubtful: Vec<String> = doubtful.map(|at| view.variants[at].name()).collect();
+    let name = view.variants[*first].name();
+    match doubtful.as_slice() {
+        [] => Cell::with(name, told(rows, aim, *first)),
+        [one] => Cell::with("cannot tell", format!("{name} or {one}")),
+        [one, more @ ..] => Cell::with("cannot tell", format!("{name}, {one} or {} more", more.len())),
+    }
+}
+
+/// The figure of one model, or of how many it is the best.
+fn told(rows: &Rows<'_>, aim: &Aim, at: usize) -> String {
+    let own = || rows.iter().flatten().filter(|(column, _)| *column == at).filter_map(|(_, case)| (aim.figure)(case));
+    match own().collect::<Vec<_>>().as_slice() {
+        [one] => (aim.told)(*one),
+        all => format!("of {}", counted(all.len(), "model")),
+    }
+}
+
+/// The cases of models that have the figure on both columns.
+fn shared<'a>(rows: &'a Rows<'a>, aim: &'a Aim, one: usize, other: usize) -> impl Iterator<Item = [&'a CaseResult; 2]> {
+    rows.iter().filter_map(move |row| {
+        let on = |at: usize| row.iter().find(|(column, case)| *column == at && (aim.figure)(case).is_some());
+        Some([on(one)?.1, on(other)?.1])
+    })
+}
+
+/// The geometric mean of one column's figures over another's; None where no model has both.
+fn beside(rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> Option<f64> {
+    let figure = |case| (aim.figure)(case).unwrap_or(f64::NAN);
+    let ratios: Vec<f64> = shared(rows, aim, one, other).map(|[a, b]| (figure(a) / figure(b)).ln()).collect();
+    (!ratios.is_empty()).then(|| (ratios.iter().sum::<f64>() / ratios.len() as f64).exp())
+}
+
+/// For every model that both have, for sure. Where none has both, nothing is known.
+fn is_ahead(rows: &Rows<'_>, aim: &Aim, one: usize, other: usize) -> bool {
+    let mut pairs = shared(rows, aim, one, other).peekable();
+    pairs.peek().is_some() && pairs.all(|[a, b]| (aim.is_ahead)(a, b))
+}
+
+fn median(case: &CaseResult) -> Option<f64> {
+    case.metrics.as_ref().map(|metrics| metrics.median_ms).filter(|ms| *ms > 0.0)
+}
+
+fn per_second(case: &CaseResult) -> Option<f64> {
+    case.metrics.as_ref()?.per_second.filter(|items| *items > 0.0)
+}
+
+fn peak(case: &CaseResult) -> Option<f64> {
+    case.metrics.as_ref()?.peak_rss_bytes.map(|bytes| bytes as f64)
+}
+
+fn size(case: &CaseResult) -> Option<f64> {
+    case.loaded_bytes.map(|bytes| bytes as f64)
+}
+
+/// The lowest and the highest median of enough rounds, ms.
+fn range(case: &CaseResult) -> Option<(f64, f64)> {
+    let metrics = case.metrics.as_ref().filter(|metrics| metrics.rounds.len() >= ROUNDS)?;
+    metrics.median_low_ms.zip(metrics.median_high_ms)
+}
+
+fn is_faster(one: &CaseResult, other: &CaseResult) -> bool {
+    range(one).zip(range(other)).is_some_and(|((_, slowest), (fastest, _))| slowest < fastest)
+}
+
+/// By the range that the medians of rounds leave.
+fn gives_more(one: &CaseResult, other: &CaseResult) -> bool {
+    let bounds = |case: &CaseResult| {
+        let items = per_second(case)? * median(case)?;
+        range(case).map(|(low, high)| (items / high, items / low))
+    };
+    bounds(one).zip(bounds(other)).is_some_and(|((least, _), (_, most))| least.total_cmp(&most) == Ordering::Greater)
+}
+
+fn takes_less(one: &CaseResult, other: &CaseResult) -> bool {
+    let less = |(one, other): (f64, f64)| other - one > (other * MEMORY).max(LITTLE);
+    peak(one).zip(peak(other)).is_some_and(less)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{ReportDoc, Round};
+
+    /// Two columns of one model, with so many rounds of so long.
+    fn doc(rounds: usize, times: [f64; 2]) -> ReportDoc {
+        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        doc.cases.retain(|case| matches!(&*case.case, "bert:cpu-fp32" | "bert:openvino-fp32"));
+        assert_eq!(doc.cases.len(), 2);
+        doc.excluded.clear();
+        for (case, ms) in doc.cases.iter_mut().zip(times) {
+            let metrics = case.metrics.as_mut().unwrap();
+            let round = |round: usize| -> Round {
+                serde_json::from_value(
+                    serde_json::json!({"round": round, "measured": "2026-01-01T00:00:00Z", "load_ms": 1.0,
+                    "first_ms": 1.0, "warmup": 1, "samples": 30, "min_ms": ms, "median_ms": ms}),
+                )
+                .unwrap()
+            };
+            metrics.rounds = (1..=rounds).map(round).collect();
+            metrics.median_ms = ms;
+            metrics.per_second = Some(1e3 / ms);
+            (metrics.median_low_ms, metrics.median_high_ms) = (Some(ms * 0.95), Some(ms * 1.05));
+        }
+        doc
+    }
+
+    fn advice(doc: &ReportDoc) -> Vec<(String, Option<String>)> {
+        let row = guidance(&View::new(doc)).remove(0).rows.remove(0);
+        row.into_iter().map(|cell| (cell.text, cell.aside)).collect()
+    }
+
+    #[test]
+    fn nothing_is_advised_that_rounds_do_not_support() {
+        let clear = advice(&doc(5, [2.0, 1.0]));
+        assert_eq!(clear[1], ("openvino-fp32".to_owned(), Some("1.00 ms".to_owned())));
+        assert_eq!(clear[2], ("openvino-fp32".to_owned(), Some("1000.0 a second".to_owned())));
+        // One process says nothing of the next, however far apart the two are.
+        assert_eq!(advice(&doc(1, [2.0, 1.0]))[1].0, "cannot tell");
+        assert_eq!(advice(&doc(5, [1.05, 1.0]))[1].0, "cannot tell");
+        assert_eq!(advice(&doc(5, [1.05, 1.0]))[2].0, "cannot tell");
+    }
+
+    #[test]
+    fn files_have_one_size() {
+        let mut doc = doc(1, [1.0, 1.0]);
+        for (case, bytes) in doc.cases.iter_mut().zip([1000, 999]) {
+            case.loaded_bytes = Some(bytes);
+        }
+        assert_eq!(advice(&doc)[4], ("openvino-fp32".to_owned(), Some("999 B".to_owned())));
+    }
+}

@@ -1,0 +1,95 @@
+//! Steps that execute elsewhere: the executor of a run, if one is named, and this machine as a worker.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use crate::config::{self, ExecutorConfig};
+use crate::device::Host;
+use crate::exec::away::{DEVICE, Elsewhere, Routing, Site, offered, serve};
+use crate::session::{Locations, Settings, UsageError, machine};
+use crate::store::DiskStore;
+use crate::worker::Cancel;
+
+/// What the command line, the variables or the file of the current folder name.
+pub(super) fn configured(settings: &Settings) -> anyhow::Result<Option<ExecutorConfig>> {
+    let here = std::env::current_dir()?;
+    let given = (settings.executor.as_deref(), settings.whereabouts);
+    Ok(config::executor(&here, super::sharing::variables(), given).map_err(UsageError)?)
+}
+
+/// What of a run would go away by what is configured, for who looks and runs nothing. What cannot be read is told by a run.
+pub(super) fn usual_routing() -> Option<Routing> {
+    configured(&Settings::default()).ok().flatten().as_ref().map(Routing::of)
+}
+
+/// The executor of a run.
+pub(super) struct Departing {
+    pub(super) routing: Option<Routing>,
+    #[cfg(feature = "remote")]
+    away: Option<crate::exec::away::Away>,
+}
+
+impl Departing {
+    pub(super) fn open(settings: &Settings) -> anyhow::Result<Self> {
+        let config = configured(settings)?;
+        if config.is_none() && settings.whereabouts.is_some_and(|place| place != config::Where::Local) {
+            let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
+            return Err(UsageError(format!("no executor is named, and steps are to go there\n  hint: {hint}")).into());
+        }
+        #[cfg(not(feature = "remote"))]
+        if config.is_some() {
+            return Err(UsageError(format!("an executor is named: {}", super::NOT_BUILT)).into());
+        }
+        let routing = config.as_ref().map(Routing::of);
+        Ok(Self {
+            routing,
+            #[cfg(feature = "remote")]
+            away: config.map(crate::exec::away::Away::open).transpose().map_err(UsageError)?,
+        })
+    }
+
+    #[cfg(feature = "remote")]
+    pub(super) fn away(&self) -> Option<&dyn Elsewhere> {
+        self.away.as_ref().map(|away| away as &dyn Elsewhere)
+    }
+
+    #[cfg(not(feature = "remote"))]
+    pub(super) fn away(&self) -> Option<&dyn Elsewhere> {
+        None
+    }
+}
+
+/// Performs the order that lies in the folder `dir`, as a worker. True if its result may be kept.
+pub fn serve_order(dir: &Path, locations: &Locations) -> anyhow::Result<bool> {
+    // What an order needs besides its inputs is its own, and goes with it.
+    let room = tempfile::Builder::new().prefix("orch-order-").tempdir_in(dir).context("failed to make a folder")?;
+    let cancel = Cancel::default();
+    let store = DiskStore::open(room.path())?;
+    let provision = machine::provision(locations, cancel.clone())?;
+    let (inventory, host) = (|| machine::inventory(&provision), machine::host_facts(&Host::real()));
+    let site = Site { store: &store, provision: &provision, host: &host, inventory: &inventory, cancel: &cancel };
+    serve(dir, &site)
+}
+
+/// What a worker on this machine should advertise, each property with its values.
+pub fn worker_properties(locations: &Locations) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+    let provision = machine::provision(locations, Cancel::default())?;
+    let (inventory, host) = (machine::inventory(&provision), machine::host_facts(&Host::real()));
+    let (real, emulated): (Vec<_>, Vec<_>) = offered(&inventory).into_iter().partition(|(_, is_real)| *is_real);
+    let names = |list: Vec<(String, bool)>| list.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let mut properties = BTreeMap::from([
+        (DEVICE.to_owned(), names(real)),
+        (format!("{DEVICE}-emulated"), names(emulated)),
+        ("cpu".to_owned(), vec![std::env::consts::ARCH.to_owned()]),
+        ("os".to_owned(), vec![std::env::consts::OS.to_owned()]),
+        ("cores".to_owned(), vec![host.report.cores.to_string()]),
+        ("orch-host".to_owned(), vec![host.fingerprint.chars().take(12).collect()]),
+    ]);
+    if let Some(bytes) = host.report.memory_bytes.checked_div(1 << 20).filter(|mb| *mb > 0) {
+        properties.insert("mem_mb".into(), vec![bytes.to_string()]);
+    }
+    properties.retain(|_, values| !values.is_empty());
+    Ok(properties)
+}

@@ -1,0 +1,29 @@
+//! What pages show of the history, where there is one and what reads it is installed: no page waits for an installation.
+
+use crate::catalogue::Requirement;
+use crate::history::{History, runs_dir};
+use crate::report::Courses;
+use crate::session::{Locations, Tell, history_dir, provision};
+use crate::toolchain::EnvName;
+use crate::worker::Cancel;
+
+/// Empty where there is none. One that cannot be read is told, and pages are made without it.
+pub fn courses(locations: &Locations, tell: Tell<'_>) -> Courses {
+    read(locations, tell).unwrap_or_else(|error| {
+        tell(&format!("the pages show no history: {error:#}"));
+        Courses::new()
+    })
+}
+
+fn read(locations: &Locations, tell: Tell<'_>) -> anyhow::Result<Courses> {
+    let dir = history_dir(locations)?;
+    if !runs_dir(&dir).is_dir() {
+        return Ok(Courses::new());
+    }
+    let provision = provision(locations, Cancel::default())?;
+    if !provision.is_ready(Requirement::Env(EnvName::Duckdb)) {
+        return Ok(Courses::new());
+    }
+    let library = provision.duckdb(&|_| {})?;
+    History::new(dir, &library)?.read(tell)?.courses()
+}

@@ -1,0 +1,48 @@
+//! A static site in a folder: pages that are as they should be stay untouched, and those that are no longer of it go.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::base::Digest;
+use crate::report::site::Files;
+use crate::session::handout::Handed;
+use crate::session::handout::listed::Listed;
+
+/// Gives how many files were written, how many stayed as they were and how many went.
+pub fn place(files: &Files, folder: &Path, handed: &mut Handed) -> anyhow::Result<[usize; 3]> {
+    fs::create_dir_all(folder).with_context(|| format!("failed to make `{}`", folder.display()))?;
+    // Another orch may be at it.
+    let _lock = File::open(folder).and_then(|file| file.lock().map(|()| file));
+    let mut listed = Listed::open(folder.to_owned());
+    let is_new = |(name, text): &(&String, &String)| {
+        let digest = Digest::of(text.as_bytes());
+        !(listed.knows(name, &digest) && listed.is_as_left(name))
+    };
+    let new: Vec<_> = files.iter().filter(is_new).collect();
+    let gone: Vec<String> = listed.names().filter(|name| !files.contains_key(*name)).map(str::to_owned).collect();
+    if !new.is_empty() {
+        listed.announce(new.iter().map(|(name, text)| (name.as_str(), Digest::of(text.as_bytes()))))?;
+    }
+    for (name, text) in &new {
+        listed.put(name, text.as_bytes(), |_| false, handed)?;
+    }
+    for name in &gone {
+        if listed.is_as_left(name) {
+            let path = folder.join(name);
+            fs::remove_file(&path).with_context(|| format!("failed to remove `{}`", path.display()))?;
+            remove_empty(folder, path.parent().map(Path::to_owned));
+        }
+        listed.set(name, None);
+    }
+    listed.close()?;
+    Ok([new.len(), files.len() - new.len(), gone.len()])
+}
+
+/// Folders of pages of which nothing is left.
+fn remove_empty(root: &Path, mut folder: Option<PathBuf>) {
+    while let Some(path) = folder.filter(|path| path != root && fs::remove_dir(path).is_ok()) {
+        folder = path.parent().map(Path::to_owned);
+    }
+}

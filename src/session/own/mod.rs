@@ -1,0 +1,85 @@
+//! A row of a spec for a model of the user's own, made from what its files say.
+
+mod onnx;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+
+use crate::session::{Session, Tell, UsageError, absolute};
+use crate::step::Requirement;
+use crate::toolchain::EnvName;
+
+/// A model's row as it stands below `models:`, two spaces in.
+pub struct Own {
+    pub name: String,
+    pub text: String,
+    /// Whether it is an ONNX file, which no PyTorch runs.
+    pub is_file: bool,
+}
+
+impl Session {
+    /// The row of an ONNX file, of a folder in `save_pretrained` layout, or of an id of the Hub, for a spec in the folder `specs`.
+    /// Its name is the source's, unless there is another one.
+    pub fn own(&self, source: &str, name: Option<&str>, specs: &Path, tell: Tell<'_>) -> anyhow::Result<Own> {
+        let path = Path::new(source);
+        let name = name.map_or_else(|| name_of(path), str::to_owned);
+        let is_file = path.extension().is_some_and(|extension| extension == "onnx");
+        if is_file && !path.is_file() {
+            return Err(UsageError(format!("there is no file `{source}`")).into());
+        }
+        let written = from_folder(specs, path)?.display().to_string();
+        let text = match is_file {
+            true => onnx::row(path, &name, &written)?,
+            false => self.of_checkpoint(source, &name, &written, tell)?,
+        };
+        Ok(Own { name, text, is_file })
+    }
+
+    fn of_checkpoint(&self, source: &str, name: &str, written: &str, tell: Tell<'_>) -> anyhow::Result<String> {
+        self.provision.ensure(Requirement::Env(EnvName::Torch), tell)?;
+        let mut python = Command::new(self.provision.env(EnvName::Torch)?.python);
+        python.args(["-m", "orch_py.zoo", "own", source, "--name", name, "--written", written]).stdin(Stdio::null());
+        python.env("PYTHONPATH", self.provision.python_package()?).env("PYTHONDONTWRITEBYTECODE", "1");
+        python.env("TRANSFORMERS_VERBOSITY", "error");
+        let output = python.output().context("failed to start Python")?;
+        if output.status.success() {
+            return String::from_utf8(output.stdout).context("a row is UTF-8");
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("Python said nothing").to_owned();
+        Err(UsageError(format!("no row was made: {why}")).into())
+    }
+}
+
+/// A name that no shell and no glob takes for something else.
+fn name_of(source: &Path) -> String {
+    let stem = source.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+    stem.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
+}
+
+/// A path as a file in `folder` has it: relative, unless nothing leads there but the root.
+fn from_folder(folder: &Path, path: &Path) -> anyhow::Result<PathBuf> {
+    let (from, to) = (absolute(folder)?, absolute(path)?);
+    let common = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    if common <= 1 {
+        return Ok(to);
+    }
+    let up = from.components().skip(common).map(|_| Path::new(".."));
+    Ok(up.chain(to.components().skip(common).map(|part| Path::new(part.as_os_str()))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_written_from_where_the_spec_lies() {
+        let written = |folder: &str, path: &str| from_folder(Path::new(folder), Path::new(path)).unwrap();
+        assert_eq!(written("specs", "my-bert"), Path::new("../my-bert"));
+        assert_eq!(written("a/specs", "a/models/x.onnx"), Path::new("../models/x.onnx"));
+        assert_eq!(written("/p/specs", "/q/x.onnx"), Path::new("/q/x.onnx"));
+        assert_eq!(name_of(Path::new("models/My Model.onnx")), "my-model");
+    }
+}

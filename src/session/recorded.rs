@@ -1,0 +1,171 @@
+//! What a run leaves for the history: one file, written when all else is done. Nothing is decided by it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use crate::exec::{Finished, How, StepResult};
+use crate::history::{self, About, Executed, Execution, RunFile};
+use crate::memo::{Memo, MemoPath, Recorded};
+use crate::plan::{Plan, PlannedCase};
+use crate::report::{CaseResult, Git, Ran};
+use crate::session::{Locations, Planned, Request, Session, Settings, Tell, absolute, git};
+use crate::step::{Stage, StepId};
+
+/// What is known when a run begins. Git is asked meanwhile.
+pub(super) struct Recording {
+    run: String,
+    started: String,
+    clock: Instant,
+    asked: Option<JoinHandle<Option<Git>>>,
+    git: Option<Git>,
+}
+
+/// The folder of the history. It lies beside the store's layouts, so that it outlives them.
+pub fn history_dir(locations: &Locations) -> anyhow::Result<PathBuf> {
+    Ok(absolute(&locations.cache_dir)?.join("history"))
+}
+
+/// The folder around a spec: the repository that holds it is the one that is meant.
+pub(super) fn folder_of(spec: &Path) -> PathBuf {
+    let folder = spec.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new(".")).to_owned()
+}
+
+pub(super) fn moment() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+impl Recording {
+    /// None of a plan without cases: nothing is measured by it.
+    pub(super) fn begin(planned: &Planned, spec: &str) -> Option<Self> {
+        if planned.project.plan.cases.is_empty() {
+            return None;
+        }
+        let folder = folder_of(Path::new(spec));
+        let started = moment();
+        let asked = Some(std::thread::spawn(move || git::head(&folder)));
+        Some(Self { run: history::name(&started), started, clock: Instant::now(), asked, git: None })
+    }
+
+    /// What pages say of the run.
+    pub(super) fn ran(&mut self) -> Ran {
+        if let Some(asked) = self.asked.take() {
+            self.git = asked.join().ok().flatten();
+        }
+        Ran { started: self.started.clone(), git: self.git.clone() }
+    }
+
+    /// Writes the file. A run that cannot is no worse for it, and says so.
+    pub(super) fn end(
+        mut self,
+        session: &Session,
+        planned: &Planned,
+        finished: &Finished,
+        settings: &Settings,
+        tell: Tell<'_>,
+    ) -> Option<Recorded> {
+        if session.store.is_read_only() {
+            return None;
+        }
+        let Ran { started, git } = self.ran();
+        let revision = git.as_ref().map(|git| git.revision.clone());
+        let about = About {
+            run: self.run,
+            started,
+            seconds: Some(self.clock.elapsed().as_secs_f64()),
+            command: Some(settings.command.clone()),
+            fingerprint: Some(session.host.fingerprint.clone()),
+            git,
+            interrupted: finished.interrupted,
+            same_as: None,
+            imported: None,
+        };
+        let mut doc = finished.doc.clone();
+        if !planned.has_pages {
+            doc.scope = Some("chosen steps".to_owned());
+        }
+        let plan = &planned.project.plan;
+        let mut file = RunFile::new(about, Some(doc));
+        file.executions = executions(plan, finished);
+        file.steps =
+            plan.ids().filter_map(|id| executed(&plan.step(id).name, &finished.results[id.0 as usize])).collect();
+        let written = history_dir(&session.locations).and_then(|dir| file.write(&history::runs_dir(&dir)));
+        match written {
+            Ok(_) => Some(Recorded { run: file.about.run, revision }),
+            Err(e) => {
+                tell(&format!("this run was not kept for `orch history`: {e:#}"));
+                None
+            }
+        }
+    }
+}
+
+/// The git revision that is checked out now, if the history may lack it.
+pub(super) fn new_revision(recorded: Option<&Recorded>, spec: &Path) -> Option<String> {
+    let known = recorded?.revision.as_ref()?;
+    git::revision(&folder_of(spec)).filter(|revision| revision != known)
+}
+
+/// Leaves a few words where an earlier run's results hold at a git revision that they were not known to hold at. If they cannot be
+/// written, the next run of the same writes them.
+pub(super) fn repeat(
+    memo: &mut Memo,
+    path: &MemoPath,
+    revision: String,
+    locations: &Locations,
+    request: &Request,
+    settings: &Settings,
+) {
+    let Some(same) = memo.recorded().map(|recorded| recorded.run.clone()) else { return };
+    let started = moment();
+    let about = About {
+        run: history::name(&started),
+        started,
+        seconds: None,
+        command: Some(settings.command.clone()),
+        fingerprint: None,
+        git: git::head(&folder_of(&request.spec)).filter(|git| git.revision == revision),
+        interrupted: false,
+        same_as: Some(same),
+        imported: None,
+    };
+    let written = about.git.is_some()
+        && history_dir(locations).is_ok_and(|dir| RunFile::new(about, None).write(&history::runs_dir(&dir)).is_ok());
+    if written {
+        // Otherwise the next run only leaves these words once more.
+        let _ = memo.stands_for(path, revision);
+    }
+}
+
+fn executions(plan: &Plan, finished: &Finished) -> BTreeMap<String, Execution> {
+    let by_id = plan.cases.iter().map(|planned| (planned.case.id(), planned));
+    let by_id: BTreeMap<String, &PlannedCase> = by_id.collect();
+    let told = |case: &CaseResult| Some((case.case.clone(), execution(plan, finished, by_id.get(&case.case)?, case)?));
+    finished.doc.cases.iter().filter_map(told).collect()
+}
+
+/// Of the run whose figures the case shows: its own, or the one in its place.
+fn execution(plan: &Plan, finished: &Finished, planned: &PlannedCase, case: &CaseResult) -> Option<Execution> {
+    let result = |id: StepId| &finished.results[id.0 as usize];
+    let instead = case.fallback.as_ref().and_then(|fallback| plan.find(&fallback.step));
+    let record = result(instead.unwrap_or(planned.run)).record.as_ref()?;
+    // What was converted last is what was loaded.
+    let loaded =
+        planned.chain.iter().rev().find(|id| matches!(plan.step(**id).stage, Stage::Convert | Stage::Generate));
+    let artefact = loaded.filter(|_| instead.is_none()).and_then(|id| result(*id).output());
+    Some(Execution { key: record.key.digest(), host: record.host.clone(), artefact })
+}
+
+fn executed(name: &str, result: &StepResult) -> Option<Executed> {
+    let record = result.record.as_ref().filter(|_| result.how == How::Executed)?;
+    Some(Executed {
+        step: name.to_owned(),
+        key: record.key.digest(),
+        state: record.outcome.label().to_owned(),
+        output: record.output,
+        started: record.started.clone(),
+        seconds: record.seconds,
+    })
+}

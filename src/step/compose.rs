@@ -1,0 +1,113 @@
+//! Models of several: `generate:<model>` makes the loop that calls the components, and what it is to give;
+//! `convert:<model>:<artefact>` puts the loop and the components' artefacts into one tree.
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::Map;
+
+use crate::base::fs as bfs;
+use crate::runtime::loops;
+use crate::runtime::manifest::Manifest;
+use crate::runtime::tensors;
+use crate::step::{Access, Code, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::toolchain::{EnvName, Tool};
+
+/// The label under which both know a component's tree.
+const LABEL: &str = "component.";
+
+/// The label of the component that plays this part.
+pub fn component(part: &str) -> String {
+    format!("{LABEL}{part}")
+}
+
+pub struct Compose;
+pub static COMPOSE: Compose = Compose;
+
+impl StepKind for Compose {
+    fn name(&self) -> &'static str {
+        "compose"
+    }
+
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[Part::Rust("step/compose.rs"), Part::Python("compose")]]);
+        &CODE
+    }
+
+    fn tools(&self, _: &Step) -> Vec<Tool> {
+        ["torch", "transformers", "diffusers", "safetensors", "numpy"]
+            .map(|package| Tool { env: EnvName::Torch, package })
+            .into()
+    }
+
+    fn requires(&self, _: &Step) -> Vec<Requirement> {
+        vec![Requirement::Env(EnvName::Torch)]
+    }
+
+    fn server(&self, _: &Step) -> Option<EnvName> {
+        Some(EnvName::Torch)
+    }
+
+    fn memory(&self) -> Option<MemoryGuess> {
+        Some(MemoryGuess { base: 1 << 30, factor: 2 })
+    }
+
+    fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
+        Ok(Work::Worker(WorkerCall {
+            worker: Worker::Python(EnvName::Torch),
+            op: "compose",
+            params: step.params.json().clone(),
+            libraries: vec![],
+            access: Access::default(),
+        }))
+    }
+}
+
+pub struct Assemble;
+pub static ASSEMBLE: Assemble = Assemble;
+
+impl StepKind for Assemble {
+    fn name(&self) -> &'static str {
+        "assemble"
+    }
+
+    fn code(&self, _: &Step) -> &Code {
+        static CODE: Code = Code::of(&[&[
+            Part::Rust("step/compose.rs"),
+            Part::Rust("runtime/loops/mod.rs"),
+            Part::Rust("runtime/manifest.rs"),
+        ]]);
+        &CODE
+    }
+
+    fn lower(&self, _: &Step, places: &Places) -> anyhow::Result<Work> {
+        let (inputs, out) = (places.inputs.clone(), places.out.clone());
+        Ok(Work::Pure(Box::new(move || {
+            let model = inputs.get("model").context("BUG: what is assembled has a model")?;
+            let components =
+                inputs.iter().filter_map(|(label, tree)| Some((label.strip_prefix(LABEL)?, tree.as_path())));
+            assemble(model, components, &out)
+        })))
+    }
+}
+
+fn assemble<'c>(model: &Path, components: impl Iterator<Item = (&'c str, &'c Path)>, out: &Path) -> anyhow::Result<()> {
+    for name in [loops::FILE, loops::CONSTANTS, tensors::INPUTS, tensors::CONTROL_INPUTS] {
+        let from = model.join(name);
+        if from.is_file() {
+            bfs::copy_file(&from, &out.join(name))?;
+        }
+    }
+    let mut rest = Map::new();
+    for (part, tree) in components {
+        for file in bfs::files_below(tree)? {
+            let to = out.join(loops::COMPONENTS).join(part).join(&file);
+            std::fs::create_dir_all(to.parent().expect("BUG: it lies in a folder"))?;
+            bfs::copy_file(&tree.join(&file), &to)?;
+        }
+        let told = Manifest::read(tree)?.rest;
+        rest.extend(told.into_iter().filter(|(key, _)| ["format", "precision"].contains(&key.as_str())));
+    }
+    let Manifest { inputs, outputs, .. } = Manifest::read(model)?;
+    Manifest { inputs, outputs, rest }.write(out)
+}

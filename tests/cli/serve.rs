@@ -1,0 +1,101 @@
+//! `orch serve`: what the store holds, live, read-only, for this machine alone.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::process::Child;
+use std::time::Duration;
+
+use crate::onnx::{RIGHT, expected};
+use crate::page;
+use crate::ready_onnx::sandbox;
+use crate::support::{Sandbox, eventually, signal};
+
+const RUN: [&str; 2] = ["run", "specs/all.yaml"];
+
+/// The process, and its port.
+fn serving(sandbox: &Sandbox) -> (Child, u16) {
+    let mut child = sandbox.spawn(["serve", "specs/all.yaml", "--port", "0"]);
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let port = line.split(['/', ':']).find_map(|part| part.parse().ok());
+    (child, port.unwrap_or_else(|| panic!("no address: {line}")))
+}
+
+/// Head and body of an answer.
+fn ask(port: u16, method: &str, path: &str, host: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    // A browser hangs up when it has its answer.
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+fn get(port: u16, path: &str) -> String {
+    let (head, body) = ask(port, "GET", path, &format!("127.0.0.1:{port}"));
+    assert!(head.starts_with("HTTP/1.1 200 OK"), "{path}: {head}");
+    body
+}
+
+#[test]
+fn it_follows_runs_and_specs_and_ends_when_asked() {
+    let sandbox = sandbox(RIGHT);
+    let (child, port) = serving(&sandbox);
+    let names = |body: &str| page::data(body)["details"].to_string();
+    assert!(names(&get(port, "/")).contains("\"word\":\"incomplete\""));
+    let first = get(port, "/version");
+    assert_eq!(get(port, "/version"), first, "nothing changed");
+    sandbox.run(RUN).success();
+    eventually("the page shows the run", || names(&get(port, "/")).contains("\"word\":\"passed\""));
+    assert_ne!(get(port, "/version"), first);
+    assert!(get(port, "/site/").contains("<h2>By family</h2>"));
+    assert!(get(port, "/site/pairs/linear/cpu-fp32.html").contains("<span class=\"pill pass\">"));
+    assert!(get(port, "/matrix.json").contains("\"cases\""));
+    // The verdict changes with what the spec reads.
+    sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
+    sandbox.run(RUN).code(1);
+    eventually("the page shows the failure", || names(&get(port, "/")).contains("NUMERICS"));
+    // A mistake is told on the page, and so is its end.
+    let spec = sandbox.read("specs/all.yaml");
+    sandbox.write("specs/all.yaml", spec.replacen("task: regression", "task: 7", 1));
+    eventually("the page tells the mistake", || get(port, "/").contains("<pre>specs/all.yaml has 1 error"));
+    sandbox.write("specs/all.yaml", spec);
+    eventually("the page is back", || get(port, "/").contains("id=\"matrix\""));
+    signal(&child, libc::SIGINT);
+    sandbox.wait(child).success();
+}
+
+#[test]
+fn it_only_reads_and_answers_nobody_else() {
+    let sandbox = sandbox(RIGHT);
+    let (child, port) = serving(&sandbox);
+    let own = format!("localhost:{port}");
+    for method in ["POST", "PUT", "DELETE"] {
+        assert!(ask(port, method, "/", &own).0.starts_with("HTTP/1.1 405 "), "{method}");
+    }
+    for host in ["models.example.org", "127.0.0.1.example.org:80", ""] {
+        assert!(ask(port, "GET", "/", host).0.starts_with("HTTP/1.1 403 "), "{host}");
+    }
+    for path in ["/site/../../../etc/passwd", "/site/..%2f..%2fetc/passwd", "/etc/passwd", "/site/nothing.html"] {
+        assert!(ask(port, "GET", path, &own).0.starts_with("HTTP/1.1 404 "), "{path}");
+    }
+    let (head, body) = ask(port, "HEAD", "/", &own);
+    assert!(head.contains("Content-Security-Policy: default-src 'none'") && body.is_empty(), "{head}");
+    signal(&child, libc::SIGINT);
+    sandbox.wait(child).success();
+}
+
+#[test]
+fn what_cannot_be_served_is_told_at_once() {
+    let sandbox = Sandbox::new().file("specs/all.yaml", "version: 1\nmodels: 7\n");
+    sandbox.run(["serve", "specs/all.yaml", "--port", "0"]).code(1).stderr_has("specs/all.yaml:2");
+    let sandbox = self::sandbox(RIGHT);
+    let (child, port) = serving(&sandbox);
+    let taken = sandbox.run(["serve", "specs/all.yaml", "--port", &port.to_string()]).code(1);
+    taken.stderr_has("failed to listen on port").stderr_has("`--port 0` takes one that is free");
+    signal(&child, libc::SIGINT);
+    sandbox.wait(child).success();
+}

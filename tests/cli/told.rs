@@ -1,0 +1,77 @@
+//! How much a run tells while it goes on, and how wide.
+
+use std::process::{Command, Stdio};
+
+use crate::support::Sandbox;
+
+const SPEC: &str = "version: 1
+commands:
+  short: {argv: [sh, -c, 'echo 1 > out'], outputs: [out]}
+  long: {argv: [sh, -c, 'sleep 1.2; echo 2 > out'], outputs: [out]}
+  wrong: {argv: [sh, -c, 'exit 3'], outputs: [out]}
+";
+
+fn sandbox(verbose: &str) -> Sandbox {
+    let more: String =
+        (0..30).map(|n| format!("  s{n}: {{argv: [sh, -c, 'echo {n} > out'], outputs: [out]}}\n")).collect();
+    Sandbox::new().file("spec.yaml", format!("{SPEC}{more}")).env("ORCH_VERBOSE", verbose)
+}
+
+#[test]
+fn a_line_is_for_what_took_time_or_failed() {
+    let told = sandbox("0").run(["run", "spec.yaml"]).code(1);
+    told.stderr_has("ok    command:long").stderr_lacks("command:short").stderr_has("FAIL  command:wrong");
+    let told = sandbox("0").run(["run", "spec.yaml", "-v"]).code(1);
+    told.stderr_has("ok    command:long").stderr_has("ok    command:short").stderr_lacks("begin");
+    let told = sandbox("0").run(["run", "spec.yaml", "-vv"]).code(1);
+    told.stderr_has("begin command:short").stderr_has("ok    command:short");
+    let told = sandbox("0").run(["run", "spec.yaml", "--quiet"]).code(1);
+    told.stderr_lacks("ok  ").stderr_has("FAIL  command:wrong").stdout_has("33 steps: ");
+}
+
+#[test]
+fn of_a_few_steps_each_has_its_line() {
+    let told = Sandbox::new().file("spec.yaml", SPEC).env("ORCH_VERBOSE", "0").run(["run", "spec.yaml"]).code(1);
+    told.stderr_has("ok    command:short").stderr_has("ok    command:long");
+}
+
+#[test]
+fn a_job_of_github_folds_the_steps() {
+    let told = sandbox("0").env("GITHUB_ACTIONS", "true").run(["run", "spec.yaml"]).code(1);
+    let (_, steps) = told.stderr.split_once("::group::steps\n").unwrap();
+    let (steps, rest) = steps.split_once("\n::endgroup::\n").unwrap();
+    assert!(steps.contains("ok    command:long") && !rest.contains("command:long"), "{}", told.stderr);
+}
+
+/// `script` gives it a terminal of so many columns.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_matrix_is_as_wide_as_the_terminal() {
+    let mut spec = String::from(
+        "version: 1\npipelines:\n  text: {description: 'ids to logits', tasks: [fill-mask]}\nmodels:\n  bert: {class: BertForMaskedLM, \
+         family: encoder-only, task: fill-mask, pipeline: text, config: {vocab_size: 10}, inputs: {input_ids: {dtype: int64, \
+         shape: [1, 8], value: 1}}}\ntargets:\n",
+    );
+    for n in 0..12 {
+        spec.push_str(&format!(
+            "  target-of-number-{n}: {{runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32]}}\n"
+        ));
+    }
+    let sandbox = Sandbox::new().file("specs/all.yaml", spec);
+    let longest = |columns: u32| {
+        let orch = sandbox.command(["--version"]);
+        let line = format!("stty cols {columns} rows 40; {} report specs/all.yaml", orch.get_program().display());
+        let mut script = Command::new("script");
+        script.args(["-qec", &line, "/dev/null"]).current_dir(sandbox.path("")).env_clear().stdin(Stdio::null());
+        let output = script.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(text.contains("target-of-number-11-fp32"), "{text}");
+        // The last line is one sentence of counts.
+        let lines: Vec<_> = text.lines().map(|line| line.trim_end().chars().count()).collect();
+        *lines.split_last().unwrap().1.iter().max().unwrap()
+    };
+    for columns in [60, 80, 100, 160] {
+        let longest = longest(columns);
+        assert!(longest <= columns as usize && longest * 3 > columns as usize * 2, "{longest} of {columns}");
+    }
+}

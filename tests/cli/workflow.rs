@@ -1,0 +1,106 @@
+//! The ready workflow: its shell lines do what it says, as GitHub's bash runs them.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::onnx::RIGHT;
+use crate::ready_onnx::sandbox;
+use crate::support::Sandbox;
+
+const SHARDS: u32 = 4;
+
+fn workflow() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/github-workflow.yml");
+    serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The shell lines of a step.
+fn lines(job: &str, step: &str) -> String {
+    let workflow = workflow();
+    let steps = workflow["jobs"][job]["steps"].as_array().unwrap();
+    let step = steps.iter().find(|found| found["name"] == step).unwrap_or_else(|| panic!("no step {step}"));
+    let lines = step["run"].as_str().unwrap().to_owned();
+    assert!(!lines.contains("${{"), "what GitHub puts into a script can run as one: {lines}");
+    lines
+}
+
+/// Runs them as GitHub does; gives whether they succeeded, and what they said.
+fn shell(sandbox: &Sandbox, lines: &str, env: &[(&str, &str)]) -> (bool, String) {
+    let orch = sandbox.command(["--version"]);
+    let folder = Path::new(orch.get_program()).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let mut bash = Command::new("bash");
+    bash.args(["-e", "-o", "pipefail", "-c", lines]).current_dir(sandbox.path("")).env_clear();
+    bash.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("PATH", path);
+    let output = bash.envs(env.iter().copied()).output().unwrap();
+    (output.status.success(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+fn git(sandbox: &Sandbox, line: &str) {
+    let config = "git -c user.name=x -c user.email=x@y.z -c init.defaultBranch=main";
+    let (ended, told) = shell(sandbox, &format!("{config} {line}"), &[]);
+    assert!(ended, "{told}");
+}
+
+#[test]
+fn shards_run_and_one_page_shows_all_of_them() {
+    let sandbox = sandbox(RIGHT);
+    let [outputs, summary] = ["outputs", "summary.md"].map(|name| sandbox.path(name).to_str().unwrap().to_owned());
+    for shard in 1..=SHARDS {
+        let shard = shard.to_string();
+        let env = [("SHARD", shard.as_str()), ("GITHUB_OUTPUT", &outputs), ("GITHUB_BASE_REF", "")];
+        // A part of which nothing is there to run is red, as it is to be on a machine that has the hardware.
+        let (_, told) = shell(&sandbox, &lines("models", "Run"), &env);
+        let said = std::fs::read_to_string(&outputs).unwrap();
+        assert!(said.lines().all(|line| line.starts_with("executed=")), "{said}\n{told}");
+        let part = sandbox.path("shards").join(format!("report-{shard}"));
+        std::fs::create_dir_all(&part).unwrap();
+        std::fs::copy(sandbox.path("orch-out/report/matrix.json"), part.join("matrix.json")).unwrap();
+    }
+    let executed: u32 = std::fs::read_to_string(&outputs)
+        .unwrap()
+        .lines()
+        .map(|line| line["executed=".len()..].parse::<u32>().unwrap())
+        .sum();
+    assert!(executed >= 8, "{executed}");
+    let (ended, told) = shell(&sandbox, &lines("models", "Make room in the store"), &[]);
+    assert!(ended, "{told}");
+    let (ended, told) = shell(&sandbox, &lines("report", "Merge"), &[("GITHUB_STEP_SUMMARY", &summary)]);
+    assert!(ended, "{told}");
+    let page = std::fs::read_to_string(summary).unwrap();
+    assert!(page.contains("2 passed") && !page.contains("Not the whole spec"), "{page}");
+    assert!(sandbox.read("report/badge.svg").contains("2 of 2 passed"));
+    assert!(sandbox.path("report/index.html").is_file());
+}
+
+#[test]
+fn a_pull_request_that_touches_only_absent_hardware_is_green_and_a_broken_one_is_not() {
+    let sandbox = sandbox(RIGHT);
+    let spec = sandbox.read("specs/all.yaml");
+    git(&sandbox, "init -q");
+    git(&sandbox, "add specs models");
+    git(&sandbox, "commit -qm base");
+    git(&sandbox, "branch -q base");
+    git(&sandbox, "update-ref refs/remotes/origin/main base");
+    let absent = "  rocm: {runtime: ort, backend: rocm, artefact: onnx, precisions: [fp32]}\nmeasure:";
+    sandbox.write("specs/all.yaml", spec.replacen("measure:", absent, 1));
+    git(&sandbox, "commit -qam absent");
+    let outputs = sandbox.path("outputs").to_str().unwrap().to_owned();
+    let run = |shard: u32| {
+        let shard = shard.to_string();
+        let env = [("SHARD", shard.as_str()), ("GITHUB_OUTPUT", &outputs), ("GITHUB_BASE_REF", "main")];
+        shell(&sandbox, &lines("models", "Run"), &env)
+    };
+    for shard in 1..=SHARDS {
+        let (ended, told) = run(shard);
+        assert!(ended, "{told}");
+    }
+    let (_, told) = shell(&sandbox, "cat orch-out/report/matrix.json", &[]);
+    assert!(!told.contains("\"PASS\""), "only what differs is asked for: {told}");
+    sandbox.write("specs/all.yaml", spec.replacen("linear:\n", "linear: [\n", 1));
+    git(&sandbox, "commit -qam broken");
+    let (ended, told) = run(1);
+    assert!(!ended && told.contains("specs/all.yaml:"), "{told}");
+}
