@@ -54,7 +54,7 @@ fn where_nothing_is_held_it_says_so_and_how_to_make_it() {
     ended.stderr_has("the store holds nothing for `command:copy` as spec.yaml has it now").stderr_has("--latest gives");
     let ended = sandbox.run(OUTPUT).stdout_lacks("A");
     ended.stderr_has("hint: `orch run spec.yaml --step 'command:copy'");
-    sandbox.run(["output", "command:copy"]).code(2).stderr_has("name it with --spec, or ask with --latest");
+    sandbox.run(["output", "command:copy"]).code(2).stderr_has("name it after the step, or ask with --latest");
     sandbox.write("spec.yaml", SPEC.replace("copy:", "copies:"));
     sandbox
         .run(OUTPUT)
