@@ -59,7 +59,7 @@ impl Digest {
 /// SHA-256 of all that is read, as `sha256sum` writes it.
 pub fn sha256(mut content: impl Read) -> io::Result<String> {
     let mut hasher = Sha256::default();
-    io::copy(&mut content, &mut hasher.0)?;
+    io::copy(&mut content, &mut hasher)?;
     Ok(hasher.hex())
 }
 
@@ -75,6 +75,17 @@ impl Sha256 {
     /// 64 lower-case digits.
     pub fn hex(self) -> String {
         self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl io::Write for Sha256 {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -104,11 +104,10 @@ pub fn build_command(
         Profile::Release => "release",
     };
     let mut argv: Vec<OsString> = vec![cargo.into()];
-    argv.extend(["build", "--locked", "--features", "torch", "--bin", WORKER, "--target-dir"].map(OsString::from));
+    argv.extend(["build", "--locked", "--package", WORKER, "--target-dir"].map(OsString::from));
     argv.push(target_dir.into());
     if profile == Profile::Release {
-        // What is timed is libtorch. Of orch's library only its loop runs there, and an optimiser would take a minute for it all.
-        argv.extend(["--release", "--config", "profile.release.package.orch.opt-level=1"].map(OsString::from));
+        argv.push("--release".into());
     }
     BuildCommand {
         argv,
@@ -195,7 +194,7 @@ mod tests {
         let libtorch = Libtorch { root: "/lt".into(), version: TORCH_VERSION.into() };
         let with = |profile| build_command("cargo".as_ref(), "/src".as_ref(), &libtorch, "/out".as_ref(), profile);
         let build = with(Profile::Debug);
-        assert_eq!(build.argv[4..7], ["torch", "--bin", "orch-torch"]);
+        assert_eq!(build.argv[3..5], ["--package", "orch-torch"]);
         assert_eq!(build.binary, Path::new("/out/debug/orch-torch"));
         assert!(build.env.contains(&("LIBTORCH", "/lt".into())));
         assert!(build.env_remove.contains(&"LIBTORCH_USE_PYTORCH"));

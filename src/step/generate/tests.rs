@@ -2,6 +2,7 @@
 
 mod composed;
 mod own;
+mod syntax;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,13 @@ use serde_json::json;
 use super::*;
 use crate::catalogue::{RUNTIMES, onnx, openvino, python, qnn, torch, transformers_js};
 use crate::device::backends;
+
+/// As all tests here render, for whatever is rendered must be Python.
+fn render_test(ctx: &TestContext) -> anyhow::Result<String> {
+    let text = super::render_test(ctx)?;
+    syntax::assert_parses(&text);
+    Ok(text)
+}
 
 /// Pipeline template and its tasks with the inputs that such a model takes.
 fn pipelines() -> Vec<(&'static str, &'static str, Vec<InputSummary>)> {
@@ -203,7 +211,7 @@ fn a_ready_file_is_checked_as_its_task_where_the_spec_tells_its_names() {
 #[test]
 fn the_golden_file_of_all_platforms_is_current() {
     let (file, text) = for_all_platforms("tiny_2.5").unwrap();
-    parses(&text).unwrap();
+    syntax::assert_parses(&text);
     if let Some(folder) = std::env::var_os("ORCH_GENERATED") {
         std::fs::write(PathBuf::from(folder).join(&file), &text).unwrap();
     }
@@ -260,7 +268,7 @@ fn a_file_that_is_handed_out_knows_the_trees_beside_it() {
         );
         let filled = handed_out(text.clone().into_bytes(), "orch run \"a b\" --case 'x:y'", &trees);
         let filled = String::from_utf8(filled).unwrap();
-        parses(&filled).unwrap();
+        syntax::assert_parses(&filled);
         let told = format!(
             "HANDED_OUT: Document | None = {{
     \"again\": \"orch run \\\"a b\\\" --case 'x:y'\",
