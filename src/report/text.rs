@@ -9,6 +9,7 @@ mod matrix;
 
 use std::fmt::Write as _;
 
+use anstream::adapter::strip_str;
 use anstyle::{AnsiColor, Style};
 
 use super::cause::MANY;
@@ -108,15 +109,21 @@ pub fn body(doc: &ReportDoc, styles: &Styles) -> String {
     out
 }
 
-/// `45 passed · 2 failed · 75 unavailable   112 steps: 0 executed, 112 up to date   0.4 s`
+/// `45 passed · 2 failed · 75 unavailable   112 steps: 0 executed, 112 up to date   0.4 s`, in lines where that is too wide.
 pub fn summary_line(summary: &Summary, styles: &Styles) -> String {
     let counts = head::counts(summary).into_iter().map(|Count { kind, count, word, .. }| {
         let style = if count > 0 { styles.of(kind) } else { Style::new() };
         format!("{style}{count} {word}{style:#}")
     });
     // A run of chosen steps or of commands has no cases to count.
-    let counts = if summary.cases == 0 { String::new() } else { counts.collect::<Vec<_>>().join(" · ") + "   " };
-    format!("{counts}{}   {}", head::steps(summary, styles.fail), seconds(summary.seconds))
+    let counts = (summary.cases > 0).then(|| counts.collect::<Vec<_>>().join(" · "));
+    let parts = counts.into_iter().chain([head::steps(summary, styles.fail), seconds(summary.seconds)]);
+    if styles.width >= WIDTH {
+        return parts.collect::<Vec<_>>().join("   ");
+    }
+    let mut lines = String::new();
+    parts.for_each(|part| wrapped(&mut lines, "", &part, styles));
+    lines.trim_end().to_owned()
 }
 
 /// Of many items the gravest in full and the next in a line each. What was interrupted is no news: lines will do.
@@ -134,7 +141,9 @@ fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) 
             out.push('\n');
         }
         let style = styles.of(item.kind);
-        let _ = writeln!(out, "{style}{}{style:#}{}", item.mark(), whose(view, item));
+        let mut heading = String::new();
+        wrapped(&mut heading, "  ", whose(view, item).trim_start(), styles);
+        let _ = write!(out, "{style}{}{style:#} {}", item.mark(), heading.trim_start());
         if item.whose.is_none() && item.cases.len() > 1 {
             wrapped(out, "  ", &view.names(&item.cases, NAMES), styles);
         }
@@ -201,6 +210,21 @@ fn wrapped(out: &mut String, indent: &str, text: &str, styles: &Styles) {
     out.push('\n');
 }
 
+/// In columns: what only colours takes none.
 fn width(text: &str) -> usize {
-    text.chars().count()
+    strip_str(text).map(|shown| shown.chars().count()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_terminal_gets_narrow_lines() {
+        let doc: ReportDoc = serde_json::from_str(include_str!("../../tests/fixtures/report/doc.json")).unwrap();
+        let text = render(&doc, &Styles { width: 60, ..Styles::plain() });
+        // Commands are there to be copied.
+        let wide: Vec<_> = text.lines().filter(|line| width(line) > 60 && !line.contains("repro: ")).collect();
+        assert!(wide.is_empty(), "{wide:#?}");
+    }
 }
