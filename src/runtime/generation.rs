@@ -76,19 +76,12 @@ fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec
     ensure!(shape.len() == 3 && shape[..2] == *ids, "scores of the shape {shape:?} are not for each of {ids:?} tokens");
     let (length, kinds) = (shape[1], shape[2]);
     let values = scores.to_f64();
-    (0..ids[0])
-        .map(|row| {
-            let at = (row * length + place) * kinds;
-            let mut best = 0;
-            for (token, score) in values[at..at + kinds].iter().enumerate() {
-                ensure!(!score.is_nan(), "a score is NaN at place {place} of row {row}");
-                if *score > values[at + best] {
-                    best = token;
-                }
-            }
-            Ok(best as i64)
-        })
-        .collect()
+    let best = |row: usize| {
+        let scores = &values[(row * length + place) * kinds..][..kinds];
+        ensure!(!scores.iter().any(|score| score.is_nan()), "a score is NaN at place {place} of row {row}");
+        Ok((0..kinds).fold(0, |best, token| if scores[token] > scores[best] { token } else { best }) as i64)
+    };
+    (0..ids[0]).map(best).collect()
 }
 
 /// Whole numbers as a tensor of this type.

@@ -49,7 +49,6 @@ struct RunParams {
     measure: Option<MeasureParams>,
     #[serde(default)]
     options: Map<String, Value>,
-    #[serde(default)]
     threads: Option<u32>,
 }
 
@@ -307,13 +306,9 @@ fn describe(core: &Core, version: &str, device: &str) -> Result<(String, Vec<Str
 /// What OpenVINO's ONNX frontend says of a model that it does not take is its refusal: the file is a model, which others
 /// have read by now.
 fn unread(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref::<Failure>() {
-        Some(failure) => {
-            let status = options::status_of(failure).unwrap_or(JobStatus::Unsupported);
-            Refusal::because(status, format!("OpenVINO does not convert the model: {failure}"))
-        }
-        None => error,
-    }
+    let Some(failure) = error.downcast_ref::<Failure>() else { return error };
+    let status = options::status_of(failure).unwrap_or(JobStatus::Unsupported);
+    Refusal::because(status, format!("OpenVINO does not convert the model: {failure}"))
 }
 
 /// OpenVINO's own word for a missing operator or for memory, as the status that says so.
