@@ -108,7 +108,7 @@ impl Performer<'_> {
         for (name, at) in &task.inputs {
             match at {
                 InputAt::File(path, _) => drop(given.paths.insert(name.clone(), path.clone())),
-                InputAt::Tree { from, digest } => match self.give(task, &mut given, name, digest) {
+                InputAt::Tree { from, digest } => match self.give(task.step, &mut given, name, digest) {
                     Ok(()) => {}
                     Err(e @ StoreError::Damaged { .. }) => {
                         return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };

@@ -27,7 +27,7 @@ use super::loops::Loop;
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams, Timings};
 use super::refusal::Refusal;
-use super::tensors::{self, Tensors};
+use super::tensors::{self, Infer, Tensors};
 use super::{Job, JobOutput, JobStatus, cpu};
 use crate::openvino::{self, Core, Failure};
 
@@ -178,11 +178,12 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
         let compiled = core.compile(&model, "CPU", &properties)?;
         ports::check(&compiled, &manifest, &inputs)?;
         let mut request = compiled.request()?;
-        Ok(move |inputs: &Tensors| {
+        let infer = move |inputs: &Tensors| {
             ports::set_inputs(&mut request, &compiled, &manifest, inputs)?;
             request.infer()?;
             ports::outputs(&request, &compiled, &manifest)
-        })
+        };
+        Ok(Box::new(infer) as Box<Infer<'_>>)
     };
     let mut facts = control::reference(tree, &job.out, &BY, start)?;
     facts.insert("openvino".to_owned(), json!(version));

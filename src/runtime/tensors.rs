@@ -94,6 +94,9 @@ pub struct Tensor {
 /// Tensors by name. The order of a model's inputs is its manifest's, not this map's.
 pub type Tensors = BTreeMap<String, Tensor>;
 
+/// A loaded model, as what it makes of inputs.
+pub type Infer<'a> = dyn FnMut(&Tensors) -> anyhow::Result<Tensors> + 'a;
+
 impl Tensor {
     pub fn new(element: Element, shape: Vec<usize>, bytes: Vec<u8>) -> anyhow::Result<Self> {
         let count = shape.iter().try_fold(1usize, |count, size| count.checked_mul(*size));
