@@ -144,6 +144,9 @@ const RUNS: &str = "SELECT * REPLACE (strftime(started, '%Y-%m-%dT%H:%M:%S.%gZ')
     (SELECT count(*) FROM results WHERE results.run = runs.run AND execution IS NOT NULL AND NOT kept) AS measured
     FROM runs";
 
+const POINTS: &str = "SELECT executions.* REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed),
+    runs.host_fingerprint, runs.git_revision, runs.git_dirty FROM executions LEFT JOIN runs USING (run)";
+const OLDEST_FIRST: &str = "ORDER BY executions.executed, executions.id";
 const RESULTS: &str =
     "SELECT results.*, executions.run AS executed_by, executions.* EXCLUDE (run, case_id, execution, model, family,
     target, backend, precision, host, state, stage, reason)
@@ -188,19 +191,13 @@ impl Reader {
 
     /// The executions of one case, oldest first; on one machine, or on all.
     pub fn series(&self, case: &str, host: Option<&str>) -> Result<Vec<Point>> {
-        let query = "SELECT executions.* REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed),
-            runs.host_fingerprint, runs.git_revision, runs.git_dirty
-            FROM executions LEFT JOIN runs USING (run)
-            WHERE case_id = $1 AND ($2 = '' OR executions.host = $2) ORDER BY executions.executed, executions.id";
-        self.fetch(query, &[case, host.unwrap_or_default()])
+        let which = "case_id = $1 AND ($2 = '' OR executions.host = $2)";
+        self.fetch(&format!("{POINTS} WHERE {which} {OLDEST_FIRST}"), &[case, host.unwrap_or_default()])
     }
 
     /// The executions of all cases, oldest first; those of fallbacks have figures of other devices.
     pub(super) fn points(&self) -> Result<Vec<Point>> {
-        let query = "SELECT executions.* REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed),
-            runs.host_fingerprint, runs.git_revision, runs.git_dirty
-            FROM executions LEFT JOIN runs USING (run) WHERE fallback IS NULL ORDER BY executions.executed, executions.id";
-        self.fetch(query, &[])
+        self.fetch(&format!("{POINTS} WHERE fallback IS NULL {OLDEST_FIRST}"), &[])
     }
 
     /// How much the figures of each case vary on one machine, where there are enough of them.
