@@ -35,9 +35,7 @@ fn main() -> ExitCode {
 struct RunParams {
     device: String,
     /// The GPU that this process has for itself.
-    #[serde(default)]
     lease: Option<Lease>,
-    #[serde(default)]
     threads: Option<u32>,
     #[serde(deserialize_with = "measure::asked")]
     measure: Option<MeasureParams>,

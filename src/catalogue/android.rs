@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use super::{
-    Access, Code, Half, Library, Pair, Part, RunParams, Runtime, WORKER, Worker, WorkerCall, by_precision, code, qnn,
+    Access, Code, Half, Library, Pair, Part, RunParams, Runtime, WORKER, Worker, WorkerCall, by_precision, code, parts,
+    qnn,
 };
 use crate::device::backends;
 use crate::runtime::android::execute;
@@ -50,16 +51,11 @@ pub static RUNTIME: Runtime = Runtime {
 };
 
 /// `orch worker android`
-const CODE: &[Part] = &[
-    Part::Rust("device/android.rs"),
-    Part::Rust("device/snapdragon.rs"),
-    Part::Rust("runtime/android"),
-    Part::Rust("runtime/onnx_file.rs"),
-    Part::Rust("runtime/onnx_proto.rs"),
-    Part::Rust("runtime/ort/options.rs"),
-    Part::Rust("runtime/ort/qnn.rs"),
-    Part::Crate("prost"),
-];
+const CODE: &[Part] = parts!(
+    Rust "device/android.rs", "device/snapdragon.rs", "runtime/android", "runtime/onnx_file.rs",
+        "runtime/onnx_proto.rs", "runtime/ort/options.rs", "runtime/ort/qnn.rs";
+    Crate "prost"
+);
 
 /// A phone is reached through adb's server, which keeps its keys and its log where it will.
 fn access() -> Access {

@@ -3,35 +3,28 @@
 use serde_json::json;
 
 use super::{
-    Access, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER, Worker,
-    WorkerCall, by_precision, code, onnx,
+    Access, Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER,
+    Worker, WorkerCall, by_precision, code, onnx,
 };
 use crate::base::Precision;
-use crate::device::backends;
+use crate::device::{BackendRow, backends};
 use crate::runtime::browser::execute;
 use crate::runtime::tensors::Element;
 use crate::toolchain::{EnvName, Tool};
 
 const NAME: &str = "browser";
+const LOADS: &[&Artefact] = &[&onnx::ARTEFACT];
+
+const fn pair(backend: &'static BackendRow, half: Half) -> Pair {
+    // The page needs no Python, and the test only what has made its model.
+    Pair { backend, loads: LOADS, template: "browser", test_env: EnvName::Torch, half }
+}
 
 pub static RUNTIME: Runtime = Runtime {
     name: NAME,
-    // The page needs no Python, and the test only what has made its model.
     pairs: &[
-        Pair {
-            backend: &backends::WEBGPU_BROWSER,
-            loads: &[&onnx::ARTEFACT],
-            template: "browser",
-            test_env: EnvName::Torch,
-            half: Half::Shown(&HALF),
-        },
-        Pair {
-            backend: &backends::WEBNN,
-            loads: &[&onnx::ARTEFACT],
-            template: "browser",
-            test_env: EnvName::Torch,
-            half: Half::Untold("a browser does not tell what webnn computes in"),
-        },
+        pair(&backends::WEBGPU_BROWSER, Half::Shown(&HALF)),
+        pair(&backends::WEBNN, Half::Untold("a browser does not tell what webnn computes in")),
     ],
     execute: Some(execute),
     code: Code::of(&[code::RUN, HERE, WORKER, CODE]),

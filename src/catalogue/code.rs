@@ -32,20 +32,18 @@ pub enum Part {
     Crate(&'static str),
 }
 
+/// Parts by their kinds: `Rust "step/run.rs", "runtime/"; Crate "half"`.
+macro_rules! parts {
+    ($($kind:ident $($path:literal),+);+) => { &[$($($crate::catalogue::Part::$kind($path)),+),+] };
+}
+pub(crate) use parts;
+
 /// What every worker in Rust is made of, whatever it runs.
-pub const WORKER: &[Part] = &[
-    Part::Rust("runtime/mod.rs"),
-    Part::Rust("runtime/cpu.rs"),
-    Part::Rust("runtime/serve.rs"),
-    Part::Rust("runtime/generation.rs"),
-    Part::Rust("runtime/loops/"),
-    Part::Rust("runtime/manifest.rs"),
-    Part::Rust("runtime/measure.rs"),
-    Part::Rust("runtime/refusal.rs"),
-    Part::Rust("runtime/tensors.rs"),
-    Part::Crate("half"),
-    Part::Crate("safetensors"),
-];
+pub const WORKER: &[Part] = parts!(
+    Rust "runtime/mod.rs", "runtime/cpu.rs", "runtime/serve.rs", "runtime/generation.rs", "runtime/loops/",
+        "runtime/manifest.rs", "runtime/measure.rs", "runtime/refusal.rs", "runtime/tensors.rs";
+    Crate "half", "safetensors"
+);
 
 /// What is asked of whatever runs a model.
 pub(super) const RUN: &[Part] =

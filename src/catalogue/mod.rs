@@ -29,6 +29,7 @@ use crate::runtime::tensors::Element;
 use crate::toolchain::{EnvName, Tool};
 
 pub use artefact::{Artefact, Conversion, Converter, From, ReadyFormat, Wanted};
+pub(crate) use code::parts;
 pub use code::{Code, Part, Sources, WORKER};
 pub use needs::{MemoryGuess, Needs};
 pub use run::{RunParams, TestMeasure, Untimed};

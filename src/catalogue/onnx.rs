@@ -1,7 +1,7 @@
 //! ONNX files: what the exporters make, and what ONNX Runtime's own tools make of that.
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::artefact::with_tokens;
 use super::{Artefact, Code, Conversion, Converter, From, Part, ReadyFormat, code};
@@ -43,34 +43,24 @@ static EXPORT: Conversion = Conversion {
 };
 
 /// At another precision, from the fp32 one.
-static PRECISION: Conversion = Conversion {
-    name: "convert.onnx-precision",
-    inputs: &[("onnx", From::Onnx)],
-    env: |_| EnvName::Ort,
-    packages: |_| &["onnx", "onnxruntime", "numpy", "safetensors"],
-    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("onnx_convert")]]),
-    by: Converter::Python("onnx_convert"),
-};
-
+static PRECISION: Conversion = from_fp32("convert.onnx-precision", &[("onnx", From::Onnx)], |_| TOOLS);
 /// Weights and activations int8, by ranges that further inputs showed.
-static CALIBRATED: Conversion = Conversion {
-    name: "convert.onnx-static",
-    inputs: &[("onnx", From::Onnx), ("calibration", From::Calibration)],
-    env: |_| EnvName::Ort,
-    packages: |_| &["onnx", "onnxruntime", "numpy", "safetensors"],
-    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("onnx_convert")]]),
-    by: Converter::Python("onnx_convert"),
-};
-
+static CALIBRATED: Conversion =
+    from_fp32("convert.onnx-static", &[("onnx", From::Onnx), ("calibration", From::Calibration)], |_| TOOLS);
 /// Weights int4, in groups.
-static IN_GROUPS: Conversion = Conversion {
-    name: "convert.onnx-int4",
-    inputs: &[("onnx", From::Onnx)],
-    env: |_| EnvName::Ort,
-    packages: |_| &["onnx", "onnx-ir", "onnxruntime", "numpy", "safetensors"],
-    code: Code::of(&[code::CONVERT, HERE, &[Part::Python("onnx_convert")]]),
-    by: Converter::Python("onnx_convert"),
-};
+static IN_GROUPS: Conversion = from_fp32("convert.onnx-int4", &[("onnx", From::Onnx)], |_| TOOLS_IN_GROUPS);
+
+const TOOLS: &[&str] = &["onnx", "onnxruntime", "numpy", "safetensors"];
+const TOOLS_IN_GROUPS: &[&str] = &["onnx", "onnx-ir", "onnxruntime", "numpy", "safetensors"];
+
+const fn from_fp32(
+    name: &'static str,
+    inputs: &'static [(&'static str, From)],
+    packages: fn(&Value) -> &'static [&'static str],
+) -> Conversion {
+    let code = Code::of(&[code::CONVERT, HERE, &[Part::Python("onnx_convert")]]);
+    Conversion { name, inputs, env: |_| EnvName::Ort, packages, code, by: Converter::Python("onnx_convert") }
+}
 
 /// How far the int8 weights of an artefact reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     Access, Artefact, Asked, Code, Half, HalfProbe, Library, Pair, Part, Requirement, RunParams, Runtime, WORKER,
-    Wheel, Worker, WorkerCall, by_precision, code, one_device, onnx, qnn,
+    Wheel, Worker, WorkerCall, by_precision, code, one_device, onnx, parts, qnn,
 };
 use crate::base::Precision;
 use crate::device::{BackendRow, backends};
@@ -60,24 +60,12 @@ pub static RUNTIME: Runtime = Runtime {
 const HERE: &[Part] = &[Part::Rust("catalogue/onnxruntime.rs")];
 
 /// `orch worker ort`
-pub const CODE: &[Part] = &[
-    Part::Rust("device/lease.rs"),
-    Part::Rust("device/snapdragon.rs"),
-    Part::Rust("device/native/cuda.rs"),
-    Part::Rust("device/native/nvml.rs"),
-    Part::Rust("device/native/vulkan.rs"),
-    Part::Rust("device/shown.rs"),
-    Part::Rust("device/vram.rs"),
-    Part::Rust("runtime/control.rs"),
-    Part::Rust("runtime/ort/"),
-    Part::Rust("runtime/onnx_change.rs"),
-    Part::Rust("runtime/onnx_file.rs"),
-    Part::Rust("runtime/onnx_proto.rs"),
-    Part::Crate("ash"),
-    Part::Crate("nvml-wrapper"),
-    Part::Crate("ort"),
-    Part::Crate("prost"),
-];
+pub const CODE: &[Part] = parts!(
+    Rust "device/lease.rs", "device/snapdragon.rs", "device/native/cuda.rs", "device/native/nvml.rs",
+        "device/native/vulkan.rs", "device/shown.rs", "device/vram.rs", "runtime/control.rs", "runtime/ort/",
+        "runtime/onnx_change.rs", "runtime/onnx_file.rs", "runtime/onnx_proto.rs";
+    Crate "ash", "nvml-wrapper", "ort", "prost"
+);
 
 /// The CPU's kernels are looked at more closely.
 static HALF: HalfProbe = HalfProbe {

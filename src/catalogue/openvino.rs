@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     Access, Artefact, Asked, Code, Conversion, Converter, From, Half, HalfProbe, Library, Pair, Part, ReadyFormat,
-    Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx,
+    Requirement, RunParams, Runtime, WORKER, Wheel, Worker, WorkerCall, code, onnx, parts,
 };
 use crate::base::Precision::{self, Bf16, Fp16, Fp32, Int4, Int8, Int8Static};
 use crate::device::{Backend, backends};
@@ -50,12 +50,7 @@ pub static RUNTIME: Runtime = Runtime {
 const HERE: &[Part] = &[Part::Rust("catalogue/openvino.rs")];
 
 /// `orch worker openvino`
-pub const CODE: &[Part] = &[
-    Part::Rust("openvino"),
-    Part::Rust("runtime/control.rs"),
-    Part::Rust("runtime/openvino"),
-    Part::Crate("openvino-sys"),
-];
+pub const CODE: &[Part] = parts!(Rust "openvino", "runtime/control.rs", "runtime/openvino"; Crate "openvino-sys");
 
 pub static LIBRARY: Wheel =
     Wheel { env: EnvName::Openvino, package: "openvino", folder: "openvino/libs", prefix: "libopenvino_c." };

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{
     Access, Artefact, Asked, Code, Conversion, Converter, From, Half, Pair, Part, ReadyFormat, Requirement, RunParams,
-    Runtime, WORKER, Worker, WorkerCall, artefact, by_precision, code, python,
+    Runtime, WORKER, Worker, WorkerCall, artefact, by_precision, code, parts, python,
 };
 use crate::base::Precision::{Bf16, Fp16, Fp32};
 use crate::device::{BackendRow, backends};
@@ -48,18 +48,11 @@ pub static RUNTIME: Runtime = Runtime {
 const HERE: &[Part] = &[Part::Rust("catalogue/torch.rs")];
 
 /// `orch-torch`
-pub const CODE: &[Part] = &[
-    Part::Rust("bin/orch-torch.rs"),
-    Part::Rust("device/lease.rs"),
-    Part::Rust("device/native/cuda.rs"),
-    Part::Rust("device/native/nvml.rs"),
-    Part::Rust("device/shown.rs"),
-    Part::Rust("device/vram.rs"),
-    Part::Rust("runtime/control.rs"),
-    Part::Crate("nvml-wrapper"),
-    Part::Crate("tch"),
-    Part::Crate("torch-sys"),
-];
+pub const CODE: &[Part] = parts!(
+    Rust "bin/orch-torch.rs", "device/lease.rs", "device/native/cuda.rs", "device/native/nvml.rs", "device/shown.rs",
+        "device/vram.rs", "runtime/control.rs";
+    Crate "nvml-wrapper", "tch", "torch-sys"
+);
 
 /// All that `orch-torch` is built from: another build of it is needed when this changes.
 pub static BUILD: Code = Code::of(&[WORKER, CODE]);

@@ -90,6 +90,7 @@ pub struct StoredFile {
 }
 
 /// Where a step's inputs lie and where its output goes, during one execution.
+#[derive(Default)]
 pub struct Places {
     pub inputs: BTreeMap<String, PathBuf>,
     /// Trees that were not laid out, because the step lays them in by itself (`StepKind::lays_in`).

@@ -28,86 +28,24 @@ rows!(BackendRow as "backend" in BACKENDS);
 pub static BACKENDS: &[&BackendRow] =
     &[&CPU, &CUDA, &ROCM, &MPS, &OPENVINO, &QNN, &QNN_ANDROID, &WEBGPU, &WEBGPU_BROWSER, &WEBNN];
 
-pub static CPU: BackendRow =
-    BackendRow { name: "cpu", prober: &cpu::Cpu, is_host: true, tells_memory: true, tells_place: true, instead: &[] };
+/// An accelerator: files say how much memory its devices have, and its devices are known apart.
+const fn accelerator(
+    name: &'static str,
+    prober: &'static dyn Prober,
+    instead: &'static [&'static BackendRow],
+) -> BackendRow {
+    BackendRow { name, prober, is_host: false, tells_memory: true, tells_place: true, instead }
+}
 
-pub static CUDA: BackendRow = BackendRow {
-    name: "cuda",
-    prober: &cuda::Cuda,
-    is_host: false,
-    tells_memory: false,
-    tells_place: true,
-    instead: &[&OPENVINO, &CPU],
-};
-
-pub static ROCM: BackendRow = BackendRow {
-    name: "rocm",
-    prober: &rocm::Rocm,
-    is_host: false,
-    tells_memory: true,
-    tells_place: true,
-    instead: &[&OPENVINO, &CPU],
-};
-
-pub static MPS: BackendRow = BackendRow {
-    name: "mps",
-    prober: &mps::Mps,
-    is_host: false,
-    tells_memory: true,
-    tells_place: true,
-    instead: &[&OPENVINO, &CPU],
-};
-
-pub static OPENVINO: BackendRow = BackendRow {
-    name: "openvino",
-    prober: &openvino::OpenVino,
-    is_host: false,
-    tells_memory: true,
-    tells_place: true,
-    instead: &[&CPU],
-};
-
-pub static QNN: BackendRow = BackendRow {
-    name: "qnn",
-    prober: &qnn::Qnn,
-    is_host: false,
-    tells_memory: true,
-    tells_place: true,
-    instead: &[&CPU],
-};
-
-pub static QNN_ANDROID: BackendRow = BackendRow {
-    name: "qnn-android",
-    prober: &android::Android,
-    is_host: false,
-    tells_memory: true,
-    tells_place: true,
-    instead: &[&CPU],
-};
-
-pub static WEBGPU: BackendRow = BackendRow {
-    name: "webgpu",
-    prober: &webgpu::WebGpu,
-    is_host: false,
-    tells_memory: true,
-    tells_place: false,
-    instead: &[&WEBNN, &CPU],
-};
-
-pub static WEBGPU_BROWSER: BackendRow = BackendRow {
-    name: "webgpu-browser",
-    prober: &webgpu_browser::PROBER,
-    is_host: false,
-    tells_memory: true,
-    tells_place: true,
-    instead: &[&WEBNN, &CPU],
-};
-
-pub static WEBNN: BackendRow = BackendRow {
-    name: "webnn",
-    prober: &webnn::PROBER,
-    is_host: false,
-    tells_memory: true,
-    tells_place: false,
-    instead: &[&CPU],
-};
+pub static CPU: BackendRow = BackendRow { is_host: true, ..accelerator("cpu", &cpu::Cpu, &[]) };
+pub static CUDA: BackendRow =
+    BackendRow { tells_memory: false, ..accelerator("cuda", &cuda::Cuda, &[&OPENVINO, &CPU]) };
+pub static ROCM: BackendRow = accelerator("rocm", &rocm::Rocm, &[&OPENVINO, &CPU]);
+pub static MPS: BackendRow = accelerator("mps", &mps::Mps, &[&OPENVINO, &CPU]);
+pub static OPENVINO: BackendRow = accelerator("openvino", &openvino::OpenVino, &[&CPU]);
+pub static QNN: BackendRow = accelerator("qnn", &qnn::Qnn, &[&CPU]);
+pub static QNN_ANDROID: BackendRow = accelerator("qnn-android", &android::Android, &[&CPU]);
+pub static WEBGPU: BackendRow =
+    BackendRow { tells_place: false, ..accelerator("webgpu", &webgpu::WebGpu, &[&WEBNN, &CPU]) };
+pub static WEBGPU_BROWSER: BackendRow = accelerator("webgpu-browser", &webgpu_browser::PROBER, &[&WEBNN, &CPU]);
+pub static WEBNN: BackendRow = BackendRow { tells_place: false, ..accelerator("webnn", &webnn::PROBER, &[&CPU]) };

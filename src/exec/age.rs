@@ -41,14 +41,9 @@ impl FromStr for MaxAge {
         let bad =
             || format!("`{text}` is no age\n  hint: give minutes, hours, days or weeks: `30m`, `12h`, `7d`, `2w`");
         let span: Span = text.trim().parse().map_err(|_| bad())?;
-        // Months and years have no length of their own.
-        if span.get_months() != 0 || span.get_years() != 0 {
-            return Err(bad());
-        }
-        let limit = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| bad())?;
-        if limit.is_negative() {
-            return Err(bad());
-        }
+        // Months and years have no length of their own, so they are none.
+        let limit = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok();
+        let limit = limit.filter(|limit| !limit.is_negative()).ok_or_else(bad)?;
         Ok(Self { text: text.trim().to_owned(), limit })
     }
 }

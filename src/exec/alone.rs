@@ -26,13 +26,8 @@ pub(super) struct Alone<'a> {
 
 impl Alone<'_> {
     /// Performs it on the first device of the backend that is this one.
-    pub(super) fn perform(
-        &self,
-        call: WorkerCall,
-        places: Places,
-        (backend, device): (&str, &str),
-    ) -> anyhow::Result<Judged> {
-        let lent = candidates::candidates(self.inventory, backend, device);
+    pub(super) fn perform(&self, call: WorkerCall, places: Places, on: (&str, &str)) -> anyhow::Result<Judged> {
+        let lent = candidates::candidates(self.inventory, on.0, on.1);
         let lent = lent.first().map(|device| lease::lend(device, |name| std::env::var(name).ok()));
         let mut params = call.params;
         for (name, library) in &call.libraries {
@@ -44,16 +39,8 @@ impl Alone<'_> {
         }
         let env = lent.map(|lease| lease.env).unwrap_or_default();
         let Places { inputs, out, scratch, .. } = places;
-        let job = Job {
-            id: 1,
-            op: call.op.into(),
-            params,
-            inputs,
-            sandbox: grants(&call.access, &[&out, &scratch])?,
-            out,
-            log: Some(self.log.to_owned()),
-            env,
-        };
+        let sandbox = grants(&call.access, &[&out, &scratch])?;
+        let job = Job { id: 1, op: call.op.into(), params, inputs, sandbox, out, log: Some(self.log.to_owned()), env };
         let timeout = Duration::from_secs(self.timeout);
         let limits = Limits { timeout, memory: None, cancel: self.cancel, log: self.log, progress: &|_| {} };
         let ended = match call.worker {

@@ -16,6 +16,7 @@ use crate::plan::{Plan, PlannedCase, PlannedFallback};
 use crate::record::{Outcome, Record};
 use crate::report::stats::{self, Ran};
 use crate::report::{CaseResult, Converted, Expected, FallbackResult, FlakyStep, Tried};
+use crate::runtime::RawMeasure;
 use crate::spec::Expect;
 use crate::step::{Source, Stage, Step, StepId};
 
@@ -23,118 +24,254 @@ use crate::step::{Source, Stage, Step, StepId};
 const MEMORY: usize = 50;
 
 pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> CaseResult {
-    let plan = context.plan;
-    let case = &planned.case;
-    let own = &results[planned.judge.0 as usize];
-    let params = plan.step(planned.run).run();
-    let model = &plan.model_facts[&case.model];
-    let at = own.blamed.or_else(|| failed_round(results, planned)).unwrap_or(planned.judge);
-    let expected = case.expect.as_ref().map(|expect| expected(expect));
-    let course = course(planned, |id| Some(results[id.0 as usize].outcome));
-    let (answered, after) = match course {
-        Course::Answered { by, after } if !is_as_expected(case, plan.step(at).stage, own.outcome) => (Some(by), after),
-        _ => (None, Vec::new()),
-    };
-    let (status, reason) = judged(plan, results, planned, answered);
-    // The figures are those of what ran: of the fallback, if one answered.
-    let (run, judge) = answered.map_or((planned.run, planned.judge), |fallback| (fallback.run, fallback.judge));
-    let shown = &results[run.0 as usize];
-    let record = shown.record.as_deref();
-    let verdict = results[judge.0 as usize].record.as_deref();
-    // A case that ended before its run has only that step to tell of.
-    let end = if answered.is_none() && own.blamed.is_some() { &results[at.0 as usize] } else { shown };
-    let measure = record.and_then(|record| record.measure.as_ref());
-    let rounds = rounds(results, planned, run);
-    let own_run = results[planned.run.0 as usize].record.as_deref();
-    let requested = own_run.and_then(|record| record.measure.as_ref());
-    CaseResult {
-        case: case.id(),
-        dims: case.dims.clone(),
-        model: case.model.clone(),
-        row: Some(format!("{}:{}", model.row.file.display(), model.row.line)),
-        family: model.family.clone(),
-        task: model.task.clone(),
-        pipeline: case.pipeline.clone(),
-        weights: Some(model.weights),
-        parameters: parameters(plan, results, planned),
-        target: case.target.clone(),
-        precision: case.precision.word().into(),
-        chosen: case.chosen.clone(),
-        half: case.half.clone(),
-        backend: params.backend.name.to_owned(),
-        status,
-        stage: (status != Outcome::Pass && status != Outcome::Xpass).then(|| stage(plan, results, planned, at)),
-        reason,
-        requested_device: requested.map_or_else(|| params.requested_device(), |m| m.requested_device.clone()),
-        actual_device: measure.map(|measure| measure.actual_device.clone()),
-        cached: end.how == How::Hit,
-        measured: record.map(|record| record.started.clone()),
-        host: None,
-        ended: end.record.as_ref().filter(|_| record.is_none()).map(|record| record.started.clone()),
-        known_since: known_since(&results[at.0 as usize], record).filter(|_| answered.is_none()),
-        untimed: measure.is_some_and(|measure| measure.times.is_none()),
-        metrics: stats::metrics(&rounds, case.dims.get("batch").copied()),
-        numerics: verdict.and_then(|record| record.numerics.clone()),
-        placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
-        facts: facts(context, results, planned, answered.map(|fallback| fallback.run)),
-        repro: repro(context, results, planned, at),
-        steps: planned.chain.iter().map(|id| plan.step(*id).name.clone()).collect(),
-        took: took(plan, results, planned),
-        converted: converted(context, results, planned),
-        // A run reads the artefact first.
-        loaded_bytes: source(plan.step(planned.run)).and_then(|id| size(context, results, id)),
-        expected,
-        fallback: answered.map(|fallback| fallback_result(context, results, planned, fallback, &after)),
-        attempts: own_run.map(|record| record.attempts.clone()).unwrap_or_default(),
+    Ended { context, plan: context.plan, results, planned }.result()
+}
+
+/// A case whose steps have all ended.
+struct Ended<'a> {
+    context: &'a Context<'a>,
+    plan: &'a Plan,
+    results: &'a [StepResult],
+    planned: &'a PlannedCase,
+}
+
+impl<'a> Ended<'a> {
+    fn of(&self, id: StepId) -> &'a StepResult {
+        &self.results[id.0 as usize]
     }
-}
 
-/// What measured the case: its run, or that of the fallback that answered, and the further rounds of its own.
-fn rounds<'r>(results: &'r [StepResult], planned: &PlannedCase, run: StepId) -> Vec<Ran<'r>> {
-    let further = planned.rounds.iter().filter(|_| run == planned.run);
-    let ran = |(id, round): (&StepId, u32)| {
-        let record = results[id.0 as usize].record.as_deref()?;
-        Some(Ran { round, started: &record.started, raw: record.measure.as_ref()? })
-    };
-    [run].iter().chain(further).zip(1..).filter_map(ran).collect()
-}
+    fn record(&self, id: StepId) -> Option<&'a Record> {
+        self.of(id).record.as_deref()
+    }
 
-/// The first round after a right run that failed by itself: a model that runs sometimes does not run.
-fn failed_round(results: &[StepResult], planned: &PlannedCase) -> Option<StepId> {
-    let is_made = results[planned.judge.0 as usize].outcome.is_made();
-    planned.rounds.iter().copied().filter(|_| is_made).find(|id| results[id.0 as usize].outcome.is_failure())
-}
+    fn measure(&self, id: StepId) -> Option<&'a RawMeasure> {
+        self.record(id)?.measure.as_ref()
+    }
 
-/// How many the model has, by the step that made it.
-fn parameters(plan: &Plan, results: &[StepResult], planned: &PlannedCase) -> Option<u64> {
-    let mut made = planned.chain.iter().filter(|id| plan.step(**id).stage == Stage::Generate);
-    made.find_map(|id| results[id.0 as usize].record.as_ref()?.facts.get("parameters")?.as_u64())
-}
+    fn name(&self, id: StepId) -> String {
+        self.plan.step(id).name.clone()
+    }
 
-/// What each step took when it was executed, in this run or in an earlier one.
-fn took(plan: &Plan, results: &[StepResult], planned: &PlannedCase) -> IndexMap<String, f64> {
-    let record = |id: &StepId| results[id.0 as usize].record.as_ref().map(|record| (*id, record.seconds));
-    planned.chain.iter().filter_map(record).map(|(id, seconds)| (plan.step(id).name.clone(), seconds)).collect()
-}
+    fn result(&self) -> CaseResult {
+        let Self { plan, planned, .. } = *self;
+        let case = &planned.case;
+        let own = self.of(planned.judge);
+        let params = plan.step(planned.run).run();
+        let model = &plan.model_facts[&case.model];
+        let at = own.blamed.or_else(|| self.failed_round()).unwrap_or(planned.judge);
+        let expected = case.expect.as_ref().map(|expect| expected(expect));
+        let course = course(planned, |id| Some(self.of(id).outcome));
+        let (answered, after) = match course {
+            Course::Answered { by, after } if !is_as_expected(case, plan.step(at).stage, own.outcome) => {
+                (Some(by), after)
+            }
+            _ => (None, Vec::new()),
+        };
+        let (status, reason) = self.judged(answered);
+        // The figures are those of what ran: of the fallback, if one answered.
+        let (run, judge) = answered.map_or((planned.run, planned.judge), |fallback| (fallback.run, fallback.judge));
+        let record = self.record(run);
+        // A case that ended before its run has only that step to tell of.
+        let end = self.of(if answered.is_none() && own.blamed.is_some() { at } else { run });
+        let measure = self.measure(run);
+        let requested = self.measure(planned.run).map(|measure| measure.requested_device.clone());
+        CaseResult {
+            case: case.id(),
+            dims: case.dims.clone(),
+            model: case.model.clone(),
+            row: Some(format!("{}:{}", model.row.file.display(), model.row.line)),
+            family: model.family.clone(),
+            task: model.task.clone(),
+            pipeline: case.pipeline.clone(),
+            weights: Some(model.weights),
+            parameters: self.parameters(),
+            target: case.target.clone(),
+            precision: case.precision.word().into(),
+            chosen: case.chosen.clone(),
+            half: case.half.clone(),
+            backend: params.backend.name.to_owned(),
+            status,
+            stage: (status != Outcome::Pass && status != Outcome::Xpass).then(|| self.stage(at)),
+            reason,
+            requested_device: requested.unwrap_or_else(|| params.requested_device()),
+            actual_device: measure.map(|measure| measure.actual_device.clone()),
+            cached: end.how == How::Hit,
+            measured: record.map(|record| record.started.clone()),
+            host: None,
+            ended: end.record.as_ref().filter(|_| record.is_none()).map(|record| record.started.clone()),
+            known_since: known_since(self.of(at), record).filter(|_| answered.is_none()),
+            untimed: measure.is_some_and(|measure| measure.times.is_none()),
+            metrics: stats::metrics(&self.rounds(run), case.dims.get("batch").copied()),
+            numerics: self.record(judge).and_then(|record| record.numerics.clone()),
+            placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
+            facts: self.facts(answered.map(|fallback| fallback.run)),
+            repro: self.repro(at),
+            steps: planned.chain.iter().map(|id| self.name(*id)).collect(),
+            took: self.took(),
+            converted: self.converted(),
+            // A run reads the artefact first.
+            loaded_bytes: source(plan.step(planned.run)).and_then(|id| self.size(id)),
+            expected,
+            fallback: answered.map(|fallback| self.fallback_result(fallback, &after)),
+            attempts: self.record(planned.run).map(|record| record.attempts.clone()).unwrap_or_default(),
+        }
+    }
 
-/// How large what a step made is. None if nothing, or if it cannot be read.
-fn size(context: &Context<'_>, results: &[StepResult], id: StepId) -> Option<u64> {
-    Some(context.store.manifest(&results[id.0 as usize].output()?).ok()?.size())
+    /// What measured the case: its run, or that of the fallback that answered, and the further rounds of its own.
+    fn rounds(&self, run: StepId) -> Vec<Ran<'a>> {
+        let further = self.planned.rounds.iter().filter(|_| run == self.planned.run);
+        let ran = |(id, round): (&StepId, u32)| {
+            Some(Ran { round, started: &self.record(*id)?.started, raw: self.measure(*id)? })
+        };
+        [run].iter().chain(further).zip(1..).filter_map(ran).collect()
+    }
+
+    /// The first round after a right run that failed by itself: a model that runs sometimes does not run.
+    fn failed_round(&self) -> Option<StepId> {
+        let is_made = self.of(self.planned.judge).outcome.is_made();
+        self.planned.rounds.iter().copied().find(|id| is_made && self.of(*id).outcome.is_failure())
+    }
+
+    /// How many the model has, by the step that made it.
+    fn parameters(&self) -> Option<u64> {
+        let mut made = self.planned.chain.iter().filter(|id| self.plan.step(**id).stage == Stage::Generate);
+        made.find_map(|id| self.record(*id)?.facts.get("parameters")?.as_u64())
+    }
+
+    /// What each step took when it was executed, in this run or in an earlier one.
+    fn took(&self) -> IndexMap<String, f64> {
+        self.planned.chain.iter().filter_map(|id| Some((self.name(*id), self.record(*id)?.seconds))).collect()
+    }
+
+    /// How large what a step made is. None if nothing, or if it cannot be read.
+    fn size(&self, id: StepId) -> Option<u64> {
+        Some(self.context.store.manifest(&self.of(id).output()?).ok()?.size())
+    }
+
+    fn converted(&self) -> IndexMap<String, Converted> {
+        let conversions = self.planned.chain.iter().filter(|id| self.plan.step(**id).stage == Stage::Convert);
+        let made = conversions.filter_map(|id| {
+            let from_bytes = source(self.plan.step(*id)).and_then(|from| self.size(from));
+            Some((self.name(*id), Converted { bytes: self.size(*id)?, from_bytes }))
+        });
+        made.collect()
+    }
+
+    /// The state of a case, and why.
+    fn judged(&self, answered: Option<&PlannedFallback>) -> (Outcome, Option<String>) {
+        let own = self.of(self.planned.judge);
+        let reason = own.reason.clone();
+        if answered.is_some() {
+            return (Outcome::PassFallback, reason);
+        }
+        let stage = self.plan.step(own.blamed.unwrap_or(self.planned.judge)).stage;
+        match &self.planned.case.expect {
+            Some(_) if is_as_expected(&self.planned.case, stage, own.outcome) => return (Outcome::Xfail, reason),
+            Some(expect) if own.outcome.is_made() && self.failed_round().is_none() => {
+                let told = expected(expect).told();
+                let at = &expect.rule.loc;
+                let reason = format!("it passed, but {at} expects {told}; `orch accept` takes that out");
+                return (Outcome::Xpass, Some(reason));
+            }
+            Some(expect) if own.outcome.is_failure() => {
+                let reason = reason.as_deref().unwrap_or("no reason was given");
+                return (own.outcome, Some(format!("{reason} (the spec expects {})", expected(expect).told())));
+            }
+            _ => {}
+        }
+        if let Some(id) = self.failed_round() {
+            let (round, failed) = (self.plan.step(id).run().round.unwrap_or(1), self.of(id));
+            let why = failed.reason.as_deref().unwrap_or("no reason was given");
+            return (failed.outcome, Some(format!("round {round} of {}: {why}", self.planned.rounds.len() + 1)));
+        }
+        // If a step above needed several attempts, the case is flaky as well.
+        match self.flaky() {
+            Some(id) if own.outcome == Outcome::Pass => (Outcome::Flaky, self.of(id).reason.clone()),
+            _ => (own.outcome, reason),
+        }
+    }
+
+    fn flaky(&self) -> Option<StepId> {
+        self.planned.chain.iter().copied().find(|id| self.of(*id).outcome == Outcome::Flaky)
+    }
+
+    fn stage(&self, at: StepId) -> String {
+        let is_made = self.of(self.planned.judge).outcome.is_made() && self.failed_round().is_none();
+        let at = if is_made { self.flaky().unwrap_or(at) } else { at };
+        // A verdict is reported as the stage of the run that it judges.
+        let stage = if at == self.planned.judge { Stage::Run } else { self.plan.step(at).stage };
+        stage.name().to_owned()
+    }
+
+    fn fallback_result(&self, fallback: &PlannedFallback, after: &[&PlannedFallback]) -> FallbackResult {
+        let tried = |id: StepId, name: &str| {
+            let result = self.of(id);
+            Tried { name: name.to_owned(), status: result.outcome, reason: result.reason.clone() }
+        };
+        let mut all = vec![tried(self.planned.judge, &self.planned.case.name)];
+        all.extend(after.iter().map(|other| tried(other.judge, &other.case.name)));
+        // A smaller batch takes less time, which says nothing of its cost. Figures of emulators and software drivers are
+        // not compared either.
+        let run = self.plan.step(self.planned.run);
+        let is_comparable = fallback.batch.is_none() && !is_stand_in(self.context, run.run().backend.name);
+        let known = is_comparable.then(|| known_median(self.context, &run.name)).flatten();
+        let median = self.measure(fallback.run).and_then(stats::median);
+        FallbackResult {
+            name: fallback.case.name.clone(),
+            batch: fallback.batch,
+            step: self.name(fallback.run),
+            tried: all,
+            slowdown: median.zip(known.as_ref()).map(|(own, (real, _))| own / real),
+            against: known.map(|(_, date)| date),
+        }
+    }
+
+    /// Facts of the run, of the steps above it and of the run in its place, by step; and the versions that they name,
+    /// together.
+    fn facts(&self, instead: Option<StepId>) -> IndexMap<String, Arc<Value>> {
+        let mut by_step = IndexMap::new();
+        let mut versions = serde_json::Map::new();
+        let judged = self.planned.chain.iter().filter(|id| !self.planned.rounds.contains(id));
+        for id in judged.chain(&instead) {
+            let Some(record) = self.record(*id).filter(|record| !record.facts.is_null()) else { continue };
+            versions.extend(record.facts["versions"].as_object().cloned().unwrap_or_default());
+            // Native runtimes name their library's version beside what else they say.
+            for name in RUNTIMES.iter().flat_map(|runtime| runtime.versions) {
+                let version = record.facts.get(*name).filter(|value| value.is_string());
+                versions.extend(version.map(|version| ((*name).to_owned(), version.clone())));
+            }
+            by_step.insert(self.name(*id), record.facts.clone());
+        }
+        by_step.insert("versions".into(), Value::Object(versions).into());
+        by_step
+    }
+
+    /// The generated test is the reproducer of its cell, as soon as there is something for it to load; before that it is
+    /// the step at which the cell ended.
+    fn repro(&self, at: StepId) -> Option<String> {
+        let Self { context, planned, .. } = *self;
+        if self.of(planned.run).outcome == Outcome::SkipUnavailable {
+            return None;
+        }
+        if at != planned.run && at != planned.judge {
+            return Some(reproducer(&context.options.again(), &self.plan.step(at).name));
+        }
+        let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
+        let step = self.plan.step(planned.run);
+        let python = context.provision.env(crate::step::test_env(step.run())).ok()?.python;
+        let variables = step.kind.requires(step).into_iter().flat_map(|needed| context.provision.variables(needed));
+        let variables: String = variables.map(|variable| format!("{} ", shell::word(&variable))).collect();
+        let env = if variables.is_empty() { "" } else { "env " };
+        // From where the user stands, if it lies there.
+        let here = std::env::current_dir().unwrap_or_default();
+        let python = python.strip_prefix(&here).unwrap_or(&python).display();
+        Some(format!("{env}{variables}{python} {}/tests/{file}", context.options.out_dir.display()))
+    }
 }
 
 /// The first step that a step reads from.
 fn source(step: &Step) -> Option<StepId> {
     step.inputs.iter().find_map(|(_, source)| if let Source::Step(id) = source { Some(*id) } else { None })
-}
-
-fn converted(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> IndexMap<String, Converted> {
-    let conversions = planned.chain.iter().filter(|id| context.plan.step(**id).stage == Stage::Convert);
-    let made = conversions.filter_map(|id| {
-        let step = context.plan.step(*id);
-        let from_bytes = source(step).and_then(|from| size(context, results, from));
-        Some((step.name.clone(), Converted { bytes: size(context, results, *id)?, from_bytes }))
-    });
-    made.collect()
 }
 
 /// When the step at which a case ended failed, if that was in an earlier run. The verdict may be older than the run:
@@ -146,56 +283,6 @@ fn known_since(end: &StepResult, measured: Option<&Record>) -> Option<String> {
     Some(record.started.clone().max(measured))
 }
 
-/// The state of a case, and why.
-fn judged(
-    plan: &Plan,
-    results: &[StepResult],
-    planned: &PlannedCase,
-    answered: Option<&PlannedFallback>,
-) -> (Outcome, Option<String>) {
-    let own = &results[planned.judge.0 as usize];
-    let reason = own.reason.clone();
-    if answered.is_some() {
-        return (Outcome::PassFallback, reason);
-    }
-    let stage = plan.step(own.blamed.unwrap_or(planned.judge)).stage;
-    match &planned.case.expect {
-        Some(_) if is_as_expected(&planned.case, stage, own.outcome) => return (Outcome::Xfail, reason),
-        Some(expect) if own.outcome.is_made() && failed_round(results, planned).is_none() => {
-            let told = expected(expect).told();
-            let at = &expect.rule.loc;
-            return (Outcome::Xpass, Some(format!("it passed, but {at} expects {told}; `orch accept` takes that out")));
-        }
-        Some(expect) if own.outcome.is_failure() => {
-            let reason = reason.as_deref().unwrap_or("no reason was given");
-            return (own.outcome, Some(format!("{reason} (the spec expects {})", expected(expect).told())));
-        }
-        _ => {}
-    }
-    if let Some(id) = failed_round(results, planned) {
-        let (round, failed) = (plan.step(id).run().round.unwrap_or(1), &results[id.0 as usize]);
-        let why = failed.reason.as_deref().unwrap_or("no reason was given");
-        return (failed.outcome, Some(format!("round {round} of {}: {why}", planned.rounds.len() + 1)));
-    }
-    // If a step above needed several attempts, the case is flaky as well.
-    match flaky(results, planned) {
-        Some(id) if own.outcome == Outcome::Pass => (Outcome::Flaky, results[id.0 as usize].reason.clone()),
-        _ => (own.outcome, reason),
-    }
-}
-
-fn flaky(results: &[StepResult], planned: &PlannedCase) -> Option<StepId> {
-    planned.chain.iter().copied().find(|id| results[id.0 as usize].outcome == Outcome::Flaky)
-}
-
-fn stage(plan: &Plan, results: &[StepResult], planned: &PlannedCase, at: StepId) -> String {
-    let is_made = results[planned.judge.0 as usize].outcome.is_made() && failed_round(results, planned).is_none();
-    let at = if is_made { flaky(results, planned).unwrap_or(at) } else { at };
-    // A verdict is reported as the stage of the run that it judges.
-    let stage = if at == planned.judge { Stage::Run } else { plan.step(at).stage };
-    stage.name().to_owned()
-}
-
 fn expected(expect: &Expect) -> Expected {
     Expected {
         status: expected_outcome(expect.status),
@@ -203,39 +290,6 @@ fn expected(expect: &Expect) -> Expected {
         reason: expect.rule.reason.clone(),
         since: expect.since.clone(),
         strict: expect.strict,
-    }
-}
-
-fn fallback_result(
-    context: &Context<'_>,
-    results: &[StepResult],
-    planned: &PlannedCase,
-    fallback: &PlannedFallback,
-    after: &[&PlannedFallback],
-) -> FallbackResult {
-    let plan = context.plan;
-    let tried = |id: StepId, name: &str| {
-        let result = &results[id.0 as usize];
-        Tried { name: name.to_owned(), status: result.outcome, reason: result.reason.clone() }
-    };
-    let mut all = vec![tried(planned.judge, &planned.case.name)];
-    all.extend(after.iter().map(|other| tried(other.judge, &other.case.name)));
-    // A smaller batch takes less time, which says nothing of its cost.
-    let known = match fallback.batch {
-        Some(_) => None,
-        // Figures of emulators and software drivers are not compared either.
-        None if is_stand_in(context, plan.step(planned.run).run().backend.name) => None,
-        None => known_median(context, &plan.step(planned.run).name),
-    };
-    let measure = results[fallback.run.0 as usize].record.as_deref().and_then(|record| record.measure.as_ref());
-    let median = measure.and_then(stats::median);
-    FallbackResult {
-        name: fallback.case.name.clone(),
-        batch: fallback.batch,
-        step: plan.step(fallback.run).name.clone(),
-        tried: all,
-        slowdown: median.zip(known.as_ref()).map(|(own, (real, _))| own / real),
-        against: known.map(|(_, date)| date),
     }
 }
 
@@ -285,59 +339,4 @@ pub(super) fn flaky_steps(context: &Context<'_>, results: &[StepResult]) -> Vec<
         }
     };
     context.plan.ids().filter(is_own).map(told).collect()
-}
-
-/// Facts of the run, of the steps above it and of the run in its place, by step; and the versions that they name, together.
-fn facts(
-    context: &Context<'_>,
-    results: &[StepResult],
-    planned: &PlannedCase,
-    instead: Option<StepId>,
-) -> IndexMap<String, Arc<Value>> {
-    let mut by_step = IndexMap::new();
-    let mut versions = serde_json::Map::new();
-    let judged = planned.chain.iter().filter(|id| !planned.rounds.contains(id));
-    for id in judged.chain(&instead) {
-        let Some(record) = &results[id.0 as usize].record else { continue };
-        if record.facts.is_null() {
-            continue;
-        }
-        versions.extend(record.facts["versions"].as_object().cloned().unwrap_or_default());
-        // Native runtimes name their library's version beside what else they say.
-        for name in RUNTIMES.iter().flat_map(|runtime| runtime.versions) {
-            if let Some(version) = record.facts.get(*name).filter(|value| value.is_string()) {
-                versions.insert((*name).to_owned(), version.clone());
-            }
-        }
-        by_step.insert(context.plan.step(*id).name.clone(), record.facts.clone());
-    }
-    by_step.insert("versions".into(), Value::Object(versions).into());
-    by_step
-}
-
-/// The generated test is the reproducer of its cell, as soon as there is something for it to load; before that it is
-/// the step at which the cell ended.
-fn repro(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase, at: StepId) -> Option<String> {
-    let run = &results[planned.run.0 as usize];
-    if run.outcome == Outcome::SkipUnavailable {
-        return None;
-    }
-    if at != planned.run && at != planned.judge {
-        let name = &context.plan.step(at).name;
-        return Some(reproducer(&context.options.again(), name));
-    }
-    let file = crate::step::test_file_name(&planned.case.model, &planned.case.name);
-    let step = context.plan.step(planned.run);
-    let python = context.provision.env(crate::step::test_env(step.run())).ok()?.python;
-    let variables = step.kind.requires(step).into_iter().flat_map(|needed| context.provision.variables(needed));
-    let variables: String = variables.map(|variable| format!("{} ", shell::word(&variable))).collect();
-    let env = if variables.is_empty() { "" } else { "env " };
-    let python = shown(&python);
-    Some(format!("{env}{variables}{python} {}/tests/{file}", context.options.out_dir.display()))
-}
-
-/// A path relative to where the user stands, if it lies there.
-fn shown(path: &std::path::Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }

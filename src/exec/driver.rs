@@ -54,9 +54,8 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     if !context.store.is_read_only()
         && let Err(e) = scheduler.steps.keys.files.save()
     {
-        context
-            .listener
-            .tell(Event::Warning { text: format!("file digests were not kept: {}", error_text(&e.into())) });
+        let text = format!("file digests were not kept: {}", error_text(&e.into()));
+        context.listener.tell(Event::Warning { text });
     }
     let (states, keys) = scheduler.steps.into_states();
     let results: Vec<_> = states.into_iter().map(StepState::into_result).collect();
@@ -67,10 +66,8 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
 /// Reports events where the scheduler can want nothing else.
 pub(super) fn tell_all(scheduler: &mut Scheduler<'_>, listener: &dyn Listener) {
     for effect in scheduler.effects.drain(..) {
-        match effect {
-            Effect::Tell(event) => listener.tell(event),
-            _ => panic!("BUG: something is to be done before steps execute"),
-        }
+        let Effect::Tell(event) = effect else { panic!("BUG: something is to be done before steps execute") };
+        listener.tell(event);
     }
 }
 
@@ -87,11 +84,8 @@ fn not_kept(plan: &Plan, scheduler: &Scheduler<'_>) -> String {
 
 /// Before anything is installed.
 fn tell_missing(context: &Context<'_>, steps: impl Iterator<Item = StepId>) {
-    let requirements = steps.flat_map(|id| {
-        let step = context.plan.step(id);
-        step.kind.requires(step)
-    });
-    let missing = context.provision.missing(requirements);
+    let steps = steps.map(|id| context.plan.step(id));
+    let missing = context.provision.missing(steps.flat_map(|step| step.kind.requires(step)));
     if !missing.is_empty() {
         context.listener.tell(Event::ToInstall { text: missing.told() });
     }
@@ -152,9 +146,8 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
             workers.close_idle();
             match receiver.recv_timeout(Duration::from_millis(100)) {
                 Ok(message) => {
-                    if let (Message::Answered(..), Some(text)) =
-                        (&message, context.remote.and_then(|remote| remote.news()))
-                    {
+                    let news = context.remote.and_then(|remote| remote.news());
+                    if let (Message::Answered(..), Some(text)) = (&message, news) {
                         context.listener.tell(Event::Warning { text });
                     }
                     scheduler.receive(message, Instant::now());

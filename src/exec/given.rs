@@ -7,7 +7,7 @@ use crate::base::Digest;
 use crate::confine::Enforced;
 use crate::exec::perform::{Performed, Performer, error_text};
 use crate::exec::task::{InputAt, Task};
-use crate::step::StoredFile;
+use crate::step::{Step, StoredFile};
 use crate::store::StoreError;
 
 /// From this size on, bytes, files are shared: a copy for each step would cost more than the step.
@@ -22,14 +22,8 @@ pub(super) struct Given {
 
 impl Performer<'_> {
     /// Verifies a tree and puts it where the step finds it.
-    pub(super) fn give(
-        &self,
-        task: &Task<'_>,
-        given: &mut Given,
-        name: &str,
-        digest: &Digest,
-    ) -> Result<(), StoreError> {
-        if task.step.kind.lays_in() {
+    pub(super) fn give(&self, to: &Step, given: &mut Given, name: &str, digest: &Digest) -> Result<(), StoreError> {
+        if to.kind.lays_in() {
             given.trees.insert(name.to_owned(), self.stored(digest)?);
         } else {
             given.paths.insert(name.to_owned(), self.laid.folder(self.store, digest)?);

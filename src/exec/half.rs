@@ -54,9 +54,7 @@ pub fn tools(question: &HalfQuestion) -> Vec<Tool> {
 
 /// The libraries that would be loaded, as far as they are installed.
 pub fn libraries(question: &HalfQuestion, provision: &Provision) -> Vec<PathBuf> {
-    let places =
-        Places { inputs: BTreeMap::new(), trees: BTreeMap::new(), out: PathBuf::new(), scratch: PathBuf::new() };
-    let named = call(question, &places).map(|call| call.libraries).unwrap_or_default();
+    let named = call(question, &Places::default()).map(|call| call.libraries).unwrap_or_default();
     named.into_iter().filter_map(|(_, library)| provision.library(library).ok()).collect()
 }
 
@@ -95,12 +93,9 @@ fn probe(question: &HalfQuestion) -> Result<(&'static Runtime, &'static BackendR
 impl Bench<'_> {
     /// Everything that it requires must be installed.
     pub fn ask(&self, question: &HalfQuestion) -> Tried {
-        let probe = match probe(question) {
-            Ok((_, _, probe)) => probe,
-            Err(why) => return Tried { computes: Computes::No(why), lasts: false },
-        };
-        self.attempt(question, probe)
-            .unwrap_or_else(|e| Tried { computes: Computes::No(format!("{e:#}")), lasts: false })
+        let probe = probe(question).map_err(anyhow::Error::msg);
+        let tried = probe.and_then(|(_, _, probe)| self.attempt(question, probe));
+        tried.unwrap_or_else(|e| Tried { computes: Computes::No(format!("{e:#}")), lasts: false })
     }
 
     fn attempt(&self, question: &HalfQuestion, probe: &HalfProbe) -> anyhow::Result<Tried> {
@@ -115,17 +110,15 @@ impl Bench<'_> {
         let place = format!("{} on {}", question.runtime, question.device);
         Ok(match judged.outcome {
             Outcome::Pass => {
-                let shown = match judged.facts["kernel"].as_str() {
-                    Some(kernel) => {
-                        let off = judged.facts["max_abs"].as_f64().context("BUG: the op `half` tells no error")?;
-                        Ok(format!("off by {off:.1e} from fp64, by {kernel}"))
-                    }
-                    None => half::judge(&out, question.precision)?.map(|off| format!("off by {off:.1e} from fp64")),
+                let kernel = judged.facts["kernel"].as_str();
+                let off = match kernel {
+                    Some(_) => Ok(judged.facts["max_abs"].as_f64().context("BUG: the op `half` tells no error")?),
+                    None => half::judge(&out, question.precision)?,
                 };
-                let computes = match shown {
-                    Ok(how) => Computes::Yes(format!(
-                        "{place} computed a matrix product and a layer norm in {precision}, {how}"
-                    )),
+                let by = kernel.map(|kernel| format!(", by {kernel}")).unwrap_or_default();
+                let did = format!("{place} computed a matrix product and a layer norm in {precision}");
+                let computes = match off {
+                    Ok(off) => Computes::Yes(format!("{did}, off by {off:.1e} from fp64{by}")),
                     Err(why) => Computes::No(format!("{place}: {why}")),
                 };
                 Tried { computes, lasts: true }
@@ -140,12 +133,11 @@ impl Bench<'_> {
 
     fn run(&self, question: &HalfQuestion, tree: &Path, out: &Path, scratch: &Path) -> anyhow::Result<Judged> {
         let inputs = BTreeMap::from([("artefact".to_owned(), tree.to_owned())]);
-        let places = Places { inputs, trees: BTreeMap::new(), out: out.to_owned(), scratch: scratch.to_owned() };
+        let places = Places { inputs, out: out.to_owned(), scratch: scratch.to_owned(), ..Places::default() };
         let call = call(question, &places).context("BUG: there is nothing to ask")?;
         let Self { provision, inventory, cancel, .. } = *self;
-        let on = (&*question.backend, &*question.device);
-        Alone { provision, inventory, cancel, log: &self.scratch.join("log"), timeout: TIMEOUT }
-            .perform(call, places, on)
+        let alone = Alone { provision, inventory, cancel, log: &self.scratch.join("log"), timeout: TIMEOUT };
+        alone.perform(call, places, (&*question.backend, &*question.device))
     }
 }
 

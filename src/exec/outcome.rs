@@ -57,17 +57,10 @@ impl Judged {
 }
 
 /// Words of a system that is short of something for a moment.
-const SHORTAGES: [i32; 9] = [
-    libc::EAGAIN,
-    libc::EINTR,
-    libc::ENOMEM,
-    libc::EMFILE,
-    libc::ENFILE,
-    libc::ETXTBSY,
-    libc::EPIPE,
-    libc::ECONNRESET,
-    libc::ECONNABORTED,
-];
+const SHORTAGES: [i32; 9] = {
+    use libc::{EAGAIN, ECONNABORTED, ECONNRESET, EINTR, EMFILE, ENFILE, ENOMEM, EPIPE, ETXTBSY};
+    [EAGAIN, EINTR, ENOMEM, EMFILE, ENFILE, ETXTBSY, EPIPE, ECONNRESET, ECONNABORTED]
+};
 
 fn may_pass(error: &std::io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))

@@ -1,6 +1,6 @@
 //! One execution of one step, on a job thread: verified inputs in, work, published output and record out.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::key::MissReason;
 use crate::provision::Provision;
 use crate::record::{Numerics, Outcome, Record};
 use crate::runtime::Job;
-use crate::step::{CommandCall, Places, StepId, Work, Worker, WorkerCall};
+use crate::step::{CommandCall, Judgement, Places, StepId, Work, Worker, WorkerCall};
 use crate::store::{DiskStore, Manifest, Scratch, StoreError};
 use crate::worker::{self, Cancel, Ended, Gone, Limits, Workplace};
 
@@ -108,7 +108,7 @@ impl Performer<'_> {
         for (name, at) in &task.inputs {
             match at {
                 InputAt::File(path, _) => drop(given.paths.insert(name.clone(), path.clone())),
-                InputAt::Tree { from, digest } => match self.give(task, &mut given, name, digest) {
+                InputAt::Tree { from, digest } => match self.give(task.step, &mut given, name, digest) {
                     Ok(()) => {}
                     Err(e @ StoreError::Damaged { .. }) => {
                         return Performed::InputLost { from: *from, digest: *digest, what: error_text(&e.into()) };
@@ -179,19 +179,18 @@ impl Performer<'_> {
             self.workers.close();
         }
         let judged = match work {
-            Work::Judge(work) => {
-                let judgement = match work() {
-                    Ok(judgement) => judgement,
-                    Err(e) => return Ok(Done::only(Judged::of_itself(e)?)),
-                };
-                let outcome = match judgement.verdict {
-                    Verdict::Pass => Outcome::Pass,
-                    Verdict::Numerics => Outcome::Numerics,
-                    Verdict::Indecisive => Outcome::Indecisive,
-                };
-                numerics = Some(judgement.numerics);
-                Judged { outcome, reason: judgement.reason, ..Judged::pass() }
-            }
+            Work::Judge(work) => match work() {
+                Ok(Judgement { verdict, numerics: figures, reason }) => {
+                    let outcome = match verdict {
+                        Verdict::Pass => Outcome::Pass,
+                        Verdict::Numerics => Outcome::Numerics,
+                        Verdict::Indecisive => Outcome::Indecisive,
+                    };
+                    numerics = Some(figures);
+                    Judged { outcome, reason, ..Judged::pass() }
+                }
+                Err(e) => return Ok(Done::only(Judged::of_itself(e)?)),
+            },
             Work::Files(files) => {
                 let made = Some(self.store.place_contents(files, &places.out)?);
                 return Ok(Done { made, ..Done::only(Judged::pass()) });
@@ -213,7 +212,7 @@ impl Performer<'_> {
                 }
                 judged
             }
-            Work::Command(call) => return self.command(task, &call, places, &limits),
+            Work::Command(call) => return self.command(task, &call, &places.out, &limits),
         };
         let judged = confined(placed(judged, task));
         let mut done = Done { numerics, ..Done::only(judged) };
@@ -226,14 +225,8 @@ impl Performer<'_> {
         Ok(done)
     }
 
-    fn command(
-        &self,
-        task: &Task<'_>,
-        call: &CommandCall,
-        places: &Places,
-        limits: &Limits<'_>,
-    ) -> anyhow::Result<Done> {
-        let mut ran = worker::run_command(call, self.workplace, &places.out, limits)?;
+    fn command(&self, task: &Task<'_>, call: &CommandCall, out: &Path, limits: &Limits<'_>) -> anyhow::Result<Done> {
+        let mut ran = worker::run_command(call, self.workplace, out, limits)?;
         let ended = std::mem::replace(&mut ran.ended, Ended::Interrupted);
         let judged = judge(ended, task.step.timeout_seconds, task.step.transient_codes());
         for text in worker::warnings(&task.step.name, &judged.facts) {
@@ -253,8 +246,8 @@ impl Performer<'_> {
         let scratch = places.scratch.display().to_string();
         env.extend(own.iter().map(|name| ((*name).to_owned(), scratch.clone())));
         for (name, library) in &call.libraries {
-            params[*name] =
-                self.provision.library(*library)?.to_str().context("a library's path is not valid UTF-8")?.into();
+            let path = self.provision.library(*library)?;
+            params[*name] = path.to_str().context("a library's path is not valid UTF-8")?.into();
         }
         if let Some(lease) = task.lease.as_ref().filter(|lease| !lease.env.is_empty()) {
             params["lease"] = serde_json::to_value(lease)?;
@@ -269,23 +262,17 @@ impl Performer<'_> {
             env,
             sandbox: worker::grants(&call.access, &[&places.out, &places.scratch])?,
         };
-        let scratch_cwd = |mut command: Command| {
-            // Some SDKs leave files in the working directory.
-            command.current_dir(&places.scratch);
-            // A waiting OpenMP thread that spins takes the core that another one computes on.
-            command.env("OMP_WAIT_POLICY", "PASSIVE");
-            command
+        let one_shot = |program: PathBuf, args: &[&str]| {
+            let mut command = Command::new(program);
+            // Some SDKs leave files in the working directory. A waiting OpenMP thread that spins takes the core that another
+            // one computes on.
+            command.args(args).current_dir(&places.scratch).env("OMP_WAIT_POLICY", "PASSIVE");
+            worker::run_oneshot(command, &job, limits)
         };
         Ok(match call.worker {
-            Worker::Orch(runtime) => {
-                let mut command = Command::new(crate::worker::own_program()?);
-                command.args(["worker", runtime]);
-                worker::run_oneshot(scratch_cwd(command), &job, limits)
-            }
+            Worker::Orch(runtime) => one_shot(worker::own_program()?, &["worker", runtime]),
             Worker::Kept(runtime) => self.workers.run(runtime, &job, &call.access, self.scratch, limits)?,
-            Worker::Torch => {
-                worker::run_oneshot(scratch_cwd(Command::new(self.provision.torch_worker()?)), &job, limits)
-            }
+            Worker::Torch => one_shot(self.provision.torch_worker()?, &[]),
             Worker::Python(env) => self.servers.run(env, &job, limits, self.provision, self.provision.dir())?,
         })
     }

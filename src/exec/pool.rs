@@ -4,6 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::Scope;
 
+use crate::base::lock;
+
 type Job<'env> = Box<dyn FnOnce() + Send + 'env>;
 
 /// As many threads as steps may execute at a time. They live as long as the run: the kernel ends a child together with
@@ -31,4 +33,3 @@ impl<'env> Pool<'env> {
         self.jobs.send(Box::new(job)).expect("BUG: the job threads outlive the scheduler");
     }
 }
-use crate::base::lock;

@@ -29,10 +29,10 @@ pub fn preview(context: &Context<'_>) -> Result<Vec<Preview>, StoreError> {
             _ if !wanted.contains(&id) => Verdict::NotNeeded,
             StepState::Ready { key, reason } => Verdict::WouldRun { key: Some(key), reason },
             StepState::Unknown | StepState::Running => {
-                let above = context
-                    .plan
-                    .dependencies(id)
-                    .find(|dep| !matches!(previews_of(&previews, *dep), Some(Verdict::Hit { .. })));
+                let is_hit = |dep: StepId| {
+                    matches!(previews.get(dep.0 as usize), Some(Preview { verdict: Verdict::Hit { .. }, .. }))
+                };
+                let above = context.plan.dependencies(id).find(|dep| !is_hit(*dep));
                 let step = above.map(|dep| context.plan.step(dep).name.clone()).unwrap_or_default();
                 Verdict::WouldRun { key: None, reason: MissReason::After { step } }
             }
@@ -60,8 +60,4 @@ pub fn held(context: &Context<'_>) -> Result<ReportDoc, StoreError> {
     let (states, _) = scheduler.steps.into_states();
     let results: Vec<_> = states.into_iter().map(StepState::into_result).collect();
     Ok(reporting::report_doc(context, &results, 0.0))
-}
-
-fn previews_of(previews: &[Preview], id: StepId) -> Option<&Verdict> {
-    previews.get(id.0 as usize).map(|preview| &preview.verdict)
 }

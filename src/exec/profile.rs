@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, ensure};
 
 use crate::base::fs as bfs;
 use crate::catalogue::{Asked, Places};
@@ -27,10 +27,7 @@ pub struct Profiling<'a> {
 /// Whether the runtime of a run can be asked; if not, why.
 pub fn can(run: &Step) -> Result<(), String> {
     let runtime = run.run().runtime;
-    match runtime.profiles {
-        true => Ok(()),
-        false => Err(format!("`{}` has no counters that orch reads", runtime.name)),
-    }
+    if runtime.profiles { Ok(()) } else { Err(format!("`{}` has no counters that orch reads", runtime.name)) }
 }
 
 impl Profiling<'_> {
@@ -43,7 +40,7 @@ impl Profiling<'_> {
         }
         let params = run.run();
         let inputs = BTreeMap::from([("artefact".to_owned(), artefact.to_owned())]);
-        let places = Places { inputs, trees: BTreeMap::new(), out: out.clone(), scratch };
+        let places = Places { inputs, out: out.clone(), scratch, ..Places::default() };
         let timeout = run.timeout_seconds;
         let mut call = (params.runtime.lower)(&Asked { run: params, timeout_seconds: timeout, places: &places });
         call.op = "profile";
@@ -51,9 +48,8 @@ impl Profiling<'_> {
         let Self { provision, inventory, cancel, .. } = *self;
         let alone = Alone { provision, inventory, cancel, log: &self.scratch.join("log"), timeout };
         let judged = alone.perform(call, places, (params.backend.name, &params.device))?;
-        if judged.outcome != Outcome::Pass {
-            bail!("{}: {}", judged.outcome.label(), judged.reason.unwrap_or_else(|| "no reason was given".to_owned()));
-        }
+        let reason = judged.reason.unwrap_or_else(|| "no reason was given".to_owned());
+        ensure!(judged.outcome == Outcome::Pass, "{}: {reason}", judged.outcome.label());
         Profile::read(&out).context("BUG: a worker that succeeded left no profile")
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::exec::state::{How, StepResult};
 use crate::exec::{Context, case};
+use crate::matrix::ExcludedCase;
 use crate::report::{Excluded, ReportDoc, Summary};
 
 /// The version of the document's shape.
@@ -11,31 +12,23 @@ const DOC_VERSION: u32 = 1;
 
 /// `seconds`: how long the run took.
 pub fn report_doc(context: &Context<'_>, results: &[StepResult], seconds: f64) -> ReportDoc {
-    let cases: Vec<_> = context
-        .plan
-        .cases
-        .iter()
-        .filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded)
-        .map(|planned| case::result(context, results, planned))
-        .collect();
-    let excluded: Vec<_> = context
-        .plan
-        .excluded
-        .iter()
-        .map(|excluded| Excluded {
-            case: excluded.case.id(),
-            dims: excluded.case.dims.clone(),
-            model: excluded.case.model.clone(),
-            target: excluded.case.target.clone(),
-            precision: excluded.case.precision.word().into(),
-            reason: excluded.reason.clone(),
-        })
-        .collect();
+    let plan = context.plan;
+    let needed = plan.cases.iter().filter(|planned| results[planned.judge.0 as usize].how != How::NotNeeded);
+    let cases: Vec<_> = needed.map(|planned| case::result(context, results, planned)).collect();
+    let excluded = |ExcludedCase { case, reason, .. }: &ExcludedCase| Excluded {
+        case: case.id(),
+        dims: case.dims.clone(),
+        model: case.model.clone(),
+        target: case.target.clone(),
+        precision: case.precision.word().into(),
+        reason: reason.clone(),
+    };
+    let excluded: Vec<_> = plan.excluded.iter().map(excluded).collect();
     let how = |how: How| results.iter().filter(|result| result.how == how).count() as u32;
     let failed_before = results.iter().filter(|result| result.failed_before).count() as u32;
     // Of steps that no case rests on, such as commands, no record is read where they are up to date.
-    let of_cases: BTreeSet<usize> =
-        context.plan.cases.iter().flat_map(|planned| &planned.chain).map(|id| id.0 as usize).collect();
+    let chains = plan.cases.iter().flat_map(|planned| &planned.chain);
+    let of_cases: BTreeSet<usize> = chains.map(|id| id.0 as usize).collect();
     let took = |how: How| {
         let of = of_cases.iter().map(|at| &results[*at]).filter(|result| result.how == how && !result.failed_before);
         of.filter_map(|result| result.record.as_ref()).map(|record| record.seconds).fold(0.0, std::ops::Add::add)

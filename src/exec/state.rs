@@ -64,17 +64,8 @@ pub struct StepResult {
 
 impl StepResult {
     pub(super) fn hit(record: Record) -> Self {
-        Self {
-            how: How::Hit,
-            outcome: record.outcome,
-            reason: record.reason.clone(),
-            blamed: None,
-            output: record.output,
-            fetched: false,
-            failed_before: false,
-            record: Some(Box::new(record)),
-            held: None,
-        }
+        let (outcome, reason, output) = (record.outcome, record.reason.clone(), record.output);
+        Self { how: How::Hit, outcome, reason, output, record: Some(Box::new(record)), ..Self::not_needed() }
     }
 
     /// A hit whose record is not read.

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -37,7 +37,7 @@ pub struct RunFile {
 }
 
 /// A run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct About {
     /// When it began, and what tells it from other runs of that moment: the file's name.
     pub run: String,
@@ -90,17 +90,7 @@ impl RunFile {
         let last = moments.max().context("it tells of nothing that was executed")?.clone();
         let Ran { started, git } = doc.run.clone().unwrap_or(Ran { started: last, git: None });
         let run = format!("{}-{}", compact(&started), Digest::of(bytes).short());
-        let about = About {
-            run,
-            started,
-            seconds: Some(doc.summary.seconds),
-            command: None,
-            fingerprint: None,
-            git,
-            interrupted: false,
-            same_as: None,
-            imported: None,
-        };
+        let about = About { run, started, seconds: Some(doc.summary.seconds), git, ..About::default() };
         Ok(Self::new(about, Some(doc)))
     }
 
@@ -124,25 +114,24 @@ impl RunFile {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self> {
-        let mut text = Vec::new();
-        let is_packed = bytes.starts_with(&[0x1f, 0x8b]);
-        if is_packed {
-            GzDecoder::new(bytes).read_to_end(&mut text).context("it is damaged")?;
-        } else {
-            text.extend_from_slice(bytes);
-        }
-        let Shape { version, about, cases } = serde_json::from_slice(&text).context("it is no JSON of a run")?;
+        let mut unpacked = Vec::new();
+        let text = match bytes.starts_with(&[0x1f, 0x8b]) {
+            true => {
+                GzDecoder::new(bytes).read_to_end(&mut unpacked).context("it is damaged")?;
+                &*unpacked
+            }
+            false => bytes,
+        };
+        let Shape { version, about, cases } = serde_json::from_slice(text).context("it is no JSON of a run")?;
         ensure!(
             version <= VERSION,
             "it is of version {version}, and this orch reads up to {VERSION}: use a newer orch"
         );
-        match (about.is_some(), cases.is_some()) {
-            (true, _) => serde_json::from_slice(&text).context("it is damaged"),
-            (false, true) => {
-                Self::of_report(serde_json::from_slice(&text).context("it is no report of orch's")?, &text)
-            }
-            (false, false) => bail!("it is neither a report of orch's (`matrix.json`) nor the file of a run"),
+        if about.is_some() {
+            return serde_json::from_slice(text).context("it is damaged");
         }
+        ensure!(cases.is_some(), "it is neither a report of orch's (`matrix.json`) nor the file of a run");
+        Self::of_report(serde_json::from_slice(text).context("it is no report of orch's")?, text)
     }
 }
 
@@ -188,17 +177,8 @@ mod tests {
     use super::*;
 
     fn about(run: &str, same_as: Option<&str>) -> About {
-        About {
-            run: run.to_owned(),
-            started: "2026-01-31T08:00:00.000Z".to_owned(),
-            seconds: Some(1.0),
-            command: None,
-            fingerprint: None,
-            git: None,
-            interrupted: false,
-            same_as: same_as.map(str::to_owned),
-            imported: None,
-        }
+        let started = "2026-01-31T08:00:00.000Z".to_owned();
+        About { run: run.to_owned(), started, same_as: same_as.map(str::to_owned), ..About::default() }
     }
 
     fn doc() -> ReportDoc {

@@ -125,16 +125,25 @@ impl Library {
     }
 }
 
-struct Config<'t> {
-    table: &'t Table,
-    handle: Handle,
+/// A handle of the library's, given back with its owner.
+macro_rules! owned {
+    ($name:ident, $give_back:ident) => {
+        struct $name<'t> {
+            table: &'t Table,
+            handle: Handle,
+        }
+
+        impl Drop for $name<'_> {
+            fn drop(&mut self) {
+                unsafe { (self.table.$give_back)(&mut self.handle) };
+            }
+        }
+    };
 }
 
-impl Drop for Config<'_> {
-    fn drop(&mut self) {
-        unsafe { (self.table.destroy_config)(&mut self.handle) };
-    }
-}
+owned!(Config, destroy_config);
+owned!(Statement, destroy_prepare);
+owned!(Chunk, destroy_chunk);
 
 /// An open database.
 pub(super) struct Connection {
@@ -180,9 +189,7 @@ impl Connection {
         let text = CString::new(statement).context("in the statement")?;
         let mut prepared = Statement { table: &self.table, handle: null_mut() };
         let state = unsafe { (self.table.prepare)(self.connection, text.as_ptr(), &mut prepared.handle) };
-        if state != 0 {
-            bail!("{}", text_at(unsafe { (self.table.prepare_error)(prepared.handle) }));
-        }
+        ensure!(state == 0, "{}", text_at(unsafe { (self.table.prepare_error)(prepared.handle) }));
         Ok(prepared)
     }
 }
@@ -196,28 +203,17 @@ impl Drop for Connection {
     }
 }
 
-struct Statement<'c> {
-    table: &'c Table,
-    handle: Handle,
-}
-
 impl<'c> Statement<'c> {
     fn perform(&self, values: &[&str]) -> Result<Answer<'c>> {
         for (place, value) in (1..).zip(values) {
-            let state =
-                unsafe { (self.table.bind_text)(self.handle, place, value.as_ptr().cast(), value.len() as u64) };
+            let (text, length) = (value.as_ptr().cast(), value.len() as u64);
+            let state = unsafe { (self.table.bind_text)(self.handle, place, text, length) };
             ensure!(state == 0, "BUG: the statement has no ${place}");
         }
         let mut result = Answer::new(self.table);
         let state = unsafe { (self.table.execute_prepared)(self.handle, &mut result.raw) };
         result.check(state)?;
         Ok(result)
-    }
-}
-
-impl Drop for Statement<'_> {
-    fn drop(&mut self) {
-        unsafe { (self.table.destroy_prepare)(&mut self.handle) };
     }
 }
 
@@ -232,9 +228,7 @@ impl<'t> Answer<'t> {
     }
 
     fn check(&mut self, state: State) -> Result<()> {
-        if state != 0 {
-            bail!("{}", text_at(unsafe { (self.table.result_error)(&mut self.raw) }));
-        }
+        ensure!(state == 0, "{}", text_at(unsafe { (self.table.result_error)(&mut self.raw) }));
         Ok(())
     }
 
@@ -265,11 +259,6 @@ impl Drop for Answer<'_> {
 }
 
 /// Some thousand rows, column by column.
-struct Chunk<'t> {
-    table: &'t Table,
-    handle: Handle,
-}
-
 impl Chunk<'_> {
     /// Adds its rows; all of its `columns` are text.
     fn read(&self, columns: u64, rows: &mut Vec<Vec<Option<String>>>) {
@@ -286,12 +275,6 @@ impl Chunk<'_> {
                 rows[row].push(is_there.then(|| unsafe { string(data.add(place)) }));
             }
         }
-    }
-}
-
-impl Drop for Chunk<'_> {
-    fn drop(&mut self) {
-        unsafe { (self.table.destroy_chunk)(&mut self.handle) };
     }
 }
 

@@ -34,52 +34,6 @@ pub struct RunRow {
     pub measured: u32,
 }
 
-/// How one case ended in one run, with the figures of the execution that this rests on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ResultRow {
-    pub run: String,
-    pub case_id: String,
-    pub model: String,
-    pub family: String,
-    pub target: String,
-    pub backend: String,
-    pub precision: String,
-    pub host: Option<String>,
-    /// PASS, FAIL, … ([`crate::record::Outcome::label`])
-    pub state: String,
-    pub stage: Option<String>,
-    pub reason: Option<String>,
-    pub is_failure: bool,
-    /// Nothing new was measured: the execution is an earlier run's.
-    pub kept: bool,
-    pub execution: Option<String>,
-    /// When it was executed.
-    pub executed: Option<String>,
-    /// The run that executed it, where that is known.
-    pub executed_by: Option<String>,
-    pub stand_in: Option<String>,
-    pub fallback: Option<String>,
-    pub median_ms: Option<f64>,
-    pub median_low_ms: Option<f64>,
-    pub median_high_ms: Option<f64>,
-    /// What is compared with other executions, on one basis only ([`crate::report::Statistic`]).
-    pub statistic_ms: Option<f64>,
-    pub statistic_basis: Option<String>,
-    pub min_ms: Option<f64>,
-    pub samples: Option<u32>,
-    pub rounds: Option<u32>,
-    pub noisy: Option<bool>,
-    pub load_ms: Option<f64>,
-    pub first_ms: Option<f64>,
-    pub peak_rss_bytes: Option<u64>,
-    pub peak_device_bytes: Option<u64>,
-    /// Greatest difference from the reference as a multiple of its bound.
-    pub worst: Option<f64>,
-    pub max_abs: Option<f64>,
-    pub key: Option<String>,
-    pub artefact: Option<String>,
-}
-
 /// One execution in the series of a case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
@@ -144,11 +98,9 @@ const RUNS: &str = "SELECT * REPLACE (strftime(started, '%Y-%m-%dT%H:%M:%S.%gZ')
     (SELECT count(*) FROM results WHERE results.run = runs.run AND execution IS NOT NULL AND NOT kept) AS measured
     FROM runs";
 
-const RESULTS: &str =
-    "SELECT results.*, executions.run AS executed_by, executions.* EXCLUDE (run, case_id, execution, model, family,
-    target, backend, precision, host, state, stage, reason)
-    REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed)
-    FROM results LEFT JOIN executions USING (execution)";
+const POINTS: &str = "SELECT executions.* REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed),
+    runs.host_fingerprint, runs.git_revision, runs.git_dirty FROM executions LEFT JOIN runs USING (run)";
+const OLDEST_FIRST: &str = "ORDER BY executions.executed, executions.id";
 
 impl Point {
     /// What is compared, with its basis: the lowest sample where nobody chose another.
@@ -181,26 +133,15 @@ impl Reader {
         Ok(found?.pop())
     }
 
-    /// How each case ended in a run, in the order of its report.
-    pub fn results(&self, run: &str) -> Result<Vec<ResultRow>> {
-        self.fetch(&format!("{RESULTS} WHERE results.run = $1 ORDER BY results.rowid"), &[run])
-    }
-
     /// The executions of one case, oldest first; on one machine, or on all.
     pub fn series(&self, case: &str, host: Option<&str>) -> Result<Vec<Point>> {
-        let query = "SELECT executions.* REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed),
-            runs.host_fingerprint, runs.git_revision, runs.git_dirty
-            FROM executions LEFT JOIN runs USING (run)
-            WHERE case_id = $1 AND ($2 = '' OR executions.host = $2) ORDER BY executions.executed, executions.id";
-        self.fetch(query, &[case, host.unwrap_or_default()])
+        let which = "case_id = $1 AND ($2 = '' OR executions.host = $2)";
+        self.fetch(&format!("{POINTS} WHERE {which} {OLDEST_FIRST}"), &[case, host.unwrap_or_default()])
     }
 
     /// The executions of all cases, oldest first; those of fallbacks have figures of other devices.
     pub(super) fn points(&self) -> Result<Vec<Point>> {
-        let query = "SELECT executions.* REPLACE (strftime(executions.executed, '%Y-%m-%dT%H:%M:%SZ') AS executed),
-            runs.host_fingerprint, runs.git_revision, runs.git_dirty
-            FROM executions LEFT JOIN runs USING (run) WHERE fallback IS NULL ORDER BY executions.executed, executions.id";
-        self.fetch(query, &[])
+        self.fetch(&format!("{POINTS} WHERE fallback IS NULL {OLDEST_FIRST}"), &[])
     }
 
     /// How much the figures of each case vary on one machine, where there are enough of them.
@@ -218,17 +159,6 @@ impl Reader {
         found.retain(|series| series.figures.len() >= Noise::LEAST);
         let noise = |figures: &[f64]| Noise { share: noise(figures), executions: figures.len() };
         Ok(found.into_iter().map(|it| ((it.case_id, it.statistic_basis), noise(&it.figures))).collect())
-    }
-
-    /// The samples of an execution in the order in which they were taken, one list for each round; ms.
-    pub fn samples(&self, execution: &str) -> Result<Vec<Vec<f64>>> {
-        let query =
-            "SELECT list(ms ORDER BY sample) AS ms FROM samples WHERE execution = $1 GROUP BY round ORDER BY round";
-        #[derive(Deserialize)]
-        struct Round {
-            ms: Vec<f64>,
-        }
-        Ok(self.fetch::<Round>(query, &[execution])?.into_iter().map(|round| round.ms).collect())
     }
 
     /// All cases that were executed, by name.

@@ -241,18 +241,8 @@ mod tests {
     }
 
     fn rows(doc: ReportDoc) -> Rows {
-        let about = About {
-            run: "r".to_owned(),
-            started: "2026-01-31T08:00:00Z".to_owned(),
-            seconds: None,
-            command: None,
-            fingerprint: None,
-            git: None,
-            interrupted: false,
-            same_as: None,
-            imported: None,
-        };
-        Rows::of(&RunFile::new(about, Some(doc)))
+        let (run, started) = ("r".to_owned(), "2026-01-31T08:00:00Z".to_owned());
+        Rows::of(&RunFile::new(About { run, started, ..About::default() }, Some(doc)))
     }
 
     #[test]
@@ -260,22 +250,7 @@ mod tests {
         let mut doc = report();
         doc.cases.retain(|case| case.case == "bert:cpu-fp32");
         let metrics = doc.cases[0].metrics.as_mut().unwrap();
-        let round = |number, samples| Round {
-            round: number,
-            measured: "2026-01-31T08:00:00Z".to_owned(),
-            load_ms: 1.0,
-            first_ms: 1.0,
-            warmup: 1,
-            samples,
-            min_ms: 1.0,
-            median_ms: 1.0,
-            cpu_p10_ms: None,
-            threads: None,
-            use_of_cpu: None,
-            order: None,
-            conditions: None,
-            device: None,
-        };
+        let round = |round, samples| Round { round, samples, ..Round::default() };
         metrics.rounds = vec![round(1, 12), round(2, 8)];
         let rows = rows(doc);
         let of = |table: &str| rows.0[table].clone();

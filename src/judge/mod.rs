@@ -43,7 +43,6 @@ pub struct Numerics {
     /// What the reference is, e.g. `torch 2.13.0 cpu fp32`.
     pub reference: String,
     /// What was asked for.
-    #[serde(default)]
     pub tolerance: Option<Tolerance>,
     /// Bounds of it that are looser than orch's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -52,7 +51,6 @@ pub struct Numerics {
     pub mae: f64,
     /// None where no tensor has one.
     pub cosine: Option<f64>,
-    #[serde(default)]
     pub snr_db: Option<f64>,
     /// The least share of equal tokens; None where no output is one of tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,7 +95,6 @@ pub struct Control {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<String>,
     /// How far the run was from them on that input; None where it was not run there.
-    #[serde(default)]
     pub max_abs: Option<f64>,
 }
 

@@ -45,11 +45,8 @@ pub struct TensorNumerics {
     #[serde(default)]
     pub worst: f64,
     /// Signal to noise of the whole tensor, decibels.
-    #[serde(default)]
     pub snr_db: Option<f64>,
-    #[serde(default)]
     pub row_cosine: Option<Rows>,
-    #[serde(default)]
     pub row_snr_db: Option<Rows>,
     /// Of an output of tokens the share of equal places.
     #[serde(default, skip_serializing_if = "Option::is_none")]

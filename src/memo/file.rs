@@ -35,7 +35,6 @@ pub(super) struct Head {
     /// The extent of the store's log, which only grows unless something is removed.
     log: Option<LogExtent>,
     summary: Summary,
-    #[serde(default)]
     recorded: Option<Recorded>,
 }
 

@@ -27,13 +27,11 @@ impl Provision {
             Requirement::Swiftshader => Requirement::Env(EnvName::Browser),
             other => other,
         };
-        let wanted: BTreeSet<_> =
-            requirements.into_iter().filter(|requirement| !self.is_ready(*requirement)).map(of).collect();
+        let missing = requirements.into_iter().filter(|requirement| !self.is_ready(*requirement));
+        let wanted: BTreeSet<_> = missing.map(of).collect();
         let builds = wanted.contains(&Requirement::TorchWorker) && torch_worker::shipped().is_none();
-        Missing {
-            parts: wanted.into_iter().map(|requirement| (title(requirement), size(requirement))).collect(),
-            builds,
-        }
+        let parts = wanted.into_iter().map(|requirement| (title(requirement), size(requirement)));
+        Missing { parts: parts.collect(), builds }
     }
 }
 

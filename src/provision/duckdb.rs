@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::provision::env;
 use crate::provision::npm::{self, Packages};
+use crate::provision::{Install, env};
 use crate::toolchain::EnvName;
-use crate::worker::Cancel;
 
 const PACKAGE: &str = include_str!("../../node/duckdb/package.json");
 /// The packages, of which npm installs the one for this system.
@@ -23,18 +22,14 @@ pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
     own().or_else(|| find(&env::home(dir, EnvName::Duckdb, lock)))
 }
 
-pub(super) fn ensure(
-    dir: &Path,
-    (lock, node_lock): (&str, &str),
-    cancel: &Cancel,
-    progress: &dyn Fn(&str),
-) -> anyhow::Result<PathBuf> {
+pub(super) fn ensure(install: &Install<'_>) -> anyhow::Result<PathBuf> {
     if let Some(own) = own() {
         return Ok(own);
     }
-    let ready = || find(&env::home(dir, EnvName::Duckdb, lock)).and(Some(env::home(dir, EnvName::Duckdb, lock)));
-    let packages = Packages { name: EnvName::Duckdb, manifest: PACKAGE, lock, ready: &ready };
-    let home = npm::ensure(dir, &packages, node_lock, cancel, progress, &|staged, _, _| {
+    let home = env::home(install.dir, EnvName::Duckdb, install.locks.text(EnvName::Duckdb));
+    let ready = || find(&home).and(Some(home.clone()));
+    let packages = Packages { name: EnvName::Duckdb, manifest: PACKAGE, ready: &ready };
+    let home = npm::ensure(install, &packages, &|staged, _, _| {
         let library = find(staged).with_context(|| {
             format!(
                 "there is no package of DuckDB for this system\nhint: set {OWN} to its library `{LIBRARY}`, version 1.5"

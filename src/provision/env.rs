@@ -8,9 +8,8 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, fs as bfs};
-use crate::provision::{find_python, find_uv, run_installer};
+use crate::provision::{Install, find_python, find_uv};
 use crate::toolchain::EnvName;
-use crate::worker::Cancel;
 
 /// An environment that is there.
 #[derive(Debug, Clone)]
@@ -43,34 +42,30 @@ pub(super) fn ready(dir: &Path, name: EnvName, lock: &str) -> Option<PythonEnv> 
 }
 
 /// `uv`: None where it is to be done by pip.
-pub(super) fn ensure(
-    dir: &Path,
-    (name, lock): (EnvName, &str),
-    uv: Option<&Path>,
-    cancel: &Cancel,
-    progress: &dyn Fn(&str),
-) -> anyhow::Result<PythonEnv> {
+pub(super) fn ensure(install: &Install<'_>, name: EnvName, uv: Option<&Path>) -> anyhow::Result<PythonEnv> {
+    let (dir, lock) = (install.dir, install.locks.text(name));
     if let Some(env) = ready(dir, name, lock) {
         return Ok(env);
     }
     let home = home(dir, name, lock);
-    let _guard = alone(dir, &home, progress)?;
+    let _guard = alone(install, &home)?;
     if let Some(env) = ready(dir, name, lock) {
         return Ok(env);
     }
     // Whatever lies here is of an installation that did not finish.
     bfs::remove_dir(&home)?;
-    install(&home, lock, uv, cancel, progress)
+    make(install, &home, lock, uv)
 }
 
-/// Waits until no other orch installs what is to lie in `home`, below `dir`; none does while what this gives lives.
-pub(super) fn alone(dir: &Path, home: &Path, progress: &dyn Fn(&str)) -> anyhow::Result<File> {
+/// Waits until no other orch installs what is to lie in `home`; none does while what this gives lives.
+pub(super) fn alone(install: &Install<'_>, home: &Path) -> anyhow::Result<File> {
+    let dir = install.dir;
     std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
     let lock_path = home.with_extension("lock");
     refuse_foreign(home, &lock_path)?;
     let guard = File::create(&lock_path).with_context(|| format!("failed to create `{}`", lock_path.display()))?;
     if guard.try_lock().is_err() {
-        progress("waiting for another orch that installs it");
+        (install.progress)("waiting for another orch that installs it");
         guard.lock().with_context(|| format!("failed to lock `{}`", lock_path.display()))?;
     }
     Ok(guard)
@@ -89,30 +84,22 @@ fn refuse_foreign(home: &Path, lock_path: &Path) -> anyhow::Result<()> {
 }
 
 /// The uv of this machine, or else orch's own. None where none can be had: pip does it too, and takes three times as long.
-pub(super) fn uv(dir: &Path, lock: &str, cancel: &Cancel, progress: &dyn Fn(&str)) -> Option<PathBuf> {
-    find_uv().or_else(|| match ensure(dir, (EnvName::Uv, lock), None, cancel, progress) {
-        Ok(env) => Some(env.python.with_file_name("uv")),
-        Err(error) => {
-            progress(&format!("uv cannot be installed, so pip goes on: {error}"));
-            None
-        }
-    })
+pub(super) fn uv(install: &Install<'_>) -> Option<PathBuf> {
+    let failed = |error: &anyhow::Error| {
+        (install.progress)(&format!("uv cannot be installed, so pip goes on: {error}"));
+    };
+    let own = || Some(ensure(install, EnvName::Uv, None).inspect_err(failed).ok()?.python.with_file_name("uv"));
+    find_uv().or_else(own)
 }
 
-fn install(
-    home: &Path,
-    lock: &str,
-    uv: Option<&Path>,
-    cancel: &Cancel,
-    progress: &dyn Fn(&str),
-) -> anyhow::Result<PythonEnv> {
+fn make(install: &Install<'_>, home: &Path, lock: &str, uv: Option<&Path>) -> anyhow::Result<PythonEnv> {
     let base = find_python()?;
     let requirements = home.with_extension("txt");
     bfs::write_atomic(&requirements, lock.as_bytes())?;
     let log = home.with_extension("log");
     let _ = std::fs::remove_file(&log);
     let python = PathBuf::from("bin/python");
-    let run = |command: &mut Command| run_installer(command, &log, cancel, progress);
+    let run = |command: &mut Command| install.run(command, &log);
     let installer = if let Some(uv) = uv {
         let mut venv = Command::new(uv);
         run(venv.args(["venv", "--quiet", "--no-project", "--no-config", "--python"]).arg(&base.path).arg(home))?;

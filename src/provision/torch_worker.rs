@@ -7,9 +7,9 @@ use anyhow::{Context, bail};
 
 use crate::base::{Digest, fs as bfs};
 use crate::catalogue::torch;
-use crate::provision::{PythonEnv, python, run_installer};
+use crate::provision::{Install, PythonEnv, python};
 use crate::runtime::libtorch;
-use crate::worker::Cancel;
+use crate::toolchain::EnvName;
 
 /// Where this orch was built from. Absent on a machine that only got the binary.
 const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
@@ -44,13 +44,8 @@ pub(super) fn shipped() -> Option<PathBuf> {
 }
 
 /// Puts the worker in its place: the one that came with orch, or else one that is built.
-pub(super) fn install(
-    dir: &Path,
-    lock: &str,
-    env: &PythonEnv,
-    cancel: &Cancel,
-    progress: &dyn Fn(&str),
-) -> anyhow::Result<PathBuf> {
+pub(super) fn install(install: &Install<'_>, env: &PythonEnv) -> anyhow::Result<PathBuf> {
+    let (dir, lock) = (install.dir, install.locks.text(EnvName::Torch));
     let home = home(dir, lock);
     std::fs::create_dir_all(&home).with_context(|| format!("failed to create `{}`", home.display()))?;
     let lock_path = home.join("build.lock");
@@ -60,10 +55,7 @@ pub(super) fn install(
         return Ok(binary);
     }
     let links = libtorch::link(&env.site, &links(dir, lock))?;
-    let made = match shipped() {
-        Some(made) => made,
-        None => build(&home, &links, cancel, progress)?,
-    };
+    let made = shipped().map_or_else(|| build(install, &home, &links), Ok)?;
     libtorch::relink(&links.root, &home.join(libtorch::LINK))?;
     // Copied aside and renamed, so that what was cut short is never taken for a worker.
     let staged = home.join(format!(".tmp-{}", std::process::id()));
@@ -73,7 +65,7 @@ pub(super) fn install(
     Ok(binary)
 }
 
-fn build(home: &Path, links: &libtorch::Libtorch, cancel: &Cancel, progress: &dyn Fn(&str)) -> anyhow::Result<PathBuf> {
+fn build(install: &Install<'_>, home: &Path, links: &libtorch::Libtorch) -> anyhow::Result<PathBuf> {
     let source = Path::new(SOURCES);
     let Some(cargo) = python::on_path("cargo").filter(|_| source.join("Cargo.lock").is_file()) else {
         bail!(
@@ -86,7 +78,7 @@ fn build(home: &Path, links: &libtorch::Libtorch, cancel: &Cancel, progress: &dy
     let build = libtorch::build_command(&cargo, source, links, &source.join("target"), profile(source));
     let log = home.join("build.log");
     let _ = std::fs::remove_file(&log);
-    run_installer(&mut build.command(), &log, cancel, progress)?;
+    install.run(&mut build.command(), &log)?;
     Ok(build.binary)
 }
 

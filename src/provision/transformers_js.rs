@@ -6,11 +6,10 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::provision::env;
 use crate::provision::npm::{self, Packages};
+use crate::provision::{Install, env};
 use crate::runtime::transformers_js::{ORT_FILES, ORT_WEB, SCRIPT};
 use crate::toolchain::EnvName;
-use crate::worker::Cancel;
 
 const PACKAGE: &str = include_str!("../../node/transformers-js/package.json");
 /// The folder of npm's packages in the environment.
@@ -22,15 +21,10 @@ pub(super) fn ready(dir: &Path, lock: &str) -> Option<PathBuf> {
     packages.join(SCRIPT).is_file().then_some(packages)
 }
 
-pub(super) fn ensure(
-    dir: &Path,
-    (lock, node_lock): (&str, &str),
-    cancel: &Cancel,
-    progress: &dyn Fn(&str),
-) -> anyhow::Result<PathBuf> {
-    let ready = || ready(dir, lock);
-    let packages = Packages { name: EnvName::TransformersJs, manifest: PACKAGE, lock, ready: &ready };
-    npm::ensure(dir, &packages, node_lock, cancel, progress, &|staged, _, _| {
+pub(super) fn ensure(install: &Install<'_>) -> anyhow::Result<PathBuf> {
+    let ready = || ready(install.dir, install.locks.text(EnvName::TransformersJs));
+    let packages = Packages { name: EnvName::TransformersJs, manifest: PACKAGE, ready: &ready };
+    npm::ensure(install, &packages, &|staged, _, _| {
         // Other builds, and maps for debuggers: four fifths of it.
         let bundles = staged.join(PACKAGES).join(ORT_WEB);
         for entry in std::fs::read_dir(&bundles)?.flatten() {

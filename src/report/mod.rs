@@ -334,7 +334,7 @@ pub struct Metrics {
 }
 
 /// One process that measured a case; milliseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// Counted from 1.
     pub round: u32,

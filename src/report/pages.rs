@@ -3,18 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::base::Digest;
-use crate::catalogue::{Code, Part};
+use crate::catalogue::{Code, parts};
 use crate::device::Backend;
 use crate::report::{CaseResult, ReportDoc, html, json, junit, markdown};
 
 /// What makes pages of documents: another one may make others.
-pub static CODE: Code = Code::of(&[&[
-    Part::Rust("report/"),
-    Part::Rust("template.rs"),
-    Part::Templates("report"),
-    Part::Crate("minijinja"),
-    Part::Crate("flate2"),
-]]);
+pub static CODE: Code = Code::of(&[parts!(
+    Rust "report/", "template.rs";
+    Templates "report";
+    Crate "minijinja", "flate2"
+)]);
 
 /// A page by its file's name, and what makes it.
 type Page = (&'static str, fn(&ReportDoc) -> anyhow::Result<String>);

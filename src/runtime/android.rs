@@ -23,11 +23,11 @@ use self::phone::{Item, Run, bundle};
 use self::profile::Profile;
 use self::runner::OnPhone;
 use super::manifest::Manifest;
-use super::measure::{MeasureParams, Taken, Timings};
+use super::measure::{MeasureParams, Timings};
 use super::ort::qnn;
 use super::refusal::Refusal;
 use super::tensors::{self, Tensor, Tensors};
-use super::{Job, JobOutput, RawMeasure};
+use super::{Job, JobOutput, RawMeasure, Times};
 use crate::device::android::{self as found, Properties};
 use crate::device::snapdragon::{self, Chip};
 
@@ -145,41 +145,36 @@ fn run(job: &Job, params: &Params, deadline: Instant, progress: &dyn Fn(&str)) -
     let on_phone = OnPhone { sdk, binary: binary.to.clone(), list: list.to.clone(), out: "out" };
     items.extend([binary, list]);
     items.extend(tensors);
-    let control = tensors::control_inputs(artefact)?;
-    let control = control.map(|inputs| lay_out(&prepared, &inputs, scratch.path(), "control")).transpose()?;
-    let control = control.map(|(list, tensors)| {
-        let on_phone = OnPhone { list: list.to.clone(), out: "out-control", ..on_phone.clone() };
+    let mut runs =
+        vec![(on_phone, 1 + params.measure.map_or(0, |measure| (measure.warmup + measure.samples) as usize))];
+    if let Some(inputs) = tensors::control_inputs(artefact)? {
+        let (list, tensors) = lay_out(&prepared, &inputs, scratch.path(), "control")?;
+        runs.push((OnPhone { list: list.to.clone(), out: "out-control", ..runs[0].0.clone() }, 1));
         items.push(list);
         items.extend(tensors);
-        on_phone
-    });
+    }
 
     let name = format!("{}-{}", std::process::id(), jiff::Timestamp::now().as_nanosecond());
     let run = Run::open(&adb, &name)?;
     progress("bringing files to the phone");
     let brought = run.put(&items)?;
     progress("running on the phone");
-    let count = 1 + params.measure.map_or(0, |measure| measure.warmup as usize + measure.samples as usize);
-    for (on_phone, count) in
-        [Some((&on_phone, count)), control.as_ref().map(|control| (control, 1))].into_iter().flatten()
-    {
-        runner::execute(&adb, &run, on_phone, count, asked.performance.as_deref())?;
+    for (on_phone, count) in &runs {
+        runner::execute(&adb, &run, on_phone, *count, asked.performance.as_deref())?;
         adb.pull(&format!("{}/{}", run.folder, on_phone.out), scratch.path()).context("failed to fetch the outputs")?;
     }
     let left = run.close().err().map(|error| format!("{error:#}"));
 
     let out = scratch.path().join("out");
     let profile = profile(&params.sdk, &out, deadline)?;
-    profile.check(count)?;
-    tensors::write(&job.out.join(tensors::OUTPUTS), &outputs(&out, &prepared, &manifest)?)?;
-    if let Some(control) = control {
-        let outputs = outputs(&scratch.path().join(control.out), &prepared, &manifest)?;
-        tensors::write(&job.out.join(tensors::CONTROL_OUTPUTS), &outputs)?;
+    profile.check(runs[0].1)?;
+    for ((on_phone, _), file) in runs.iter().zip([tensors::OUTPUTS, tensors::CONTROL_OUTPUTS]) {
+        let outputs = outputs(&scratch.path().join(on_phone.out), &prepared, &manifest)?;
+        tensors::write(&job.out.join(file), &outputs)?;
     }
+    let Properties { model, soc, release, .. } = &properties;
     let mut facts = json!({
-        "phone": {
-            "serial": adb.serial, "model": properties.model, "soc": properties.soc, "android": properties.release,
-        },
+        "phone": {"serial": adb.serial, "model": model, "soc": soc, "android": release},
         "options": asked.checked.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
         "qnn_sdk": found::version(&params.sdk),
         "runner": "qnn-net-run, profiling level basic",
@@ -286,14 +281,7 @@ fn measured(profile: Profile, measure: Option<MeasureParams>, htp: &str, soc: &s
         let mut runs = profile.runs_ms.into_iter();
         let first_ms = runs.next().expect("BUG: the number of inferences was checked");
         let warmup_ms = runs.by_ref().take(measure.warmup as usize).collect();
-        Taken {
-            load_ms: profile.load_ms,
-            first_ms,
-            warmup_ms,
-            samples_ms: runs.collect(),
-            cpu_ms: Vec::new(),
-            use_of_cpu: None,
-        }
+        Times { load_ms: profile.load_ms, first_ms, warmup_ms, samples_ms: runs.collect(), ..Times::default() }
     });
     // The process was another machine's, and the runner does not tell what it held.
     let timings = Timings { taken, peak_rss_bytes: None, threads: None };

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::base::fs as bfs;
 use crate::runtime::manifest::Manifest;
-use crate::runtime::tensors::{self, Element, Tensor, Tensors};
+use crate::runtime::tensors::{self, Element, Infer, Tensor, Tensors};
 
 /// The runtime that computes them.
 pub struct Witness {
@@ -26,15 +26,12 @@ const CHANGED: [&str; 2] = ["manifest.json", tensors::CONTROL_INPUTS];
 
 /// Copies the tree of a ready model and adds the control's inputs and outputs, and the reference if the user gave none.
 /// `start` loads the model if anything must be computed. Gives facts for the record.
-pub fn reference<F>(
+pub fn reference<'m>(
     artefact: &Path,
     out: &Path,
     by: &Witness,
-    start: impl FnOnce(&Manifest) -> anyhow::Result<F>,
-) -> anyhow::Result<Map<String, Value>>
-where
-    F: FnMut(&Tensors) -> anyhow::Result<Tensors>,
-{
+    start: impl FnOnce(&Manifest) -> anyhow::Result<Box<Infer<'m>>>,
+) -> anyhow::Result<Map<String, Value>> {
     let mut manifest = Manifest::read(artefact)?;
     for name in bfs::files_below(artefact)?.iter().filter(|name| !CHANGED.contains(&&***name)) {
         bfs::copy_file(&artefact.join(name), &out.join(name))
@@ -44,7 +41,7 @@ where
     let told = match tensors::control_inputs(artefact)? {
         None if is_given => Err("the model came without a second input".to_owned()),
         other => match start(&manifest) {
-            Ok(infer) => answered(artefact, out, other, by, infer)?,
+            Ok(mut infer) => answered(artefact, out, other, by, &mut infer)?,
             // Another runtime may accept the model, and the user gave the expected outputs.
             Err(error) if is_given => Err(format!("{} does not take the model: {error:#}", by.name)),
             Err(error) => return Err(error),
@@ -62,9 +59,7 @@ where
     manifest.write(out)?;
     let facts = json!({"no_control": told.err(), "inputs": manifest.inputs, "outputs": manifest.outputs});
     let Value::Object(mut facts) = facts else { unreachable!() };
-    if !is_given {
-        facts.insert("reference".to_owned(), json!(by.name));
-    }
+    facts.extend((!is_given).then(|| ("reference".to_owned(), json!(by.name))));
     Ok(facts)
 }
 
@@ -75,7 +70,7 @@ fn answered(
     out: &Path,
     other: Option<Tensors>,
     by: &Witness,
-    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
+    infer: &mut Infer<'_>,
 ) -> anyhow::Result<Result<Vec<String>, String>> {
     let given = tensors::read(&artefact.join(tensors::INPUTS))?;
     let reference = match artefact.join(REFERENCE) {
@@ -89,39 +84,30 @@ fn answered(
     let Some(other) = other else {
         return Ok(Err("the model came without a second input".to_owned()));
     };
-    let control = match find(&given, &other, &reference, infer) {
+    let (inputs, outputs, kept) = match find(&given, &other, &reference, infer) {
         Ok(control) => control,
         Err(error) => return Ok(Err(format!("{} does not take the second input: {error:#}", by.name))),
     };
-    tensors::write(&out.join("control-reference.safetensors"), &control.outputs)?;
-    tensors::write(&out.join(tensors::CONTROL_INPUTS), &control.inputs)?;
-    Ok(Ok(control.kept))
-}
-
-#[derive(Debug, PartialEq)]
-struct Control {
-    inputs: Tensors,
-    outputs: Tensors,
-    /// Inputs that were left as given, although they could change.
-    kept: Vec<String>,
+    tensors::write(&out.join("control-reference.safetensors"), &outputs)?;
+    tensors::write(&out.join(tensors::CONTROL_INPUTS), &inputs)?;
+    Ok(Ok(kept))
 }
 
 /// Takes all `other` values if the outputs then have the shapes of the `reference`; else those floats that keep the
 /// shapes, one after another. If there are none, it takes all, provided that the model accepts them: the shapes may be
-/// what it computes.
+/// what it computes. Gives inputs, outputs, and which inputs were left as given, although they could change.
 fn find(
     given: &Tensors,
     other: &Tensors,
     reference: &Tensors,
-    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
-) -> anyhow::Result<Control> {
+    infer: &mut Infer<'_>,
+) -> anyhow::Result<(Tensors, Tensors, Vec<String>)> {
     let all = infer(other);
     if !all.as_ref().is_ok_and(|outputs| same_shapes(outputs, reference)) {
         let mut found = None;
         let mut inputs = given.clone();
-        for (name, tensor) in
-            other.iter().filter(|(name, tensor)| is_floats(tensor) && given.get(*name) != Some(*tensor))
-        {
+        let is_other = |(name, tensor): &(&String, &Tensor)| is_floats(tensor) && given.get(*name) != Some(*tensor);
+        for (name, tensor) in other.iter().filter(is_other) {
             let mut tried = inputs.clone();
             tried.insert(name.clone(), tensor.clone());
             if let Some(outputs) = infer(&tried).ok().filter(|outputs| same_shapes(outputs, reference)) {
@@ -131,10 +117,10 @@ fn find(
         if let Some(outputs) = found {
             let kept = other.iter().filter(|(name, tensor)| inputs.get(*name) != Some(*tensor));
             let kept = kept.map(|(name, _)| name.clone()).collect();
-            return Ok(Control { inputs, outputs, kept });
+            return Ok((inputs, outputs, kept));
         }
     }
-    Ok(Control { inputs: other.clone(), outputs: all?, kept: vec![] })
+    Ok((other.clone(), all?, vec![]))
 }
 
 fn same_shapes(outputs: &Tensors, reference: &Tensors) -> bool {
@@ -180,9 +166,9 @@ mod tests {
 
     fn found(scale: f32, n: i64) -> (Vec<String>, Vec<f64>) {
         let other = named([("x", floats(&[2.0, 1.0])), ("scale", floats(&[scale])), ("n", numbers(&[n]))]);
-        let control = find(&given(), &other, &model(&given()).unwrap(), model).unwrap();
-        assert_eq!(model(&control.inputs).unwrap(), control.outputs);
-        (control.kept, control.outputs["y"].to_f64())
+        let (inputs, outputs, kept) = find(&given(), &other, &model(&given()).unwrap(), &mut model).unwrap();
+        assert_eq!(model(&inputs).unwrap(), outputs);
+        (kept, outputs["y"].to_f64())
     }
 
     #[test]
@@ -201,10 +187,10 @@ mod tests {
     #[test]
     fn shapes_that_the_model_computes_may_be_others_and_a_refusal_is_told() {
         let many = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", numbers(&[3]))]);
-        let control = find(&given(), &many, &model(&given()).unwrap(), model).unwrap();
-        assert_eq!((control.kept, control.outputs["y"].to_f64().len()), (vec![], 6));
+        let (_, outputs, kept) = find(&given(), &many, &model(&given()).unwrap(), &mut model).unwrap();
+        assert_eq!((kept, outputs["y"].to_f64().len()), (vec![], 6));
         let refused = named([("x", floats(&[1.0, 2.0])), ("scale", floats(&[1.0])), ("n", numbers(&[4]))]);
-        let error = find(&given(), &refused, &model(&given()).unwrap(), model).unwrap_err();
+        let error = find(&given(), &refused, &model(&given()).unwrap(), &mut model).unwrap_err();
         assert_eq!(error.to_string(), "too long");
     }
 }

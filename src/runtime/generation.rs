@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Job;
 use super::manifest::Manifest;
-use super::tensors::{self, Element, Tensor, Tensors};
+use super::tensors::{self, Element, Infer, Tensor, Tensors};
 
 /// Of a result: the tokens (row, step).
 pub const GENERATED: &str = "generated.safetensors";
@@ -31,20 +31,20 @@ struct Asked {
 }
 
 /// Generates, where the model asks for it, and writes the tokens beside the outputs.
-pub fn run(job: &Job, artefact: &Path, infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>) -> anyhow::Result<()> {
+pub fn run(
+    job: &Job,
+    artefact: &Path,
+    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
+) -> anyhow::Result<()> {
     let Some(model) = job.inputs.get("model").filter(|model| model.join(REFERENCE).is_file()) else { return Ok(()) };
     let asked = Manifest::read(model)?.rest.remove("generation").unwrap_or(Value::Null);
     let asked: Asked = serde_json::from_value(asked).context("the model's manifest does not say what to generate")?;
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
-    let made = greedy(&asked, inputs, infer).context("right so far, but it fails to generate")?;
+    let made = greedy(&asked, inputs, &mut infer).context("right so far, but it fails to generate")?;
     tensors::write(&job.out.join(GENERATED), &Tensors::from([(TOKENS.to_owned(), made)]))
 }
 
-fn greedy(
-    asked: &Asked,
-    mut inputs: Tensors,
-    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
-) -> anyhow::Result<Tensor> {
+fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::Result<Tensor> {
     if let Some(mask) = asked.mask.as_ref().and_then(|mask| inputs.get_mut(mask)) {
         *mask = whole(mask.element(), mask.shape(), &vec![1; mask.shape().iter().product()])?;
     }
@@ -76,19 +76,12 @@ fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec
     ensure!(shape.len() == 3 && shape[..2] == *ids, "scores of the shape {shape:?} are not for each of {ids:?} tokens");
     let (length, kinds) = (shape[1], shape[2]);
     let values = scores.to_f64();
-    (0..ids[0])
-        .map(|row| {
-            let at = (row * length + place) * kinds;
-            let mut best = 0;
-            for (token, score) in values[at..at + kinds].iter().enumerate() {
-                ensure!(!score.is_nan(), "a score is NaN at place {place} of row {row}");
-                if *score > values[at + best] {
-                    best = token;
-                }
-            }
-            Ok(best as i64)
-        })
-        .collect()
+    let best = |row: usize| {
+        let scores = &values[(row * length + place) * kinds..][..kinds];
+        ensure!(!scores.iter().any(|score| score.is_nan()), "a score is NaN at place {place} of row {row}");
+        Ok((0..kinds).fold(0, |best, token| if scores[token] > scores[best] { token } else { best }) as i64)
+    };
+    (0..ids[0]).map(best).collect()
 }
 
 /// Whole numbers as a tensor of this type.
@@ -133,23 +126,25 @@ mod tests {
 
     #[test]
     fn each_token_is_seen_by_the_next_step_and_padding_by_none() {
-        let made = greedy(&asked(3), inputs(), sums).unwrap();
+        let made = greedy(&asked(3), inputs(), &mut sums).unwrap();
         assert_eq!((made.shape(), made.to_f64()), (&[2, 3][..], vec![3.0, 6.0, 2.0, 8.0, 6.0, 2.0]));
     }
 
     #[test]
     fn the_whole_length_may_be_generated_and_no_more() {
-        assert_eq!(greedy(&asked(4), inputs(), sums).unwrap().to_f64(), [1.0, 2.0, 4.0, 8.0, 3.0, 6.0, 2.0, 4.0]);
-        let error = greedy(&asked(5), inputs(), sums).unwrap_err().to_string();
+        let whole = greedy(&asked(4), inputs(), &mut sums).unwrap();
+        assert_eq!(whole.to_f64(), [1.0, 2.0, 4.0, 8.0, 3.0, 6.0, 2.0, 4.0]);
+        let error = greedy(&asked(5), inputs(), &mut sums).unwrap_err().to_string();
         assert_eq!(error, "5 tokens do not fit into `ids` of [2, 4]");
     }
 
     #[test]
     fn scores_that_are_no_numbers_are_an_error() {
-        let nan = |_: &Tensors| {
+        let mut nan = |_: &Tensors| {
             let bytes = f32::NAN.to_le_bytes().repeat(2 * 4);
             Ok(Tensors::from([("logits".to_owned(), Tensor::new(Element::F32, vec![2, 4, 1], bytes)?)]))
         };
-        assert_eq!(greedy(&asked(1), inputs(), nan).unwrap_err().to_string(), "a score is NaN at place 3 of row 0");
+        let error = greedy(&asked(1), inputs(), &mut nan).unwrap_err().to_string();
+        assert_eq!(error, "a score is NaN at place 3 of row 0");
     }
 }

@@ -44,12 +44,10 @@ pub fn judge(out: &Path, precision: Precision) -> anyhow::Result<Result<f64, Str
     let off = off.fold(0.0_f64, |most, one| if one.is_nan() { f64::INFINITY } else { most.max(one) });
     let bound = if precision == Precision::Bf16 { 0.1 } else { 0.02 };
     let precision = precision.word();
-    Ok(if off > bound {
-        Err(format!("its {precision} is off by {off:.3}"))
-    } else if off < COARSE {
-        Err(format!("asked for {precision}, it computes in fp32: the result is exact to {off:.0e}"))
-    } else {
-        Ok(off)
+    Ok(match off {
+        _ if off > bound => Err(format!("its {precision} is off by {off:.3}")),
+        ..COARSE => Err(format!("asked for {precision}, it computes in fp32: the result is exact to {off:.0e}")),
+        _ => Ok(off),
     })
 }
 
@@ -64,7 +62,7 @@ fn model(element: Element) -> ModelProto {
     let constant = |name: &str, dims: &[usize], values: &[f64]| TensorProto {
         name: Some(name.to_owned()),
         dims: dims.iter().map(|size| *size as i64).collect(),
-        data_type: Some(onnx_type(element)),
+        data_type: Some(element.onnx()),
         raw_data: Some(bytes(values, element)),
         ..TensorProto::default()
     };
@@ -90,18 +88,9 @@ fn model(element: Element) -> ModelProto {
 fn port(name: &str, element: Element) -> ValueInfoProto {
     let dim = |size: usize| Dimension { dim_value: Some(size as i64), ..Dimension::default() };
     let shape = TensorShape { dim: vec![dim(ROWS), dim(WIDTH)] };
-    let tensor = TensorType { elem_type: Some(onnx_type(element)), shape: Some(shape) };
+    let tensor = TensorType { elem_type: Some(element.onnx()), shape: Some(shape) };
     let r#type = TypeProto { tensor_type: Some(tensor), ..TypeProto::default() };
     ValueInfoProto { name: Some(name.to_owned()), r#type: Some(r#type), ..ValueInfoProto::default() }
-}
-
-/// ONNX's number of a type.
-fn onnx_type(element: Element) -> i32 {
-    match element {
-        Element::F16 => 10,
-        Element::Bf16 => 16,
-        _ => 1,
-    }
 }
 
 /// Whole sixty-fourths within 1, spread by `step`.

@@ -51,7 +51,6 @@ struct RunParams {
 #[serde(deny_unknown_fields)]
 struct Options {
     /// Of XNNPACK; as many as the process may use where nothing is said.
-    #[serde(default)]
     num_threads: Option<NonZero<usize>>,
 }
 

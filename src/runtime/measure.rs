@@ -4,7 +4,6 @@
 //! It knows neither models nor devices: both come as closures, and the device's own waiting is the closures' duty.
 //! Only raw figures leave this module; statistics are made elsewhere, in one place.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::de::Error as _;
@@ -24,7 +23,6 @@ pub struct MeasureParams {
     /// Warm-up and samples each stop early after this many seconds; one sample is always taken.
     pub max_seconds: f64,
     /// Part of the spec's `measure`; it is the parent process that kills.
-    #[serde(default)]
     pub timeout_seconds: Option<u64>,
 }
 
@@ -47,47 +45,22 @@ const ENOUGH: u32 = 250;
 /// What the loop took; [`Timings::into_raw`] adds what only the runtime knows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timings {
-    pub taken: Option<Taken>,
+    /// But for how the device was waited for.
+    pub taken: Option<Times>,
     pub peak_rss_bytes: Option<u64>,
     pub threads: Option<u32>,
 }
 
-/// Milliseconds.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Taken {
-    pub load_ms: f64,
-    pub first_ms: f64,
-    pub warmup_ms: Vec<f64>,
-    pub samples_ms: Vec<f64>,
-    /// CPU time of the inferring thread in each sample.
-    #[serde(default)]
-    pub cpu_ms: Vec<f64>,
-    #[serde(default)]
-    pub use_of_cpu: Option<UseOfCpu>,
-}
-
-impl Taken {
-    /// `sync` says how the device was waited for.
-    pub fn into_times(self, sync: &str) -> Times {
-        let Self { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu } = self;
-        Times { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, sync: sync.to_owned() }
-    }
-}
-
 impl Timings {
-    /// Placement may be filled in afterwards.
+    /// `sync` says how the device was waited for. Placement may be filled in afterwards.
     pub fn into_raw(self, sync: &str, requested_device: &str, actual_device: &str) -> RawMeasure {
         RawMeasure {
-            times: self.taken.map(|taken| taken.into_times(sync)),
+            times: self.taken.map(|taken| Times { sync: sync.to_owned(), ..taken }),
             peak_rss_bytes: self.peak_rss_bytes,
-            peak_device_bytes: None,
             threads: self.threads,
-            conditions: None,
-            device: None,
-            order: None,
             requested_device: requested_device.to_owned(),
             actual_device: actual_device.to_owned(),
-            placement: BTreeMap::new(),
+            ..RawMeasure::default()
         }
     }
 }
@@ -121,8 +94,8 @@ pub fn run<S, O>(
     let use_of_cpu = before.zip(Meter::now()).map(|(before, after)| after.since(&before));
     // The calling one, and those that loading and inferring started.
     let threads = threads.zip(own_threads()).map(|(before, after)| 1 + after.saturating_sub(before));
-    let taken = Some(Taken { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu });
-    Ok((loaded, outputs, Timings { taken, peak_rss_bytes: peak_rss_bytes(), threads }))
+    let taken = Times { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, sync: String::new() };
+    Ok((loaded, outputs, Timings { taken: Some(taken), peak_rss_bytes: peak_rss_bytes(), threads }))
 }
 
 /// Infers until times are stable. Who asks for no warm-up gets none.

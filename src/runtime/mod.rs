@@ -79,13 +79,11 @@ impl Job {
 
     /// Performs one of a worker's operations.
     pub fn perform(&self, worker: &str, known: &[(&str, Operation)], progress: &dyn Fn(&str)) -> JobOutput {
-        match known.iter().find(|(name, _)| *name == self.op) {
-            Some((_, operation)) => refusal::answer(operation(self, progress)),
-            None => {
-                let hint = suggest::hint(&self.op, known.iter().map(|(name, _)| *name));
-                JobOutput::failed(JobStatus::Error, format!("{worker} has no operation `{}`; {hint}", self.op))
-            }
-        }
+        let Some((_, operation)) = known.iter().find(|(name, _)| *name == self.op) else {
+            let hint = suggest::hint(&self.op, known.iter().map(|(name, _)| *name));
+            return JobOutput::failed(JobStatus::Error, format!("{worker} has no operation `{}`; {hint}", self.op));
+        };
+        refusal::answer(operation(self, progress))
     }
 }
 
@@ -131,12 +129,10 @@ impl Reply {
 pub struct JobOutput {
     pub status: JobStatus,
     /// One specific sentence; required unless `ok`.
-    #[serde(default)]
     pub reason: Option<String>,
     /// What belongs into the record and not into the tree: versions, attempts, seconds by phase.
     #[serde(default)]
     pub facts: Value,
-    #[serde(default)]
     pub measure: Option<RawMeasure>,
 }
 
@@ -157,7 +153,7 @@ pub enum JobStatus {
 }
 
 /// What was seen of one run; statistics are made in `report`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RawMeasure {
     /// None of a run that was not to be timed: it shared the machine, so its times would say nothing.
     #[serde(flatten)]
@@ -209,7 +205,7 @@ pub struct Order {
 }
 
 /// Raw times of one run, milliseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Cold load: from the file to a session that can infer.
     pub load_ms: f64,
@@ -223,7 +219,8 @@ pub struct Times {
     /// Beside the samples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_of_cpu: Option<UseOfCpu>,
-    /// How the device is waited for before the clock is read, e.g. `synchronous call`.
+    /// How the device is waited for before the clock is read, e.g. `synchronous call`. A page does not say it.
+    #[serde(default)]
     pub sync: String,
 }
 

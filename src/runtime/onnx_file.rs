@@ -2,6 +2,7 @@
 //!
 //! Running a model is the concern of `ort/`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -70,8 +71,7 @@ fn inexpressible(kind: Option<&TypeProto>) -> Option<String> {
 
 pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     let graph = read(path)?.graph.unwrap_or_default();
-    let initializers: std::collections::BTreeSet<_> =
-        graph.initializer.iter().filter_map(|t| t.name.as_deref()).collect();
+    let initializers: BTreeSet<_> = graph.initializer.iter().filter_map(|t| t.name.as_deref()).collect();
     let taken = graph.input.iter().filter_map(|v| v.name.clone());
     let (optional, inputs) = taken.partition(|name| initializers.contains(name.as_str()));
     let outputs = graph.output.iter().filter_map(|v| v.name.clone()).collect();
@@ -82,16 +82,12 @@ pub fn facts(path: &Path) -> anyhow::Result<OnnxFacts> {
     });
     let inexpressible = inexpressible.collect();
     let entries = graph.initializer.iter().flat_map(|tensor| &tensor.external_data);
-    let mut external: Vec<_> = entries
-        .filter(|entry| entry.key.as_deref() == Some("location"))
-        .filter_map(|entry| entry.value.clone())
-        .collect();
-    external.sort();
-    external.dedup();
+    let places = entries.filter(|entry| entry.key.as_deref() == Some("location"));
+    let external = places.filter_map(|entry| entry.value.clone()).collect::<BTreeSet<_>>();
     if let Some(outside) = external.iter().find(|name| name.contains("..") || Path::new(name).is_absolute()) {
         bail!("`{}` keeps data outside its own folder: `{outside}`", path.display());
     }
-    Ok(OnnxFacts { inputs, optional, outputs, external, inexpressible })
+    Ok(OnnxFacts { inputs, optional, outputs, external: external.into_iter().collect(), inexpressible })
 }
 
 /// An input as the graph declares it.
@@ -160,12 +156,9 @@ pub fn read_pb(path: &Path) -> anyhow::Result<(String, Tensor)> {
     let bytes = std::fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
     let proto =
         TensorProto::decode(bytes.as_slice()).with_context(|| format!("`{}` is not an ONNX tensor", path.display()))?;
-    let element = match element(proto.data_type.unwrap_or_default()) {
-        Ok(element) => element,
-        Err(name) => {
-            bail!("`{}` holds {name}, and tensors here are of {}", path.display(), Element::known())
-        }
-    };
+    let unknown =
+        |name| anyhow::anyhow!("`{}` holds {name}, and tensors here are of {}", path.display(), Element::known());
+    let element = element(proto.data_type.unwrap_or_default()).map_err(unknown)?;
     let narrow =
         |size: usize| proto.int32_data.iter().flat_map(move |v| v.to_le_bytes()[..size].to_vec()).collect::<Vec<u8>>();
     let data = match element {

@@ -5,214 +5,132 @@
 
 use prost::Message;
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct ModelProto {
-    #[prost(int64, optional, tag = "1")]
-    pub(in crate::runtime) ir_version: Option<i64>,
-    #[prost(string, optional, tag = "2")]
-    pub(in crate::runtime) producer_name: Option<String>,
-    #[prost(string, optional, tag = "3")]
-    pub(in crate::runtime) producer_version: Option<String>,
-    #[prost(string, optional, tag = "4")]
-    pub(in crate::runtime) domain: Option<String>,
-    #[prost(int64, optional, tag = "5")]
-    pub(in crate::runtime) model_version: Option<i64>,
-    #[prost(string, optional, tag = "6")]
-    pub(in crate::runtime) doc_string: Option<String>,
-    #[prost(message, optional, tag = "7")]
-    pub(in crate::runtime) graph: Option<GraphProto>,
-    #[prost(bytes = "vec", repeated, tag = "8")]
-    pub(in crate::runtime) opset_import: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "14")]
-    pub(in crate::runtime) metadata_props: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "20")]
-    pub(in crate::runtime) training_info: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "25")]
-    pub(in crate::runtime) functions: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "26")]
-    pub(in crate::runtime) configuration: Vec<Vec<u8>>,
+/// Messages as `onnx.proto` has them: each field with its number, and how prost reads it.
+macro_rules! messages {
+    ($($name:ident { $($field:ident: $type:ty = $tag:literal ($($kind:tt)*);)* })*) => {$(
+        #[derive(Clone, PartialEq, Message)]
+        pub(in crate::runtime) struct $name {
+            $(#[prost($($kind)*, tag = $tag)]
+            pub(in crate::runtime) $field: $type,)*
+        }
+    )*};
 }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct GraphProto {
-    #[prost(message, repeated, tag = "1")]
-    pub(in crate::runtime) node: Vec<NodeProto>,
-    #[prost(string, optional, tag = "2")]
-    pub(in crate::runtime) name: Option<String>,
-    #[prost(message, repeated, tag = "5")]
-    pub(in crate::runtime) initializer: Vec<TensorProto>,
-    #[prost(string, optional, tag = "10")]
-    pub(in crate::runtime) doc_string: Option<String>,
-    #[prost(message, repeated, tag = "11")]
-    pub(in crate::runtime) input: Vec<ValueInfoProto>,
-    #[prost(message, repeated, tag = "12")]
-    pub(in crate::runtime) output: Vec<ValueInfoProto>,
-    #[prost(message, repeated, tag = "13")]
-    pub(in crate::runtime) value_info: Vec<ValueInfoProto>,
-    #[prost(bytes = "vec", repeated, tag = "14")]
-    pub(in crate::runtime) quantization_annotation: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "15")]
-    pub(in crate::runtime) sparse_initializer: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "16")]
-    pub(in crate::runtime) metadata_props: Vec<Vec<u8>>,
-}
+messages! {
+    ModelProto {
+        ir_version: Option<i64> = 1 (int64, optional);
+        producer_name: Option<String> = 2 (string, optional);
+        producer_version: Option<String> = 3 (string, optional);
+        domain: Option<String> = 4 (string, optional);
+        model_version: Option<i64> = 5 (int64, optional);
+        doc_string: Option<String> = 6 (string, optional);
+        graph: Option<GraphProto> = 7 (message, optional);
+        opset_import: Vec<Vec<u8>> = 8 (bytes = "vec", repeated);
+        metadata_props: Vec<Vec<u8>> = 14 (bytes = "vec", repeated);
+        training_info: Vec<Vec<u8>> = 20 (bytes = "vec", repeated);
+        functions: Vec<Vec<u8>> = 25 (bytes = "vec", repeated);
+        configuration: Vec<Vec<u8>> = 26 (bytes = "vec", repeated);
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct NodeProto {
-    #[prost(string, repeated, tag = "1")]
-    pub(in crate::runtime) input: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    pub(in crate::runtime) output: Vec<String>,
-    #[prost(string, optional, tag = "3")]
-    pub(in crate::runtime) name: Option<String>,
-    #[prost(string, optional, tag = "4")]
-    pub(in crate::runtime) op_type: Option<String>,
-    #[prost(message, repeated, tag = "5")]
-    pub(in crate::runtime) attribute: Vec<AttributeProto>,
-    #[prost(string, optional, tag = "6")]
-    pub(in crate::runtime) doc_string: Option<String>,
-    #[prost(string, optional, tag = "7")]
-    pub(in crate::runtime) domain: Option<String>,
-    #[prost(string, optional, tag = "8")]
-    pub(in crate::runtime) overload: Option<String>,
-    #[prost(bytes = "vec", repeated, tag = "9")]
-    pub(in crate::runtime) metadata_props: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "10")]
-    pub(in crate::runtime) device_configurations: Vec<Vec<u8>>,
-}
+    GraphProto {
+        node: Vec<NodeProto> = 1 (message, repeated);
+        name: Option<String> = 2 (string, optional);
+        initializer: Vec<TensorProto> = 5 (message, repeated);
+        doc_string: Option<String> = 10 (string, optional);
+        input: Vec<ValueInfoProto> = 11 (message, repeated);
+        output: Vec<ValueInfoProto> = 12 (message, repeated);
+        value_info: Vec<ValueInfoProto> = 13 (message, repeated);
+        quantization_annotation: Vec<Vec<u8>> = 14 (bytes = "vec", repeated);
+        sparse_initializer: Vec<Vec<u8>> = 15 (bytes = "vec", repeated);
+        metadata_props: Vec<Vec<u8>> = 16 (bytes = "vec", repeated);
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct AttributeProto {
-    #[prost(string, optional, tag = "1")]
-    pub(in crate::runtime) name: Option<String>,
-    #[prost(float, optional, tag = "2")]
-    pub(in crate::runtime) f: Option<f32>,
-    #[prost(int64, optional, tag = "3")]
-    pub(in crate::runtime) i: Option<i64>,
-    #[prost(bytes = "vec", optional, tag = "4")]
-    pub(in crate::runtime) s: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "5")]
-    pub(in crate::runtime) t: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "6")]
-    pub(in crate::runtime) g: Option<Vec<u8>>,
-    #[prost(float, repeated, tag = "7")]
-    pub(in crate::runtime) floats: Vec<f32>,
-    #[prost(int64, repeated, tag = "8")]
-    pub(in crate::runtime) ints: Vec<i64>,
-    #[prost(bytes = "vec", repeated, tag = "9")]
-    pub(in crate::runtime) strings: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "10")]
-    pub(in crate::runtime) tensors: Vec<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "11")]
-    pub(in crate::runtime) graphs: Vec<Vec<u8>>,
-    #[prost(string, optional, tag = "13")]
-    pub(in crate::runtime) doc_string: Option<String>,
-    #[prost(bytes = "vec", optional, tag = "14")]
-    pub(in crate::runtime) tp: Option<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "15")]
-    pub(in crate::runtime) type_protos: Vec<Vec<u8>>,
-    #[prost(int32, optional, tag = "20")]
-    pub(in crate::runtime) r#type: Option<i32>,
-    #[prost(string, optional, tag = "21")]
-    pub(in crate::runtime) ref_attr_name: Option<String>,
-    #[prost(bytes = "vec", optional, tag = "22")]
-    pub(in crate::runtime) sparse_tensor: Option<Vec<u8>>,
-    #[prost(bytes = "vec", repeated, tag = "23")]
-    pub(in crate::runtime) sparse_tensors: Vec<Vec<u8>>,
-}
+    NodeProto {
+        input: Vec<String> = 1 (string, repeated);
+        output: Vec<String> = 2 (string, repeated);
+        name: Option<String> = 3 (string, optional);
+        op_type: Option<String> = 4 (string, optional);
+        attribute: Vec<AttributeProto> = 5 (message, repeated);
+        doc_string: Option<String> = 6 (string, optional);
+        domain: Option<String> = 7 (string, optional);
+        overload: Option<String> = 8 (string, optional);
+        metadata_props: Vec<Vec<u8>> = 9 (bytes = "vec", repeated);
+        device_configurations: Vec<Vec<u8>> = 10 (bytes = "vec", repeated);
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct TensorProto {
-    #[prost(int64, repeated, tag = "1")]
-    pub(in crate::runtime) dims: Vec<i64>,
-    #[prost(int32, optional, tag = "2")]
-    pub(in crate::runtime) data_type: Option<i32>,
-    #[prost(bytes = "vec", optional, tag = "3")]
-    pub(in crate::runtime) segment: Option<Vec<u8>>,
-    #[prost(float, repeated, tag = "4")]
-    pub(in crate::runtime) float_data: Vec<f32>,
-    #[prost(int32, repeated, tag = "5")]
-    pub(in crate::runtime) int32_data: Vec<i32>,
-    #[prost(bytes = "vec", repeated, tag = "6")]
-    pub(in crate::runtime) string_data: Vec<Vec<u8>>,
-    #[prost(int64, repeated, tag = "7")]
-    pub(in crate::runtime) int64_data: Vec<i64>,
-    #[prost(string, optional, tag = "8")]
-    pub(in crate::runtime) name: Option<String>,
-    #[prost(bytes = "vec", optional, tag = "9")]
-    pub(in crate::runtime) raw_data: Option<Vec<u8>>,
-    #[prost(double, repeated, tag = "10")]
-    pub(in crate::runtime) double_data: Vec<f64>,
-    #[prost(uint64, repeated, tag = "11")]
-    pub(in crate::runtime) uint64_data: Vec<u64>,
-    #[prost(string, optional, tag = "12")]
-    pub(in crate::runtime) doc_string: Option<String>,
-    #[prost(message, repeated, tag = "13")]
-    pub(in crate::runtime) external_data: Vec<StringStringEntryProto>,
-    #[prost(int32, optional, tag = "14")]
-    pub(in crate::runtime) data_location: Option<i32>,
-    #[prost(bytes = "vec", repeated, tag = "16")]
-    pub(in crate::runtime) metadata_props: Vec<Vec<u8>>,
-}
+    AttributeProto {
+        name: Option<String> = 1 (string, optional);
+        f: Option<f32> = 2 (float, optional);
+        i: Option<i64> = 3 (int64, optional);
+        s: Option<Vec<u8>> = 4 (bytes = "vec", optional);
+        t: Option<Vec<u8>> = 5 (bytes = "vec", optional);
+        g: Option<Vec<u8>> = 6 (bytes = "vec", optional);
+        floats: Vec<f32> = 7 (float, repeated);
+        ints: Vec<i64> = 8 (int64, repeated);
+        strings: Vec<Vec<u8>> = 9 (bytes = "vec", repeated);
+        tensors: Vec<Vec<u8>> = 10 (bytes = "vec", repeated);
+        graphs: Vec<Vec<u8>> = 11 (bytes = "vec", repeated);
+        doc_string: Option<String> = 13 (string, optional);
+        tp: Option<Vec<u8>> = 14 (bytes = "vec", optional);
+        type_protos: Vec<Vec<u8>> = 15 (bytes = "vec", repeated);
+        r#type: Option<i32> = 20 (int32, optional);
+        ref_attr_name: Option<String> = 21 (string, optional);
+        sparse_tensor: Option<Vec<u8>> = 22 (bytes = "vec", optional);
+        sparse_tensors: Vec<Vec<u8>> = 23 (bytes = "vec", repeated);
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct StringStringEntryProto {
-    #[prost(string, optional, tag = "1")]
-    pub(in crate::runtime) key: Option<String>,
-    #[prost(string, optional, tag = "2")]
-    pub(in crate::runtime) value: Option<String>,
-}
+    TensorProto {
+        dims: Vec<i64> = 1 (int64, repeated);
+        data_type: Option<i32> = 2 (int32, optional);
+        segment: Option<Vec<u8>> = 3 (bytes = "vec", optional);
+        float_data: Vec<f32> = 4 (float, repeated);
+        int32_data: Vec<i32> = 5 (int32, repeated);
+        string_data: Vec<Vec<u8>> = 6 (bytes = "vec", repeated);
+        int64_data: Vec<i64> = 7 (int64, repeated);
+        name: Option<String> = 8 (string, optional);
+        raw_data: Option<Vec<u8>> = 9 (bytes = "vec", optional);
+        double_data: Vec<f64> = 10 (double, repeated);
+        uint64_data: Vec<u64> = 11 (uint64, repeated);
+        doc_string: Option<String> = 12 (string, optional);
+        external_data: Vec<StringStringEntryProto> = 13 (message, repeated);
+        data_location: Option<i32> = 14 (int32, optional);
+        metadata_props: Vec<Vec<u8>> = 16 (bytes = "vec", repeated);
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct ValueInfoProto {
-    #[prost(string, optional, tag = "1")]
-    pub(in crate::runtime) name: Option<String>,
-    #[prost(message, optional, tag = "2")]
-    pub(in crate::runtime) r#type: Option<TypeProto>,
-    #[prost(string, optional, tag = "3")]
-    pub(in crate::runtime) doc_string: Option<String>,
-    #[prost(bytes = "vec", repeated, tag = "4")]
-    pub(in crate::runtime) metadata_props: Vec<Vec<u8>>,
-}
+    StringStringEntryProto {
+        key: Option<String> = 1 (string, optional);
+        value: Option<String> = 2 (string, optional);
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct TypeProto {
-    #[prost(message, optional, tag = "1")]
-    pub(in crate::runtime) tensor_type: Option<TensorType>,
-    #[prost(bytes = "vec", optional, tag = "4")]
-    pub(in crate::runtime) sequence_type: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "5")]
-    pub(in crate::runtime) map_type: Option<Vec<u8>>,
-    #[prost(string, optional, tag = "6")]
-    pub(in crate::runtime) denotation: Option<String>,
-    #[prost(bytes = "vec", optional, tag = "7")]
-    pub(in crate::runtime) opaque_type: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "8")]
-    pub(in crate::runtime) sparse_tensor_type: Option<Vec<u8>>,
-    #[prost(bytes = "vec", optional, tag = "9")]
-    pub(in crate::runtime) optional_type: Option<Vec<u8>>,
-}
+    ValueInfoProto {
+        name: Option<String> = 1 (string, optional);
+        r#type: Option<TypeProto> = 2 (message, optional);
+        doc_string: Option<String> = 3 (string, optional);
+        metadata_props: Vec<Vec<u8>> = 4 (bytes = "vec", repeated);
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct TensorType {
-    #[prost(int32, optional, tag = "1")]
-    pub(in crate::runtime) elem_type: Option<i32>,
-    #[prost(message, optional, tag = "2")]
-    pub(in crate::runtime) shape: Option<TensorShape>,
-}
+    TypeProto {
+        tensor_type: Option<TensorType> = 1 (message, optional);
+        sequence_type: Option<Vec<u8>> = 4 (bytes = "vec", optional);
+        map_type: Option<Vec<u8>> = 5 (bytes = "vec", optional);
+        denotation: Option<String> = 6 (string, optional);
+        opaque_type: Option<Vec<u8>> = 7 (bytes = "vec", optional);
+        sparse_tensor_type: Option<Vec<u8>> = 8 (bytes = "vec", optional);
+        optional_type: Option<Vec<u8>> = 9 (bytes = "vec", optional);
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct TensorShape {
-    #[prost(message, repeated, tag = "1")]
-    pub(in crate::runtime) dim: Vec<Dimension>,
-}
+    TensorType {
+        elem_type: Option<i32> = 1 (int32, optional);
+        shape: Option<TensorShape> = 2 (message, optional);
+    }
 
-#[derive(Clone, PartialEq, Message)]
-pub(in crate::runtime) struct Dimension {
-    #[prost(int64, optional, tag = "1")]
-    pub(in crate::runtime) dim_value: Option<i64>,
-    #[prost(string, optional, tag = "2")]
-    pub(in crate::runtime) dim_param: Option<String>,
-    #[prost(string, optional, tag = "3")]
-    pub(in crate::runtime) denotation: Option<String>,
+    TensorShape {
+        dim: Vec<Dimension> = 1 (message, repeated);
+    }
+
+    Dimension {
+        dim_value: Option<i64> = 1 (int64, optional);
+        dim_param: Option<String> = 2 (string, optional);
+        denotation: Option<String> = 3 (string, optional);
+    }
 }

@@ -27,7 +27,7 @@ use super::loops::Loop;
 use super::manifest::Manifest;
 use super::measure::{self, MeasureParams, Timings};
 use super::refusal::Refusal;
-use super::tensors::{self, Tensors};
+use super::tensors::{self, Infer, Tensors};
 use super::{Job, JobOutput, JobStatus, cpu};
 use crate::openvino::{self, Core, Failure};
 
@@ -49,7 +49,6 @@ struct RunParams {
     measure: Option<MeasureParams>,
     #[serde(default)]
     options: Map<String, Value>,
-    #[serde(default)]
     threads: Option<u32>,
 }
 
@@ -179,11 +178,12 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
         let compiled = core.compile(&model, "CPU", &properties)?;
         ports::check(&compiled, &manifest, &inputs)?;
         let mut request = compiled.request()?;
-        Ok(move |inputs: &Tensors| {
+        let infer = move |inputs: &Tensors| {
             ports::set_inputs(&mut request, &compiled, &manifest, inputs)?;
             request.infer()?;
             ports::outputs(&request, &compiled, &manifest)
-        })
+        };
+        Ok(Box::new(infer) as Box<Infer<'_>>)
     };
     let mut facts = control::reference(tree, &job.out, &BY, start)?;
     facts.insert("openvino".to_owned(), json!(version));
@@ -307,13 +307,9 @@ fn describe(core: &Core, version: &str, device: &str) -> Result<(String, Vec<Str
 /// What OpenVINO's ONNX frontend says of a model that it does not take is its refusal: the file is a model, which others
 /// have read by now.
 fn unread(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref::<Failure>() {
-        Some(failure) => {
-            let status = options::status_of(failure).unwrap_or(JobStatus::Unsupported);
-            Refusal::because(status, format!("OpenVINO does not convert the model: {failure}"))
-        }
-        None => error,
-    }
+    let Some(failure) = error.downcast_ref::<Failure>() else { return error };
+    let status = options::status_of(failure).unwrap_or(JobStatus::Unsupported);
+    Refusal::because(status, format!("OpenVINO does not convert the model: {failure}"))
 }
 
 /// OpenVINO's own word for a missing operator or for memory, as the status that says so.

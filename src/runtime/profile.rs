@@ -7,6 +7,10 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
+use super::JobStatus;
+use super::loops::Loop;
+use super::refusal::Refusal;
+
 const FILE: &str = "profile.json";
 /// Inferences before any is looked at.
 pub const WARMUP: u32 = 3;
@@ -50,17 +54,20 @@ impl Counted {
 
     pub fn over(self, inferences: u32, wall_ms: f64, by: impl Into<String>) -> Profile {
         let of_one = |sum: f64| sum / f64::from(inferences.max(1));
-        let operator = |((name, kind, place), (ms, calls)): (_, (f64, f64))| Operator {
-            name,
-            kind,
-            place,
-            ms: of_one(ms.max(0.0)),
-            calls: of_one(calls),
+        let operator = |((name, kind, place), (ms, calls)): (_, (f64, f64))| {
+            let (ms, calls) = (of_one(ms.max(0.0)), of_one(calls));
+            Operator { name, kind, place, ms, calls }
         };
         let mut operators: Vec<_> = self.0.into_iter().map(operator).collect();
         operators.sort_by(|a, b| b.ms.total_cmp(&a.ms));
         Profile { by: by.into(), inferences, wall_ms: of_one(wall_ms), operators }
     }
+}
+
+/// A model of several has no operators of its own.
+pub(super) fn refuse_loop(tree: &Path) -> anyhow::Result<()> {
+    let several = "a model of several is not profiled as a whole: name a component";
+    Loop::read(tree)?.map_or(Ok(()), |_| Err(Refusal::because(JobStatus::Unsupported, several)))
 }
 
 impl Profile {

@@ -1,11 +1,10 @@
 //! An error that carries a job status, so that a runtime can report "unavailable" through `?`.
 
-use std::fmt;
-
 use super::{JobOutput, JobStatus};
 
 /// Why a job ended without a result. Every other error of a job is [`JobStatus::Error`].
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
 pub struct Refusal {
     pub status: JobStatus,
     pub reason: String,
@@ -25,14 +24,6 @@ impl Refusal {
         Self::because(JobStatus::Unavailable, reason)
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// What ONNX Runtime's WebGPU says, in a browser and without one, of a shader that the adapter cannot compile.
 const NO_F16: &str = "requires f16 but the device does not support it";

@@ -63,6 +63,10 @@ impl Element {
         ELEMENTS.iter().find(|row| row.4 == number).map(|row| row.0)
     }
 
+    pub fn onnx(self) -> i32 {
+        self.row().4
+    }
+
     /// All of them, by name.
     pub fn known() -> String {
         ELEMENTS.iter().map(|row| row.2).collect::<Vec<_>>().join(", ")
@@ -89,6 +93,9 @@ pub struct Tensor {
 
 /// Tensors by name. The order of a model's inputs is its manifest's, not this map's.
 pub type Tensors = BTreeMap<String, Tensor>;
+
+/// A loaded model, as what it makes of inputs.
+pub type Infer<'a> = dyn FnMut(&Tensors) -> anyhow::Result<Tensors> + 'a;
 
 impl Tensor {
     pub fn new(element: Element, shape: Vec<usize>, bytes: Vec<u8>) -> anyhow::Result<Self> {
@@ -164,8 +171,8 @@ pub fn run_control(
 
 /// Reads a whole safetensors file.
 pub fn read(path: &Path) -> anyhow::Result<Tensors> {
-    let content = std::fs::read(path).with_context(|| format!("failed to read tensors from `{}`", path.display()))?;
-    parse(&content).with_context(|| format!("failed to read tensors from `{}`", path.display()))
+    let failed = || format!("failed to read tensors from `{}`", path.display());
+    parse(&std::fs::read(path).with_context(failed)?).with_context(failed)
 }
 
 fn parse(content: &[u8]) -> anyhow::Result<Tensors> {
@@ -184,12 +191,11 @@ fn parse(content: &[u8]) -> anyhow::Result<Tensors> {
 
 /// Writes a safetensors file; equal tensors give equal bytes.
 pub fn write(path: &Path, tensors: &Tensors) -> anyhow::Result<()> {
-    let mut views = Vec::with_capacity(tensors.len());
-    for (name, tensor) in tensors {
-        let view = TensorView::new(tensor.element.row().1, tensor.shape.clone(), &tensor.bytes)
-            .with_context(|| format!("tensor `{name}`"))?;
-        views.push((name, view));
-    }
+    let views = tensors.iter().map(|(name, tensor)| {
+        let view = TensorView::new(tensor.element.row().1, tensor.shape.clone(), &tensor.bytes);
+        Ok((name, view.with_context(|| format!("tensor `{name}`"))?))
+    });
+    let views = views.collect::<anyhow::Result<Vec<_>>>()?;
     let content = safetensors::serialize(views, None).context("failed to serialise tensors")?;
     std::fs::write(path, content).with_context(|| format!("failed to write tensors to `{}`", path.display()))
 }
@@ -221,8 +227,7 @@ mod tests {
         assert_eq!(of(Element::F16, &half::f16::from_f32(0.25).to_le_bytes()), [0.25]);
         assert_eq!(of(Element::Bf16, &half::bf16::from_f32(-2.0).to_le_bytes()), [-2.0]);
         assert_eq!(of(Element::I64, &(-7i64).to_le_bytes()), [-7.0]);
-        assert_eq!(of(Element::I8, &[0xff]), [-1.0]);
-        assert_eq!(of(Element::U8, &[0xff]), [255.0]);
+        assert_eq!((of(Element::I8, &[0xff]), of(Element::U8, &[0xff])), (vec![-1.0], vec![255.0]));
         assert_eq!(of(Element::F64, &1e300f64.to_le_bytes()), [1e300]);
         assert_eq!(of(Element::I16, &(-300i16).to_le_bytes()), [-300.0]);
         assert_eq!(of(Element::U16, &65535u16.to_le_bytes()), [65535.0]);

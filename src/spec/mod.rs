@@ -305,7 +305,6 @@ pub enum Route {
 #[derive(Debug, Clone)]
 pub struct Target {
     pub name: String,
-    pub loc: Loc,
     /// Which runtime runs it.
     pub runtime: &'static Runtime,
     /// The backend whose prober says if it is there.

@@ -3,14 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{Model, Spec};
-use crate::base::Loc;
 
 /// One row of `pipelines:`.
 #[derive(Debug, Clone)]
 pub struct Pipeline {
-    pub name: String,
-    pub loc: Loc,
-    pub description: String,
     pub tasks: Vec<String>,
     /// `templates/pipelines/<template>.py.j2`.
     pub template: String,

@@ -28,14 +28,7 @@ struct Told {
 }
 
 impl StepKind for Calibration {
-    fn name(&self) -> &'static str {
-        "calibration"
-    }
-
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[PARTS, &[Part::Rust("step/calibration.rs")]]);
-        &CODE
-    }
+    known_as!("calibration", [PARTS, &[Part::Rust("step/calibration.rs")]]);
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let told: Told = step.params.parse()?;

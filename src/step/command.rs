@@ -1,27 +1,13 @@
 //! `command:<name>`: a user's own program, keyed, cached and isolated like every other step.
 
-use crate::step::{Access, Code, CommandCall, Params, Part, Places, Step, StepKind, Work};
+use crate::step::{Access, Code, CommandCall, Params, Places, Step, StepKind, Work};
 
 pub struct Command;
 pub static COMMAND: Command = Command;
 
 impl StepKind for Command {
-    fn name(&self) -> &'static str {
-        "command"
-    }
-
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[
-            Part::Rust("step/command.rs"),
-            Part::Rust("worker/command.rs"),
-            Part::Rust("worker/inputs.rs"),
-            Part::Rust("worker/outputs.rs"),
-            Part::Rust("worker/sandbox.rs"),
-            Part::Rust("worker/spawn"),
-            Part::Rust("confine"),
-        ]]);
-        &CODE
-    }
+    known_as!("command": Rust "step/command.rs", "worker/command.rs", "worker/inputs.rs", "worker/outputs.rs",
+        "worker/sandbox.rs", "worker/spawn", "confine");
 
     /// A program of unknown make may produce native code.
     fn is_native(&self) -> bool {

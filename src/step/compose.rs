@@ -10,7 +10,7 @@ use crate::base::fs as bfs;
 use crate::runtime::loops;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::tensors;
-use crate::step::{Access, Code, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::step::{Access, Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 /// The label under which both know a component's tree.
@@ -25,28 +25,9 @@ pub struct Compose;
 pub static COMPOSE: Compose = Compose;
 
 impl StepKind for Compose {
-    fn name(&self) -> &'static str {
-        "compose"
-    }
+    known_as!("compose": Rust "step/compose.rs"; Python "compose");
 
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[Part::Rust("step/compose.rs"), Part::Python("compose")]]);
-        &CODE
-    }
-
-    fn tools(&self, _: &Step) -> Vec<Tool> {
-        ["torch", "transformers", "diffusers", "safetensors", "numpy"]
-            .map(|package| Tool { env: EnvName::Torch, package })
-            .into()
-    }
-
-    fn requires(&self, _: &Step) -> Vec<Requirement> {
-        vec![Requirement::Env(EnvName::Torch)]
-    }
-
-    fn server(&self, _: &Step) -> Option<EnvName> {
-        Some(EnvName::Torch)
-    }
+    in_python!(EnvName::Torch, ["torch", "transformers", "diffusers", "safetensors", "numpy"]);
 
     fn memory(&self) -> Option<MemoryGuess> {
         Some(MemoryGuess { base: 1 << 30, factor: 2 })
@@ -67,18 +48,7 @@ pub struct Assemble;
 pub static ASSEMBLE: Assemble = Assemble;
 
 impl StepKind for Assemble {
-    fn name(&self) -> &'static str {
-        "assemble"
-    }
-
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[
-            Part::Rust("step/compose.rs"),
-            Part::Rust("runtime/loops/mod.rs"),
-            Part::Rust("runtime/manifest.rs"),
-        ]]);
-        &CODE
-    }
+    known_as!("assemble": Rust "step/compose.rs", "runtime/loops/mod.rs", "runtime/manifest.rs");
 
     fn lower(&self, _: &Step, places: &Places) -> anyhow::Result<Work> {
         let (inputs, out) = (places.inputs.clone(), places.out.clone());

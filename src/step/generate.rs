@@ -43,7 +43,6 @@ pub struct TestContext {
     pub device: String,
     pub precision: Precision,
     /// OpenVINO's word for what it is told to compute in, where the precision alone does not say it.
-    #[serde(default)]
     pub computes: Option<String>,
     /// Target and precision, e.g. `openvino-fp16`.
     pub variant: String,

@@ -11,7 +11,7 @@ use crate::judge::{Evidence, Numerics, Verdict};
 use crate::runtime::generation;
 use crate::runtime::manifest::Manifest;
 use crate::spec::{Precision, Tolerance};
-use crate::step::{Code, Part, Places, Step, StepKind, Work};
+use crate::step::{Code, Places, Step, StepKind, Work};
 
 /// The parameters of a verdict, all of them in its key.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -35,19 +35,7 @@ pub struct Judge;
 pub static JUDGE: Judge = Judge;
 
 impl StepKind for Judge {
-    fn name(&self) -> &'static str {
-        "judge"
-    }
-
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[
-            Part::Rust("step/judge.rs"),
-            Part::Rust("judge/"),
-            Part::Crate("safetensors"),
-            Part::Crate("half"),
-        ]]);
-        &CODE
-    }
+    known_as!("judge": Rust "step/judge.rs", "judge/"; Crate "safetensors", "half");
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let params: JudgeParams = step.params.parse()?;

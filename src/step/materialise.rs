@@ -4,35 +4,29 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::step::{Access, Code, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
+use crate::step::{Access, Code, MemoryGuess, Places, Requirement, Step, StepKind, Work, Worker, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 pub struct Materialise;
 pub static MATERIALISE: Materialise = Materialise;
 
 impl StepKind for Materialise {
-    fn name(&self) -> &'static str {
-        "materialise"
-    }
+    known_as!("materialise": Rust "step/materialise.rs"; Python "materialise");
 
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[Part::Rust("step/materialise.rs"), Part::Python("materialise")]]);
-        &CODE
-    }
-
-    fn tools(&self, _: &Step) -> Vec<Tool> {
-        ["torch", "transformers", "safetensors", "tokenizers", "sentencepiece", "numpy", "scipy", "timm", "torchvision"]
-            .map(|package| Tool { env: EnvName::Torch, package })
-            .into()
-    }
-
-    fn requires(&self, _: &Step) -> Vec<Requirement> {
-        vec![Requirement::Env(EnvName::Torch)]
-    }
-
-    fn server(&self, _: &Step) -> Option<EnvName> {
-        Some(EnvName::Torch)
-    }
+    in_python!(
+        EnvName::Torch,
+        [
+            "torch",
+            "transformers",
+            "safetensors",
+            "tokenizers",
+            "sentencepiece",
+            "numpy",
+            "scipy",
+            "timm",
+            "torchvision"
+        ]
+    );
 
     /// How large the model becomes is known when it is there; from then on its records tell.
     fn memory(&self) -> Option<MemoryGuess> {

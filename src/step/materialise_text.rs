@@ -2,25 +2,14 @@
 //!
 //! A kind of its own, so that the keys of rows which name every input hold nothing of it.
 
-use crate::step::{Code, MATERIALISE, MemoryGuess, Part, Places, Requirement, Step, StepKind, Work, WorkerCall};
+use crate::step::{Code, MATERIALISE, MemoryGuess, Places, Requirement, Step, StepKind, Work, WorkerCall};
 use crate::toolchain::{EnvName, Tool};
 
 pub struct MaterialiseText;
 pub static MATERIALISE_TEXT: MaterialiseText = MaterialiseText;
 
 impl StepKind for MaterialiseText {
-    fn name(&self) -> &'static str {
-        "materialise-text"
-    }
-
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[
-            Part::Rust("step/materialise_text.rs"),
-            Part::Rust("step/materialise.rs"),
-            Part::Python("materialise_text"),
-        ]]);
-        &CODE
-    }
+    known_as!("materialise-text": Rust "step/materialise_text.rs", "step/materialise.rs"; Python "materialise_text");
 
     fn tools(&self, step: &Step) -> Vec<Tool> {
         MATERIALISE.tools(step)

@@ -2,6 +2,40 @@
 //!
 //! A new kind is one file and one line in [`KINDS`]; a conversion is a row of the catalogue.
 
+/// The name of a kind, and what performs all of its steps: parts, as `parts!` takes them, or groups of them.
+macro_rules! known_as {
+    ($name:literal: $($parts:tt)+) => {
+        known_as!($name, [$crate::catalogue::parts!($($parts)+)]);
+    };
+    ($name:literal, $parts:expr) => {
+        fn name(&self) -> &'static str {
+            $name
+        }
+
+        fn code(&self, _: &Step) -> &Code {
+            static CODE: Code = Code::of(&$parts);
+            &CODE
+        }
+    };
+}
+
+/// What a kind needs whose work an op of the Python package does: packages of an environment, and its server.
+macro_rules! in_python {
+    ($env:expr, $packages:expr) => {
+        fn tools(&self, _: &Step) -> Vec<Tool> {
+            $packages.map(|package| Tool { env: $env, package }).into()
+        }
+
+        fn requires(&self, _: &Step) -> Vec<Requirement> {
+            vec![Requirement::Env($env)]
+        }
+
+        fn server(&self, _: &Step) -> Option<EnvName> {
+            Some($env)
+        }
+    };
+}
+
 mod calibration;
 mod command;
 mod compose;

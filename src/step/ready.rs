@@ -19,7 +19,7 @@ use crate::runtime::refusal::Refusal;
 use crate::runtime::tensors::{self, Tensors};
 use crate::runtime::{JobStatus, foreign, ir_file, onnx_change, onnx_file};
 use crate::spec::ReadyFormat;
-use crate::step::{Code, Part, Places, Step, StepKind, Work};
+use crate::step::{Code, Places, Step, StepKind, Work};
 
 pub use reference::REFERENCE;
 
@@ -37,29 +37,9 @@ pub struct Ready;
 pub static READY: Ready = Ready;
 
 impl StepKind for Ready {
-    fn name(&self) -> &'static str {
-        "ready"
-    }
-
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[
-            Part::Rust("step/ready"),
-            Part::Rust("runtime/foreign.rs"),
-            Part::Rust("runtime/ir_file.rs"),
-            Part::Rust("runtime/manifest.rs"),
-            Part::Rust("runtime/onnx_change.rs"),
-            Part::Rust("runtime/onnx_file.rs"),
-            Part::Rust("runtime/onnx_proto.rs"),
-            Part::Rust("runtime/refusal.rs"),
-            Part::Rust("runtime/tensors.rs"),
-            Part::Crate("npyz"),
-            Part::Crate("prost"),
-            Part::Crate("roxmltree"),
-            Part::Crate("safetensors"),
-            Part::Crate("zip"),
-        ]]);
-        &CODE
-    }
+    known_as!("ready": Rust "step/ready", "runtime/foreign.rs", "runtime/ir_file.rs", "runtime/manifest.rs",
+        "runtime/onnx_change.rs", "runtime/onnx_file.rs", "runtime/onnx_proto.rs", "runtime/refusal.rs",
+        "runtime/tensors.rs"; Crate "npyz", "prost", "roxmltree", "safetensors", "zip");
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let params: ReadyParams = step.params.parse()?;

@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use indexmap::IndexMap;
 use serde::Deserialize;
 
+use crate::catalogue::parts;
 use crate::runtime::tensors::{self, Element, Tensor, Tensors};
 use crate::spec::{Dtype, Input, recipe};
 use crate::step::{Code, Part, Places, Step, StepKind, Work};
@@ -14,24 +15,13 @@ pub struct Inputs;
 pub static INPUTS: Inputs = Inputs;
 
 /// Whatever makes tensors by a recipe is made by these.
-pub(super) const PARTS: &[Part] = &[
-    Part::Rust("step/recipe.rs"),
-    Part::Rust("spec/recipe.rs"),
-    Part::Rust("runtime/tensors.rs"),
-    Part::Crate("rand_chacha"),
-    Part::Crate("half"),
-    Part::Crate("safetensors"),
-];
+pub(super) const PARTS: &[Part] = parts!(
+    Rust "step/recipe.rs", "spec/recipe.rs", "runtime/tensors.rs";
+    Crate "rand_chacha", "half", "safetensors"
+);
 
 impl StepKind for Inputs {
-    fn name(&self) -> &'static str {
-        "inputs"
-    }
-
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[PARTS]);
-        &CODE
-    }
+    known_as!("inputs", [PARTS]);
 
     fn lower(&self, step: &Step, places: &Places) -> anyhow::Result<Work> {
         let seed = step.params.json()["seed"].as_u64().ok_or_else(|| anyhow!("BUG: {} has no seed", step.name))?;

@@ -1,19 +1,12 @@
 //! `command:<name>` of files with fixed content: orch writes them itself, without a process.
 
-use crate::step::{Code, Params, Part, Places, Step, StepKind, Work};
+use crate::step::{Code, Params, Places, Step, StepKind, Work};
 
 pub struct Write;
 pub static WRITE: Write = Write;
 
 impl StepKind for Write {
-    fn name(&self) -> &'static str {
-        "write"
-    }
-
-    fn code(&self, _: &Step) -> &Code {
-        static CODE: Code = Code::of(&[&[Part::Rust("step/write.rs")]]);
-        &CODE
-    }
+    known_as!("write": Rust "step/write.rs");
 
     fn lower(&self, step: &Step, _: &Places) -> anyhow::Result<Work> {
         let Params::Files(files) = &step.params else { panic!("BUG: {} has no files", step.name) };

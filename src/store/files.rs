@@ -110,14 +110,6 @@ impl FileDigests {
         Ok(digest)
     }
 
-    /// Digests of files and folders as they are now.
-    pub fn look_at_all(&self, paths: &[PathBuf]) -> Vec<Result<Digest, StoreError>> {
-        match paths {
-            [one] => vec![self.look_late(one)],
-            paths => paths.par_iter().map(|path| self.look_late(path)).collect(),
-        }
-    }
-
     fn look_late(&self, path: &Path) -> Result<Digest, StoreError> {
         let look = self.look(path)?;
         if look.hashed {

@@ -42,11 +42,6 @@ pub struct ManifestFile {
 }
 
 impl Manifest {
-    /// Reads and hashes every file below `root`.
-    pub fn of(root: &Path) -> Result<Self, StoreError> {
-        Self::of_files(&files_below(root)?)
-    }
-
     /// Reads and hashes files, which are sorted by their paths in the tree.
     pub(super) fn of_files(files: &[(String, PathBuf)]) -> Result<Self, StoreError> {
         let read = |(path, at): &(String, PathBuf)| {

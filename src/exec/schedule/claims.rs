@@ -67,10 +67,12 @@ impl<'a> Claims<'a> {
             let unit = &mut machine.capacity.units[at];
             match size {
                 Ok(bytes) => unit.vram = Some(bytes),
-                Err(why) => warnings.push(format!(
-                    "the memory of {} is unknown: {why}; nothing limits what steps claim of it",
-                    unit.token
-                )),
+                Err(why) => {
+                    let token = &unit.token;
+                    warnings.push(format!(
+                        "the memory of {token} is unknown: {why}; nothing limits what steps claim of it"
+                    ));
+                }
             }
         }
         warnings

@@ -34,11 +34,7 @@ pub(in crate::exec) fn course(planned: &PlannedCase, outcome: impl Fn(StepId) ->
     let Some(mut last) = outcome(planned.judge) else { return Course::Own };
     let mut after = Vec::new();
     for fallback in &planned.fallbacks {
-        let applies = match fallback.batch {
-            Some(_) => last == Outcome::Oom,
-            None => calls_for_another(last),
-        };
-        if !applies {
+        if !fallback.batch.map_or_else(|| calls_for_another(last), |_| last == Outcome::Oom) {
             continue;
         }
         match outcome(fallback.judge) {
@@ -67,13 +63,12 @@ pub(in crate::exec) fn expected_outcome(status: ExpectedStatus) -> Outcome {
 pub(in crate::exec) fn is_as_expected(case: &Case, stage: Stage, outcome: Outcome) -> bool {
     let Some(expect) = &case.expect else { return false };
     let is_status = outcome == expected_outcome(expect.status);
-    let is_stage = match expect.stage {
-        None => true,
-        Some(ExpectedStage::Generate) => stage == Stage::Generate,
-        Some(ExpectedStage::Convert) => stage == Stage::Convert,
-        Some(ExpectedStage::Run) => matches!(stage, Stage::Run | Stage::Judge),
+    let is_stage = |expected| match expected {
+        ExpectedStage::Generate => stage == Stage::Generate,
+        ExpectedStage::Convert => stage == Stage::Convert,
+        ExpectedStage::Run => matches!(stage, Stage::Run | Stage::Judge),
     };
-    is_status && is_stage
+    is_status && expect.stage.is_none_or(is_stage)
 }
 
 /// Whether every case that rests on this step is expected to end so.

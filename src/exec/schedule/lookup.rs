@@ -37,7 +37,7 @@ impl Steps<'_> {
     /// What is known of a step; where its dependencies are done, that decides it.
     pub(super) fn look_at(&self, id: StepId) -> Looked {
         let step = self.world.plan.step(id);
-        let done = |result| Looked::Done(result);
+        let done = Looked::Done;
         if let Some(why) = self.unavailable(id) {
             return done(StepResult::skipped(Outcome::SkipUnavailable, why));
         }
@@ -46,16 +46,8 @@ impl Steps<'_> {
                 None => return Looked::Waits,
                 Some(result) if !result.outcome.is_made() => {
                     let blamed = Some(result.blamed.unwrap_or(dependency));
-                    let failed_before = false; // that one did
-                    return done(StepResult {
-                        how: How::Skipped,
-                        record: None,
-                        held: None,
-                        output: None,
-                        blamed,
-                        failed_before,
-                        ..result.clone()
-                    });
+                    let (reason, fetched) = (result.reason.clone(), result.fetched);
+                    return done(StepResult { blamed, reason, fetched, ..StepResult::skipped(result.outcome, "") });
                 }
                 Some(_) => {}
             }
@@ -173,14 +165,11 @@ impl Steps<'_> {
             return None;
         }
         let backend = step.run().backend.name;
-        let found = self.world.inventory.iter().find(|known| known.name == backend);
-        match found {
-            None => Some(format!("orch has no prober for `{backend}`")),
-            Some(found) if !found.available => {
-                Some(found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into()))
-            }
-            Some(_) => None,
-        }
+        let Some(found) = self.world.inventory.iter().find(|known| known.name == backend) else {
+            return Some(format!("orch has no prober for `{backend}`"));
+        };
+        let why = || found.reason.clone().unwrap_or_else(|| "its prober gave no reason".into());
+        (!found.available).then(why)
     }
 
     /// Of the user's files that a step reads, in their order.
@@ -207,17 +196,13 @@ impl Steps<'_> {
 
 /// Why nothing with this key is held, by the latest record of the step.
 fn why_missed(last: Option<Record>, key: &KeyDoc) -> MissReason {
-    match last {
-        Some(last) => {
-            let changes = key.changes_since(&last.key);
-            if changes.is_empty() && last.outcome.is_made() {
-                MissReason::OutputLost { what: "the record of its success is gone".into() }
-            } else if changes.is_empty() {
-                MissReason::DidNotPass { outcome: last.outcome.label().into() }
-            } else {
-                MissReason::Changed { changes }
-            }
-        }
-        None => MissReason::NeverRan,
+    let Some(last) = last else { return MissReason::NeverRan };
+    let changes = key.changes_since(&last.key);
+    if !changes.is_empty() {
+        return MissReason::Changed { changes };
+    }
+    match last.outcome.is_made() {
+        true => MissReason::OutputLost { what: "the record of its success is gone".into() },
+        false => MissReason::DidNotPass { outcome: last.outcome.label().into() },
     }
 }

@@ -294,14 +294,8 @@ impl<'a> Scheduler<'a> {
             self.finish_unstarted(id, why);
             return self.consult_dependents(id);
         }
-        let attempt = Attempt {
-            outcome: Outcome::Fail,
-            reason: Some(why.clone()),
-            started: at,
-            seconds: 0.0,
-            log: None,
-            waited_seconds: 0.0,
-        };
+        let (outcome, reason) = (Outcome::Fail, Some(why.clone()));
+        let attempt = Attempt { outcome, reason, started: at, seconds: 0.0, log: None, waited_seconds: 0.0 };
         self.pause(id, attempt, Last::Unstarted(why));
     }
 

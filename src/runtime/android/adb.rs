@@ -4,7 +4,6 @@
 //! whether a command ended, and how, is read from a line of its own at the end of its output, because older phones hand
 //! no exit code back and a phone that is gone says nothing.
 
-use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,28 +17,14 @@ use crate::base::process;
 const ENDED: &str = "orch-ended:";
 
 /// The deadline came before the phone's answer.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the phone did not answer in time")]
 pub(super) struct Late;
 
-impl fmt::Display for Late {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the phone did not answer in time")
-    }
-}
-
-impl std::error::Error for Late {}
-
 /// The connection ended before the command did.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the phone went away: {0}")]
 pub(super) struct Gone(pub(super) String);
-
-impl fmt::Display for Gone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the phone went away: {}", self.0)
-    }
-}
-
-impl std::error::Error for Gone {}
 
 /// What a command in the phone's shell printed, and how it ended.
 pub(super) struct Said {

@@ -8,10 +8,9 @@ use serde_json::Value;
 
 use super::options::Options;
 use crate::browser::Api;
-use crate::runtime::measure::Taken;
 use crate::runtime::refusal::{Refusal, folds_to_constants, without_f16};
 use crate::runtime::tensors::{Element, Tensor, Tensors};
-use crate::runtime::{JobStatus, RawMeasure};
+use crate::runtime::{JobStatus, RawMeasure, Times};
 
 #[derive(Debug, Deserialize)]
 pub(in crate::runtime) struct Answer {
@@ -33,11 +32,10 @@ pub(in crate::runtime) struct Answer {
     #[serde(default)]
     pub(super) complaints: Vec<String>,
     /// None where nothing was to be timed.
-    measure: Option<Taken>,
+    measure: Option<Times>,
     #[serde(default)]
     outputs: Vec<Described>,
     /// Of the control's inputs, where there are any.
-    #[serde(default)]
     control_outputs: Option<Vec<Described>>,
 }
 
@@ -64,10 +62,11 @@ impl Answer {
             if let Some(reason) = without_f16(&reason) {
                 return Err(Refusal::because(JobStatus::Unsupported, reason));
             }
-            let reason = match strangers {
-                0 => reason,
-                _ => format!("{provider} leaves {strangers} nodes to others: {} ({reason})", self.nodes(strangers)),
-            };
+            if strangers == 0 {
+                return Err(Refusal::because(self.status, reason));
+            }
+            let nodes = self.nodes(strangers);
+            let reason = format!("{provider} leaves {strangers} nodes to others: {nodes} ({reason})");
             return Err(Refusal::because(self.status, reason));
         }
         ensure!(
@@ -85,21 +84,14 @@ impl Answer {
             "ONNX Runtime Web did not say that any node is on {provider}; placement {:?}",
             self.placement
         );
-        let timed = |sync| anyhow::Ok(self.measure.clone().context("BUG: the page measured nothing")?.into_times(sync));
+        let timed = |sync: &str| {
+            let taken = self.measure.clone().context("BUG: the page measured nothing")?;
+            anyhow::Ok(Times { sync: sync.to_owned(), ..taken })
+        };
         let times = sync.map(timed).transpose()?;
-        let (requested, actual) = self.devices(options)?;
-        Ok(RawMeasure {
-            times,
-            threads: None,
-            conditions: None,
-            device: None,
-            order: None,
-            peak_rss_bytes: None,
-            peak_device_bytes: None,
-            requested_device: requested.to_owned(),
-            actual_device: actual,
-            placement: self.placement.clone(),
-        })
+        let (requested, actual_device) = self.devices(options)?;
+        let (requested_device, placement) = (requested.to_owned(), self.placement.clone());
+        Ok(RawMeasure { times, requested_device, actual_device, placement, ..RawMeasure::default() })
     }
 
     /// The nodes that another provider took, as far as they are named.

@@ -5,12 +5,11 @@
 //! which is a worker's and does one job.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::fmt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use crate::runtime::tensors::{Element, Tensor};
 
@@ -93,7 +92,8 @@ struct TensorType {
 const _: () = assert!(size_of::<TensorType>() == 72);
 
 /// What the library said, which is a number.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("LiteRT failed to {doing} (status {status}; its own words are in the step's log)")]
 pub(super) struct Failure {
     doing: &'static str,
     status: Status,
@@ -109,14 +109,6 @@ impl Failure {
         matches!(self.status, 5 | 504)
     }
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LiteRT failed to {} (status {}; its own words are in the step's log)", self.doing, self.status)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 fn check(doing: &'static str, status: Status) -> Result<(), Failure> {
     if status == 0 { Ok(()) } else { Err(Failure { doing, status }) }
@@ -295,15 +287,11 @@ impl Compiled {
         check("stop the profiler", unsafe { (self.of.table.stop_profiler)(profiler) })?;
         let mut text = null_mut();
         check("tell the profile", unsafe { (self.of.table.profile_summary)(profiler, self.compiled, &mut text) })?;
-        if text.is_null() {
-            bail!("LiteRT gave an empty profile");
-        }
+        ensure!(!text.is_null(), "LiteRT gave an empty profile");
         // SAFETY: it is a terminated string that the caller frees with C's `free`.
-        Ok(unsafe {
-            let summary = CStr::from_ptr(text).to_string_lossy().into_owned();
-            libc::free(text.cast());
-            summary
-        })
+        let summary = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
+        unsafe { libc::free(text.cast()) };
+        Ok(summary)
     }
 }
 

@@ -45,9 +45,8 @@ pub(super) fn properties(
     for (name, value) in options {
         if !OPTIONS.contains(&name.as_str()) {
             let known: Vec<_> = OPTIONS.iter().map(|name| format!("`{name}`")).collect();
-            let hint = suggest::nearest(name, OPTIONS.iter().copied())
-                .map(|name| format!("did you mean `{name}`? "))
-                .unwrap_or_default();
+            let near = suggest::nearest(name, OPTIONS.iter().copied());
+            let hint = near.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
             bail!("the openvino runtime has no option `{name}`; {hint}known: {}", known.join(", "));
         }
         let value = match value {
@@ -71,11 +70,8 @@ pub(super) fn defaults(options: &Map<String, Value>, supported: &str) -> Vec<(St
 
 /// What is in force in the compiled model, for every property that its device knows.
 pub(super) fn read_back(compiled: &Compiled) -> Map<String, Value> {
-    let names = OPTIONS.iter().map(|name| name.to_uppercase());
-    names
-        .chain([PRECISION, THREADS].map(str::to_owned))
-        .filter_map(|name| compiled.property(&name).ok().map(|value| (name, Value::from(value))))
-        .collect()
+    let names = OPTIONS.iter().chain(&[PRECISION, THREADS]).map(|name| name.to_uppercase());
+    names.filter_map(|name| compiled.property(&name).ok().map(|value| (name, value.into()))).collect()
 }
 
 /// Virtual devices that spread a model or its requests over several, so that no result has one device.
@@ -119,14 +115,9 @@ pub(super) fn status_of(failure: &Failure) -> Option<JobStatus> {
 fn status_in(message: &str) -> Option<JobStatus> {
     let message = message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if says(&[
-        "bad_alloc",
-        "bad allocation",
-        "out of memory",
-        "out_of_host_memory",
-        "out_of_device_memory",
-        "failed to allocate",
-    ]) {
+    if says(&["bad_alloc", "bad allocation", "out of memory", "failed to allocate"])
+        || says(&["out_of_host_memory", "out_of_device_memory"])
+    {
         return Some(JobStatus::Oom);
     }
     // The plugins' and frontends' sentences about operators; "not supported" alone is also said of properties.

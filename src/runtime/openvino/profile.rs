@@ -6,12 +6,9 @@ use anyhow::{Context as _, Result};
 use serde_json::json;
 
 use super::{Core, RunParams, Session, load, load_library, options};
-use crate::runtime::loops::Loop;
 use crate::runtime::manifest::Manifest;
-use crate::runtime::profile::{Counted, WARMUP};
-use crate::runtime::refusal::Refusal;
-use crate::runtime::tensors;
-use crate::runtime::{Job, JobOutput, JobStatus};
+use crate::runtime::profile::{self, Counted, WARMUP};
+use crate::runtime::{Job, JobOutput, tensors};
 
 /// The device whose counters are means over all inferences since it compiled the model, in whole microseconds. Others count the last one.
 const AVERAGED: &str = "CPU";
@@ -21,12 +18,7 @@ const COUNTERS: (&str, &str) = ("PERF_COUNT", "YES");
 pub(super) fn profile(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let params: RunParams = job.params()?;
     let tree = job.artefact()?;
-    if Loop::read(tree)?.is_some() {
-        return Err(Refusal::because(
-            JobStatus::Unsupported,
-            "a model of several is not profiled as a whole: name a component",
-        ));
-    }
+    profile::refuse_loop(tree)?;
     let version = load_library(&params.library)?;
     let core = Core::new().context("OpenVINO does not start")?;
     let mut properties = options::properties(&params.options, params.inference_precision.names().0, params.threads)?;

@@ -9,7 +9,7 @@ use ::ort::logging::LogLevel;
 use ::ort::session::Session;
 use ::ort::session::builder::SessionBuilder;
 use anyhow::Context;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::host::{Host, Message, Messages, QNN, listening, plain, strict};
 use super::place::Place;
@@ -106,16 +106,13 @@ fn make(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
 /// A compiler that fails on a whole model names no node that it refuses, and often says no more than a code. Whether it is
 /// the model that it refuses, another one shows.
 fn failed(reason: &str, takes_another: anyhow::Result<()>) -> Failure {
-    match takes_another {
-        Ok(()) => {
-            let failure = Failure::from(anyhow::anyhow!("the QNN compiler refuses the model: {reason}"));
-            let status = if failure.status == JobStatus::Error { JobStatus::Unsupported } else { failure.status };
-            Failure { status, ..failure }
-        }
-        Err(other) => {
-            Failure::error(format!("the QNN compiler failed: {reason}; and on a model of one Relu: {other:#}"))
-        }
+    if let Err(other) = takes_another {
+        let told = format!("the QNN compiler failed: {reason}; and on a model of one Relu: {other:#}");
+        return Failure::error(told);
     }
+    let failure = Failure::from(anyhow::anyhow!("the QNN compiler refuses the model: {reason}"));
+    let status = if failure.status == JobStatus::Error { JobStatus::Unsupported } else { failure.status };
+    Failure { status, ..failure }
 }
 
 /// Whether the compiler works here at all.
@@ -196,19 +193,20 @@ fn publish(
         inputs.retain(|name, _| made.inputs.contains(name));
         tensors::write(&job.out.join(file), &inputs)?;
     }
-    let mut rest = Map::new();
-    rest.insert("format".to_owned(), json!("qnn"));
-    rest.insert("model".to_owned(), json!(made.file.file_name().unwrap_or_default().to_string_lossy()));
-    rest.insert("precision".to_owned(), json!(made.precision));
-    let options: Map<_, _> = place.options.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    rest.insert("options".to_owned(), Value::Object(options));
-    rest.insert("lowering".to_owned(), json!(prepared.rules));
+    let mut rest = json!({
+        "format": "qnn",
+        "model": made.file.file_name().unwrap_or_default().to_string_lossy(),
+        "precision": made.precision,
+        "options": place.options(),
+        "lowering": prepared.rules,
+    });
     for carried in ["route", "opset", "scheme"] {
         if let Some(value) = source.manifest.rest.get(carried) {
-            rest.insert(carried.to_owned(), value.clone());
+            rest[carried] = value.clone();
         }
     }
-    rest.insert("versions".to_owned(), json!({ "onnxruntime": host.version, "qnn_sdk": made.sdk }));
+    rest["versions"] = json!({"onnxruntime": host.version, "qnn_sdk": made.sdk});
+    let Value::Object(rest) = rest else { unreachable!() };
     Manifest { inputs: made.inputs, outputs: source.manifest.outputs.clone(), rest }.write(&job.out)
 }
 

@@ -6,9 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ::ort::ep::{
-    self, ArbitrarilyConfigurableExecutionProvider as _, ExecutionProvider as _, ExecutionProviderDispatch,
-};
+use ::ort::ep::{self, ExecutionProvider as _, ExecutionProviderDispatch};
 use serde_json::json;
 
 use super::options::{SWITCH, Table, whole, words};
@@ -151,31 +149,21 @@ fn on_lease(params: &Params, provider: &'static str, asked: &str) -> Result<Plac
 /// How a session is given a provider that ONNX Runtime does not offer as a device; None for one that it does.
 pub(super) fn built_in(provider: &str, options: &[(String, String)]) -> Option<ExecutionProviderDispatch> {
     let on = |name: &str| options.iter().any(|(known, value)| known == name && value == "1");
+    fn with<P: ep::ArbitrarilyConfigurableExecutionProvider>(provider: P, options: &[(String, String)]) -> P {
+        options.iter().fold(provider, |provider, (name, value)| provider.with_arbitrary_config(name, value))
+    }
     // The process is shown one device, so that is the first.
     let id = 0;
-    Some(
-        match provider {
-            CUDA => {
-                let provider = ep::CUDA::default().with_device_id(id);
-                options.iter().fold(provider, |ep, (name, value)| ep.with_arbitrary_config(name, value)).build()
-            }
-            TENSORRT => {
-                let provider = ep::TensorRT::default().with_device_id(id);
-                options.iter().fold(provider, |ep, (name, value)| ep.with_arbitrary_config(name, value)).build()
-            }
-            MIGRAPHX => {
-                let provider = ep::MIGraphX::default().with_device_id(id);
-                provider.with_fp16(on("fp16")).with_exhaustive_tune(on("exhaustive_tune")).build()
-            }
-            ROCM => ep::ROCm::default().with_device_id(id).build(),
-            COREML => {
-                let provider = ep::CoreML::default();
-                options.iter().fold(provider, |ep, (name, value)| ep.with_arbitrary_config(name, value)).build()
-            }
-            _ => return None,
-        }
-        .error_on_failure(),
-    )
+    let migraphx = || ep::MIGraphX::default().with_device_id(id).with_fp16(on("fp16"));
+    let provider = match provider {
+        CUDA => with(ep::CUDA::default().with_device_id(id), options).build(),
+        TENSORRT => with(ep::TensorRT::default().with_device_id(id), options).build(),
+        MIGRAPHX => migraphx().with_exhaustive_tune(on("exhaustive_tune")).build(),
+        ROCM => ep::ROCm::default().with_device_id(id).build(),
+        COREML => with(ep::CoreML::default(), options).build(),
+        _ => return None,
+    };
+    Some(provider.error_on_failure())
 }
 
 /// MIGraphX, or the older ROCm provider where the loaded library has that one and not the other.
@@ -223,22 +211,16 @@ fn nvidia(library: &Path) -> Option<PathBuf> {
 /// The provider looks for them by the system's rules, which do not know the environment. They need each other in an order
 /// that differs from release to release, so what does not load yet is tried again while anything does.
 fn preload(folder: &Path) -> Vec<String> {
-    let files = walk(folder);
-    let mut open: BTreeSet<PathBuf> = files.into_iter().filter(|path| is_wanted(path)).collect();
-    let mut loaded = vec![];
+    let wanted = walk(folder).into_iter().filter(|path| is_wanted(path));
+    let mut open: BTreeSet<PathBuf> = wanted.collect();
+    let mut loaded = BTreeSet::new();
     loop {
-        let before = open.len();
-        open.retain(|path| match load(path) {
-            true => {
-                loaded.extend(path.file_name().map(|name| name.to_string_lossy().into_owned()));
-                false
-            }
-            false => true,
-        });
-        if open.is_empty() || open.len() == before {
-            loaded.sort();
-            return loaded;
+        let now: BTreeSet<_> = open.iter().filter(|path| load(path)).cloned().collect();
+        if now.is_empty() {
+            return loaded.into_iter().collect();
         }
+        open.retain(|path| !now.contains(path));
+        loaded.extend(now.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())));
     }
 }
 
@@ -284,14 +266,11 @@ mod tests {
     fn fp32_is_not_tf32_unless_a_spec_says_so() {
         let lease = json!({"id": "cuda:1", "name": "NVIDIA H200", "uuid": "GPU-1", "index": 0, "env": {}});
         let place = cuda(&params(json!({"device": "cuda:1", "lease": lease}))).unwrap();
-        let option = |place: &Place, name: &str| {
-            place.options.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()).unwrap()
-        };
-        assert_eq!(option(&place, "use_tf32"), "0");
+        assert_eq!(place.options()["use_tf32"], "0");
         assert_eq!(place.more["tf32"], "off (NVIDIA_TF32_OVERRIDE=0)");
         assert_eq!((place.requested.as_str(), place.actual.as_str()), ("cuda:1", "cuda:1"));
         let place = cuda(&params(json!({"lease": lease, "options": {"use_tf32": 1}}))).unwrap();
-        assert_eq!(option(&place, "use_tf32"), "1");
+        assert_eq!(place.options()["use_tf32"], "1");
         assert_eq!(place.more["tf32"], "on (use_tf32)");
         let error = cuda(&params(json!({"lease": lease, "options": {"use_tf23": 1}}))).err().unwrap();
         assert_eq!(error.reason, "CUDA has no option `use_tf23`; did you mean `use_tf32`?");
@@ -317,10 +296,14 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_told_from_what_failed() {
-        assert!(is_absence("libcudart.so.13: cannot open shared object file: No such file or directory"));
-        assert!(is_absence("CUDA failure 100: no CUDA-capable device is detected"));
-        assert!(is_absence("CUDA failure 209: no kernel image is available for execution on the device ; GPU=0"));
-        assert!(is_absence("CUDA failure 802: system not yet initialized"));
+        for absent in [
+            "libcudart.so.13: cannot open shared object file: No such file or directory",
+            "CUDA failure 100: no CUDA-capable device is detected",
+            "CUDA failure 209: no kernel image is available for execution on the device ; GPU=0",
+            "CUDA failure 802: system not yet initialized",
+        ] {
+            assert!(is_absence(absent), "{absent}");
+        }
         assert!(!is_absence("CUDNN_STATUS_EXECUTION_FAILED"));
         assert!(!is_absence("CUDA failure 700: an illegal memory access was encountered"));
     }

@@ -52,13 +52,12 @@ pub(super) type Messages = Arc<Mutex<Vec<Message>>>;
 
 impl Host {
     pub(super) fn load(library: &Path) -> Result<Self, Failure> {
-        let unavailable = |e: &dyn std::fmt::Display| {
-            Failure::unavailable(format!("failed to load ONNX Runtime from `{}`: {e}", library.display()))
+        let load = || {
+            let environment = ort::init_from(library)?.with_name("orch").build()?;
+            anyhow::Ok(Self { environment, version: version(library)? })
         };
-        let builder = ort::init_from(library).map_err(|e| unavailable(&e))?;
-        let environment = builder.with_name("orch").build().map_err(|e| unavailable(&e))?;
-        let version = version(library).map_err(|e| unavailable(&e))?;
-        Ok(Self { environment, version })
+        let place = library.display();
+        load().map_err(|e| Failure::unavailable(format!("failed to load ONNX Runtime from `{place}`: {e}")))
     }
 
     /// Adds a plugin provider and makes sure that it brought a device.

@@ -52,11 +52,7 @@ pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
     };
     progress(name);
     let done = Params::of(&job.params).and_then(|params| op(job, &params));
-    done.unwrap_or_else(|failure| {
-        let mut output = JobOutput::failed(failure.status, failure.reason);
-        output.facts = failure.facts;
-        output
-    })
+    done.unwrap_or_else(|Failure { status, reason, facts }| JobOutput { facts, ..JobOutput::failed(status, reason) })
 }
 
 /// The params of all operations; each operation needs some of them.
@@ -65,19 +61,14 @@ pub fn execute(job: &Job, progress: &dyn Fn(&str)) -> JobOutput {
 struct Params {
     /// libonnxruntime.so, absolute.
     library: PathBuf,
-    #[serde(default)]
     ep: Option<String>,
     /// The library of a plugin, e.g. libonnxruntime_providers_qnn.so, absolute.
-    #[serde(default)]
     ep_library: Option<PathBuf>,
     /// The provider's own name of the device, where it has several.
-    #[serde(default)]
     device: Option<String>,
     /// The GPU that this process has for itself.
-    #[serde(default)]
     lease: Option<Lease>,
     /// A folder with a Vulkan loader and a driver in software; None leaves it to the system's.
-    #[serde(default)]
     vulkan: Option<PathBuf>,
     /// The provider's own options, checked against its table.
     #[serde(default)]
@@ -86,12 +77,9 @@ struct Params {
     #[serde(default, deserialize_with = "super::measure::asked")]
     measure: Option<MeasureParams>,
     /// Threads within one operator; None leaves it to ONNX Runtime: one for each physical core.
-    #[serde(default)]
     threads: Option<usize>,
-    #[serde(default)]
     precision: Option<String>,
     /// File name of the compiled model without its ending.
-    #[serde(default)]
     stem: Option<String>,
 }
 
@@ -158,11 +146,8 @@ mod tests {
 
     #[test]
     fn an_unknown_operation_names_the_known_ones() {
-        let (status, reason) = refused("compyle", json!({}));
-        assert_eq!(
-            (status, reason.as_str()),
-            (JobStatus::Error, "ort has no operation `compyle`; did you mean `compile`?")
-        );
+        let told = "ort has no operation `compyle`; did you mean `compile`?";
+        assert_eq!(refused("compyle", json!({})), (JobStatus::Error, told.to_owned()));
     }
 
     #[test]
@@ -200,13 +185,16 @@ mod tests {
 
     #[test]
     fn exhausted_memory_is_told_from_other_errors() {
-        let of = |text: &'static str| Failure::from(anyhow::anyhow!(text)).status;
-        assert_eq!(of("BFCArena: Failed to allocate memory for requested buffer of size 9"), JobStatus::Oom);
-        assert_eq!(of("std::bad_alloc"), JobStatus::Oom);
-        assert_eq!(of("CUDA failure 2: out of memory ; GPU=0 ; hostname=h"), JobStatus::Oom);
-        assert_eq!(of("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0"), JobStatus::Oom);
-        assert_eq!(of("Available memory of 10 is smaller than requested bytes of 20"), JobStatus::Oom);
-        assert_eq!(of("CUDA failure 209: no kernel image is available"), JobStatus::Error);
-        assert_eq!(of("no such node"), JobStatus::Error);
+        for (text, status) in [
+            ("BFCArena: Failed to allocate memory for requested buffer of size 9", JobStatus::Oom),
+            ("std::bad_alloc", JobStatus::Oom),
+            ("CUDA failure 2: out of memory ; GPU=0 ; hostname=h", JobStatus::Oom),
+            ("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0", JobStatus::Oom),
+            ("Available memory of 10 is smaller than requested bytes of 20", JobStatus::Oom),
+            ("CUDA failure 209: no kernel image is available", JobStatus::Error),
+            ("no such node", JobStatus::Error),
+        ] {
+            assert_eq!(Failure::from(anyhow::anyhow!(text)).status, status, "{text}");
+        }
     }
 }

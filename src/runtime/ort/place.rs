@@ -85,13 +85,11 @@ impl Place {
     /// Loads the libraries that the params name.
     pub(super) fn open(params: &Params) -> Result<(Host, Self), Failure> {
         let asked = params.ep.as_deref().unwrap_or("cpu");
-        match PLACES.iter().find(|(name, _)| *name == asked) {
-            Some((_, open)) => open(params),
-            None => {
-                let hint = crate::base::suggest::hint(asked, PLACES.iter().map(|(name, _)| *name));
-                Err(Failure::error(format!("ort has no execution provider `{asked}`; {hint}")))
-            }
-        }
+        let Some((_, open)) = PLACES.iter().find(|(name, _)| *name == asked) else {
+            let hint = crate::base::suggest::hint(asked, PLACES.iter().map(|(name, _)| *name));
+            return Err(Failure::error(format!("ort has no execution provider `{asked}`; {hint}")));
+        };
+        open(params)
     }
 
     /// QNN, whatever `ep` says.
@@ -101,6 +99,11 @@ impl Place {
         let host = Host::load(&params.library)?;
         host.add_plugin(QNN, library)?;
         Ok((host, Self::new(QNN, "qnn-htp", qnn::actual_device()).with_options(options)))
+    }
+
+    /// The provider's options, as facts have them.
+    pub(super) fn options(&self) -> Map<String, Value> {
+        self.options.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
     }
 
     /// A builder whose session runs here or not at all.
@@ -120,20 +123,17 @@ impl Place {
 
     /// What belongs into the record about libraries and settings.
     pub(super) fn facts(&self, host: &Host, params: &Params) -> Result<Map<String, Value>, Failure> {
-        let mut facts = Map::new();
-        facts.insert("onnxruntime".to_owned(), json!(host.version));
-        facts.insert("provider".to_owned(), json!(self.provider));
+        let mut facts = json!({"onnxruntime": host.version, "provider": self.provider});
         if let (QNN | WEBGPU, Some(library)) = (self.provider, &params.ep_library) {
             // The provider calls itself 0.1.0 in every release, so its content is what tells one from another.
             let digest = Digest::of_file(library).with_context(|| format!("failed to read `{}`", library.display()))?;
-            facts.insert("provider_library".to_owned(), json!(digest));
+            facts["provider_library"] = json!(digest);
         }
-        let options: Map<_, _> = self.options.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-        facts.insert("options".to_owned(), Value::Object(options));
-        facts.insert("graph_optimisation".to_owned(), json!(OPTIMISATION));
-        facts.insert("threads".to_owned(), json!(params.threads));
-        facts
-            .insert("cpu_fallback".to_owned(), json!(if self.provider == CPU { "not applicable" } else { "disabled" }));
+        facts["options"] = Value::Object(self.options());
+        facts["graph_optimisation"] = json!(OPTIMISATION);
+        facts["threads"] = json!(params.threads);
+        facts["cpu_fallback"] = json!(if self.provider == CPU { "not applicable" } else { "disabled" });
+        let Value::Object(mut facts) = facts else { unreachable!() };
         facts.extend(self.more.clone());
         Ok(facts)
     }

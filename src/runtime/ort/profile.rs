@@ -13,10 +13,8 @@ use super::place::Place;
 use super::placement::Placement;
 use super::run::model_file;
 use super::{Failure, Params, optimised};
-use crate::runtime::loops::Loop;
-use crate::runtime::profile::{Counted, Profile, WARMUP};
-use crate::runtime::tensors;
-use crate::runtime::{Job, JobOutput, JobStatus};
+use crate::runtime::profile::{self, Counted, Profile, WARMUP};
+use crate::runtime::{Job, JobOutput, tensors};
 
 /// An event of the profiler's trace, in Chrome's format.
 #[derive(Deserialize)]
@@ -45,12 +43,7 @@ const WORK: &str = "_kernel_time";
 pub(super) fn profile(job: &Job, params: &Params) -> Result<JobOutput, Failure> {
     let (host, place) = Place::open(params)?;
     let artefact = job.artefact()?;
-    if Loop::read(artefact)?.is_some() {
-        return Err(Failure::new(
-            JobStatus::Unsupported,
-            "a model of several is not profiled as a whole: name a component",
-        ));
-    }
+    profile::refuse_loop(artefact)?;
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
     let model = model_file(artefact)?;
     let builder = place.builder(&host, params.threads)?.with_profiling(job.out.join("trace")).map_err(plain)?;

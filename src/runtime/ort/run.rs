@@ -19,7 +19,7 @@ use crate::runtime::loops::Loop;
 use crate::runtime::manifest::Manifest;
 use crate::runtime::measure;
 use crate::runtime::refusal::without_f16;
-use crate::runtime::tensors::{self, Tensors};
+use crate::runtime::tensors::{self, Infer, Tensors};
 use crate::runtime::{Job, JobOutput, JobStatus, cpu};
 
 /// `run`: measures the artefact and writes `outputs.safetensors`.
@@ -69,12 +69,10 @@ pub(super) fn run_at(job: &Job, params: &Params, host: &Host, place: &Place) -> 
     raw.device = device;
     if place.provider == CPU {
         cpu::note(&mut facts);
-    }
-    if place.provider == CPU
-        && manifest.rest.get("precision").is_some_and(|precision| precision == "fp16")
-        && let Some(told) = half::cast_to_fp32(host, params, &model)?
-    {
-        facts.insert("cast_to_fp32".to_owned(), json!(told));
+        if manifest.rest.get("precision").is_some_and(|precision| precision == "fp16") {
+            let told = half::cast_to_fp32(host, params, &model)?;
+            facts.extend(told.map(|told| ("cast_to_fp32".to_owned(), json!(told))));
+        }
     }
     if let Some(held) = meter.and_then(|meter| meter.held()) {
         raw.peak_device_bytes = Some(held.bytes);
@@ -101,10 +99,11 @@ pub(super) fn reference(job: &Job, params: &Params) -> Result<JobOutput, Failure
         let mut builder = place.builder(&host, params.threads)?;
         let mut session = builder.commit_from_file(model_file(artefact)?).map_err(plain)?;
         let outputs = manifest.outputs.clone();
-        Ok(move |inputs: &Tensors| {
+        let again = move |inputs: &Tensors| {
             let feed = Feed::new(&session, inputs)?;
             collect(infer(&mut session, &feed)?, &outputs)
-        })
+        };
+        Ok(Box::new(again) as Box<Infer<'_>>)
     };
     let found = control::reference(artefact, &job.out, &BY, start)?;
     let mut facts = place.facts(&host, params)?;
@@ -134,11 +133,8 @@ pub(super) fn explained(failure: Failure, host: &Host, place: &Place, model: &Pa
         let said = failure.reason.rsplit(" : FAIL : ").next().unwrap_or_default().trim();
         return Failure::unavailable(format!("{} does not start: {said}", place.provider));
     }
-    let examined = (|| {
-        let bytes = std::fs::read(model)?;
-        examine(place.lenient(host)?, place.provider, &bytes)
-    })();
-    match examined {
+    let examined = || examine(place.lenient(host)?, place.provider, &std::fs::read(model)?);
+    match examined() {
         // A context binary was accepted as a whole when it was compiled; other models meet the provider here first.
         Ok(Verdict::Refused(reason)) if place.provider != QNN => Failure::new(JobStatus::Unsupported, reason),
         Ok(Verdict::Refused(reason)) => Failure::new(failure.status, format!("{reason} ({})", failure.reason)),

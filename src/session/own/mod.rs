@@ -15,8 +15,6 @@ use crate::toolchain::EnvName;
 pub struct Own {
     pub name: String,
     pub text: String,
-    /// Whether it is an ONNX file, which no PyTorch runs.
-    pub is_file: bool,
 }
 
 impl Session {
@@ -34,7 +32,7 @@ impl Session {
             true => onnx::row(path, &name, &written)?,
             false => self.of_checkpoint(source, &name, &written, tell)?,
         };
-        Ok(Own { name, text, is_file })
+        Ok(Own { name, text })
     }
 
     fn of_checkpoint(&self, source: &str, name: &str, written: &str, tell: Tell<'_>) -> anyhow::Result<String> {

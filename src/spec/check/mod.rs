@@ -56,15 +56,10 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Sourc
     }
     let most = once(&sources, |file| &file.max_parameters, "max_parameters", sink).copied();
     let models = models::models(&raw_models, &raw_pipelines, &tolerances, most, sink);
-    if let Some(model) = models.values().find(|model| model.pipeline == models::TENSORS) {
-        pipelines.entry(models::TENSORS.to_owned()).or_insert_with(|| Pipeline {
-            name: models::TENSORS.to_owned(),
-            loc: model.loc.clone(),
-            description: "tensors to tensors".to_owned(),
-            tasks: vec![models::TENSORS.to_owned()],
-            template: models::TENSORS.to_owned(),
-            tokens: BTreeMap::new(),
-        });
+    if models.values().any(|model| model.pipeline == models::TENSORS) {
+        let name = || models::TENSORS.to_owned();
+        let tensors = || Pipeline { tasks: vec![name()], template: name(), tokens: BTreeMap::new() };
+        pipelines.entry(models::TENSORS.to_owned()).or_insert_with(tensors);
     }
     let matrix = once(&sources, |file| &file.matrix, "matrix", sink);
     let names = matrix::Names::of(&raw_models, &raw_targets);
@@ -173,15 +168,8 @@ fn pipelines(section: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> IndexMap<
         if let Some(template) = row.value.template.given() {
             good_name(template, "template", sink);
         }
-        let pipeline = Pipeline {
-            name: name.clone(),
-            loc: sink.loc(row.name.span),
-            description: row.value.description.value().cloned().unwrap_or_default(),
-            tasks: texts(&row.value.tasks),
-            template: row.value.template.value().cloned().unwrap_or_else(|| name.clone()),
-            tokens: tokens(row.value, sink),
-        };
-        pipelines.insert(name, pipeline);
+        let template = row.value.template.value().cloned().unwrap_or_else(|| name.clone());
+        pipelines.insert(name, Pipeline { tasks: texts(&row.value.tasks), template, tokens: tokens(row.value, sink) });
     }
     pipelines
 }

@@ -254,7 +254,6 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
     let backend = *raw.backend.value()?;
     Some(Target {
         name: row.name.value.clone(),
-        loc: sink.loc(row.name.span),
         runtime: raw.runtime.value()?,
         device: raw.device.value().cloned().unwrap_or_else(|| backend.name.to_owned()),
         backend,

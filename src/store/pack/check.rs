@@ -7,7 +7,7 @@ use crate::store::Manifest;
 
 const LONGEST_STEP: usize = 1024;
 
-/// A manifest as [`Manifest::of`] makes it: sorted paths inside the tree, each a file and not also a folder.
+/// A manifest as the store makes it: sorted paths inside the tree, each a file and not also a folder.
 pub(super) fn manifest(bytes: &[u8]) -> Result<Manifest, String> {
     let manifest = Manifest::parse(bytes).map_err(|e| format!("a manifest cannot be read: {e}"))?;
     let shown = Digest::of(bytes).short();
