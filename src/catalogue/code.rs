@@ -37,7 +37,7 @@ pub const WORKER: &[Part] = &[
     Part::Rust("runtime/mod.rs"),
     Part::Rust("runtime/cpu.rs"),
     Part::Rust("runtime/serve.rs"),
-    Part::Rust("runtime/generation.rs"),
+    Part::Rust("runtime/generation"),
     Part::Rust("runtime/loops/"),
     Part::Rust("runtime/manifest.rs"),
     Part::Rust("runtime/measure.rs"),

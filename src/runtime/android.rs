@@ -293,6 +293,7 @@ fn measured(profile: Profile, measure: Option<MeasureParams>, htp: &str, soc: &s
             samples_ms: runs.collect(),
             cpu_ms: Vec::new(),
             use_of_cpu: None,
+            decoding: None,
         }
     });
     // The process was another machine's, and the runner does not tell what it held.

@@ -11,7 +11,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::{RawMeasure, Times, UseOfCpu};
+use super::{Decoding, RawMeasure, Times, UseOfCpu};
 use crate::base::process::{self, Switches, high_water_mark, own_peak, own_threads, thread_cpu};
 
 /// How much is measured; the `measure` of a job's params, which the spec has checked.
@@ -64,17 +64,27 @@ pub struct Taken {
     pub cpu_ms: Vec<f64>,
     #[serde(default)]
     pub use_of_cpu: Option<UseOfCpu>,
+    #[serde(default)]
+    pub decoding: Option<Decoding>,
 }
 
 impl Taken {
     /// `sync` says how the device was waited for.
     pub fn into_times(self, sync: &str) -> Times {
-        let Self { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu } = self;
-        Times { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, sync: sync.to_owned() }
+        let Self { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, decoding } = self;
+        Times { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, sync: sync.to_owned(), decoding }
     }
 }
 
 impl Timings {
+    /// With the times of a text that was decoded afterwards.
+    pub fn and_decoding(mut self, decoding: Option<Decoding>) -> Self {
+        if let Some(taken) = &mut self.taken {
+            taken.decoding = decoding;
+        }
+        self
+    }
+
     /// Placement may be filled in afterwards.
     pub fn into_raw(self, sync: &str, requested_device: &str, actual_device: &str) -> RawMeasure {
         RawMeasure {
@@ -121,7 +131,7 @@ pub fn run<S, O>(
     let use_of_cpu = before.zip(Meter::now()).map(|(before, after)| after.since(&before));
     // The calling one, and those that loading and inferring started.
     let threads = threads.zip(own_threads()).map(|(before, after)| 1 + after.saturating_sub(before));
-    let taken = Some(Taken { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu });
+    let taken = Some(Taken { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, decoding: None });
     Ok((loaded, outputs, Timings { taken, peak_rss_bytes: peak_rss_bytes(), threads }))
 }
 
