@@ -74,7 +74,7 @@ def described(model: PreTrainedModel, ids: torch.Tensor) -> list[dict[str, Any]]
     try:
         with torch.inference_mode():
             kept = model(**{INPUT: ids}, past_key_values=cache, use_cache=True).get("past_key_values")
-    except Exception as error:  # noqa: BLE001 - a class may refuse the cache in any way.
+    except Exception as error:  # a class may refuse the cache in any way.
         raise NoCache(f"{name} takes no cache of keys and values: {first_line(error)}") from error
     if type(kept) is not DynamicCache or not kept.layers or any(type(each) is not DynamicLayer for each in kept.layers):
         what = "nothing" if kept is None else f"a {type(kept).__name__}"

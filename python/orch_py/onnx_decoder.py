@@ -17,12 +17,12 @@ import onnx
 import torch
 
 from orch_py import cached, judge, onnx_graph, parity, torch_model, trees
+from orch_py.decoder_tree import FOLDER
 from orch_py.greedy import Take
 from orch_py.onnx_equals import Equals
-from orch_py.protocol import first_line, listed
+from orch_py.protocol import first_line, is_out_of_memory, listed
 from orch_py.torch_model import Named
 
-FOLDER = "decoder"
 # onnxscript knows no older operators.
 _DYNAMO_LEAST_OPSET = 18
 
@@ -47,7 +47,9 @@ def export(tree: Path, out: Path, routes: list[str], opset: int) -> tuple[dict[s
             try:
                 _make(tree, folder, implementations, attempt)
                 return {"folder": FOLDER}, attempts
-            except Exception as error:  # noqa: BLE001 - exporters raise anything; the next route may do better.
+            except Exception as error:  # exporters raise anything; the next route may do better.
+                if is_out_of_memory(error):
+                    raise
                 attempt["error"] = str(error) if isinstance(error, onnx_graph.Wrong) else first_line(error)
                 print(f"route {route} made no decoder with a cache: {error}", flush=True)
                 shutil.rmtree(folder)
