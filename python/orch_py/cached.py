@@ -17,7 +17,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from orch_py import greedy
-from orch_py.protocol import first_line
+from orch_py.protocol import first_line, listed
 from orch_py.torch_model import Named
 
 INPUT = "input_ids"
@@ -77,10 +77,9 @@ def described(model: PreTrainedModel, ids: torch.Tensor) -> list[dict[str, Any]]
     except Exception as error:  # a class may refuse the cache in any way.
         raise NoCache(f"{name} takes no cache of keys and values: {first_line(error)}") from error
     if type(kept) is not DynamicCache or not kept.layers or any(type(each) is not DynamicLayer for each in kept.layers):
-        what = "nothing" if kept is None else f"a {type(kept).__name__}"
         layers = sorted({type(each).__name__ for each in getattr(kept, "layers", ())} - {"DynamicLayer"})
-        told = f" with {', '.join(layers)}" if layers else ""
-        raise NoCache(f"{name} keeps {what}{told}, and no keys and values of every layer")
+        what = f", but a {type(kept).__name__}" if kept is not None else ""
+        raise NoCache(f"{name} keeps no keys and values of every layer{what}{' with ' + listed(layers) if layers else ''}")
     made = []
     for number, layer in enumerate(kept.layers):
         for what, tensor in zip(("key", "value"), _of(layer), strict=True):
