@@ -5,8 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::api::Port;
-use super::{RunParams, Session, load, ports};
+use super::{RunParams, Session, classified, load, options, ports};
 use crate::openvino::Core;
+use crate::runtime::JobStatus;
 use crate::runtime::generation::{Decoder, Take};
 use crate::runtime::tensors::{Element, Tensor, Tensors};
 
@@ -21,15 +22,20 @@ pub(super) struct Cached {
 }
 
 impl Cached {
-    /// Err: the device does not take it, in OpenVINO's words.
+    /// Err: the device does not take it, in OpenVINO's words. Memory that does not suffice is an error.
     pub(super) fn open(
         of: Decoder,
         core: &Core,
         params: &RunParams,
         properties: &[(String, String)],
     ) -> Result<Result<Self, String>> {
-        let opened = Self::opened(of, core, params, properties);
-        Ok(opened.map_err(|error| format!("{} does not take the decoder with a cache: {error:#}", params.device)))
+        match Self::opened(of, core, params, properties) {
+            Ok(opened) => Ok(Ok(opened)),
+            Err(error) if error.downcast_ref().and_then(options::status_of) == Some(JobStatus::Oom) => {
+                Err(classified(error, "failed to load the decoder with a cache"))
+            }
+            Err(error) => Ok(Err(format!("{} does not take the decoder with a cache: {error:#}", params.device))),
+        }
     }
 
     fn opened(of: Decoder, core: &Core, params: &RunParams, properties: &[(String, String)]) -> Result<Self> {

@@ -11,6 +11,7 @@ use super::place::Place;
 use super::placement::Placement;
 use super::run::model_file;
 use super::{Failure, Params, optimised};
+use crate::runtime::JobStatus;
 use crate::runtime::generation::{Decoder, Kept, Take};
 use crate::runtime::tensors::Tensor;
 
@@ -23,7 +24,7 @@ pub(super) struct Cached {
 
 impl Cached {
     /// Err: the provider does not take it as a whole. The CPU's takes all that the exporter tried on it, so there it is an
-    /// error.
+    /// error, as is memory that does not suffice.
     pub(super) fn open(
         of: Decoder,
         host: &Host,
@@ -32,10 +33,11 @@ impl Cached {
     ) -> anyhow::Result<Result<Self, String>> {
         let failed = match Self::opened(of, host, place, params) {
             Ok(opened) => return Ok(Ok(opened)),
-            Err(failed) => failed.reason,
+            Err(failed) => failed,
         };
-        ensure!(place.provider != CPU, "failed to load the decoder with a cache: {failed}");
-        Ok(Err(format!("{} does not take the decoder with a cache: {failed}", place.provider)))
+        let (is_refusal, why) = (place.provider != CPU && failed.status != JobStatus::Oom, failed.reason);
+        ensure!(is_refusal, "failed to load the decoder with a cache: {why}");
+        Ok(Err(format!("{} does not take the decoder with a cache: {why}", place.provider)))
     }
 
     fn opened(of: Decoder, host: &Host, place: &Place, params: &Params) -> Result<Self, Failure> {
