@@ -79,7 +79,9 @@ def described(model: PreTrainedModel, ids: torch.Tensor) -> list[dict[str, Any]]
     if type(kept) is not DynamicCache or not kept.layers or any(type(each) is not DynamicLayer for each in kept.layers):
         layers = sorted({type(each).__name__ for each in getattr(kept, "layers", ())} - {"DynamicLayer"})
         what = f", but a {type(kept).__name__}" if kept is not None else ""
-        raise NoCache(f"{name} keeps no keys and values of every layer{what}{' with ' + listed(layers) if layers else ''}")
+        raise NoCache(
+            f"{name} keeps no keys and values of every layer{what}{' with ' + listed(layers) if layers else ''}"
+        )
     made = []
     for number, layer in enumerate(kept.layers):
         for what, tensor in zip(("key", "value"), _of(layer), strict=True):
@@ -114,7 +116,8 @@ def take(model: PreTrainedModel, cache: list[dict[str, Any]], mutation: str | No
 
 def examples(model: PreTrainedModel, cache: list[dict[str, Any]], ids: torch.Tensor) -> Named:
     """Inputs to export by: ids and a past of different lengths, neither of them 1, which exporters take for fixed."""
-    ids = torch.cat([ids] * 5, dim=1)
+    # Tokens are of 64 bits wherever they are chosen, whatever the row declares.
+    ids = torch.cat([ids.long()] * 5, dim=1)
     with torch.no_grad():
         _, *past = Cached(model)(ids[:, :3], *empty(cache))
     names = (each["input"] for each in cache)

@@ -123,7 +123,7 @@ def _require_right(tree: Path, path: Path, cache: list[dict[str, Any]], asked: d
     loaded = torch_model.load_tree(tree)
     session = onnx_graph.open_session(path)
     for which in filter(None, (loaded.inputs, loaded.control)):
-        ids = which[asked["input"]].numpy()
+        ids = which[asked["input"]].numpy().astype(np.int64)
         prompt = ids.shape[1] + 1 - asked["tokens"]
         for pieces in ([prompt, *[1] * (asked["tokens"] - 1)], [(ids.shape[1] + 1) // 2, ids.shape[1] // 2]):
             ours = _take(session, cache, asked["output"])
