@@ -2,6 +2,8 @@
 //!
 //! It installs gigabytes on first use and takes minutes, so it is a target of its own: `cargo test --test pipeline`.
 
+#[path = "pipeline/generation.rs"]
+mod generation;
 #[path = "pipeline/precisions.rs"]
 mod precisions;
 #[path = "pipeline/pytest.rs"]

@@ -11,7 +11,7 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
-from orch_py import greedy, judge, steady, torch_model, trees
+from orch_py import cached, greedy, judge, steady, torch_model, trees
 from orch_py.protocol import Refused, first_line, listed
 from orch_py.torch_model import Named
 from orch_py.trees import Tensors
@@ -52,6 +52,7 @@ def write(
     if dropped is not None:
         with steady.zeroed(model.get_submodule(dropped)):
             found["dropped"] = _decoded(model, feeds, asked)
+    asked |= _cache(model, feeds[asked["input"]][:, : _prompt(feeds, asked)], steps, found)
     trees.write_tensors(out, FILE, found)
     return asked | {"by": by}
 
@@ -71,6 +72,28 @@ def _asked(model: PreTrainedModel, steps: int, inputs: Named) -> dict[str, Any]:
     return {"input": name, "mask": mask if mask in inputs else None, "output": _SCORES, "tokens": steps}
 
 
+def _prompt(feeds: Tensors, asked: dict[str, Any]) -> int:
+    """How many of the declared ids are the prompt."""
+    length: int = feeds[asked["input"]].shape[1]
+    return length + 1 - int(asked["tokens"])
+
+
+def _cache(model: PreTrainedModel, prompt: np.ndarray, steps: int, found: Tensors) -> dict[str, Any]:
+    """The tensors of the cache, or why there is none; what wrong ones would generate goes into `found`."""
+    try:
+        cache = cached.described(model, torch.from_numpy(prompt))
+        ours, _ = greedy.greedy_with_cache(cached.take(model, cache), prompt, steps)
+        if wrong := greedy.generation_verdict(ours, found, judge.TOLERANCES["fp32"])["wrong"]:
+            raise cached.NoCache(f"with keys and values alone {type(model).__name__} gives other tokens: {wrong}")
+        for name in cached.MUTATIONS:
+            found[name], _ = greedy.greedy_with_cache(cached.take(model, cache, name), prompt, steps)
+    except cached.NoCache as error:
+        return {"no_cache": str(error)}
+    except Exception as error:  # noqa: BLE001 - a class that takes a cache once may fail on what it kept in any way.
+        return {"no_cache": f"{type(model).__name__} does not go on from keys and values: {first_line(error)}"}
+    return {"cache": cache}
+
+
 def _decoded(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) -> np.ndarray:
     """As an artefact does it."""
 
@@ -83,8 +106,7 @@ def _decoded(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) -> n
 
 def _reference(model: PreTrainedModel, feeds: Tensors, asked: dict[str, Any]) -> tuple[Tensors, str]:
     """Tokens (row, step), the likeliest ones with their scores (row, step, 5), and each step's scale."""
-    ids, steps = torch.from_numpy(feeds[asked["input"]]), asked["tokens"]
-    prompt = ids[:, : ids.shape[1] + 1 - steps]
+    steps, prompt = asked["tokens"], torch.from_numpy(feeds[asked["input"]])[:, : _prompt(feeds, asked)]
     given = {asked["input"]: prompt}
     if asked["input"] == "input_ids":
         given["attention_mask"] = torch.ones_like(prompt)

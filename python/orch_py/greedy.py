@@ -1,28 +1,51 @@
-"""Greedy decoding with a model of fixed shapes, and whether its tokens are the reference's. `src/runtime/generation.rs`
-decodes in the same way and `src/judge/generation.rs` judges by the same rule; `tests/fixtures/judge/generation.json`
-holds both to it.
+"""Greedy decoding, and whether its tokens are the reference's. `src/runtime/generation.rs` decodes in the same way and
+`src/judge/generation.rs` judges by the same rule; `tests/fixtures/judge/generation.json` holds both to it.
 
 Decoding: the declared token ids are `length` long, and `steps` tokens are asked for. The first `length + 1 - steps` ids
-are the prompt. What stands after it stays as it is until it is overwritten: a causal model does not look there, so no
-padding is needed. The mask of these ids, if there is one, is all ones. A step is an inference of the whole length; the
-next token is the first greatest score at the last known place, and the next step sees it.
+are the prompt. The next token is the first greatest score at the last known place, and the next step sees it.
+
+With a cache the first step takes the prompt, and each other one the token before it: what the model made of all ids
+before these is kept. Without one, a model of fixed shapes takes the whole length in each step. What stands after the
+known ids stays as it is until it is overwritten: a causal model does not look there, so no padding is needed. The mask
+of these ids, if there is one, is all ones.
 
 Judging: the tokens of a row agree up to the first other one. There the reference tells its five likeliest tokens and
 their scores. It is a tie, and not wrong, if our token is one of the five and the reference's best score is ahead of it
 by at most 2 * (atol * scale + rtol * |best|), the scale being that of the judge over all scores of this step: either
 score may be off by one bound. Anything else is wrong. After the first other token the two decode different texts, so
 the rest of the row is not compared. It proves nothing if the places that agree (no place at all included) would also
-agree with the tokens of another prompt, or with those of the model without one of its layers.
+agree with the tokens of another prompt, with those of the model without one of its layers, or, of a text that was
+decoded with a cache, with those that PyTorch gives where the cache holds zeros or lags by one place.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 # --- What follows is a part of every generated test that generates. ---
+
+# Gives the scores (row, place, token) of ids (row, place) that follow on all that it was given before.
+Take = Callable[[np.ndarray], np.ndarray]
+
+
+def greedy_with_cache(take: Take, prompt: np.ndarray, steps: int) -> tuple[np.ndarray, list[float]]:
+    """The tokens (row, step), and the milliseconds that each step took; `take` knows nothing yet."""
+    ids, found, taken_ms = prompt, [], []
+    for step in range(steps):
+        start = time.perf_counter()
+        scores = take(ids)
+        if scores.ndim != 3 or scores.shape[:2] != ids.shape:
+            raise ValueError(f"the scores are {list(scores.shape)}, and not for each of {list(ids.shape)} tokens")
+        if np.isnan(scores[:, -1]).any():
+            raise ValueError(f"a score is NaN at step {step + 1} of the generation")
+        ids = scores[:, -1].argmax(axis=-1)[:, None].astype(np.int64)
+        taken_ms.append((time.perf_counter() - start) * 1e3)
+        found.append(ids)
+    return np.concatenate(found, axis=1), taken_ms
 
 
 def greedy(
@@ -62,9 +85,10 @@ def other_token(
 
 
 def generation_verdict(
-    tokens: np.ndarray, reference: dict[str, np.ndarray], tolerance: dict[str, float]
+    tokens: np.ndarray, reference: dict[str, np.ndarray], tolerance: dict[str, float], cached: bool = False
 ) -> dict[str, Any]:
-    """How many tokens agree before the first other one of each row, which that is, and what is wrong or unproven."""
+    """How many tokens agree before the first other one of each row, which that is, and what is wrong or unproven;
+    `cached`: they were decoded with a cache."""
     expected = reference["tokens"]
     found: dict[str, Any] = {"asked": expected.size, "agreed": 0, "ties": 0, "first": None}
     found |= {"wrong": None, "undecided": None}
@@ -86,6 +110,8 @@ def generation_verdict(
             f" {first['expected']} with {first['margin']:.3g} more; {first['bound']:.3g} would be a tie"
         )
     whose = {"control": "another prompt", "dropped": "the model without one of its layers"}
+    if cached:
+        whose |= {"zeroed": "a cache that holds zeros", "shifted": "a cache that lags by one place"}
     for name, what in whose.items():
         if name in reference and (reference[name] == expected)[same].all() and not found["undecided"]:
             found["undecided"] = f"the tokens of {what} would pass as well"

@@ -32,9 +32,12 @@ class OpenSizes(Wrong):
     """It gives outputs of as many values as it finds, and nothing else was wrong so far."""
 
 
-def tidy(model: onnx.ModelProto, outputs: list[str], fixed: bool = True) -> tuple[onnx.ModelProto, dict[str, int]]:
+def tidy(
+    model: onnx.ModelProto, outputs: list[str], fixed: bool = True, of_any_length: bool = False
+) -> tuple[onnx.ModelProto, dict[str, int]]:
     """The same function with only `outputs`, in that order, and nothing that says how, when or where it was made; and
-    how often each rule of `onnx_lowering` changed it. Unless all sizes must be `fixed`, outputs may have open ones."""
+    how often each rule of `onnx_lowering` changed it. Unless all sizes must be `fixed`, outputs may have open ones; so
+    may inputs, where the model is one `of_any_length`."""
     _keep_outputs(model.graph, outputs)
     _prune(model.graph)
     rules: dict[str, int] = {}
@@ -42,14 +45,15 @@ def tidy(model: onnx.ModelProto, outputs: list[str], fixed: bool = True) -> tupl
         # Mobile compilers cannot place a node whose shape they do not know, and tracing leaves many that compute
         # shapes. Larger graphs pass through files in both libraries, and runtimes fold for themselves anyway.
         model = _inferred(_fold(model))
-        if rules := onnx_lowering.lower(model):
+        # The rules are for compilers that want fixed sizes.
+        if rules := {} if of_any_length else onnx_lowering.lower(model):
             # A rule may leave constants behind that fold further.
             _prune(model.graph)
             model = _inferred(_fold(model))
         # An output that depends on no input has become a constant, and outputs are made by nodes.
         make_outputs(model.graph)
     strip(model)
-    if told := _open(model.graph.input):
+    if not of_any_length and (told := _open(model.graph.input)):
         raise Wrong(told)
     if fixed and (told := _open(model.graph.output)):
         raise OpenSizes(told)

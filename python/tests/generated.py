@@ -54,6 +54,7 @@ def rendered(hardware: str, **given: Any) -> str:
         "infers_here": True,
         "infers_more": False,
         "generates": False,
+        "caches": given.get("generates", False) and not given.get("components"),
         "experts_per_token": None,
         "greedy": Path(greedy.__file__).read_text("utf-8").split(GREEDY_MARK)[1].strip(),
         "judge": Path(judge.__file__).read_text("utf-8").split(MARK)[1].strip(),

@@ -42,7 +42,8 @@ class Table(unittest.TestCase):
         for case in table["cases"]:
             told = table["reference"] | case.get("reference", {})
             reference = {name: np.array(value) for name, value in told.items()}
-            found = greedy.generation_verdict(np.array(case["tokens"]), reference, judge.TOLERANCES["fp32"])
+            tokens, cached = np.array(case["tokens"]), case.get("cached", False)
+            found = greedy.generation_verdict(tokens, reference, judge.TOLERANCES["fp32"], cached)
             for name, expected in case["gives"].items():
                 with self.subTest(case["name"], figure=name):
                     if name in ("tie", "step"):
@@ -56,10 +57,11 @@ class Table(unittest.TestCase):
 class Generation(unittest.TestCase):
     worker: Worker
     model: Path
+    exported: Path
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.worker = Worker.of_ops(cls, "materialise")
+        cls.worker = Worker.of_ops(cls, "materialise", "export_onnx")
         cls.inputs = cls.worker.root / "example-inputs"
         cls.inputs.mkdir()
         output, cls.model = cls.made()
@@ -78,11 +80,11 @@ class Generation(unittest.TestCase):
         params = {"class": "OPTForCausalLM", "config": OPT, "seed": 0, "outputs": ["logits"], "generate": 6}
         return cls.worker.do("materialise", params | other, inputs=cls.inputs)
 
-    def run_test(self, model: Path, *argv: str) -> tuple[int, dict[str, Any]]:
+    def run_test(self, model: Path, *argv: str, hardware: str = "eager") -> tuple[int, dict[str, Any]]:
         self.worker.jobs += 1
         path = self.worker.root / f"test_tiny_{self.worker.jobs}.py"
         given = {"class": "OPTForCausalLM", "task": "text-generation", "inputs": INPUTS, "generates": True}
-        path.write_text(rendered("eager", **given), "utf-8")
+        path.write_text(rendered(hardware, **given), "utf-8")
         result = path.with_suffix(".json")
         told = [str(path), "--model", str(model), "--json", str(result), *argv]
         with mock.patch.object(sys, "argv", told), self.assertRaises(SystemExit) as ended:
@@ -99,8 +101,8 @@ class Generation(unittest.TestCase):
         save_file(change(load_file(tree / "model.safetensors")), tree / "model.safetensors", {"format": "pt"})
         return tree
 
-    def wrong(self, tree: Path) -> None:
-        _, document = self.run_test(tree)
+    def wrong(self, tree: Path, *argv: str, hardware: str = "eager") -> None:
+        _, document = self.run_test(tree, *argv, hardware=hardware)
         found = document["facts"]["generation"]
         self.assertEqual(document["status"], "numerics")
         self.assertIn("where the reference has", found["wrong"])
@@ -122,6 +124,10 @@ class Generation(unittest.TestCase):
         asked = json.loads((self.model / "manifest.json").read_text("utf-8"))["generation"]
         self.assertEqual((asked["input"], asked["mask"], asked["tokens"]), ("input_ids", "attention_mask", 6))
         self.assertTrue(asked["by"].startswith("generate() of transformers "), asked["by"])
+        self.assertEqual(json.loads((saved / "generated.json").read_text("utf-8")), {"cached": True})
+        times = document["measure"]["decoding"]
+        self.assertEqual((times["rows"], times["prompt"]), (1, 3))
+        self.assertEqual((len(times["first_token_ms"]), len(times["next_token_ms"])), (2, 10))
 
     def test_a_model_without_its_last_layer_is_wrong(self) -> None:
         self.wrong(
@@ -134,6 +140,64 @@ class Generation(unittest.TestCase):
         output, other = self.made(seed=1)
         self.assertEqual(output["status"], "ok", output["reason"])
         self.wrong(self.with_weights(lambda _: load_file(other / "model.safetensors")))
+
+    def test_the_onnx_decoder_has_a_cache_and_gives_the_reference_s_tokens(self) -> None:
+        code, document = self.run_test(self.model, "--artefact", str(self.onnx()), hardware="ort")
+        self.assertEqual((code, document["status"], document["reason"]), (0, "ok", None))
+        self.assertEqual(document["facts"]["decoded"], {"cached": True})
+        self.assertEqual(document["facts"]["generation"]["agreed"], 6)
+        self.assertEqual(len(document["measure"]["decoding"]["next_token_ms"]), 10)
+        _, document = self.run_test(self.model, "--artefact", str(self.onnx()), "--samples", "0", hardware="ort")
+        self.assertNotIn("decoding", document["measure"])
+
+    def test_a_decoder_whose_cache_is_wrong_is_wrong(self) -> None:
+        from tests.wrong_decoders import CHANGES
+
+        for name, change in CHANGES.items():
+            with self.subTest(name):
+                self.wrong(self.model, "--artefact", str(self.with_decoder(change)), hardware="ort")
+
+    def test_another_prompt_is_wrong(self) -> None:
+        from orch_py import trees
+
+        tree = self.with_decoder(None)
+        shutil.copyfile(tree / trees.CONTROL_INPUTS, tree / trees.INPUTS)
+        self.wrong(self.model, "--artefact", str(tree), hardware="ort")
+
+    def test_without_a_decoder_it_decodes_without_a_cache_and_says_so(self) -> None:
+        tree = self.with_decoder(None)
+        manifest = json.loads((tree / "manifest.json").read_text("utf-8"))
+        (tree / "manifest.json").write_text(json.dumps(manifest | {"decoder": {"why_not": "no export"}}), "utf-8")
+        _, document = self.run_test(self.model, "--artefact", str(tree), hardware="ort")
+        self.assertEqual(document["status"], "ok", document["reason"])
+        self.assertEqual(document["facts"]["decoded"], {"cached": False, "why": "no export"})
+        self.assertEqual(document["facts"]["generation"]["agreed"], 6)
+        self.assertNotIn("decoding", document["measure"])
+
+    def test_what_keeps_no_keys_and_values_says_so(self) -> None:
+        config = {"vocab_size": 32, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 4, "intermediate_size": 32}
+        output, tree = self.made(**{"class": "MambaForCausalLM", "config": config})
+        self.assertEqual(output["status"], "ok", output["reason"])
+        told = json.loads((tree / "manifest.json").read_text("utf-8"))["generation"]
+        self.assertNotIn("cache", told)
+        self.assertEqual(told["no_cache"], "MambaForCausalLM keeps no keys and values of every layer")
+
+    def onnx(self) -> Path:
+        """The artefact, exported once."""
+        if not hasattr(type(self), "exported"):
+            output, tree = self.worker.do("export_onnx", {"routes": ["legacy"], "opset": 17}, model=self.model)
+            assert output["status"] == "ok", output["reason"]
+            type(self).exported = tree
+        return type(self).exported
+
+    def with_decoder(self, change: Any) -> Path:
+        """A copy of the artefact, its decoder changed."""
+        self.worker.jobs += 1
+        tree = self.worker.root / f"onnx-{self.worker.jobs}"
+        shutil.copytree(self.onnx(), tree)
+        if change:
+            change(tree / "decoder" / "model.onnx")
+        return tree
 
     def test_a_model_that_looks_ahead_is_refused(self) -> None:
         output, _ = self.made(**{"class": "BertLMHeadModel", "config": BERT | {"num_hidden_layers": 2}})

@@ -15,7 +15,7 @@ use orch::runtime::manifest::Manifest;
 use orch::runtime::measure::{self, MeasureParams, Timings};
 use orch::runtime::refusal::Refusal;
 use orch::runtime::serve::serve_one;
-use orch::runtime::tensors::{self, Element, Tensor as HostTensor, Tensors};
+use orch::runtime::tensors::{self, Element, Infer, Tensor as HostTensor, Tensors};
 use orch::runtime::{Job, JobOutput, JobStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -106,9 +106,9 @@ fn run_one(job: &Job, tree: &Path, params: &RunParams, device: Device) -> Result
     let ((module, _), outputs, timings) = measure::run(params.measure.as_ref(), load, infer).map_err(classified)?;
 
     tensors::write(&job.out.join(tensors::OUTPUTS), &named(outputs, &manifest, device)?)?;
-    let again = |inputs: &Tensors| called(&module, &manifest, inputs, device);
-    tensors::run_control(tree, &job.out, again)?;
-    generation::run(job, tree, again)?;
+    let mut again = |inputs: &Tensors| called(&module, &manifest, inputs, device);
+    tensors::run_control(tree, &job.out, &mut again)?;
+    generation::run(job, tree, &mut again)?;
     Ok((vec![module], timings))
 }
 
@@ -157,7 +157,7 @@ fn reference(job: &Job, _: &dyn Fn(&str)) -> Result<JobOutput> {
     let start = |manifest: &Manifest| {
         let manifest = manifest.clone();
         let module = CModule::load_on_device(tree.join("model.pt"), Device::Cpu).context("failed to load model.pt")?;
-        Ok(move |inputs: &Tensors| called(&module, &manifest, inputs, Device::Cpu))
+        Ok(Box::new(move |inputs: &Tensors| called(&module, &manifest, inputs, Device::Cpu)) as Box<Infer<'_>>)
     };
     let mut facts = versions();
     facts["reference"] = Value::Object(control::reference(tree, &job.out, &BY, start)?);

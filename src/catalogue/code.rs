@@ -40,7 +40,7 @@ pub(crate) use parts;
 
 /// What every worker in Rust is made of, whatever it runs.
 pub const WORKER: &[Part] = parts!(
-    Rust "runtime/mod.rs", "runtime/cpu.rs", "runtime/serve.rs", "runtime/generation.rs", "runtime/loops/",
+    Rust "runtime/mod.rs", "runtime/cpu.rs", "runtime/serve.rs", "runtime/generation", "runtime/loops/",
         "runtime/manifest.rs", "runtime/measure.rs", "runtime/refusal.rs", "runtime/tensors.rs";
     Crate "half", "safetensors"
 );

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use safetensors::SafeTensors;
 
 use super::{Comparison, Control, Dropped, Generation, Numerics, Verdict};
+use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
 
 /// Safetensors files. What is None was not made.
@@ -21,6 +22,8 @@ pub struct Evidence<'a> {
     pub tokens: &'a [String],
     /// The tokens that the reference generates, and those of the run, where it generated.
     pub generation: Option<(&'a Path, Option<&'a Path>)>,
+    /// How the run decoded them.
+    pub decoded: Option<Decoded>,
 }
 
 /// A file that cannot be read as tensors, which says nothing about the numbers in it.
@@ -78,7 +81,8 @@ impl Evidence<'_> {
         let dropped =
             self.dropped.map(|(path, layer)| Ok::<_, EvidenceError>((against_reference(path, tolerance)?, layer)));
         let dropped = dropped.transpose()?;
-        let generation = self.generation.map(|(theirs, ours)| generated(theirs, ours, tolerance)).transpose()?;
+        let generation = self.generation.map(|(theirs, ours)| generated(theirs, ours, self.decoded.clone(), tolerance));
+        let generation = generation.transpose()?;
         let (verdict, reason) = decided(&main, on_control.as_ref(), other.as_ref(), dropped.as_ref(), tolerance);
         let (verdict, reason) = with_generation(verdict, reason, generation.as_ref());
         let numerics = Numerics {
@@ -117,10 +121,15 @@ impl Evidence<'_> {
     }
 }
 
-fn generated(theirs: &Path, ours: Option<&Path>, tolerance: &Tolerance) -> Result<Generation, EvidenceError> {
+fn generated(
+    theirs: &Path,
+    ours: Option<&Path>,
+    decoded: Option<Decoded>,
+    tolerance: &Tolerance,
+) -> Result<Generation, EvidenceError> {
     let (reference, ours) = (File::read(theirs)?, ours.map(File::read).transpose()?);
     let ours = ours.as_ref().map(File::tensors).transpose()?;
-    Generation::judge(ours.as_ref(), &reference.tensors()?, tolerance)
+    Generation::judge(ours.as_ref(), decoded, &reference.tensors()?, tolerance)
         .map_err(|reason| EvidenceError::Generation { path: theirs.to_owned(), reason })
 }
 
@@ -195,6 +204,7 @@ mod tests {
         let generation = |wrong: Option<&str>, undecided: Option<&str>| Generation {
             asked: 4,
             agreed: Some(4),
+            decoded: None,
             ties: 0,
             first: None,
             wrong: wrong.map(str::to_owned),

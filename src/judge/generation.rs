@@ -4,6 +4,7 @@ use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
 use super::{as_floats, as_whole};
+use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
 
 /// Tokens against those of PyTorch's own greedy decoding.
@@ -13,6 +14,9 @@ pub struct Generation {
     pub asked: u64,
     /// How many agree before the first other one of their row; None where this runtime is not asked to generate.
     pub agreed: Option<u64>,
+    /// With a cache, or why without one; None where nothing was generated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoded: Option<Decoded>,
     /// Rows that end in a tie.
     #[serde(default)]
     pub ties: u64,
@@ -59,18 +63,22 @@ struct Reference {
 }
 
 const OTHERS: [(&str, &str); 2] = [("control", "another prompt"), ("dropped", "the model without one of its layers")];
+/// Those that a cache may be mistaken for.
+const OTHER_CACHES: [(&str, &str); 2] =
+    [("zeroed", "a cache that holds zeros"), ("shifted", "a cache that lags by one place")];
 
 impl Generation {
-    /// `ours` is None where nothing was generated. Err: the reference's file is none.
+    /// `ours` is None where nothing was generated, `decoded` says how it was. Err: the reference's file is none.
     pub fn judge(
         ours: Option<&SafeTensors<'_>>,
+        decoded: Option<Decoded>,
         reference: &SafeTensors<'_>,
         tolerance: &Tolerance,
     ) -> Result<Self, String> {
-        let reference = Reference::of(reference)?;
+        let reference = Reference::of(reference, decoded.as_ref().is_some_and(|decoded| decoded.cached))?;
         let (rows, steps) = (reference.rows, reference.steps);
-        let nothing =
-            Self { asked: (rows * steps) as u64, agreed: None, ties: 0, first: None, wrong: None, undecided: None };
+        let asked = (rows * steps) as u64;
+        let nothing = Self { asked, agreed: None, decoded, ties: 0, first: None, wrong: None, undecided: None };
         let Some(ours) = ours else { return Ok(nothing) };
         let (shape, tokens) = whole(ours, "tokens")?;
         if shape != [rows, steps] {
@@ -104,7 +112,7 @@ impl OtherToken {
 }
 
 impl Reference {
-    fn of(file: &SafeTensors<'_>) -> Result<Self, String> {
+    fn of(file: &SafeTensors<'_>, cached: bool) -> Result<Self, String> {
         let (shape, tokens) = whole(file, "tokens")?;
         let [rows, steps] = shape[..] else { return Err(format!("`tokens` of the reference has the shape {shape:?}")) };
         let (ranked, likeliest) = whole(file, "likeliest")?;
@@ -113,7 +121,8 @@ impl Reference {
         if !fits || scores.len() != likeliest.len() || scale.len() != tokens.len() {
             return Err("the reference of the generation does not fit together".to_owned());
         }
-        let given = OTHERS.iter().filter(|(name, _)| file.tensor(name).is_ok());
+        let others = OTHERS.iter().chain(OTHER_CACHES.iter().filter(|_| cached));
+        let given = others.filter(|(name, _)| file.tensor(name).is_ok());
         let others =
             given.map(|(name, whose)| Ok((whole(file, name)?.1, *whose))).collect::<Result<Vec<_>, String>>()?;
         Ok(Self { rows, steps, tokens, likeliest, scores, ranks: ranked[2], scale, others })
@@ -206,7 +215,10 @@ mod tests {
             let (ours, reference) =
                 (SafeTensors::deserialize(&ours).unwrap(), SafeTensors::deserialize(&reference).unwrap());
             let tolerance = Tolerance::usual(Precision::Fp32);
-            let found = serde_json::to_value(Generation::judge(Some(&ours), &reference, &tolerance).unwrap()).unwrap();
+            let cached = case["cached"].as_bool().unwrap_or_default();
+            let decoded = Some(Decoded { cached, why: None });
+            let found = Generation::judge(Some(&ours), decoded, &reference, &tolerance).unwrap();
+            let found = serde_json::to_value(found).unwrap();
             for (name, expected) in case["gives"].as_object().unwrap() {
                 let told = match name.as_str() {
                     "wrong" | "undecided" => Value::Bool(!found[name].is_null()),
@@ -215,7 +227,7 @@ mod tests {
                 };
                 assert_eq!(told, *expected, "{name} of `{}`: {found}", case["name"]);
             }
-            let none = Generation::judge(None, &reference, &tolerance).unwrap();
+            let none = Generation::judge(None, None, &reference, &tolerance).unwrap();
             assert_eq!((none.asked, none.agreed, none.wrong), (6, None, None));
         }
     }

@@ -61,6 +61,7 @@ fn judged(
         dropped: dropped.as_deref().map(|path: &Path| (path, "layers.1")),
         tokens: &[],
         generation: None,
+        decoded: None,
     };
     let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp32)).unwrap();
     assert_eq!(verdict == Verdict::Pass, reason.is_none());
@@ -153,6 +154,7 @@ fn tokens_pass_only_where_wrong_ones_would_not() {
             dropped: None,
             tokens: &["ids".to_owned()],
             generation: None,
+            decoded: None,
         };
         let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp16)).unwrap();
         assert_eq!(verdict, expected, "{what}: {reason:?} {numerics:#?}");

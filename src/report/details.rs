@@ -43,15 +43,19 @@ pub(super) struct Part<'a> {
 pub(super) struct Samples {
     pub(super) values: Vec<f64>,
     pub(super) median: f64,
-    /// What they are of: `samples`, `executions`.
+    /// What they are of: `samples`, `executions`, `tokens`.
     pub(super) what: &'static str,
 }
 
 impl Samples {
-    /// None below three: there is no course to see.
     fn of(metrics: &Metrics) -> Option<Self> {
-        let values = thinned(&metrics.samples_ms);
-        (values.len() >= 3).then_some(Self { values, median: metrics.median_ms, what: "samples" })
+        Self::new(&metrics.samples_ms, metrics.median_ms, "samples")
+    }
+
+    /// None below three: there is no course to see.
+    pub(super) fn new(samples_ms: &[f64], median: f64, what: &'static str) -> Option<Self> {
+        let values = thinned(samples_ms);
+        (values.len() >= 3).then_some(Self { values, median, what })
     }
 }
 
@@ -60,6 +64,7 @@ impl<'a> Detail<'a> {
         let numerics = case.numerics.as_ref().filter(|numerics| !numerics.tensors.is_empty());
         let parts = [
             case.metrics.as_ref().map(|metrics| latency(metrics, view.label(case))),
+            case.metrics.as_ref().and_then(|metrics| Some(metrics.decoding.as_ref()?.part(view.label(case)))),
             view.course(case).and_then(course::part),
             numerics.map(compared),
             Some(run(case, view.label(case))),
@@ -79,7 +84,7 @@ impl<'a> Detail<'a> {
 }
 
 /// What there is something to say of.
-fn known<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<String>)>) -> Vec<(&'a str, String)> {
+pub(super) fn known<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<String>)>) -> Vec<(&'a str, String)> {
     pairs.into_iter().filter_map(|(name, told)| Some((name, told.filter(|told| !told.is_empty())?))).collect()
 }
 
@@ -131,7 +136,7 @@ fn rounds(m: &Metrics) -> Table {
 }
 
 /// Three significant digits, and whole numbers above.
-fn per_second(items: f64) -> String {
+pub(super) fn per_second(items: f64) -> String {
     if items < 99.95 { format!("{items:.1}") } else { format!("{items:.0}") }
 }
 

@@ -8,6 +8,7 @@ pub mod badge;
 mod cause;
 mod chart;
 mod course;
+mod decoding;
 pub mod compare;
 mod details;
 mod fallback;
@@ -41,6 +42,7 @@ use serde_json::Value;
 
 pub(crate) use cause::alike;
 pub use course::{Courses, Executed};
+pub use decoding::DecodingFigures;
 pub use fallback::{FallbackResult, Tried};
 pub use pages::{CODE, PAGES, shown, stable_backend};
 pub use sections::ids as sections;
@@ -326,6 +328,9 @@ pub struct Metrics {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_device_bytes: Option<u64>,
     pub sync: String,
+    /// Of text that is generated with a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoding: Option<DecodingFigures>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rounds: Vec<Round>,
     /// What may have disturbed them, in words.

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::decoding::DecodingFigures;
 use super::{Metrics, Round};
 use crate::device::Conditions;
 use crate::device::conditions::DeviceState;
@@ -128,6 +129,7 @@ pub fn metrics(rounds: &[Ran<'_>], batch: Option<u64>) -> Option<Metrics> {
         peak_rss_bytes: timed.iter().filter_map(|(ran, _)| ran.raw.peak_rss_bytes).max(),
         peak_device_bytes: timed.iter().filter_map(|(ran, _)| ran.raw.peak_device_bytes).max(),
         sync: first.sync.clone(),
+        decoding: DecodingFigures::of(timed.iter().map(|(_, times)| *times)),
         remarks: remarks(&rounds),
         rounds,
     })
@@ -181,7 +183,7 @@ fn remarks(rounds: &[Round]) -> Vec<String> {
     told
 }
 
-fn sorted(values: &[f64]) -> Vec<f64> {
+pub(super) fn sorted(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     sorted

@@ -15,7 +15,7 @@ fn ran(round: u32, raw: &RawMeasure) -> Ran<'_> {
 fn times(samples_ms: Vec<f64>) -> Times {
     let sync = "synchronous call".into();
     let (warmup_ms, cpu_ms) = (vec![1.0; 3], Vec::new());
-    Times { load_ms: 5.0, first_ms: 2.0, warmup_ms, samples_ms, cpu_ms, use_of_cpu: None, sync }
+    Times { load_ms: 5.0, first_ms: 2.0, warmup_ms, samples_ms, cpu_ms, use_of_cpu: None, sync, decoding: None }
 }
 
 fn raw(samples_ms: Vec<f64>) -> RawMeasure {

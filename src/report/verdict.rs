@@ -3,6 +3,7 @@
 use super::format::{cosine, error, tokens};
 use crate::judge::{Generation, OtherToken, TensorNumerics};
 use crate::record::Numerics;
+use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
 
 /// One line each: asked, met, the control, the dropped layer.
@@ -68,6 +69,11 @@ fn generated(generation: &Generation) -> String {
             error(*margin),
             error(*bound)
         ));
+    }
+    match &generation.decoded {
+        Some(Decoded { cached: true, .. }) => told.push_str("; decoded with a cache"),
+        Some(Decoded { why: Some(why), .. }) => told.push_str(&format!("; decoded without a cache: {why}")),
+        _ => {}
     }
     told
 }

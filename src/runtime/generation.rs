@@ -1,23 +1,61 @@
-//! Greedy decoding with an artefact of fixed shapes, by whole inferences: the one loop of the runtimes inside orch.
+//! Greedy decoding: the one loop of the runtimes inside orch, with a cache where the artefact brings a decoder that has one
+//! (`cached.rs`), and otherwise by whole inferences of fixed shapes.
 //!
 //! `python/orch_py/greedy.py` says how, and does the same in generated tests. Which tokens are right is not known here,
-//! and no time is taken.
+//! and of whole inferences no time is taken.
+
+mod cached;
 
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Job;
 use super::manifest::Manifest;
+use super::measure::MeasureParams;
 use super::tensors::{self, Element, Infer, Tensor, Tensors};
+use super::{Decoding, Job};
+
+pub use cached::{Decoder, Kept, Take};
 
 /// Of a result: the tokens (row, step).
 pub const GENERATED: &str = "generated.safetensors";
+/// Of a result, beside the tokens: how they were decoded.
+pub const DECODED: &str = "generated.json";
 /// Of a model: the reference's tokens, and what its judge needs. Nothing is generated without it.
 pub const REFERENCE: &str = "generation.safetensors";
 pub const TOKENS: &str = "tokens";
+
+/// Why the forms of a model besides ONNX and OpenVINO's are decoded without a cache.
+const OF_FIXED_LENGTH: &str = "orch makes this form of a model for one length only";
+/// The same of a model that a loop calls.
+pub const IN_A_LOOP: &str = "the loop of a model of several calls its components on their whole lengths";
+
+/// How tokens were decoded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decoded {
+    pub cached: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+impl Decoded {
+    pub fn without_cache(why: impl Into<String>) -> Self {
+        Self { cached: false, why: Some(why.into()) }
+    }
+
+    /// None: nobody says.
+    pub fn read(path: &Path) -> anyhow::Result<Option<Self>> {
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("`{}` does not say how tokens were decoded", path.display()))
+    }
+}
 
 /// What the model's manifest asks for.
 #[derive(Debug, Deserialize)]
@@ -30,28 +68,90 @@ struct Asked {
     tokens: usize,
 }
 
-/// Generates, where the model asks for it, and writes the tokens beside the outputs.
-pub fn run(
+impl Asked {
+    fn of(job: &Job) -> anyhow::Result<Option<Self>> {
+        let Some(model) = job.inputs.get("model").filter(|model| model.join(REFERENCE).is_file()) else {
+            return Ok(None);
+        };
+        let asked = Manifest::read(model)?.rest.remove("generation").unwrap_or(Value::Null);
+        serde_json::from_value(asked).context("the model's manifest does not say what to generate")
+    }
+}
+
+/// Generates by whole inferences, where the model asks for it, and writes the tokens beside the outputs.
+pub fn run(job: &Job, artefact: &Path, infer: &mut Infer<'_>) -> anyhow::Result<()> {
+    let Some(asked) = Asked::of(job)? else { return Ok(()) };
+    whole_inferences(job, artefact, &asked, OF_FIXED_LENGTH.to_owned(), infer)
+}
+
+/// As [`run`], with the cache of the artefact's decoder if `open` can open that; otherwise it says why not. Times are
+/// taken where `measure` asks for some.
+pub fn run_with_cache<T: Take>(
     job: &Job,
     artefact: &Path,
-    mut infer: impl FnMut(&Tensors) -> anyhow::Result<Tensors>,
+    measure: Option<&MeasureParams>,
+    open: impl FnOnce(Decoder) -> anyhow::Result<Result<T, String>>,
+    infer: &mut Infer<'_>,
+) -> anyhow::Result<Option<Decoding>> {
+    let Some(asked) = Asked::of(job)? else { return Ok(None) };
+    let opened = match Decoder::of(artefact)? {
+        Ok(decoder) => open(decoder)?,
+        Err(why) => Err(why),
+    };
+    let mut decoder = match opened {
+        Ok(decoder) => decoder,
+        Err(why) => return whole_inferences(job, artefact, &asked, why, infer).map(|()| None),
+    };
+    let prompt = prompt(&asked, &tensors::read(&artefact.join(tensors::INPUTS))?)?;
+    let (made, times) = cached::decode(&mut decoder, &prompt, asked.tokens, measure)
+        .context("right so far, but it fails to generate with a cache")?;
+    write(&job.out, made, &Decoded { cached: true, why: None })?;
+    Ok(times)
+}
+
+fn whole_inferences(
+    job: &Job,
+    artefact: &Path,
+    asked: &Asked,
+    why: String,
+    infer: &mut Infer<'_>,
 ) -> anyhow::Result<()> {
-    let Some(model) = job.inputs.get("model").filter(|model| model.join(REFERENCE).is_file()) else { return Ok(()) };
-    let asked = Manifest::read(model)?.rest.remove("generation").unwrap_or(Value::Null);
-    let asked: Asked = serde_json::from_value(asked).context("the model's manifest does not say what to generate")?;
     let inputs = tensors::read(&artefact.join(tensors::INPUTS))?;
-    let made = greedy(&asked, inputs, &mut infer).context("right so far, but it fails to generate")?;
-    tensors::write(&job.out.join(GENERATED), &Tensors::from([(TOKENS.to_owned(), made)]))
+    let made = greedy(asked, inputs, infer).context("right so far, but it fails to generate")?;
+    write(&job.out, made, &Decoded::without_cache(why))
+}
+
+/// Writes tokens into a result, and how they were decoded.
+pub fn write(out: &Path, tokens: Tensor, decoded: &Decoded) -> anyhow::Result<()> {
+    tensors::write(&out.join(GENERATED), &Tensors::from([(TOKENS.to_owned(), tokens)]))?;
+    let text = serde_json::to_string(decoded).context("BUG: how tokens are decoded is JSON")?;
+    std::fs::write(out.join(DECODED), text + "\n").context("failed to write how the tokens were decoded")
+}
+
+/// The ids (row, place) that come first: all of the declared ones but those that are generated, and one more.
+fn prompt(asked: &Asked, inputs: &Tensors) -> anyhow::Result<Tensor> {
+    let (ids, shape) = ids(asked, inputs)?;
+    let [rows, length] = shape;
+    let values: Vec<i64> = ids.to_f64().into_iter().map(|id| id as i64).collect();
+    let known = length + 1 - asked.tokens;
+    let values: Vec<i64> = values.chunks(length).flat_map(|row| &row[..known]).copied().collect();
+    whole(Element::I64, &[rows, known], &values)
+}
+
+fn ids<'t>(asked: &Asked, inputs: &'t Tensors) -> anyhow::Result<(&'t Tensor, [usize; 2])> {
+    let ids = inputs.get(&asked.input).with_context(|| format!("the artefact has no input `{}`", asked.input))?;
+    let &[rows, length] = ids.shape() else { anyhow::bail!("`{}` has the shape {:?}", asked.input, ids.shape()) };
+    let fits = (1..=length).contains(&asked.tokens);
+    ensure!(fits, "{} tokens do not fit into `{}` of {:?}", asked.tokens, asked.input, ids.shape());
+    Ok((ids, [rows, length]))
 }
 
 fn greedy(asked: &Asked, mut inputs: Tensors, infer: &mut Infer<'_>) -> anyhow::Result<Tensor> {
     if let Some(mask) = asked.mask.as_ref().and_then(|mask| inputs.get_mut(mask)) {
         *mask = whole(mask.element(), mask.shape(), &vec![1; mask.shape().iter().product()])?;
     }
-    let ids = inputs.get(&asked.input).with_context(|| format!("the artefact has no input `{}`", asked.input))?;
-    let (element, shape) = (ids.element(), ids.shape().to_vec());
-    let [rows, length] = shape[..] else { anyhow::bail!("`{}` has the shape {shape:?}", asked.input) };
-    ensure!(asked.tokens <= length, "{} tokens do not fit into `{}` of {shape:?}", asked.tokens, asked.input);
+    let (ids, shape) = ids(asked, &inputs)?;
+    let ([rows, length], element) = (shape, ids.element());
     let mut values: Vec<i64> = ids.to_f64().into_iter().map(|id| id as i64).collect();
     let first = length - asked.tokens;
     let mut found = vec![0; rows * asked.tokens];
@@ -75,9 +175,11 @@ fn likeliest(scores: &Tensor, ids: &[usize], place: usize) -> anyhow::Result<Vec
     let shape = scores.shape();
     ensure!(shape.len() == 3 && shape[..2] == *ids, "scores of the shape {shape:?} are not for each of {ids:?} tokens");
     let (length, kinds) = (shape[1], shape[2]);
-    let values = scores.to_f64();
+    let size = kinds * scores.element().size();
     let best = |row: usize| {
-        let scores = &values[(row * length + place) * kinds..][..kinds];
+        let at = (row * length + place) * size;
+        // Of a long prompt's scores only one place counts, and to read them all would take time.
+        let scores = Tensor::new(scores.element(), vec![kinds], scores.bytes()[at..at + size].to_vec())?.to_f64();
         ensure!(!scores.iter().any(|score| score.is_nan()), "a score is NaN at place {place} of row {row}");
         Ok((0..kinds).fold(0, |best, token| if scores[token] > scores[best] { token } else { best }) as i64)
     };

@@ -10,7 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::{RawMeasure, Times, UseOfCpu};
+use super::{Decoding, RawMeasure, Times, UseOfCpu};
 use crate::base::process::{self, Switches, high_water_mark, own_peak, own_threads, thread_cpu};
 
 /// How much is measured; the `measure` of a job's params, which the spec has checked.
@@ -52,6 +52,14 @@ pub struct Timings {
 }
 
 impl Timings {
+    /// With the times of a text that was decoded afterwards.
+    pub fn and_decoding(mut self, decoding: Option<Decoding>) -> Self {
+        if let Some(taken) = &mut self.taken {
+            taken.decoding = decoding;
+        }
+        self
+    }
+
     /// `sync` says how the device was waited for. Placement may be filled in afterwards.
     pub fn into_raw(self, sync: &str, requested_device: &str, actual_device: &str) -> RawMeasure {
         RawMeasure {
@@ -94,7 +102,7 @@ pub fn run<S, O>(
     let use_of_cpu = before.zip(Meter::now()).map(|(before, after)| after.since(&before));
     // The calling one, and those that loading and inferring started.
     let threads = threads.zip(own_threads()).map(|(before, after)| 1 + after.saturating_sub(before));
-    let taken = Times { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, sync: String::new() };
+    let taken = Times { load_ms, first_ms, warmup_ms, samples_ms, cpu_ms, use_of_cpu, ..Times::default() };
     Ok((loaded, outputs, Timings { taken: Some(taken), peak_rss_bytes: peak_rss_bytes(), threads }))
 }
 

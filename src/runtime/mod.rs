@@ -222,6 +222,22 @@ pub struct Times {
     /// How the device is waited for before the clock is read, e.g. `synchronous call`. A page does not say it.
     #[serde(default)]
     pub sync: String,
+    /// Of a model that generates with a cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decoding: Option<Decoding>,
+}
+
+/// Raw times of greedy decoding with a cache, milliseconds. What is timed ends when the token is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decoding {
+    /// Texts that are decoded at once.
+    pub rows: u32,
+    /// Tokens of each one's prompt.
+    pub prompt: u32,
+    /// From the prompt to the first token, of each time that the text was decoded.
+    pub first_token_ms: Vec<f64>,
+    /// From each token to the next.
+    pub next_token_ms: Vec<f64>,
 }
 
 impl JobOutput {

@@ -4,6 +4,7 @@
 //! fp32 model in bf16. What was asked is read back from the compiled model, and a difference is an error, never a result.
 
 mod api;
+mod decoder;
 mod looped;
 mod options;
 mod ports;
@@ -158,8 +159,9 @@ fn run_one(
         ports::outputs(request, compiled, &manifest)
     };
     tensors::run_control(tree, &job.out, &mut infer)?;
-    generation::run(job, tree, &mut infer)?;
-    Ok((vec![session], timings))
+    let open = |of| decoder::Cached::open(of, core, params, properties);
+    let decoding = generation::run_with_cache(job, tree, params.measure.as_ref(), open, &mut infer)?;
+    Ok((vec![session], timings.and_decoding(decoding)))
 }
 
 const BY: Witness = Witness { name: "openvino cpu", is_tested: true };

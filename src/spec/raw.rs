@@ -119,8 +119,8 @@ shape! {
         /// How many sets of inputs `int8-static` and `a16w8` are calibrated on: made by the recipes of `inputs`, from
         /// other seeds than the inputs themselves. Default: 16.
         calibration_sets: u32,
-        /// With `class`: how many tokens are also generated, greedily, without a cache, in the declared length: the first
-        /// `length + 1 - generate` ids are the prompt. They must be PyTorch's own. Default: none.
+        /// With `class`: how many tokens are also generated, greedily, with a cache where there is one, in the declared length:
+        /// the first `length + 1 - generate` ids are the prompt. They must be PyTorch's own. Default: none.
         generate: u32,
         /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, in place of orch's estimate. No limit.
         memory: Memory,

@@ -106,6 +106,8 @@ struct View<'a> {
     /// The decoding, and how its tokens are judged: text of `orch_py` too.
     greedy: &'static str,
     generates: bool,
+    /// Whether it decodes with a cache, where the model and the artefact have one.
+    caches: bool,
     /// Whether the pipeline looks at further inferences of the loaded model.
     infers_more: bool,
     experts_per_token: Option<u64>,
@@ -171,7 +173,10 @@ impl TestContext {
 
     fn view(&self) -> View<'_> {
         let input_names: Vec<_> = self.inputs.iter().map(|input| input.name.as_str()).collect();
-        let infers_here = self.hardware().is_ok_and(|hardware| defines(&format!("hardware/{hardware}.py.j2"), "infer"));
+        let brings = |function: &str| {
+            self.hardware().is_ok_and(|hardware| defines(&format!("hardware/{hardware}.py.j2"), function))
+        };
+        let infers_here = brings("infer");
         View {
             context: self,
             file: self.file_name(),
@@ -186,6 +191,7 @@ impl TestContext {
             infers_here,
             greedy: embedded(GREEDY, GREEDY_BELOW),
             generates: self.generates && infers_here,
+            caches: self.generates && self.components.is_empty() && brings("open_decoder"),
             infers_more: infers_here && defines(&format!("pipelines/{}.py.j2", self.template), "infer_more"),
             experts_per_token: self.experts_per_token,
             components: &self.components,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::judge::{Evidence, Numerics, Verdict};
-use crate::runtime::generation;
+use crate::runtime::generation::{self, Decoded};
 use crate::runtime::manifest::Manifest;
 use crate::spec::{Precision, Tolerance};
 use crate::step::{Code, Places, Step, StepKind, Work};
@@ -61,6 +61,7 @@ fn judge(params: &JudgeParams, result: &Path, model: &Path, out: &Path) -> anyho
         dropped: dropped.as_deref().zip(told("dropped")),
         tokens: &params.tokens,
         generation: generation.as_deref().map(|reference| (reference, generated.as_deref())),
+        decoded: Decoded::read(&result.join(generation::DECODED))?,
     };
     let (verdict, mut numerics, reason) = evidence.judge(told("reference").unwrap_or("unnamed"), &params.tolerance)?;
     let usual = Tolerance::usual(params.precision);

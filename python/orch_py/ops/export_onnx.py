@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from orch_py import onnx_graph, torch_model, trees
+from orch_py import onnx_decoder, onnx_graph, torch_model, trees
 from orch_py.attention import Difference
 from orch_py.onnx_routes import ROUTES
 from orch_py.parity import LOOSE, Expected
@@ -36,6 +36,15 @@ def run(job: Job) -> Output:
     manifest = trees.read_manifest(tree)
     work = _Work(tree, manifest["outputs"], Expected.of(tree, job.param("tokens", [])), job.out)
     attempts: list[dict[str, Any]] = []
+
+    def publish(made: Made) -> Output:
+        about: dict[str, Any] = {}
+        if "generation" in manifest:
+            job.progress("exporting the decoder with a cache")
+            about["decoder"], more = onnx_decoder.export(tree, job.out, routes, opset)
+            attempts.extend(more)
+        return _publish(job.out, made, work.names, about, attempts)
+
     chosen = torch_model.for_export(torch_model.model_class(manifest["class"]))
     # Last of all the library's own attention, and only where eager attention is shown to be another function.
     default = {name: value for name, value in chosen[0].items() if name != "attn_implementation"}
@@ -53,7 +62,7 @@ def run(job: Job) -> Output:
             attempt |= {"error": None, "max_abs": None, "control_max_abs": None}
             attempts.append(attempt)
             if made := work.attempt(implementations, attempt):
-                return _publish(job.out, made, work.names, attempts)
+                return publish(made)
             if attempt.get("open_sizes"):
                 later.append((implementations, attempt | {"error": None}))
     # Outputs of as many values as are found, such as keypoints: no NPU compiles them, but others run them.
@@ -61,7 +70,7 @@ def run(job: Job) -> Output:
         job.progress(f"exporting by {attempt['route']}, with open sizes")
         attempts.append(attempt)
         if made := work.attempt(implementations, attempt):
-            return _publish(job.out, made, work.names, attempts)
+            return publish(made)
     reasons = "; ".join(f"{attempt['route']}: {attempt['error']}" for attempt in _last_of_each(attempts))
     wrong = any(attempt["max_abs"] is not None for attempt in attempts)
     raise Refused("numerics" if wrong else "error", f"no export route works{cause}: {reasons}", {"attempts": attempts})
@@ -151,7 +160,7 @@ def _clear(out: Path) -> None:
         entry.unlink()
 
 
-def _publish(out: Path, made: Made, names: list[str], attempts: list[dict[str, Any]]) -> Output:
+def _publish(out: Path, made: Made, names: list[str], about: dict[str, Any], attempts: list[dict[str, Any]]) -> Output:
     trees.write_tensors(out, trees.INPUTS, made.inputs)
     if made.control is not None:
         trees.write_tensors(out, trees.CONTROL_INPUTS, made.control)
@@ -168,6 +177,7 @@ def _publish(out: Path, made: Made, names: list[str], attempts: list[dict[str, A
             **({"lowering": made.rules} if made.rules else {}),
             **({"open_sizes": made.open_sizes} if made.open_sizes else {}),
             "precision": "fp32",
+            **about,
             "versions": versions,
         },
     )

@@ -19,7 +19,7 @@ from onnx import TensorProto, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.transformers import float16
 
-from orch_py import calibration, onnx_graph, onnx_nbits, onnx_static, trees
+from orch_py import calibration, decoder_tree, onnx_graph, onnx_nbits, onnx_static, trees
 from orch_py.onnx_census import Census, graphs
 from orch_py.protocol import Job, Output, Refused, first_line, listed
 
@@ -79,22 +79,16 @@ def run(job: Job) -> Output:
         activations=onnx_static.activations(precision),
         group=asked.group,
     )
-    ports = _ports(before)
+    facts: dict[str, Any] = {"scheme": scheme, "range": asked.range, "seconds": {}}
+    model = _published(before, asked, job.out, facts)
 
-    started = time.perf_counter()
-    model = _made(before, asked)
-    seconds = time.perf_counter() - started
-    onnx_graph.strip(model)
-    facts: dict[str, Any] = {"scheme": scheme, "range": asked.range, "seconds": {"convert": seconds}}
-    _require(model, before, asked, facts)
-    if (now := _ports(model)) != ports:
-        raise Refused("error", f"the converted model takes and gives {now}, the fp32 one {ports}", facts)
-    path, *_ = onnx_graph.save(model, job.out)
-    try:
-        onnx_graph.open_session(path)
-    except Exception as error:  # a converter's slip is any error of ONNX Runtime.
-        raise Refused("error", f"the converted model does not load: {first_line(error)}", facts) from error
+    def decoder(source: Path, target: Path, _: dict[str, Any]) -> dict[str, Any]:
+        _published(onnx_graph.load_typed(source), asked, target, {"seconds": {}})
+        return {"precision": precision}
 
+    is_static = precision in onnx_static.ACTIVATIONS
+    why_not = "what ranges of activations are measured on has one length only" if is_static else None
+    decoders = decoder_tree.converted(tree, job.out, manifest, decoder, why_not)
     trees.copy_inputs(tree, job.out)
     versions = trees.versions("onnx", "onnxruntime")
     trees.write_manifest(
@@ -108,11 +102,29 @@ def run(job: Job) -> Output:
             "precision": precision,
             "scheme": scheme,
             "range": asked.range,
+            **decoders,
             "versions": manifest.get("versions", {}) | versions,
         },
     )
     facts["versions"] = versions
     return Output(facts=facts)
+
+
+def _published(before: onnx.ModelProto, asked: _Asked, out: Path, facts: dict[str, Any]) -> onnx.ModelProto:
+    """Converts a graph and writes it, if it is what it is to be called."""
+    ports, started = _ports(before), time.perf_counter()
+    model = _made(before, asked)
+    facts["seconds"]["convert"] = time.perf_counter() - started
+    onnx_graph.strip(model)
+    _require(model, before, asked, facts)
+    if (now := _ports(model)) != ports:
+        raise Refused("error", f"the converted model takes and gives {now}, the fp32 one {ports}", facts)
+    path, *_ = onnx_graph.save(model, out)
+    try:
+        onnx_graph.open_session(path)
+    except Exception as error:  # a converter's slip is any error of ONNX Runtime.
+        raise Refused("error", f"the converted model does not load: {first_line(error)}", facts) from error
+    return model
 
 
 def _asked(job: Job, model: onnx.ModelProto, tree: Path, inputs: list[str]) -> _Asked:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import openvino
-from orch_py import calibration, trees
+from orch_py import calibration, decoder_tree, trees
 from orch_py.openvino_words import telling
 from orch_py.protocol import Job, Output, Refused, is_out_of_memory, listed
 
@@ -56,26 +56,26 @@ def run(job: Job) -> Output:
     given = {name: openvino.PartialShape(shapes[name]) for name in manifest["inputs"]}
     model = _converted(tree / "model.onnx", given)
     facts["seconds"]["convert"] = time.perf_counter() - started
-    if precision == "int8":
+    if precision in _COMPRESSED:
         packages.append("nncf")
         started = time.perf_counter()
-        model = _compress(model, facts)
-        facts["seconds"]["compress"] = time.perf_counter() - started
-    if precision == "int4":
-        packages.append("nncf")
-        started = time.perf_counter()
-        model = _in_four_bits(model, facts)
+        model = _COMPRESSED[precision](model, facts)
         facts["seconds"]["compress"] = time.perf_counter() - started
     if precision == "int8-static":
         packages.append("nncf")
         started = time.perf_counter()
         model = _calibrated(model, job, calibration.sets(job, tree, _taken(model, manifest["inputs"], shapes)), facts)
         facts["seconds"]["quantise"] = time.perf_counter() - started
-    openvino.save_model(model, job.out / "model.xml", compress_to_fp16=precision == "fp16")
-    _strip(job.out / "model.xml")
+    _save(model, job.out, precision)
 
     inputs = _taken(model, manifest["inputs"], shapes)
     _require_names(job.out / "model.xml", inputs, manifest["outputs"])
+
+    def decoder(source: Path, target: Path, about: dict[str, Any]) -> dict[str, Any]:
+        return _decoder(source, target, about, precision)
+
+    why_not = "what ranges of activations are measured on has one length only" if precision == "int8-static" else None
+    decoders = decoder_tree.converted(tree, job.out, manifest, decoder, why_not)
     trees.copy_inputs(tree, job.out, inputs)
     versions = trees.versions(*packages)
     trees.write_manifest(
@@ -88,11 +88,33 @@ def run(job: Job) -> Output:
             "opset": manifest.get("opset"),
             "precision": precision,
             **{key: facts[key] for key in ("scheme", "range") if key in facts},
+            **decoders,
             "versions": manifest.get("versions", {}) | versions,
         },
     )
     facts["versions"] = versions | {"openvino_build": openvino.get_version()}
     return Output(facts=facts)
+
+
+def _decoder(source: Path, target: Path, about: dict[str, Any], precision: str) -> dict[str, Any]:
+    """The decoder with a cache, of any length of the ids and the past."""
+    past = {each["input"]: each["shape"] for each in about["cache"]}
+    rows = about["cache"][0]["shape"][0]
+    shapes = {name: openvino.PartialShape([rows, -1]) for name in about["inputs"]}
+    shapes |= {name: openvino.PartialShape([*shape[:2], -1, shape[3]]) for name, shape in past.items()}
+    model = _converted(source / "model.onnx", shapes)
+    if precision in _COMPRESSED:
+        model = _COMPRESSED[precision](model, {})
+    _save(model, target, precision)
+    sizes = {name: [rows, 1] for name in about["inputs"]} | past
+    inputs = _taken(model, about["inputs"], sizes)
+    _require_names(target / "model.xml", inputs, about["outputs"])
+    return {"format": "openvino", "inputs": inputs, "precision": precision}
+
+
+def _save(model: openvino.Model, out: Path, precision: str) -> None:
+    openvino.save_model(model, out / "model.xml", compress_to_fp16=precision == "fp16")
+    _strip(out / "model.xml")
 
 
 def _converted(path: Path, shapes: dict[str, openvino.PartialShape]) -> openvino.Model:
@@ -147,6 +169,10 @@ def _in_four_bits(model: openvino.Model, facts: dict[str, Any]) -> openvino.Mode
         reason = f"only {weights['int4']} of {weights.total()} weights that the model multiplies by became int4"
         raise Refused("unsupported", reason, facts)
     return model
+
+
+# Precisions of weights alone, and what makes them.
+_COMPRESSED = {"int8": _compress, "int4": _in_four_bits}
 
 
 def _calibrated(model: openvino.Model, job: Job, sets: list[trees.Tensors], facts: dict[str, Any]) -> openvino.Model:

@@ -116,8 +116,7 @@ impl Loop {
     ) -> anyhow::Result<()> {
         let text = |outputs: &mut Tensors| self.written.generates.as_ref().and_then(|name| outputs.remove(name));
         if let Some(tokens) = text(&mut outputs) {
-            let tokens = Tensors::from([(generation::TOKENS.to_owned(), tokens)]);
-            tensors::write(&job.out.join(generation::GENERATED), &tokens)?;
+            generation::write(&job.out, tokens, &generation::Decoded::without_cache(generation::IN_A_LOOP))?;
         }
         tensors::write(&job.out.join(tensors::OUTPUTS), &outputs)?;
         tensors::run_control(artefact, &job.out, |inputs| {

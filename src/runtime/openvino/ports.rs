@@ -47,7 +47,7 @@ pub(super) fn check(compiled: &Compiled, manifest: &Manifest, inputs: &Tensors) 
 }
 
 /// The port of an output: by its place, where all are compared, or by its name.
-fn output_port(compiled: &Compiled, manifest: &Manifest, index: usize) -> Result<Port> {
+pub(super) fn output_port(compiled: &Compiled, manifest: &Manifest, index: usize) -> Result<Port> {
     let mut ports = compiled.outputs()?;
     match ports.len() == manifest.outputs.len() {
         true => Ok(ports.swap_remove(index)),
@@ -57,7 +57,7 @@ fn output_port(compiled: &Compiled, manifest: &Manifest, index: usize) -> Result
 
 /// The port of an input by its name. One that the model hands on as an output may be left with the output's name alone: it
 /// is found by its place, where that bears no other input's name.
-fn input_port(compiled: &Compiled, manifest: &Manifest, index: usize) -> Result<Port> {
+pub(super) fn input_port(compiled: &Compiled, manifest: &Manifest, index: usize) -> Result<Port> {
     compiled.input_named(&manifest.inputs[index]).or_else(|error| {
         let port = compiled.inputs()?.into_iter().nth(index);
         let is_another = |port: &Port| port.name().is_some_and(|name| manifest.inputs.contains(&name));

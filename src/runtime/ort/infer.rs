@@ -32,7 +32,7 @@ impl Feed {
     }
 }
 
-fn native(dtype: &ValueType, tensor: &Tensor) -> anyhow::Result<DynTensor> {
+pub(super) fn native(dtype: &ValueType, tensor: &Tensor) -> anyhow::Result<DynTensor> {
     let ValueType::Tensor { ty, .. } = dtype else { bail!("is a {dtype}, not a tensor") };
     ensure!(
         element(*ty)? == tensor.element(),
@@ -74,7 +74,7 @@ pub(super) fn collect(outputs: Vec<DynValue>, names: &[String]) -> anyhow::Resul
     Ok(tensors)
 }
 
-fn read(value: DynValue) -> anyhow::Result<Tensor> {
+pub(super) fn read(value: DynValue) -> anyhow::Result<Tensor> {
     let value: DynTensor = value.downcast().map_err(plain)?;
     let element = element(*value.data_type())?;
     let shape: Vec<usize> = value.shape().iter().map(|size| *size as usize).collect();

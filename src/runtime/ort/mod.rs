@@ -6,6 +6,7 @@
 //! (docs/design.md, "Jobs").
 
 mod compile;
+mod decoder;
 mod gpu;
 mod half;
 mod host;

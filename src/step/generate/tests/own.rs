@@ -24,12 +24,16 @@ fn experts_are_told_as_many_for_a_token_as_the_config_says() {
 
 #[test]
 fn text_is_generated_wherever_the_file_infers_and_the_model_asks() {
-    let loop_and_verdict = ["def greedy(", "def generation_verdict(", "tokens = generated(args, loaded, feeds)"];
+    let loop_and_verdict = ["def greedy(", "def generation_verdict(", "decoded = generated(args, loaded, manifest,"];
     for ctx in contexts().into_iter().filter(|ctx| ctx.pipeline == "text" && ctx.task == "text-generation") {
         let text = render_test(&ctx).unwrap();
         let infers = text.contains("\ndef infer(");
         for part in loop_and_verdict {
             assert_eq!(text.matches(part).count(), usize::from(infers), "{part} on {}", ctx.target);
+        }
+        let caches = infers && !["torchscript", "tflite"].contains(&ctx.artefact.name);
+        for part in ["def open_decoder(", "def decoding_times(", "fresh = open_decoder("] {
+            assert_eq!(text.matches(part).count(), usize::from(caches), "{part} on {}", ctx.target);
         }
         let silent = render_test(&TestContext { generates: false, ..ctx }).unwrap();
         assert!(!silent.contains("generation_verdict") && !silent.contains("Callable"));

@@ -1,0 +1,44 @@
+"""The decoder with a cache that an artefact may bring (`onnx_decoder.py`), and what becomes of it where the artefact is
+converted. numpy only.
+
+The manifest's `decoder` names its folder, or says why there is none; it is absent where the model generates nothing.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from orch_py import trees
+from orch_py.protocol import Refused, first_line, is_out_of_memory
+
+FOLDER = "decoder"
+
+# From the decoder's tree and its manifest into another one; gives what is another in the manifest.
+Convert = Callable[[Path, Path, dict[str, Any]], dict[str, Any]]
+
+
+def converted(
+    tree: Path, out: Path, manifest: dict[str, Any], convert: Convert, why_not: str | None = None
+) -> dict[str, Any]:
+    """What the manifest in `out` says of its decoder; with `why_not` none is made."""
+    told = manifest.get("decoder")
+    if told is None or "folder" not in told:
+        return {} if told is None else {"decoder": told}
+    if why_not:
+        return {"decoder": {"why_not": why_not}}
+    source, target = tree / told["folder"], out / FOLDER
+    about = trees.read_manifest(source)
+    target.mkdir()
+    try:
+        changed = convert(source, target, about)
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        shutil.rmtree(target)
+        words = str(error) if isinstance(error, Refused) else first_line(error)
+        return {"decoder": {"why_not": f"the decoder with a cache does not convert: {words}"}}
+    trees.write_manifest(target, about | changed)
+    return {"decoder": {"folder": FOLDER}}

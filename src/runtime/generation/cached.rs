@@ -1,0 +1,217 @@
+//! Decoding with a cache: the prompt first, then a token at a time, each following on what the runtime keeps.
+//!
+//! What a decoder is, `python/orch_py/cached.py` says; how it is run, only the runtime knows.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{OF_FIXED_LENGTH, likeliest, whole};
+use crate::runtime::Decoding;
+use crate::runtime::manifest::Manifest;
+use crate::runtime::measure::{MeasureParams, millis};
+use crate::runtime::tensors::{Element, Tensor};
+
+/// The model of an artefact that keeps keys and values.
+#[derive(Debug)]
+pub struct Decoder {
+    pub tree: PathBuf,
+    pub manifest: Manifest,
+    pub cache: Vec<Kept>,
+}
+
+/// A tensor of the cache.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Kept {
+    pub input: String,
+    pub output: String,
+    /// (row, head, place, width) of an empty one.
+    pub shape: Vec<usize>,
+}
+
+/// What the artefact's manifest says.
+#[derive(Deserialize)]
+struct Told {
+    folder: Option<String>,
+    why_not: Option<String>,
+}
+
+impl Decoder {
+    /// An artefact's decoder, or why it has none.
+    pub(super) fn of(artefact: &Path) -> anyhow::Result<Result<Self, String>> {
+        let told = Manifest::read(artefact)?.rest.remove("decoder");
+        let Some(told) = told else { return Ok(Err(OF_FIXED_LENGTH.to_owned())) };
+        let told: Told =
+            serde_json::from_value(told).context("the artefact's manifest does not say what its decoder is")?;
+        let Some(folder) = told.folder else {
+            return Ok(Err(told.why_not.context("the artefact has no decoder, and does not say why")?));
+        };
+        let tree = artefact.join(folder);
+        let manifest = Manifest::read(&tree)?;
+        let cache = manifest.rest.get("cache").cloned().unwrap_or(Value::Null);
+        let cache: Vec<Kept> = serde_json::from_value(cache).context("the decoder's manifest has no cache")?;
+        let known = manifest.inputs.iter().filter(|name| cache.iter().any(|kept| kept.input == **name)).count();
+        let given = manifest.outputs.iter().skip(1).eq(cache.iter().map(|kept| &kept.output));
+        ensure!(
+            known == cache.len() && manifest.inputs.len() == known + 1 && given,
+            "the decoder takes {:?} and gives {:?}, which is not what it keeps and one more of each",
+            manifest.inputs,
+            manifest.outputs
+        );
+        Ok(Ok(Self { tree, manifest, cache }))
+    }
+
+    /// Which tensor of the cache an input of the decoder is; None: the ids.
+    pub fn place(&self, input: &str) -> Option<usize> {
+        self.cache.iter().position(|kept| kept.input == input)
+    }
+
+    /// The cache before anything is known.
+    pub fn empty(&self) -> anyhow::Result<Vec<Tensor>> {
+        self.cache.iter().map(|kept| Tensor::new(Element::F32, kept.shape.clone(), vec![])).collect()
+    }
+}
+
+/// A decoder that a runtime has loaded.
+pub trait Take {
+    /// Forgets all that it was given.
+    fn forget(&mut self) -> anyhow::Result<()>;
+
+    /// Scores (row, place, token) of ids (row, place) that follow on all that it was given.
+    fn take(&mut self, ids: &Tensor) -> anyhow::Result<Tensor>;
+}
+
+/// The tokens (row, step); and the times of further texts, where some are asked for.
+pub(super) fn decode(
+    decoder: &mut impl Take,
+    prompt: &Tensor,
+    steps: usize,
+    measure: Option<&MeasureParams>,
+) -> anyhow::Result<(Tensor, Option<Decoding>)> {
+    let (tokens, _) = text(decoder, prompt, steps)?;
+    let Some(params) = measure else { return Ok((tokens, None)) };
+    let [rows, length] = prompt.shape() else { anyhow::bail!("a prompt of the shape {:?}", prompt.shape()) };
+    let mut times =
+        Decoding { rows: *rows as u32, prompt: *length as u32, first_token_ms: Vec::new(), next_token_ms: Vec::new() };
+    let begin = Instant::now();
+    let is_asked = |count: usize| count < params.samples as usize && begin.elapsed().as_secs_f64() < params.max_seconds;
+    while times.first_token_ms.is_empty() || is_asked(times.first_token_ms.len()) {
+        let (_, taken) = text(decoder, prompt, steps)?;
+        times.first_token_ms.extend(taken.first());
+        times.next_token_ms.extend(taken.get(1..).unwrap_or_default());
+    }
+    Ok((tokens, Some(times)))
+}
+
+/// One text from the beginning, and the milliseconds from each token to the next.
+fn text(decoder: &mut impl Take, prompt: &Tensor, steps: usize) -> anyhow::Result<(Tensor, Vec<f64>)> {
+    decoder.forget()?;
+    let (mut ids, mut found, mut taken) = (prompt.clone(), Vec::new(), Vec::new());
+    let rows = prompt.shape()[0];
+    for step in 0..steps {
+        let clock = Instant::now();
+        let scores = decoder.take(&ids).with_context(|| format!("step {} of {steps}", step + 1))?;
+        let next = likeliest(&scores, ids.shape(), ids.shape()[1] - 1)?;
+        ids = whole(Element::I64, &[rows, 1], &next)?;
+        taken.push(millis(clock.elapsed()));
+        found.push(next);
+    }
+    let by_row: Vec<i64> = (0..rows).flat_map(|row| found.iter().map(move |tokens| tokens[row])).collect();
+    Ok((whole(Element::I64, &[rows, steps], &by_row)?, taken))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its next token is the sum of all ids that it was given, modulo ten.
+    struct Sums {
+        kept: Vec<i64>,
+        taken: Vec<usize>,
+    }
+
+    impl Take for Sums {
+        fn forget(&mut self) -> anyhow::Result<()> {
+            self.kept.fill(0);
+            Ok(())
+        }
+
+        fn take(&mut self, ids: &Tensor) -> anyhow::Result<Tensor> {
+            let length = ids.shape()[1];
+            self.taken.push(length);
+            let mut scores = vec![0f32; ids.shape()[0] * length * 10];
+            for (row, ids) in ids.to_f64().chunks(length).enumerate() {
+                for (place, id) in ids.iter().enumerate() {
+                    self.kept[row] += *id as i64;
+                    scores[(row * length + place) * 10 + self.kept[row] as usize % 10] = 1.0;
+                }
+            }
+            let bytes = scores.iter().flat_map(|score| score.to_le_bytes()).collect();
+            Tensor::new(Element::F32, vec![ids.shape()[0], length, 10], bytes)
+        }
+    }
+
+    fn sums() -> Sums {
+        Sums { kept: vec![0, 0], taken: vec![] }
+    }
+
+    fn prompt() -> Tensor {
+        whole(Element::I64, &[2, 2], &[1, 2, 3, 5]).unwrap()
+    }
+
+    #[test]
+    fn the_prompt_is_taken_whole_and_then_each_token_alone() {
+        let mut decoder = sums();
+        let (tokens, times) = decode(&mut decoder, &prompt(), 3, None).unwrap();
+        assert_eq!((tokens.shape(), tokens.to_f64()), (&[2, 3][..], vec![3.0, 6.0, 2.0, 8.0, 6.0, 2.0]));
+        assert_eq!((decoder.taken, times), (vec![2, 1, 1], None));
+    }
+
+    #[test]
+    fn each_text_that_is_timed_begins_anew() {
+        let params = MeasureParams { warmup: 0, samples: 2, max_seconds: 60.0, timeout_seconds: None };
+        let mut decoder = sums();
+        let (tokens, times) = decode(&mut decoder, &prompt(), 3, Some(&params)).unwrap();
+        let times = times.unwrap();
+        assert_eq!(tokens.to_f64(), [3.0, 6.0, 2.0, 8.0, 6.0, 2.0]);
+        assert_eq!((times.rows, times.prompt, times.first_token_ms.len(), times.next_token_ms.len()), (2, 2, 2, 4));
+        assert_eq!(decoder.taken, [2, 1, 1].repeat(3));
+        // After the last text: the prompt, and the tokens that were taken, of which the last is not one.
+        assert_eq!(decoder.kept, [12, 22]);
+    }
+
+    #[test]
+    fn an_artefact_without_a_decoder_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let with = |told: &str| {
+            let text = format!(r#"{{"inputs":[],"outputs":[]{told}}}"#);
+            std::fs::write(folder.path().join("manifest.json"), text).unwrap();
+            Decoder::of(folder.path()).map(|found| found.unwrap_err()).map_err(|error| error.to_string())
+        };
+        assert_eq!(with("").unwrap(), OF_FIXED_LENGTH);
+        assert_eq!(with(r#","decoder":{"why_not":"no export"}"#).unwrap(), "no export");
+        assert!(with(r#","decoder":{}"#).unwrap_err().contains("does not say why"));
+    }
+
+    #[test]
+    fn a_decoder_keeps_what_it_gives() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().join("d");
+        std::fs::create_dir(&tree).unwrap();
+        let artefact = r#"{"inputs":[],"outputs":[],"decoder":{"folder":"d"}}"#;
+        std::fs::write(folder.path().join("manifest.json"), artefact).unwrap();
+        let with = |outputs: &str| {
+            let cache = r#"[{"input":"past","output":"present","shape":[1,2,0,4]}]"#;
+            let text = format!(r#"{{"inputs":["ids","past"],"outputs":{outputs},"cache":{cache}}}"#);
+            std::fs::write(tree.join("manifest.json"), text).unwrap();
+            Decoder::of(folder.path()).map(Result::unwrap)
+        };
+        let decoder = with(r#"["logits","present"]"#).unwrap();
+        assert_eq!((decoder.place("ids"), decoder.place("past")), (None, Some(0)));
+        assert_eq!(decoder.empty().unwrap()[0].shape(), [1, 2, 0, 4]);
+        assert!(with(r#"["logits","other"]"#).unwrap_err().to_string().contains("not what it keeps"));
+    }
+}
