@@ -32,7 +32,7 @@ stress:
 hostile:
     tests/hostile/everywhere.sh
 
-# Test remote stores against real servers (Debian: apt install apache2-bin)
+# Test remote stores against real servers (Debian: apt install apache2-bin; ORCH_TEST_NATIVELINK=PROGRAM adds routing)
 test-remote:
     cargo test --features remote --test remote
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::base::Secret;
 use crate::base::fs::read_text;
 
-pub use executor::{ExecutorConfig, Where};
+pub use executor::{DEVICE_PLACE, ExecutorConfig, Where};
 
 pub const FILE: &str = "orch.toml";
 const OPTION: &str = "ORCH_REMOTE_OPTION_";

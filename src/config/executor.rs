@@ -18,6 +18,7 @@ pub struct ExecutorConfig {
     /// Certificates and tokens.
     pub options: BTreeMap<String, String>,
     /// Platform properties of every action, besides those that orch sets; an empty value takes away one of orch's.
+    /// [`DEVICE_PLACE`] stands for a run's backend.
     pub properties: BTreeMap<String, String>,
     /// The environment of orch on the workers.
     pub env: BTreeMap<String, String>,
@@ -103,7 +104,7 @@ pub(super) fn of(
         url,
         whereabouts: whereabouts.or(section.whereabouts).unwrap_or_default(),
         options,
-        properties: texts("property", "executor", section.properties)?,
+        properties: places(texts("property", "executor", section.properties)?)?,
         env: texts("variable", "executor", section.env)?,
         program: section.program,
         slots: match section.slots.unwrap_or(16) {
@@ -114,6 +115,20 @@ pub(super) fn of(
         timeout: seconds("timeout", section.timeout.unwrap_or(30.0))?,
         retries: section.retries.unwrap_or(3),
     }))
+}
+
+/// In a property's name or value; what has it is asked of runs alone.
+pub const DEVICE_PLACE: &str = "{device}";
+
+/// An error if a property has a place that nothing is filled in.
+fn places(properties: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
+    let is_open = |text: &String| text.replace(DEVICE_PLACE, "").contains(['{', '}']);
+    match properties.iter().find(|(name, value)| is_open(name) || is_open(value)) {
+        Some((name, value)) => {
+            Err(format!("{FILE}: the property `{name} = '{value}'`\n  hint: `{DEVICE_PLACE}` is all that is filled in"))
+        }
+        None => Ok(properties),
+    }
 }
 
 #[cfg(test)]
@@ -145,6 +160,7 @@ mod tests {
         assert!(bad("[executor]\nwhere = 'auto'").contains("no `url`"));
         assert!(bad("[executor]\nurl = 'x'\nwhere = 'elsewhere'").contains("`remote`"));
         assert!(bad("[executor]\nurl = 'x'\nslots = 0").contains("between 1 and 1024"));
+        assert!(bad("[executor]\nurl = 'x'\nproperties = {a = '{devise}'}").contains("hint: `{device}`"));
         assert!(bad("[executor]\nurl = 'x'\nenv = {a = []}").contains("variable `a`"));
     }
 }

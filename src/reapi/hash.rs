@@ -8,7 +8,7 @@ use crate::base::{Hasher, fs as bfs};
 use crate::reapi::fault::Fault;
 use crate::reapi::proto::{Digest, digest_function::Value};
 
-/// A digest function of the API that orch speaks, the better one first.
+/// A digest function of the API that orch speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Function {
     Blake3,
@@ -16,9 +16,12 @@ pub enum Function {
 }
 
 impl Function {
-    /// The best that a server offers.
-    pub(super) fn of_server(offered: &[i32]) -> Option<Self> {
-        [Self::Blake3, Self::Sha256].into_iter().find(|function| offered.contains(&function.number()))
+    /// That of a server which executes by one and offers these. Its own goes before a faster one: NativeLink 1.6.6 offers
+    /// BLAKE3, and then checks what comes in a batch by its own.
+    pub(super) fn of_server(own: i32, offered: &[i32]) -> Option<Self> {
+        let of_number = |number: i32| [Self::Blake3, Self::Sha256].into_iter().find(|known| known.number() == number);
+        let own = Some(own).filter(|own| offered.contains(own));
+        own.iter().chain(offered).find_map(|number| of_number(*number))
     }
 
     pub(super) fn number(self) -> i32 {

@@ -1,7 +1,5 @@
-//! The client against a server in this process that has what the real one of `tests/remote` lacks: TLS, tokens, compression,
-//! BLAKE3, quotas, and answers that are wrong.
-
-mod tls;
+//! The client against a server in this process that does what no real one of `tests/remote` does: it wants tokens,
+//! refuses for a while, speaks one digest function alone, and answers wrongly.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
@@ -233,15 +231,11 @@ struct Running {
 
 impl Running {
     fn new(manner: Manner) -> Self {
-        Self::with(manner, Server::builder())
-    }
-
-    fn with(manner: Manner, mut server: Server) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let manner = Arc::new(manner);
         let fake = Fake(manner.clone());
-        let router = server
+        let router = Server::builder()
             .add_service(CapabilitiesServer::new(fake.clone()))
             .add_service(ContentAddressableStorageServer::new(fake.clone()))
             .add_service(ByteStreamServer::new(fake));
@@ -297,8 +291,8 @@ fn contents() -> Vec<Vec<u8>> {
 
 #[test]
 fn blobs_go_and_come_in_batches_and_streams_by_what_the_server_offers() {
-    for (functions, zstd) in [(vec![1, 9], false), (vec![1], true), (vec![1], false), (vec![9], true)] {
-        let speaks_blake3 = functions.contains(&9);
+    for (functions, zstd) in [(vec![9, 1], false), (vec![1, 9], true), (vec![1], false), (vec![9], true)] {
+        let speaks_blake3 = functions[0] == 9;
         let running = Running::new(Manner { functions, zstd, ..usual() });
         let client = running.client("grpc", &[]);
         let all = contents();
@@ -314,6 +308,17 @@ fn blobs_go_and_come_in_batches_and_streams_by_what_the_server_offers() {
         let sent: usize = written.split(' ').nth(1).unwrap().parse().unwrap();
         assert_eq!(sent < 1_000_000, zstd, "{written}");
     }
+}
+
+#[test]
+fn a_server_s_own_digest_function_goes_before_a_faster_one() {
+    let of = |own: i32, offered: &[i32]| Function::of_server(own, offered);
+    assert_eq!(of(1, &[9, 1]), Some(Function::Sha256));
+    assert_eq!(of(9, &[1, 9]), Some(Function::Blake3));
+    assert_eq!(of(0, &[1, 9]), Some(Function::Sha256));
+    assert_eq!(of(1, &[9]), Some(Function::Blake3), "its store does not have its own");
+    assert_eq!(of(3, &[3, 9]), Some(Function::Blake3));
+    assert_eq!(of(1, &[]), None);
 }
 
 #[test]

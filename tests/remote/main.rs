@@ -4,6 +4,9 @@ mod actions;
 mod clouds;
 mod execution;
 mod hostile;
+mod labels;
+mod nativelink;
+mod proxy;
 mod servers;
 #[path = "../support/mod.rs"]
 mod support;

@@ -57,7 +57,13 @@ pub(crate) fn is_done_without(what: &str) -> bool {
 }
 
 fn start(mut command: Command, port: u16) -> Server {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    started(command, port)
+}
+
+/// It answers at this port.
+pub(crate) fn started(mut command: Command, port: u16) -> Server {
+    let child = command.spawn();
     let mut child = child.unwrap_or_else(|e| panic!("{command:?} did not start: {e}"));
     let start = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {

@@ -26,12 +26,14 @@ pub use serve::{Site, offered, serve};
 
 /// The property that names a device, by its backend.
 pub const DEVICE: &str = "orch-device";
+/// Stands for that backend in a user's property: servers differ in how a worker with several devices says so.
+const PLACE: &str = crate::config::DEVICE_PLACE;
 
 /// Which steps go away, and what is asked of who takes them. The same for all of a run.
 #[derive(Debug, Clone)]
 pub struct Routing {
     pub whereabouts: Where,
-    /// Asked of every worker; an empty value takes away one of orch's own.
+    /// Asked of every worker, or of those with a device ([`PLACE`]); an empty value takes away one of orch's own.
     pub properties: BTreeMap<String, String>,
     /// The environment of orch there.
     pub env: BTreeMap<String, String>,
@@ -61,13 +63,14 @@ impl Routing {
     /// What a worker must offer for this step, by name.
     pub fn asked(&self, step: &Step) -> BTreeMap<String, String> {
         let mut asked = BTreeMap::from([("cpu".to_owned(), std::env::consts::ARCH.to_owned())]);
-        if step.kind.runs_on_device() {
-            asked.insert(DEVICE.into(), step.run().backend.name.into());
+        let device = step.kind.runs_on_device().then(|| step.run().backend.name);
+        if let Some(device) = device {
+            asked.insert(DEVICE.into(), device.into());
         }
         if let Some(memory) = step.memory {
             asked.insert("mem_mb".into(), memory.get().div_ceil(1 << 20).to_string());
         }
-        asked.extend(self.properties.clone());
+        asked.extend(filled(&self.properties, device));
         asked.retain(|_, value| !value.is_empty());
         asked
     }
@@ -77,6 +80,18 @@ impl Routing {
         // Where something is installed changes no result.
         let env = self.env.iter().filter(|(name, _)| !name.starts_with("ORCH_") && *name != "PATH");
         format!("executor {} {}", listed(&self.asked(step)), listed(&env.map(own).collect())).trim_end().to_owned()
+    }
+}
+
+/// The user's properties for a step on this device; without one those that name a device are not asked for.
+fn filled(properties: &BTreeMap<String, String>, device: Option<&str>) -> BTreeMap<String, String> {
+    let is_plain = |(name, value): &(&String, &String)| !name.contains(PLACE) && !value.contains(PLACE);
+    match device {
+        Some(device) => {
+            let fill = |text: &String| text.replace(PLACE, device);
+            properties.iter().map(|(name, value)| (fill(name), fill(value))).collect()
+        }
+        None => properties.iter().filter(is_plain).map(own).collect(),
     }
 }
 

@@ -1,16 +1,23 @@
 //! Errands by a server of the Remote Execution API: an order becomes an action, its result an answer.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
 
+use crate::base::lock;
 use crate::config::ExecutorConfig;
 use crate::exec::away::order::Answer;
 use crate::exec::away::serve::{ANSWER, LOG, ORDER, OUT};
-use crate::exec::away::{Elsewhere, Errand, Errands};
+use crate::exec::away::{Elsewhere, Errand, Errands, listed};
 use crate::reapi::{Address, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted};
 use crate::record::Outcome;
 
 /// The name of orch among the files of an action.
 const PROGRAM: &str = "orch";
+/// How long a step waits for a worker after another one that asked for the same has waited in vain. All of them together
+/// would hold the slots for hours that others could use.
+const ONCE_MORE: Duration = Duration::from_secs(5);
 
 pub struct Away {
     executor: Executor,
@@ -19,6 +26,37 @@ pub struct Away {
     program: Option<PathBuf>,
     /// orch here.
     own: PathBuf,
+    asked: Mutex<Asked>,
+}
+
+/// What was asked for in this run, as it is told: the API has no list of workers.
+#[derive(Default)]
+struct Asked {
+    /// A worker had it.
+    taken: BTreeSet<String>,
+    /// Nobody took it as long as a step waits, and nobody has since.
+    in_vain: BTreeSet<String>,
+}
+
+impl Asked {
+    fn take(&mut self, what: String) {
+        self.in_vain.remove(&what);
+        self.taken.insert(what);
+    }
+
+    /// Why nobody took it.
+    fn leave(&mut self, what: String, waited: Duration) -> String {
+        let mut why = format!("no worker took it within {} s: none offers that, or all are busy", waited.as_secs());
+        if self.in_vain.contains(&what) {
+            why += ", as before in this run";
+        }
+        self.in_vain.insert(what);
+        if !self.taken.is_empty() {
+            let all: Vec<_> = self.taken.iter().map(String::as_str).collect();
+            why += &format!("; workers took what asked for {}", all.join(" | "));
+        }
+        why + "; hint: `queue` in [executor]"
+    }
 }
 
 impl Away {
@@ -28,7 +66,7 @@ impl Away {
         let patience = Patience { timeout: config.timeout, retries: config.retries };
         let executor = Executor::open(&address, patience)?;
         let own = crate::worker::own_program().map_err(|e| format!("failed to find orch's own executable: {e}"))?;
-        Ok(Self { executor, program: config.program.clone(), config, own })
+        Ok(Self { executor, program: config.program.clone(), config, own, asked: Mutex::default() })
     }
 
     fn task(&self, errand: &Errand<'_>) -> Result<Task, Fault> {
@@ -58,7 +96,10 @@ impl Away {
     }
 
     fn run(&self, errand: &Errand<'_>) -> Result<Errands, Fault> {
-        let bounds = Bounds { queue: self.config.queue, execution: errand.timeout, away: self.config.queue };
+        let asked = listed(&errand.properties);
+        let is_in_vain = lock(&self.asked).in_vain.contains(&asked);
+        let queue = if is_in_vain { self.config.queue.min(ONCE_MORE) } else { self.config.queue };
+        let bounds = Bounds { queue, execution: errand.timeout, away: self.config.queue };
         let goes_on = || !errand.cancel.is_cancelled();
         let (mut is_anew, mut lost) = (errand.is_anew, Vec::new());
         loop {
@@ -73,6 +114,9 @@ impl Away {
                     Ok(answer) if left.is_cached && !is_kept(&answer) => "an older failure was answered".to_owned(),
                     Ok(answer) => {
                         let is_cached = left.is_cached;
+                        if !is_cached {
+                            lock(&self.asked).take(asked.clone());
+                        }
                         match self.bring(answer, left, errand, &lost) {
                             Err(Fault::Absent | Fault::WrongContent) if is_cached => {
                                 "the server's older result is not whole any more".to_owned()
@@ -88,9 +132,7 @@ impl Away {
                     return Ok(Errands::Unavailable(format!("no worker offers that: {why}")));
                 }
                 Came::Not(Ending::NeverBegan(waited)) => {
-                    let why =
-                        format!("no worker took it within {} s: none offers that, or all are busy", waited.as_secs());
-                    return Ok(Errands::Unavailable(format!("{why}; hint: `queue` in [executor]")));
+                    return Ok(Errands::Unavailable(lock(&self.asked).leave(asked, waited)));
                 }
                 Came::Not(Ending::TooLong(limit)) => return Ok(Errands::TooLong(limit)),
                 Came::Not(Ending::Cancelled) => return Ok(Errands::Interrupted),
@@ -182,5 +224,22 @@ impl Elsewhere for Away {
 
     fn name(&self) -> &str {
         &self.executor.shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_nobody_took_says_what_was_taken_and_the_next_one_waits_less() {
+        let mut asked = Asked::default();
+        assert!(!asked.leave("a=1".into(), Duration::from_secs(600)).contains("workers took"));
+        asked.take("b=1".into());
+        let why = asked.leave("a=1".into(), ONCE_MORE);
+        assert!(why.contains("within 5 s") && why.contains("as before") && why.contains("asked for b=1;"), "{why}");
+        assert!(asked.in_vain.contains("a=1"));
+        asked.take("a=1".into());
+        assert!(asked.in_vain.is_empty(), "somebody has it now");
     }
 }

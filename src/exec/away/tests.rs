@@ -49,6 +49,14 @@ fn properties_are_orch_s_and_the_user_s() {
 }
 
 #[test]
+fn a_property_may_name_the_device_and_is_asked_of_runs_alone() {
+    let given = [("pool", "lab"), ("orch-device", ""), ("has-{device}", "1"), ("Pool", "of-{device}")];
+    let given = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    assert_eq!(listed(&filled(&given, Some("qnn"))), "Pool=of-qnn, has-qnn=1, orch-device=, pool=lab");
+    assert_eq!(listed(&filled(&given, None)), "orch-device=, pool=lab");
+}
+
+#[test]
 fn an_order_makes_the_same_step_and_one_of_other_code_is_refused() {
     let step = command(Program { transient: [75].into(), network: true, ..Program::default() });
     let order = || Order::of(&step, &KeyDoc::default(), BTreeMap::new(), None).to_bytes();
