@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::Digest;
+use crate::base::words::words;
 pub use crate::judge::{Numerics, TensorNumerics};
 use crate::key::{KeyDoc, MissReason};
 use crate::runtime::RawMeasure;
@@ -44,26 +45,26 @@ pub enum Outcome {
     Incomplete,
 }
 
-impl Outcome {
-    /// Every state, in the order in which reports count them.
-    pub const ALL: [Self; 15] = [
-        Self::Pass,
-        Self::Indecisive,
-        Self::PassFallback,
-        Self::Flaky,
-        Self::Xfail,
-        Self::Xpass,
-        Self::Fail,
-        Self::Numerics,
-        Self::Oom,
-        Self::Timeout,
-        Self::Crash,
-        Self::Incomplete,
-        Self::Mock,
-        Self::SkipUnavailable,
-        Self::SkipUnsupported,
-    ];
+// Every state, in the order in which reports count them.
+words!(pub Outcome {
+    "PASS" => Pass,
+    "INDECISIVE" => Indecisive,
+    "PASS_FALLBACK" => PassFallback,
+    "FLAKY" => Flaky,
+    "XFAIL" => Xfail,
+    "XPASS" => Xpass,
+    "FAIL" => Fail,
+    "NUMERICS" => Numerics,
+    "OOM" => Oom,
+    "TIMEOUT" => Timeout,
+    "CRASH" => Crash,
+    "INCOMPLETE" => Incomplete,
+    "MOCK" => Mock,
+    "SKIP_UNAVAILABLE" => SkipUnavailable,
+    "SKIP_UNSUPPORTED" => SkipUnsupported,
+});
 
+impl Outcome {
     /// Something is wrong that the exit code reports. An unexpected success is a failure only where its expectation is
     /// strict, which is for the report to know.
     pub fn is_failure(self) -> bool {
@@ -86,23 +87,7 @@ impl Outcome {
     }
 
     pub fn label(self) -> &'static str {
-        match self {
-            Self::Pass => "PASS",
-            Self::Flaky => "FLAKY",
-            Self::PassFallback => "PASS_FALLBACK",
-            Self::Xfail => "XFAIL",
-            Self::Xpass => "XPASS",
-            Self::Indecisive => "INDECISIVE",
-            Self::SkipUnavailable => "SKIP_UNAVAILABLE",
-            Self::SkipUnsupported => "SKIP_UNSUPPORTED",
-            Self::Fail => "FAIL",
-            Self::Numerics => "NUMERICS",
-            Self::Oom => "OOM",
-            Self::Timeout => "TIMEOUT",
-            Self::Crash => "CRASH",
-            Self::Mock => "MOCK",
-            Self::Incomplete => "INCOMPLETE",
-        }
+        self.word()
     }
 }
 
@@ -117,16 +102,9 @@ pub enum Weights {
     File,
 }
 
-impl Weights {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Random => "random",
-            Self::Hub => "from the Hub",
-            Self::Folder => "from a folder",
-            Self::File => "in the file",
-        }
-    }
-}
+words!(pub Weights {
+    "random" => Random, "from the Hub" => Hub, "from a folder" => Folder, "in the file" => File,
+});
 
 /// What the store keeps of one execution of a step.
 #[derive(Debug, Clone, Serialize, Deserialize)]

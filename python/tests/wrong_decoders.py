@@ -1,5 +1,5 @@
-"""Changes that make an exported decoder wrong: what its cache holds, or one of its layers. `python FILE CHANGE MODEL` makes
-one, for the tests of orch itself."""
+"""Changes that make an exported decoder wrong: what its cache holds, or one of its layers. `python FILE CHANGE MODEL`
+makes one, for the tests of orch itself."""
 
 from __future__ import annotations
 

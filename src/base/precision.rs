@@ -25,8 +25,3 @@ words!(pub Precision {
     "fp32" => Fp32, "fp16" => Fp16, "bf16" => Bf16, "int8" => Int8, "int8-static" => Int8Static,
     "a16w8" => A16w8, "int4" => Int4,
 });
-
-impl Precision {
-    pub const ALL: [Self; 7] =
-        [Self::Fp32, Self::Fp16, Self::Bf16, Self::Int8, Self::Int8Static, Self::A16w8, Self::Int4];
-}

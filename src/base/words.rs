@@ -6,6 +6,10 @@ macro_rules! words {
         impl $type {
             $vis const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),*];
 
+            /// In the same order.
+            #[allow(dead_code, reason = "not every set is gone through")]
+            $vis const ALL: [Self; Self::WORDS.len()] = [$(Self::$variant),*];
+
             /// As written in a spec.
             $vis fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }

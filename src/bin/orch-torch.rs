@@ -107,7 +107,7 @@ fn run_one(job: &Job, tree: &Path, params: &RunParams, device: Device) -> Result
 
     tensors::write(&job.out.join(tensors::OUTPUTS), &named(outputs, &manifest, device)?)?;
     let mut again = |inputs: &Tensors| called(&module, &manifest, inputs, device);
-    tensors::run_control(tree, &job.out, &mut again)?;
+    tensors::run_control(tree, &job.out, again)?;
     generation::run(job, tree, &mut again)?;
     Ok((vec![module], timings))
 }

@@ -200,7 +200,7 @@ impl<'a> Ended<'a> {
         let at = if is_made { self.flaky().unwrap_or(at) } else { at };
         // A verdict is reported as the stage of the run that it judges.
         let stage = if at == self.planned.judge { Stage::Run } else { self.plan.step(at).stage };
-        stage.name().to_owned()
+        stage.word().to_owned()
     }
 
     fn fallback_result(&self, fallback: &PlannedFallback, after: &[&PlannedFallback]) -> FallbackResult {

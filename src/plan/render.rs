@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use crate::base::words::words;
 use crate::plan::Plan;
 use crate::step::{Stage, StepId};
 
@@ -25,19 +26,12 @@ pub enum Look {
     NotNeeded,
 }
 
+words!(pub Look {
+    "up to date" => Fresh, "would run" => Run, "failed last time" => Failed, "unavailable" => Unavailable,
+    "not needed" => NotNeeded,
+});
+
 impl Look {
-    const ALL: [Self; 5] = [Self::Fresh, Self::Run, Self::Failed, Self::Unavailable, Self::NotNeeded];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Fresh => "up to date",
-            Self::Run => "would run",
-            Self::Failed => "failed last time",
-            Self::Unavailable => "unavailable",
-            Self::NotNeeded => "not needed",
-        }
-    }
-
     fn class(self) -> &'static str {
         match self {
             Self::Fresh => "fresh",
@@ -105,7 +99,7 @@ pub fn dot(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> Look)
         if steps.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "  subgraph cluster_{0} {{\n    label=\"{0}\"\n    color=\"#cccccc\"", stage.name());
+        let _ = writeln!(text, "  subgraph cluster_{0} {{\n    label=\"{0}\"\n    color=\"#cccccc\"", stage.word());
         for id in steps {
             let (name, look) = (escaped(&plan.step(*id).name), look(*id));
             let _ =
@@ -138,7 +132,7 @@ pub fn mermaid(plan: &Plan, shown: &BTreeSet<StepId>, look: &dyn Fn(StepId) -> L
         if steps.is_empty() {
             continue;
         }
-        let _ = writeln!(text, "  subgraph stage_{0}[\"{0}\"]", stage.name());
+        let _ = writeln!(text, "  subgraph stage_{0}[\"{0}\"]", stage.word());
         for id in steps {
             let look = look(*id);
             let _ = writeln!(text, "    s{}{}:::{}", id.0, look.mermaid(&plan.step(*id).name), look.class());

@@ -67,13 +67,9 @@ impl<'a> View<'a> {
                 _ => [""; 2],
             };
             let key = (case.status, stage, part, alike(&reason, &case.model));
-            let cause = causes.entry(key).or_insert_with(|| Cause {
-                status: case.status,
-                stage,
-                reason: reason.clone(),
-                is_exact: true,
-                cases: Vec::new(),
-            });
+            let new =
+                || Cause { status: case.status, stage, reason: reason.clone(), is_exact: true, cases: Vec::new() };
+            let cause = causes.entry(key).or_insert_with(new);
             cause.is_exact &= cause.reason == reason;
             cause.cases.push((at, case));
         }

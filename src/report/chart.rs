@@ -48,10 +48,9 @@ pub(super) fn thinned(samples: &[f64]) -> Vec<f64> {
         return samples.to_vec();
     }
     let group = samples.len().div_ceil(POINTS / 2);
-    let ends = |group: &[f64]| {
-        [group.iter().copied().fold(f64::INFINITY, f64::min), group.iter().copied().fold(f64::NEG_INFINITY, f64::max)]
-    };
-    samples.chunks(group).flat_map(ends).collect()
+    let least = |group: &[f64]| group.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = |group: &[f64]| group.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    samples.chunks(group).flat_map(|group| [least(group), most(group)]).collect()
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@ use serde::Serialize;
 
 use super::view::View;
 use super::{Basis, CaseResult, Host, Metrics, ReportDoc, stats};
+use crate::base::words::words;
 use crate::record::Outcome;
-pub(in crate::report) use pages::{counts, what};
+pub(in crate::report) use pages::{counts, found, what};
 pub use pages::{markdown, text};
 use times::hidden;
 pub use times::{Noise, Noises, Remeasured, Verdict};
@@ -55,39 +56,22 @@ pub enum Kind {
     LessMemory,
 }
 
+words!(pub Kind {
+    "broken" => Broken,
+    "no longer shown to be right" => Lost,
+    "fails in another way" => FailsElsewhere,
+    "less accurate" => LessAccurate,
+    "slower" => Slower,
+    "more memory" => MoreMemory,
+    "new" => New,
+    "gone" => Gone,
+    "fixed" => Fixed,
+    "more accurate" => MoreAccurate,
+    "faster" => Faster,
+    "less memory" => LessMemory,
+});
+
 impl Kind {
-    pub const ALL: [Self; 12] = [
-        Self::Broken,
-        Self::Lost,
-        Self::FailsElsewhere,
-        Self::LessAccurate,
-        Self::Slower,
-        Self::MoreMemory,
-        Self::New,
-        Self::Gone,
-        Self::Fixed,
-        Self::MoreAccurate,
-        Self::Faster,
-        Self::LessMemory,
-    ];
-
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::Broken => "broken",
-            Self::Lost => "no longer shown to be right",
-            Self::FailsElsewhere => "fails in another way",
-            Self::LessAccurate => "less accurate",
-            Self::Slower => "slower",
-            Self::MoreMemory => "more memory",
-            Self::New => "new",
-            Self::Gone => "gone",
-            Self::Fixed => "fixed",
-            Self::MoreAccurate => "more accurate",
-            Self::Faster => "faster",
-            Self::LessMemory => "less memory",
-        }
-    }
-
     /// Whether it is one for the worse.
     pub fn is_worse(self) -> bool {
         matches!(self, Self::Broken | Self::Lost | Self::LessAccurate | Self::Slower | Self::MoreMemory)
@@ -246,23 +230,13 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
 }
 
 fn change(kind: Kind, base: Option<&CaseResult>, head: Option<&CaseResult>, figures: Option<Figures>) -> Change {
-    let state = |case: &CaseResult| State {
-        status: case.status,
-        stage: case.stage.clone(),
-        reason: case.note().or_else(|| case.reason.clone()),
+    let state = |case: &CaseResult| {
+        let reason = case.note().or_else(|| case.reason.clone());
+        State { status: case.status, stage: case.stage.clone(), reason }
     };
-    let one = head.or(base).expect("BUG: a change is of a case");
+    let CaseResult { case, row, .. } = head.or(base).expect("BUG: a change is of a case").clone();
     let verdict = matches!(kind, Kind::Slower | Kind::Faster).then_some(Verdict::Suspected);
-    Change {
-        kind,
-        case: one.case.clone(),
-        row: one.row.clone(),
-        base: base.map(state),
-        head: head.map(state),
-        figures,
-        verdict,
-        noise: None,
-    }
+    Change { kind, case, row, base: base.map(state), head: head.map(state), figures, verdict, noise: None }
 }
 
 fn is_right(case: &CaseResult) -> bool {
@@ -294,11 +268,9 @@ struct Sides<'a> {
 
 impl<'a> Sides<'a> {
     fn new(base: &'a ReportDoc, head: &'a ReportDoc) -> Self {
-        let machine = |doc: &ReportDoc| {
-            let Host { name, cpu, cores, .. } = doc.host.clone();
-            (name, cpu, cores)
-        };
-        Self { same_machine: machine(base) == machine(head), base: View::new(base), head: View::new(head) }
+        let machine = |Host { name, cpu, cores, .. }: &'a Host| (name, cpu, cores);
+        let same_machine = machine(&base.host) == machine(&head.host);
+        Self { same_machine, base: View::new(base), head: View::new(head) }
     }
 
     /// Besides times.
@@ -327,10 +299,7 @@ impl<'a> Sides<'a> {
     }
 
     fn memory(&self, old: &CaseResult, new: &CaseResult) -> Option<(Kind, Option<Figures>)> {
-        let peak = |case: &CaseResult| {
-            let metrics = case.metrics.as_ref()?;
-            metrics.peak_device_bytes.or(metrics.peak_rss_bytes)
-        };
+        let peak = |case: &CaseResult| case.metrics.as_ref().and_then(|m| m.peak_device_bytes.or(m.peak_rss_bytes));
         let (base, head) = peak(old).zip(peak(new)).filter(|_| self.same_machine)?;
         let figures = Figures { base: base as f64, head: head as f64 };
         differs(figures, MEMORY, LITTLE as f64, [Kind::MoreMemory, Kind::LessMemory])
@@ -346,12 +315,10 @@ impl<'a> Sides<'a> {
             }
             (Some(_), Some(_)) if !self.same_machine => Times::Apart("measured on another machine"),
             (Some(_), Some(_)) if old.actual_device != new.actual_device => Times::Apart("measured on another device"),
-            (Some(base), Some(head)) => {
-                let found = lowest(base, head);
-                found.map_or(Times::Apart("compared with a report that has no rounds"), |(of, basis)| {
-                    Times::Of(of, basis)
-                })
-            }
+            (Some(base), Some(head)) => match lowest(base, head) {
+                Some((figures, basis)) => Times::Of(figures, basis),
+                None => Times::Apart("compared with a report that has no rounds"),
+            },
             _ => Times::Apart("not timed"),
         }
     }

@@ -42,14 +42,9 @@ pub(super) fn part<'a>(executions: &[Executed]) -> Option<Part<'a>> {
     let before = |at: usize| at.checked_sub(1).map(|before| values[before]);
     let rows = shown.iter().enumerate().rev().map(|(at, one)| row(one, before(at))).collect();
     let columns = &["executed (UTC)", "git", "result", "median", "lowest", "change"];
-    Some(Part {
-        title: "History",
-        note: Some(note(executions)),
-        label: None,
-        samples: Some(Samples { median: quantile(&sorted, 0.5), values, what: "executions" }),
-        table: Some(Table { title: String::new(), columns, rows }),
-        facts: Vec::new(),
-    })
+    let samples = Some(Samples { median: quantile(&sorted, 0.5), values, what: "executions" });
+    let table = Some(Table { title: String::new(), columns, rows });
+    Some(Part { title: "History", note: Some(note(executions)), samples, table, ..Part::default() })
 }
 
 /// How many there are, and where the level changed last.

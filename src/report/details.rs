@@ -27,7 +27,7 @@ pub(super) struct Detail<'a> {
     parts: Vec<Part<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub(super) struct Part<'a> {
     pub(super) title: &'static str,
     /// Beside the title.
@@ -145,6 +145,7 @@ fn compared(numerics: &Numerics) -> Part<'_> {
     let tensors = numerics.tensors.iter().map(|(name, t)| {
         let shape = t.shape.iter().map(u64::to_string).collect::<Vec<_>>().join("×");
         let equal = t.tokens.zip(t.row_tokens);
+        let told = |all: f64, worst: f64| format!("{}, {} in the worst row", tokens(all), tokens(worst));
         vec![
             Cell::with(name, format!("{} {shape}", t.dtype)),
             error(t.max_abs).into(),
@@ -152,21 +153,14 @@ fn compared(numerics: &Numerics) -> Part<'_> {
             cosine(t.cosine).into(),
             t.row_cosine.map_or_else(none, |rows| cosine(Some(rows.worst))).into(),
             t.snr_db.map_or_else(none, |snr| format!("{snr:.0} dB")).into(),
-            equal
-                .map_or_else(none, |(all, rows)| format!("{}, {} in the worst row", tokens(all), tokens(rows.worst)))
-                .into(),
+            equal.map_or_else(none, |(all, rows)| told(all, rows.worst)).into(),
         ]
     });
     let columns = &["tensor", "max abs", "mean abs", "cosine", "worst row", "SNR", "tokens"];
     let passed = if numerics.passed { "✓ within tolerance" } else { "✗ outside tolerance" };
-    Part {
-        title: "Numerics",
-        note: Some(format!("against {}: {passed}", numerics.reference)),
-        label: None,
-        samples: None,
-        table: Some(Table { title: String::new(), columns, rows: tensors.collect() }),
-        facts: verdict::lines(numerics),
-    }
+    let note = Some(format!("against {}: {passed}", numerics.reference));
+    let table = Some(Table { title: String::new(), columns, rows: tensors.collect() });
+    Part { title: "Numerics", note, table, facts: verdict::lines(numerics), ..Part::default() }
 }
 
 fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
@@ -193,7 +187,7 @@ fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
     ];
     let facts = facts.map(|(name, value)| (name.as_str(), Some(fact(value))));
     let facts = known(pairs.into_iter().chain(facts).chain([("steps", Some(case.steps.join("\n")))]));
-    Part { title: "Run", note: None, label: None, samples: None, table: None, facts }
+    Part { title: "Run", facts, ..Part::default() }
 }
 
 /// A fact as a person reads it. The versions in it stand in a row of their own; what is not there is left out.

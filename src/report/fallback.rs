@@ -40,11 +40,9 @@ impl FallbackResult {
         }
         let requested = self.tried.first().map(|tried| tried.name.as_str()).unwrap_or_default();
         let cost = match (self.slowdown, &self.against) {
-            (Some(times), Some(date)) if times >= 1.0 => {
-                format!("{times:.2} times slower than {requested} on {}", format::day(date))
-            }
             (Some(times), Some(date)) => {
-                format!("{:.2} times faster than {requested} on {}", 1.0 / times, format::day(date))
+                let (times, how) = if times >= 1.0 { (times, "slower") } else { (1.0 / times, "faster") };
+                format!("{times:.2} times {how} than {requested} on {}", format::day(date))
             }
             _ if untimed => "its cost is unknown: it was not timed".to_owned(),
             _ => format!("its cost is unknown: {requested} was never measured here"),

@@ -71,20 +71,25 @@ pub(super) fn measured(case: &CaseResult) -> Option<String> {
 /// In the place of a figure, of a case that was checked only.
 pub(super) const UNTIMED: &str = "untimed";
 
+fn kind_and_glyph(status: Outcome) -> (&'static str, &'static str) {
+    match status {
+        Outcome::Pass => ("pass", "✓"),
+        Outcome::PassFallback => ("fallback", "↪"),
+        Outcome::Flaky => ("flaky", "≈"),
+        Outcome::Indecisive => ("indecisive", "?"),
+        Outcome::Xfail => ("xfail", "⊖"),
+        Outcome::Xpass => ("fail", "⊕"),
+        Outcome::Mock => ("mock", "∅"),
+        Outcome::SkipUnavailable => ("unavailable", "—"),
+        Outcome::SkipUnsupported => ("unsupported", "⊘"),
+        Outcome::Incomplete => ("incomplete", "…"),
+        _ => ("fail", "✗"),
+    }
+}
+
 /// What a page marks alike, and what its readers can choose.
 pub(super) fn kind(status: Outcome) -> &'static str {
-    match status {
-        Outcome::Pass => "pass",
-        Outcome::PassFallback => "fallback",
-        Outcome::Flaky => "flaky",
-        Outcome::Indecisive => "indecisive",
-        Outcome::Xfail => "xfail",
-        Outcome::Mock => "mock",
-        Outcome::SkipUnavailable => "unavailable",
-        Outcome::SkipUnsupported => "unsupported",
-        Outcome::Incomplete => "incomplete",
-        _ => "fail",
-    }
+    kind_and_glyph(status).0
 }
 
 /// The kind of a case: an unexpected success that fails no run is no failure.
@@ -94,19 +99,7 @@ pub(super) fn kind_of(case: &CaseResult) -> &'static str {
 
 /// A sign besides the word, so that colour never carries meaning alone.
 pub fn glyph(status: Outcome) -> &'static str {
-    match status {
-        Outcome::Pass => "✓",
-        Outcome::PassFallback => "↪",
-        Outcome::Flaky => "≈",
-        Outcome::Indecisive => "?",
-        Outcome::Xfail => "⊖",
-        Outcome::Xpass => "⊕",
-        Outcome::Mock => "∅",
-        Outcome::SkipUnavailable => "—",
-        Outcome::SkipUnsupported => "⊘",
-        Outcome::Incomplete => "…",
-        _ => "✗",
-    }
+    kind_and_glyph(status).1
 }
 
 /// The word in a cell of the matrix: short, and loud only for failures.

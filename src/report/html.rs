@@ -67,6 +67,7 @@ fn page(view: &View<'_>) -> Result<String, TemplateError> {
         let first = sections.iter().take_while(|made| is_first(&made.shape)).count();
         sections[..first].rotate_left(1);
     }
+    let mut metrics = doc.cases.iter().filter_map(|case| case.metrics.as_ref());
     let mut counts = head::counts(&doc.summary);
     // No cell is marked as such: it is a failure, or passed.
     counts.retain(|count| count.kind != "xpass");
@@ -85,11 +86,7 @@ fn page(view: &View<'_>) -> Result<String, TemplateError> {
         timed: doc.cases.iter().any(|case| view.comparable(case)),
         data: packed::data(view),
         holds_document: packed::holds_document(doc),
-        plot: doc
-            .cases
-            .iter()
-            .any(|case| case.metrics.as_ref().is_some_and(|m| !m.samples_ms.is_empty()))
-            .then_some(PLOT),
+        plot: metrics.any(|metrics| !metrics.samples_ms.is_empty()).then_some(PLOT),
     };
     template::render("report.html.j2", Context { page })
 }

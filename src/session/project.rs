@@ -121,7 +121,7 @@ impl Project {
     pub(super) fn matching(&self, pattern: &str) -> Vec<StepId> {
         let plan = &self.plan;
         let stages = [Stage::Generate, Stage::Convert, Stage::Run, Stage::Judge, Stage::Command];
-        if let Some(stage) = stages.into_iter().find(|stage| stage.name() == pattern) {
+        if let Some(stage) = stages.into_iter().find(|stage| stage.word() == pattern) {
             return plan.ids().filter(|id| plan.step(*id).stage == stage).collect();
         }
         if let Some(case) = pattern.strip_prefix("case:") {

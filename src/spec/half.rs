@@ -9,6 +9,7 @@ use super::Precision;
 use super::error::Sink;
 use super::shape::{self, Shape};
 use super::yaml::{Key, Node, Value};
+use crate::base::words::words;
 
 /// Whether a target computes in half precision, for a target that does not list its precisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,19 +23,9 @@ pub enum Half {
     Never,
 }
 
+words!(pub Half { "auto" => Auto, "always" => Always, "never" => Never });
+
 impl Half {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("auto", Self::Auto), ("always", Self::Always), ("never", Self::Never)];
-
-    /// As written in a spec.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Always => "always",
-            Self::Never => "never",
-        }
-    }
-
     /// What it may come to, the best first.
     pub fn precisions(self) -> &'static [Precision] {
         match self {

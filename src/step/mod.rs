@@ -61,6 +61,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::base::words::words;
 use crate::catalogue::ARTEFACTS;
 use crate::key::KeyDoc;
 use crate::spec::{Files, Program};
@@ -269,17 +270,9 @@ pub enum Stage {
     Command,
 }
 
-impl Stage {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Generate => "generate",
-            Self::Convert => "convert",
-            Self::Run => "run",
-            Self::Judge => "judge",
-            Self::Command => "command",
-        }
-    }
-}
+words!(pub Stage {
+    "generate" => Generate, "convert" => Convert, "run" => Run, "judge" => Judge, "command" => Command,
+});
 
 /// What is to be done, with absolute paths filled in.
 pub enum Work {

@@ -172,7 +172,7 @@ fn causes<'a>(out: &mut String, groups: &IndexMap<String, Group>, name: &impl Fn
 fn stages(project: &Project, steps: &[StepId]) -> String {
     let mut counts = BTreeMap::<_, usize>::new();
     steps.iter().for_each(|id| *counts.entry(project.plan.step(*id).stage).or_default() += 1);
-    counts.iter().map(|(stage, count)| format!("{count} {}", stage.name())).collect::<Vec<_>>().join(", ")
+    counts.iter().map(|(stage, count)| format!("{count} {}", stage.word())).collect::<Vec<_>>().join(", ")
 }
 
 fn document(project: &Project, options: &Options, previews: &[Preview], origins: &[StepId]) -> serde_json::Value {

@@ -21,13 +21,9 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
     for package in &comparison.packages {
         let _ = writeln!(out, "      {package}");
     }
-    for kind in Kind::ALL {
-        let changes: Vec<_> = comparison.of(kind).collect();
-        if changes.is_empty() {
-            continue;
-        }
+    for (title, _, changes) in found(comparison) {
         let style = if changes.iter().any(|change| change.is_worse()) { styles.fail } else { styles.heading };
-        let _ = writeln!(out, "\n{style}{}{style:#} ({})", kind.title(), changes.len());
+        let _ = writeln!(out, "\n{style}{title}{style:#} ({})", changes.len());
         let width = changes.iter().take(SHOWN).map(|change| change.case.chars().count()).max().unwrap_or_default();
         for change in changes.iter().take(SHOWN) {
             let _ = writeln!(out, "  {:width$}  {}", change.case, what(change));
@@ -48,12 +44,8 @@ pub fn markdown(comparison: &Comparison) -> String {
         let packages: Vec<_> = comparison.packages.iter().map(ToString::to_string).collect();
         let _ = writeln!(out, "\nPackages: {}.", cell(&packages.join("; ")));
     }
-    for kind in Kind::ALL {
-        let changes: Vec<_> = comparison.of(kind).collect();
-        if changes.is_empty() {
-            continue;
-        }
-        let heading = format!("{} ({})", kind.title(), changes.len());
+    for (title, kind, changes) in found(comparison) {
+        let heading = format!("{title} ({})", changes.len());
         let _ = match kind.is_worse() {
             true => writeln!(out, "\n#### {heading}\n\n| case | change |\n|---|---|"),
             false => writeln!(out, "\n<details><summary>{heading}</summary>\n\n| case | change |\n|---|---|"),
@@ -71,22 +63,20 @@ pub fn markdown(comparison: &Comparison) -> String {
     out
 }
 
+/// The kinds of changes that there are, by their words.
+pub(in crate::report) fn found(comparison: &Comparison) -> impl Iterator<Item = (&'static str, Kind, Vec<&Change>)> {
+    let all = Kind::WORDS.iter().map(|(title, kind)| (*title, *kind, comparison.of(*kind).collect::<Vec<_>>()));
+    all.filter(|(.., changes)| !changes.is_empty())
+}
+
 fn told(side: &Side) -> String {
     let days = side.measured.as_ref().map(|(first, last)| match (day(first), day(last)) {
         (first, last) if first == last => format!(", measured {first}"),
         (first, last) => format!(", measured {first} to {last}"),
     });
     let scope = side.scope.as_ref().map(|scope| format!(" ({scope})")).unwrap_or_default();
-    let host = &side.host;
-    format!(
-        "{}: {}{scope}, {} ({}), orch {}{}",
-        side.name,
-        side.spec,
-        host.name,
-        host.cpu,
-        side.orch,
-        days.unwrap_or_default()
-    )
+    let (Side { name, spec, orch, host, .. }, days) = (side, days.unwrap_or_default());
+    format!("{name}: {spec}{scope}, {} ({}), orch {orch}{days}", host.name, host.cpu)
 }
 
 pub(in crate::report) fn what(change: &Change) -> String {
@@ -131,9 +121,8 @@ fn state(state: &State, whole: bool) -> String {
 }
 
 pub(in crate::report) fn counts(comparison: &Comparison) -> String {
-    let of = |kind: &Kind| Some((comparison.of(*kind).count(), *kind)).filter(|(count, _)| *count > 0);
     let mut counts: Vec<_> =
-        Kind::ALL.iter().filter_map(of).map(|(count, kind)| format!("{count} {}", kind.title())).collect();
+        found(comparison).map(|(title, _, changes)| format!("{} {title}", changes.len())).collect();
     counts.push(format!("{} the same", comparison.same));
     counts.extend(comparison.refuted.map(|count| format!("{count} of them only before both were measured again")));
     let by_history = Some(comparison.timed_by_history).filter(|count| *count > 0);

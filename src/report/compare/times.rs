@@ -167,30 +167,16 @@ fn judge(change: &mut Change, found: &Remeasured) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn rounds(times: [f64; 5]) -> Vec<Round> {
-        let round = |(at, ms): (usize, f64)| {
-            let round = json!({"round": at + 1, "measured": "2026-01-01T00:00:00Z", "load_ms": 1.0, "first_ms": 1.0,
-                "warmup": 1, "samples": 30, "min_ms": ms, "median_ms": ms * 1.1});
-            serde_json::from_value(round).unwrap()
-        };
-        times.into_iter().enumerate().map(round).collect()
+        let round = |(round, min_ms)| Round { round, min_ms, ..Round::default() };
+        (1..).zip(times).map(round).collect()
     }
 
     fn verdict(base: [f64; 5], head: [f64; 5]) -> Option<(Kind, Verdict)> {
-        let mut change = Change {
-            kind: Kind::Slower,
-            case: "a:b".into(),
-            row: None,
-            base: None,
-            head: None,
-            figures: None,
-            verdict: Some(Verdict::Suspected),
-            noise: None,
-        };
+        let (kind, case, verdict) = (Kind::Slower, "a:b".into(), Some(Verdict::Suspected));
+        let mut change = Change { kind, case, row: None, base: None, head: None, figures: None, verdict, noise: None };
         let found = Remeasured { base: rounds(base), head: rounds(head) };
         judge(&mut change, &found).then_some((change.kind, change.verdict.unwrap()))
     }

@@ -167,20 +167,14 @@ mod tests {
     use crate::report::{ReportDoc, Round};
 
     /// Two columns of one model, with so many rounds of so long.
-    fn doc(rounds: usize, times: [f64; 2]) -> ReportDoc {
+    fn doc(rounds: u32, times: [f64; 2]) -> ReportDoc {
         let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
         doc.cases.retain(|case| matches!(&*case.case, "bert:cpu-fp32" | "bert:openvino-fp32"));
         assert_eq!(doc.cases.len(), 2);
         doc.excluded.clear();
         for (case, ms) in doc.cases.iter_mut().zip(times) {
             let metrics = case.metrics.as_mut().unwrap();
-            let round = |round: usize| -> Round {
-                serde_json::from_value(
-                    serde_json::json!({"round": round, "measured": "2026-01-01T00:00:00Z", "load_ms": 1.0,
-                    "first_ms": 1.0, "warmup": 1, "samples": 30, "min_ms": ms, "median_ms": ms}),
-                )
-                .unwrap()
-            };
+            let round = |round| Round { round, min_ms: ms, median_ms: ms, ..Round::default() };
             metrics.rounds = (1..=rounds).map(round).collect();
             metrics.median_ms = ms;
             metrics.per_second = Some(1e3 / ms);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::names::{file, pair};
-use crate::report::compare::{Comparison, Kind, what};
+use crate::report::compare::{Comparison, Kind, found, what};
 use crate::report::view::View;
 
 #[derive(Serialize)]
@@ -23,7 +23,7 @@ pub(super) struct Changes {
 
 #[derive(Serialize)]
 struct Group {
-    title: String,
+    title: &'static str,
     worse: bool,
     changes: Vec<Change>,
 }
@@ -41,15 +41,14 @@ struct Change {
 pub(super) fn page(view: &View<'_>, comparison: &Comparison) -> Changes {
     let pages: HashMap<&str, String> =
         view.doc.cases.iter().enumerate().map(|(at, case)| (&*case.case, pair(view, at))).collect();
-    let group = |kind: &Kind| {
+    let group = |(title, kind, changes): (&'static str, Kind, Vec<&crate::report::compare::Change>)| {
         let change = |it: &crate::report::compare::Change| Change {
-            id: format!("{}:{}", file(&it.case), file(kind.title())),
+            id: format!("{}:{}", file(&it.case), file(title)),
             case: it.case.clone(),
             href: pages.get(&*it.case).cloned(),
             what: what(it),
         };
-        let changes: Vec<_> = comparison.of(*kind).map(change).collect();
-        (!changes.is_empty()).then(|| Group { title: kind.title().to_owned(), worse: kind.is_worse(), changes })
+        Group { title, worse: kind.is_worse(), changes: changes.into_iter().map(change).collect() }
     };
     let day = |side: &crate::report::compare::Side| side.measured.as_ref().map(|(_, last)| last.clone());
     let named = |side| day(side).map_or_else(|| "an unknown day".to_owned(), |time| time[..10].to_owned());
@@ -59,7 +58,7 @@ pub(super) fn page(view: &View<'_>, comparison: &Comparison) -> Changes {
         head: named(&comparison.head),
         updated: day(&comparison.head).unwrap_or_else(|| "1970-01-01T00:00:00Z".to_owned()),
         counts: crate::report::compare::counts(comparison),
-        groups: Kind::ALL.iter().filter_map(group).collect(),
+        groups: found(comparison).map(group).collect(),
         packages: comparison.packages.iter().map(ToString::to_string).collect(),
     }
 }

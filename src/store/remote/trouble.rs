@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::base::words::words;
+
 /// Why a result of a remote is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Refusal {
@@ -24,22 +26,11 @@ pub(super) enum Refusal {
     WrongContent,
 }
 
-impl Refusal {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Unreadable => "unreadable",
-            Self::Unsigned => "not signed",
-            Self::WrongSignature => "wrong signature",
-            Self::OtherKey => "of another key",
-            Self::NoSuccess => "no success",
-            Self::OtherTree => "of another tree",
-            Self::BadPath => "bad path",
-            Self::TooLarge => "too large",
-            Self::Incomplete => "incomplete",
-            Self::WrongContent => "wrong content",
-        }
-    }
-}
+words!(pub(super) Refusal {
+    "unreadable" => Unreadable, "not signed" => Unsigned, "wrong signature" => WrongSignature,
+    "of another key" => OtherKey, "no success" => NoSuccess, "of another tree" => OtherTree, "bad path" => BadPath,
+    "too large" => TooLarge, "incomplete" => Incomplete, "wrong content" => WrongContent,
+});
 
 #[derive(Debug)]
 pub(super) enum Trouble {
