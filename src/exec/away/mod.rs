@@ -33,7 +33,8 @@ const PLACE: &str = crate::config::DEVICE_PLACE;
 #[derive(Debug, Clone)]
 pub struct Routing {
     pub whereabouts: Where,
-    /// Asked of every worker, or of those with a device ([`PLACE`]); an empty value takes away one of orch's own.
+    /// Asked of every worker, or of those with a device (`{device}` in its name or value). An empty value takes away one
+    /// of orch's own.
     pub properties: BTreeMap<String, String>,
     /// The environment of orch there.
     pub env: BTreeMap<String, String>,
