@@ -222,7 +222,8 @@ fn of_console(page: &str) -> (Vec<String>, usize) {
             }
         }
     }
-    let groups = page.lines().filter(|line| line.starts_with('—') && line.contains(" unavailable: "));
+    let unwrapped = page.replace("\n  ", " ");
+    let groups = unwrapped.lines().filter(|line| line.starts_with('—') && line.contains(" unavailable: "));
     let count = |line: &str| between(line, "(", " case").unwrap().parse::<usize>().unwrap();
     (found, groups.map(count).sum())
 }

@@ -23,10 +23,13 @@ fn sandbox() -> Sandbox {
     sandbox
 }
 
-/// Whether this CPU multiplies bf16 without converting it; x86 only.
-fn has_bf16() -> bool {
+/// What this CPU multiplies without converting it, the best first; x86 only.
+fn half_of_this_cpu() -> Option<&'static str> {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    ["avx512_bf16", "amx_bf16"].iter().any(|flag| info.split_whitespace().any(|word| word == *flag))
+    let has = |flag: &str| info.split_whitespace().any(|word| word == flag);
+    let any = |flags: [&str; 2]| flags.into_iter().any(has);
+    let fp16 = any(["avx512_fp16", "amx_fp16"]).then_some("fp16");
+    fp16.or_else(|| any(["avx512_bf16", "amx_bf16"]).then_some("bf16"))
 }
 
 fn case<'a>(document: &'a Value, target: &str) -> &'a Value {
@@ -62,14 +65,13 @@ fn what_the_device_answers_decides_and_every_page_says_so() {
 
     let openvino = case(&document, "ov");
     let why = openvino["half"]["why"].as_str().unwrap();
-    if has_bf16() {
-        assert_eq!((&openvino["precision"], &openvino["half"]["got"]), (&"bf16".into(), &"bf16".into()));
-        assert!(
-            why.starts_with("openvino on CPU computed a matrix product and a layer norm in bf16, off by "),
-            "{why}"
-        );
+    if let Some(half) = half_of_this_cpu() {
+        assert_eq!((&openvino["precision"], &openvino["half"]["got"]), (&half.into(), &half.into()));
+        let told = format!("openvino on CPU computed a matrix product and a layer norm in {half}, off by ");
+        assert!(why.starts_with(&told), "{why}");
         // It is not only called so.
-        assert_eq!(openvino["facts"]["run:linear:ov-bf16"]["precision"], "bf16");
+        let computed = if half == "fp16" { "f16" } else { "bf16" };
+        assert_eq!(openvino["facts"][format!("run:linear:ov-{half}")]["precision"], computed);
     } else {
         assert_eq!(openvino["precision"], "fp32");
         assert!(why.contains("does not infer in FP16") && why.contains("does not infer in BF16"), "{why}");

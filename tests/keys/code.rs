@@ -78,6 +78,7 @@ fn rust() {
         source("src/catalogue/onnx.rs", &[ONNX, PRECISION, TESTS]),
         source("src/step/run.rs", &["run:bert:qnn-fp16", ORT_RUNS, OPENVINO_RUNS, EAGER, "run:bert:torch-cpu-fp32"]),
         source("src/bin/orch-torch.rs", &["run:bert:torch-cpu-fp32"]),
+        source("src/bin/orch-torch/build.rs", &["run:bert:torch-cpu-fp32"]),
         source("src/judge/tensor.rs", &[JUDGES]),
         source("src/judge/generation.rs", &[JUDGES]),
         source("src/report/markdown.rs", &["report"]),
