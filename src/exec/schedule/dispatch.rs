@@ -3,13 +3,13 @@
 use crate::event::{Event, Holds, Load};
 use crate::exec::schedule::Scheduler;
 use crate::exec::schedule::message::Effect;
-use crate::exec::schedule::queue::Next;
+use crate::exec::schedule::queue::{Next, Urgency};
 use crate::exec::schedule::resources::{Held, Lack};
 use crate::exec::schedule::setups::Readiness;
 use crate::exec::state::{StepResult, StepState};
 use crate::exec::task::{InputAt, Task};
 use crate::record::Outcome;
-use crate::step::{Source, StepId};
+use crate::step::{Source, Stage, StepId};
 use crate::store::stat::Stamp;
 
 /// What became of a step that was chosen.
@@ -55,7 +55,9 @@ impl<'a> Scheduler<'a> {
     pub(super) fn enqueue(&mut self, id: StepId, before: Option<Lack>) {
         let (claim, warnings) = self.claims.claim(id, &self.steps, &self.slots.machine);
         self.warn(warnings);
-        self.queue.push(id, claim, before);
+        let is_verdict = self.world.plan.step(id).stage == Stage::Judge;
+        let urgency = if is_verdict { Urgency::Brief } else { Urgency::Usual };
+        self.queue.push(id, claim, urgency, before);
     }
 
     /// Steps that waited for something else wait for their turn from now on.

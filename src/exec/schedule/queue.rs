@@ -1,9 +1,9 @@
 //! Ready steps, and which of them is next.
 //!
 //! Steps with equal claims stand in one line, so choosing looks at the heads of a few lines and not at the steps: its
-//! cost does not grow with how many wait. Of the heads that can start, the one that waits longest does; those that need
-//! the machine to themselves come last, because emptying the machine for them leaves cores idle. Whoever was overtaken
-//! [`PATIENCE`] times starts before all others.
+//! cost does not grow with how many wait. Of the heads that can start, the one that waits longest does. Those that take
+//! milliseconds and that somebody waits for come before it; those that need the machine to themselves come last, because
+//! emptying the machine for them leaves cores idle. Whoever was overtaken [`PATIENCE`] times starts before all others.
 
 use std::collections::VecDeque;
 
@@ -12,6 +12,13 @@ use crate::step::StepId;
 
 /// How often others may start before an older step that does not fit. If steps take seconds, that is minutes.
 pub(super) const PATIENCE: u32 = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Urgency {
+    /// Takes milliseconds and is what a user waits for. Whom it overtakes waits no longer for it, so that is not counted.
+    Brief,
+    Usual,
+}
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -25,6 +32,7 @@ pub(super) struct Queue {
 
 struct Line {
     claim: Claim,
+    urgency: Urgency,
     steps: VecDeque<Waiting>,
     /// How many steps that are younger than its head have started since the last of this line did.
     overtaken: u32,
@@ -55,9 +63,10 @@ impl Queue {
     }
 
     /// `claim` must be fitted to the machine; `before` is what the step has waited for until now.
-    pub(super) fn push(&mut self, id: StepId, claim: Claim, before: Option<Lack>) {
-        let at = self.lines.iter().position(|line| line.claim == claim).unwrap_or_else(|| {
-            self.lines.push(Line { claim, steps: VecDeque::new(), overtaken: 0, refused: None });
+    pub(super) fn push(&mut self, id: StepId, claim: Claim, urgency: Urgency, before: Option<Lack>) {
+        let is_its_own = |line: &Line| line.urgency == urgency && line.claim == claim;
+        let at = self.lines.iter().position(is_its_own).unwrap_or_else(|| {
+            self.lines.push(Line { claim, urgency, steps: VecDeque::new(), overtaken: 0, refused: None });
             self.lines.len() - 1
         });
         self.number += 1;
@@ -75,7 +84,7 @@ impl Queue {
     fn best(&mut self, machine: &Machine, installing: bool) -> Option<(usize, Held)> {
         self.round += 1;
         let owed = self.owed(machine, installing);
-        let mut best: Option<(bool, u64, usize, Held)> = None;
+        let mut best: Option<((bool, Urgency, u64), usize, Held)> = None;
         for at in 0..self.lines.len() {
             let line = &self.lines[at];
             let Some(head) = line.steps.front() else { continue };
@@ -86,21 +95,23 @@ impl Queue {
                 _ => machine.offer(&line.claim),
             };
             match offer {
-                // It fits and is not the next, so it lacks nothing.
-                Ok(held) if best.as_ref().is_none_or(|best| (is_whole, head.number) < (best.0, best.1)) => {
-                    best = Some((is_whole, head.number, at, held));
+                Ok(held) => {
+                    let order = (is_whole, line.urgency, head.number);
+                    // Whoever fits and is not the next lacks nothing.
+                    if best.as_ref().is_none_or(|(first, ..)| order < *first) {
+                        best = Some((order, at, held));
+                    }
                 }
-                Ok(_) => {}
                 Err(lack) => self.lines[at].refused = Some((self.round, lack)),
             }
         }
-        best.map(|(_, _, at, held)| (at, held))
+        best.map(|(_, at, held)| (at, held))
     }
 
     fn take(&mut self, at: usize, held: Held) -> Next {
-        let number = self.lines[at].head();
-        for line in self.lines.iter_mut().filter(|line| line.head() < number) {
-            line.overtaken += 1;
+        let (number, urgency) = (self.lines[at].head(), self.lines[at].urgency);
+        if urgency == Urgency::Usual {
+            self.lines.iter_mut().filter(|line| line.head() < number).for_each(|line| line.overtaken += 1);
         }
         let line = &mut self.lines[at];
         line.overtaken = 0;

@@ -25,7 +25,7 @@ impl World {
         let id = StepId(self.steps);
         self.steps += 1;
         self.waiting.insert(id, (claim.clone(), 0));
-        self.queue.push(id, claim, None);
+        self.queue.push(id, claim, Urgency::Usual, None);
         id
     }
 
@@ -151,6 +151,20 @@ fn while_something_is_installed_no_step_gets_the_machine_to_itself_and_none_is_k
     assert!(world.queue.next(&world.machine, true).is_none());
     let next = world.queue.next(&world.machine, false).unwrap();
     assert_eq!((next.id, next.waited_for), (whole, Some(Lack::Setup)));
-    world.queue.push(StepId(0), Claim::CORE, Some(Lack::Setup));
+    world.queue.push(StepId(0), Claim::CORE, Urgency::Usual, Some(Lack::Setup));
     assert_eq!(world.queue.next(&world.machine, false).unwrap().waited_for, Some(Lack::Setup), "it came from there");
+}
+
+#[test]
+fn what_is_brief_starts_before_all_that_is_older_and_overtakes_nobody() {
+    let mut world = plain(1);
+    let usual = [0; 2].map(|_| world.arrive(Claim::CORE));
+    let brief = StepId(9);
+    world.queue.push(brief, Claim::CORE, Urgency::Brief, None);
+    let mut ids = vec![];
+    while let Some(next) = world.queue.next(&world.machine, false) {
+        ids.push(next.id);
+    }
+    assert_eq!(ids, [brief, usual[0], usual[1]]);
+    assert!(world.queue.lines.iter().all(|line| line.overtaken == 0));
 }
