@@ -87,9 +87,12 @@ impl Remeasured {
         self.sides().is_some_and(|sides| sides.iter().any(|side| side.open.is_finite() && side.open > TIME))
     }
 
-    /// Whether more rounds would hardly show another difference.
+    /// Whether more rounds would hardly show another difference. A small one is told only after all rounds that there may
+    /// be: code can run in two tempi, by how its process came to lie in memory, and a few rounds may all be of the slower.
     pub fn is_settled(&self) -> bool {
-        self.sides().is_none_or(|sides| sides.iter().all(|side| side.open <= CLOSE))
+        let Some([base, head]) = self.sides() else { return true };
+        let differs = difference(&base, &head);
+        base.open.max(head.open) <= CLOSE && (differs <= threshold(&base, &head) || differs > RESTLESS)
     }
 
     /// Base and head, on the base's basis. None where a side was not timed.
@@ -150,14 +153,23 @@ impl Comparison {
     }
 }
 
+/// Of the base's time, as a share.
+fn difference(base: &Lowest, head: &Lowest) -> f64 {
+    (head.ms / base.ms - 1.0).abs()
+}
+
+/// Sides that differ by less are the same.
+fn threshold(base: &Lowest, head: &Lowest) -> f64 {
+    TIME.max(FLOOR_MS / base.ms).max(3.0 * base.open.max(head.open))
+}
+
 /// Whether a difference is left.
 fn judge(change: &mut Change, found: &Remeasured) -> bool {
     let Some([base, head]) = found.sides() else { return true };
-    let threshold = TIME.max(FLOOR_MS / base.ms).max(3.0 * base.open.max(head.open));
+    let (threshold, differs) = (threshold(&base, &head), difference(&base, &head));
     change.figures = Some(Figures { base: base.ms, head: head.ms });
     change.kind = if head.ms > base.ms { Kind::Slower } else { Kind::Faster };
-    let differs = (head.ms / base.ms - 1.0).abs() > threshold;
-    change.verdict = Some(match (differs, threshold > RESTLESS) {
+    change.verdict = Some(match (differs > threshold, threshold > RESTLESS) {
         (true, _) => Verdict::Confirmed,
         (false, true) => Verdict::CannotTell(threshold),
         (false, false) => return false,
@@ -202,6 +214,8 @@ mod tests {
         assert_eq!(verdict(restless, restless.map(|ms| ms * 3.0)), Some((Kind::Slower, Verdict::Confirmed)));
         let of = |base, head| Remeasured { base: rounds(base), head: rounds(head) };
         assert!(of(QUIET, QUIET).is_settled() && !of(QUIET, restless).is_settled());
+        // A small difference may be one of the moment.
+        assert!(!of(QUIET, QUIET.map(|ms| ms * 1.05)).is_settled() && of(QUIET, QUIET.map(|ms| ms * 1.2)).is_settled());
         assert!(!of(QUIET, QUIET).may_hide() && of(QUIET, restless).may_hide());
         let once = |times: [f64; 5]| rounds(times)[..1].to_vec();
         assert!(!Remeasured { base: once(QUIET), head: once(QUIET) }.may_hide());
