@@ -127,14 +127,18 @@ impl Matrix {
         models.sort_by_key(|model| model.priority);
         for model in models {
             for target in spec.targets.values() {
-                for (precision, in_product) in candidates(spec, model, target, named) {
-                    for dims in axes(spec, model) {
-                        matrix.add(spec, model, target, precision, dims, in_product);
-                    }
-                }
+                matrix.add_all(spec, model, target, named);
             }
         }
         matrix
+    }
+
+    fn add_all(&mut self, spec: &Spec, model: &Model, target: &Target, named: &[String]) {
+        for (precision, in_product) in candidates(spec, model, target, named) {
+            for dims in axes(spec, model) {
+                self.add(spec, model, target, precision, dims, in_product);
+            }
+        }
     }
 
     fn add(

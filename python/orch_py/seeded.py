@@ -3,6 +3,8 @@ embeddings of places. A model that begins so decides nothing by them: a router's
 largest each runtime answers otherwise, and what is multiplied by 0 could be left out. Training would have changed them.
 
 Biases and means stay 0: they are the same for every input, and small models have outputs that would vanish beside them.
+So do single numbers that the class saves and does not train: the `eps` of an activation, which has a step where it is
+large, and rounding then decides on which side of it a value falls.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ def fill(model: torch.nn.Module, seed: int) -> list[str]:
     what is no floating-point number, stays as it is.
     """
     found = []
+    constants = {name for name, buffer in model.named_buffers() if buffer.numel() == 1}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if not name.endswith(_ADDED) and _decides_nothing(tensor):
+        if not name.endswith(_ADDED) and name not in constants and _decides_nothing(tensor):
             chance = torch.Generator().manual_seed(_number(seed, name))
             is_gate = tensor.numel() == 1 or bool(tensor.flatten()[0] != 0)
             deviation = GATE_DEVIATION if is_gate else DEVIATION

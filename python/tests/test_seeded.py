@@ -31,9 +31,11 @@ class SeededTest(unittest.TestCase):
         made.register_buffer("codes", torch.zeros(2, 3))
         made.register_buffer("mask", torch.zeros(2, 3), persistent=False)
         made.register_buffer("count", torch.zeros(2, dtype=torch.int64))
+        made.register_buffer("eps", torch.tensor(-1e-6))
         self.assertEqual(seeded.fill(made, 0), ["codes", "gate", "router", "scale"])
         self.assertTrue((made.norm.weight == 1).all() and (made.norm.bias == 0).all())
         self.assertEqual(made.mask.abs().sum(), 0)
+        self.assertEqual(made.eps, torch.tensor(-1e-6))
         self.assertEqual(len(made.router.unique()), 12)
         self.assertLess(made.router.abs().max(), 0.2)
 

@@ -160,6 +160,24 @@ fn an_expectation_of_nothing_is_an_error() {
 }
 
 #[test]
+fn an_expectation_may_speak_of_a_target_that_only_a_run_adds() {
+    let sandbox = sandbox(WRONG);
+    with(
+        &sandbox,
+        "matrix:\n  targets: [openvino]\n  expect:\n    - {target: cpu, status: NUMERICS, reason: wrong weights}\n",
+    );
+    sandbox.run(["plan", "specs/all.yaml"]).success();
+    sandbox.run(["run", "specs/all.yaml", "-t", "cpu", "--json"]).success().summary([("xfailed", 1), ("failed", 0)]);
+    sandbox.run(["accept", "specs/all.yaml"]).success().stderr_has("nothing to change");
+
+    let spec = sandbox.read("specs/all.yaml");
+    for nothing in ["{target: cpu, precision: int8", "{case: 'linear:cpu-fp32'", "{target: cp*"] {
+        sandbox.write("specs/all.yaml", spec.replace("{target: cpu", nothing));
+        sandbox.run(["plan", "specs/all.yaml"]).code(2).stderr_has("this `expect` rule matches no case");
+    }
+}
+
+#[test]
 fn accept_brings_expectations_up_to_date_and_keeps_the_rest() {
     let sandbox = sandbox(WRONG);
     with(
