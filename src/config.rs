@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::base::Secret;
 use crate::base::fs::read_text;
 
-pub use executor::{DEVICE_PLACE, ExecutorConfig, Where};
+pub use executor::{DEVICE_PLACE, Download, ExecutorConfig, Said, Where};
 
 pub const FILE: &str = "orch.toml";
 const OPTION: &str = "ORCH_REMOTE_OPTION_";
@@ -71,13 +71,13 @@ pub fn remote(dir: &Path, variables: impl Iterator<Item = (String, String)>) -> 
     parse(&read(dir)?, variables)
 }
 
-/// Where steps execute besides here, if `orch.toml` in `dir`, the variables or the command line (`given`) say so.
+/// Where steps execute besides here, if `orch.toml` in `dir`, the variables or the command line (`said`) say so.
 pub fn executor(
     dir: &Path,
     variables: impl Iterator<Item = (String, String)>,
-    given: (Option<&str>, Option<Where>),
+    said: Said<'_>,
 ) -> Result<Option<ExecutorConfig>, String> {
-    executor::of(file(&read(dir)?)?.executor, variables, given)
+    executor::of(file(&read(dir)?)?.executor, variables, said)
 }
 
 fn read(dir: &Path) -> Result<String, String> {

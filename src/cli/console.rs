@@ -50,34 +50,17 @@ struct State {
     /// Of the last line.
     spoke: Option<Instant>,
     running: BTreeMap<String, ProgressBar>,
-    /// How many steps are to run, how many of them have ended, and what was told of why some did not pass: of a run that is
-    /// told in short.
-    brief: Option<Brief>,
-}
-
-#[derive(Default)]
-struct Brief {
-    to_run: u32,
-    ended: u32,
-    told: HashSet<String>,
-}
-
-impl Brief {
-    /// Whether to print the end of this step: only the first of those that ended in the same way.
-    fn is_told(&mut self, outcome: Outcome, reason: Option<&str>) -> bool {
-        self.ended += 1;
-        let words = reason.map(|reason| alike(reason, "")).unwrap_or_default();
-        outcome != Outcome::Pass && self.told.insert(format!("{} {words}", outcome.label()))
-    }
-
-    /// At every twentieth part, for those who watch no bar.
-    fn progress(&self) -> Option<String> {
-        let is_due = self.ended.is_multiple_of(self.to_run / 20);
-        is_due.then(|| format!("{} of {} steps", self.ended, self.to_run))
-    }
+    /// Of a run that is told in short: what was told of why some steps did not pass.
+    brief: Option<HashSet<String>>,
 }
 
 impl State {
+    /// At every twentieth part of a run that is told in short.
+    fn part(&self) -> Option<String> {
+        let is_due = self.brief.is_some() && self.done.is_multiple_of(self.steps / 20);
+        is_due.then(|| format!("{} of {} steps", self.done, self.steps))
+    }
+
     /// `12 of 150 steps; 41 s of python environment torch`, if nothing was said for long.
     fn heartbeat(&mut self) -> Option<String> {
         let now = Instant::now();
@@ -197,6 +180,12 @@ impl Console {
         if counts && let Some(total) = &state.total {
             total.inc(1);
         }
+        // For those who watch no bar.
+        let part = if counts && !self.interactive { state.part() } else { None };
+        drop(state);
+        if let Some(part) = part {
+            self.news(&format!("{DIM}{part}{DIM:#}"));
+        }
     }
 }
 
@@ -215,14 +204,10 @@ impl Console {
         };
         // Who interrupted knows it, and the summary counts what did not end.
         let is_news = !matches!(outcome, Outcome::Pass | Outcome::Incomplete);
-        let Some(brief) = &mut state.brief else { return is_news || !is_short };
-        let is_told = brief.is_told(outcome, reason);
-        let progress = brief.progress().filter(|_| !self.interactive);
-        drop(state);
-        if let Some(progress) = progress {
-            self.line(&format!("{DIM}{progress}{DIM:#}"));
-        }
-        is_told
+        let Some(told) = &mut state.brief else { return is_news || !is_short };
+        // Only the first of those that ended in the same way.
+        let words = reason.map(|reason| alike(reason, "")).unwrap_or_default();
+        outcome != Outcome::Pass && told.insert(format!("{} {words}", outcome.label()))
     }
 
     /// How many results are still on their way to the remote store.
@@ -247,7 +232,7 @@ impl Listener for Console {
             Event::Started { to_run, .. } => {
                 let brief = to_run > MANY && self.verbosity < Verbosity::Verbose;
                 let mut state = lock(&self.state);
-                state.brief = brief.then(|| Brief { to_run, ..Brief::default() });
+                state.brief = brief.then(HashSet::new);
                 (state.steps, state.spoke) = (to_run, Some(Instant::now()));
                 drop(state);
                 if self.interactive && to_run > 0 {

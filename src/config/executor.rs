@@ -24,6 +24,7 @@ pub struct ExecutorConfig {
     pub env: BTreeMap<String, String>,
     /// orch on the workers; None sends this one along.
     pub program: Option<PathBuf>,
+    pub download: Download,
     /// Steps that are there at a time.
     pub slots: u32,
     /// How long a step waits for a worker.
@@ -57,12 +58,33 @@ impl Where {
     }
 }
 
+/// What of that which steps made there is fetched besides what something here reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Download {
+    /// All of it.
+    #[default]
+    All,
+    /// What no other step reads, and what was asked for by name.
+    Toplevel,
+    None,
+}
+
+/// What the command line says of the executor; it goes before the file.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Said<'a> {
+    pub url: Option<&'a str>,
+    pub whereabouts: Option<Where>,
+    pub download: Option<Download>,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Section {
     url: Option<String>,
     #[serde(rename = "where")]
     whereabouts: Option<Where>,
+    download: Option<Download>,
     #[serde(default)]
     options: BTreeMap<String, toml::Value>,
     #[serde(default)]
@@ -80,7 +102,7 @@ pub(super) struct Section {
 pub(super) fn of(
     section: Option<Section>,
     variables: impl Iterator<Item = (String, String)>,
-    (given, whereabouts): (Option<&str>, Option<Where>),
+    said: Said<'_>,
 ) -> Result<Option<ExecutorConfig>, String> {
     let named = section.is_some();
     let section = section.unwrap_or_default();
@@ -93,7 +115,7 @@ pub(super) fn of(
             options.insert(option.to_lowercase(), value);
         }
     }
-    let Some(url) = given.map(str::to_owned).or(url) else {
+    let Some(url) = said.url.map(str::to_owned).or(url) else {
         return if named { Err(format!("{FILE}: [executor] has no `url`")) } else { Ok(None) };
     };
     // An empty one switches off what the file names.
@@ -102,7 +124,8 @@ pub(super) fn of(
     }
     Ok(Some(ExecutorConfig {
         url,
-        whereabouts: whereabouts.or(section.whereabouts).unwrap_or_default(),
+        whereabouts: said.whereabouts.or(section.whereabouts).unwrap_or_default(),
+        download: said.download.or(section.download).unwrap_or_default(),
         options,
         properties: places(texts("property", "executor", section.properties)?)?,
         env: texts("variable", "executor", section.env)?,
@@ -137,7 +160,7 @@ mod tests {
 
     fn with(text: &str, variables: &[(&str, &str)], given: Option<&str>) -> Result<Option<ExecutorConfig>, String> {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        of(crate::config::file(text)?.executor, variables, (given, None))
+        of(crate::config::file(text)?.executor, variables, Said { url: given, ..Said::default() })
     }
 
     #[test]
@@ -159,6 +182,7 @@ mod tests {
         let bad = |text: &str| with(text, &[], None).unwrap_err();
         assert!(bad("[executor]\nwhere = 'auto'").contains("no `url`"));
         assert!(bad("[executor]\nurl = 'x'\nwhere = 'elsewhere'").contains("`remote`"));
+        assert!(bad("[executor]\nurl = 'x'\ndownload = 'some'").contains("`toplevel`"));
         assert!(bad("[executor]\nurl = 'x'\nslots = 0").contains("between 1 and 1024"));
         assert!(bad("[executor]\nurl = 'x'\nproperties = {a = '{devise}'}").contains("hint: `{device}`"));
         assert!(bad("[executor]\nurl = 'x'\nenv = {a = []}").contains("variable `a`"));

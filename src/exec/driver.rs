@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::{Digest, figures};
 use crate::event::{Event, Listener, Span};
+use crate::exec::away::Absent;
 use crate::exec::bug::{Bugs, Ender};
 use crate::exec::laid::LaidTrees;
 use crate::exec::perform::{Performed, Performer, error_text, log_if_any};
@@ -38,10 +39,10 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     let to_run = scheduler.steps.to_run().count() as u32;
     tell_missing(context, scheduler.steps.to_run());
     context.listener.tell(Event::Started { steps: scheduler.steps.counted(), to_run });
-    let mut met_bug = false;
+    let (mut met_bug, absent) = (false, Absent::default());
     loop {
         if scheduler.steps.to_run().next().is_some() {
-            met_bug |= execute_wanted(context, &mut scheduler)?;
+            met_bug |= execute_wanted(context, &mut scheduler, &absent)?;
         }
         let is_damaged = scheduler.read_records(false);
         tell_all(&mut scheduler, context.listener);
@@ -60,7 +61,8 @@ pub fn run(context: &Context<'_>) -> Result<Finished, StoreError> {
     let (states, keys) = scheduler.steps.into_states();
     let results: Vec<_> = states.into_iter().map(StepState::into_result).collect();
     let doc = reporting::report_doc(context, &results, clock.elapsed().as_secs_f64());
-    Ok(Finished { results, interrupted: context.cancel.is_cancelled(), met_bug, doc, files: keys.files })
+    let (interrupted, absent) = (context.cancel.is_cancelled(), absent.into_digests());
+    Ok(Finished { results, interrupted, met_bug, doc, files: keys.files, absent })
 }
 
 /// Reports events where the scheduler can want nothing else.
@@ -92,7 +94,11 @@ fn tell_missing(context: &Context<'_>, steps: impl Iterator<Item = StepId>) {
 }
 
 /// Executes what is wanted, until nothing is left to wait for. True if a bug of orch's own ended something.
-fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> Result<bool, StoreError> {
+fn execute_wanted<'a>(
+    context: &Context<'a>,
+    scheduler: &mut Scheduler<'a>,
+    absent: &Absent,
+) -> Result<bool, StoreError> {
     if context.store.is_read_only() {
         context.store.must_be_writable(&not_kept(context.plan, scheduler))?;
     }
@@ -117,6 +123,7 @@ fn execute_wanted<'a>(context: &Context<'a>, scheduler: &mut Scheduler<'a>) -> R
         bugs: &bugs,
         remote: context.remote,
         away: context.away,
+        absent,
         routing: context.options.routing.as_ref(),
         inventory: context.inventory,
         job_memory: context.options.job_memory,

@@ -6,7 +6,7 @@ use crate::base::Digest;
 use crate::base::figures;
 use crate::base::fs as bfs;
 use crate::event::Event;
-use crate::exec::away::Origin;
+use crate::exec::away::{Origin, ServerFile};
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{Done, Performed, Performer, error_text};
 use crate::exec::reproducer;
@@ -15,6 +15,9 @@ use crate::exec::standing::standing;
 use crate::exec::task::Task;
 use crate::record::{Outcome, Record};
 use crate::store::{Manifest, StoreError};
+
+/// What a step made, and its files' names on the server if it stayed there.
+type Made = (Option<Manifest>, Option<Vec<ServerFile>>);
 
 /// When an execution began.
 #[derive(Clone, Copy)]
@@ -34,22 +37,32 @@ impl Performer<'_> {
     pub(super) fn keep(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> Performed {
         // An error of orch's own is transient.
         let is_own = result.is_err();
-        let (mut record, made, transient) = self.record(task, begun, result);
+        let (mut record, (made, left), transient) = self.record(task, begun, result);
         record.stands = self.stands(task, &record, is_own || transient);
         let before = self.store.latest_output(&record.step).ok().flatten();
         let unchanged = record.output.is_some() && record.output == before;
         // An interrupted step leaves no record: the next run starts it anew.
-        if record.outcome != Outcome::Incomplete
-            && let Err(e) = self.store.keep(&record, made.as_ref())
-        {
-            return self.not_kept(record, e);
+        match (made, left) {
+            (Some(made), Some(left)) => self.absent.note(&record, made, left),
+            _ if record.outcome == Outcome::Incomplete => {}
+            (made, _) => {
+                if let Err(e) = self.publish(&record, made.as_ref()) {
+                    return self.not_kept(record, e);
+                }
+            }
         }
+        Performed::Executed { record: Box::new(record), unchanged, transient }
+    }
+
+    /// Keeps a record and the tree of its step, here and where results are shared.
+    pub(super) fn publish(&self, record: &Record, made: Option<&Manifest>) -> Result<(), StoreError> {
+        self.store.keep(record, made)?;
         if let Some(remote) = self.remote
             && matches!(record.outcome, Outcome::Pass | Outcome::SkipUnsupported)
         {
             remote.offer(&record.key.digest());
         }
-        Performed::Executed { record: Box::new(record), unchanged, transient }
+        Ok(())
     }
 
     /// A panic ended it. The store may be what panicked, and is then left alone.
@@ -62,9 +75,9 @@ impl Performer<'_> {
         })
     }
 
-    fn record(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> (Record, Option<Manifest>, bool) {
+    fn record(&self, task: &Task<'_>, begun: Begun, result: anyhow::Result<Done>) -> (Record, Made, bool) {
         let done = result.inspect_err(|e| self.bugs.look_at(e));
-        let Done { judged, numerics, made, origin } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
+        let Done { judged, numerics, made, left, origin } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
         let transient = judged.transient;
         let (outcome, reason) = retry::told(judged.outcome, judged.reason, &task.attempts);
         let (host, started, seconds) = match origin {
@@ -88,7 +101,7 @@ impl Performer<'_> {
             attempts: task.attempts.clone(),
             stands: None,
         };
-        (record, made, transient)
+        (record, (made, left), transient)
     }
 
     fn stands(&self, task: &Task<'_>, record: &Record, is_transient: bool) -> Option<Digest> {

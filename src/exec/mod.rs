@@ -31,6 +31,7 @@ mod workers;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::base::Digest;
 use crate::device::Backend;
 use crate::event::Listener;
 use crate::key::{KeyDoc, MissReason};
@@ -161,6 +162,8 @@ pub struct Finished {
     pub doc: ReportDoc,
     /// The user's files as the keys saw them.
     pub files: FileDigests,
+    /// Trees that stayed where they were made.
+    pub absent: BTreeSet<Digest>,
 }
 
 /// What would happen to a step, without doing it.

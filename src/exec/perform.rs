@@ -11,7 +11,7 @@ use crate::confine::Enforced;
 use crate::device::conditions::Watch;
 use crate::device::{Backend, Host};
 use crate::event::{Event, Listener};
-use crate::exec::away::{Elsewhere, Origin, Routing};
+use crate::exec::away::{Absent, Elsewhere, Origin, Routing, ServerFile};
 use crate::exec::bug::Bugs;
 use crate::exec::given::Given;
 use crate::exec::keep::Begun;
@@ -55,6 +55,8 @@ pub(super) struct Performer<'a> {
     pub(super) remote: Option<&'a dyn crate::store::remote::Remote>,
     /// Who executes what is sent away.
     pub(super) away: Option<&'a dyn Elsewhere>,
+    /// What stayed there.
+    pub(super) absent: &'a Absent,
     pub(super) routing: Option<&'a Routing>,
     /// What the probers said about this host.
     pub(super) inventory: &'a [Backend],
@@ -103,6 +105,9 @@ impl Performer<'_> {
         }
         if let Some(elsewhere) = self.elsewhere(task) {
             return self.perform_away(task, begun, elsewhere);
+        }
+        if let Err(unsent) = self.bring_inputs(task) {
+            return self.unsent(task, begun, unsent);
         }
         let mut given = Given::default();
         for (name, at) in &task.inputs {
@@ -306,6 +311,8 @@ pub(super) struct Done {
     pub(super) numerics: Option<Numerics>,
     /// What it made: content that is in the store, and not part of a tree yet.
     pub(super) made: Option<Manifest>,
+    /// Its files' names on the server, if it is not in the store but stayed there.
+    pub(super) left: Option<Vec<ServerFile>>,
     /// Who made it, if that was not this machine.
     pub(super) origin: Option<Origin>,
 }
@@ -313,7 +320,7 @@ pub(super) struct Done {
 impl Done {
     /// It made nothing.
     pub(super) fn only(judged: Judged) -> Self {
-        Self { judged, numerics: None, made: None, origin: None }
+        Self { judged, numerics: None, made: None, left: None, origin: None }
     }
 
     fn interrupted() -> Self {

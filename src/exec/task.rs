@@ -27,6 +27,8 @@ pub(super) struct Task<'a> {
     pub(super) lease: Option<Lease>,
     /// What orch chose for it, if it was asked to.
     pub(super) chosen: Option<Choices>,
+    /// No other step reads what it makes, or it was asked for by name.
+    pub(super) is_top: bool,
     /// Of a round of several, when it runs among them.
     pub(super) order: Option<Order>,
 }

@@ -38,6 +38,8 @@ pub struct Blob {
 pub enum Content {
     Bytes(Vec<u8>),
     File(PathBuf),
+    /// Only the server has it.
+    There,
 }
 
 /// What is to be fetched, and the file that it is written to.
@@ -50,6 +52,11 @@ pub struct Wanted {
 }
 
 impl Blob {
+    /// One that the server made.
+    pub fn there(digest: Digest) -> Self {
+        Self { digest, content: Content::There }
+    }
+
     pub fn of_message(message: &impl prost::Message, function: Function) -> Self {
         let bytes = message.encode_to_vec();
         Self { digest: function.of(&bytes), content: Content::Bytes(bytes) }
@@ -61,6 +68,7 @@ impl Content {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
             Self::File(path) => std::fs::read(path).map_err(Fault::read(path)),
+            Self::There => Err(Fault::Absent),
         }
     }
 }
@@ -100,7 +108,7 @@ impl Client {
         Ok(missing)
     }
 
-    /// Sends those that the server lacks, each once; how many bytes that were.
+    /// Sends those that the server lacks, each once; how many bytes that were. An error if it lacks one of its own.
     pub async fn upload(&self, mut blobs: Vec<Blob>) -> Result<u64, Fault> {
         let abilities = self.abilities().await?;
         let mut known = HashSet::new();
@@ -111,6 +119,9 @@ impl Client {
         }
         let missing = self.missing(blobs.iter().map(|blob| blob.digest.clone()).collect()).await?;
         blobs.retain(|blob| missing.contains(&blob.digest.hash));
+        if blobs.iter().any(|blob| matches!(blob.content, Content::There)) {
+            return Err(Fault::Absent);
+        }
         let sent = blobs.iter().map(|blob| size(&blob.digest)).sum();
         let (small, large): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| abilities.is_small(&blob.digest));
         for batch in batches(small, abilities.most_in_batch, |blob| &blob.digest) {

@@ -31,6 +31,7 @@ impl Pieces {
         let plain: Box<dyn Read + Send> = match content {
             Content::Bytes(bytes) => Box::new(io::Cursor::new(bytes)),
             Content::File(path) => Box::new(File::open(&path).map_err(Fault::read(&path))?),
+            Content::There => return Err(Fault::Absent),
         };
         let content: Box<dyn Read + Send> = match is_compressed {
             true => Box::new(zstd::stream::read::Encoder::new(plain, 1).map_err(local)?),

@@ -15,8 +15,9 @@ use crate::worker::Cancel;
 /// What the command line, the variables or the file of the current folder name.
 pub(super) fn configured(settings: &Settings) -> anyhow::Result<Option<ExecutorConfig>> {
     let here = std::env::current_dir()?;
-    let given = (settings.executor.as_deref(), settings.whereabouts);
-    Ok(config::executor(&here, super::sharing::variables(), given).map_err(UsageError)?)
+    let Settings { executor, whereabouts, download, .. } = settings;
+    let said = config::Said { url: executor.as_deref(), whereabouts: *whereabouts, download: *download };
+    Ok(config::executor(&here, super::sharing::variables(), said).map_err(UsageError)?)
 }
 
 /// What of a run would go away by what is configured, for who looks and runs nothing. What cannot be read is told by a run.
@@ -34,7 +35,8 @@ pub(super) struct Departing {
 impl Departing {
     pub(super) fn open(settings: &Settings) -> anyhow::Result<Self> {
         let config = configured(settings)?;
-        if config.is_none() && settings.whereabouts.is_some_and(|place| place != config::Where::Local) {
+        let sends = settings.whereabouts.is_some_and(|place| place != config::Where::Local);
+        if config.is_none() && (sends || settings.download.is_some()) {
             let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
             return Err(UsageError(format!("no executor is named, and steps are to go there\n  hint: {hint}")).into());
         }

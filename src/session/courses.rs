@@ -22,7 +22,7 @@ fn read(locations: &Locations, tell: Tell<'_>) -> anyhow::Result<Courses> {
     }
     let provision = provision(locations, Cancel::default())?;
     if !provision.is_ready(Requirement::Env(EnvName::Duckdb)) {
-        return Ok(Courses::new());
+        anyhow::bail!("DuckDB, which reads it, is not installed\n  hint: `orch history` installs it");
     }
     let library = provision.duckdb(&|_| {})?;
     History::new(dir, &library)?.read(tell)?.courses()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexSet;
 
 use crate::base::shell;
-use crate::config::Where;
+use crate::config::{Download, Where};
 use crate::exec::{Backoff, KeepGoing, MaxAge};
 use crate::matrix::{AUTO, Fallback, Partition, Selection};
 use crate::plan::Clock;
@@ -129,6 +129,8 @@ pub struct Settings {
     pub executor: Option<String>,
     /// Which steps go there; None for what is configured.
     pub whereabouts: Option<Where>,
+    /// What is fetched of what steps made there; None for what is configured.
+    pub download: Option<Download>,
     pub out_dir: PathBuf,
     /// Where a trace of the run is written.
     pub trace: Option<PathBuf>,
@@ -149,6 +151,7 @@ impl Default for Settings {
             no_remote: false,
             executor: None,
             whereabouts: None,
+            download: None,
             out_dir: OUT_DIR.into(),
             trace: None,
             command: "orch".into(),

@@ -51,7 +51,7 @@ fn mends_a_tree(damage: impl Fn(&Sandbox), told: &str) {
 fn a_flipped_byte_in_a_tree() {
     mends_a_tree(
         |sandbox| flip_byte(&made(sandbox)),
-        "warning the output of command:maker is damaged ([DIR]/cache/v2/blobs/",
+        "warning the output of command:maker is lost ([DIR]/cache/v2/blobs/",
     );
 }
 
@@ -309,7 +309,7 @@ commands:
     file.set_modified(before.modified().unwrap()).unwrap();
     std::fs::set_permissions(&blob, before.permissions()).unwrap();
     let ended = sandbox.wait(child).success();
-    ended.stderr_has("the output of command:large is damaged").stderr_has("it runs again");
+    ended.stderr_has("the output of command:large is lost").stderr_has("it runs again");
     assert_eq!(sandbox.output("command:reader", "read"), "whole\n");
     sandbox.run(["cache", "verify"]).success();
 }

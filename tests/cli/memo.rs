@@ -281,7 +281,7 @@ commands:
     fs::set_permissions(&of_b, permissions).unwrap();
     fs::write(&of_b, "OF B\n").unwrap();
     sandbox.write("a.txt", "other\n");
-    let ended = path(sandbox.run(RUN).success(), "full").stderr_has("the output of command:b is damaged");
+    let ended = path(sandbox.run(RUN).success(), "full").stderr_has("the output of command:b is lost");
     ended.summary([("steps", 3), ("executed", 3), ("hits", 0)]);
     // Something was taken out of the store while it ran, so one more look at all of it is due.
     path(sandbox.run(RUN).success(), "full").summary([("executed", 0), ("hits", 3)]);

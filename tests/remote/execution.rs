@@ -3,27 +3,28 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::download::with_content;
 use crate::servers::{Liar, Manner, Server, casd_that_executes, free_port, is_done_without};
 use crate::support::{Ended, Sandbox, eventually, flip_byte, signal};
 use crate::{SPEC, files, timed};
 
-const WHAT: &str = "a remote execution server";
+pub(crate) const WHAT: &str = "a remote execution server";
 
 /// A server with one worker, and its folder.
-struct Lab {
+pub(crate) struct Lab {
     dir: tempfile::TempDir,
     server: Option<Server>,
     port: u16,
 }
 
 impl Lab {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (dir, port) = (tempfile::tempdir().unwrap(), free_port());
         let server = Some(casd_that_executes(dir.path(), port, 2));
         Self { dir, server, port }
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("grpc://127.0.0.1:{}", self.port)
     }
 
@@ -40,7 +41,7 @@ impl Lab {
         crate::support::processes_with(marker)
     }
 
-    fn blobs(&self) -> Vec<std::path::PathBuf> {
+    pub(crate) fn blobs(&self) -> Vec<std::path::PathBuf> {
         files(&self.dir.path().join("cache/cas/objects"))
     }
 }
@@ -104,6 +105,14 @@ fn a_model_is_converted_and_measured_there_and_judged_here() {
     for case in document["cases"].as_array().unwrap() {
         assert_eq!(case["status"], "PASS", "{case:#}");
     }
+    // Converted there and left there: the verdicts are the same, and the folder says how to get what is in it.
+    let lean = example().file("orch.toml", sandbox.read("orch.toml")).env("ORCH_ENV_DIR", "/nowhere");
+    let ended = lean.run(["run", "specs/all.yaml", "--json", "--download", "none"]).success();
+    ended.summary([("passed", 3), ("failed", 0)]).stderr_has("artefacts stayed on the executor: `orch run");
+    let at = "orch-out/artefacts/affine/openvino-fp32/orch.json";
+    assert!(lean.read(at).contains("--download all --step"), "{}", lean.read(at));
+    lean.run(["run", "specs/all.yaml", "--json", "--download", "all"]).success().summary([("passed", 3)]);
+    assert!(lean.read(at).contains(".xml"), "{}", lean.read(at));
     // Where the device is lacking, the worker says so and what it has: this server sends anything anywhere.
     let spec = sandbox.read("specs/all.yaml");
     let from =
@@ -221,17 +230,14 @@ fn what_a_server_lost_or_spoilt_is_never_taken_for_a_result() {
         return;
     }
     let lab = Lab::new();
-    let of = |content: &str| {
-        lab.blobs().into_iter().find(|path| std::fs::read(path).is_ok_and(|bytes| bytes == content.as_bytes()))
-    };
     checkout().run(run(&lab.url(), &[])).success();
     // Gone: it is made again.
-    std::fs::remove_file(of("content\ncontent\n").unwrap()).unwrap();
+    std::fs::remove_file(with_content(lab.blobs(), "content\ncontent\n")).unwrap();
     let second = checkout();
     second.run(run(&lab.url(), &[])).success().summary([("failed", 0)]);
     assert_eq!(second.output("command:second", "twice"), "content\ncontent\n");
     // Other content under the same name, whichever the server sees first.
-    flip_byte(&of("content\ncontent\n").unwrap());
+    flip_byte(&with_content(lab.blobs(), "content\ncontent\n"));
     let third = checkout();
     let ended = third.run(run(&lab.url(), &[]));
     match ended.code {

@@ -123,6 +123,14 @@ fn a_worker_that_is_lost_in_mid_step_loses_nothing() {
 }
 
 #[test]
+fn what_stayed_on_a_server_that_lost_it_is_made_again() {
+    // It remembers results whose blobs are gone. Its worker keeps copies of its own, so only a step here misses one.
+    let Some(mut lab) = Lab::new("what stays on a server", How::default()) else { return };
+    lab.machine("one", &[&[]]);
+    crate::download::loses_in_mid_run(&lab.url(), || lab.blobs(), true);
+}
+
+#[test]
 fn a_server_that_is_restarted_in_mid_step_loses_nothing() {
     let Some(mut lab) = Lab::new("a restarted server that routes", How::default()) else { return };
     let gate = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use super::{RetryArgs, ScopeArgs, SpecArgs, TraceArgs, complete};
 use crate::base::Size;
 use crate::cli::exit::Exit;
-use crate::config::Where;
+use crate::config::{Download, Where};
 use crate::exec;
 use crate::session::{Request, Settings};
 
@@ -57,6 +57,9 @@ pub(in crate::cli) struct RunArgs {
     /// Which steps the executor gets [default: auto]
     #[arg(long = "where", value_enum, value_name = "WHERE")]
     pub(in crate::cli) whereabouts: Option<Whereabouts>,
+    /// What is fetched of what steps made there, besides what something here reads [default: all]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(in crate::cli) download: Option<Downloads>,
     /// Nothing having run is no failure, for jobs whose hardware may be absent: code 0 in place of 3
     #[arg(long)]
     allow_none: bool,
@@ -88,6 +91,26 @@ pub(in crate::cli) enum Whereabouts {
     Remote,
     /// Those that need a device that is not here
     Auto,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Downloads {
+    /// All of it
+    All,
+    /// What no other step reads, and what was asked for by name
+    Toplevel,
+    /// Nothing
+    None,
+}
+
+impl Downloads {
+    fn of(self) -> Download {
+        match self {
+            Self::All => Download::All,
+            Self::Toplevel => Download::Toplevel,
+            Self::None => Download::None,
+        }
+    }
 }
 
 impl Whereabouts {
@@ -130,6 +153,7 @@ impl RunArgs {
             no_remote: self.no_remote,
             executor: self.executor.clone(),
             whereabouts: self.whereabouts.map(Whereabouts::of),
+            download: self.download.map(Downloads::of),
             out_dir: self.out_dir.clone(),
             trace: self.trace.trace.clone(),
             command,

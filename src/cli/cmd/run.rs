@@ -189,7 +189,8 @@ mod tests {
         assert!(has_failed(&doc.summary), "it would be another failure");
         let exit = |met_bug, interrupted| {
             let files = FileDigests::load("nowhere".into());
-            exit_of(&Finished { results: vec![], interrupted, met_bug, doc: doc.clone(), files }, false)
+            let (doc, absent) = (doc.clone(), Default::default());
+            exit_of(&Finished { results: vec![], interrupted, met_bug, doc, files, absent }, false)
         };
         assert_eq!(exit(false, false), Exit::Failed);
         assert_eq!((exit(true, false), Exit::Bug as u8), (Exit::Bug, 70));

@@ -7,7 +7,7 @@ use crate::cli::cmd::run::on_interrupt;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::serving::Port;
-use crate::session::Live;
+use crate::session::{Live, courses};
 use crate::worker::Cancel;
 
 pub(super) fn serve(args: &Args, serve: &ServeArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -18,6 +18,7 @@ pub(super) fn serve(args: &Args, serve: &ServeArgs, printer: &Printer) -> anyhow
     if let Err(error) = &live.shown().what {
         anyhow::bail!("{error}");
     }
+    courses(&args.locations(), &|text| printer.note(text));
     let port = Port::open(serve.port).with_context(|| {
         format!("failed to listen on port {} of 127.0.0.1\n  hint: `--port 0` takes one that is free", serve.port)
     })?;

@@ -4,6 +4,7 @@
 //! and judged there by the same code as here. What comes back is an [`Answer`] and files. Files are taken for what they
 //! hash to, and the answer for the word of a worker that the user trusts (docs/remote-execution.md, "Trust").
 
+mod absent;
 mod order;
 mod perform;
 #[cfg(feature = "remote")]
@@ -14,11 +15,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::{ExecutorConfig, Where};
+use crate::config::{Download, ExecutorConfig, Where};
 use crate::device::Backend;
 use crate::step::{Params, Step};
+use crate::store::ManifestFile;
 use crate::worker::Cancel;
 
+pub(in crate::exec) use absent::Absent;
 pub use order::{Answer, Order, Origin};
 #[cfg(feature = "remote")]
 pub use send::Away;
@@ -33,6 +36,7 @@ const PLACE: &str = crate::config::DEVICE_PLACE;
 #[derive(Debug, Clone)]
 pub struct Routing {
     pub whereabouts: Where,
+    pub download: Download,
     /// Asked of every worker, or of those with a device (`{device}` in its name or value). An empty value takes away one
     /// of orch's own.
     pub properties: BTreeMap<String, String>,
@@ -44,8 +48,9 @@ pub struct Routing {
 
 impl Routing {
     pub fn of(config: &ExecutorConfig) -> Self {
-        let ExecutorConfig { whereabouts, properties, env, slots, .. } = config;
-        Self { whereabouts: *whereabouts, properties: properties.clone(), env: env.clone(), slots: *slots }
+        let ExecutorConfig { whereabouts, download, properties, env, slots, .. } = config;
+        let (properties, env) = (properties.clone(), env.clone());
+        Self { whereabouts: *whereabouts, download: *download, properties, env, slots: *slots }
     }
 
     /// Whether a step goes away, on a host with this inventory.
@@ -58,6 +63,15 @@ impl Routing {
             Where::Local => false,
             Where::Remote => travels(step),
             Where::Auto => step.kind.runs_on_device() && lacks_device(),
+        }
+    }
+
+    /// Whether what a step made stays there until something here reads it. `is_top`: it is a result of the run.
+    pub(super) fn leaves(&self, is_top: bool) -> bool {
+        match self.download {
+            Download::All => false,
+            Download::Toplevel => !is_top,
+            Download::None => true,
         }
     }
 
@@ -122,6 +136,8 @@ pub struct Errand<'a> {
     pub env: BTreeMap<String, String>,
     /// An older result of the same action will not do.
     pub is_anew: bool,
+    /// What it makes stays there, and only its name comes back.
+    pub leaves: bool,
     pub timeout: Duration,
     /// An empty folder for what comes back.
     pub out: &'a Path,
@@ -136,19 +152,38 @@ pub struct Errand<'a> {
 pub struct Given {
     /// Where it lies for the step.
     pub path: String,
-    pub at: PathBuf,
+    pub content: Content,
     pub is_executable: bool,
-    /// Its content is that of its name.
-    pub is_fixed: bool,
+}
+
+#[derive(Clone)]
+pub enum Content {
+    /// `is_fixed`: its content is that of its name.
+    Here {
+        at: PathBuf,
+        is_fixed: bool,
+    },
+    There(ServerFile),
+}
+
+/// A file that stayed on the server, by the server's name for it: a digest by a function of the server's, and a size in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerFile {
+    pub hash: String,
+    pub size: i64,
 }
 
 /// What came of an errand.
 pub enum Errands {
-    /// A worker performed it, now or before this run; what it made lies in the folder `out`.
+    /// A worker performed it, now or before this run. What it made lies in the folder `out`, unless it is `left` on the
+    /// server: then these are its files, in the order of the answer.
     Performed {
         answer: Box<Answer>,
         is_remembered: bool,
+        left: Option<Vec<ServerFile>>,
     },
+    /// An input that was to be on the server is not there any more.
+    InputGone,
     /// No worker did, or could, for this reason.
     Unavailable(String),
     TooLong(Duration),
@@ -160,6 +195,9 @@ pub enum Errands {
 /// A server with workers.
 pub trait Elsewhere: Sync {
     fn perform(&self, errand: Errand<'_>) -> Errands;
+
+    /// Fetches what was left there to the folder `out`. Each file is what the tree's manifest says, or there is an error.
+    fn fetch(&self, files: &[(ServerFile, ManifestFile)], out: &Path) -> Result<(), String>;
 
     /// As it may be shown.
     fn name(&self) -> &str;

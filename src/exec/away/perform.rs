@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::base::fs as bfs;
+use crate::base::{Digest, fs as bfs};
 use crate::event::Event;
 use crate::exec::away::order::{Answer, Order, VERSION};
-use crate::exec::away::{Elsewhere, Errand, Errands, Given, Routing, listed};
+use crate::exec::away::{Content, Elsewhere, Errand, Errands, Given, Routing, ServerFile, listed};
 use crate::exec::keep::Begun;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{Done, Performed, Performer, check_measure, error_text};
@@ -17,13 +17,14 @@ use crate::exec::schedule::retry;
 use crate::exec::task::{InputAt, Task, placed};
 use crate::key::MissReason;
 use crate::record::{Outcome, Record};
-use crate::store::{Manifest, StoreError};
+use crate::step::StepId;
+use crate::store::{Manifest, ManifestFile, StoreError};
 
 /// What an execution there may take besides the step itself: to lay out, to hash, to start.
 const AROUND: Duration = Duration::from_secs(300);
 
-/// Why a step cannot be sent.
-enum Unsent {
+/// Why a step cannot be sent, or begin.
+pub(in crate::exec) enum Unsent {
     Lost(Performed),
     Error(anyhow::Error),
 }
@@ -41,10 +42,17 @@ impl Performer<'_> {
         begun: Begun,
         (away, routing): (&dyn Elsewhere, &Routing),
     ) -> Performed {
-        let done = match self.inputs(task) {
-            Ok((inputs, files)) => self.run_errand(task, away, routing, inputs, files),
-            Err(Unsent::Lost(lost)) => return lost,
-            Err(Unsent::Error(e)) => Err(e),
+        let inputs = match self.inputs(task) {
+            Ok(inputs) => inputs,
+            Err(unsent) => return self.unsent(task, begun, unsent),
+        };
+        let done = match self.run_errand(task, away, routing, inputs).transpose() {
+            Some(done) => done,
+            // Those that are left there are sent from here, and the others are made again.
+            None => match self.bring_inputs(task) {
+                Ok(()) => return self.perform_away(task, begun, (away, routing)),
+                Err(unsent) => return self.unsent(task, begun, unsent),
+            },
         };
         let is_remembered = done.as_ref().is_ok_and(|(_, is_remembered)| *is_remembered);
         let done = done.and_then(|(done, _)| task.files_are_the_same().map(|()| done));
@@ -54,25 +62,29 @@ impl Performer<'_> {
         }
     }
 
+    pub(in crate::exec) fn unsent(&self, task: &Task<'_>, begun: Begun, unsent: Unsent) -> Performed {
+        match unsent {
+            Unsent::Lost(lost) => lost,
+            Unsent::Error(e) => self.keep(task, begun, Err(e)),
+        }
+    }
+
     fn inputs(&self, task: &Task<'_>) -> Result<(Inputs, Vec<Given>), Unsent> {
         let (mut inputs, mut files) = (Inputs::new(), Vec::new());
         for (number, (name, at)) in task.inputs.iter().enumerate() {
             let folder = format!("inputs/{number}");
             match at {
                 InputAt::Tree { from, digest } => {
-                    let manifest = self.store.check_tree(digest).map_err(|e| match e {
-                        StoreError::Damaged { .. } => {
-                            let what = error_text(&e.into());
-                            Unsent::Lost(Performed::InputLost { from: *from, digest: *digest, what })
-                        }
-                        e => Unsent::Error(e.into()),
-                    })?;
-                    files.extend(manifest.files.iter().map(|file| Given {
+                    let found = match self.absent.files(digest) {
+                        Some(files) => files.into_iter().map(|(there, file)| (Content::There(there), file)).collect(),
+                        None => self.stored_here(*from, digest)?,
+                    };
+                    files.extend(found.iter().map(|(content, file)| Given {
                         path: format!("{folder}/{}", file.path),
-                        at: self.store.blob(file),
+                        content: content.clone(),
                         is_executable: file.executable,
-                        is_fixed: true,
                     }));
+                    let manifest = Manifest { files: found.into_iter().map(|(_, file)| file).collect() };
                     inputs.insert(name.clone(), (folder, Some(manifest)));
                 }
                 InputAt::File(path, _) => {
@@ -84,14 +96,26 @@ impl Performer<'_> {
         Ok((inputs, files))
     }
 
+    fn stored_here(&self, from: StepId, digest: &Digest) -> Result<Vec<(Content, ManifestFile)>, Unsent> {
+        let manifest = self.store.check_tree(digest).map_err(|e| match e {
+            StoreError::Damaged { .. } => {
+                let what = error_text(&e.into());
+                Unsent::Lost(Performed::InputLost { from, digest: *digest, what })
+            }
+            e => Unsent::Error(e.into()),
+        })?;
+        let here = |file: &ManifestFile| Content::Here { at: self.store.blob(file), is_fixed: true };
+        Ok(manifest.files.into_iter().map(|file| (here(&file), file)).collect())
+    }
+
+    /// What came of it, and whether a server only remembered it; None if an input that had stayed there is gone.
     fn run_errand(
         &self,
         task: &Task<'_>,
         away: &dyn Elsewhere,
         routing: &Routing,
-        inputs: Inputs,
-        files: Vec<Given>,
-    ) -> anyhow::Result<(Done, bool)> {
+        (inputs, files): (Inputs, Vec<Given>),
+    ) -> anyhow::Result<Option<(Done, bool)>> {
         let (step, out) = (task.step, self.scratch.dir("out")?);
         let log = self.store.log_path(&step.name);
         retry::clear_logs(&log, &task.attempts);
@@ -106,6 +130,7 @@ impl Performer<'_> {
             properties: asked.clone(),
             env: routing.env.clone(),
             is_anew: !task.attempts.is_empty() || matches!(task.why, MissReason::Asked | MissReason::TooOld { .. }),
+            leaves: routing.leaves(task.is_top) && !self.absent.was_lost(task.id),
             timeout: Duration::from_secs(step.timeout_seconds) + AROUND,
             out: &out,
             log: &log,
@@ -116,12 +141,16 @@ impl Performer<'_> {
         let named = |why: String| format!("{why} (executor {}, asked for {})", away.name(), listed(&asked));
         let mut remembered = false;
         let done = match away.perform(errand) {
-            Errands::Performed { mut answer, is_remembered } => {
+            Errands::Performed { mut answer, is_remembered, left } => {
                 remembered = is_remembered;
                 if answer.outcome == Outcome::SkipUnavailable {
                     answer.reason = answer.reason.map(named);
                 }
-                self.take_in(task, *answer, &out)
+                self.take_in(task, *answer, left, &out)
+            }
+            Errands::InputGone => {
+                bfs::remove_dir(&out)?;
+                return Ok(None);
             }
             Errands::Unavailable(why) => Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, named(why)))),
             Errands::TooLong(limit) => {
@@ -135,11 +164,17 @@ impl Performer<'_> {
             }
         };
         bfs::remove_dir(&out)?;
-        done.map(|done| (done, remembered))
+        Ok(Some((done?, remembered)))
     }
 
     /// What a worker answered, as far as it is believed.
-    fn take_in(&self, task: &Task<'_>, answer: Answer, out: &Path) -> anyhow::Result<Done> {
+    fn take_in(
+        &self,
+        task: &Task<'_>,
+        answer: Answer,
+        left: Option<Vec<ServerFile>>,
+        out: &Path,
+    ) -> anyhow::Result<Done> {
         let Answer { version, key, outcome, reason, transient, mut facts, measure, made, origin } = answer;
         anyhow::ensure!(version == VERSION && key == task.key.digest(), "the worker answered for another step");
         anyhow::ensure!(made.is_some() == (outcome == Outcome::Pass), "the worker's answer contradicts itself");
@@ -156,9 +191,14 @@ impl Performer<'_> {
             check_measure(&mut done, task.step.kind.is_timed(task.step));
         }
         if let Some(claimed) = made.filter(|_| done.judged.outcome == Outcome::Pass) {
-            let made = self.store.place(out)?;
-            anyhow::ensure!(made == claimed, "what came is not what the worker says that it made");
-            done.made = Some(made);
+            // Another step may have made the same here.
+            let is_here = left.is_some() && self.store.check_tree(&claimed.digest()).is_ok();
+            done.left = left.filter(|_| !is_here);
+            if done.left.is_none() && !is_here {
+                let made = self.store.place(out)?;
+                anyhow::ensure!(made == claimed, "what came is not what the worker says that it made");
+            }
+            done.made = Some(claimed);
         }
         Ok(done)
     }
@@ -175,7 +215,7 @@ type Inputs = BTreeMap<String, (String, Option<Manifest>)>;
 fn files_of(path: &Path, at: &str) -> anyhow::Result<Vec<Given>> {
     let one = |path: &Path, at: String| {
         let is_executable = bfs::is_executable(&std::fs::metadata(path)?);
-        Ok(Given { path: at, at: path.to_owned(), is_executable, is_fixed: false })
+        Ok(Given { path: at, content: Content::Here { at: path.to_owned(), is_fixed: false }, is_executable })
     };
     if !path.is_dir() {
         return Ok(vec![one(path, at.to_owned())?]);

@@ -9,9 +9,11 @@ use crate::base::lock;
 use crate::config::ExecutorConfig;
 use crate::exec::away::order::Answer;
 use crate::exec::away::serve::{ANSWER, LOG, ORDER, OUT};
-use crate::exec::away::{Elsewhere, Errand, Errands, listed};
-use crate::reapi::{Address, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted};
+use crate::exec::away::{Content, Elsewhere, Errand, Errands, ServerFile, listed};
+use crate::reapi::proto::Digest;
+use crate::reapi::{Address, Blob, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted};
 use crate::record::Outcome;
+use crate::store::{Manifest, ManifestFile};
 
 /// The name of orch among the files of an action.
 const PROGRAM: &str = "orch";
@@ -72,7 +74,11 @@ impl Away {
     fn task(&self, errand: &Errand<'_>) -> Result<Task, Fault> {
         let mut files: Vec<Input> = Vec::new();
         for file in &errand.inputs {
-            files.push(self.executor.input(file.path.clone(), &file.at, file.is_executable, file.is_fixed)?);
+            let (path, is_executable) = (file.path.clone(), file.is_executable);
+            files.push(match &file.content {
+                Content::Here { at, is_fixed } => self.executor.input(path, at, is_executable, *is_fixed)?,
+                Content::There(file) => Input { path, blob: Blob::there(digest_of(file)), is_executable },
+            });
         }
         files.push(self.executor.text(ORDER.into(), errand.order.to_bytes())?);
         let program = match &self.program {
@@ -101,15 +107,15 @@ impl Away {
         let queue = if is_in_vain { self.config.queue.min(ONCE_MORE) } else { self.config.queue };
         let bounds = Bounds { queue, execution: errand.timeout, away: self.config.queue };
         let goes_on = || !errand.cancel.is_cancelled();
+        let reads_there = errand.inputs.iter().any(|file| matches!(file.content, Content::There(_)));
         let (mut is_anew, mut lost) = (errand.is_anew, Vec::new());
         loop {
-            let why = match self.executor.run(
-                self.task(errand)?,
-                is_anew,
-                bounds,
-                &goes_on,
-                (errand.progress, errand.warn),
-            )? {
+            let told = (errand.progress, errand.warn);
+            let came = match self.executor.run(self.task(errand)?, is_anew, bounds, &goes_on, told) {
+                Err(Fault::Absent) if reads_there => return Ok(Errands::InputGone),
+                came => came?,
+            };
+            let why = match came {
                 Came::Back(left) => match self.answer(&left) {
                     Ok(answer) if left.is_cached && !is_kept(&answer) => "an older failure was answered".to_owned(),
                     Ok(answer) => {
@@ -162,33 +168,20 @@ impl Away {
         serde_json::from_slice(&bytes).map_err(bad)
     }
 
-    /// Fetches what it made, each file by its own content.
+    /// Fetches what it made, unless that is to stay there.
     fn bring(&self, mut answer: Answer, left: Left, errand: &Errand<'_>, lost: &[String]) -> Result<Errands, Fault> {
         if let Some(digest) = left.files.get(LOG) {
             let log = Wanted { digest: digest.clone(), content: None, to: errand.log.to_owned() };
             // It is told of, and decides nothing.
             let _ = self.executor.fetch(vec![log]);
         }
-        let mut wanted = Vec::new();
-        if let Some(made) = &answer.made {
-            if let Some(what) = made.fault() {
-                return Err(Fault::Failed(format!("the worker's list of files {what}")));
-            }
-            for file in &made.files {
-                let named = left.files.get(&format!("{OUT}/{}", file.path)).cloned();
-                let digest = named.ok_or_else(|| Fault::Failed(format!("`{}` did not come back", file.path)))?;
-                if digest.size_bytes != file.size as i64 {
-                    return Err(Fault::WrongContent);
-                }
-                let to = errand.out.join(&file.path);
-                make_folder(&to)?;
-                wanted.push((Wanted { digest, content: Some(file.digest), to }, file.executable));
-            }
-        }
-        self.executor.fetch(wanted.iter().map(|(one, _)| one.clone()).collect())?;
-        for (one, _) in wanted.iter().filter(|(_, is_executable)| *is_executable) {
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(&one.to, mode).map_err(|e| Fault::Local(e.to_string()))?;
+        let files = match &answer.made {
+            Some(made) => named(made, &left)?,
+            None => Vec::new(),
+        };
+        let leaves = errand.leaves && answer.made.is_some();
+        if !leaves {
+            self.fetch_files(&files, errand.out)?;
         }
         let facts = &mut answer.facts;
         if !facts.is_object() {
@@ -200,8 +193,47 @@ impl Away {
             "cached": left.is_cached,
             "lost": lost,
         });
-        Ok(Errands::Performed { answer: Box::new(answer), is_remembered: left.is_cached })
+        let names = leaves.then(|| files.into_iter().map(|(name, _)| name).collect());
+        Ok(Errands::Performed { answer: Box::new(answer), is_remembered: left.is_cached, left: names })
     }
+
+    /// Fetches files to a folder, each by its own content.
+    fn fetch_files(&self, files: &[(ServerFile, ManifestFile)], out: &Path) -> Result<(), Fault> {
+        let mut wanted = Vec::new();
+        for (name, file) in files {
+            let to = out.join(&file.path);
+            make_folder(&to)?;
+            wanted.push(Wanted { digest: digest_of(name), content: Some(file.digest), to });
+        }
+        self.executor.fetch(wanted)?;
+        for (_, file) in files.iter().filter(|(_, file)| file.executable) {
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(out.join(&file.path), mode).map_err(|e| Fault::Local(e.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// What a worker made, as it says, with what the server calls each file.
+fn named(made: &Manifest, left: &Left) -> Result<Vec<(ServerFile, ManifestFile)>, Fault> {
+    if let Some(what) = made.fault() {
+        return Err(Fault::Failed(format!("the worker's list of files {what}")));
+    }
+    let named = |file: &ManifestFile| {
+        let Digest { hash, size_bytes } = left
+            .files
+            .get(&format!("{OUT}/{}", file.path))
+            .ok_or_else(|| Fault::Failed(format!("`{}` did not come back", file.path)))?;
+        match *size_bytes == file.size as i64 {
+            true => Ok((ServerFile { hash: hash.clone(), size: *size_bytes }, file.clone())),
+            false => Err(Fault::WrongContent),
+        }
+    };
+    made.files.iter().map(named).collect()
+}
+
+fn digest_of(file: &ServerFile) -> Digest {
+    Digest { hash: file.hash.clone(), size_bytes: file.size }
 }
 
 /// Whether such an end may answer for another execution.
@@ -220,6 +252,10 @@ impl Elsewhere for Away {
             let may_pass = matches!(fault, Fault::Passing(_) | Fault::Timeout | Fault::Absent);
             Errands::Failed(fault.to_string(), may_pass)
         })
+    }
+
+    fn fetch(&self, files: &[(ServerFile, ManifestFile)], out: &Path) -> Result<(), String> {
+        self.fetch_files(files, out).map_err(|fault| fault.to_string())
     }
 
     fn name(&self) -> &str {

@@ -12,6 +12,7 @@ use crate::device::lease::lend;
 use crate::device::{Backend, DeviceKind, Lease};
 use crate::event::{Event, Listener};
 use crate::exec::HostFacts;
+use crate::exec::away::Absent;
 use crate::exec::away::order::{Answer, Order, Origin, VERSION};
 use crate::exec::bug::Bugs;
 use crate::exec::given::Given;
@@ -118,6 +119,7 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         bugs: &bugs,
         remote: None,
         away: None,
+        absent: &Absent::default(),
         routing: None,
         inventory: &[],
         job_memory,
@@ -132,6 +134,7 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
         attempts: vec![],
         lease,
         chosen: None,
+        is_top: true,
         order: None,
     };
     let caught = bugs.caught(&step.name, || performer.execute(&task, given));

@@ -12,7 +12,8 @@ use crate::step::{COMMAND, Params, Stage, Step};
 
 fn routing(whereabouts: Where) -> Routing {
     let properties = [("pool", "lab"), ("cpu", "")].map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Routing { whereabouts, properties: properties.into(), env: BTreeMap::new(), slots: 2 }
+    let download = Download::default();
+    Routing { whereabouts, download, properties: properties.into(), env: BTreeMap::new(), slots: 2 }
 }
 
 fn command(program: Program) -> Step {
@@ -39,6 +40,14 @@ fn what_belongs_to_this_machine_stays() {
     assert!(!routing(Where::Remote).sends(&secret, &[]), "the value of a variable may be a secret");
     let writes = command(Program { writable: [("x".into(), Path::new("/x").into())].into(), ..Program::default() });
     assert!(!routing(Where::Remote).sends(&writes, &[]));
+}
+
+#[test]
+fn what_is_fetched_at_once_is_what_was_asked_for() {
+    let leaves = |download| [false, true].map(|is_top| Routing { download, ..routing(Where::Remote) }.leaves(is_top));
+    assert_eq!(leaves(Download::All), [false, false]);
+    assert_eq!(leaves(Download::Toplevel), [true, false]);
+    assert_eq!(leaves(Download::None), [true, true]);
 }
 
 #[test]

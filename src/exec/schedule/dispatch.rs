@@ -173,7 +173,9 @@ impl<'a> Scheduler<'a> {
         let begun = Event::StepStarted { step: name, reason: reason.clone(), slot, waited, waited_for, holds, load };
         let (chosen, attempts) = (self.chosen.get(&id).cloned(), self.retries.before(id));
         let order = self.rounds.order(id);
-        let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen, order };
+        let is_named = self.world.options.wanted.as_ref().is_some_and(|wanted| wanted.contains(&id));
+        let is_top = is_named || self.world.plan.dependents(id).next().is_none();
+        let task = Task { id, step, key, inputs, why: reason, attempts, lease, chosen, is_top, order };
         self.effects.push_back(Effect::Start(Box::new(task), begun));
     }
 }

@@ -225,7 +225,7 @@ impl<'a> Scheduler<'a> {
                 // Another step that reads it may have noticed first: it is being made again, or is whole again by now.
                 if self.steps.is_done(from) && self.world.store.check_tree(&digest).is_err() {
                     let producer = &self.world.plan.step(from).name;
-                    self.warn([format!("the output of {producer} is damaged ({what}); it runs again")]);
+                    self.warn([format!("the output of {producer} is lost ({what}); it runs again")]);
                     if let Err(e) = self.world.store.discard_tree(&digest) {
                         self.finish_unstarted(id, error_text(&e.into()));
                         return self.consult_dependents(id);

@@ -76,25 +76,61 @@ pub(super) fn hand_out(
     (most, get): (u64, impl FnOnce() -> String),
     handed: &mut Handed,
 ) -> anyhow::Result<()> {
-    match look(store, folder)? {
-        Found::Ours(told) if told.tree == *tree && told.named == named => return placed(folder, handed),
-        Found::Foreign => {
-            handed.stays(folder);
-            return Ok(());
-        }
-        found => clear(folder, &found, handed)?,
+    // What was not copied for another reason than its size may be by now.
+    let stays = |get: &Option<String>| get.is_none() || store.manifest(tree).is_ok_and(|tree| tree.size() > most);
+    if !make_room(store, tree, folder, (&named, stays), handed)? {
+        return Ok(());
     }
     let manifest = whole(store, tree, store.manifest(tree))?;
     if manifest.size() > most {
         let get = get();
         let size = bytes(manifest.size());
         handed.told.push(format!("`{}` is not copied, for its {size}: `{get}` does", folder.display()));
-        fs::create_dir_all(folder)?;
-        tell(folder, &Told { named, tree: *tree, files: Some(BTreeMap::new()), get: Some(get) })?;
+        say_how(tree, folder, named, get)?;
     } else {
         lay(store, tree, folder, named)?;
     }
     placed(folder, handed)
+}
+
+/// Says in the folder of a tree that is not here how to get it.
+pub(super) fn leave(
+    store: &DiskStore,
+    tree: &Digest,
+    folder: &Path,
+    named: Named,
+    get: String,
+    handed: &mut Handed,
+) -> anyhow::Result<()> {
+    if !make_room(store, tree, folder, (&named, |_| true), handed)? {
+        return Ok(());
+    }
+    say_how(tree, folder, named, get)?;
+    placed(folder, handed)
+}
+
+/// False if nothing is to be put there: it is as it should be, or somebody else's.
+fn make_room(
+    store: &DiskStore,
+    tree: &Digest,
+    folder: &Path,
+    (named, stays): (&Named, impl FnOnce(&Option<String>) -> bool),
+    handed: &mut Handed,
+) -> anyhow::Result<bool> {
+    match look(store, folder)? {
+        Found::Ours(told) if told.tree == *tree && told.named == *named && stays(&told.get) => placed(folder, handed)?,
+        Found::Foreign => handed.stays(folder),
+        found => {
+            clear(folder, &found, handed)?;
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn say_how(tree: &Digest, folder: &Path, named: Named, get: String) -> anyhow::Result<()> {
+    fs::create_dir_all(folder)?;
+    Ok(tell(folder, &Told { named, tree: *tree, files: Some(BTreeMap::new()), get: Some(get) })?)
 }
 
 /// Fills a folder with a tree of any size. False if there is something of somebody else's in it.

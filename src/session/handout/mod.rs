@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::base::{Digest, shell};
+use crate::base::{Digest, figures, shell};
 use crate::exec::{Finished, Options};
 use crate::plan::{Plan, PlannedCase};
 use crate::session::{Locations, absolute};
@@ -94,6 +94,7 @@ pub(super) fn hand_out(
         handed.page = Some(page(place.out_dir, folder));
     }
     let mut tests = Listed::open(place.at.join("tests"));
+    let mut stayed = 0u32;
     for planned in &plan.cases {
         let mut trees = BTreeMap::new();
         for (id, named) in loaded_by(plan, planned)? {
@@ -102,14 +103,27 @@ pub(super) fn hand_out(
             let at = named.below(&place.at);
             let name = &plan.step(id).name;
             let to = named.below(place.out_dir);
-            let get = || format!("{} {} --to {}", place.get, shell::word(name), shell::word(&to.display().to_string()));
-            folder::hand_out(store, &digest, &at, named, (MOST, get), &mut handed)
-                .with_context(|| format!("failed to hand out `{}`", at.display()))?;
+            let laid = if finished.absent.contains(&digest) {
+                stayed += 1;
+                let get = format!("{} --download all --step {}", place.again, shell::quoted(name));
+                folder::leave(store, &digest, &at, named, get, &mut handed)
+            } else {
+                let to = to.display().to_string();
+                let get = || format!("{} {} --to {}", place.get, shell::word(name), shell::word(&to));
+                folder::hand_out(store, &digest, &at, named, (MOST, get), &mut handed)
+            };
+            laid.with_context(|| format!("failed to hand out `{}`", at.display()))?;
         }
         if let Some(digest) = output(planned.test) {
             let again = format!("{} --case {}", place.again, shell::quoted(&planned.case.id()));
             tests.put_all(store, &digest, |text| generate::handed_out(text, &again, &trees), &mut handed)?;
         }
+    }
+    if stayed > 0 {
+        let what = figures::counted(stayed, "artefact");
+        handed
+            .told
+            .push(format!("{what} stayed on the executor: `{} --download all` fetches what is missing", place.again));
     }
     let models: BTreeSet<&str> = plan.cases.iter().map(|planned| planned.case.model.as_str()).collect();
     for model in models {

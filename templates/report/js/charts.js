@@ -5,7 +5,7 @@ const STYLE = { background: "none", color: "inherit", fontSize: "11px", overflow
 const samples = ({ values, median, what }) => {
   const points = values.map((ms, at) => ({ at, ms }));
   const drawn = Plot.plot({
-    width: 400, height: 90, marginLeft: 44, marginBottom: 18, marginTop: 8, style: STYLE,
+    width: 400, height: 102, marginLeft: 44, marginBottom: 18, marginTop: 20, style: STYLE,
     x: { label: null, ticks: 0 }, y: { label: "ms", nice: true, ticks: 3, grid: true },
     marks: [
       Plot.ruleY([median], { strokeDasharray: "3 3", strokeOpacity: 0.6 }),

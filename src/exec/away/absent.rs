@@ -1,0 +1,102 @@
+//! Trees that stayed on the server: known by their files' names there, for this run alone, and fetched when something here
+//! reads them.
+//!
+//! The store never hears of such a tree, so nothing later can take it for one that is here: the next run asks the server.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+
+use crate::base::{Digest, figures, fs as bfs, lock};
+use crate::event::Event;
+use crate::exec::away::perform::Unsent;
+use crate::exec::away::{Elsewhere, ServerFile};
+use crate::exec::perform::{Performed, Performer};
+use crate::exec::task::{InputAt, Task};
+use crate::record::Record;
+use crate::step::StepId;
+use crate::store::{Manifest, ManifestFile};
+
+#[derive(Default)]
+pub(in crate::exec) struct Absent {
+    /// Each of them behind a lock of its own, which whoever fetches it holds.
+    trees: Mutex<HashMap<Digest, Arc<Mutex<Tree>>>>,
+    /// Steps whose trees could not be fetched when they were needed. What they make next time is fetched at once.
+    lost: Mutex<BTreeSet<StepId>>,
+}
+
+struct Tree {
+    files: Vec<(ServerFile, ManifestFile)>,
+    /// Of the steps that made it, to be kept with it.
+    records: Vec<Record>,
+    is_here: bool,
+}
+
+impl Absent {
+    /// Takes note of what a step left on the server.
+    pub(in crate::exec) fn note(&self, record: &Record, made: Manifest, files: Vec<ServerFile>) {
+        let files = files.into_iter().zip(made.files).collect();
+        let tree = || Arc::new(Mutex::new(Tree { files, records: Vec::new(), is_here: false }));
+        let tree = lock(&self.trees).entry(record.output.expect("BUG: it made a tree")).or_insert_with(tree).clone();
+        lock(&tree).records.push(record.clone());
+    }
+
+    /// The files of a tree that is not here.
+    pub(super) fn files(&self, digest: &Digest) -> Option<Vec<(ServerFile, ManifestFile)>> {
+        let tree = lock(&self.trees).get(digest)?.clone();
+        let files = lock(&tree).files.clone();
+        Some(files)
+    }
+
+    pub(super) fn was_lost(&self, id: StepId) -> bool {
+        lock(&self.lost).contains(&id)
+    }
+
+    /// Those that nothing here has read.
+    pub(in crate::exec) fn into_digests(self) -> BTreeSet<Digest> {
+        let trees = self.trees.into_inner().unwrap_or_else(|broken| broken.into_inner());
+        trees.into_keys().collect()
+    }
+}
+
+impl Performer<'_> {
+    /// Fetches those of a step's inputs that stayed on the server.
+    pub(in crate::exec) fn bring_inputs(&self, task: &Task<'_>) -> Result<(), Unsent> {
+        let Some(away) = self.away else { return Ok(()) };
+        for (name, at) in &task.inputs {
+            let InputAt::Tree { from, digest } = at else { continue };
+            let Some(tree) = lock(&self.absent.trees).get(digest).cloned() else { continue };
+            let mut tree = lock(&tree);
+            // Another thread may have fetched it meanwhile.
+            if tree.is_here {
+                continue;
+            }
+            let size = tree.files.iter().map(|(_, file)| file.size).sum();
+            let text = format!("fetches its input `{name}` ({})", figures::bytes(size));
+            self.listener.tell(Event::StepProgress { step: task.step.name.clone(), text });
+            let fetched = self.bring(away, &tree).map_err(Unsent::Error)?;
+            lock(&self.absent.trees).remove(digest);
+            tree.is_here = fetched.is_ok();
+            if let Err(why) = fetched {
+                lock(&self.absent.lost).insert(*from);
+                let what = format!("it was left on {}: {why}", away.name());
+                return Err(Unsent::Lost(Performed::InputLost { from: *from, digest: *digest, what }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches a tree, and keeps it as if it had been fetched when it was made. The inner error is the server's.
+    fn bring(&self, away: &dyn Elsewhere, tree: &Tree) -> anyhow::Result<Result<(), String>> {
+        let out = self.scratch.dir("out")?;
+        let fetched = away.fetch(&tree.files, &out);
+        if fetched.is_ok() {
+            let made = self.store.place(&out)?;
+            for record in &tree.records {
+                anyhow::ensure!(record.output == Some(made.digest()), "what came is not what was asked for");
+                self.publish(record, Some(&made))?;
+            }
+        }
+        bfs::remove_dir(&out)?;
+        Ok(fetched)
+    }
+}
