@@ -1,5 +1,5 @@
-"""Inputs that a spec gives as text: encoded by the model's own tokenizer, which goes into the tree; and the control's,
-which are made of the same words in another order.
+"""Inputs that a spec gives as text: encoded by the model's own tokenizer, which goes into the tree; and others,
+of which one is the control's.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import numpy as np
 from orch_py.protocol import Refused, listed
 from orch_py.trees import Tensors
 
+# A classifier may answer alike whatever the order of the words is, or to many texts.
+_DRAWS = 7
+
 # By name: dtype, shape and fill, as the spec has them.
 Recipes = dict[str, dict[str, Any]]
 
@@ -21,24 +24,25 @@ def of_text(recipes: Recipes) -> Recipes:
     return {name: recipe for name, recipe in recipes.items() if "text" in (recipe.get("fill") or {})}
 
 
-def encoded(texts: Recipes, tokenizer: Any, source: str) -> tuple[Tensors, Tensors]:
-    """The inputs, and the control's."""
+def encoded(texts: Recipes, tokenizer: Any, source: str) -> tuple[Tensors, list[Tensors]]:
+    """The inputs, and what the control's can be: the same words from behind, then other words at random."""
     if tokenizer.pad_token is None:
         # Padding needs some id; the attention mask hides it, and causal models are trained just so.
         tokenizer.pad_token = tokenizer.eos_token
     inputs: Tensors = {}
-    control: Tensors = {}
+    turned: Tensors = {}
     for name, recipe in texts.items():
         batch, _ = recipe["shape"]
         lines: list[str] = recipe["fill"]["text"]
         if len(lines) != batch:
             raise Refused("error", f"input `{name}` has {len(lines)} texts for a batch of {batch}; one text per row")
         inputs[name] = _encoded(name, recipe, lines, tokenizer, source)
-        turned = [" ".join(reversed(line.split())) for line in lines]
-        control[name] = _encoded(name, recipe, turned, tokenizer, source)
-        if name.endswith("input_ids") and np.array_equal(inputs[name], control[name]):
-            control[name] = _with_another_token(inputs[name], tokenizer)
-    return inputs, control
+        backwards = [" ".join(reversed(line.split())) for line in lines]
+        turned[name] = _encoded(name, recipe, backwards, tokenizer, source)
+    drawn = [_other_words(inputs, tokenizer, seed) for seed in range(_DRAWS)]
+    # A text of one word is the same from behind.
+    changed = any(not np.array_equal(inputs[name], turned[name]) for name in texts)
+    return inputs, [turned, *drawn] if changed else drawn
 
 
 def _encoded(name: str, recipe: dict[str, Any], lines: list[str], tokenizer: Any, source: str) -> np.ndarray:
@@ -57,15 +61,16 @@ def _encoded(name: str, recipe: dict[str, Any], lines: list[str], tokenizer: Any
     return np.asarray(made[name]).astype(recipe["dtype"])
 
 
-def _with_another_token(ids: np.ndarray, tokenizer: Any) -> np.ndarray:
-    """These inputs with another token for the first word of every row: a text of one word is the same from behind."""
-    special = set(tokenizer.all_special_ids)
-    changed = ids.copy()
-    for row in changed:
-        place = next((place for place, token in enumerate(row) if int(token) not in special), None)
-        if place is not None:
-            others = (token % tokenizer.vocab_size for token in range(int(row[place]) + 1, int(row[place]) + 1000))
-            row[place] = next((token for token in others if token not in special), row[place])
+def _other_words(inputs: Tensors, tokenizer: Any, seed: int) -> Tensors:
+    """These inputs with other tokens in the place of all that are words."""
+    random = np.random.default_rng(seed)
+    special = list(tokenizer.all_special_ids)
+    words = np.setdiff1d(np.arange(tokenizer.vocab_size), special)
+    changed = dict(inputs)
+    for name, ids in inputs.items():
+        if name.endswith("input_ids"):
+            others = random.choice(words, ids.shape).astype(ids.dtype)
+            changed[name] = np.where(np.isin(ids, special), ids, others)
     return changed
 
 

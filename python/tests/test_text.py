@@ -73,3 +73,26 @@ class Text(unittest.TestCase):
         inputs = self.made("BertForMaskedLM", BERT | {"num_hidden_layers": 2}, given)
         self.assertEqual(inputs["token_type_ids"].tolist(), [[1] * 8])
         self.assertEqual(inputs["attention_mask"].tolist(), [[1, 1, 1, 1, 1, 0, 0, 0]])
+
+    def test_the_control_is_other_words_where_their_order_changes_nothing(self) -> None:
+        import numpy as np
+
+        from orch_py import trees
+
+        folder = self.weights("BertForSequenceClassification", BERT | {"num_hidden_layers": 2})
+        tensors = trees.read_tensors(folder, "model.safetensors")
+        tensors["bert.embeddings.position_embeddings.weight"][:] = 0
+        trees.write_tensors(folder, "model.safetensors", tensors)
+        params = {
+            "class": "BertForSequenceClassification",
+            "weights": {"kind": "path", "path": str(folder)},
+            "inputs": {"input_ids": TEXT},
+            "outputs": ["logits"],
+        }
+        output, out = self.worker.do("materialise_text", params)
+        self.assertEqual(output["status"], "ok", output["reason"])
+        ids, other = (trees.read_tensors(out, name)["input_ids"] for name in (trees.INPUTS, trees.CONTROL_INPUTS))
+        self.assertNotEqual(sorted(other[0]), sorted(ids[0]))
+        self.assertEqual(other[0, [0, 4, 5, 6, 7]].tolist(), ids[0, [0, 4, 5, 6, 7]].tolist(), "no words")
+        answers = [trees.read_tensors(out, name)["logits"] for name in (trees.REFERENCE, trees.CONTROL_REFERENCE)]
+        self.assertGreater(np.abs(answers[0] - answers[1]).max(), 0.01 * np.abs(answers[0]).max())

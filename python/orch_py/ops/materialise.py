@@ -27,6 +27,8 @@ from orch_py.protocol import Job, Output, Refused, first_line, listed
 _ONE_FILE = "100000GB"
 # Sums in one order give the same reference bytes on hosts of any size.
 _THREADS = 1
+# An input is the control at once if it changes an output by this share of its scale: twice what int8 may be off.
+_ENOUGH = 0.5
 
 
 def run(job: Job) -> Output:
@@ -47,7 +49,7 @@ def run(job: Job) -> Output:
     _drop_strays(job.out)
     seconds["build"] = time.perf_counter() - started
 
-    inputs, control, no_control = _inputs(job, weights)
+    inputs, controls, no_control = _inputs(job, weights)
     del model
     gc.collect()
 
@@ -58,8 +60,9 @@ def run(job: Job) -> Output:
     started = time.perf_counter()
     trees.write_tensors(job.out, trees.INPUTS, inputs)
     trees.write_tensors(job.out, trees.REFERENCE, reference)
-    if control is not None:
-        no_control = _control(job.out, model, control, list(reference))
+    control = None
+    if controls:
+        control, no_control = _control(job.out, model, controls, reference)
     dropped, without, no_dropped = steady.without_a_layer(model, named, reference)
     if without is not None:
         trees.write_tensors(job.out, trees.DROPPED_REFERENCE, without)
@@ -119,29 +122,47 @@ def _outputs(
     return outputs, named
 
 
-def _control(out: Path, model: transformers.PreTrainedModel, control: trees.Tensors, names: list[str]) -> str | None:
-    """Writes the control's inputs and outputs, or says why there are none."""
-    try:
-        other, _ = _outputs(model, control, names, " on the control's inputs")
-    except Refused:
-        raise
-    except Exception as error:  # noqa: BLE001 - a model may need more of its inputs than their recipes say.
-        return f"{type(model).__name__} takes the inputs, but not the control's: {first_line(error)}"
+def _control(
+    out: Path, model: transformers.PreTrainedModel, candidates: list[trees.Tensors], reference: trees.Tensors
+) -> tuple[trees.Tensors | None, str | None]:
+    """Writes inputs and outputs of the control and gives the inputs, or says why there is none.
+
+    It is the first candidate that changes the outputs enough, or else the one that changes them most.
+    """
+    most, found = -1.0, None
+    for control in candidates:
+        try:
+            other, _ = _outputs(model, control, list(reference), " on the control's inputs")
+        except Exception as error:
+            if found is not None:
+                continue
+            if isinstance(error, Refused):
+                raise
+            # A model may need more of its inputs than their recipes say.
+            return None, f"{type(model).__name__} takes the inputs, but not the control's: {first_line(error)}"
+        moved = steady.effect(other, reference)
+        if moved > most:
+            most, found = moved, (control, other)
+        if moved >= _ENOUGH:
+            break
+    assert found is not None
+    control, other = found
     trees.write_tensors(out, trees.CONTROL_INPUTS, control)
     trees.write_tensors(out, trees.CONTROL_REFERENCE, other)
-    return None
+    return control, None
 
 
-def _inputs(job: Job, weights: dict[str, Any]) -> tuple[trees.Tensors, trees.Tensors | None, str | None]:
-    """The inputs, and the control's or why there are none."""
+def _inputs(job: Job, weights: dict[str, Any]) -> tuple[trees.Tensors, list[trees.Tensors], str | None]:
+    """The inputs, and those that the control's may be or why there are none."""
     # A model whose inputs are all text has no tree of inputs made before it.
     tree = job.tree("inputs") if "inputs" in job.inputs else None
     given = trees.read_tensors(tree, trees.INPUTS) if tree else {}
     control = trees.read_if_present(tree, trees.CONTROL_INPUTS) if tree else None
     texts, other_texts = _text_inputs(job, weights)
     if control is None and not texts:
-        return given, None, "the recipes of the inputs give no others than these"
-    return given | texts, (given if control is None else control) | other_texts, None
+        return given, [], "the recipes of the inputs give no others than these"
+    others = given if control is None else control
+    return given | texts, [others | other for other in other_texts or [{}]], None
 
 
 def _load(job: Job, cls: Any, weights: dict[str, Any]) -> transformers.PreTrainedModel:
@@ -229,11 +250,11 @@ def _drop_strays(tree: Path) -> None:
     shutil.rmtree(tree / ".cache", ignore_errors=True)
 
 
-def _text_inputs(job: Job, weights: dict[str, Any]) -> tuple[trees.Tensors, trees.Tensors]:
+def _text_inputs(job: Job, weights: dict[str, Any]) -> tuple[trees.Tensors, list[trees.Tensors]]:
     """The inputs that are declared as text, by the model's own tokenizer, whose files go into the tree."""
     texts = text_inputs.of_text(job.param("inputs", {}))
     if not texts:
-        return {}, {}
+        return {}, []
     if weights.get("kind") == "seeded":
         raise Refused(
             "error",
