@@ -19,16 +19,8 @@ pub(super) struct Blobs {
 }
 
 impl Blobs {
-    pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
-        let root = dir.join("blobs");
-        // The last one is made last: where it is, all are.
-        if !root.join("ff").is_dir() {
-            for fan in 0..=255 {
-                let path = root.join(format!("{fan:02x}"));
-                fs::create_dir_all(&path).map_err(StoreError::io("create", path))?;
-            }
-        }
-        Ok(Self { root, verified: Mutex::default() })
+    pub(super) fn new(dir: &Path) -> Self {
+        Self { root: dir.join("blobs"), verified: Mutex::default() }
     }
 
     /// An executable file is a blob of its own: links share the permission with what they are linked to.
@@ -65,7 +57,7 @@ impl Blobs {
     fn move_in(&self, from: &Path, file: &ManifestFile) -> Result<(), StoreError> {
         let home = self.path_of(file);
         if let Err(e) = bfs::move_file(from, &home) {
-            // Folders that are gone, by hand or with a power failure, come back with what is put into them.
+            // Folders are made with what is first put into them, or again after a power failure or a hand took them.
             let fan = home.parent().filter(|fan| e.kind() == io::ErrorKind::NotFound && !fan.is_dir());
             let again = |fan: &Path| fs::create_dir_all(fan).and_then(|()| bfs::move_file(from, &home));
             fan.map_or(Err(e), again).map_err(StoreError::io("publish", &home))?;

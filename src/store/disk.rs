@@ -59,11 +59,11 @@ impl DiskStore {
         let root = dir.join(LAYOUT);
         bfs::make_private(dir).map_err(StoreError::io("create", dir))?;
         claim(dir, &root)?;
-        for part in ["logs", "tmp"] {
+        for part in ["blobs", "logs", "tmp"] {
             let path = root.join(part);
             fs::create_dir_all(&path).map_err(StoreError::io("create", path))?;
         }
-        Ok(Self { blobs: Blobs::open(&root)?, log: Log::open(&root)?, locks: Locks::open(&root)?, root })
+        Ok(Self { blobs: Blobs::new(&root), log: Log::open(&root)?, locks: Locks::open(&root)?, root })
     }
 
     /// The folder of this layout.
