@@ -160,6 +160,7 @@ fn what_nothing_names_goes_when_it_is_old_enough() {
     let sandbox = sandbox();
     let name = orch::base::Digest::of(b"x").to_string();
     let stray = sandbox.store("blobs").join(&name[..2]).join(&name);
+    fs::create_dir_all(stray.parent().unwrap()).unwrap();
     fs::write(&stray, "x").unwrap();
     let size = earlier_layout(&sandbox);
     sandbox.write("cache/v3/x", "of a later orch");
