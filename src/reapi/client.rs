@@ -10,6 +10,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
 use crate::reapi::address::Address;
+use crate::reapi::connect;
 use crate::reapi::credentials::Credentials;
 use crate::reapi::fault::Fault;
 use crate::reapi::hash::Function;
@@ -60,13 +61,13 @@ impl Client {
         let mut endpoint = Endpoint::from_shared(address.uri.clone())
             .map_err(bad)?
             .connect_timeout(patience.timeout)
-            .tcp_nodelay(true)
             .http2_keep_alive_interval(Duration::from_secs(20))
             .keep_alive_timeout(Duration::from_secs(20));
         if address.is_encrypted {
             endpoint = endpoint.tls_config(tls(address)?).map_err(bad)?;
         }
-        let wire = InterceptedService::new(endpoint.connect_lazy(), Credentials::new(address.token.clone()));
+        let channel = endpoint.connect_with_connector_lazy(connect::connector());
+        let wire = InterceptedService::new(channel, Credentials::new(address.token.clone()));
         Ok(Self { instance: address.instance.clone(), patience, wire, abilities: OnceCell::new() })
     }
 

@@ -110,6 +110,9 @@ impl Client {
                 Ok(operation) => {
                     watched.silent = None;
                     if let Some(ending) = operation.and_then(|operation| watched.take_in(operation, tell)) {
+                        if let Some(stream) = stream {
+                            read_out(stream);
+                        }
                         return ending;
                     }
                 }
@@ -162,6 +165,13 @@ impl Client {
         let cancelled = client.cancel_operation(CancelOperationRequest { name: name.to_owned() });
         let _ = tokio::time::timeout(Duration::from_secs(2), cancelled).await;
     }
+}
+
+/// Reads a stream to its end, for which nobody waits. One that is dropped before is reset, and after a thousand of those HTTP/2
+/// takes the whole connection for broken.
+fn read_out(mut stream: Streaming<Operation>) {
+    let end = async move { while let Ok(Some(_)) = stream.message().await {} };
+    tokio::spawn(tokio::time::timeout(Duration::from_secs(10), end));
 }
 
 impl Watched {

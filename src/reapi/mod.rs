@@ -8,6 +8,7 @@ mod action;
 mod address;
 mod blobs;
 mod client;
+mod connect;
 mod credentials;
 mod execute;
 mod executor;
