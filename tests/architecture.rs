@@ -22,7 +22,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ash", &["device/native/vulkan.rs"]),
     ("nvml_wrapper", &["device/native/nvml.rs"]),
     ("blake3", &["base/digest.rs"]),
-    ("rustix", &["base/", "browser/", "device/", "store/", "worker/"]),
+    ("rustix", &["base/", "browser/", "device/", "reapi/connect.rs", "store/", "worker/"]),
     ("landlock", &["confine/landlock.rs", "confine.rs"]),
     ("sha2", &["base/digest.rs"]),
     ("clap", &["cli/"]),
