@@ -1,4 +1,5 @@
-//! A git revision laid out in a folder of its own, without touching the user's checkout, index or list of worktrees.
+//! The one home of git, and a git revision laid out in a folder of its own, without touching the user's checkout, index or
+//! list of worktrees.
 //!
 //! Files are written by `git checkout-index` from an index of our own, so line endings and filters such as LFS apply as
 //! they do in a checkout. Submodules are laid out at the commits that the revision names, where those are here. Knows
@@ -17,6 +18,18 @@ use crate::base::{figures, suggest};
 use crate::report::Git;
 use crate::session::UsageError;
 use crate::store::Scratch;
+
+/// Variables by which git names a repository to its hooks; with them it would not look for the one around the folder.
+const HOOK_VARIABLES: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_COMMON_DIR",
+    "GIT_WORK_TREE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+];
 
 /// A revision of the repository that holds some file.
 pub(super) struct Revision {
@@ -193,21 +206,23 @@ fn commit(root: &Path, base: &str) -> anyhow::Result<String> {
     Err(UsageError(format!("git knows no revision `{base}`\n  hint: {hint}")).into())
 }
 
-fn find(dir: &Path, name: &str) -> anyhow::Result<Option<String>> {
+/// The commit that git takes a name for.
+pub(crate) fn find(dir: &Path, name: &str) -> anyhow::Result<Option<String>> {
     if name.starts_with('-') || name.is_empty() {
         return Ok(None); // to git it would be an option
     }
     Ok(git(dir, None, ["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])?.ok())
 }
 
-fn must<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> anyhow::Result<String> {
+/// What git says on stdout.
+pub(crate) fn must<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> anyhow::Result<String> {
     git(dir, index, args)?.map_err(|words| anyhow::anyhow!("`git {}` failed: {words}", args.join(" ")))
 }
 
 /// What git says on stdout, or its last words where it fails.
 fn git<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> anyhow::Result<Result<String, String>> {
     let output = command(dir, index, args).output().map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => UsageError("--affected needs git, which is not on PATH".into()).into(),
+        std::io::ErrorKind::NotFound => UsageError("git is needed for this, and is not on PATH".into()).into(),
         _ => anyhow::Error::from(e).context("failed to start git"),
     })?;
     if !output.status.success() {
@@ -220,8 +235,8 @@ fn git<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> any
 fn command<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> Command {
     let mut command = Command::new("git");
     command.arg("-C").arg(dir).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A hook of git's starts orch with these set for its own repository.
-    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY"] {
+    // A git hook starts orch with these set for its own repository.
+    for name in HOOK_VARIABLES {
         command.env_remove(name);
     }
     command.env("LC_ALL", "C").env("GIT_OPTIONAL_LOCKS", "0");

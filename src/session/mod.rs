@@ -12,7 +12,7 @@ mod auto;
 mod away;
 mod courses;
 mod diary;
-mod git;
+pub(crate) mod git;
 mod half;
 mod handout;
 mod live;

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::confirm::git;
 use crate::cli::args::Args;
 use crate::cli::cmd::history;
 use crate::cli::cmd::report::document;
@@ -10,7 +9,7 @@ use crate::cli::printer::Printer;
 use crate::history::{Reader, RunRow, Which};
 use crate::report::ReportDoc;
 use crate::report::compare::Noises;
-use crate::session::{UsageError, history_dir};
+use crate::session::{UsageError, git, history_dir};
 
 pub(super) struct Sides {
     /// Base and head, each with a name for people.
@@ -56,10 +55,9 @@ fn run(reader: &Reader, name: &str) -> anyhow::Result<Option<RunRow>> {
     if found.is_some() || !matches!(which, Which::Revision(_)) {
         return Ok(found);
     }
-    match git(Path::new("."), &["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])
-    {
-        Ok(revision) => reader.run(&Which::Revision(revision)),
-        Err(_) => Ok(None),
+    match git::find(Path::new("."), name) {
+        Ok(Some(revision)) => reader.run(&Which::Revision(revision)),
+        Ok(None) | Err(_) => Ok(None),
     }
 }
 
