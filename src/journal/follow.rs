@@ -7,7 +7,7 @@ use crate::event::{Event, Holds, Slot};
 use crate::journal::{Installed, Ran};
 use crate::record::Outcome;
 
-/// A reason may quote a whole command line; a diary need not.
+/// A reason may quote a whole command line; a run_log need not.
 const LONGEST: usize = 400;
 
 /// A step that executes now.

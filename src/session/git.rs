@@ -63,7 +63,7 @@ impl Revision {
             match words.contains("not a git repository") {
                 true => UsageError(format!(
                     "`{shown}` is not in a git repository, so nothing can be compared with `{base}`\n  \
-                     hint: without --affected everything is looked at"
+                     hint: without --affected every step is considered"
                 )),
                 false => UsageError(format!("git cannot tell the repository of `{shown}`: {words}")),
             }
@@ -203,7 +203,7 @@ fn commit(root: &Path, base: &str) -> anyhow::Result<String> {
         }
         None => "give a branch, a tag or a commit; one of a remote may have to be fetched first".to_owned(),
     };
-    Err(UsageError(format!("git knows no revision `{base}`\n  hint: {hint}")).into())
+    Err(UsageError(format!("git has no revision `{base}`\n  hint: {hint}")).into())
 }
 
 /// The commit that git takes a name for.

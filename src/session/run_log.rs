@@ -22,7 +22,7 @@ pub(super) fn folder() -> String {
 const VERSION: u32 = 1;
 
 /// Passes every event on to the listener.
-pub(super) struct Diary<'a> {
+pub(super) struct RunLog<'a> {
     listener: &'a dyn Listener,
     start: Instant,
     memory: u64,
@@ -31,7 +31,7 @@ pub(super) struct Diary<'a> {
     trace: Option<(PathBuf, Recorder)>,
 }
 
-impl<'a> Diary<'a> {
+impl<'a> RunLog<'a> {
     pub(super) fn new(
         start: Instant,
         listener: &'a dyn Listener,
@@ -76,7 +76,7 @@ impl<'a> Diary<'a> {
     }
 }
 
-impl Listener for Diary<'_> {
+impl Listener for RunLog<'_> {
     fn tell(&self, event: Event) {
         if let Some((_, recorder)) = &self.trace {
             recorder.tell(event.clone());

@@ -16,7 +16,7 @@ pub(in crate::cli) struct NameArgs {
     /// The spec
     #[arg(value_name = "SPEC", default_value = "specs/all.yaml")]
     place: PathBuf,
-    /// The same by name, as files say it that were handed out
+    /// The spec, as an option: copied-out tests and `orch.json` give it this way
     #[arg(long = "spec", value_name = "FILE", conflicts_with = "place", hide = true)]
     named: Option<PathBuf>,
 }

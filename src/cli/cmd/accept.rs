@@ -36,7 +36,7 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     if wanted.changes.is_empty() {
         match accept.json {
             true => printer.json(&json!({"file": null, "written": false, "changes": []})),
-            false => printer.note("every expectation is as the last results are: nothing to change"),
+            false => printer.note("every expectation already matches the last results: nothing to change"),
         }
         return Ok(Exit::Success);
     }
@@ -207,7 +207,7 @@ impl Wanted {
     /// Whether the new text says what is meant, and says nothing else than before.
     fn is_read_back(&self, path: &Path, file: &Path, before: &str, after: &str) -> Result<(), String> {
         if edit::others(before) != edit::others(after) {
-            return Err("something besides its expectations would change".to_owned());
+            return Err("something other than its expectations would change".to_owned());
         }
         let spec = Spec::load_as_if(path, file.to_owned(), after.to_owned()).map_err(|e| format!("{e}"))?;
         let matrix = Matrix::of(&spec);
@@ -215,7 +215,7 @@ impl Wanted {
         for case in &matrix.cases {
             let is = case.expect.as_ref().map(|expect| (expect.status, expect.stage));
             if self.meant.get(&case.id()) != Some(&is) {
-                return Err(format!("something else would be expected of {} than is meant", case.id()));
+                return Err(format!("it would expect something of {} that was not meant", case.id()));
             }
         }
         Ok(())
@@ -231,7 +231,7 @@ fn file_of(spec: &Spec, root: &Path) -> anyhow::Result<PathBuf> {
     let folders = [real(Path::new("."))?, real(&spec.root)?];
     if !folders.iter().any(|folder| file.starts_with(folder)) {
         let message = format!(
-            "{} lies outside of this project, so it is not rewritten\n  hint: run `orch accept` where it is at home",
+            "{} lies outside of this project, so it is not rewritten\n  hint: run `orch accept` in its own project",
             file.display()
         );
         return Err(UsageError(message).into());

@@ -34,7 +34,7 @@ pub(super) fn doctor(args: &Args, asked: &DoctorArgs, printer: &Printer) -> anyh
     let environment = doctor::Environment {
         index: Some(reach_index().map(str::to_owned)),
         wanted: wanted(args, &asked.spec).unwrap_or_else(|error| {
-            printer.note(&format!("warning: what the spec needs is not known: {error:#}"));
+            printer.note(&format!("warning: cannot tell what the spec needs: {error:#}"));
             None
         }),
         ..doctor::examine(&host, &absolute(&args.cache_dir)?)
@@ -55,7 +55,7 @@ fn wanted(args: &Args, spec: &Path) -> anyhow::Result<Option<doctor::Wanted>> {
     }
     let session = Session::open(&args.locations())?;
     let missing = session.provision.missing(session.requirements(&Project::load(&Request::all(spec))?));
-    let told = (!missing.is_empty()).then(|| missing.told());
+    let told = (!missing.is_empty()).then(|| missing.summary());
     Ok(Some(doctor::Wanted { spec: spec.to_owned(), missing: told, bytes: missing.bytes() }))
 }
 

@@ -87,13 +87,13 @@ pub(super) fn perform(
     let mut ended = ended?;
     let finished = &ended.finished;
     show(&finished.doc, ended.handed.page.as_deref());
-    printer.told(ended.remote.take());
+    printer.sharing(ended.remote.take());
     ended.handed.told.iter().for_each(|text| printer.note(text));
     if finished.met_bug {
         printer.note(BUG);
     }
     if finished.interrupted {
-        printer.note("the same command line with --resume goes on where this run ended");
+        printer.note("the same command line with --resume continues where this run ended");
     }
     let nothing = &ended.planned.nothing;
     nothing.iter().for_each(|why| printer.note(why));
@@ -105,7 +105,7 @@ pub(super) fn perform(
 }
 
 /// What is said where a bug of orch's own did not end everything.
-const BUG: &str = "a bug in orch ended what says `BUG:`; please report it with the log that was named there";
+const BUG: &str = "steps marked `BUG:` hit a bug in orch; please report them with their logs";
 
 /// What a run prints at its end.
 pub(super) fn show(doc: &ReportDoc, page: Option<&Path>, run: &RunArgs, printer: &Printer) {

@@ -116,10 +116,10 @@ fn rows(done: &Collected) -> Vec<String> {
         rows.push(format!("{} of steps without records", amount(done.logs, "log")));
     }
     if done.scratch.count > 0 {
-        rows.push(format!("{} of processes that were killed", amount(done.scratch, "working folder")));
+        rows.push(format!("{} of killed processes", amount(done.scratch, "working folder")));
     }
     if done.unfinished.count > 0 {
-        rows.push(format!("{} that killed processes did not finish", amount(done.unfinished, "file")));
+        rows.push(format!("{} left unfinished by killed processes", amount(done.unfinished, "file")));
     }
     for layout in &done.layouts {
         rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), bytes(layout.bytes)));
@@ -135,20 +135,23 @@ fn rows(done: &Collected) -> Vec<String> {
 
 fn tell(done: &Collected, limits: &Limits, printer: &Printer) {
     if let Some(since) = &done.running_since {
-        printer.note(&format!("another orch is running since {since}: what was made since then stays"));
+        printer.note(&format!("another orch has been running since {since}: everything newer is kept"));
     }
     for path in &done.unmarked {
         let path = path.display();
         printer.note(&format!(
-            "{path} stays: it has no mark of orch's; if it is an older orch's store, remove it yourself"
+            "{path} stays: it is not marked as orch's; if it is the store of an older orch, remove it yourself"
         ));
     }
     if done.too_new.count > 0 {
-        printer.note(&format!("{} that nothing names yet stay, because they are new", amount(done.too_new, "file")));
+        printer.note(&format!(
+            "{} that nothing refers to yet are kept, because they are new",
+            amount(done.too_new, "file")
+        ));
     }
     if let Some(most) = limits.max_bytes.filter(|most| *most < done.kept.bytes) {
         printer.note(&format!(
-            "warning: {} stay, more than {}: what --keep names or a running orch made is not removed",
+            "warning: {} remain, more than {}: what --keep names or a running orch made is not removed",
             bytes(done.kept.bytes),
             bytes(most)
         ));

@@ -89,7 +89,7 @@ pub(super) fn confirm(
             measure(args, &spec, &open, &mut sides[at])?;
         }
         if round >= ROUNDS {
-            open.retain(|case| both(&sides, case).is_some_and(|found| !found.is_settled()));
+            open.retain(|case| both(&sides, case).is_some_and(|found| !found.has_converged()));
         }
         if open.is_empty() {
             break;

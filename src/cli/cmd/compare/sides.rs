@@ -45,7 +45,7 @@ fn of_run(reader: &Reader, dir: &Path, name: &str) -> anyhow::Result<(String, Re
         let hint = "`orch history` lists the runs; a file's name ends in `.json`";
         return Err(UsageError(format!("`{name}` is no run of the history\n  hint: {hint}")).into());
     };
-    Ok((told(&run), crate::history::report(dir, &run.run)?))
+    Ok((name_of(&run), crate::history::report(dir, &run.run)?))
 }
 
 /// What only git knows, such as a branch, is looked up as the revision that git takes it for.
@@ -62,7 +62,7 @@ fn run(reader: &Reader, name: &str) -> anyhow::Result<Option<RunRow>> {
 }
 
 /// `run 20260131T080000.123Z-1a2b at 1a2b3c4d5`
-fn told(run: &RunRow) -> String {
+fn name_of(run: &RunRow) -> String {
     let at = run.git_revision.as_ref().map(|name| format!(" at {}", history::revision(name, run.git_dirty)));
     format!("run {}{}", run.run, at.unwrap_or_default())
 }
