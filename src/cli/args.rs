@@ -26,6 +26,7 @@ use crate::base::suggest;
 use crate::cli::printer::Verbosity;
 use crate::report;
 use crate::session::Locations;
+use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 pub(super) use bench::BenchArgs;
 pub(super) use cache::{CacheCommand, ExportArgs, GcArgs};
@@ -95,6 +96,10 @@ impl Args {
     pub(super) fn locations(&self) -> Locations {
         let Self { cache_dir, env_dir, python, .. } = self;
         Locations { cache_dir: cache_dir.clone(), env_dir: env_dir.clone(), python: python.clone() }
+    }
+
+    pub(super) fn store(&self) -> anyhow::Result<DiskStore> {
+        self.locations().store()
     }
 }
 

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::base::text::shortened;
+
 /// Larger texts and headers are compared as bytes: their first difference is looked for, not shown.
 const PARSED: u64 = 16 << 20;
 /// Values are quoted up to here.
@@ -168,10 +170,7 @@ fn first_byte(old: &Path, new: &Path, from: u64) -> io::Result<Option<u64>> {
 }
 
 fn quoted(text: &str) -> String {
-    match text.char_indices().nth(QUOTED) {
-        None => text.to_owned(),
-        Some((at, _)) => format!("{}…", &text[..at]),
-    }
+    shortened(text, QUOTED).into_owned()
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 //! nothing of specs.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,6 +13,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 
 use crate::base::fs::normal;
+use crate::base::text::last_line;
 use crate::base::{figures, suggest};
 use crate::report::Git;
 use crate::session::UsageError;
@@ -247,15 +247,10 @@ fn command<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) ->
 }
 
 fn last_words(stderr: &[u8]) -> String {
-    let text = String::from_utf8_lossy(stderr);
-    text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it gave no reason").to_owned()
+    last_line(&String::from_utf8_lossy(stderr)).unwrap_or("it gave no reason").to_owned()
 }
 
 /// Whether `path` or a folder above it is in `set`.
 pub(super) fn is_below(path: &Path, set: &BTreeSet<PathBuf>) -> bool {
     path.ancestors().any(|above| set.contains(above))
-}
-
-pub(super) fn is_yaml(path: &Path) -> bool {
-    path.extension().and_then(OsStr::to_str).is_some_and(|extension| matches!(extension, "yaml" | "yml"))
 }

@@ -95,7 +95,7 @@ impl Session {
 
     /// On this machine, to be ended by `cancel`.
     pub fn open_with(locations: &Locations, cancel: Cancel) -> anyhow::Result<Self> {
-        let store = Arc::new(DiskStore::open(&absolute(&locations.cache_dir)?).context("failed to open the store")?);
+        let store = Arc::new(locations.store()?);
         let provision = provision(locations, cancel.clone())?;
         let (inventory, host) = (OnceLock::new(), machine::host_facts(&Host::real()));
         Ok(Self { store, provision, host, cancel, locations: locations.clone(), inventory, mocked: machine::mocked()? })

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
+use crate::base::figures;
 use crate::event::{Event, Listener};
 use crate::exec::Options;
 use crate::explain;
@@ -41,7 +42,7 @@ impl<'a> RunLog<'a> {
     ) -> Self {
         let head = Head {
             version: VERSION,
-            started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
+            started: figures::exactly_now(),
             command: settings.command.clone(),
             folder: folder(),
             host: session.host.report.name.clone(),

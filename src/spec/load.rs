@@ -75,6 +75,11 @@ impl Spec {
     }
 }
 
+/// Whether a file is a spec by its name.
+pub fn is_spec(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml")
+}
+
 impl Loader {
     /// Reads one file; `asked` is the `include` entry that names it.
     fn file(&mut self, path: &Path, asked: Option<Span>) {
@@ -178,7 +183,6 @@ impl Loader {
     /// Why a file cannot be included, with a hint: it is one too many, or not named as a spec. Such a file is not read, because
     /// errors quote what they are about, and it may be anything.
     fn refusal(&self, path: &Path) -> Option<(String, &'static str)> {
-        let is_spec = |path: &Path| path.extension().is_some_and(|end| end == "yaml" || end == "yml");
         let shown = path.display();
         if self.open.len() >= MOST_DEEP {
             let message = format!("{shown} is included by a file that is included by a file, {MOST_DEEP} deep");

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde_json::json;
 
-use crate::base::named;
+use crate::base::text::shortened;
+use crate::base::{figures, named};
 use crate::cli::args::{AcceptArgs, Args};
 use crate::cli::cmd::Warnings;
 use crate::cli::exit::Exit;
@@ -112,10 +113,7 @@ impl End {
         // What the report adds about the expectation is not the failure's own reason.
         let reason = reason.unwrap_or_else(|| "no reason was recorded".to_owned());
         let reason = format::one_line(reason.split(" (the spec expects ").next().unwrap_or_default());
-        let reason = match reason.char_indices().nth(REASON) {
-            Some((at, _)) => format!("{}…", &reason[..at]),
-            None => reason,
-        };
+        let reason = shortened(&reason, REASON).into_owned();
         Self::Failed { status, stage, reason }
     }
 }
@@ -130,7 +128,7 @@ struct Wanted {
 impl Wanted {
     fn of(spec: &Spec, seen: &BTreeMap<String, End>, reason: Option<&str>) -> Self {
         let matrix = Matrix::of(spec);
-        let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let today = figures::today();
         let mut wanted = Self { changes: Vec::new(), told: Vec::new(), meant: BTreeMap::new() };
         let end = |case: &Case| seen.get(&case.id()).cloned().unwrap_or(End::Unknown);
         for expect in &spec.matrix.expect {

@@ -11,15 +11,13 @@ use crate::cli::printer::Printer;
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
 use crate::provision::reach_index;
 use crate::session::{self, Probes, Project, Request, Session, absolute, browsers, provision};
-use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
 
 pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
-    let (provision, store) =
-        (provision(&args.locations(), Cancel::default())?, DiskStore::open(&absolute(&args.cache_dir)?)?);
+    let (provision, store) = (provision(&args.locations(), Cancel::default())?, args.store()?);
     session::tell_half(&mut backends, &fingerprint, (&provision, &store), asked.half);
     if asked.json {
         printer.json(&serde_json::to_value(Inventory { host: fingerprint, backends })?);
@@ -74,7 +72,7 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
 }
 
 pub(super) fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
-    let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
+    let store = args.store()?;
     let host = Host::real().with_libraries(libraries(args)?);
     let provision = provision(&args.locations(), Cancel::default())?;
     let probes = Probes::new(&store, &provision, Cancel::default())?;

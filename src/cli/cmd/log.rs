@@ -15,12 +15,12 @@ use crate::cli::printer::{BOLD, DIM, Printer};
 use crate::exec::Verdict;
 use crate::explain;
 use crate::record::{Outcome, Record};
-use crate::session::{Ask, Meant, Project, Request, Session, absolute};
+use crate::session::{Ask, Meant, Project, Request, Session};
 use crate::step::StepId;
 use crate::store::DiskStore;
 
 pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
+    let store = args.store()?;
     let mut documents = Vec::new();
     let mut text = String::new();
     let mut any = false;

@@ -16,7 +16,7 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::exec::Verdict;
 use crate::record::Record;
-use crate::session::{self, Ask, Handed, Named, Project, Request, Session, UsageError, absolute};
+use crate::session::{self, Ask, Handed, Named, Project, Request, Session, UsageError};
 use crate::step::StepId;
 use crate::store::{DiskStore, Manifest};
 
@@ -70,7 +70,7 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
 
 /// What the last execution made, whatever its key; or why there is nothing.
 fn latest(args: &Args, output: &OutputArgs) -> anyhow::Result<Result<Made, String>> {
-    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
+    let store = args.store()?;
     let mut step = output.of.name.clone();
     let mut last = store.latest(&step).with_context(|| unreadable(&step))?;
     // Only a case needs the spec, which knows its steps.

@@ -14,11 +14,11 @@ use crate::explain;
 use crate::journal::{self, Ran, Run};
 use crate::record::Outcome;
 use crate::report::format::seconds;
-use crate::session::{UsageError, absolute};
+use crate::session::UsageError;
 use crate::store::DiskStore;
 
 pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
+    let store = args.store()?;
     let found = chosen(&store, what)?;
     if what.json {
         let runs: Vec<_> = found.iter().map(|(id, run)| document(id, run, what)).collect();

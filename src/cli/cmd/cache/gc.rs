@@ -13,8 +13,8 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::exec::MaxAge;
 use crate::exec::Verdict;
-use crate::session::{Project, Request, Session, UsageError, absolute};
-use crate::store::{Amount, Collected, DiskStore, Limits};
+use crate::session::{Project, Request, Session, UsageError};
+use crate::store::{Amount, Collected, Limits};
 
 pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let has_limit = gc.max_size.is_some() || gc.max_age.is_some() || gc.keep_last.is_some();
@@ -38,7 +38,7 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
             limits.keep.extend(held_keys(args, &Request { check, ..Request::all(spec) }, printer)?.keys);
         }
     }
-    let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
+    let store = args.store()?;
     let done = store.collect(&limits, gc.dry_run)?;
     let envs = gc.envs.then(|| envs::collect(args, done.running_since.as_deref(), gc.dry_run)).transpose()?;
     if gc.json {
