@@ -89,7 +89,7 @@ fn read(dir: &Path) -> Result<String, String> {
 }
 
 fn file(text: &str) -> Result<File, String> {
-    toml::from_str(text).map_err(|e| format!("{FILE} cannot be read\n{}", told(text, &e)))
+    toml::from_str(text).map_err(|e| format!("{FILE} cannot be read\n{}", message(text, &e)))
 }
 
 fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
@@ -161,7 +161,7 @@ fn texts(what: &str, of: &str, table: BTreeMap<String, toml::Value>) -> Result<B
 }
 
 /// Place and message. The error's own form shows the line, and a password may stand there.
-fn told(text: &str, error: &toml::de::Error) -> String {
+fn message(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start);
     let before = text.get(..at).unwrap_or_default();
     let line = before.split('\n').count();

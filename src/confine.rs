@@ -101,7 +101,7 @@ impl std::fmt::Display for Enforced {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Landlock(version @ ..4) => write!(f, "Landlock {version}: no writes elsewhere"),
-            Self::Landlock(version) => write!(f, "Landlock {version}: no writes elsewhere, no TCP unless asked for"),
+            Self::Landlock(version) => write!(f, "Landlock {version}: no writes elsewhere, no TCP unless requested"),
             Self::Nothing(Why::SwitchedOff) => write!(f, "nothing: {SWITCH} is off"),
             Self::Nothing(Why::NotInKernel) => f.write_str("nothing: this kernel has no Landlock"),
         }

@@ -306,7 +306,7 @@ impl fmt::Display for MissReason {
                 f.write_str(&lines.join(", "))?;
                 if changes.len() > 3 { write!(f, " and {} more", changes.len() - 3) } else { Ok(()) }
             }
-            Self::DidNotPass { outcome } => write!(f, "last time: {outcome}, which may end otherwise now"),
+            Self::DidNotPass { outcome } => write!(f, "last time: {outcome}, which may end differently now"),
             Self::OutputLost { what } => write!(f, "its output was lost: {what}"),
             Self::Asked => f.write_str("asked for by --rerun"),
             Self::TooOld { date, max } => write!(f, "measured {date}, longer ago than {max}"),

@@ -56,7 +56,7 @@ pub struct Case {
     pub expect: Option<Arc<Expect>>,
     /// Why this target, where orch was asked to choose one.
     pub chosen: Option<String>,
-    /// What its target's `half` came to, once that is settled.
+    /// What its target's `half` came to, once that is resolved.
     pub half: Option<HalfChoice>,
 }
 
@@ -86,14 +86,14 @@ impl Case {
         case
     }
 
-    /// The same target and precision for a model that this one is made of, at its own sizes.
+    /// This case's target and precision for one of its model's components, at the component's own sizes.
     pub fn of_component(&self, spec: &Spec, component: &Model) -> Self {
         Self::new(spec, component, &spec.targets[&self.target], self.precision, component.dims.clone())
     }
 
     /// What was chosen for this host and why, by the names that records and reports give it.
     pub fn choices(&self) -> Vec<(&'static str, String)> {
-        let half = self.half.as_ref().map(|half| ("half", half.told()));
+        let half = self.half.as_ref().map(|half| ("half", half.summary()));
         let target = self.chosen.clone().map(|why| ("chosen", why));
         target.into_iter().chain(half).collect()
     }

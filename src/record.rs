@@ -146,7 +146,7 @@ pub struct Attempt {
     /// RFC 3339, UTC.
     pub started: String,
     pub seconds: f64,
-    /// File name of its log, in the store's `logs`; None if it said nothing.
+    /// File name of its log, in the store's `logs`; None if it printed nothing.
     pub log: Option<String>,
     /// Pause before the next attempt.
     pub waited_seconds: f64,

@@ -238,6 +238,41 @@ fn deciding(sources: &Sources) -> Vec<String> {
     own.flat_map(named).collect()
 }
 
+/// Rooms whose answers depend on what they are given alone: the same spec means the same cases, keys and pages on every machine.
+const PURE: &[&str] = &[
+    "spec",
+    "judge",
+    "key",
+    "record",
+    "matrix",
+    "report",
+    "capability",
+    "plan",
+    "event",
+    "journal",
+    "trace",
+    "explain",
+];
+
+/// Where a program is started, or a variable is read, that is the business of other rooms; and git's home is one file.
+fn starting(sources: &Sources) -> Vec<String> {
+    let is_test = |path: &str| path.ends_with("tests.rs") || path.contains("/tests/");
+    let mut complaints = Vec::new();
+    for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
+        let text = code(text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default());
+        for word in ["Command::new", "env::var"] {
+            if PURE.contains(&module(path)) && text.contains(word) {
+                complaints
+                    .push(format!("{path} names `{word}`: what `{}` says depends on its input alone", module(path)));
+            }
+        }
+        if text.contains("Command::new(\"git\")") && path != "session/git.rs" {
+            complaints.push(format!("{path} starts git, which is at home in session/git.rs"));
+        }
+    }
+    complaints
+}
+
 /// `package::…` that is no part of a longer path, or `use package`.
 fn names_package(code: &str, package: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -306,6 +341,15 @@ fn only_its_row_knows_the_name_of_a_runtime() {
 fn the_scheduler_does_nothing_itself() {
     assert!(!deciding(&one("exec/schedule/a.rs", "let now = Instant::now();")).is_empty());
     none(deciding(&sources()));
+}
+
+#[test]
+fn programs_and_variables_are_the_business_of_some_rooms_alone() {
+    assert_eq!(starting(&one("report/html.rs", "std::env::var(\"HOME\")")).len(), 1);
+    let git = starting(&one("cli/cmd/x.rs", "Command::new(\"git\")"));
+    assert_eq!(git, ["cli/cmd/x.rs starts git, which is at home in session/git.rs"]);
+    none(starting(&one("cli/cmd/x.rs", "Command::new(program)")));
+    none(starting(&sources()));
 }
 
 #[test]

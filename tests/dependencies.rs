@@ -1,6 +1,6 @@
 //! The crates that orch is built of: licences that `deny.toml` allows, from the public registry, held by the lock.
 //!
-//! `cargo deny check` looks at more, known faults among it, and is not on every machine.
+//! CI also runs `cargo deny check bans licenses sources`, for every platform; these tests need no tool besides cargo.
 
 use std::collections::BTreeSet;
 use std::process::Command;

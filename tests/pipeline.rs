@@ -214,7 +214,7 @@ fn weights_of_the_hub_and_of_a_folder_load_offline_and_pickles_are_refused() {
     let reference = fs::read(seeded.join("reference.safetensors")).unwrap();
     for name in ["hubbed", "local"] {
         assert_eq!(cases[&format!("{name}:eager-cpu-fp32")]["status"], "PASS", "{name}");
-        // The same weights and the same inputs: the same outputs, bit for bit.
+        // Equal weights and equal inputs give equal outputs, bit for bit.
         assert_eq!(
             fs::read(artefact(&sandbox, &format!("{name}/model")).join("reference.safetensors")).unwrap(),
             reference,

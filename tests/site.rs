@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use orch::browser::{Adapter, Api, Launch, Page, Served, open};
 use orch::report::compare::{Noises, compare};
 use orch::report::site::{Files, site};
-use orch::report::{CaseResult, Courses, ReportDoc};
+use orch::report::{CaseResult, ReportDoc, Trends};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use support::Sandbox;
@@ -22,7 +22,7 @@ fn made() -> Files {
     let (mut base, head) = (doc(), doc());
     base.cases.iter_mut().take(5).for_each(|case| case.status = orch::record::Outcome::Fail);
     base.cases.pop();
-    site(&head, Some(&compare(("base", &base), ("head", &head), &Noises::new())), &Courses::new()).unwrap()
+    site(&head, Some(&compare(("base", &base), ("head", &head), &Noises::new())), &Trends::new()).unwrap()
 }
 
 /// What a page refers to, as it stands there.
@@ -98,8 +98,7 @@ fn what_a_spec_says_is_text_on_every_page() {
     for case in &mut doc.cases {
         (case.family, case.task, case.reason) = (evil.to_owned(), evil.to_owned(), Some(evil.to_owned()));
     }
-    let files =
-        site(&doc, Some(&compare((evil, &self::doc()), (evil, &doc), &Noises::new())), &Courses::new()).unwrap();
+    let files = site(&doc, Some(&compare((evil, &self::doc()), (evil, &doc), &Noises::new())), &Trends::new()).unwrap();
     for (name, text) in files.iter().filter(|(name, _)| !name.ends_with(".js")) {
         assert!(!text.contains("<img"), "{name}");
     }

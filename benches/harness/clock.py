@@ -62,7 +62,7 @@ def _run(argv: list[str], cwd: Path, env: Mapping[str, str], log: Path, limit: f
 
 
 def last_words(log: Path, lines: int = 5) -> str:
-    return " / ".join(log.read_text(errors="replace").split("\n")[-lines - 1 :]).strip(" /") or "it said nothing"
+    return " / ".join(log.read_text(errors="replace").split("\n")[-lines - 1 :]).strip(" /") or "it printed nothing"
 
 
 @contextlib.contextmanager

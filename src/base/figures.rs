@@ -55,6 +55,16 @@ pub fn now() -> String {
     moment(Timestamp::now())
 }
 
+/// This moment to the millisecond: `2026-01-02T03:04:05.678Z`.
+pub fn exactly_now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+/// The day in UTC: `2026-01-02`.
+pub fn today() -> String {
+    Timestamp::now().strftime("%Y-%m-%d").to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -141,18 +141,23 @@ pub fn own_threads() -> Option<u32> {
 
 /// The most memory that a living process held, by the kernel's mark of its address space, bytes. None without /proc.
 pub fn high_water_mark(pid: i32) -> Option<u64> {
-    of_status(pid, "VmHWM:")
+    of_status(pid, "VmHWM")
 }
 
 /// The memory that a living process holds, bytes. None without /proc.
 pub fn held_now(pid: i32) -> Option<u64> {
-    of_status(pid, "VmRSS:")
+    of_status(pid, "VmRSS")
 }
 
 fn of_status(pid: i32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+    kernel_bytes(&status, name)
+}
+
+/// A figure of one of the kernel's tables of `Name: 1 kB` lines, bytes.
+pub fn kernel_bytes(table: &str, name: &str) -> Option<u64> {
+    let figure = table.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.strip_suffix("kB"))?;
+    figure.trim().parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
 }
 
 /// A process, as /proc has it.

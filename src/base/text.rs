@@ -55,6 +55,19 @@ pub fn with_colours(text: &str) -> Cow<'_, str> {
     cleaned(text, is_colour)
 }
 
+/// The last line that says something, without the blanks around it.
+pub fn last_line(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+}
+
+/// At most so many characters, and an ellipsis where there were more.
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        None => Cow::Borrowed(text),
+        Some((at, _)) => Cow::Owned(format!("{}…", &text[..at])),
+    }
+}
+
 /// For records and messages: one of [`printable`] and [`without_secrets`] is not enough.
 pub fn shown(text: &str) -> String {
     without_secrets(&printable(text)).into_owned()
@@ -101,6 +114,13 @@ fn sequence_len(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_characters_and_only_if_it_is_longer() {
+        assert_eq!([0, 2, 3, 4].map(|most| shortened("añb", most).into_owned()), ["…", "añ…", "añb", "añb"]);
+        assert_eq!(last_line("a\n  b \n\n \t\n"), Some("b"));
+        assert_eq!([last_line(""), last_line(" \n\n")], [None, None]);
+    }
 
     #[test]
     fn nothing_that_a_terminal_obeys_is_left() {

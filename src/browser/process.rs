@@ -25,7 +25,7 @@ const WORDS: (usize, usize) = (6, 800);
 /// Of what a browser writes so much is kept for them, bytes.
 const TAIL: usize = 64 << 10;
 /// How long is waited for words that are still on their way.
-const SETTLED: Duration = Duration::from_millis(300);
+const DRAINED: Duration = Duration::from_millis(300);
 
 /// The memory that a browser took, where the system tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -85,7 +85,7 @@ impl Child {
     /// Why it takes no commands: if it has ended, or does so in a moment, that says more than the `trouble` with them.
     pub(super) fn why_not_started(&mut self, trouble: Trouble) -> Trouble {
         let clock = Instant::now();
-        while clock.elapsed() < SETTLED {
+        while clock.elapsed() < DRAINED {
             if let Err(ended) = self.check(false) {
                 return ended;
             }
@@ -184,7 +184,7 @@ impl Child {
         let _ = self.child.kill();
         let _ = self.child.wait();
         family.iter().filter(|member| member.lives()).for_each(Member::kill);
-        self.log.settle();
+        self.log.drain();
         let _ = bfs::remove_dir(&self.profile);
     }
 }
@@ -220,15 +220,15 @@ impl Log {
     }
 
     /// Until all is read that was written, if everybody who could write is gone.
-    fn settle(&self) {
+    fn drain(&self) {
         let clock = Instant::now();
-        while !self.reader.is_finished() && clock.elapsed() < SETTLED {
+        while !self.reader.is_finished() && clock.elapsed() < DRAINED {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     fn tail(&self) -> Vec<u8> {
-        self.settle();
+        self.drain();
         lock(&self.tail).iter().copied().collect()
     }
 }

@@ -224,12 +224,12 @@ impl Table {
         for (name, backend, cell) in cells(subjects) {
             if !BACKENDS.iter().any(|row| row.name == backend) {
                 let hint = suggest::hint(backend, BACKENDS.iter().map(|row| row.name));
-                return Err(format!("{section}.{name}: no backend is called `{backend}`; {hint}"));
+                return Err(format!("{section}.{name}: there is no backend `{backend}`; {hint}"));
             }
             let source = cell.asserted.iter().map(|asserted| asserted.source.as_str()).next();
             if let Some(lost) = source.filter(|source| !self.sources.contains_key(*source)) {
                 let hint = suggest::hint(lost, self.sources.keys().map(String::as_str));
-                return Err(format!("{section}.{name}.{backend}: no source is called `{lost}`; {hint}"));
+                return Err(format!("{section}.{name}.{backend}: there is no source `{lost}`; {hint}"));
             }
         }
         Ok(())

@@ -35,7 +35,7 @@ impl Table {
         narrow(&mut part.types, &asked.types, Facet::Type, queries);
         let part = part.counted();
         if part.families.is_empty() && part.types.is_empty() {
-            let hint = "every part of it matches something, but no case or assertion has them all".to_owned();
+            let hint = "each part matches something, but no case or assertion matches all parts".to_owned();
             return Err(NothingSelected { message: "nothing in the table meets the whole selection".to_owned(), hint });
         }
         Ok(part)
@@ -66,7 +66,7 @@ impl Table {
         if known.iter().any(|word| glob::matches(pattern, word)) {
             return Ok(());
         }
-        let message = format!("nothing in the table is of a {} that matches `{pattern}`", facet.word());
+        let message = format!("nothing in the table has a {} that matches `{pattern}`", facet.word());
         Err(NothingSelected { message, hint: suggest::hint(pattern, known.iter().map(String::as_str)) })
     }
 }

@@ -142,7 +142,7 @@ fn columns(lines: &[Measured]) -> String {
 fn said(asserted: &Asserted) -> String {
     let hints = (!asserted.hints.is_empty()).then(|| format!("hints: {}", asserted.hints.join(", ")));
     let disputed = (!asserted.disputed_by.is_empty())
-        .then(|| format!("the contrary is said by the same source's {}", asserted.disputed_by.join(", ")));
+        .then(|| format!("the same source's {} says the opposite", asserted.disputed_by.join(", ")));
     asserted.notes.clone().into_iter().chain(hints).chain(disputed).collect::<Vec<_>>().join("; ")
 }
 
@@ -165,7 +165,8 @@ fn types(page: &mut String, types: &Subjects) {
 fn covered(page: &mut String, coverage: &Coverage, families: &Subjects, is_whole: bool) {
     let backends: BTreeSet<_> = coverage.families.iter().flat_map(|row| row.backends.keys()).collect();
     let version = coverage.transformers;
-    let _ = writeln!(page, "Coverage: of the model types of transformers {version}, those of which a model was right");
+    let _ =
+        writeln!(page, "Coverage: of the model types of transformers {version}, those with at least one right model");
     let mut head = format!("  {:20}{:>6}", "family", "types");
     // As wide as its name, and as `57.6 % (38/38)`.
     let width = |backend: &str| backend.len().max(16) + 2;

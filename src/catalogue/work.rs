@@ -70,8 +70,8 @@ pub struct Access {
 pub enum Worker {
     /// `orch worker <runtime>`
     Orch(&'static str),
-    /// The same, kept for the run's other jobs of the same parameters: they have something in common that takes longer to
-    /// start than a job, and none of them is timed.
+    /// `orch worker <runtime>`, kept for the run's other jobs with the same parameters: what they share takes longer to start than
+    /// a job, and none of them is timed.
     Kept(&'static str),
     /// `orch-torch`
     Torch,

@@ -26,6 +26,7 @@ use crate::base::suggest;
 use crate::cli::printer::Verbosity;
 use crate::report;
 use crate::session::Locations;
+use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 pub(super) use bench::BenchArgs;
 pub(super) use cache::{CacheCommand, ExportArgs, GcArgs};
@@ -60,10 +61,10 @@ pub(super) struct Args {
     /// A Python interpreter that has all packages, used instead of orch's own environments
     #[arg(long, global = true, env = "ORCH_PYTHON", value_name = "PATH", hide_short_help = true)]
     pub(super) python: Option<PathBuf>,
-    /// Tell of every step, also of what took no time; twice: also when each begins, and why
+    /// Print every step, even instant ones; twice: also when each begins, and why
     #[arg(long, short, global = true, env = "ORCH_VERBOSE", action = clap::ArgAction::Count, hide_short_help = true)]
     verbose: u8,
-    /// Tell only of what failed, and the result
+    /// Print only failures and the result
     #[arg(long, short, global = true, hide_short_help = true)]
     quiet: bool,
     /// When to use colour
@@ -96,6 +97,10 @@ impl Args {
         let Self { cache_dir, env_dir, python, .. } = self;
         Locations { cache_dir: cache_dir.clone(), env_dir: env_dir.clone(), python: python.clone() }
     }
+
+    pub(super) fn store(&self) -> anyhow::Result<DiskStore> {
+        self.locations().store()
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -119,7 +124,7 @@ impl Color {
 pub(super) enum Command {
     /// Run what changed, and print the matrix
     Run(RunArgs),
-    /// Measure anew: every timed case in 5 rounds, interleaved in random order, each in a process of its own
+    /// Measure again: every timed case in 5 rounds, interleaved in random order, each in its own process
     Bench(BenchArgs),
     /// Run one model of each pipeline on each target of this machine, whatever ran before
     Verify(VerifyArgs),
@@ -127,21 +132,21 @@ pub(super) enum Command {
     Plan(PlanArgs),
     /// Show why a step or case ran, would run or is up to date: what changed, traced to its root, and its key
     Explain(ExplainArgs),
-    /// Show what a step printed when it was last executed; of a case, its run and what failed on the way there
+    /// Show what a step printed when it was last executed; for a case: its run, and the steps before it that failed
     Log(LogArgs),
-    /// Show where the time of a case goes: operators by the runtime's own counters
+    /// Show where a case spends its time: operators, by the runtime's own counters
     Profile(ProfileArgs),
     /// List what a run executed, why, and the command that repeats each step
     WhatRan(WhatRanArgs),
-    /// Draw the steps and what they read
+    /// Draw the steps and their inputs
     Graph(GraphArgs),
     /// List the hardware and runtimes of this machine
     Devices(DevicesArgs),
     /// List what is missing on this machine, and the command that fixes it
     Doctor(DoctorArgs),
-    /// Show what is asserted of model families on backends, what is here, and what runs measured
+    /// Show what is known of model families on backends: what is asserted, what is present here, what runs measured
     Matrix(MatrixArgs),
-    /// Print the report of what the store already holds; runs nothing
+    /// Print a report of what the store already holds; runs nothing
     Report(ReportArgs),
     /// Show what differs between two reports: what broke, got slower, less accurate or larger
     Compare(CompareArgs),
@@ -151,13 +156,13 @@ pub(super) enum Command {
     Site(SiteArgs),
     /// List the runs, or the executions of a case over time
     History(HistoryArgs),
-    /// Ask the history in SQL
+    /// Query the history in SQL
     Query(QueryArgs),
     /// Print what a worker on this machine should advertise to a remote execution server
     WorkerProperties(JsonArgs),
     /// Update the spec's expected failures from the last results
     Accept(AcceptArgs),
-    /// List, print or copy what a step, or the run of a case, made as the spec defines it now
+    /// List, print or copy the output of a step (or of a case's run) as the spec defines it now
     Output(OutputArgs),
     /// Inspect, clean and move the store
     #[command(subcommand)]
@@ -167,17 +172,17 @@ pub(super) enum Command {
     /// Make and refresh the rows of `specs/models` (for those who maintain them)
     #[command(subcommand)]
     Zoo(ZooCommand),
-    /// Print the JSON Schema of specs, or of what a command prints
+    /// Print the JSON Schema of specs, or of a command's output
     Schema {
-        /// The documents that the schema describes
+        /// Which documents the schema describes
         #[arg(long, value_enum, default_value_t = SchemaOf::Specs)]
         of: SchemaOf,
     },
-    /// Write a first spec into a folder, for a model of your own if you name one
+    /// Write a first spec into a folder, with a model of your own if you name one
     Init(InitArgs),
     /// Add a model of your own to a spec
     Add(AddArgs),
-    /// Print a script for a shell, which completes commands, options, and the names of the spec in the folder
+    /// Print a completion script for a shell; it completes commands, options, and the names in this folder's spec
     Completions { shell: Shell },
     /// Perform one job as a child process (internal)
     #[command(hide = true)]
@@ -203,7 +208,7 @@ pub(super) struct PlanArgs {
     /// Shorthand for --format json
     #[arg(long)]
     pub(super) json: bool,
-    /// List every step, including those that are up to date and those that wait for a listed cause
+    /// List every step, including those that are up to date and those that run only because a listed one does
     #[arg(long, short)]
     pub(super) all: bool,
 }
@@ -229,10 +234,10 @@ pub(super) struct OutputArgs {
     /// Also replace files in that folder whose content the store does not hold
     #[arg(long, requires = "to")]
     pub(super) force: bool,
-    /// As `orch run --check` has the step: checked, and not timed
+    /// Use the untimed step of `orch run --check`
     #[arg(long)]
     pub(super) check: bool,
-    /// Use what the last execution made, whatever the spec says now
+    /// Use the output of the last execution, whatever the spec says now
     #[arg(long)]
     pub(super) latest: bool,
     /// Print one JSON document on stdout
@@ -244,7 +249,7 @@ pub(super) struct OutputArgs {
 pub(super) struct ServeArgs {
     #[command(flatten)]
     pub(super) spec: SpecArgs,
-    /// Of the loopback; 0: any that is free
+    /// Port on 127.0.0.1; 0 picks a free one
     #[arg(long, default_value_t = 8750)]
     pub(super) port: u16,
 }
@@ -255,16 +260,16 @@ pub(super) struct ReportArgs {
     pub(super) spec: SpecArgs,
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub(super) format: ReportFormat,
-    /// Make one report of these `matrix.json` files: of shards, or of several machines
+    /// Merge these `matrix.json` files, from shards or several machines, into one report
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(super) merge: Vec<PathBuf>,
-    /// Only this section (may repeat); of Markdown
+    /// Print only this section (repeatable; Markdown only)
     #[arg(long, value_name = "SECTION", value_parser = PossibleValuesParser::new(report::sections()))]
     pub(super) section: Vec<String>,
-    /// Leave out the commands that repeat a case, which name paths of this machine: for a report that is published
+    /// Leave out the commands that repeat a case: they name paths of this machine, which a published report should not
     #[arg(long)]
     pub(super) no_repro: bool,
-    /// Nothing having run is no failure: code 0 in place of 3
+    /// Exit with 0 instead of 3 if nothing ran
     #[arg(long)]
     pub(super) allow_none: bool,
     /// Write to this file instead of stdout
@@ -279,13 +284,13 @@ pub(super) enum ReportFormat {
     Markdown,
     Html,
     Junit,
-    /// An SVG for a README: how many of the cases that could run are right
+    /// An SVG for a README: how many of the cases that could run passed
     Badge,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct DoctorArgs {
-    /// The spec for whose packages the disk must have room, if there is one
+    /// The spec whose packages must fit on the disk, if it exists
     #[arg(default_value = "specs/all.yaml")]
     pub(super) spec: PathBuf,
     /// Print one JSON document on stdout
@@ -316,7 +321,7 @@ pub(super) struct SetupArgs {
     pub(super) what: Vec<String>,
     #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
     pub(super) spec: PathBuf,
-    /// Also copy the torch worker into this folder, as an orch beside it finds it: for those who package orch
+    /// Also copy the torch worker into this folder, where an orch beside it will find it (for packagers)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(super) ship: Option<PathBuf>,
 }
@@ -348,7 +353,7 @@ pub(super) struct AddArgs {
     /// The spec that gets the row
     #[arg(default_value = "specs/all.yaml")]
     pub(super) spec: PathBuf,
-    /// The row's name; by default that of the folder or file
+    /// The row's name [default: that of the folder or file]
     #[arg(long)]
     pub(super) name: Option<String>,
 }

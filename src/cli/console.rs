@@ -194,9 +194,9 @@ impl Console {
         lock(&self.state).brief.is_some()
     }
 
-    /// Whether the end of a step is printed.
-    fn tells_end(&self, outcome: Outcome, seconds: f64, reason: Option<&str>) -> bool {
-        let mut state = lock(&self.state);
+    /// Whether the end of a step is printed. `way`: how it ended.
+    fn prints_end(&self, outcome: Outcome, seconds: f64, way: &str) -> bool {
+        let state = lock(&self.state);
         let is_short = match self.verbosity {
             Verbosity::Quiet => true,
             Verbosity::Usual => outcome == Outcome::Incomplete || seconds < LONG && state.steps > FEW,
@@ -204,10 +204,9 @@ impl Console {
         };
         // Who interrupted knows it, and the summary counts what did not end.
         let is_news = !matches!(outcome, Outcome::Pass | Outcome::Incomplete);
-        let Some(told) = &mut state.brief else { return is_news || !is_short };
+        let Some(printed) = &state.brief else { return is_news || !is_short };
         // Only the first of those that ended in the same way.
-        let words = reason.map(|reason| alike(reason, "")).unwrap_or_default();
-        outcome != Outcome::Pass && told.insert(format!("{} {words}", outcome.label()))
+        outcome != Outcome::Pass && !printed.contains(way)
     }
 
     /// How many results are still on their way to the remote store.
@@ -217,7 +216,7 @@ impl Console {
         if is_new {
             self.begin(NAME, "");
         }
-        self.progress(NAME, &format!("sending results: {left} left (interrupt: the next run goes on)"));
+        self.progress(NAME, &format!("uploading results: {left} left (Ctrl-C: the next run continues)"));
     }
 }
 
@@ -277,8 +276,13 @@ impl Listener for Console {
             }
             Event::StepFinished { step, outcome, reason, seconds, log, repro, .. } => {
                 self.end(&step, true);
-                if !self.tells_end(outcome, seconds, reason.as_deref()) {
+                let words = reason.as_deref().map(|reason| alike(reason, "")).unwrap_or_default();
+                let way = format!("{} {words}", outcome.label());
+                if !self.prints_end(outcome, seconds, &way) {
                     return;
+                }
+                if let Some(printed) = &mut lock(&self.state).brief {
+                    printed.insert(way);
                 }
                 let (style, word) = match outcome {
                     Outcome::Pass => (GOOD, "ok"),
@@ -299,10 +303,13 @@ impl Listener for Console {
                 self.line(&text);
             }
             Event::Unchanged { .. } if self.is_brief() || self.verbosity < Verbosity::Verbose => {}
-            Event::Unchanged { step } => self
-                .line(&format!("{DIM}same{DIM:#}  {step} came out as it was: what reads it need not run for its sake")),
+            Event::Unchanged { step } => {
+                self.line(&format!("{DIM}same{DIM:#}  {step} output unchanged; its dependents need not run"))
+            }
             Event::Warning { text } => self.line(&format!("{WARN}warning{WARN:#} {}", shown(&text))),
-            Event::Interrupted => self.line("interrupted: ending what runs, keeping what is done (again: end at once)"),
+            Event::Interrupted => {
+                self.line("interrupted: stopping running steps, keeping finished results (again: stop at once)")
+            }
         }
     }
 }

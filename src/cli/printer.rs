@@ -98,7 +98,7 @@ impl Printer {
     }
 
     /// What a remote store did, where it did something.
-    pub(super) fn told(&self, told: Option<Told>) {
+    pub(super) fn sharing(&self, told: Option<Told>) {
         if let Some(Told { text, is_warning }) = told {
             let lead = if is_warning { format!("{WARN}warning{WARN:#} ") } else { String::new() };
             self.note(&format!("{lead}{text}"));

@@ -61,7 +61,7 @@ impl Port {
 fn answer(request: &Request, live: &mut Live) -> Answer {
     let text = |status, body: &str| Answer { status, kind: "text/plain; charset=utf-8", body: body.to_owned() };
     if !matches!(request.method(), Method::Get | Method::Head) {
-        return text("405 Method Not Allowed", "these pages are read only\n");
+        return text("405 Method Not Allowed", "these pages are read-only\n");
     }
     // Another site's name may lead here: its scripts would read the pages.
     let host = request.headers().iter().find(|header| header.field.equiv("Host")).map(|header| header.value.as_str());

@@ -19,7 +19,7 @@ use crate::store::snapshot::Snapshot;
 use crate::worker::Cancel;
 
 /// Quiet for so long, a burst of writes is over.
-const SETTLED: Duration = Duration::from_millis(200);
+const QUIET: Duration = Duration::from_millis(200);
 /// Who writes for longer than this is not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often to look where the system does not notify.
@@ -73,8 +73,7 @@ impl Watched {
             && !std::mem::replace(&mut self.told, true)
         {
             let every = LOOK.as_secs();
-            printer
-                .note(&format!("warning: the system does not notify of changes ({error:#}); looking every {every} s"));
+            printer.note(&format!("warning: the system reports no changes ({error:#}); checking every {every} s"));
         }
         self.before.push(Snapshot::of(&new, &self.ignored));
         self.roots.extend(new);
@@ -151,7 +150,7 @@ impl Watched {
         let mut is_told = false;
         while !cancel.is_cancelled() {
             let woken = match (is_told, self.told) {
-                (true, _) => receiver.recv_timeout(SETTLED),
+                (true, _) => receiver.recv_timeout(QUIET),
                 (false, true) => receiver.recv_timeout(LOOK),
                 (false, false) => receiver.recv().map_err(Into::into),
             };
@@ -172,9 +171,9 @@ impl Watched {
     }
 
     /// Waits until nothing has been written for a while.
-    pub(super) fn settle(&self, receiver: &Receiver<()>, cancel: &Cancel) {
+    pub(super) fn debounce(&self, receiver: &Receiver<()>, cancel: &Cancel) {
         let start = Instant::now();
-        while !cancel.is_cancelled() && start.elapsed() < PATIENCE && receiver.recv_timeout(SETTLED).is_ok() {}
+        while !cancel.is_cancelled() && start.elapsed() < PATIENCE && receiver.recv_timeout(QUIET).is_ok() {}
     }
 }
 

@@ -148,7 +148,7 @@ fn places(properties: BTreeMap<String, String>) -> Result<BTreeMap<String, Strin
     let is_open = |text: &String| text.replace(DEVICE_PLACE, "").contains(['{', '}']);
     match properties.iter().find(|(name, value)| is_open(name) || is_open(value)) {
         Some((name, value)) => {
-            Err(format!("{FILE}: the property `{name} = '{value}'`\n  hint: `{DEVICE_PLACE}` is all that is filled in"))
+            Err(format!("{FILE}: the property `{name} = '{value}'`\n  hint: `{DEVICE_PLACE}` is the only placeholder"))
         }
         None => Ok(properties),
     }

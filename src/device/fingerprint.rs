@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::cpu;
 use super::host::Host;
 use crate::base::Digest;
+use crate::base::figures::counted;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Fingerprint {
@@ -51,7 +52,7 @@ pub fn fingerprint(host: &Host) -> Fingerprint {
         info.physical.unwrap_or(0),
         info.usable,
     );
-    let threads = if info.usable == 1 { "1 thread".to_owned() } else { format!("{} threads", info.usable) };
+    let threads = counted(info.usable, "thread");
     Fingerprint {
         digest: Digest::of(format!("{computing}memory {class} GiB\n").as_bytes()).to_string(),
         computing: Digest::of(computing.as_bytes()).to_string(),

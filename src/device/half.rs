@@ -30,7 +30,7 @@ pub struct HalfAnswer {
 
 impl HalfAnswer {
     /// `half: no: ort on cpu at fp16: …`
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         format!("half: {}: {}", if self.computes { "yes" } else { "no" }, self.why)
     }
 }

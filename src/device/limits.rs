@@ -1,6 +1,7 @@
 //! What this process may use of the machine: CPU affinity, and the limits of its control group (versions 1 and 2).
 
 use super::host::Host;
+use crate::base::process::kernel_bytes;
 
 /// How many CPUs a list such as `0-3,8` names; None for text that is no such list.
 pub(crate) fn count(list: &str) -> Option<u32> {
@@ -30,9 +31,7 @@ pub(crate) fn memory(host: &Host) -> Option<u64> {
 
 /// A figure of the kernel's table of memory, bytes.
 pub(super) fn meminfo(host: &Host, key: &str) -> Option<u64> {
-    let text = host.text("/proc/meminfo")?;
-    let figure = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')?.strip_suffix("kB"))?;
-    figure.trim().parse::<u64>().ok().map(|kib| kib.saturating_mul(1024))
+    kernel_bytes(&host.text("/proc/meminfo")?, key)
 }
 
 /// Bytes that this process could take at most: the machine's memory, or the limit of its control group if that is less.

@@ -84,7 +84,7 @@ fn lines(backend: &Backend) -> Vec<String> {
         let value = backend.facts.get(*key).map(plain).filter(|value| !value.starts_with('/'));
         lines.extend(value.map(|value| format!("{key}: {value}")));
     }
-    lines.extend(backend.half.iter().map(HalfAnswer::told));
+    lines.extend(backend.half.iter().map(HalfAnswer::summary));
     lines
 }
 

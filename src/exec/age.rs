@@ -39,7 +39,7 @@ impl FromStr for MaxAge {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad =
-            || format!("`{text}` is no age\n  hint: give minutes, hours, days or weeks: `30m`, `12h`, `7d`, `2w`");
+            || format!("`{text}` is not an age\n  hint: give minutes, hours, days or weeks: `30m`, `12h`, `7d`, `2w`");
         let span: Span = text.trim().parse().map_err(|_| bad())?;
         // Months and years have no length of their own, so they are none.
         let limit = span.to_duration(SpanRelativeTo::days_are_24_hours()).ok();

@@ -168,14 +168,14 @@ impl<'a> Ended<'a> {
         match &self.planned.case.expect {
             Some(_) if is_as_expected(&self.planned.case, stage, own.outcome) => return (Outcome::Xfail, reason),
             Some(expect) if own.outcome.is_made() && self.failed_round().is_none() => {
-                let told = expected(expect).told();
+                let told = expected(expect).summary();
                 let at = &expect.rule.loc;
-                let reason = format!("it passed, but {at} expects {told}; `orch accept` takes that out");
+                let reason = format!("it passed, but {at} expects {told}; `orch accept` removes that");
                 return (Outcome::Xpass, Some(reason));
             }
             Some(expect) if own.outcome.is_failure() => {
                 let reason = reason.as_deref().unwrap_or("no reason was given");
-                return (own.outcome, Some(format!("{reason} (the spec expects {})", expected(expect).told())));
+                return (own.outcome, Some(format!("{reason} (the spec expects {})", expected(expect).summary())));
             }
             _ => {}
         }

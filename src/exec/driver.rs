@@ -89,7 +89,7 @@ fn tell_missing(context: &Context<'_>, steps: impl Iterator<Item = StepId>) {
     let steps = steps.map(|id| context.plan.step(id));
     let missing = context.provision.missing(steps.flat_map(|step| step.kind.requires(step)));
     if !missing.is_empty() {
-        context.listener.tell(Event::ToInstall { text: missing.told() });
+        context.listener.tell(Event::ToInstall { text: missing.summary() });
     }
 }
 

@@ -79,7 +79,7 @@ impl Performer<'_> {
         let done = result.inspect_err(|e| self.bugs.look_at(e));
         let Done { judged, numerics, made, left, origin } = done.unwrap_or_else(|e| Done::only(Judged::error(&e)));
         let transient = judged.transient;
-        let (outcome, reason) = retry::told(judged.outcome, judged.reason, &task.attempts);
+        let (outcome, reason) = retry::with_attempts(judged.outcome, judged.reason, &task.attempts);
         let (host, started, seconds) = match origin {
             Some(Origin { host, started, seconds, .. }) => (host, started, seconds),
             None => (self.host.to_owned(), figures::moment(begun.at), begun.clock.elapsed().as_secs_f64()),

@@ -145,7 +145,7 @@ impl Performer<'_> {
     /// Called while another orch process executes the same key. False ends the waiting.
     fn go_on_waiting(&self, task: &Task<'_>, waited: Duration) -> bool {
         if waited > Duration::from_secs(1) {
-            let text = format!("waits for another orch that executes it ({} s)", waited.as_secs());
+            let text = format!("waiting for another orch that is executing it ({} s)", waited.as_secs());
             self.listener.tell(Event::StepProgress { step: task.step.name.clone(), text });
         }
         !self.cancel.is_cancelled()
@@ -300,7 +300,7 @@ pub(super) fn check_measure(done: &mut Done, is_timed: bool) {
         Some(times) if is_timed && times.is_none_or(|times| times.samples_ms.is_empty()) => {
             "the worker reported success without a single sample"
         }
-        Some(Some(_)) if !is_timed => "the worker took times, and was told to take none",
+        Some(Some(_)) if !is_timed => "the worker measured times although timing was off",
         Some(_) => return,
     };
     done.judged = Judged::failed(Outcome::Fail, wrong);

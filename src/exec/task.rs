@@ -48,7 +48,7 @@ impl Task<'_> {
             if let InputAt::File(path, stamp) = at
                 && Stamp::of(path).ok() != *stamp
             {
-                anyhow::bail!("its input `{name}` ({}) was changed while it ran; run again", path.display());
+                anyhow::bail!("its input `{name}` ({}) changed while it ran; run again", path.display());
             }
         }
         Ok(())

@@ -6,6 +6,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::base::text::shortened;
+
 /// Larger texts and headers are compared as bytes: their first difference is looked for, not shown.
 const PARSED: u64 = 16 << 20;
 /// Values are quoted up to here.
@@ -168,17 +170,14 @@ fn first_byte(old: &Path, new: &Path, from: u64) -> io::Result<Option<u64>> {
 }
 
 fn quoted(text: &str) -> String {
-    match text.char_indices().nth(QUOTED) {
-        None => text.to_owned(),
-        Some((at, _)) => format!("{}…", &text[..at]),
-    }
+    shortened(text, QUOTED).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(name: &str, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Option<String> {
+    fn difference(name: &str, old: impl AsRef<[u8]>, new: impl AsRef<[u8]>) -> Option<String> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("old"), old).unwrap();
         std::fs::write(dir.path().join("new"), new).unwrap();
@@ -191,16 +190,22 @@ mod tests {
 
     #[test]
     fn the_first_difference_in_the_terms_of_each_format() {
-        let json = told("config.json", r#"{"a":1,"b":{"c":[1,2]}}"#, r#"{"a":1,"b":{"c":[1,3]}}"#);
+        let json = difference("config.json", r#"{"a":1,"b":{"c":[1,2]}}"#, r#"{"a":1,"b":{"c":[1,3]}}"#);
         assert_eq!(json.unwrap(), "b.c[1]: 2 => 3");
-        assert_eq!(told("x.json", r#"{"a":1}"#, r#"{"a":1,"b":"x"}"#).unwrap(), r#"b: absent => "x""#);
-        assert_eq!(told("x.json", r#"{"a":1}"#, r#"{ "a":1}"#).unwrap(), r#"line 1: "{\"a\":1}" => "{ \"a\":1}""#);
-        assert_eq!(told("x.json", "{", "{}").unwrap(), r#"line 1: "{" => "{}""#);
-        assert_eq!(told("x.yaml", "a: {b: 1}\n", "a:\n  b: 2\n").unwrap(), "a.b: 1 => 2");
-        assert_eq!(told("x.py", "a\nb\n", "a\nc\n").unwrap(), r#"line 2: "b" => "c""#);
-        assert_eq!(told("x.txt", "a\n", "a\nc").unwrap(), r#"line 2: "" => "c""#);
-        assert_eq!(told("model.onnx", [0xff, 1, 2], [0xff, 1, 3, 4]).unwrap(), "byte 2 is the first that differs");
-        assert_eq!(told("model.onnx", [0xff, 1], [0xff, 1]), None);
+        assert_eq!(difference("x.json", r#"{"a":1}"#, r#"{"a":1,"b":"x"}"#).unwrap(), r#"b: absent => "x""#);
+        assert_eq!(
+            difference("x.json", r#"{"a":1}"#, r#"{ "a":1}"#).unwrap(),
+            r#"line 1: "{\"a\":1}" => "{ \"a\":1}""#
+        );
+        assert_eq!(difference("x.json", "{", "{}").unwrap(), r#"line 1: "{" => "{}""#);
+        assert_eq!(difference("x.yaml", "a: {b: 1}\n", "a:\n  b: 2\n").unwrap(), "a.b: 1 => 2");
+        assert_eq!(difference("x.py", "a\nb\n", "a\nc\n").unwrap(), r#"line 2: "b" => "c""#);
+        assert_eq!(difference("x.txt", "a\n", "a\nc").unwrap(), r#"line 2: "" => "c""#);
+        assert_eq!(
+            difference("model.onnx", [0xff, 1, 2], [0xff, 1, 3, 4]).unwrap(),
+            "byte 2 is the first that differs"
+        );
+        assert_eq!(difference("model.onnx", [0xff, 1], [0xff, 1]), None);
     }
 
     #[test]
@@ -208,12 +213,15 @@ mod tests {
         let header = r#"{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}"#;
         let old = tensors(header, &[1, 2, 3]);
         let wider = header.replace("[2],", "[1,2],");
-        assert_eq!(told("x.safetensors", &old, tensors(&wider, &[1, 2, 3])).unwrap(), "header: a.shape[0]: 2 => 1");
         assert_eq!(
-            told("x.safetensors", &old, tensors(header, &[1, 2, 4])).unwrap(),
+            difference("x.safetensors", &old, tensors(&wider, &[1, 2, 3])).unwrap(),
+            "header: a.shape[0]: 2 => 1"
+        );
+        assert_eq!(
+            difference("x.safetensors", &old, tensors(header, &[1, 2, 4])).unwrap(),
             "header: the same; `b` (U8 [1]) holds other numbers"
         );
-        assert_eq!(told("x.safetensors", &old, &old), None);
-        assert_eq!(told("x.safetensors", "no", "yes").unwrap(), "byte 0 is the first that differs");
+        assert_eq!(difference("x.safetensors", &old, &old), None);
+        assert_eq!(difference("x.safetensors", "no", "yes").unwrap(), "byte 0 is the first that differs");
     }
 }

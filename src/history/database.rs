@@ -39,10 +39,10 @@ pub(super) fn is_current(connection: &Connection) -> Result<bool> {
     }
     let versions = connection.rows("SELECT version::VARCHAR FROM history", &[])?.rows;
     let version = versions.first().and_then(|row| row.first()?.as_ref()?.parse::<u32>().ok());
-    let version = version.context("the history does not tell its version")?;
+    let version = version.context("the history does not say its version")?;
     if version > schema::VERSION {
         bail!(
-            "the history is of version {version}, and this orch reads up to {}\n  hint: use the newer orch that wrote it",
+            "the history has version {version}, and this orch reads up to {}\n  hint: use the newer orch that wrote it",
             schema::VERSION
         );
     }

@@ -87,7 +87,7 @@ impl RunFile {
     /// not say when its run began, that is taken for the last execution that it tells of.
     fn of_report(doc: ReportDoc, bytes: &[u8]) -> Result<Self> {
         let moments = doc.cases.iter().filter_map(|case| case.measured.as_ref().max(case.ended.as_ref()));
-        let last = moments.max().context("it tells of nothing that was executed")?.clone();
+        let last = moments.max().context("it holds nothing that was executed")?.clone();
         let Ran { started, git } = doc.run.clone().unwrap_or(Ran { started: last, git: None });
         let run = format!("{}-{}", compact(&started), Digest::of(bytes).short());
         let about = About { run, started, seconds: Some(doc.summary.seconds), git, ..About::default() };
@@ -110,7 +110,7 @@ impl RunFile {
     /// A file of a run, or a report as `orch run --json` and `matrix.json` have it.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
-        Self::parse(&bytes).with_context(|| format!("`{}` is not taken into the history", path.display()))
+        Self::parse(&bytes).with_context(|| format!("`{}` cannot be imported into the history", path.display()))
     }
 
     fn parse(bytes: &[u8]) -> Result<Self> {
@@ -130,8 +130,8 @@ impl RunFile {
         if about.is_some() {
             return serde_json::from_slice(text).context("it is damaged");
         }
-        ensure!(cases.is_some(), "it is neither a report of orch's (`matrix.json`) nor the file of a run");
-        Self::of_report(serde_json::from_slice(text).context("it is no report of orch's")?, text)
+        ensure!(cases.is_some(), "it is neither a report of orch (`matrix.json`) nor the file of a run");
+        Self::of_report(serde_json::from_slice(text).context("it is not a report of orch")?, text)
     }
 }
 

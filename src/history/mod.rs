@@ -2,10 +2,10 @@
 //!
 //! A run writes one file of its own and nothing else (`file`). Whoever reads the history takes new files into the database first
 //! (`database`), under a lock that queues: so runs wait for nobody, and what is in the files can be made into a database again. `schema`
-//! declares the tables, `rows` fills them, `read` gives what commands ask for, `courses` what pages show, `change` finds where a series changed, `library` is DuckDB. docs/design.md, "History".
+//! declares the tables, `rows` fills them, `read` gives what commands ask for, `trends` what pages show, `change` finds where a series changed, `library` is DuckDB. docs/design.md, "History".
 
 pub mod change;
-mod courses;
+mod trends;
 mod database;
 mod file;
 mod library;

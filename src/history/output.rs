@@ -39,11 +39,11 @@ impl Reader {
     fn checked<'s>(&self, sql: &'s str) -> Result<&'s str> {
         let sql = sql.trim_end().trim_end_matches(|c: char| c == ';' || c.is_whitespace());
         if sql.is_empty() {
-            bail!("there is no query in it");
+            bail!("it contains no query");
         }
         if !self.connection.is_query(sql)? {
             bail!(
-                "it is no query: the history is only read here\n  hint: SELECT, FROM, WITH, DESCRIBE, SHOW TABLES or SUMMARIZE"
+                "this is not a query: the history can only be read here\n  hint: SELECT, FROM, WITH, DESCRIBE, SHOW TABLES or SUMMARIZE"
             );
         }
         Ok(sql)

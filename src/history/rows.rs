@@ -111,7 +111,7 @@ fn round(round: &Round) -> Map<String, Value> {
     row
 }
 
-/// The same on every machine that tells of this execution. None if nothing was executed, nor failed.
+/// Every machine that reports this execution gives it the same name. None if nothing was executed or failed.
 fn execution_name(case: &CaseResult, host: &str, began: &str) -> Option<String> {
     let moment = moment(case, began)?;
     // Times tell executions of one second apart better than the name of a machine, which a report may not know.
@@ -185,7 +185,7 @@ fn result(case: &CaseResult) -> Map<String, Value> {
     let mut row = object(&json!({
         "case_id": case.case, "model": case.model, "family": case.family, "target": case.target, "backend": case.backend,
         "precision": case.precision, "state": case.status, "stage": case.stage, "reason": case.reason,
-        "is_failure": case.is_failure(), "expected": case.expected.as_ref().map(|expected| expected.told()),
+        "is_failure": case.is_failure(), "expected": case.expected.as_ref().map(|expected| expected.summary()),
         "chosen": case.chosen, "repro": case.repro,
     }));
     if let Some(numerics) = &case.numerics {

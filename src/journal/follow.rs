@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use crate::base::text::shortened;
 use crate::event::{Event, Holds, Slot};
 use crate::journal::{Installed, Ran};
 use crate::record::Outcome;
 
-/// A reason may quote a whole command line; a diary need not.
+/// A reason may quote a whole command line; a run_log need not.
 const LONGEST: usize = 400;
 
 /// A step that executes now.
@@ -41,7 +42,7 @@ impl Follow {
         match event {
             Event::StepStarted { step, reason, slot, waited, waited_for, holds, .. } => {
                 let (waited_for, holds) = (waited_for.clone(), holds.clone());
-                let why = shortened(&reason.to_string());
+                let why = shortened(&reason.to_string(), LONGEST).into_owned();
                 let begun = Begun { why, slot: *slot, waited: *waited, waited_for, holds };
                 self.steps.insert(step.clone(), begun);
                 None
@@ -56,7 +57,7 @@ impl Follow {
                     step: step.clone(),
                     key: execution.map(|done| done.key),
                     outcome: *outcome,
-                    reason: reason.as_deref().map(shortened),
+                    reason: reason.as_deref().map(|text| shortened(text, LONGEST).into_owned()),
                     why: begun.as_ref().map_or_else(|| "it could not start".to_owned(), |begun| begun.why.clone()),
                     slot: begun.as_ref().map(|begun| begun.slot.to_string()),
                     at,
@@ -72,7 +73,7 @@ impl Follow {
                     step: step.clone(),
                     key: None,
                     outcome: Outcome::Incomplete,
-                    reason: Some(shortened(why)),
+                    reason: Some(shortened(why, LONGEST).into_owned()),
                     why: begun.why,
                     slot: Some(begun.slot.to_string()),
                     at: self.at(span.begin),
@@ -88,7 +89,7 @@ impl Follow {
             }
             Event::SetupFinished { what, seconds, error } => {
                 let at = self.setups.remove(what).map_or(0.0, |begin| self.at(begin));
-                let error = error.as_deref().map(shortened);
+                let error = error.as_deref().map(|text| shortened(text, LONGEST).into_owned());
                 Some(Ended::Setup(Installed { what: what.clone(), at, seconds: *seconds, error }))
             }
             _ => None,
@@ -107,11 +108,4 @@ pub enum Ended {
 /// Seconds, in whole microseconds: what lies below is noise and makes lines long.
 fn micros(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e6
-}
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
-        None => text.to_owned(),
-        Some((at, _)) => format!("{}…", &text[..at]),
-    }
 }

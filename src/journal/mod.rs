@@ -1,7 +1,7 @@
 //! What each run executed: one file of JSON lines per run, written while the run goes on, so that a run that was killed
 //! shows too how far it came.
 //!
-//! A run that executes nothing leaves none. A journal is a diary: it knows no plan, and nothing is ever decided by it.
+//! A run that executes nothing leaves none. A journal is a run_log: it knows no plan, and nothing is ever decided by it.
 
 mod follow;
 mod read;

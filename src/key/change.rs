@@ -51,8 +51,8 @@ impl fmt::Display for Change {
         if is_hidden(old) || is_hidden(new) {
             let variable = self.name.strip_prefix("env.").unwrap_or(&self.name);
             return match (old, new) {
-                (None, _) => write!(f, "{variable} is set now, and was not"),
-                (_, None) => write!(f, "{variable} is not set any more"),
+                (None, _) => write!(f, "{variable} is set now and was not before"),
+                (_, None) => write!(f, "{variable} is no longer set"),
                 _ => write!(f, "the value of {variable} changed"),
             };
         }
@@ -87,7 +87,7 @@ mod tests {
         };
         assert_eq!(told(Some(&one), Some(&other)), "the value of TOKEN changed");
         assert_eq!(told(Some(&one), Some("plain")), "the value of TOKEN changed");
-        assert_eq!(told(Some(&one), None), "TOKEN is set now, and was not");
+        assert_eq!(told(Some(&one), None), "TOKEN is set now and was not before");
         assert_eq!(told(None, Some(&one)), "TOKEN is not set any more");
         assert_eq!(told(Some("a"), Some("b")), "env.TOKEN changed (b => a)");
     }

@@ -29,7 +29,7 @@ pub struct HalfChoice {
 
 impl HalfChoice {
     /// `asked for half: auto, got fp32: …`
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         format!("asked for half: {}, got {}: {}", self.asked.word(), self.got.word(), self.why)
     }
 }
@@ -78,13 +78,13 @@ impl Matrix {
                 // None can be run anywhere: the last says so, which is the plain one.
                 None => self.excluded.extend(alternatives.excluded.into_iter().next_back()),
                 Some(target) if !target.asks_for_half() => self.cases.extend(alternatives.cases),
-                Some(target) => self.cases.extend(settled(target, alternatives, &computes)),
+                Some(target) => self.cases.extend(resolved(target, alternatives, &computes)),
             }
         }
     }
 }
 
-fn settled(target: &Target, all: Alternatives, computes: &impl Fn(&Target, Precision) -> Computes) -> Option<Case> {
+fn resolved(target: &Target, all: Alternatives, computes: &impl Fn(&Target, Precision) -> Computes) -> Option<Case> {
     let mut against: Vec<String> = Vec::new();
     let carried = carried(target);
     for precision in target.precisions.iter().copied().filter(|precision| *precision != Precision::Fp32) {
@@ -150,7 +150,7 @@ models:
 ";
 
     /// The cases that are left with why, and which questions were asked.
-    fn settled(more: &str, computes: impl Fn(&str, Precision) -> Computes) -> (Vec<String>, Vec<String>) {
+    fn resolved(more: &str, computes: impl Fn(&str, Precision) -> Computes) -> (Vec<String>, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("spec.yaml");
         std::fs::write(&path, format!("{SPEC}{more}")).unwrap();
@@ -163,7 +163,7 @@ models:
             computes(&target.name, precision)
         });
         let told = |case: &Case| match &case.half {
-            Some(half) => format!("{} {}", case.name, half.told()),
+            Some(half) => format!("{} {}", case.name, half.summary()),
             None => case.name.clone(),
         };
         let excluded = matrix.excluded.iter().map(|excluded| format!("{}: {}", excluded.case.name, excluded.reason));
@@ -176,7 +176,7 @@ models:
 
     #[test]
     fn a_device_with_half_precision_gets_it_and_one_without_says_why_not() {
-        let (cases, asked) = settled("", |target, precision| match (target, precision) {
+        let (cases, asked) = resolved("", |target, precision| match (target, precision) {
             ("gpu" | "qnn", Precision::Fp16) | ("eager", Precision::Bf16) => Computes::Yes("it was seen".into()),
             _ => no(target, precision),
         });
@@ -197,7 +197,7 @@ models:
 
     #[test]
     fn without_half_precision_it_is_fp32_or_what_was_insisted_on() {
-        let (cases, _) = settled("", no);
+        let (cases, _) = resolved("", no);
         assert_eq!(cases[0], "gpu-fp32 asked for half: auto, got fp32: gpu has no fp16; gpu has no bf16");
         let insisted =
             "eager-fp16 asked for half: always, got fp16: there is no other; eager has no fp16; eager has no bf16";
@@ -208,10 +208,10 @@ models:
     #[test]
     fn an_exclusion_holds_and_one_of_everything_stays_in_the_report() {
         let yes = |_: &str, _| Computes::Yes("it was seen".into());
-        let (cases, asked) = settled("matrix: {exclude: [{target: gpu, precision: fp16, reason: slow}]}", yes);
+        let (cases, asked) = resolved("matrix: {exclude: [{target: gpu, precision: fp16, reason: slow}]}", yes);
         assert_eq!(cases[0], "gpu-bf16 asked for half: auto, got bf16: it was seen");
         assert!(!asked.contains(&"gpu fp16".to_owned()), "{asked:?}");
-        let (cases, _) = settled("matrix: {exclude: [{target: gpu, reason: gone}]}", yes);
+        let (cases, _) = resolved("matrix: {exclude: [{target: gpu, reason: gone}]}", yes);
         assert_eq!(cases.iter().filter(|case| case.starts_with("gpu")).collect::<Vec<_>>(), ["gpu-fp32: gone"]);
         assert_eq!(cases[1], "ort-fp16 asked for half: auto, got fp16: it was seen");
         let although = "tasks-fp32 asked for half: auto, got fp32: orch makes the `transformers-js` artefact at fp32 \

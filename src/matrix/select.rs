@@ -72,7 +72,7 @@ impl Matrix {
             }),
             (true, None) => Err(NothingSelected {
                 message: "no case meets the whole selection".to_owned(),
-                hint: "every part of it matches something, but no case has them all".to_owned(),
+                hint: "each part matches something, but no case matches all parts".to_owned(),
             }),
         }
     }

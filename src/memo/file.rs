@@ -178,7 +178,7 @@ pub(super) fn files(
     for digest in tests.filter_map(|id| results[id.0 as usize].output()) {
         kept.extend(store.files_of(&digest).map_err(|e| io::Error::other(e.to_string()))?);
     }
-    let Some(kept) = Snapshot::settled(&kept) else { return Ok(None) };
+    let Some(kept) = Snapshot::stable(&kept) else { return Ok(None) };
     let mut files = found.clone();
     files.extend(kept);
     Ok([&specs, &files].iter().all(|snapshot| snapshot.is_whole()).then_some([specs, files]))

@@ -54,7 +54,7 @@ impl Missing {
     }
 
     /// `python environment `torch` (4.7 GiB), …: 5.0 GiB in all, about 4 min at 100 Mbit/s`
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         let shown = |(what, size): &(String, Option<u64>)| {
             format!("{what} ({})", size.map_or_else(|| "size unknown".to_owned(), bytes))
         };
@@ -76,11 +76,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let provision = Provision::new(folder.path().to_owned(), None, Cancel::default()).unwrap();
         let one = provision.missing([Requirement::Env(EnvName::Ort), Requirement::Env(EnvName::Ort)]);
-        assert_eq!(one.told(), "python environment `ort` (238 MiB), about 1 min at 100 Mbit/s");
+        assert_eq!(one.summary(), "python environment `ort` (238 MiB), about 1 min at 100 Mbit/s");
         let two = provision.missing([Requirement::Env(EnvName::Torch), Requirement::TorchWorker]);
         let told = "python environment `torch` (4.7 GiB), tch worker `orch-torch` (76 MiB): 4.8 GiB in all, about 4 min at \
             100 Mbit/s and 3 min of compiling";
-        assert_eq!((two.told(), two.is_empty()), (told.to_owned(), false));
+        assert_eq!((two.summary(), two.is_empty()), (told.to_owned(), false));
         assert!(provision.missing([]).is_empty());
     }
 

@@ -16,7 +16,7 @@ const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The worker speaks this orch's protocol and links that lock's libtorch: either change asks for another build.
 pub(super) fn home(dir: &Path, lock: &str) -> PathBuf {
-    // The same list stands in the keys of its runs, so that none is ever attributed to another worker.
+    // The keys of its runs hold this list too, so that no run is ever attributed to another worker.
     // One that was built before the link beside it was its run path is another.
     let sources = format!("{} {lock} {}", torch::BUILD.digest(), libtorch::LINK);
     dir.join(format!("{}-{}", libtorch::WORKER, Digest::of(sources.as_bytes()).short()))

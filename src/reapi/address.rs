@@ -76,12 +76,12 @@ impl Address {
             (None, None) => None,
             _ => {
                 return Err(format!(
-                    "{what} `{shown}` has one of `cert` and `key`\n  hint: a certificate needs its key"
+                    "{what} `{shown}` has only one of `cert` and `key`\n  hint: a certificate needs its key"
                 ));
             }
         };
         if !is_encrypted && (identity.is_some() || get("ca").is_some() || get("name").is_some()) {
-            return Err(format!("{what} `{shown}` has a certificate and no encryption\n  hint: grpcs://"));
+            return Err(format!("{what} `{shown}` has a certificate but no encryption\n  hint: grpcs://"));
         }
         let token = match (get("token"), file("token_file")) {
             (Some(_), Some(_)) => return Err(format!("{what} `{shown}` has both `token` and `token_file`")),

@@ -182,7 +182,7 @@ impl Client {
             let committed = answer?.into_inner().committed_size;
             match is_compressed || committed == blob.digest.size_bytes {
                 true => Ok(()),
-                false => Err(Fault::Passing(format!("it took {committed} of {} bytes", blob.digest.size_bytes))),
+                false => Err(Fault::Passing(format!("it accepted {committed} of {} bytes", blob.digest.size_bytes))),
             }
         })
         .await

@@ -133,7 +133,7 @@ fn abilities(said: &ServerCapabilities) -> Result<Abilities, Fault> {
     let cache = said.cache_capabilities.clone().unwrap_or_default();
     let execution = said.execution_capabilities.clone().unwrap_or_default();
     let function = Function::of_server(execution.digest_function, &cache.digest_functions).ok_or_else(|| {
-        Fault::Failed(format!("it speaks neither BLAKE3 nor SHA-256, but functions {:?}", cache.digest_functions))
+        Fault::Failed(format!("it supports neither BLAKE3 nor SHA-256, only functions {:?}", cache.digest_functions))
     })?;
     let most = u64::try_from(cache.max_batch_total_size_bytes).ok().filter(|most| *most > 0);
     Ok(Abilities {

@@ -50,7 +50,7 @@ fn bearer(token: &Token) -> Result<AsciiMetadataValue, String> {
         }
     };
     let mut value: AsciiMetadataValue =
-        format!("Bearer {}", text.trim()).parse().map_err(|_| "the token is no line of plain text".to_owned())?;
+        format!("Bearer {}", text.trim()).parse().map_err(|_| "the token is not a line of plain text".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -125,7 +125,7 @@ impl Client {
                 Err(Fault::Passing(why)) => {
                     stream = None;
                     let since = *watched.silent.get_or_insert_with(|| {
-                        tell(&format!("the server is not reached ({why}); it is asked again"));
+                        tell(&format!("the server cannot be reached ({why}); trying again"));
                         Instant::now()
                     });
                     if since.elapsed() > bounds.away {

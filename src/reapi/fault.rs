@@ -43,7 +43,7 @@ impl Fault {
 
 impl From<Status> for Fault {
     fn from(status: Status) -> Self {
-        let text = told(&status);
+        let text = message(&status);
         match status.code() {
             Code::NotFound => Self::Absent,
             Code::Unauthenticated | Code::PermissionDenied => Self::Denied(text),
@@ -64,7 +64,7 @@ impl From<tonic::transport::Error> for Fault {
 }
 
 /// One line: what the server says, the kind, and what lies below.
-fn told(status: &Status) -> String {
+fn message(status: &Status) -> String {
     let said = status.message().lines().next().unwrap_or_default();
     let mut text = if said.is_empty() { status.code().description().to_owned() } else { said.to_owned() };
     if let Some(source) = status.source() {
@@ -94,7 +94,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("the server does not have it"),
-            Self::WrongContent => f.write_str("what came is not what was asked for"),
+            Self::WrongContent => f.write_str("what arrived is not what was requested"),
             Self::Denied(why) => write!(f, "credentials were refused: {why}"),
             Self::Timeout => f.write_str("no answer in time"),
             Self::Precondition(why) | Self::Passing(why) | Self::Failed(why) | Self::Local(why) => f.write_str(why),

@@ -50,7 +50,7 @@ impl Iterator for Pieces {
         }
         let mut data = Vec::with_capacity(PIECE);
         if let Err(e) = (&mut self.content).take(PIECE as u64).read_to_end(&mut data) {
-            *lock(&self.failed) = Some(format!("failed to read what is to be sent: {e}"));
+            *lock(&self.failed) = Some(format!("failed to read what should be uploaded: {e}"));
             self.is_over = true;
             return None;
         }

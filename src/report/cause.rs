@@ -38,7 +38,7 @@ impl<'a> Cause<'a> {
     }
 
     /// The reason, and whose it is where the others' differ.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn message(&self) -> String {
         match self.is_exact {
             true => self.reason.clone(),
             false => format!("for instance {}: {}", case_name(self.first()), self.reason),

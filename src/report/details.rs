@@ -4,9 +4,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chart::thinned;
-use super::course;
 use super::format::{cosine, error, glyph, kind_of, measured, ms, span, tokens, word};
 use super::shape::{Cell, Table};
+use super::trend;
 use super::verdict;
 use super::view::{View, case_name, case_versions};
 use super::{CaseResult, Metrics, Round};
@@ -52,7 +52,7 @@ impl Samples {
         Self::new(&metrics.samples_ms, metrics.median_ms, "samples")
     }
 
-    /// None below three: there is no course to see.
+    /// None below three: there is no trend to see.
     pub(super) fn new(samples_ms: &[f64], median: f64, what: &'static str) -> Option<Self> {
         let values = thinned(samples_ms);
         (values.len() >= 3).then_some(Self { values, median, what })
@@ -65,7 +65,7 @@ impl<'a> Detail<'a> {
         let parts = [
             case.metrics.as_ref().map(|metrics| latency(metrics, view.label(case))),
             case.metrics.as_ref().and_then(|metrics| Some(metrics.decoding.as_ref()?.part(view.label(case)))),
-            view.course(case).and_then(course::part),
+            view.trend(case).and_then(trend::part),
             numerics.map(compared),
             Some(run(case, view.label(case))),
         ];
@@ -175,7 +175,7 @@ fn run<'a>(case: &'a CaseResult, label: Option<&'static str>) -> Part<'a> {
     let facts = case.facts.iter().filter(|(name, _)| *name != "versions");
     let pairs = [
         ("chosen as", case.chosen.clone()),
-        ("precision", case.half.as_ref().map(HalfChoice::told)),
+        ("precision", case.half.as_ref().map(HalfChoice::summary)),
         ("computed", case.cast_to_fp32().map(str::to_owned)),
         ("weights", case.reduced_range().map(str::to_owned)),
         ("device", Some(device)),

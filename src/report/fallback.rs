@@ -34,7 +34,7 @@ pub struct Tried {
 
 impl FallbackResult {
     /// `on cpu-fp32, 3.1 times slower than cuda-fp32 on 2026-01-31`
-    pub fn told(&self, untimed: bool) -> String {
+    pub fn summary(&self, untimed: bool) -> String {
         if let Some(Batch { asked, ran }) = self.batch {
             return format!("ran at batch size {ran}: for {asked} there was not enough memory");
         }
@@ -45,7 +45,7 @@ impl FallbackResult {
                 format!("{times:.2} times {how} than {requested} on {}", format::day(date))
             }
             _ if untimed => "its cost is unknown: it was not timed".to_owned(),
-            _ => format!("its cost is unknown: {requested} was never measured here"),
+            _ => format!("the cost is unknown: {requested} was never measured here"),
         };
         format!("ran on {}; {cost}", self.name)
     }

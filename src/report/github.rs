@@ -32,11 +32,11 @@ pub fn annotations(doc: &ReportDoc, seen_from: impl Fn(&str) -> String) -> Strin
         let place = first.row.as_deref().and_then(|row| row.rsplit_once(':'));
         let place = place.map(|(file, line)| format!("file={},line={line},", property(&seen_from(file))));
         let again = cause.repro().map(|repro| format!("\nagain: {repro}")).unwrap_or_default();
-        let told = message(&format!("{}{again}", cause.told()));
+        let told = message(&format!("{}{again}", cause.message()));
         let _ = writeln!(out, "::error {}title={title}::{told}", place.unwrap_or_default());
     }
     if let Some(left) = causes.len().checked_sub(shown).filter(|left| *left > 0) {
-        let _ = writeln!(out, "::error title=orch::{left} more causes of failure stand in the report");
+        let _ = writeln!(out, "::error title=orch::{left} more causes of failure are in the report");
     }
     out
 }

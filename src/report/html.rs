@@ -11,7 +11,7 @@ use super::packed;
 use super::sections::{self, Made};
 use super::shape::Shape;
 use super::view::View;
-use super::{Courses, ReportDoc, Summary};
+use super::{ReportDoc, Summary, Trends};
 use crate::template::{self, TemplateError};
 
 /// A matrix of more rows comes after what failed.
@@ -54,8 +54,8 @@ pub fn render(doc: &ReportDoc) -> Result<String, TemplateError> {
 }
 
 /// With what a history tells of the cases.
-pub fn render_with(doc: &ReportDoc, courses: &Courses) -> Result<String, TemplateError> {
-    page(&View::with(doc, courses))
+pub fn render_with(doc: &ReportDoc, trends: &Trends) -> Result<String, TemplateError> {
+    page(&View::with(doc, trends))
 }
 
 fn page(view: &View<'_>) -> Result<String, TemplateError> {

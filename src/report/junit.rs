@@ -118,7 +118,7 @@ fn facts(out: &mut String, view: &View<'_>, case: &CaseResult) {
         ("stand_in", view.stand_in(case).map(str::to_owned)),
         ("cast_to_fp32", case.cast_to_fp32().map(str::to_owned)),
         ("reduced_range", case.reduced_range().map(str::to_owned)),
-        ("half", case.half.as_ref().map(HalfChoice::told)),
+        ("half", case.half.as_ref().map(HalfChoice::summary)),
         ("untimed", case.untimed.then(|| "true".to_owned())),
         ("median_ms", case.metrics.as_ref().map(|metrics| metrics.median_ms.to_string())),
     ];

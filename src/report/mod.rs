@@ -7,7 +7,7 @@
 pub mod badge;
 mod cause;
 mod chart;
-mod course;
+mod trend;
 mod decoding;
 pub mod compare;
 mod details;
@@ -41,13 +41,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use cause::alike;
-pub use course::{Courses, Executed};
 pub use decoding::DecodingFigures;
 pub use fallback::{FallbackResult, Tried};
 pub use pages::{CODE, PAGES, shown, stable_backend};
 pub use sections::ids as sections;
 pub use stats::{Basis, Statistic};
 pub use summary::{Git, Ran, RunPath, Summary};
+pub use trend::{Executed, Trends};
 pub(crate) use view::Kinds;
 
 use crate::device::Conditions;
@@ -151,14 +151,16 @@ impl CaseResult {
                 };
                 let fallback = self.fallback.as_ref()?;
                 let tried: Vec<_> = fallback.tried.iter().map(tried).collect();
-                Some(format!("{}; {}", fallback.told(self.untimed), tried.join("; ")))
+                Some(format!("{}; {}", fallback.summary(self.untimed), tried.join("; ")))
             }
             Outcome::Flaky => {
                 let date = self.measured.as_deref().filter(|_| self.cached).map(format::day);
                 let date = date.map(|day| format!(" (executed {day})")).unwrap_or_default();
                 Some(format!("{reason}{stage}{date}"))
             }
-            Outcome::Xfail => Some(format!("expected {}; it ended{stage}: {reason}", self.expected.as_ref()?.told())),
+            Outcome::Xfail => {
+                Some(format!("expected {}; it ended{stage}: {reason}", self.expected.as_ref()?.summary()))
+            }
             Outcome::Xpass if !self.is_failure() => Some(reason.to_owned()),
             Outcome::Mock | Outcome::Indecisive => Some(reason.to_owned()),
             _ => None,
@@ -269,7 +271,7 @@ pub struct Expected {
 
 impl Expected {
     /// `FAIL@convert: no such operator (since 2026-01-31)`
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         let stage = self.stage.as_ref().map(|stage| format!("@{stage}")).unwrap_or_default();
         let since = self.since.as_ref().map(|since| format!(" (since {since})")).unwrap_or_default();
         format!("{}{stage}: {}{since}", self.status.label(), self.reason)

@@ -92,7 +92,7 @@ impl<'a> Item<'a> {
             whose: None,
             cases: cause.cases.iter().map(|(at, _)| *at).collect(),
             stage: cause.stage,
-            lines: vec![cause.told()],
+            lines: vec![cause.message()],
             repro: cause.repro(),
         }
     }

@@ -19,7 +19,7 @@ use super::format::{day, error, glyph, kind_of, ms, seconds, word};
 use super::head::{self, Count};
 use super::html;
 use super::view::{Cell, View};
-use super::{CaseResult, Courses, ReportDoc};
+use super::{CaseResult, ReportDoc, Trends};
 use crate::base::figures::amount;
 use crate::base::shell;
 use crate::template::{self, TemplateError};
@@ -118,13 +118,13 @@ struct Pair<'a> {
     /// That of the report names paths of one machine.
     again: String,
     /// Whether there is something to draw.
-    has_course: bool,
+    has_trend: bool,
     detail: Detail<'a>,
 }
 
-/// All files of the site. `changes`: against an older report; `courses`: what a history tells of the cases.
-pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, courses: &Courses) -> Result<Files, TemplateError> {
-    let view = View::with(doc, courses);
+/// All files of the site. `changes`: against an older report; `trends`: what a history tells of the cases.
+pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, trends: &Trends) -> Result<Files, TemplateError> {
+    let view = View::with(doc, trends);
     let machine = head::machine(doc);
     let run = head::run(doc).map(|run| format!("{run}, took {}", seconds(doc.summary.seconds)));
     let weights: Vec<String> = [head::random(doc), head::weights(doc)].into_iter().flatten().collect();
@@ -145,7 +145,7 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, courses: &Courses) ->
     for (name, text) in STATIC {
         files.insert(name.to_owned(), template::source(text).expect("BUG: the site's files are embedded").to_owned());
     }
-    if doc.cases.iter().any(|case| view.course(case).is_some()) {
+    if doc.cases.iter().any(|case| view.trend(case).is_some()) {
         files.insert("history.js".to_owned(), history_script());
     }
     for (model, page) in models.iter().zip(model_pages(&view)) {
@@ -183,7 +183,7 @@ pub fn site(doc: &ReportDoc, changes: Option<&Comparison>, courses: &Courses) ->
 const STATIC: [(&str, &str); 3] =
     [("style.css", "report/style.css"), ("site.css", "site/site.css"), ("search.js", "site/search.js")];
 
-/// What draws the course of a case over time.
+/// What draws the trend of a case over time.
 fn history_script() -> String {
     let source = |name: &str| template::source(name).expect("BUG: the site's files are embedded");
     let parts = [html::PLOT, source("report/js/figures.js"), source("report/js/charts.js"), source("site/history.js")];
@@ -286,7 +286,7 @@ fn pair_page<'a>(view: &View<'a>, at: usize, case: &'a CaseResult) -> Pair<'a> {
         again: format!("orch run {} --case {}", shell::word(&view.doc.spec), shell::quoted(&case.case)),
         model,
         target,
-        has_course: view.course(case).is_some(),
+        has_trend: view.trend(case).is_some(),
         detail: Detail::of(view, case),
     }
 }

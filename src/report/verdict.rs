@@ -59,7 +59,7 @@ pub(super) fn lines(numerics: &Numerics) -> Vec<(&'static str, String)> {
 fn generated(generation: &Generation) -> String {
     let asked = generation.asked;
     let Some(agreed) = generation.agreed else {
-        return format!("nothing: this runtime is not asked to generate, and {asked} tokens are known");
+        return format!("nothing: this runtime does not generate, and {asked} tokens are known");
     };
     let mut told = format!("{agreed} of {asked} tokens are those of PyTorch's greedy decoding");
     if let Some(OtherToken { row, step, token, expected, margin, bound, tie }) = &generation.first {

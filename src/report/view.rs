@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use indexmap::{IndexMap, IndexSet};
 
 use super::place::{Place, Row, Variant};
-use super::{CaseResult, Courses, Excluded, Executed, ReportDoc};
+use super::{CaseResult, Excluded, Executed, ReportDoc, Trends};
 use crate::device::{Backend, DeviceKind};
 use crate::record::Outcome;
 
@@ -19,7 +19,7 @@ pub(super) struct View<'a> {
     /// `cells[row][variant]`
     pub(super) cells: Vec<Vec<Cell<'a>>>,
     kinds: Kinds<'a>,
-    courses: Option<&'a Courses>,
+    trends: Option<&'a Trends>,
 }
 
 /// What the probers say that each device is made of.
@@ -65,18 +65,18 @@ impl<'a> View<'a> {
             place(case.into(), Cell::Case(at, case));
         }
         let (rows, variants) = (rows.into_iter().collect(), variants.into_iter().collect());
-        Self { doc, rows, variants, cells, kinds: Kinds::of(doc), courses: None }
+        Self { doc, rows, variants, cells, kinds: Kinds::of(doc), trends: None }
     }
 
     /// With what a history tells of the cases.
-    pub(super) fn with(doc: &'a ReportDoc, courses: &'a Courses) -> Self {
-        Self { courses: Some(courses), ..Self::new(doc) }
+    pub(super) fn with(doc: &'a ReportDoc, trends: &'a Trends) -> Self {
+        Self { trends: Some(trends), ..Self::new(doc) }
     }
 
     /// How the case went on its machine.
-    pub(super) fn course(&self, case: &CaseResult) -> Option<&'a [Executed]> {
+    pub(super) fn trend(&self, case: &CaseResult) -> Option<&'a [Executed]> {
         let host = case.host.as_ref().unwrap_or(&self.doc.host.name);
-        self.courses?.get(&(case.case.clone(), host.clone())).map(Vec::as_slice)
+        self.trends?.get(&(case.case.clone(), host.clone())).map(Vec::as_slice)
     }
 
     /// What the case ran on, when that was no hardware.

@@ -12,8 +12,9 @@ use anyhow::Context as _;
 use crate::base::fs::normal;
 use crate::key::KeyDoc;
 use crate::plan::Plan;
-use crate::session::git::{Revision, is_below, is_yaml};
+use crate::session::git::{Revision, is_below};
 use crate::session::{Project, Request};
+use crate::spec::is_spec;
 use crate::step::{Source, StepId};
 use crate::store::DiskStore;
 
@@ -102,7 +103,7 @@ fn load(revision: &Revision, spec: &Path, project: &Project) -> anyhow::Result<R
         std::fs::create_dir_all(link.parent().unwrap_or(&link))?;
         std::os::unix::fs::symlink(outside, &link).with_context(|| format!("failed to link {}", link.display()))?;
     }
-    revision.lay_out(&|path| is_yaml(path) || specs.contains(path))?;
+    revision.lay_out(&|path| is_spec(path) || specs.contains(path))?;
     let load = || Project::load_as(&Request::all(spec), &project.clock);
     let first = load();
     // It may include files of any name.

@@ -1,11 +1,11 @@
-//! A git revision laid out in a folder of its own, without touching the user's checkout, index or list of worktrees.
+//! The one home of git, and a git revision laid out in a folder of its own, without touching the user's checkout, index or
+//! list of worktrees.
 //!
 //! Files are written by `git checkout-index` from an index of our own, so line endings and filters such as LFS apply as
 //! they do in a checkout. Submodules are laid out at the commits that the revision names, where those are here. Knows
 //! nothing of specs.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,10 +13,23 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 
 use crate::base::fs::normal;
+use crate::base::text::last_line;
 use crate::base::{figures, suggest};
 use crate::report::Git;
 use crate::session::UsageError;
 use crate::store::Scratch;
+
+/// Variables by which git names a repository to its hooks; with them it would not look for the one around the folder.
+const HOOK_VARIABLES: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_COMMON_DIR",
+    "GIT_WORK_TREE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+];
 
 /// A revision of the repository that holds some file.
 pub(super) struct Revision {
@@ -50,7 +63,7 @@ impl Revision {
             match words.contains("not a git repository") {
                 true => UsageError(format!(
                     "`{shown}` is not in a git repository, so nothing can be compared with `{base}`\n  \
-                     hint: without --affected everything is looked at"
+                     hint: without --affected every step is considered"
                 )),
                 false => UsageError(format!("git cannot tell the repository of `{shown}`: {words}")),
             }
@@ -190,24 +203,26 @@ fn commit(root: &Path, base: &str) -> anyhow::Result<String> {
         }
         None => "give a branch, a tag or a commit; one of a remote may have to be fetched first".to_owned(),
     };
-    Err(UsageError(format!("git knows no revision `{base}`\n  hint: {hint}")).into())
+    Err(UsageError(format!("git has no revision `{base}`\n  hint: {hint}")).into())
 }
 
-fn find(dir: &Path, name: &str) -> anyhow::Result<Option<String>> {
+/// The commit that git takes a name for.
+pub(crate) fn find(dir: &Path, name: &str) -> anyhow::Result<Option<String>> {
     if name.starts_with('-') || name.is_empty() {
         return Ok(None); // to git it would be an option
     }
     Ok(git(dir, None, ["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")])?.ok())
 }
 
-fn must<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> anyhow::Result<String> {
+/// What git says on stdout.
+pub(crate) fn must<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> anyhow::Result<String> {
     git(dir, index, args)?.map_err(|words| anyhow::anyhow!("`git {}` failed: {words}", args.join(" ")))
 }
 
 /// What git says on stdout, or its last words where it fails.
 fn git<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> anyhow::Result<Result<String, String>> {
     let output = command(dir, index, args).output().map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => UsageError("--affected needs git, which is not on PATH".into()).into(),
+        std::io::ErrorKind::NotFound => UsageError("git is needed for this, and is not on PATH".into()).into(),
         _ => anyhow::Error::from(e).context("failed to start git"),
     })?;
     if !output.status.success() {
@@ -220,8 +235,8 @@ fn git<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> any
 fn command<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) -> Command {
     let mut command = Command::new("git");
     command.arg("-C").arg(dir).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A hook of git's starts orch with these set for its own repository.
-    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY"] {
+    // A git hook starts orch with these set for its own repository.
+    for name in HOOK_VARIABLES {
         command.env_remove(name);
     }
     command.env("LC_ALL", "C").env("GIT_OPTIONAL_LOCKS", "0");
@@ -232,15 +247,10 @@ fn command<const N: usize>(dir: &Path, index: Option<&Path>, args: [&str; N]) ->
 }
 
 fn last_words(stderr: &[u8]) -> String {
-    let text = String::from_utf8_lossy(stderr);
-    text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it gave no reason").to_owned()
+    last_line(&String::from_utf8_lossy(stderr)).unwrap_or("it gave no reason").to_owned()
 }
 
 /// Whether `path` or a folder above it is in `set`.
 pub(super) fn is_below(path: &Path, set: &BTreeSet<PathBuf>) -> bool {
     path.ancestors().any(|above| set.contains(above))
-}
-
-pub(super) fn is_yaml(path: &Path) -> bool {
-    path.extension().and_then(OsStr::to_str).is_some_and(|extension| matches!(extension, "yaml" | "yml"))
 }

@@ -1,4 +1,4 @@
-//! What `half:` of targets is settled by: probes on the devices of this host, and what they answered before.
+//! What `half:` of targets is resolved by: probes on the devices of this host, and what they answered before.
 //!
 //! An answer of the device itself is kept beside the environments, under all that it could depend on: the kind of machine
 //! with its devices, the packages, the driver and the boot. A crash or a missing device is asked again.
@@ -39,7 +39,7 @@ struct Halves<'a> {
 }
 
 /// Leaves one precision of each case of a target with `half`.
-pub(super) fn settle(matrix: &mut Matrix, spec: &Spec, session: &Session, ask: Ask<'_>) {
+pub(super) fn resolve_half(matrix: &mut Matrix, spec: &Spec, session: &Session, ask: Ask<'_>) {
     if !matrix.asks_for_half(spec) {
         return;
     }

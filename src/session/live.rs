@@ -8,8 +8,8 @@ use std::time::{Instant, SystemTime};
 use crate::event::{Event, Listener};
 use crate::history::runs_dir;
 use crate::report::site::{self, Files};
-use crate::report::{Courses, ReportDoc, html, json};
-use crate::session::{Ask, Locations, Request, Session, absolute, courses, history_dir};
+use crate::report::{ReportDoc, Trends, html, json};
+use crate::session::{Ask, Locations, Request, Session, absolute, history_dir, trends};
 use crate::store::{DiskStore, LogExtent};
 
 /// Pages of a large spec take their time: they are made at most for a third of it.
@@ -39,7 +39,7 @@ pub struct Shown {
 pub struct Pages {
     pub report: String,
     doc: ReportDoc,
-    courses: Courses,
+    trends: Trends,
     site: std::sync::OnceLock<Result<Files, String>>,
 }
 
@@ -47,7 +47,7 @@ impl Pages {
     /// Below the site's folder.
     pub fn site(&self) -> Result<&Files, &str> {
         let made =
-            self.site.get_or_init(|| site::site(&self.doc, None, &self.courses).map_err(|error| error.to_string()));
+            self.site.get_or_init(|| site::site(&self.doc, None, &self.trends).map_err(|error| error.to_string()));
         made.as_ref().map_err(String::as_str)
     }
 
@@ -100,12 +100,12 @@ impl Live {
         let options = project.idle_options();
         let doc = session.held(&project, &options, &Silent)?;
         // What it may have to say of the history belongs to no page.
-        let courses = courses(&self.locations, &|_| {});
-        let report = html::render_with(&doc, &courses)?;
+        let trends = trends(&self.locations, &|_| {});
+        let report = html::render_with(&doc, &trends)?;
         let files = project.files.iter().map(|file| file.path.clone());
         // A run leaves its file there when it ends.
         let files = files.chain([runs_dir(&history_dir(&self.locations)?)]).collect();
-        Ok((Pages { report, doc, courses, site: std::sync::OnceLock::new() }, files))
+        Ok((Pages { report, doc, trends, site: std::sync::OnceLock::new() }, files))
     }
 }
 

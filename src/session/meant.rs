@@ -45,7 +45,7 @@ impl Project {
     fn unknown(&self, given: &str, has_all: impl Fn(&Case) -> bool) -> anyhow::Error {
         if let Some(excluded) = self.plan.excluded.iter().find(|excluded| has_all(&excluded.case)) {
             let (case, reason) = (excluded.case.id(), &excluded.reason);
-            return UsageError(format!("`{case}` is excluded, so no step is of it: {reason}")).into();
+            return UsageError(format!("`{case}` is excluded, so it has no steps: {reason}")).into();
         }
         let cases: Vec<_> = self.plan.cases.iter().map(|planned| planned.case.id()).collect();
         let known = || self.plan.names().chain(cases.iter().map(String::as_str));

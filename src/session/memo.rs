@@ -136,7 +136,7 @@ impl Session {
             recorded,
         });
         if let Err(e) = kept {
-            tell(&format!("warning: what this run found was not kept, so the next one looks at all of it: {e}"));
+            tell(&format!("warning: the memo of this run was not written, so the next run checks everything: {e}"));
         }
     }
 }

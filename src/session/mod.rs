@@ -10,27 +10,27 @@
 mod affected;
 mod auto;
 mod away;
-mod courses;
-mod diary;
-mod git;
+pub(crate) mod git;
 mod half;
-mod handout;
 mod live;
 mod machine;
 mod meant;
 mod memo;
 mod needed;
+mod out_dir;
 mod own;
 mod probed;
-mod profile;
 mod probes;
+mod profile;
 mod project;
 mod recorded;
 mod request;
 mod resume;
 mod run;
+mod run_log;
 mod scope;
 mod sharing;
+mod trends;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -47,13 +47,12 @@ use crate::store::DiskStore;
 use crate::worker::Cancel;
 
 pub use away::{serve_order, worker_properties};
-pub use courses::courses;
 pub use half::{Ask, tell as tell_half};
-pub use handout::{Handed, Named, fill, loaded, page_of, place_site};
 pub use live::{Live, Shown};
 pub use machine::{browsers, provision};
 pub use meant::Meant;
 pub use memo::{Recalled, recall};
+pub use out_dir::{Handed, Named, fill, loaded, page_of, place_site};
 pub use own::Own;
 pub use probes::Probes;
 pub use project::{Project, spec};
@@ -66,6 +65,7 @@ pub use sharing::NOT_BUILT;
 #[cfg(feature = "remote")]
 pub use sharing::finish;
 pub use sharing::{Told, configured};
+pub use trends::trends;
 
 /// Hears lines for the user that are no results.
 pub type Tell<'a> = &'a dyn Fn(&str);
@@ -95,7 +95,7 @@ impl Session {
 
     /// On this machine, to be ended by `cancel`.
     pub fn open_with(locations: &Locations, cancel: Cancel) -> anyhow::Result<Self> {
-        let store = Arc::new(DiskStore::open(&absolute(&locations.cache_dir)?).context("failed to open the store")?);
+        let store = Arc::new(locations.store()?);
         let provision = provision(locations, cancel.clone())?;
         let (inventory, host) = (OnceLock::new(), machine::host_facts(&Host::real()));
         Ok(Self { store, provision, host, cancel, locations: locations.clone(), inventory, mocked: machine::mocked()? })
@@ -118,7 +118,7 @@ impl Session {
         if has_cases { self.inventory() } else { &[] }
     }
 
-    /// The project for this host: `half` of targets is settled, and `-t auto` chooses one target for each case.
+    /// The project for this host: `half` of targets is resolved, and `-t auto` chooses one target for each case.
     pub fn project(&self, request: &Request, ask: Ask<'_>) -> anyhow::Result<Project> {
         Project::of(&project::swept(request)?, request, Some((self, ask)))
     }

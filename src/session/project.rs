@@ -68,7 +68,7 @@ impl Project {
         let mut matrix = matrix.select(spec, &selection).map_err(|e| UsageError(e.to_string()))?;
         let probes = matrix.asks_for_half(spec);
         if let Some((session, ask)) = here {
-            half::settle(&mut matrix, spec, session, ask);
+            half::resolve_half(&mut matrix, spec, session, ask);
             if request.chooses() {
                 auto::choose(&mut matrix, spec, session);
             }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crate::base::figures;
 use crate::exec::{Finished, How, StepResult};
 use crate::history::{self, About, Executed, Execution, RunFile};
 use crate::memo::{Memo, MemoPath, Recorded};
@@ -33,10 +34,6 @@ pub(super) fn folder_of(spec: &Path) -> PathBuf {
     folder.unwrap_or(Path::new(".")).to_owned()
 }
 
-pub(super) fn moment() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
-}
-
 impl Recording {
     /// None of a plan without cases: nothing is measured by it.
     pub(super) fn begin(planned: &Planned, spec: &str) -> Option<Self> {
@@ -44,7 +41,7 @@ impl Recording {
             return None;
         }
         let folder = folder_of(Path::new(spec));
-        let started = moment();
+        let started = figures::exactly_now();
         let asked = Some(std::thread::spawn(move || git::head(&folder)));
         Some(Self { run: history::name(&started), started, clock: Instant::now(), asked, git: None })
     }
@@ -119,7 +116,7 @@ pub(super) fn repeat(
     settings: &Settings,
 ) {
     let Some(same) = memo.recorded().map(|recorded| recorded.run.clone()) else { return };
-    let started = moment();
+    let started = figures::exactly_now();
     let about = About {
         run: history::name(&started),
         started,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use indexmap::IndexSet;
 
 use crate::base::shell;
@@ -9,7 +10,9 @@ use crate::config::{Download, Where};
 use crate::exec::{Backoff, KeepGoing, MaxAge};
 use crate::matrix::{AUTO, Fallback, Partition, Selection};
 use crate::plan::Clock;
+use crate::session::absolute;
 use crate::spec::Spec;
+use crate::store::DiskStore;
 
 /// Where generated tests, artefacts and pages are put, unless the caller says otherwise.
 pub(super) const OUT_DIR: &str = "orch-out";
@@ -25,6 +28,10 @@ pub struct Locations {
 }
 
 impl Locations {
+    pub fn store(&self) -> anyhow::Result<DiskStore> {
+        DiskStore::open(&absolute(&self.cache_dir)?).context("failed to open the store")
+    }
+
     /// Words of a shell line, each after a space: what is not where it usually is.
     pub fn flags(&self) -> String {
         let cache_dir = (self.cache_dir != Path::new("cache")).then_some(&self.cache_dir);

@@ -11,7 +11,7 @@ use crate::base::figures::counted;
 use crate::explain;
 use crate::journal::{self, Run};
 use crate::record::Outcome;
-use crate::session::{Planned, Session, Tell, UsageError, diary};
+use crate::session::{Planned, Session, Tell, UsageError, run_log};
 
 const FLAG: &str = " --resume";
 
@@ -48,7 +48,7 @@ impl Session {
 /// The run that is resumed, and those that it resumed itself, newest first.
 fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
     let dir = explain::runs_dir(&session.store);
-    let (folder, command) = (diary::folder(), plain(command));
+    let (folder, command) = (run_log::folder(), plain(command));
     let mut found: Vec<Run> = Vec::new();
     for path in journal::files(&dir).with_context(|| format!("failed to list `{}`", dir.display()))? {
         let run = journal::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;

@@ -7,9 +7,9 @@ use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
 use crate::memo::{Recorded, Removals};
 use crate::session::away::Departing;
-use crate::session::diary::Diary;
-use crate::session::handout::{self, Handed, Place};
+use crate::session::out_dir::{self, Handed, Place};
 use crate::session::recorded::Recording;
+use crate::session::run_log::RunLog;
 use crate::session::sharing::{Sharing, Told};
 use crate::session::{Planned, Session, Settings};
 use crate::step::StepId;
@@ -52,17 +52,17 @@ impl Session {
         let project = &planned.project;
         let departing = Departing::open(settings)?;
         let options = Options { routing: departing.routing.clone(), ..self.options(&planned, settings) };
-        let diary = Diary::new(Instant::now(), listener, self, &options, settings);
+        let run_log = RunLog::new(Instant::now(), listener, self, &options, settings);
         let before = Removals::of(&self.store);
         let mut recording = Recording::begin(&planned, &options.spec);
-        let sharing = Sharing::open(settings.no_remote, &self.store, &diary)?;
+        let sharing = Sharing::open(settings.no_remote, &self.store, &run_log)?;
         let context =
-            Context { remote: sharing.remote(), away: departing.away(), ..self.context(project, &options, &diary) };
+            Context { remote: sharing.remote(), away: departing.away(), ..self.context(project, &options, &run_log) };
         let ended = self.perform(&context, planned.has_pages, &mut recording);
         let remote = sharing.finish(&self.cancel, uploads);
         let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
         let counted = ended.as_ref().ok().map(|(finished, _)| (finished.interrupted, hits(finished)));
-        let written = diary.finish(&project.plan, counted);
+        let written = run_log.finish(&project.plan, counted);
         let (finished, handed) = ended?;
         let warn = |text: &str| listener.tell(Event::Warning { text: text.to_owned() });
         let recorded = recording.and_then(|recording| recording.end(self, &planned, &finished, settings, &warn));
@@ -95,7 +95,7 @@ impl Session {
         recording: &mut Option<Recording>,
     ) -> anyhow::Result<(Finished, Handed)> {
         let place = Place::new(&self.locations, context.options, has_pages)?;
-        let hand_out = |finished: &Finished| handout::hand_out(context.plan, finished, context.store, &place);
+        let hand_out = |finished: &Finished| out_dir::hand_out(context.plan, finished, context.store, &place);
         let mut run = |context: &Context<'_>| {
             let mut finished = exec::run(context)?;
             finished.doc.run = recording.as_mut().map(Recording::ran);
@@ -104,7 +104,7 @@ impl Session {
         let finished = run(context)?;
         match hand_out(&finished) {
             Ok(handed) => Ok((finished, handed)),
-            Err(e) if handout::is_lost(&e) && !finished.interrupted => {
+            Err(e) if out_dir::is_lost(&e) && !finished.interrupted => {
                 context.listener.tell(Event::Warning { text: format!("{e:#}; what was lost is made again") });
                 let again = Options { rerun: Default::default(), rerun_failed: false, ..context.options.clone() };
                 let finished = run(&Context { options: &again, ..*context })?;

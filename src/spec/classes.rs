@@ -60,7 +60,7 @@ pub(super) fn chooses(name: &str) -> bool {
 pub(super) fn hint(name: &str) -> String {
     match suggest::nearest(name, CLASSES.iter().map(|(class, _)| *class).chain(OF_DIFFUSERS)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "write the class as transformers exports it, e.g. `BertForMaskedLM`".to_owned(),
+        None => "write the class name that transformers exports, e.g. `BertForMaskedLM`".to_owned(),
     }
 }
 
@@ -99,6 +99,6 @@ mod tests {
             [Some("bert"), Some("audio-spectrogram-transformer"), None, None]
         );
         assert_eq!(hint("BertForMaskLM"), "did you mean `BertForMaskedLM`?");
-        assert!(hint("MyOwnThing").contains("as transformers exports it"));
+        assert!(hint("MyOwnThing").contains("that transformers exports"));
     }
 }

@@ -75,10 +75,19 @@ impl Spec {
     }
 }
 
+/// Whether a file is a spec by its name.
+pub fn is_spec(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "yaml" || ending == "yml")
+}
+
 impl Loader {
     /// Reads one file; `asked` is the `include` entry that names it.
     fn file(&mut self, path: &Path, asked: Option<Span>) {
-        if asked.is_some_and(|asked| self.is_too_far(path, asked)) {
+        if let Some(asked) = asked
+            && let Some((message, hint)) = self.refusal(path)
+        {
+            self.sink.incomplete = true;
+            self.sink.error_hint(asked, message, hint);
             return;
         }
         self.asked.push(path.to_owned());
@@ -171,26 +180,21 @@ impl Loader {
         }
     }
 
-    /// Whether an included file is one too many, or none that may be included. A file that is no spec by its name is not
-    /// looked into: errors quote what they are about, and it may be anything.
-    fn is_too_far(&mut self, path: &Path, asked: Span) -> bool {
-        let is_spec = |path: &Path| path.extension().is_some_and(|end| end == "yaml" || end == "yml");
+    /// Why a file cannot be included, with a hint: it is one too many, or not named as a spec. Such a file is not read, because
+    /// errors quote what they are about, and it may be anything.
+    fn refusal(&self, path: &Path) -> Option<(String, &'static str)> {
         let shown = path.display();
-        let (message, hint) = if self.open.len() >= MOST_DEEP {
+        if self.open.len() >= MOST_DEEP {
             let message = format!("{shown} is included by a file that is included by a file, {MOST_DEEP} deep");
-            (message, "include it in a file further up")
+            Some((message, "include it in a file further up"))
         } else if self.files.len() >= MOST_FILES {
-            (format!("{shown} is one file too many: a spec may have {MOST_FILES}"), "join some of them")
+            Some((format!("{shown} is one file too many: a spec may have at most {MOST_FILES}"), "join some of them"))
         } else if !is_spec(path) || fs::canonicalize(path).is_ok_and(|target| !is_spec(&target)) {
-            let message =
-                format!("{shown} is not read: only files that are called `*.yaml` or `*.yml` can be included");
-            (message, "give it such a name, if it is a part of a spec")
+            let message = format!("{shown} is not read: only files named `*.yaml` or `*.yml` can be included");
+            Some((message, "give it such a name, if it is a part of a spec"))
         } else {
-            return false;
-        };
-        self.sink.incomplete = true;
-        self.sink.error_hint(asked, message, hint);
-        true
+            None
+        }
     }
 
     /// Whether a file has been read before: that is a cycle or a repetition, and an error.
@@ -198,7 +202,7 @@ impl Loader {
         let (Some(asked), Some(first)) = (asked, self.seen.get(canonical).copied()) else { return false };
         let shown = path.display();
         if self.open.iter().any(|open| open == canonical) {
-            self.sink.error(asked, format!("{shown} includes itself, directly or by way of others"));
+            self.sink.error(asked, format!("{shown} includes itself, directly or indirectly"));
         } else {
             let first = self.sink.loc(first);
             self.sink.error(asked, format!("{shown} is already included at {first}"));

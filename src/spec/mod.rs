@@ -41,6 +41,7 @@ pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus};
 pub use half::Half;
+pub use load::is_spec;
 pub use measure::Timing;
 pub use pipeline::Pipeline;
 pub use tolerance::Tolerance;

@@ -90,7 +90,7 @@ shape! {
         /// With hub or path weights: globs over weights of the checkpoint that the class does not use, e.g.
         /// `cls.seq_relationship.*`. Any other that it leaves unused is an error.
         unused_weights: List<String>,
-        /// With `class`: how many parameters it may have, in place of the general `max_parameters`.
+        /// With `class`: how many parameters it may have, instead of the general `max_parameters`.
         max_parameters: u64,
         /// With hub or path weights: lets transformers execute Python code that comes with the weights. Default: false.
         trust_remote_code: bool,
@@ -107,8 +107,9 @@ shape! {
         /// With a ready file: `.npz`, `.safetensors`, or a folder of `output_*.pb`: what the outputs are compared with.
         /// Without it, ONNX Runtime's CPU provider makes the reference of an ONNX file; the others need it.
         expected: String,
-        /// Names of the outputs that are compared, in order; `feature_maps.0` is the first tensor of a tuple. Default: all
-        /// tensors that the model returns, or, if it returns none, those of its tuples. An ONNX file gives no others then.
+        /// Names of the outputs to compare, in order; `feature_maps.0` is the first tensor of a tuple. Default: all
+        /// tensors that the model returns, or, if it returns none, those of its tuples. An ONNX file gives no others
+        /// then.
         outputs: List<String>,
         /// With `class`: how ONNX is made.
         export: Export,
@@ -122,7 +123,7 @@ shape! {
         /// With `class`: how many tokens are also generated, greedily, with a cache where there is one, in the declared length:
         /// the first `length + 1 - generate` ids are the prompt. They must be PyTorch's own. Default: none.
         generate: u32,
-        /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, in place of orch's estimate. No limit.
+        /// How much main memory each step on it takes, e.g. `12 GiB`: kept free for it, instead of orch's estimate. No limit.
         memory: Memory,
     }
 }
@@ -192,9 +193,9 @@ shape! {
     Target {
         /// Which runtime runs it.
         runtime @required: &'static Runtime,
-        /// Whose prober says whether the hardware and its driver are there.
+        /// The backend, whose prober says whether the hardware and its driver are present.
         backend @required: &'static BackendRow,
-        /// The runtime's own name of the device, e.g. `CPU` for OpenVINO. Default: the backend's name.
+        /// The runtime's own name for the device, e.g. `CPU` for OpenVINO. Default: the backend's name.
         device: String,
         /// What it loads; `model` is the PyTorch model itself, `transformers-js` an ONNX model with a task to do.
         artefact @required: &'static Artefact,
@@ -205,9 +206,9 @@ shape! {
         half: Half,
         /// Options of the runtime, e.g. `soc_model` for QNN.
         options: Rows<Json>,
-        /// How far int8 weights reach: of `onnx`, and of `openvino` at `int8-static`. `reduced` (the default): within ±64, so
-        /// that no CPU saturates. `full`: all eight bits, for machines that have VNNI or are not x86: without it x86 CPUs add
-        /// pairs of products in 16 bits.
+        /// The range of int8 weights, for `onnx` and for `openvino` at `int8-static`. `reduced` (the default): within
+        /// ±64, so that no CPU saturates. `full`: all eight bits, for machines that have VNNI or are not x86: without
+        /// it x86 CPUs add pairs of products in 16 bits.
         int8_range: Int8Range,
         /// Tolerances per precision on this target; figures that are not given keep their general value.
         tolerances: Rows<Tolerance>,
@@ -217,12 +218,13 @@ shape! {
         measure: Timed,
         /// Words for selection.
         tags: List<String>,
-        /// How often a run that failed for a transient reason is tried again. `orch run --retries` overrules it. Default: 0.
+        /// How often a run that failed for a transient reason is retried. `orch run --retries` overrides it. Default:
+        /// 0.
         retries: u32,
-        /// Targets on which a case is run instead, in this order, when this one is not there or its run fails. The case is
-        /// PASS_FALLBACK then, never PASS. `[]`: none, also under `orch run --fallback`.
+        /// Targets on which a case is run instead, in this order, when this one is missing or its run fails. The case
+        /// is PASS_FALLBACK then, never PASS. `[]`: none, also under `orch run --fallback`.
         fallback: List<String>,
-        /// Whether a case whose memory does not suffice is run at half its batch size, and half of that, down to 1. It is
+        /// Whether a case that exceeds the memory is run at half its batch size, and half of that, down to 1. It is
         /// PASS_FALLBACK then. Default: only under `orch run --fallback`.
         halve_batch: bool,
     }
@@ -249,11 +251,11 @@ shape! {
 shape! {
     /// How runs are measured.
     Measure {
-        /// Inferences before the clock counts, at the least: warming up goes on until times are stable. Default: 3.
+        /// The least number of inferences before timing starts: warm-up continues until times are stable. Default: 3.
         warmup: u32,
         /// Timed inferences of a round. Default: 30.
         samples: u32,
-        /// How often each case is measured, each time in a process of its own. Default: 1; `orch bench`: 5.
+        /// How often each case is measured, each time in its own process. Default: 1; `orch bench`: 5.
         rounds: u32,
         /// Warming up and sampling each stop early after this many seconds, with at least one sample. Default: 10.
         max_seconds: f64,
@@ -273,10 +275,10 @@ shape! {
         batch: List<u64>,
         /// Sequence lengths, for models whose input shapes use `seq`. Default: each model's own.
         seq: List<u64>,
-        /// Cases taken out, each with its reason; they stay visible in the report.
+        /// Cases to remove, each with its reason; they stay visible in the report.
         exclude: List<Rule>,
-        /// Cases besides the product, also of models, targets and precisions that it does not name. A case that
-        /// `exclude` took out comes back.
+        /// Further cases, also of models, targets and precisions that the product does not name. Restores a case that
+        /// `exclude` removed.
         include: List<Rule>,
         /// Cases that are known not to pass, each with its reason. The first rule that matches a case counts.
         expect: List<Expect>,
@@ -284,8 +286,8 @@ shape! {
 }
 
 shape! {
-    /// Cases that do not pass as long as something is as it is. One that ends so is XFAIL, which is no failure of the run;
-    /// one that passes is XPASS, which is one. `orch accept` brings these rules up to date.
+    /// Cases that are known not to pass. One that ends as expected is XFAIL, which does not fail the run; one that
+    /// passes is XPASS, which does. `orch accept` brings these rules up to date.
     Expect {
         /// Glob over whole cases, e.g. `bert:cpu-fp32` or `*:openvino-*`.
         case: String,
@@ -299,13 +301,13 @@ shape! {
         precision: Precision,
         /// How the cases end.
         status @required: ExpectedStatus,
-        /// At which stage they end so. Default: at any.
+        /// At which stage they end this way. Default: at any.
         stage: ExpectedStage,
         /// Why, in one sentence, e.g. with the address of an issue.
         reason @required: String,
         /// Since when, as `YYYY-MM-DD`: for people and for the report.
         since: String,
-        /// Whether a case that passes all the same fails the run. Default: true.
+        /// Whether a case that passes anyway fails the run. Default: true.
         strict: bool,
     }
 }
@@ -343,9 +345,10 @@ shape! {
         env: List<Arc<str>>,
         /// It is killed after this many seconds. Default: 600.
         timeout_seconds: u64,
-        /// With `argv`: how much main memory it takes, e.g. `4 GiB`: kept free for it, in place of orch's estimate. No limit.
+        /// With `argv`: how much main memory it takes, e.g. `4 GiB`: kept free for it, instead of orch's estimate. No limit.
         memory: Memory,
-        /// With `argv`: how often it is tried again after a transient failure. `orch run --retries` overrules it. Default: 0.
+        /// With `argv`: how often it is retried after a transient failure. `orch run --retries` overrides it.
+        /// Default: 0.
         retries: u32,
         /// With `argv`: exit codes by which the program says that another attempt may succeed, e.g. 75.
         transient: List<u32>,

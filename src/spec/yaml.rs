@@ -125,7 +125,7 @@ fn describe(error: &serde_saphyr::Error) -> YamlError {
         serde_saphyr::Error::MultipleDocuments { .. } => YamlError {
             pos,
             message: "a second YAML document begins here".to_owned(),
-            hint: Some("a spec file holds one; put the other into a file of its own and `include` it".to_owned()),
+            hint: Some("a spec file holds one; move the other into its own file and `include` it".to_owned()),
         },
         serde_saphyr::Error::Budget { .. } | serde_saphyr::Error::AliasReplayLimitExceeded { .. } => YamlError {
             pos,

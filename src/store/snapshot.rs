@@ -106,7 +106,7 @@ impl Snapshot {
 
     /// Files that are to stay as they are, by stamps that a later change cannot leave as they are. None if they do not hold
     /// still.
-    pub fn settled(paths: &[PathBuf]) -> Option<Self> {
+    pub fn stable(paths: &[PathBuf]) -> Option<Self> {
         for _ in 0..PATIENCE {
             let clock = stamp_clock();
             let row = |path: &PathBuf| {

@@ -113,7 +113,11 @@ impl<'a> AtWork<'a> {
             if self.leave_by.is_some_and(|by| Instant::now() >= by) {
                 // Native libraries may hang on their way out; an answer that was given stands all the same.
                 return Ok(self.answer.take().map_or_else(
-                    || Ended::Broken("the worker closed its result descriptor without an answer, and lived on".into()),
+                    || {
+                        Ended::Broken(
+                            "the worker closed its result descriptor without an answer and kept running".into(),
+                        )
+                    },
                     Ended::Answered,
                 ));
             }
@@ -173,7 +177,7 @@ impl<'a> AtWork<'a> {
 }
 
 fn junk(what: &str) -> Ended {
-    Ended::Broken(format!("the worker wrote junk on its result descriptor: {what}"))
+    Ended::Broken(format!("the worker wrote invalid data to its result descriptor: {what}"))
 }
 
 /// Where stdout and stderr of a child go.
@@ -305,7 +309,10 @@ mod tests {
         ] {
             let (ended, _) = shell(&script, Duration::from_secs(20));
             let Ended::Broken(why) = ended else { panic!("{script}: {ended:?}") };
-            assert!(why.starts_with("the worker wrote junk on its result descriptor: ") && why.contains(what), "{why}");
+            assert!(
+                why.starts_with("the worker wrote invalid data to its result descriptor: ") && why.contains(what),
+                "{why}"
+            );
         }
     }
 

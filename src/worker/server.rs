@@ -199,7 +199,7 @@ impl Shared {
             match lines.next() {
                 Next::Line(bytes) => match serde_json::from_slice::<Reply>(&bytes) {
                     Ok(reply) => self.pass_on(reply),
-                    Err(e) => break format!("the Python server wrote junk on its result descriptor: {e}"),
+                    Err(e) => break format!("the Python server wrote invalid data to its result descriptor: {e}"),
                 },
                 Next::Nothing => {
                     // Asked for its end as well: something that it started may hold the descriptor open.

@@ -59,7 +59,7 @@ impl Program<'_> {
 
 fn c_string(text: &OsStr) -> io::Result<std::ffi::CString> {
     std::ffi::CString::new(text.as_bytes())
-        .map_err(|_| io::Error::other(format!("{text:?} holds a zero byte, which no program can be told")))
+        .map_err(|_| io::Error::other(format!("{text:?} contains a NUL byte, which arguments cannot hold")))
 }
 
 /// What was started.

@@ -279,7 +279,7 @@ fn mistakes_are_told_with_a_remedy() {
         .stderr_has("is not in a git repository")
         .stderr_has("hint: without");
     let none = bare.env("PATH", "/nowhere");
-    none.run(["run", "--affected", "main"]).code(2).stderr_has("--affected needs git, which is not on PATH");
+    none.run(["run", "--affected", "main"]).code(2).stderr_has("git is needed for this, and is not on PATH");
 }
 
 fn commit_twice_and_clone_shallowly(sandbox: &Sandbox) {

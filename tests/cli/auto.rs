@@ -32,7 +32,7 @@ fn the_order_decides_until_something_was_measured() {
         .run(["report", "specs/all.yaml", "-t", "auto", "--format", "markdown"])
         .success()
         .stdout_has("## Chosen targets");
-    // The same again looks at what was measured again.
+    // Another such run looks at the measurements again: it leaves no memo.
     assert_eq!(sandbox.run(run).success().json()["summary"]["path"], "full");
 }
 

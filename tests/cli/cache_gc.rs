@@ -172,7 +172,7 @@ fn what_nothing_names_goes_when_it_is_old_enough() {
     let ended = ended.stdout_has(&format!("v1, the store of an earlier version: {size} B"));
     let ended = ended.stdout_has("1 working folder, 4 B of processes");
     let ended = ended.stdout_has("1 log, 4 B of steps without records");
-    ended.stderr_has("1 file, 1 B that nothing names yet stay, because they are new");
+    ended.stderr_has("1 file, 1 B that nothing refers to yet are kept, because they are new");
     assert!(stray.exists() && sandbox.path("cache/v3/x").exists() && sandbox.store("memos/x").exists());
     assert!(!sandbox.path("cache/v1").exists() && !sandbox.store("logs/command.gone.log").exists());
     assert!(sandbox.store("logs/command.maker.log").exists());

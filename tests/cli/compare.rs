@@ -107,6 +107,31 @@ fn times_of_single_processes_are_suspicions_and_close_no_gate() {
     told.stdout_has("slower (1)").stdout_has("→ 1000 ms (+").stdout_has("not confirmed");
 }
 
+/// A hook of git's starts orch with variables that name the hook's repository.
+#[test]
+fn the_base_comes_from_the_repository_of_the_folder_whatever_a_hook_set() {
+    let (sandbox, mut head) = ran(RIGHT);
+    head["cases"][0]["metrics"]["rounds"][0]["min_ms"] = json!(1000.0);
+    sandbox.write("head.json", head.to_string());
+    let git = |folder: &str, line: &str| {
+        let line = format!("git -C {folder} -c user.name=x -c user.email=x@y.z -c init.defaultBranch=main {line}");
+        let (ended, told) = shell(&sandbox, &line);
+        assert!(ended, "{line}: {told}");
+        told
+    };
+    sandbox.write("other/file", "");
+    for (folder, files, branch) in [(".", "specs", "here"), ("other", "file", "there")] {
+        git(folder, "init -q");
+        git(folder, &format!("add {files}"));
+        git(folder, "commit -qm x");
+        git(folder, &format!("branch {branch}"));
+    }
+    let other = sandbox.path("other/.git").display().to_string();
+    let sandbox = sandbox.env("GIT_DIR", other).env("GIT_INDEX_FILE", "no/such/index");
+    let compare = ["compare", "base.json", "head.json", "--confirm", "there"];
+    sandbox.run(compare).code(1).stderr_has("invalid reference: there").stderr_lacks("is not in there");
+}
+
 /// Measures both sides anew, at one commit and the next.
 #[test]
 fn what_is_measured_again_in_turns_is_slower_or_is_not() {

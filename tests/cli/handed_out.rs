@@ -10,7 +10,7 @@ use crate::support::Sandbox;
 const RUN: [&str; 5] = ["run", "specs/all.yaml", "-t", "cpu", "--json"];
 const ARTEFACTS: &str = "orch-out/artefacts/linear";
 
-/// The same model on another input: everything that its tests load is another.
+/// The model of `SPEC` on another input, so that everything its tests load is another.
 fn spec(first: u32) -> String {
     let spec = SPEC.replace("    expected: ../models/expected\n", "");
     spec.replace("data: [1, 10]", &format!("data: [{first}, 10]"))

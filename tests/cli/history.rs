@@ -136,7 +136,7 @@ fn a_query_changes_nothing_and_reaches_nothing() {
     assert!(!Path::new(&written).exists());
     assert_eq!(number(&sandbox, "SELECT count(*) FROM executions"), before);
     sandbox.run(["query", "SELECT nothing FROM runs"]).code(2).stderr_has("nothing");
-    sandbox.run(["query", " ; "]).code(2).stderr_has("there is no query in it");
+    sandbox.run(["query", " ; "]).code(2).stderr_has("it contains no query");
 }
 
 #[test]
@@ -231,7 +231,10 @@ fn slower_since_the_seventh() -> Sandbox {
 fn what_is_no_run_is_not_taken_in() {
     let sandbox = Sandbox::new().installs().file("other.json", "{\"version\": 1}").file("broken.json", "{");
     sandbox.run(["history", "import", "other.json"]).code(1).stderr_has("neither a report of orch's");
-    sandbox.run(["history", "import", "broken.json"]).code(1).stderr_has("`broken.json` is not taken into the history");
+    sandbox
+        .run(["history", "import", "broken.json"])
+        .code(1)
+        .stderr_has("`broken.json` cannot be imported into the history");
     let newer = REPORT.replacen("\"version\": 1", "\"version\": 9", 1);
     sandbox.write("newer.json", newer);
     sandbox.run(["history", "import", "newer.json"]).code(1).stderr_has("it is of version 9");

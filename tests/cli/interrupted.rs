@@ -36,7 +36,8 @@ fn a_run_that_converts_ends_within_two_seconds_and_on_one_screen() {
     let mut command = sandbox.command(["run", "spec.yaml"]);
     let child = command.env_remove("ORCH_VERBOSE").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The journal tells of each step, however quick the machine is; the terminal does so of slow ones.
-    let journal = || sandbox.stored_files("runs").iter().map(|file| fs::read_to_string(file).unwrap()).collect::<String>();
+    let journal =
+        || sandbox.stored_files("runs").iter().map(|file| fs::read_to_string(file).unwrap()).collect::<String>();
     eventually("a model was made", || journal().contains(r#"{"step":{"step":"generate:first","#));
     let clock = Instant::now();
     signal(&child, libc::SIGINT);

@@ -97,7 +97,7 @@ fn a_run_that_contradicts_an_assertion_marks_it_and_a_later_one_takes_the_mark_a
         // Two types of the family were asked for.
         .stdout_has("% (1/2)");
 
-    // The same report changes no byte, and an older one takes no later result away.
+    // Reading a report twice changes no byte, and an older one removes no later result.
     let again = updated(&sandbox, &[("bert", "plain", "PASS", FIRST), ("albert", "plain", "NUMERICS", LATER)]);
     assert_eq!(again, text);
     assert_eq!(updated(&sandbox, &[("albert", "plain", "PASS", FIRST)]), text);

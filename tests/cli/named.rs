@@ -39,8 +39,8 @@ fn words_of_several_cases_and_of_none_are_errors_that_say_which_there_are() {
     let slip = sandbox.run(["explain", "bert on nnone-fp32", "spec.yaml"]).code(2);
     slip.stderr_has("no step or case is called").stderr_has("did you mean `bert:none-fp32`?");
     let excluded = sandbox.run(["log", "bert none fp16", "spec.yaml"]).code(2);
-    excluded.stderr_has("`bert:none-fp16` is excluded, so no step is of it: it is too large");
-    sandbox.run(["output", "*", "spec.yaml"]).code(2).stderr_has("one is printed or copied at a time");
+    excluded.stderr_has("`bert:none-fp16` is excluded, so it has no steps: it is too large");
+    sandbox.run(["output", "*", "spec.yaml"]).code(2).stderr_has("only one can be printed or copied at a time");
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn with<const N: usize>(node: NodeProto, numbers: [(&str, i64); N]) -> NodeProto
     NodeProto { attribute, ..node }
 }
 
-/// The same in another type.
+/// A node that converts a tensor to another type.
 pub(super) fn cast(input: &str, output: &str, to: i32) -> NodeProto {
     with(node("Cast", [input], output), [("to", to.into())])
 }
@@ -177,7 +177,7 @@ pub(super) fn linear() -> Vec<u8> {
     ModelProto { ir_version: 8, graph: Some(graph), opset_import }.encode_to_vec()
 }
 
-/// The same layer and so many nodes after it that only take time: its outputs are positive.
+/// The layer of `linear`, and so many nodes after it that only take time: its outputs are positive.
 pub(super) fn slow_linear(nodes: usize) -> Vec<u8> {
     let mut model = ModelProto::decode(&*linear()).unwrap();
     let graph = model.graph.as_mut().unwrap();
@@ -187,7 +187,7 @@ pub(super) fn slow_linear(nodes: usize) -> Vec<u8> {
     model.encode_to_vec()
 }
 
-/// The same layer with x and y in bfloat16. It computes in fp32: ONNX Runtime's CPU has few kernels for bfloat16.
+/// The layer of `linear` with x and y in bfloat16. It computes in fp32: ONNX Runtime's CPU has few kernels for bfloat16.
 pub(super) fn bfloat16_linear() -> Vec<u8> {
     let mut model = ModelProto::decode(&*linear()).unwrap();
     let graph = model.graph.as_mut().unwrap();

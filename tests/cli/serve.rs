@@ -95,7 +95,7 @@ fn what_cannot_be_served_is_told_at_once() {
     let sandbox = self::sandbox(RIGHT);
     let (child, port) = serving(&sandbox);
     let taken = sandbox.run(["serve", "specs/all.yaml", "--port", &port.to_string()]).code(1);
-    taken.stderr_has("failed to listen on port").stderr_has("`--port 0` takes one that is free");
+    taken.stderr_has("failed to listen on port").stderr_has("`--port 0` picks a free one");
     signal(&child, libc::SIGINT);
     sandbox.wait(child).success();
 }

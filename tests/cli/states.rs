@@ -258,7 +258,7 @@ fn a_declared_chain_goes_on_until_one_passes_and_tells_the_cost() {
     let only = ["run", "specs/all.yaml", "-t", "first", "--json"];
     sandbox.write("specs/all.yaml", spec.replace("targets:\n", &first("cpu", "")));
     sandbox.run(only).success().summary([("passed", 1)]);
-    // The same target on a device that is not here: its figure is still known.
+    // Now the target names a device that is not here, but its figure is still known.
     sandbox.write("specs/all.yaml", spec.replace("targets:\n", &first("cuda", ", fallback: [none, cpu]")));
     let document = sandbox.run(only).success().summary([("fallbacks", 1), ("failed", 0)]).json();
     let fallback = &case(&document, "first")["fallback"];

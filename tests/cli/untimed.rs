@@ -68,7 +68,7 @@ fn an_untimed_result_answers_for_no_timed_case_nor_the_other_way_round() {
     let why = "param.measure.samples";
     sandbox.run(["plan", "specs/all.yaml", "--check"]).success().stdout_has("run:linear:cpu-fp32").stdout_has(why);
     let checked = sandbox.run(CHECK).success().stderr_has("ok    run:linear:cpu-fp32").summary([("passed", 2)]);
-    // The same outputs: their verdict stands.
+    // The outputs equal those of the timed run, so their verdict stands.
     assert_untimed(&checked.stderr_lacks("judge:").json());
     sandbox.run(CHECK).success().summary([("executed", 0), ("passed", 2)]);
     // Who looks at it says which of the two is meant.

@@ -77,7 +77,7 @@ fn a_broken_library_leaves_the_size_unknown_says_why_and_limits_nothing() {
     let Some(sandbox) = sandbox(&["-DINIT=18"]) else { return };
     let refused = run(&sandbox, &RUN).stderr_lacks("may take");
     let refused = refused.stderr_has("warning the memory of cuda:0 is unknown: NVML (libnvidia-ml.so.1) refuses: ");
-    refused.stderr_has("RM detects a driver/library version mismatch; nothing limits what steps claim of it");
+    refused.stderr_has("RM detects a driver/library version mismatch; orch cannot limit how much of it steps claim");
     let sandbox = with(sandbox, "crashing", &["-DCRASH"]);
     let crashed = run(&sandbox, &RUN).stderr_lacks("may take");
     crashed

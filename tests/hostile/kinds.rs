@@ -70,7 +70,7 @@ fn only_a_file_with_a_spec_s_name_is_looked_into() {
         let _ = std::os::unix::fs::symlink("secret", sandbox.path("linked.yaml"));
         let sandbox = sandbox.env("TOKEN", "hunter2");
         let ended = run(&sandbox, &["run", "spec.yaml"]).code(2).stderr_has("spec.yaml:2:").stderr_lacks("hunter2");
-        ended.stderr_has("only files that are called `*.yaml` or `*.yml` can be included");
+        ended.stderr_has("only files named `*.yaml` or `*.yml` can be included");
     }
 }
 

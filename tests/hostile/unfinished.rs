@@ -26,7 +26,7 @@ fn an_export_that_was_killed_leaves_nothing_beside_its_file() {
     eventually("both write", || temporaries(&sandbox, "mine").len() == 3);
     signal(&first, libc::SIGKILL);
     first.wait().unwrap();
-    sandbox.run(GC).success().stdout_has("of processes that were killed");
+    sandbox.run(GC).success().stdout_has("of killed processes");
     assert_eq!(temporaries(&sandbox, "mine").len(), 2, "the other one goes on");
     sandbox.wait(second).success();
     assert_eq!(temporaries(&sandbox, "mine"), [".orch-tmp-abc123"]);

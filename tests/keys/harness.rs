@@ -43,7 +43,7 @@ pub(crate) struct World {
 /// What a stand-in publishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outputs {
-    /// The same as always: what changed turned out not to matter.
+    /// What they always are: what changed turned out not to matter.
     Equal,
     /// Something that follows from the key: whatever changed matters.
     Changed,

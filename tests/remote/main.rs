@@ -69,7 +69,7 @@ pub(crate) fn is_shared(new: impl Fn() -> Sandbox) {
     third.run(RUN).success().summary([("executed", 1), ("hits", 1)]).stderr_has("remote: 1 hit");
 }
 
-/// The same with a content that is sent in several parts.
+/// As `is_shared`, with content that is sent in several parts.
 pub(crate) fn is_shared_in_parts(new: impl Fn() -> Sandbox) {
     let large = "version: 1\ncommands:\n  large: {argv: [sh, -c, 'yes 0123456789abcde | head -c 40000000 > file'], \
                  outputs: [file]}\n";

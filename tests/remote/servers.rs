@@ -129,7 +129,7 @@ pub(crate) fn casd(dir: &Path, port: u16, more: &[&str]) -> Server {
     start(command, port)
 }
 
-/// The same as a server that executes, `jobs` steps at a time: by its own buildbox-run, without bubblewrap's sandbox.
+/// buildbox-casd as a server that executes, `jobs` steps at once: by its own buildbox-run, without bubblewrap's sandbox.
 pub(crate) fn casd_that_executes(dir: &Path, port: u16, jobs: u32) -> Server {
     let (bin, cache) = (dir.join("bin"), dir.join("cache"));
     fs::create_dir_all(&bin).unwrap();

@@ -129,7 +129,7 @@ impl Sandbox {
         self.ended(shown, output)
     }
 
-    /// The same, started by another program: its arguments, and then orch's own command line.
+    /// As `run`, started by another program: its arguments, and then orch's own command line.
     pub fn run_through<const N: usize>(&self, starter: [&str; N], args: &[&str]) -> Ended {
         let orch = self.command(args);
         let mut command = Command::new(starter[0]);

@@ -12,11 +12,11 @@ const ROUNDS: u32 = 5;
 pub(in crate::cli) struct BenchArgs {
     #[command(flatten)]
     pub(in crate::cli) run: RunArgs,
-    /// Wait up to a minute for a quiet machine before the first round, measure nothing if it does not become quiet, and
-    /// fail if a round was disturbed
+    /// Wait up to a minute for a quiet machine before the first round, measure nothing if it stays busy, and fail if a
+    /// round was disturbed
     #[arg(long, help_heading = "Measuring")]
     pub(in crate::cli) strict: bool,
-    /// The seed of the random order of rounds, to repeat one [default: another each time]
+    /// The seed for the random order of rounds, to repeat an order [default: a new one each time]
     #[arg(long, value_name = "N", help_heading = "Measuring")]
     seed: Option<u64>,
 }

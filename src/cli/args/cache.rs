@@ -28,7 +28,7 @@ pub(in crate::cli) enum CacheCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Remove results by age or size, and whatever nothing needs any more
+    /// Remove results by age or size, and everything that is no longer needed
     Gc(GcArgs),
     /// Write what a spec needs from the store into one file
     Export(Box<ExportArgs>),
@@ -42,15 +42,15 @@ pub(in crate::cli) enum CacheCommand {
     },
     /// Print where the store is
     Path,
-    /// Show whether the remote store is reachable, what it permits, and what is still to be sent
+    /// Show whether the remote store is reachable, what it permits, and what is still to be uploaded
     Remote {
         /// Print one JSON document on stdout
         #[arg(long)]
         json: bool,
     },
-    /// Send the results that are not on the remote store yet
+    /// Upload the results that are not on the remote store yet
     Push {
-        /// Also send results from before the remote was configured
+        /// Also upload results from before the remote was configured
         #[arg(long)]
         all: bool,
     },
@@ -63,7 +63,7 @@ pub(in crate::cli) enum CacheCommand {
     that you run with --keep. It is safe to run this while other orch processes run."
 )]
 pub(in crate::cli) struct GcArgs {
-    /// Remove the least recently used results until no more than this is left, e.g. 500M, 10G (powers of 1024; GB: 1000)
+    /// Remove the least recently used results until at most this much is left, e.g. 500M, 10G (powers of 1024; GB: 1000)
     #[arg(long, value_name = "SIZE")]
     pub(in crate::cli) max_size: Option<Size>,
     /// Remove results that were not used for this long, e.g. 12h, 30d, 2w
@@ -78,7 +78,7 @@ pub(in crate::cli) struct GcArgs {
     /// Also remove environments and workers of other versions of orch
     #[arg(long)]
     pub(in crate::cli) envs: bool,
-    /// Remove nothing; show what would be removed
+    /// Show what would be removed, and remove nothing
     #[arg(long)]
     pub(in crate::cli) dry_run: bool,
     /// Print one JSON document on stdout

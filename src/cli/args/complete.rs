@@ -11,7 +11,7 @@ use clap_complete::env::{CompleteEnv, Shells};
 use super::Args;
 use crate::matrix::AUTO;
 use crate::session::{self, Project, Request};
-use crate::spec::Spec;
+use crate::spec::{Spec, is_spec};
 
 /// By which a script tells orch that it is asked for completions, and by which shell.
 const VARIABLE: &str = "ORCH_COMPLETE";
@@ -86,7 +86,6 @@ fn candidates(names: anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
 /// The first file on the line that may be a spec.
 fn path() -> PathBuf {
     let words = std::env::args_os().skip_while(|word| word != "--").map(PathBuf::from);
-    let is_spec = |path: &PathBuf| path.extension().is_some_and(|e| e == "yaml" || e == "yml") && path.is_file();
-    let mut found = words.filter(is_spec);
+    let mut found = words.filter(|path| is_spec(path) && path.is_file());
     found.next().unwrap_or_else(|| "specs/all.yaml".into())
 }

@@ -6,17 +6,17 @@ use clap::{Args as ClapArgs, ValueEnum};
 
 use super::{SpecArgs, complete};
 
-/// What is asked about, and the spec that has it.
+/// The step or case in question, and its spec.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct NameArgs {
-    /// A step, e.g. convert:bert:openvino-fp16, or a case: bert:cpu-fp32, 'bert on cpu-fp32', 'bert cpu'; a glob takes
-    /// all that match
+    /// A step, e.g. convert:bert:openvino-fp16, or a case: bert:cpu-fp32, 'bert on cpu-fp32', 'bert cpu'; a glob selects
+    /// every match
     #[arg(value_name = "STEP|CASE", add = complete::cases_and_steps())]
     pub(in crate::cli) name: String,
     /// The spec
     #[arg(value_name = "SPEC", default_value = "specs/all.yaml")]
     place: PathBuf,
-    /// The same by name, as files say it that were handed out
+    /// The spec, as an option: copied-out tests and `orch.json` give it this way
     #[arg(long = "spec", value_name = "FILE", conflicts_with = "place", hide = true)]
     named: Option<PathBuf>,
 }
@@ -31,7 +31,7 @@ impl NameArgs {
 pub(in crate::cli) struct ExplainArgs {
     #[command(flatten)]
     pub(in crate::cli) of: NameArgs,
-    /// As `orch run --check` has the step: checked, and not timed
+    /// Use the untimed step of `orch run --check`
     #[arg(long)]
     pub(in crate::cli) check: bool,
     /// Print one JSON document on stdout
@@ -43,7 +43,7 @@ pub(in crate::cli) struct ExplainArgs {
 pub(in crate::cli) struct LogArgs {
     #[command(flatten)]
     pub(in crate::cli) of: NameArgs,
-    /// As `orch run --check` has the step: checked, and not timed
+    /// Use the untimed step of `orch run --check`
     #[arg(long)]
     pub(in crate::cli) check: bool,
     /// List all recorded executions instead
@@ -62,7 +62,7 @@ pub(in crate::cli) struct WhatRanArgs {
     /// Which run: 1 is the last that executed anything, 2 the one before; or its id
     #[arg(long, value_name = "N", default_value = "1")]
     pub(in crate::cli) run: String,
-    /// All runs since then, e.g. 2026-01-31 or 2026-01-31T08:00:00Z
+    /// All runs since this time, e.g. 2026-01-31 or 2026-01-31T08:00:00Z
     #[arg(long, value_name = "DATE", conflicts_with = "run")]
     pub(in crate::cli) since: Option<String>,
     /// Only list the runs
@@ -82,7 +82,7 @@ pub(in crate::cli) struct GraphArgs {
     pub(in crate::cli) spec: SpecArgs,
     #[arg(long, value_enum, default_value_t = GraphFormat::Dot)]
     pub(in crate::cli) format: GraphFormat,
-    /// Only these steps, what they need, and what needs them
+    /// Only these steps, what they need, and their dependents
     #[arg(long = "step", value_name = "GLOB", add = complete::steps())]
     pub(in crate::cli) steps: Vec<String>,
 }
@@ -99,7 +99,7 @@ pub(in crate::cli) enum GraphFormat {
 /// What a run records about itself.
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct TraceArgs {
-    /// Write a Chrome trace of the run, to be opened in ui.perfetto.dev
+    /// Write a Chrome trace of the run, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) trace: Option<PathBuf>,
 }

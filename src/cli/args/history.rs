@@ -35,9 +35,9 @@ pub(in crate::cli) enum QueryFormat {
 pub(in crate::cli) struct HistoryArgs {
     #[command(subcommand)]
     pub(in crate::cli) command: Option<HistoryCommand>,
-    /// The executions of this case (or of all that match a glob), e.g. bert:cpu-fp32; without one, the runs
+    /// List the executions of this case (or of every case that matches a glob), e.g. bert:cpu-fp32 [default: list the runs]
     pub(in crate::cli) case: Option<String>,
-    /// Only so many, the last ones
+    /// Show only the last N
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(in crate::cli) last: u32,
     /// Only executions on this machine
@@ -50,9 +50,9 @@ pub(in crate::cli) struct HistoryArgs {
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum HistoryCommand {
-    /// Make the database again from the files of the runs
+    /// Rebuild the database from the runs' files
     Rebuild,
-    /// Take in runs of other machines: `matrix.json`, files of runs, or the folder of a history
+    /// Import runs of other machines: `matrix.json`, runs' files, or the folder of a history
     Import {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,

@@ -9,13 +9,13 @@ use crate::matrix::{Facet, Query};
 
 #[derive(Debug, ClapArgs)]
 pub(in crate::cli) struct MatrixArgs {
-    /// The table; where this file is not there, the one that orch comes with
+    /// The table [if this file does not exist: the one built into orch]
     #[arg(long, default_value = "specs/capabilities.yaml", value_name = "FILE")]
     pub(in crate::cli) table: PathBuf,
-    /// Take what a run measured into the table: the run's matrix.json
+    /// Add what a run measured to the table: the run's matrix.json
     #[arg(long, value_name = "FILE", conflicts_with_all = ["select", "families", "targets", "backends", "tasks", "types"])]
     pub(in crate::cli) update: Option<PathBuf>,
-    /// The spec that the run was of, where it lies elsewhere than the report says
+    /// The spec of that run, if it is not where the report says
     #[arg(long, value_name = "FILE", requires = "update")]
     pub(in crate::cli) spec: Option<PathBuf>,
     /// Only these families
@@ -24,14 +24,14 @@ pub(in crate::cli) struct MatrixArgs {
     /// Only these backends
     #[arg(long = "backend", value_name = "GLOB")]
     backends: Vec<String>,
-    /// Only what these targets measured
+    /// Only results of these targets
     #[arg(long = "target", short = 't', value_name = "GLOB")]
     targets: Vec<String>,
-    /// Only what was measured of these tasks
+    /// Only results of these tasks
     #[arg(long = "task", value_name = "GLOB")]
     tasks: Vec<String>,
-    /// Only what an expression says: 'family:vision & backend:openvino & !precision:int8'; of model, type, family, task,
-    /// target, backend, precision and case
+    /// Only what an expression selects, by model, type, family, task, target, backend, precision or case:
+    /// 'family:vision & backend:openvino & !precision:int8'
     #[arg(long, value_name = "EXPR", value_parser = expression)]
     select: Vec<Query>,
     /// Also list each model type, task and exporter

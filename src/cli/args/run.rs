@@ -17,17 +17,17 @@ pub(in crate::cli) struct RunArgs {
     pub(in crate::cli) spec: SpecArgs,
     #[command(flatten)]
     pub(in crate::cli) scope: ScopeArgs,
-    /// Only these steps and what they need, e.g. 'convert:bert:*'; 'failed': run those again that failed last time
+    /// Only these steps and what they need, e.g. 'convert:bert:*'; 'failed': those that failed last time, executed again
     #[arg(long = "step", value_name = "GLOB", add = complete::steps())]
     pub(in crate::cli) steps: Vec<String>,
-    /// Execute again although nothing changed: steps, 'run' for all measurements, 'case:bert:*', 'failed' (including
-    /// failures that stand) or 'flaky'
+    /// Execute again even if nothing changed: steps, 'run' for all measurements, 'case:bert:*', 'failed' (including
+    /// standing failures) or 'flaky'
     #[arg(long, value_name = "GLOB", add = complete::steps())]
     pub(in crate::cli) rerun: Vec<String>,
-    /// How many steps may run at a time [default: the number of cores]
+    /// How many steps may run at once [default: the number of cores]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(in crate::cli) jobs: Option<u32>,
-    /// How much memory steps may use together, e.g. 8GiB [default: what is free when the run begins]
+    /// How much memory all running steps may use together, e.g. 8GiB [default: what is free when the run begins]
     #[arg(long, value_name = "SIZE")]
     pub(in crate::cli) memory: Option<Size>,
     #[command(flatten)]
@@ -38,10 +38,10 @@ pub(in crate::cli) struct RunArgs {
     /// Shorthand for --keep-going never
     #[arg(long, conflicts_with = "keep_going")]
     pub(in crate::cli) fail_fast: bool,
-    /// Kill a step that uses more memory than this, as OOM, e.g. 4GiB [default: nine tenths of the machine's]
+    /// Kill a step that uses more memory than this and call it OOM, e.g. 4GiB [default: nine tenths of the machine's]
     #[arg(long, env = "ORCH_JOB_MEMORY", value_name = "SIZE")]
     pub(in crate::cli) job_memory: Option<Size>,
-    /// Continue the last run of this command line, which was interrupted or killed: finished steps are not repeated, and
+    /// Continue the last run of this command line after it was interrupted or killed: finished steps are not repeated,
     /// failed ones are not retried
     #[arg(long, conflicts_with = "watch")]
     pub(in crate::cli) resume: bool,
@@ -57,10 +57,10 @@ pub(in crate::cli) struct RunArgs {
     /// Which steps the executor gets [default: auto]
     #[arg(long = "where", value_enum, value_name = "WHERE")]
     pub(in crate::cli) whereabouts: Option<Whereabouts>,
-    /// What is fetched of what steps made there, besides what something here reads [default: all]
+    /// Which outputs of remote steps to download; what a local step reads is always downloaded [default: all]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(in crate::cli) download: Option<Downloads>,
-    /// Nothing having run is no failure, for jobs whose hardware may be absent: code 0 in place of 3
+    /// Exit with 0 instead of 3 if nothing ran, for jobs whose hardware may be absent
     #[arg(long)]
     allow_none: bool,
     /// Print one JSON document on stdout
@@ -75,7 +75,7 @@ pub(in crate::cli) struct RunArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum KeepGoing {
-    /// Every step whose inputs are there
+    /// Every step whose inputs exist
     Always,
     /// Only steps that serve a case which can still pass
     Dependencies,
@@ -87,17 +87,17 @@ pub(in crate::cli) enum KeepGoing {
 pub(in crate::cli) enum Whereabouts {
     /// None
     Local,
-    /// All that can execute elsewhere
+    /// All that can execute remotely
     Remote,
-    /// Those that need a device that is not here
+    /// Those that need a device which this machine lacks
     Auto,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(in crate::cli) enum Downloads {
-    /// All of it
+    /// All outputs
     All,
-    /// What no other step reads, and what was asked for by name
+    /// Outputs that no other step reads, and those requested by name
     Toplevel,
     /// Nothing
     None,

@@ -6,13 +6,13 @@ use super::complete;
 use crate::matrix::{Facet, Mistake, Query, Selection};
 
 #[derive(Debug, Clone, ClapArgs)]
-#[command(next_help_heading = "Selection (globs, repeatable; all kinds of them must be met)")]
+#[command(next_help_heading = "Selection (globs, repeatable; different options combine with AND)")]
 pub(in crate::cli) struct SelectionArgs {
     /// Only these models
     #[arg(long = "model", short = 'm', value_name = "GLOB", add = complete::models())]
     models: Vec<String>,
-    /// Only these targets; the exact name of a target outside the matrix adds it for every model; `auto` chooses the best
-    /// target for each model, of these or of all
+    /// Only these targets; the exact name of a target outside the matrix adds it for every model; `auto` picks the best
+    /// target for each model, from these or from all
     #[arg(long = "target", short = 't', value_name = "GLOB", add = complete::targets())]
     targets: Vec<String>,
     /// Only models of these families
@@ -30,10 +30,10 @@ pub(in crate::cli) struct SelectionArgs {
     /// Only these cases, e.g. 'bert:openvino-*'
     #[arg(long = "case", value_name = "GLOB", add = complete::cases())]
     cases: Vec<String>,
-    /// Only what an expression says: 'family:vision & !(priority:low | tag:slow)'; @FILE: what any line of a file says
+    /// Only what an expression selects: 'family:vision & !(priority:low | tag:slow)'; @FILE: what any line of a file selects
     #[arg(long = "select", value_name = "EXPR", value_parser = expression)]
     queries: Vec<Query>,
-    /// Only the models of a list: a glob a line
+    /// Only the models listed in a file: one glob per line
     #[arg(long, value_name = "FILE", value_parser = models)]
     models_from: Vec<Query>,
 }

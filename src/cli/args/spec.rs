@@ -16,21 +16,21 @@ pub(in crate::cli) struct SpecArgs {
     /// The spec
     #[arg(default_value = "specs/all.yaml")]
     pub(in crate::cli) spec: PathBuf,
-    /// Run a case on other hardware if its own is missing or fails, and say so: CUDA, ROCm and MPS on OpenVINO, then
-    /// the CPU; WebGPU on WebNN, then the CPU; WebNN, OpenVINO and QNN on the CPU (a target's `fallback` overrides this)
+    /// Run a case on other hardware if its own is missing or fails, and say so: CUDA, ROCm and MPS fall back to OpenVINO,
+    /// then the CPU; WebGPU to WebNN, then the CPU; WebNN, OpenVINO and QNN to the CPU (a target's `fallback` overrides this)
     #[arg(long)]
     pub(in crate::cli) fallback: bool,
-    /// Check only: one inference for each case, judged and not timed, beside other steps
+    /// Check only: one inference for each case, judged but not timed, in parallel with other steps
     #[arg(long)]
     pub(in crate::cli) check: bool,
-    /// Measure every timed case so often, each time in a process of its own, interleaved with the others in random order
-    /// [default: `rounds` of the spec's `measure`, which is 1]
+    /// Measure every timed case N times, each in its own process, interleaved with the others in random order
+    /// [default: `rounds` of the spec's `measure`, else 1]
     #[arg(long, value_name = "N", conflicts_with = "check", value_parser = rounds())]
     pub(in crate::cli) rounds: Option<u32>,
-    /// These batch sizes in the place of the spec's `matrix: {batch: …}`, e.g. 1,4,16
+    /// These batch sizes instead of the spec's `matrix: {batch: …}`, e.g. 1,4,16
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = size())]
     batch: Vec<u64>,
-    /// These lengths of sequences in the place of the spec's `matrix: {seq: …}`, e.g. 32,128
+    /// These sequence lengths instead of the spec's `matrix: {seq: …}`, e.g. 32,128
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = size())]
     seq: Vec<u64>,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub(in crate::cli) struct ScopeArgs {
     /// Only steps that differ from this git revision, and what they need
     #[arg(long, value_name = "BASE")]
     pub(in crate::cli) affected: Option<String>,
-    /// Only one of several parts that together are complete: hash:1/4, slice:1/4
+    /// Only one of several parts that together make up the whole: hash:1/4, slice:1/4
     #[arg(long, value_name = "METHOD:N/M")]
     pub(in crate::cli) partition: Option<Partition>,
     /// Repeat measurements that are older than this: 30m, 12h, 7d, 2w

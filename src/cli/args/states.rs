@@ -13,7 +13,7 @@ pub(in crate::cli) struct RetryArgs {
     /// How often to retry a step that failed for a transient reason [default: what the spec says, else 0]
     #[arg(long, value_name = "N", env = "ORCH_RETRIES", hide_env = true)]
     pub(in crate::cli) retries: Option<u32>,
-    /// Seconds to wait before the first retry; the wait doubles each time, give or take a half
+    /// Seconds to wait before the first retry; the wait doubles each time, plus or minus half
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, hide_short_help = true, value_parser = seconds)]
     pub(in crate::cli) retry_wait: f64,
     /// Seed for the waits, so that they are the same each time
@@ -22,7 +22,7 @@ pub(in crate::cli) struct RetryArgs {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|_| "it is no number".to_owned())?;
+    let value: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     if (0.0..=3600.0).contains(&value) { Ok(value) } else { Err("it must be from 0 to 3600".to_owned()) }
 }
 
@@ -42,7 +42,7 @@ pub(in crate::cli) struct AcceptArgs {
     /// Why the newly expected failures are accepted, in one sentence
     #[arg(long, value_name = "TEXT")]
     pub(in crate::cli) reason: Option<String>,
-    /// Write nothing; show what would change
+    /// Show what would change, and write nothing
     #[arg(long)]
     pub(in crate::cli) dry_run: bool,
     /// Print one JSON document on stdout

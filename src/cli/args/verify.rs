@@ -16,7 +16,7 @@ pub(in crate::cli) struct VerifyArgs {
     /// Only these targets (globs, repeatable); the exact name of a target outside the matrix adds it
     #[arg(long = "target", short = 't', value_name = "GLOB", add = complete::targets())]
     pub(in crate::cli) targets: Vec<String>,
-    /// How many steps may run at a time [default: the number of cores]
+    /// How many steps may run at once [default: the number of cores]
     #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     jobs: Option<u32>,
     /// The folder for the report, the generated tests and copies of artefacts

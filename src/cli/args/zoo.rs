@@ -6,12 +6,12 @@ use clap::{Args as ClapArgs, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum ZooCommand {
-    /// Make a small row for each model type of the locked transformers, and keep those whose outputs decide
+    /// Write a small row for each model type of the locked transformers, and keep those whose wrong outputs would be caught
     Add {
         /// Model types, e.g. `bert`, or `missing` for all that have no row yet
         #[arg(required = true, value_name = "TYPE")]
         types: Vec<String>,
-        /// Only for this task (may repeat) [default: all that the type has a class for]
+        /// Only for this task (repeatable) [default: every task that the type has a class for]
         #[arg(long, value_name = "TASK")]
         task: Vec<String>,
         #[command(flatten)]
@@ -22,7 +22,7 @@ pub(in crate::cli) enum ZooCommand {
         #[command(flatten)]
         place: Place,
     },
-    /// Let each row begin with the ONNX exporter that worked in a run, so that the next one does not try the others first
+    /// Make each row start with the ONNX exporter that worked in a run, so that the next run does not try the others first
     Routes {
         /// The run's matrix.json
         #[arg(value_name = "FILE")]
@@ -37,7 +37,7 @@ pub(in crate::cli) struct Place {
     /// The folder of the rows, one file for each family
     #[arg(long, value_name = "DIR", default_value = "specs/models")]
     pub(in crate::cli) into: PathBuf,
-    /// How many rows are tried at a time [default: the number of cores]
+    /// How many rows to try at once [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub(in crate::cli) jobs: Option<u32>,
 }

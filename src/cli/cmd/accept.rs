@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde_json::json;
 
-use crate::base::named;
+use crate::base::text::shortened;
+use crate::base::{figures, named};
 use crate::cli::args::{AcceptArgs, Args};
 use crate::cli::cmd::Warnings;
 use crate::cli::exit::Exit;
@@ -36,7 +37,7 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     if wanted.changes.is_empty() {
         match accept.json {
             true => printer.json(&json!({"file": null, "written": false, "changes": []})),
-            false => printer.note("every expectation is as the last results are: nothing to change"),
+            false => printer.note("every expectation already matches the last results: nothing to change"),
         }
         return Ok(Exit::Success);
     }
@@ -112,10 +113,7 @@ impl End {
         // What the report adds about the expectation is not the failure's own reason.
         let reason = reason.unwrap_or_else(|| "no reason was recorded".to_owned());
         let reason = format::one_line(reason.split(" (the spec expects ").next().unwrap_or_default());
-        let reason = match reason.char_indices().nth(REASON) {
-            Some((at, _)) => format!("{}…", &reason[..at]),
-            None => reason,
-        };
+        let reason = shortened(&reason, REASON).into_owned();
         Self::Failed { status, stage, reason }
     }
 }
@@ -130,7 +128,7 @@ struct Wanted {
 impl Wanted {
     fn of(spec: &Spec, seen: &BTreeMap<String, End>, reason: Option<&str>) -> Self {
         let matrix = Matrix::of(spec);
-        let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let today = figures::today();
         let mut wanted = Self { changes: Vec::new(), told: Vec::new(), meant: BTreeMap::new() };
         let end = |case: &Case| seen.get(&case.id()).cloned().unwrap_or(End::Unknown);
         for expect in &spec.matrix.expect {
@@ -207,7 +205,7 @@ impl Wanted {
     /// Whether the new text says what is meant, and says nothing else than before.
     fn is_read_back(&self, path: &Path, file: &Path, before: &str, after: &str) -> Result<(), String> {
         if edit::others(before) != edit::others(after) {
-            return Err("something besides its expectations would change".to_owned());
+            return Err("something other than its expectations would change".to_owned());
         }
         let spec = Spec::load_as_if(path, file.to_owned(), after.to_owned()).map_err(|e| format!("{e}"))?;
         let matrix = Matrix::of(&spec);
@@ -215,7 +213,7 @@ impl Wanted {
         for case in &matrix.cases {
             let is = case.expect.as_ref().map(|expect| (expect.status, expect.stage));
             if self.meant.get(&case.id()) != Some(&is) {
-                return Err(format!("something else would be expected of {} than is meant", case.id()));
+                return Err(format!("it would expect something of {} that was not meant", case.id()));
             }
         }
         Ok(())
@@ -231,7 +229,7 @@ fn file_of(spec: &Spec, root: &Path) -> anyhow::Result<PathBuf> {
     let folders = [real(Path::new("."))?, real(&spec.root)?];
     if !folders.iter().any(|folder| file.starts_with(folder)) {
         let message = format!(
-            "{} lies outside of this project, so it is not rewritten\n  hint: run `orch accept` where it is at home",
+            "{} lies outside of this project, so it is not rewritten\n  hint: run `orch accept` in its own project",
             file.display()
         );
         return Err(UsageError(message).into());

@@ -11,15 +11,13 @@ use crate::cli::printer::Printer;
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
 use crate::provision::reach_index;
 use crate::session::{self, Probes, Project, Request, Session, absolute, browsers, provision};
-use crate::store::DiskStore;
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
 
 pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
-    let (provision, store) =
-        (provision(&args.locations(), Cancel::default())?, DiskStore::open(&absolute(&args.cache_dir)?)?);
+    let (provision, store) = (provision(&args.locations(), Cancel::default())?, args.store()?);
     session::tell_half(&mut backends, &fingerprint, (&provision, &store), asked.half);
     if asked.json {
         printer.json(&serde_json::to_value(Inventory { host: fingerprint, backends })?);
@@ -34,7 +32,7 @@ pub(super) fn doctor(args: &Args, asked: &DoctorArgs, printer: &Printer) -> anyh
     let environment = doctor::Environment {
         index: Some(reach_index().map(str::to_owned)),
         wanted: wanted(args, &asked.spec).unwrap_or_else(|error| {
-            printer.note(&format!("warning: what the spec needs is not known: {error:#}"));
+            printer.note(&format!("warning: cannot tell what the spec needs: {error:#}"));
             None
         }),
         ..doctor::examine(&host, &absolute(&args.cache_dir)?)
@@ -55,7 +53,7 @@ fn wanted(args: &Args, spec: &Path) -> anyhow::Result<Option<doctor::Wanted>> {
     }
     let session = Session::open(&args.locations())?;
     let missing = session.provision.missing(session.requirements(&Project::load(&Request::all(spec))?));
-    let told = (!missing.is_empty()).then(|| missing.told());
+    let told = (!missing.is_empty()).then(|| missing.summary());
     Ok(Some(doctor::Wanted { spec: spec.to_owned(), missing: told, bytes: missing.bytes() }))
 }
 
@@ -74,7 +72,7 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
 }
 
 pub(super) fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
-    let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
+    let store = args.store()?;
     let host = Host::real().with_libraries(libraries(args)?);
     let provision = provision(&args.locations(), Cancel::default())?;
     let probes = Probes::new(&store, &provision, Cancel::default())?;

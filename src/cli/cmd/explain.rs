@@ -29,7 +29,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
     for id in chosen {
         let name = &project.plan.step(id).name;
         let verdict = &previews[id.0 as usize].verdict;
-        let (word, reason, key) = told(verdict);
+        let (word, reason, key) = description(verdict);
         let last = explain::history(&session.store, name).into_iter().next();
         let causes = explain::causes(&context, &previews, id);
         let roots = explain::roots(&causes);
@@ -45,7 +45,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         }
         let _ = writeln!(text, "{BOLD}{name}{BOLD:#}: {word}");
         if let Some(half) = half {
-            let _ = writeln!(text, "  {}", half.told());
+            let _ = writeln!(text, "  {}", half.summary());
         }
         match verdict {
             Verdict::Hit { record } => executed(&mut text, name, record, &causes),
@@ -83,10 +83,10 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
 }
 
 /// A verdict in words: what, why, and the key as far as it is known.
-fn told(verdict: &Verdict) -> (&'static str, String, Option<&KeyDoc>) {
+fn description(verdict: &Verdict) -> (&'static str, String, Option<&KeyDoc>) {
     match verdict {
         Verdict::Hit { record } => (
-            if record.outcome.is_failure() { "failed before, and is kept" } else { "up to date" },
+            if record.outcome.is_failure() { "failed before; a standing failure" } else { "up to date" },
             format!("executed {} in {:.2} s on {}", record.started, record.seconds, record.host),
             Some(&record.key),
         ),
@@ -112,7 +112,7 @@ fn executed(text: &mut String, name: &str, record: &Record, causes: &[Cause]) {
     if record.outcome.is_failure() {
         let reason = record.reason.as_deref().unwrap_or("no reason was recorded");
         let _ = writeln!(text, "  {}: {reason}", record.outcome.label());
-        let _ = writeln!(text, "  the same key would fail again; `orch run --rerun failed` runs it all the same");
+        let _ = writeln!(text, "  the same key would fail again; `orch run --rerun failed` runs it anyway");
     }
     match record.why {
         _ if !is_own => tree(text, causes, 1, name),
@@ -121,7 +121,7 @@ fn executed(text: &mut String, name: &str, record: &Record, causes: &[Cause]) {
             tree(text, causes, 2, &record.step);
         }
         None => {
-            let _ = writeln!(text, "  why it ran then was not recorded");
+            let _ = writeln!(text, "  the reason for that run was not recorded");
         }
     }
 }
@@ -131,7 +131,7 @@ fn tree(text: &mut String, causes: &[Cause], depth: usize, of: &str) {
     let indent = "  ".repeat(depth);
     for cause in causes {
         let step = if cause.step == of { String::new() } else { format!("{}: ", cause.step) };
-        let told = if cause.repeated && depth > 1 { " (told above)" } else { "" };
+        let told = if cause.repeated && depth > 1 { " (see above)" } else { "" };
         let _ = writeln!(text, "{indent}{step}{}{told}", cause.text);
         for line in cause.evidence.iter().flat_map(lines) {
             let _ = writeln!(text, "{indent}  {DIM}{line}{DIM:#}");

@@ -15,7 +15,7 @@ use crate::cli::printer::{BOLD, DIM, Printer};
 use crate::cli::table::table;
 use crate::history::change::{Change, changes};
 use crate::history::{History, Point, Reader, RunRow};
-use crate::session::{UsageError, absolute, history_dir, provision};
+use crate::session::{UsageError, history_dir, provision};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
@@ -44,7 +44,7 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
 /// The store, which must be one before anything is put beside it, and its history with the library that reads it.
 pub(super) fn open(args: &Args, printer: &Printer) -> anyhow::Result<(DiskStore, History)> {
     let locations = args.locations();
-    let store = DiskStore::open(&absolute(&locations.cache_dir)?)?;
+    let store = locations.store()?;
     let library = provision(&locations, Cancel::default())?.duckdb(&|line| printer.note(&format!("DuckDB: {line}")))?;
     Ok((store, History::new(history_dir(&locations)?, &library)?))
 }

@@ -28,7 +28,7 @@ const FIRST: &str = include_str!("../../../templates/init/all.yaml");
 /// The beginning of one with a model of one's own, on every target that it may have.
 const OWN: &str = include_str!("../../../templates/init/own.yaml");
 
-const IGNORED: &str = "# Made by orch: its store and environments, and what runs hand out.\n/cache/\n/orch-out/\n";
+const IGNORED: &str = "# Written by orch: its store, its environments, and what runs copy out.\n/cache/\n/orch-out/\n";
 
 pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let names = INCLUDED.iter().map(|(name, _)| *name).chain([SPEC]);
@@ -82,7 +82,7 @@ fn files(text: &str) -> impl Iterator<Item = (&str, &str)> {
 /// Reads the files as a spec before they are one: in a folder as deep as their own, for paths in the spec.
 fn tried(dir: &Path, text: &str) -> anyhow::Result<Spec> {
     let beside = session::absolute(dir)?;
-    let parent = beside.parent().context("a spec cannot lie in the root")?;
+    let parent = beside.parent().context("a spec cannot be in the root folder")?;
     std::fs::create_dir_all(parent).with_context(|| format!("failed to make `{}`", parent.display()))?;
     let trial = tempfile::Builder::new().prefix(".orch-init-").tempdir_in(parent).context("failed to make a folder")?;
     for (name, text) in files(text) {
@@ -98,9 +98,9 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
     let session = Session::open(&args.locations())?;
     let own = session.own(&add.model, add.name.as_deref(), folder, &|text| printer.note(text))?;
     let new = with_row(&old, &own.text).ok_or_else(|| {
-        let hint = "hint: write `models:` in a line of its own, and a row in each of those below it";
+        let hint = "hint: write `models:` on its own line, and each row on a line below it";
         UsageError(format!(
-            "`{}` has no place for a row; nothing was written\n  {hint}\n\n{}",
+            "`{}` has no place for a new row; nothing was written\n  {hint}\n\n{}",
             add.spec.display(),
             own.text
         ))

@@ -15,12 +15,12 @@ use crate::cli::printer::{BOLD, DIM, Printer};
 use crate::exec::Verdict;
 use crate::explain;
 use crate::record::{Outcome, Record};
-use crate::session::{Ask, Meant, Project, Request, Session, absolute};
+use crate::session::{Ask, Meant, Project, Request, Session};
 use crate::step::StepId;
 use crate::store::DiskStore;
 
 pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
+    let store = args.store()?;
     let mut documents = Vec::new();
     let mut text = String::new();
     let mut any = false;
@@ -30,7 +30,7 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
         let is_current = said.records.first().and_then(|last| is_current(args, log, last, printer));
         if is_current == Some(false) {
             printer.note(&format!(
-                "note: the last execution of `{}`, told here, was not of what {} has now: `orch explain {0}`",
+                "note: the last execution of `{}`, shown here, was of another definition than {} has now: `orch explain {0}`",
                 said.step,
                 log.of.spec().display()
             ));
@@ -54,7 +54,7 @@ pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Resu
         printer.out(&text);
     }
     if !any {
-        printer.note(&format!("`{}` was not executed yet, so there is no log", log.of.name));
+        printer.note(&format!("`{}` has not been executed yet, so there is no log", log.of.name));
         return Ok(Exit::NothingRan);
     }
     Ok(Exit::Success)
@@ -136,8 +136,10 @@ impl Said {
             let _ = writeln!(text, "{BOLD}{}{BOLD:#}: no execution is on record", self.step);
         }
         if self.is_later {
-            let _ =
-                writeln!(text, "{DIM}note:    {DIM:#} the log is of a later execution that was interrupted or goes on");
+            let _ = writeln!(
+                text,
+                "{DIM}note:    {DIM:#} the log belongs to a later execution that was interrupted or is still running"
+            );
         }
         match &self.log {
             Some((path, said)) if !said.is_empty() => {
@@ -149,7 +151,7 @@ impl Said {
                 }
             }
             _ => {
-                let _ = writeln!(text, "{DIM}log:     {DIM:#} it said nothing");
+                let _ = writeln!(text, "{DIM}log:     {DIM:#} it printed nothing");
             }
         }
     }

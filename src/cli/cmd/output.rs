@@ -16,7 +16,7 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::exec::Verdict;
 use crate::record::Record;
-use crate::session::{self, Ask, Handed, Named, Project, Request, Session, UsageError, absolute};
+use crate::session::{self, Ask, Handed, Named, Project, Request, Session, UsageError};
 use crate::step::StepId;
 use crate::store::{DiskStore, Manifest};
 
@@ -70,7 +70,7 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
 
 /// What the last execution made, whatever its key; or why there is nothing.
 fn latest(args: &Args, output: &OutputArgs) -> anyhow::Result<Result<Made, String>> {
-    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
+    let store = args.store()?;
     let mut step = output.of.name.clone();
     let mut last = store.latest(&step).with_context(|| unreadable(&step))?;
     // Only a case needs the spec, which knows its steps.
@@ -81,7 +81,7 @@ fn latest(args: &Args, output: &OutputArgs) -> anyhow::Result<Result<Made, Strin
         last = store.latest(&step).with_context(|| unreadable(&step))?;
     }
     let last = last.ok_or_else(|| {
-        UsageError(format!("the store knows no step `{step}`\n  hint: `orch plan --all` lists the steps of a spec"))
+        UsageError(format!("the store has no step `{step}`\n  hint: `orch plan --all` lists the steps of a spec"))
     })?;
     Ok(made(step, store.into(), Box::new(last), None))
 }
@@ -93,13 +93,16 @@ fn one(project: &Project, name: &str) -> anyhow::Result<StepId> {
         return Ok(id);
     }
     let hint = format!("hint: name one of them: `orch plan --all {}` lists steps", project.name);
-    Err(UsageError(format!("`{name}` names {} steps, and one is printed or copied at a time\n  {hint}", steps.len()))
-        .into())
+    Err(UsageError(format!(
+        "`{name}` names {} steps, but only one can be printed or copied at a time\n  {hint}",
+        steps.len()
+    ))
+    .into())
 }
 
 fn unreadable(step: &str) -> String {
     format!(
-        "failed to read the record of `{step}`\n  hint: `orch cache verify --heal` takes out what is damaged; then run again"
+        "failed to read the record of `{step}`\n  hint: `orch cache verify --heal` removes what is damaged; then run again"
     )
 }
 
@@ -123,7 +126,7 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
     let (spec, name) = (spec.display().to_string(), &output.of.name);
     let id = one(&project, name).map_err(|unknown| match store.latest(name) {
         Ok(Some(last)) => {
-            let hint = format!("hint: --latest gives what it made {}", last.started);
+            let hint = format!("hint: --latest gives the output of {}", last.started);
             UsageError(format!("no step of {spec} is called `{name}`\n  {hint}")).into()
         }
         _ => unknown,
@@ -140,7 +143,7 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
             Some(last) if key.as_ref() == Some(&last.key) && last.output.is_none() => {
                 return Ok(made(step.clone(), store.clone(), Box::new(last), None));
             }
-            Some(last) => format!("{reason}\n  hint: --latest gives what it made {}", last.started),
+            Some(last) => format!("{reason}\n  hint: --latest gives the output of {}", last.started),
             None => reason.to_string(),
         },
         Verdict::Skipped { outcome, reason, .. } => format!("{}: {reason}", outcome.label()),
@@ -164,7 +167,8 @@ fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::R
     }
     let manifest = store.check_tree(tree)?;
     if !force && let Some(path) = in_the_way(store, &manifest, folder) {
-        let text = format!("`{path}` is there with other content, so nothing was copied\n  hint: --force replaces it");
+        let text =
+            format!("`{path}` already exists with other content, so nothing was copied\n  hint: --force replaces it");
         return Err(UsageError(text).into());
     }
     for file in &manifest.files {

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use indexmap::IndexMap;
 use serde_json::json;
 
-use crate::base::figures::counted;
+use crate::base::figures::{counted, plural};
 use crate::cli::args::{Args, GraphFormat, PlanArgs, PlanFormat};
 use crate::cli::cmd::{Warnings, graph};
 use crate::cli::exit::Exit;
@@ -93,7 +93,7 @@ fn text(
             }
         };
         list(begin, &format!("for this reason: {reason}"));
-        list(wait, &format!("after {}", if begin.len() == 1 { "it" } else { "these" }));
+        list(wait, &format!("after {}", plural(begin.len(), "it", "these")));
     }
     let (mut hits, mut failed, mut skipped) = (0, 0, 0);
     for preview in previews {

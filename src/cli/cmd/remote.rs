@@ -46,8 +46,8 @@ pub(super) fn remote(dir: &Path, json: bool, printer: &Printer) -> anyhow::Resul
     let answer =
         reached.error.map_or_else(|| format!("reachable ({milliseconds:.0} ms)"), |e| format!("not reachable: {e}"));
     let trust = match reached.signed {
-        true => "only results signed with ORCH_REMOTE_KEY are believed",
-        false => "whoever can write there is believed: no ORCH_REMOTE_KEY is set",
+        true => "only results signed with ORCH_REMOTE_KEY are trusted",
+        false => "whoever can write there is trusted: ORCH_REMOTE_KEY is not set",
     };
     printer.out(&format!(
         "{}: {answer}\nmode: {mode}\ntrust: {trust}\npending uploads: {}",
@@ -60,7 +60,7 @@ pub(super) fn remote(dir: &Path, json: bool, printer: &Printer) -> anyhow::Resul
 pub(super) fn push(dir: &Path, all: bool, printer: &Printer) -> anyhow::Result<Exit> {
     let hub = hub(dir)?;
     if !hub.writes() {
-        let text = format!("the remote {} is only read\n  hint: mode = \"read-write\" in {}", hub.name(), config::FILE);
+        let text = format!("the remote {} is read-only\n  hint: mode = \"read-write\" in {}", hub.name(), config::FILE);
         return Err(UsageError(text).into());
     }
     let cancel = crate::worker::Cancel::default();
@@ -73,7 +73,7 @@ pub(super) fn push(dir: &Path, all: bool, printer: &Printer) -> anyhow::Result<E
     }
     let told = session::finish(&hub, &cancel, |_| {});
     let is_warning = told.as_ref().is_some_and(|told| told.is_warning);
-    printer.note(&told.map_or_else(|| "nothing had to be sent".to_owned(), |told| told.text));
+    printer.note(&told.map_or_else(|| "nothing to upload".to_owned(), |told| told.text));
     Ok(if cancel.is_cancelled() {
         Exit::Interrupted
     } else if is_warning {

@@ -11,7 +11,7 @@ use crate::cli::cmd::Warnings;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::report::{self, ReportDoc};
-use crate::session::{Ask, Session, UsageError, courses};
+use crate::session::{Ask, Session, UsageError, trends};
 
 pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if !report.section.is_empty() && !matches!(report.format, ReportFormat::Markdown) {
@@ -31,8 +31,8 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
         ReportFormat::Markdown if report.section.is_empty() => report::markdown::render(&doc),
         ReportFormat::Markdown => report::markdown::render_only(&doc, &report.section),
         ReportFormat::Html => {
-            let courses = courses(&args.locations(), &|text| printer.note(text));
-            report::html::render_with(&doc, &courses)?
+            let trends = trends(&args.locations(), &|text| printer.note(text));
+            report::html::render_with(&doc, &trends)?
         }
         ReportFormat::Junit => report::junit::render(&doc),
         ReportFormat::Badge => report::badge::render(&doc)?,

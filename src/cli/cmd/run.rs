@@ -87,13 +87,13 @@ pub(super) fn perform(
     let mut ended = ended?;
     let finished = &ended.finished;
     show(&finished.doc, ended.handed.page.as_deref());
-    printer.told(ended.remote.take());
+    printer.sharing(ended.remote.take());
     ended.handed.told.iter().for_each(|text| printer.note(text));
     if finished.met_bug {
         printer.note(BUG);
     }
     if finished.interrupted {
-        printer.note("the same command line with --resume goes on where this run ended");
+        printer.note("the same command line with --resume continues where this run ended");
     }
     let nothing = &ended.planned.nothing;
     nothing.iter().for_each(|why| printer.note(why));
@@ -105,7 +105,7 @@ pub(super) fn perform(
 }
 
 /// What is said where a bug of orch's own did not end everything.
-const BUG: &str = "a bug in orch ended what says `BUG:`; please report it with the log that was named there";
+const BUG: &str = "steps marked `BUG:` hit a bug in orch; please report them with their logs";
 
 /// What a run prints at its end.
 pub(super) fn show(doc: &ReportDoc, page: Option<&Path>, run: &RunArgs, printer: &Printer) {
@@ -141,32 +141,26 @@ fn show_recalled(recalled: &Recalled, request: &Request, run: &RunArgs, printer:
         };
         show_text(&text, &summary, Some(&page), printer);
     }
-    Some(run.allowing_none(exit_of_summary(&summary)))
+    // Only the counts are known; what was executed or a hit in it passed.
+    Some(run.allowing_none(exit_by(&summary, summary.executed + summary.hits > 0)))
 }
 
 /// `nothing`: nothing was asked for, because nothing is in the part that was. That is no failure of anything.
 fn exit_of(finished: &Finished, nothing: bool) -> Exit {
-    let passed = finished.doc.summary.is_well();
-    // Steps chosen by name, or commands, are something that ran although no case was asked for.
-    let did_something =
-        passed || (finished.doc.cases.is_empty() && finished.results.iter().any(|r| r.outcome.is_made()));
     if finished.interrupted {
-        Exit::Interrupted
-    } else if finished.met_bug {
-        Exit::Bug
-    } else if has_failed(&finished.doc.summary) {
-        Exit::Failed
-    } else if did_something || nothing {
-        Exit::Success
-    } else {
-        Exit::NothingRan
+        return Exit::Interrupted;
     }
+    if finished.met_bug {
+        return Exit::Bug;
+    }
+    let made = nothing || finished.results.iter().any(|result| result.outcome.is_made());
+    exit_by(&finished.doc.summary, made)
 }
 
-/// The exit code of a run of which only the counts are known: what was executed or hit in it passed.
-fn exit_of_summary(summary: &Summary) -> Exit {
-    let did_something = summary.is_well() || (summary.cases == 0 && summary.executed + summary.hits > 0);
-    match (has_failed(summary), did_something) {
+/// The exit code by the counts of a run. `made`: whether it made anything besides cases. Steps chosen by name, or commands, are
+/// something that ran although no case was asked for.
+fn exit_by(summary: &Summary, made: bool) -> Exit {
+    match (has_failed(summary), summary.is_well() || (summary.cases == 0 && made)) {
         (true, _) => Exit::Failed,
         (false, true) => Exit::Success,
         (false, false) => Exit::NothingRan,

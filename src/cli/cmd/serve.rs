@@ -7,7 +7,7 @@ use crate::cli::cmd::run::on_interrupt;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::cli::serving::Port;
-use crate::session::{Live, courses};
+use crate::session::{Live, trends};
 use crate::worker::Cancel;
 
 pub(super) fn serve(args: &Args, serve: &ServeArgs, printer: &Printer) -> anyhow::Result<Exit> {
@@ -18,12 +18,12 @@ pub(super) fn serve(args: &Args, serve: &ServeArgs, printer: &Printer) -> anyhow
     if let Err(error) = &live.shown().what {
         anyhow::bail!("{error}");
     }
-    courses(&args.locations(), &|text| printer.note(text));
+    trends(&args.locations(), &|text| printer.note(text));
     let port = Port::open(serve.port).with_context(|| {
-        format!("failed to listen on port {} of 127.0.0.1\n  hint: `--port 0` takes one that is free", serve.port)
+        format!("failed to listen on port {} of 127.0.0.1\n  hint: `--port 0` picks a free one", serve.port)
     })?;
     printer.out(&format!("{0}  the report\n{0}site/  a page for each model, target and pair\n", port.address()));
-    printer.note("follows the store while a run goes on; interrupt to end");
+    printer.note("follows the store during runs; Ctrl-C ends it");
     port.serve(&mut live, &cancel)?;
     Ok(Exit::Success)
 }

@@ -18,7 +18,7 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
     };
     let missing = session.provision.missing(wanted.iter().copied());
     if !missing.is_empty() {
-        printer.note(&format!("to install: {}", missing.told()));
+        printer.note(&format!("to install: {}", missing.summary()));
     }
     for requirement in wanted {
         let what = title(requirement);

@@ -8,7 +8,7 @@ use crate::cli::cmd::report::{document, documents};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::report::{compare, merge, site};
-use crate::session::{Handed, courses, place_site};
+use crate::session::{Handed, place_site, trends};
 
 pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let doc = merge::merge(&documents(&asked.report)?)?;
@@ -17,7 +17,7 @@ pub(super) fn site(args: &Args, asked: &SiteArgs, printer: &Printer) -> anyhow::
     let head = asked.report.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     let changes =
         base.as_ref().map(|(name, base)| compare::compare((name, base), (&head, &doc), &compare::Noises::new()));
-    let files = site::site(&doc, changes.as_ref(), &courses(&args.locations(), &|text| printer.note(text)))?;
+    let files = site::site(&doc, changes.as_ref(), &trends(&args.locations(), &|text| printer.note(text)))?;
     let mut handed = Handed::default();
     let [written, stayed, gone] = place_site(&files, &asked.dir, &mut handed)?;
     handed.told.iter().for_each(|text| printer.note(text));

@@ -50,7 +50,7 @@ pub(super) fn watch(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Re
         if cancel.is_cancelled() {
             break;
         }
-        watched.settle(&receiver, &cancel);
+        watched.debounce(&receiver, &cancel);
         printer.note(&format!("\nwatch: {} changed", listed(&changed)));
     }
     printer.note("watch: ended");

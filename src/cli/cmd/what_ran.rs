@@ -14,11 +14,11 @@ use crate::explain;
 use crate::journal::{self, Ran, Run};
 use crate::record::Outcome;
 use crate::report::format::seconds;
-use crate::session::{UsageError, absolute};
+use crate::session::UsageError;
 use crate::store::DiskStore;
 
 pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> anyhow::Result<Exit> {
-    let store = DiskStore::open(&absolute(&args.cache_dir)?).context("failed to open the store")?;
+    let store = args.store()?;
     let found = chosen(&store, what)?;
     if what.json {
         let runs: Vec<_> = found.iter().map(|(id, run)| document(id, run, what)).collect();
@@ -26,7 +26,7 @@ pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> an
         return Ok(Exit::Success);
     }
     if found.is_empty() {
-        printer.note("no run is on record: a run leaves a journal as soon as it executes a step");
+        printer.note("no run is on record: a run leaves a journal once it executes a step");
         return Ok(Exit::NothingRan);
     }
     let mut text = String::new();
@@ -84,7 +84,7 @@ fn chosen(store: &DiskStore, what: &WhatRanArgs) -> anyhow::Result<Vec<(String, 
 fn moment(text: &str) -> anyhow::Result<jiff::Timestamp> {
     let day =
         || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::system()).ok().map(|z| z.timestamp());
-    let bad = || UsageError(format!("`{text}` is no date\n  hint: write 2026-01-31 or 2026-01-31T08:00:00Z"));
+    let bad = || UsageError(format!("`{text}` is not a date\n  hint: write 2026-01-31 or 2026-01-31T08:00:00Z"));
     Ok(text.parse::<jiff::Timestamp>().ok().or_else(day).ok_or_else(bad)?)
 }
 

@@ -1,21 +1,15 @@
 //! `orch zoo`: rows of models, made and tried by the installed transformers. `orch_py.zoo` does it.
 
-use std::process::{Command, Stdio};
-
 use anyhow::Context as _;
 
 use crate::cli::args::{Args, Place, ZooCommand};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::session::Session;
-use crate::step::Requirement;
-use crate::toolchain::EnvName;
 
 pub(super) fn zoo(args: &Args, command: &ZooCommand, printer: &Printer) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;
-    session.provision.ensure(Requirement::Env(EnvName::Torch), &|line| printer.note(line))?;
-    let mut python = Command::new(session.provision.env(EnvName::Torch)?.python);
-    python.args(["-m", "orch_py.zoo"]).stdin(Stdio::null());
+    let mut python = session.zoo_python(&|line| printer.note(line))?;
     let place = match command {
         ZooCommand::Add { types, task, place } => {
             python.arg("add").args(types).args(task.iter().flat_map(|task| ["--task", task]));
@@ -32,9 +26,8 @@ pub(super) fn zoo(args: &Args, command: &ZooCommand, printer: &Printer) -> anyho
     };
     let Place { into, jobs } = place;
     python.arg("--into").arg(into).args(jobs.iter().flat_map(|jobs| ["--jobs".to_owned(), jobs.to_string()]));
-    python.env("PYTHONPATH", session.provision.python_package()?).env("PYTHONDONTWRITEBYTECODE", "1");
-    // No row needs the network, and what the library warns of concerns no row that is kept.
-    python.env("HF_HUB_OFFLINE", "1").env("TRANSFORMERS_VERBOSITY", "error");
+    // No row needs the network.
+    python.env("HF_HUB_OFFLINE", "1");
     let status = python.status().context("failed to start Python")?;
     Ok(if status.success() { Exit::Success } else { Exit::Failed })
 }

@@ -92,7 +92,7 @@ impl Performer<'_> {
         if fetched.is_ok() {
             let made = self.store.place(&out)?;
             for record in &tree.records {
-                anyhow::ensure!(record.output == Some(made.digest()), "what came is not what was asked for");
+                anyhow::ensure!(record.output == Some(made.digest()), "what arrived is not what was requested");
                 self.publish(record, Some(&made))?;
             }
         }

@@ -129,7 +129,7 @@ fn travels(step: &Step) -> bool {
 }
 
 /// One step that is to be done elsewhere.
-pub struct Errand<'a> {
+pub struct Submission<'a> {
     pub order: Order,
     pub inputs: Vec<Given>,
     pub properties: BTreeMap<String, String>,
@@ -173,8 +173,8 @@ pub struct ServerFile {
     pub size: i64,
 }
 
-/// What came of an errand.
-pub enum Errands {
+/// What came of a submission.
+pub enum Returned {
     /// A worker performed it, now or before this run. What it made lies in the folder `out`, unless it is `left` on the
     /// server: then these are its files, in the order of the answer.
     Performed {
@@ -194,7 +194,7 @@ pub enum Errands {
 
 /// A server with workers.
 pub trait Elsewhere: Sync {
-    fn perform(&self, errand: Errand<'_>) -> Errands;
+    fn perform(&self, submission: Submission<'_>) -> Returned;
 
     /// Fetches what was left there to the folder `out`. Each file is what the tree's manifest says, or there is an error.
     fn fetch(&self, files: &[(ServerFile, ManifestFile)], out: &Path) -> Result<(), String>;

@@ -79,7 +79,7 @@ impl Order {
     }
 
     pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
-        serde_json::from_slice(bytes).context("the order cannot be read: it is of another orch")
+        serde_json::from_slice(bytes).context("the order cannot be read: it comes from another version of orch")
     }
 
     /// The step that is ordered, if this orch performs it as the other one would.

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::base::{Digest, fs as bfs};
 use crate::event::Event;
 use crate::exec::away::order::{Answer, Order, VERSION};
-use crate::exec::away::{Content, Elsewhere, Errand, Errands, Given, Routing, ServerFile, listed};
+use crate::exec::away::{Content, Elsewhere, Given, Returned, Routing, ServerFile, Submission, listed};
 use crate::exec::keep::Begun;
 use crate::exec::outcome::Judged;
 use crate::exec::perform::{Done, Performed, Performer, check_measure, error_text};
@@ -46,7 +46,7 @@ impl Performer<'_> {
             Ok(inputs) => inputs,
             Err(unsent) => return self.unsent(task, begun, unsent),
         };
-        let done = match self.run_errand(task, away, routing, inputs).transpose() {
+        let done = match self.submit(task, away, routing, inputs).transpose() {
             Some(done) => done,
             // Those that are left there are sent from here, and the others are made again.
             None => match self.bring_inputs(task) {
@@ -109,7 +109,7 @@ impl Performer<'_> {
     }
 
     /// What came of it, and whether a server only remembered it; None if an input that had stayed there is gone.
-    fn run_errand(
+    fn submit(
         &self,
         task: &Task<'_>,
         away: &dyn Elsewhere,
@@ -124,7 +124,7 @@ impl Performer<'_> {
         };
         let warn = |text: &str| self.listener.tell(Event::Warning { text: format!("{}: {text}", step.name) });
         let asked = routing.asked(step);
-        let errand = Errand {
+        let submission = Submission {
             order: Order::of(step, &task.key, inputs, self.job_memory),
             inputs: files,
             properties: asked.clone(),
@@ -140,25 +140,25 @@ impl Performer<'_> {
         };
         let named = |why: String| format!("{why} (executor {}, asked for {})", away.name(), listed(&asked));
         let mut remembered = false;
-        let done = match away.perform(errand) {
-            Errands::Performed { mut answer, is_remembered, left } => {
+        let done = match away.perform(submission) {
+            Returned::Performed { mut answer, is_remembered, left } => {
                 remembered = is_remembered;
                 if answer.outcome == Outcome::SkipUnavailable {
                     answer.reason = answer.reason.map(named);
                 }
                 self.take_in(task, *answer, left, &out)
             }
-            Errands::InputGone => {
+            Returned::InputGone => {
                 bfs::remove_dir(&out)?;
                 return Ok(None);
             }
-            Errands::Unavailable(why) => Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, named(why)))),
-            Errands::TooLong(limit) => {
+            Returned::Unavailable(why) => Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, named(why)))),
+            Returned::TooLong(limit) => {
                 let why = format!("it did not end within {} s", limit.as_secs());
                 Ok(Done::only(Judged::failed(Outcome::Timeout, named(why)).transient()))
             }
-            Errands::Interrupted => Ok(Done::only(Judged::failed(Outcome::Incomplete, "interrupted"))),
-            Errands::Failed(why, may_pass) => {
+            Returned::Interrupted => Ok(Done::only(Judged::failed(Outcome::Incomplete, "interrupted"))),
+            Returned::Failed(why, may_pass) => {
                 let judged = Judged::failed(Outcome::Fail, named(why));
                 Ok(Done::only(if may_pass { judged.transient() } else { judged }))
             }
@@ -196,7 +196,7 @@ impl Performer<'_> {
             done.left = left.filter(|_| !is_here);
             if done.left.is_none() && !is_here {
                 let made = self.store.place(out)?;
-                anyhow::ensure!(made == claimed, "what came is not what the worker says that it made");
+                anyhow::ensure!(made == claimed, "what arrived is not what the worker says it made");
             }
             done.made = Some(claimed);
         }

@@ -1,4 +1,4 @@
-//! Errands by a server of the Remote Execution API: an order becomes an action, its result an answer.
+//! Returned by a server of the Remote Execution API: an order becomes an action, its result an answer.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::base::lock;
 use crate::config::ExecutorConfig;
 use crate::exec::away::order::Answer;
 use crate::exec::away::serve::{ANSWER, LOG, ORDER, OUT};
-use crate::exec::away::{Content, Elsewhere, Errand, Errands, ServerFile, listed};
+use crate::exec::away::{Content, Elsewhere, Returned, ServerFile, Submission, listed};
 use crate::reapi::proto::Digest;
 use crate::reapi::{Address, Blob, Bounds, Came, Ending, Executor, Fault, Input, Left, Patience, Task, Wanted};
 use crate::record::Outcome;
@@ -48,14 +48,14 @@ impl Asked {
 
     /// Why nobody took it.
     fn leave(&mut self, what: String, waited: Duration) -> String {
-        let mut why = format!("no worker took it within {} s: none offers that, or all are busy", waited.as_secs());
+        let mut why = format!("no worker took it within {} s: none offers this, or all are busy", waited.as_secs());
         if self.in_vain.contains(&what) {
             why += ", as before in this run";
         }
         self.in_vain.insert(what);
         if !self.taken.is_empty() {
             let all: Vec<_> = self.taken.iter().map(String::as_str).collect();
-            why += &format!("; workers took what asked for {}", all.join(" | "));
+            why += &format!("; workers did take requests for {}", all.join(" | "));
         }
         why + "; hint: `queue` in [executor]"
     }
@@ -71,16 +71,16 @@ impl Away {
         Ok(Self { executor, program: config.program.clone(), config, own, asked: Mutex::default() })
     }
 
-    fn task(&self, errand: &Errand<'_>) -> Result<Task, Fault> {
+    fn task(&self, submission: &Submission<'_>) -> Result<Task, Fault> {
         let mut files: Vec<Input> = Vec::new();
-        for file in &errand.inputs {
+        for file in &submission.inputs {
             let (path, is_executable) = (file.path.clone(), file.is_executable);
             files.push(match &file.content {
                 Content::Here { at, is_fixed } => self.executor.input(path, at, is_executable, *is_fixed)?,
                 Content::There(file) => Input { path, blob: Blob::there(digest_of(file)), is_executable },
             });
         }
-        files.push(self.executor.text(ORDER.into(), errand.order.to_bytes())?);
+        files.push(self.executor.text(ORDER.into(), submission.order.to_bytes())?);
         let program = match &self.program {
             Some(path) => path.display().to_string(),
             None => {
@@ -88,31 +88,31 @@ impl Away {
                 format!("./{PROGRAM}")
             }
         };
-        let mut env = errand.env.clone();
+        let mut env = submission.env.clone();
         // Workers begin with an empty environment.
         env.entry("PATH".into()).or_insert_with(|| "/usr/local/bin:/usr/bin:/bin".into());
         Ok(Task {
             argv: vec![program, "worker".into(), "order".into()],
             env,
-            properties: errand.properties.clone(),
+            properties: submission.properties.clone(),
             files,
             outputs: [ANSWER, LOG, OUT].map(str::to_owned).into(),
-            timeout: errand.timeout,
+            timeout: submission.timeout,
         })
     }
 
-    fn run(&self, errand: &Errand<'_>) -> Result<Errands, Fault> {
-        let asked = listed(&errand.properties);
+    fn run(&self, submission: &Submission<'_>) -> Result<Returned, Fault> {
+        let asked = listed(&submission.properties);
         let is_in_vain = lock(&self.asked).in_vain.contains(&asked);
         let queue = if is_in_vain { self.config.queue.min(ONCE_MORE) } else { self.config.queue };
-        let bounds = Bounds { queue, execution: errand.timeout, away: self.config.queue };
-        let goes_on = || !errand.cancel.is_cancelled();
-        let reads_there = errand.inputs.iter().any(|file| matches!(file.content, Content::There(_)));
-        let (mut is_anew, mut lost) = (errand.is_anew, Vec::new());
+        let bounds = Bounds { queue, execution: submission.timeout, away: self.config.queue };
+        let goes_on = || !submission.cancel.is_cancelled();
+        let reads_there = submission.inputs.iter().any(|file| matches!(file.content, Content::There(_)));
+        let (mut is_anew, mut lost) = (submission.is_anew, Vec::new());
         loop {
-            let told = (errand.progress, errand.warn);
-            let came = match self.executor.run(self.task(errand)?, is_anew, bounds, &goes_on, told) {
-                Err(Fault::Absent) if reads_there => return Ok(Errands::InputGone),
+            let told = (submission.progress, submission.warn);
+            let came = match self.executor.run(self.task(submission)?, is_anew, bounds, &goes_on, told) {
+                Err(Fault::Absent) if reads_there => return Ok(Returned::InputGone),
                 came => came?,
             };
             let why = match came {
@@ -123,7 +123,7 @@ impl Away {
                         if !is_cached {
                             lock(&self.asked).take(asked.clone());
                         }
-                        match self.bring(answer, left, errand, &lost) {
+                        match self.bring(answer, left, submission, &lost) {
                             Err(Fault::Absent | Fault::WrongContent) if is_cached => {
                                 "the server's older result is not whole any more".to_owned()
                             }
@@ -135,32 +135,32 @@ impl Away {
                 },
                 Came::Not(Ending::Lost(why)) => why,
                 Came::Not(Ending::NoWorker(why)) => {
-                    return Ok(Errands::Unavailable(format!("no worker offers that: {why}")));
+                    return Ok(Returned::Unavailable(format!("no worker offers that: {why}")));
                 }
                 Came::Not(Ending::NeverBegan(waited)) => {
-                    return Ok(Errands::Unavailable(lock(&self.asked).leave(asked, waited)));
+                    return Ok(Returned::Unavailable(lock(&self.asked).leave(asked, waited)));
                 }
-                Came::Not(Ending::TooLong(limit)) => return Ok(Errands::TooLong(limit)),
-                Came::Not(Ending::Cancelled) => return Ok(Errands::Interrupted),
+                Came::Not(Ending::TooLong(limit)) => return Ok(Returned::TooLong(limit)),
+                Came::Not(Ending::Cancelled) => return Ok(Returned::Interrupted),
                 Came::Not(Ending::Done { .. }) => panic!("BUG: what is done has come back"),
             };
             if !goes_on() {
-                return Ok(Errands::Interrupted);
+                return Ok(Returned::Interrupted);
             }
             // Whatever is remembered of it is no result.
             is_anew = true;
             if lost.len() as u32 >= self.config.retries {
-                return Ok(Errands::Failed(
-                    format!("its worker was lost {} times, at last: {why}", lost.len() + 1),
+                return Ok(Returned::Failed(
+                    format!("its worker was lost {} times; the last time: {why}", lost.len() + 1),
                     true,
                 ));
             }
-            (errand.warn)(&format!("{why}; it is executed again"));
+            (submission.warn)(&format!("{why}; it is executed again"));
             lost.push(why);
         }
     }
 
-    /// What the worker's orch says; None if it said nothing.
+    /// What the worker's orch says; None if it printed nothing.
     fn answer(&self, left: &Left) -> Result<Answer, Option<Fault>> {
         let digest = left.files.get(ANSWER).ok_or(None)?;
         let bytes = self.executor.read(digest).map_err(Some)?;
@@ -169,9 +169,15 @@ impl Away {
     }
 
     /// Fetches what it made, unless that is to stay there.
-    fn bring(&self, mut answer: Answer, left: Left, errand: &Errand<'_>, lost: &[String]) -> Result<Errands, Fault> {
+    fn bring(
+        &self,
+        mut answer: Answer,
+        left: Left,
+        submission: &Submission<'_>,
+        lost: &[String],
+    ) -> Result<Returned, Fault> {
         if let Some(digest) = left.files.get(LOG) {
-            let log = Wanted { digest: digest.clone(), content: None, to: errand.log.to_owned() };
+            let log = Wanted { digest: digest.clone(), content: None, to: submission.log.to_owned() };
             // It is told of, and decides nothing.
             let _ = self.executor.fetch(vec![log]);
         }
@@ -179,9 +185,9 @@ impl Away {
             Some(made) => named(made, &left)?,
             None => Vec::new(),
         };
-        let leaves = errand.leaves && answer.made.is_some();
+        let leaves = submission.leaves && answer.made.is_some();
         if !leaves {
-            self.fetch_files(&files, errand.out)?;
+            self.fetch_files(&files, submission.out)?;
         }
         let facts = &mut answer.facts;
         if !facts.is_object() {
@@ -194,7 +200,7 @@ impl Away {
             "lost": lost,
         });
         let names = leaves.then(|| files.into_iter().map(|(name, _)| name).collect());
-        Ok(Errands::Performed { answer: Box::new(answer), is_remembered: left.is_cached, left: names })
+        Ok(Returned::Performed { answer: Box::new(answer), is_remembered: left.is_cached, left: names })
     }
 
     /// Fetches files to a folder, each by its own content.
@@ -247,10 +253,10 @@ fn make_folder(to: &Path) -> Result<(), Fault> {
 }
 
 impl Elsewhere for Away {
-    fn perform(&self, errand: Errand<'_>) -> Errands {
-        self.run(&errand).unwrap_or_else(|fault| {
+    fn perform(&self, submission: Submission<'_>) -> Returned {
+        self.run(&submission).unwrap_or_else(|fault| {
             let may_pass = matches!(fault, Fault::Passing(_) | Fault::Timeout | Fault::Absent);
-            Errands::Failed(fault.to_string(), may_pass)
+            Returned::Failed(fault.to_string(), may_pass)
         })
     }
 

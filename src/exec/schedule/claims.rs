@@ -47,7 +47,7 @@ impl<'a> Claims<'a> {
             },
         };
         let claim = Claim { host, memory, device };
-        let warnings = self.memory.too_large(id, &step.name, &claim, &machine.capacity).collect();
+        let warnings = self.memory.warn_too_large(id, &step.name, &claim, &machine.capacity).collect();
         (machine.fitted(claim), warnings)
     }
 
@@ -70,7 +70,7 @@ impl<'a> Claims<'a> {
                 Err(why) => {
                     let token = &unit.token;
                     warnings.push(format!(
-                        "the memory of {token} is unknown: {why}; nothing limits what steps claim of it"
+                        "the memory of {token} is unknown: {why}; orch cannot limit how much of it steps claim"
                     ));
                 }
             }

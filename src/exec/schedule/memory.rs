@@ -55,7 +55,7 @@ struct Book {
     /// The largest peak of a model's steps of one stage.
     like: HashMap<Like, u64>,
     /// Steps for which a warning said that they need more than there is.
-    told: BTreeSet<StepId>,
+    warned: BTreeSet<StepId>,
 }
 
 impl Default for Memory {
@@ -109,8 +109,8 @@ impl Memory {
         self.device.claim(id, step.kind.device_memory(), &mut self.relatives, plan, store, reads)
     }
 
-    /// A warning for a claim that is more than there is: once for each step.
-    pub(super) fn too_large(
+    /// Warnings for a claim that is more than there is; each step gets them once.
+    pub(super) fn warn_too_large(
         &mut self,
         id: StepId,
         step: &str,
@@ -118,8 +118,8 @@ impl Memory {
         capacity: &Capacity,
     ) -> impl Iterator<Item = String> {
         let (takes, free) = (claim.memory, capacity.memory);
-        let is_too_large = takes > free && claim.host != Host::Whole && self.host.told.insert(id);
-        let of_host = is_too_large.then(|| {
+        let is_too_large = takes > free && claim.host != Host::Whole;
+        let of_host = (is_too_large && self.host.warned.insert(id)).then(|| {
             let (takes, free) = (bytes(takes), bytes(free));
             format!("{step} may take {takes} of memory, and {free} are free: it runs alone")
         });
@@ -128,7 +128,7 @@ impl Memory {
             let unit = units.filter(|unit| unit.vram.is_some()).min_by_key(|unit| unit.vram)?;
             let has = unit.vram.filter(|has| device.vram > *has)?;
             let [takes, has] = [device.vram, has].map(bytes);
-            self.device.told.insert(id).then(|| {
+            self.device.warned.insert(id).then(|| {
                 let token = &unit.token;
                 format!("{step} may take {takes} of the memory of {token}, which has {has}: it runs there alone")
             })
@@ -139,7 +139,7 @@ impl Memory {
 
 impl Book {
     fn new(peak: fn(&Peaks) -> Option<u64>) -> Self {
-        Self { peak, own: HashMap::new(), like: HashMap::new(), told: BTreeSet::new() }
+        Self { peak, own: HashMap::new(), like: HashMap::new(), warned: BTreeSet::new() }
     }
 
     fn learn(&mut self, id: StepId, peaks: &Peaks) {

@@ -202,7 +202,7 @@ fn a_claim_larger_than_the_card_is_said_once() {
     let capacity = Capacity { cores: 16, memory: 64 * GIB, units: devices.units(), away: 0 };
     let mut world = World::new();
     let mut said =
-        |id, claim: &Claim| world.memory.too_large(StepId(id), "run:a", claim, &capacity).collect::<Vec<_>>();
+        |id, claim: &Claim| world.memory.warn_too_large(StepId(id), "run:a", claim, &capacity).collect::<Vec<_>>();
     assert_eq!(said(1, &on(&devices, "rocm", true, 100 * GIB)), Vec::<String>::new());
     let large = on(&devices, "rocm", true, 200 * GIB);
     let text = "run:a may take 200 GiB of the memory of rocm:0, which has 192 GiB: it runs there alone";

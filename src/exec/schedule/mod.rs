@@ -214,10 +214,11 @@ impl<'a> Scheduler<'a> {
             Performed::InputLost { from, digest, what } => {
                 self.returned(id, format!("an input was lost: {what}"), span);
                 self.steps.set(id, StepState::Unknown);
-                if !self.retries.may_lose_input(id) {
+                self.retries.lost_input(id);
+                if self.retries.keeps_losing_inputs(id) {
                     let producer = &self.world.plan.step(from).name;
                     let why = format!(
-                        "the output of {producer} is damaged each time this step reads it ({what}): the step writes to the store"
+                        "the output of {producer} is damaged whenever this step reads it ({what}): the step writes to the store"
                     );
                     self.finish_unstarted(id, why);
                     return self.consult_dependents(id);

@@ -18,7 +18,7 @@ pub struct Backoff {
     /// Before the second attempt.
     pub first: Duration,
     pub most: Duration,
-    /// The same seed gives the same pauses.
+    /// Equal seeds give equal pauses.
     pub seed: u64,
 }
 
@@ -73,11 +73,14 @@ impl Retries {
         self.before.get(&id).map_or(0, |attempts| attempts.len() as u32)
     }
 
-    /// An input of the step was damaged. False if that happens again and again.
-    pub(super) fn may_lose_input(&mut self, id: StepId) -> bool {
-        let losses = self.losses.entry(id).or_default();
-        *losses += 1;
-        *losses < MOST_LOSSES
+    /// Counts a damaged input of the step.
+    pub(super) fn lost_input(&mut self, id: StepId) {
+        *self.losses.entry(id).or_default() += 1;
+    }
+
+    /// Whether the step's inputs are damaged again and again.
+    pub(super) fn keeps_losing_inputs(&self, id: StepId) -> bool {
+        self.losses.get(&id).is_some_and(|losses| *losses >= MOST_LOSSES)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -111,7 +114,11 @@ pub(super) fn attempt_of(record: &Record, log: Option<&Path>) -> Attempt {
 }
 
 /// The outcome and reason of the last of several attempts.
-pub(in crate::exec) fn told(outcome: Outcome, reason: Option<String>, before: &[Attempt]) -> (Outcome, Option<String>) {
+pub(in crate::exec) fn with_attempts(
+    outcome: Outcome,
+    reason: Option<String>,
+    before: &[Attempt],
+) -> (Outcome, Option<String>) {
     let (Some(last), Outcome::Pass) = (before.last(), outcome) else { return (outcome, reason) };
     let why = last.reason.as_deref().unwrap_or("no reason was given");
     let told = format!("it passed at attempt {}, after {}: {why}", before.len() + 1, last.outcome.label());
@@ -159,9 +166,9 @@ mod tests {
             log: None,
             waited_seconds: 1.0,
         };
-        assert_eq!(told(Outcome::Pass, None, &[]), (Outcome::Pass, None));
-        let (outcome, reason) = told(Outcome::Pass, None, std::slice::from_ref(&attempt));
+        assert_eq!(with_attempts(Outcome::Pass, None, &[]), (Outcome::Pass, None));
+        let (outcome, reason) = with_attempts(Outcome::Pass, None, std::slice::from_ref(&attempt));
         assert_eq!((outcome, reason.as_deref()), (Outcome::Flaky, Some("it passed at attempt 2, after TIMEOUT: slow")));
-        assert_eq!(told(Outcome::Fail, Some("x".into()), &[attempt]).0, Outcome::Fail);
+        assert_eq!(with_attempts(Outcome::Fail, Some("x".into()), &[attempt]).0, Outcome::Fail);
     }
 }

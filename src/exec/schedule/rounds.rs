@@ -12,7 +12,7 @@ use crate::runtime::Order;
 use crate::step::StepId;
 
 pub(super) struct Rounds {
-    /// The same seed gives the same order.
+    /// Equal seeds give equal orders.
     seed: u64,
     /// Which round a run is, of cases that have several.
     numbers: HashMap<StepId, u32>,

@@ -16,7 +16,7 @@ const ROWS: usize = 50;
 pub fn text(comparison: &Comparison, styles: &Styles) -> String {
     let mut out = String::new();
     for (which, side) in [("base", &comparison.base), ("head", &comparison.head)] {
-        let _ = writeln!(out, "{which}  {}", told(side));
+        let _ = writeln!(out, "{which}  {}", heading(side));
     }
     for package in &comparison.packages {
         let _ = writeln!(out, "      {package}");
@@ -39,7 +39,7 @@ pub fn text(comparison: &Comparison, styles: &Styles) -> String {
 /// For a comment: what is worse is open, the rest folds.
 pub fn markdown(comparison: &Comparison) -> String {
     let mut out = format!("### orch: {}\n\n{}\n", cell(&comparison.head.spec), cell(&counts(comparison)));
-    let _ = writeln!(out, "\nBase: {}. Head: {}.", cell(&told(&comparison.base)), cell(&told(&comparison.head)));
+    let _ = writeln!(out, "\nBase: {}. Head: {}.", cell(&heading(&comparison.base)), cell(&heading(&comparison.head)));
     if !comparison.packages.is_empty() {
         let packages: Vec<_> = comparison.packages.iter().map(ToString::to_string).collect();
         let _ = writeln!(out, "\nPackages: {}.", cell(&packages.join("; ")));
@@ -69,7 +69,7 @@ pub(in crate::report) fn found(comparison: &Comparison) -> impl Iterator<Item = 
     all.filter(|(.., changes)| !changes.is_empty())
 }
 
-fn told(side: &Side) -> String {
+fn heading(side: &Side) -> String {
     let days = side.measured.as_ref().map(|(first, last)| match (day(first), day(last)) {
         (first, last) if first == last => format!(", measured {first}"),
         (first, last) => format!(", measured {first} to {last}"),

@@ -15,7 +15,7 @@ use crate::report::{CaseResult, Round};
 const RESTLESS: f64 = 0.10;
 /// Two processes of the same code differ by so much, ms, by where their memory happens to lie.
 const FLOOR_MS: f64 = 0.003;
-/// A side is settled when its three lowest rounds are this close: further ones would hardly be lower.
+/// A side has converged when its three lowest rounds are this close: further ones would hardly be lower.
 const CLOSE: f64 = 0.01;
 /// Two may be as close by chance: that called 2 of 66 unchanged cases slower.
 const THIRD: usize = 2;
@@ -89,7 +89,7 @@ impl Remeasured {
 
     /// Whether more rounds would hardly show another difference. A small one is told only after all rounds that there may
     /// be: code can run in two tempi, by how its process came to lie in memory, and a few rounds may all be of the slower.
-    pub fn is_settled(&self) -> bool {
+    pub fn has_converged(&self) -> bool {
         let Some([base, head]) = self.sides() else { return true };
         let differs = difference(&base, &head);
         base.open.max(head.open) <= CLOSE && (differs <= threshold(&base, &head) || differs > RESTLESS)
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_side_is_not_settled_nothing_small_is_said() {
+    fn where_a_side_has_not_converged_nothing_small_is_said() {
         let restless = [1.0, 1.1, 1.25, 1.4, 1.6];
         assert!(
             matches!(verdict(restless, restless.map(|ms| ms * 1.08)), Some((_, Verdict::CannotTell(below))) if below > 0.1)
@@ -213,9 +213,12 @@ mod tests {
         assert!(matches!(verdict(QUIET, restless.map(|ms| ms * 1.08)), Some((_, Verdict::CannotTell(_)))));
         assert_eq!(verdict(restless, restless.map(|ms| ms * 3.0)), Some((Kind::Slower, Verdict::Confirmed)));
         let of = |base, head| Remeasured { base: rounds(base), head: rounds(head) };
-        assert!(of(QUIET, QUIET).is_settled() && !of(QUIET, restless).is_settled());
+        assert!(of(QUIET, QUIET).has_converged() && !of(QUIET, restless).has_converged());
         // A small difference may be one of the moment.
-        assert!(!of(QUIET, QUIET.map(|ms| ms * 1.05)).is_settled() && of(QUIET, QUIET.map(|ms| ms * 1.2)).is_settled());
+        assert!(
+            !of(QUIET, QUIET.map(|ms| ms * 1.05)).has_converged()
+                && of(QUIET, QUIET.map(|ms| ms * 1.2)).has_converged()
+        );
         assert!(!of(QUIET, QUIET).may_hide() && of(QUIET, restless).may_hide());
         let once = |times: [f64; 5]| rounds(times)[..1].to_vec();
         assert!(!Remeasured { base: once(QUIET), head: once(QUIET) }.may_hide());

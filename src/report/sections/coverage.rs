@@ -8,7 +8,7 @@ use crate::report::place::Variant;
 pub(super) const SECTION: Section = Section {
     id: "coverage",
     title: "Coverage",
-    hint: "Cases by family and target. Right: passed, and something else would not have. Not asked: excluded or unavailable.",
+    hint: "Cases by family and target. Right: passed, and wrong outputs would not have. Not asked: excluded or unavailable.",
     make: Make::Tables(coverage),
 };
 

@@ -85,14 +85,14 @@ fn best(view: &View<'_>, rows: &Rows<'_>, aim: &Aim) -> Cell {
     let doubtful: Vec<String> = doubtful.map(|at| view.variants[at].name()).collect();
     let name = view.variants[*first].name();
     match doubtful.as_slice() {
-        [] => Cell::with(name, told(rows, aim, *first)),
+        [] => Cell::with(name, summary(rows, aim, *first)),
         [one] => Cell::with("cannot tell", format!("{name} or {one}")),
         [one, more @ ..] => Cell::with("cannot tell", format!("{name}, {one} or {} more", more.len())),
     }
 }
 
 /// The figure of one model, or of how many it is the best.
-fn told(rows: &Rows<'_>, aim: &Aim, at: usize) -> String {
+fn summary(rows: &Rows<'_>, aim: &Aim, at: usize) -> String {
     let own = || rows.iter().flatten().filter(|(column, _)| *column == at).filter_map(|(_, case)| (aim.figure)(case));
     match own().collect::<Vec<_>>().as_slice() {
         [one] => (aim.told)(*one),

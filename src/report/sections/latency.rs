@@ -7,7 +7,7 @@ use crate::report::view::Cell;
 pub(super) const SECTION: Section = Section {
     id: "latency",
     title: "Latency on hardware",
-    hint: "A dot is the median of a passed case, a tick a sample, a line the range of its rounds' medians; of one round there is none. Each model has its own scale.",
+    hint: "A dot is the median of a passed case, a tick a sample, a line the range of its rounds' medians; a single round has no line. Each model has its own scale.",
     make: Make::Charts(charts),
 };
 

@@ -13,7 +13,7 @@ use crate::report::verdict::{asked, bound};
 pub(super) const SECTION: Section = Section {
     id: "numerics",
     title: "Numerics",
-    hint: "The worst of each target, and whose it is.",
+    hint: "The worst figure of each target, and its model.",
     make: Make::Tables(numerics),
 };
 

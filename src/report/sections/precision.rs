@@ -11,7 +11,7 @@ pub(super) const SECTION: Section =
 
 fn precision<'a>(view: &View<'a>) -> Vec<Item<'a>> {
     let instance = |why: &str| format!("for instance: {why}");
-    let mut items = by_target(view, "half", |case| case.half.as_ref().map(|half| half.told()), true);
+    let mut items = by_target(view, "half", |case| case.half.as_ref().map(|half| half.summary()), true);
     items.extend(by_target(view, "cast to fp32", |case| case.cast_to_fp32().map(instance), false));
     items.extend(by_target(view, "reduced range", |case| case.reduced_range().map(instance), false));
     items.extend(by_target(view, "quantised", |case| case.quantised().map(|how| instance(&how)), false));
@@ -44,7 +44,7 @@ fn looser<'a>(view: &View<'a>) -> Option<Item<'a>> {
     let (_, first) = cases.first()?;
     let numerics = first.numerics.as_ref()?;
     let (bounds, name, asked) = (numerics.looser.join(", "), case_name(first), asked(numerics));
-    let line = format!("looser than orch's own in {bounds}; for instance {name}: {asked}");
+    let line = format!("looser than orch's own in {bounds}; for example {name}: {asked}");
     let item = Item::about("loose tolerance", counted(cases.len(), "case"), line);
     Some(Item { kind: kind(Outcome::Indecisive), ..item })
 }

@@ -8,7 +8,7 @@ use crate::report::format::seconds;
 pub(super) const SECTION: Section = Section {
     id: "time",
     title: "Time",
-    hint: "What each step took when it was executed, in this run or in an earlier one. Several are executed at a time.",
+    hint: "How long each step took when it was executed, in this run or an earlier one. Several run in parallel.",
     make: Make::Tables(time),
 };
 

@@ -8,7 +8,7 @@ use crate::report::cause::Cause;
 pub(super) const SECTION: Section = Section {
     id: "unavailable",
     title: "Unavailable",
-    hint: "What this host does not have.",
+    hint: "What this machine lacks.",
     make: Make::List(unavailable),
 };
 

@@ -5,7 +5,7 @@ use super::{Item, Make, Outcome, Section, View};
 pub(super) const SECTION: Section = Section {
     id: "unsupported",
     title: "Unsupported",
-    hint: "By the vendor's own word.",
+    hint: "In the vendor's own words.",
     make: Make::List(unsupported),
 };
 

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
+use crate::base::text::last_line;
 use crate::session::{Session, Tell, UsageError, absolute};
 use crate::step::Requirement;
 use crate::toolchain::EnvName;
@@ -35,18 +36,26 @@ impl Session {
         Ok(Own { name, text })
     }
 
-    fn of_checkpoint(&self, source: &str, name: &str, written: &str, tell: Tell<'_>) -> anyhow::Result<String> {
+    /// `orch_py.zoo` in the environment `torch`, which is installed if it is not there.
+    pub fn zoo_python(&self, tell: Tell<'_>) -> anyhow::Result<Command> {
         self.provision.ensure(Requirement::Env(EnvName::Torch), tell)?;
         let mut python = Command::new(self.provision.env(EnvName::Torch)?.python);
-        python.args(["-m", "orch_py.zoo", "own", source, "--name", name, "--written", written]).stdin(Stdio::null());
+        python.args(["-m", "orch_py.zoo"]).stdin(Stdio::null());
         python.env("PYTHONPATH", self.provision.python_package()?).env("PYTHONDONTWRITEBYTECODE", "1");
+        // What the library warns of concerns no row that is kept.
         python.env("TRANSFORMERS_VERBOSITY", "error");
+        Ok(python)
+    }
+
+    fn of_checkpoint(&self, source: &str, name: &str, written: &str, tell: Tell<'_>) -> anyhow::Result<String> {
+        let mut python = self.zoo_python(tell)?;
+        python.args(["own", source, "--name", name, "--written", written]);
         let output = python.output().context("failed to start Python")?;
         if output.status.success() {
             return String::from_utf8(output.stdout).context("a row is UTF-8");
         }
         let said = String::from_utf8_lossy(&output.stderr);
-        let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("Python said nothing").to_owned();
+        let why = last_line(&said).unwrap_or("Python printed nothing").to_owned();
         Err(UsageError(format!("no row was made: {why}")).into())
     }
 }

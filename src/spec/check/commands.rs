@@ -77,13 +77,13 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
     outputs(&raw, &inputs, sink);
     for name in raw.env.items() {
         if name.value.is_empty() || name.value.contains(['=', '\0']) {
-            let message = format!("`{}` is no name of an environment variable", name.value);
+            let message = format!("`{}` is not a valid name of an environment variable", name.value);
             sink.error_hint(name.span, message, "give names only; their values come from the environment");
         }
     }
     let timeout_seconds = raw.timeout_seconds.value().copied().unwrap_or(DEFAULT_TIMEOUT_SECONDS);
     for code in raw.transient.items().iter().filter(|code| !(1..256).contains(&code.value)) {
-        sink.error(code.span, format!("{} is no exit code of a failure: they are 1 to 255", code.value));
+        sink.error(code.span, format!("{} is not an exit code of a failure: use 1 to 255", code.value));
     }
     let retries = raw.retries.value().copied();
     let memory = raw.memory.value().map(|memory| memory.0);
@@ -129,7 +129,7 @@ fn outputs(raw: &raw::Command, inputs: &[(Arc<str>, CommandInput)], sink: &mut S
         inside(&output.value, output.span, sink);
         let name = &*output.value;
         if if many { names.contains(name) } else { inputs.iter().any(|(input, _)| &**input == name) } {
-            sink.error(output.span, format!("`{name}` is an input too: a step does not change what it reads"));
+            sink.error(output.span, format!("`{name}` is also an input: a step must not change what it reads"));
         }
     }
 }
@@ -149,7 +149,7 @@ fn one_of_two(name: &At<Arc<str>>, raw: &raw::Command, sink: &mut Sink) {
         (true, false) => {
             for (key, span) in raw.written().into_iter().filter(|(key, _)| *key != "write") {
                 if let Some(span) = span {
-                    let message = format!("`{key}` does not go with `write`");
+                    let message = format!("`{key}` cannot be combined with `write`");
                     sink.error_hint(span, message, "the files that it writes are its outputs, and it reads nothing");
                 }
             }

@@ -147,7 +147,7 @@ fn fits(dtype: Dtype, fill: &Fill, shape: &[Dim], dims: &BTreeMap<String, u64>) 
             None => Err("`arange` needs a last axis, and the shape is empty".to_owned()),
         },
         Fill::Text(rows) if !matches!(dtype, Dtype::Int64 | Dtype::Int32) => {
-            Err(format!("`text` makes token ids, and {word} is no type for them; use int64 ({} rows)", rows.len()))
+            Err(format!("`text` makes token ids, and {word} cannot hold them; use int64 ({} rows)", rows.len()))
         }
         _ => Ok(()),
     }

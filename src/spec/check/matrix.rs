@@ -181,7 +181,7 @@ fn rule(
         return None;
     }
     if exclude && is_blank(&raw.reason) {
-        let hint = "add `reason: \"…\"`: the report shows it in the place of a result";
+        let hint = "add `reason: \"…\"`: the report shows it instead of a result";
         sink.error_hint(at.span, "an exclusion needs a reason", hint);
     }
     let parts = Parts { model: &raw.model, family: &raw.family, target: &raw.target, precision: &raw.precision };
@@ -190,7 +190,7 @@ fn rule(
         && sound
         && !meets_a_case(&rule, product, names, exclude)
     {
-        let hint = "every part of it matches something, but no case has them all";
+        let hint = "each part matches something, but no case matches all parts";
         sink.error_unknown(at.span, format!("this `{what}` rule matches no case"), hint);
     }
     Some(rule)
@@ -209,7 +209,7 @@ fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Ex
         sink.error_hint(at.span, "an expectation needs a reason", "say why these cases do not pass, or name the issue");
     }
     if let Some(since) = raw.since.given().filter(|at| at.value.parse::<jiff::civil::Date>().is_err()) {
-        sink.error_hint(since.span, format!("`{}` is no date", since.value), "write it as `2026-01-31`");
+        sink.error_hint(since.span, format!("`{}` is not a date", since.value), "write it as `2026-01-31`");
     }
     let parts = Parts { model: &raw.model, family: &raw.family, target: &raw.target, precision: &raw.precision };
     let (rule, _) = parts.rule(at.span, &raw.reason, names, sink);

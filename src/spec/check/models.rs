@@ -21,7 +21,7 @@ pub(super) const TENSORS: &str = "tensors";
 pub(super) const OTHER: &str = "other";
 const DEFAULT_OPSET: u32 = 17;
 const DEFAULT_CALIBRATION_SETS: u32 = 16;
-/// Each lies in memory while a model is calibrated; ranges have settled long before the most.
+/// Each lies in memory while a model is calibrated; ranges are stable long before the most.
 const CALIBRATION_SETS: std::ops::RangeInclusive<u32> = 1..=4096;
 /// Opsets that current exporters can write; a given version may support fewer, and says so itself.
 const OPSETS: std::ops::RangeInclusive<u32> = 9..=30;

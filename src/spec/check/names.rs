@@ -28,7 +28,7 @@ pub(super) fn plain_name<N: AsRef<str>>(name: &At<N>, what: &str, sink: &mut Sin
     let bad = |c: char| is_unseen(c) || matches!(c, '\n' | '\t' | '"' | '\'' | '`' | '\\');
     if text.trim().is_empty() || text.contains(bad) {
         let message = format!("`{}` cannot be the name of {article} {what}", text.escape_debug());
-        sink.error_hint(name.span, message, "leave out quotes, backslashes, line ends and characters that nobody sees");
+        sink.error_hint(name.span, message, "leave out quotes, backslashes, line breaks and invisible characters");
     } else if text.len() > 255 {
         sink.error(name.span, format!("the name of {article} {what} has {} bytes, more than 255", text.len()));
     }
@@ -37,6 +37,6 @@ pub(super) fn plain_name<N: AsRef<str>>(name: &At<N>, what: &str, sink: &mut Sin
 /// Text for people.
 pub(super) fn one_line(text: &At<String>, what: &str, sink: &mut Sink) {
     if text.value.trim_end().contains(|c| is_unseen(c) || c == '\n') {
-        sink.error(text.span, format!("`{what}` must be one line of text that can be read"));
+        sink.error(text.span, format!("`{what}` must be one line of readable text"));
     }
 }

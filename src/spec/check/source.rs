@@ -51,7 +51,7 @@ pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Si
             let more = Some("compose").filter(|_| !raw.compose.is_absent());
             let keys: Vec<_> = given.iter().map(|(key, _)| *key).chain(more).collect();
             let message = format!("model `{}` has {} sources: `{}`", row.name.value, keys.len(), keys.join("`, `"));
-            sink.error_hint(row.name.span, message, "keep one; make further models for the others");
+            sink.error_hint(row.name.span, message, "keep one; add more models for the others");
             return None;
         }
     };
@@ -120,7 +120,7 @@ pub(super) fn components(section: &Section<'_, raw::Model>, sink: &mut Sink) {
         let inputs = inputs.iter().filter_map(|(_, input)| input.as_ref()).filter(|_| !row.value.compose.is_absent());
         for size in inputs.flat_map(|input| input.value.shape.items()) {
             if let Size::Named(name) = &size.value {
-                let message = format!("`{name}` is no size of a model with `compose`");
+                let message = format!("`{name}` cannot be a size of a model with `compose`");
                 sink.error_hint(size.span, message, "write the number: its components have sizes of their own");
             }
         }
@@ -148,7 +148,7 @@ fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Optio
     let class = raw.class.given()?;
     let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if class.value.is_empty() || !class.value.chars().all(identifier) {
-        let message = format!("`{}` is no name of a Python class", class.value);
+        let message = format!("`{}` is not the name of a Python class", class.value);
         sink.error_hint(class.span, message, "give the class alone, e.g. `BertForMaskedLM`");
     } else if !classes::is_known(&class.value) {
         // Also with code of the checkpoint's own: that is loaded through one of transformers' `Auto` classes.
@@ -162,7 +162,7 @@ fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Optio
         Some(at) => at.value,
     };
     if weights == RawWeights::Seeded && classes::chooses(&class.value) {
-        let message = format!("`{}` chooses a class by a checkpoint, and seeded weights have none", class.value);
+        let message = format!("`{}` chooses a class from a checkpoint, and seeded weights have none", class.value);
         sink.error_hint(class.span, message, "write the class itself, e.g. `BertForMaskedLM`");
     }
     weights_agree(row, weights, sink);
@@ -228,7 +228,7 @@ fn weights_agree(row: &Row<'_, raw::Model>, weights: RawWeights, sink: &mut Sink
         sink.error_hint(unused, "`unused_weights` has an effect with hub and path weights only", hint);
     }
     if let Some(trust) = raw.trust_remote_code.given().filter(|at| at.value && weights == RawWeights::Seeded) {
-        let hint = "seeded weights run no code but that of transformers; remove it";
+        let hint = "seeded weights run only transformers' own code; remove it";
         sink.error_hint(trust.span, "`trust_remote_code` has an effect with hub and path weights only", hint);
     }
 }
@@ -239,14 +239,14 @@ fn hub(raw: &raw::Model, sink: &mut Sink) -> Option<Hub> {
         let part =
             |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
         if id.value.split('/').count() > 2 || !id.value.split('/').all(part) {
-            let message = format!("`{}` is no id on the Hub", id.value);
+            let message = format!("`{}` is not a Hub id", id.value);
             sink.error_hint(id.span, message, "it looks like `google-bert/bert-base-uncased`");
         }
     }
     if let Some(revision) = hub.revision.given() {
         let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
         if revision.value.len() != 40 || !revision.value.chars().all(hex) {
-            let message = format!("revision `{}` is no commit: 40 hexadecimal digits, lower case", revision.value);
+            let message = format!("revision `{}` is not a commit: 40 hexadecimal digits, lower case", revision.value);
             let hint = "a branch or tag can move; print the commit: git ls-remote https://huggingface.co/<id>";
             sink.error_hint(revision.span, message, hint);
         }

@@ -207,7 +207,7 @@ fn precisions(row: &Row<'_, raw::Target>, sink: &mut Sink) -> Vec<Precision> {
         sink.error_hint(row.name.span, format!("`{}` lacks `precisions`", row.name.value), hint);
     }
     if let (Some(half), false) = (raw.half.given(), raw.precisions.is_absent()) {
-        let hint = "take one of them out: `half` says by itself which precisions there are";
+        let hint = "remove one of them: `half` alone decides the precisions";
         sink.error_hint(half.span, format!("`{}` has both `half` and `precisions`", row.name.value), hint);
     }
     not_empty(&raw.precisions, "precisions", sink);
@@ -242,7 +242,7 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
         if !precisions.is_empty() && !precisions.contains(&precision) {
             let known: BTreeSet<_> = precisions.iter().map(|known| format!("`{}`", known.word())).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
-            let message = format!("`{}` is none of this target's precisions ({known})", precision.word());
+            let message = format!("`{}` is not among this target's precisions ({known})", precision.word());
             sink.error(span, message);
         }
         tolerances.insert(precision, tolerance(given, general[&precision], sink));

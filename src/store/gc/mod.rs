@@ -37,7 +37,7 @@ pub struct Collected {
     /// Content that nothing needs and that is too new to be sure.
     pub too_new: Amount,
     pub logs: Amount,
-    /// Working folders of processes that were killed.
+    /// Working folders of killed processes.
     pub scratch: Amount,
     /// Files that such processes did not finish.
     pub unfinished: Amount,

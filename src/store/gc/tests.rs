@@ -11,7 +11,7 @@ use crate::store::{LaidAs, StoreError};
 
 struct Fixture {
     dir: tempfile::TempDir,
-    /// The same store, as two processes have it.
+    /// One store, as two processes have it.
     ours: DiskStore,
     theirs: DiskStore,
 }

@@ -257,7 +257,7 @@ impl Hub {
         match self.engine.get()? {
             Ok(engine) => {
                 let counts = engine.inner.tally.now();
-                Some((format!("remote: {}", counts.told(bytes)?), counts.is_troubled()))
+                Some((format!("remote: {}", counts.summary(bytes)?), counts.is_troubled()))
             }
             Err(e) => Some((e.clone(), true)),
         }

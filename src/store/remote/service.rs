@@ -57,7 +57,7 @@ impl Service {
         }
         opendal::init_default_registry();
         let operator = Operator::via_iter(address.scheme, address.settings.clone())
-            .map_err(|e| format!("the remote {} cannot be opened: {}", address.shown, told(&e)))?;
+            .map_err(|e| format!("the remote {} cannot be opened: {}", address.shown, message(&e)))?;
         let patience = TimeoutLayer::new().with_timeout(config.timeout).with_io_timeout(config.timeout);
         let retry = RetryLayer::new()
             .with_max_times(config.retries as usize)
@@ -95,7 +95,7 @@ impl Service {
             let listed = async { self.operator.lister_with("").limit(1).await?.try_next().await };
             match listed.await {
                 Err(e) if e.kind() == ErrorKind::NotFound || names_no_bucket(&e) => {
-                    Err(Trouble::Failed(format!("it has no such bucket or container: {}", told(&e))))
+                    Err(Trouble::Failed(format!("it has no such bucket or container: {}", message(&e))))
                 }
                 _ => Ok(()),
             }
@@ -228,11 +228,11 @@ fn names_no_bucket(error: &Error) -> bool {
 fn trouble(error: Error) -> Trouble {
     // The layer that ends what takes too long has no kind of its own for that.
     let is_timeout = error.kind() == ErrorKind::Unexpected && error.message().contains("timeout reached");
-    if is_timeout { Trouble::Timeout } else { Trouble::Failed(told(&error)) }
+    if is_timeout { Trouble::Timeout } else { Trouble::Failed(message(&error)) }
 }
 
 /// One line: opendal's own form lists all of a request.
-fn told(error: &Error) -> String {
+fn message(error: &Error) -> String {
     let mut text = said(error.message().lines().next().unwrap_or_default());
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {

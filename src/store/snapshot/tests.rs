@@ -35,7 +35,7 @@ impl Scene {
         let paths = [self.path("a"), self.path("in")];
         files.prefetch(paths.iter().map(PathBuf::as_path));
         let mut snapshot = files.found().unwrap().clone();
-        snapshot.extend(Snapshot::settled(&[self.path("b"), self.path("absent")]).unwrap());
+        snapshot.extend(Snapshot::stable(&[self.path("b"), self.path("absent")]).unwrap());
         assert!(snapshot.is_whole());
         // As another process reads it.
         Snapshot::parse(&snapshot.to_bytes()).unwrap()

@@ -7,7 +7,7 @@ use std::sync::{OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::CHANGING;
-use crate::base::process::{self, Stat};
+use crate::base::process::{self, Stat, kernel_bytes};
 
 /// How long processes that are killed may take to be gone, and new ones to stop appearing.
 const DYING: Duration = Duration::from_secs(2);
@@ -147,7 +147,7 @@ fn name(pid: i32) -> String {
 /// The memory that one process holds and nobody can take back from it: its own pages, those in swap, and shared ones.
 /// Mapped files do not count, because the kernel drops them at need. None once it has ended.
 pub(in crate::worker) fn held_bytes(pid: i32) -> Option<u64> {
-    sum(&format!("/proc/{pid}/status"), &["RssAnon:", "RssShmem:", "VmSwap:"])
+    sum(&format!("/proc/{pid}/status"), &["RssAnon", "RssShmem", "VmSwap"])
 }
 
 /// [`held_bytes`] of a leader and all its descendants. Shared pages count once for each process, so this is never too little.
@@ -157,17 +157,13 @@ pub(in crate::worker) fn family_bytes(leader: i32) -> Option<u64> {
 
 /// [`family_bytes`] with each shared page counted once. It walks all pages: milliseconds for a large process.
 pub(in crate::worker) fn exact_bytes(leader: i32) -> Option<u64> {
-    let of = |pid: i32| sum(&format!("/proc/{pid}/smaps_rollup"), &["Pss_Anon:", "Pss_Shmem:", "SwapPss:"]);
+    let of = |pid: i32| sum(&format!("/proc/{pid}/smaps_rollup"), &["Pss_Anon", "Pss_Shmem", "SwapPss"]);
     let own = of(leader)?;
     Some(own + descendants(leader).into_iter().filter_map(of).sum::<u64>())
 }
 
-/// Sums the fields of a file of `name: 1 kB` lines.
+/// Sums figures of a table of the kernel. None if it has none of them.
 fn sum(path: &str, names: &[&str]) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    let values = text.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
-    let kib = |line: &str| line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());
-    let mut values = values.filter_map(kib).peekable();
-    values.peek()?;
-    Some(values.sum::<u64>() * 1024)
+    let table = fs::read_to_string(path).ok()?;
+    names.iter().filter_map(|name| kernel_bytes(&table, name)).reduce(|all, one| all + one)
 }

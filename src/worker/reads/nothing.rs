@@ -9,7 +9,7 @@ pub(in crate::worker) struct Filter(Infallible);
 
 impl Filter {
     pub(super) fn new() -> Result<Self, String> {
-        Err("only Linux on x86_64 and aarch64 tells what a program reads".into())
+        Err("only Linux on x86_64 and aarch64 can report what a program reads".into())
     }
 
     #[cfg(target_os = "linux")]

@@ -27,7 +27,7 @@ pub(super) fn collect(args: &Args, running: Option<&str>, dry_run: bool) -> anyh
     for installed in provision.installed()?.into_iter().filter(|installed| !installed.current) {
         let path = installed.path.display().to_string();
         let why = match running {
-            Some(since) => Some(format!("an orch that may use it is running since {since}")),
+            Some(since) => Some(format!("an orch that may use it has been running since {since}")),
             None if dry_run => provision.in_use(&installed),
             None => provision.remove(&installed)?,
         };

@@ -13,8 +13,8 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::exec::MaxAge;
 use crate::exec::Verdict;
-use crate::session::{Project, Request, Session, UsageError, absolute};
-use crate::store::{Amount, Collected, DiskStore, Limits};
+use crate::session::{Project, Request, Session, UsageError};
+use crate::store::{Amount, Collected, Limits};
 
 pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let has_limit = gc.max_size.is_some() || gc.max_age.is_some() || gc.keep_last.is_some();
@@ -38,7 +38,7 @@ pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<
             limits.keep.extend(held_keys(args, &Request { check, ..Request::all(spec) }, printer)?.keys);
         }
     }
-    let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
+    let store = args.store()?;
     let done = store.collect(&limits, gc.dry_run)?;
     let envs = gc.envs.then(|| envs::collect(args, done.running_since.as_deref(), gc.dry_run)).transpose()?;
     if gc.json {
@@ -116,10 +116,10 @@ fn rows(done: &Collected) -> Vec<String> {
         rows.push(format!("{} of steps without records", amount(done.logs, "log")));
     }
     if done.scratch.count > 0 {
-        rows.push(format!("{} of processes that were killed", amount(done.scratch, "working folder")));
+        rows.push(format!("{} of killed processes", amount(done.scratch, "working folder")));
     }
     if done.unfinished.count > 0 {
-        rows.push(format!("{} that killed processes did not finish", amount(done.unfinished, "file")));
+        rows.push(format!("{} left unfinished by killed processes", amount(done.unfinished, "file")));
     }
     for layout in &done.layouts {
         rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), bytes(layout.bytes)));
@@ -135,20 +135,23 @@ fn rows(done: &Collected) -> Vec<String> {
 
 fn tell(done: &Collected, limits: &Limits, printer: &Printer) {
     if let Some(since) = &done.running_since {
-        printer.note(&format!("another orch is running since {since}: what was made since then stays"));
+        printer.note(&format!("another orch has been running since {since}: everything newer is kept"));
     }
     for path in &done.unmarked {
         let path = path.display();
         printer.note(&format!(
-            "{path} stays: it has no mark of orch's; if it is an older orch's store, remove it yourself"
+            "{path} stays: it is not marked as orch's; if it is the store of an older orch, remove it yourself"
         ));
     }
     if done.too_new.count > 0 {
-        printer.note(&format!("{} that nothing names yet stay, because they are new", amount(done.too_new, "file")));
+        printer.note(&format!(
+            "{} that nothing refers to yet are kept, because they are new",
+            amount(done.too_new, "file")
+        ));
     }
     if let Some(most) = limits.max_bytes.filter(|most| *most < done.kept.bytes) {
         printer.note(&format!(
-            "warning: {} stay, more than {}: what --keep names or a running orch made is not removed",
+            "warning: {} remain, more than {}: what --keep names or a running orch made is not removed",
             bytes(done.kept.bytes),
             bytes(most)
         ));

@@ -59,8 +59,8 @@ fn verify(store: &DiskStore, heal: bool, json: bool, printer: &Printer) -> anyho
             printer.out(&format!("{}: {}", problem.path.display(), problem.what));
         }
         printer.note(match heal {
-            true => "taken out; the steps that made them run again on the next `orch run`",
-            false => "hint: `orch cache verify --heal` takes them out, so that their steps run again",
+            true => "removed; the steps that made them run again on the next `orch run`",
+            false => "hint: `orch cache verify --heal` removes them, so that their steps run again",
         });
     }
     Ok(if problems.is_empty() || heal { Exit::Success } else { Exit::Failed })

@@ -13,7 +13,6 @@ use crate::cli::args::{Args, ExportArgs};
 use crate::cli::cmd::cache::gc::{HeldKeys, held_keys};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::session::absolute;
 use crate::store::{DiskStore, Exported, Which};
 
 /// So many of the steps that are not held are named.
@@ -33,7 +32,7 @@ pub(super) fn export(args: &Args, export: &ExportArgs, printer: &Printer) -> any
         }
         Some((keys, missing))
     };
-    let store = DiskStore::open(&absolute(&args.cache_dir)?)?;
+    let store = args.store()?;
     let which = chosen.as_ref().map_or(Which::All, |(keys, _)| Which::Keys(keys));
     let exported = if to_stdout {
         store.export(&which, io::stdout().lock(), &export.file)?

@@ -39,7 +39,7 @@ pub(super) fn stats(args: &Args, store: &DiskStore, envs: bool, json: bool, prin
 
 fn text(stats: &Stats) -> String {
     let mut text = format!(
-        "{} ({} answer for their keys), {}, {}: {}; log {}\n",
+        "{} ({} are current for their keys), {}, {}: {}; log {}\n",
         counted(stats.records, "record"),
         stats.held,
         counted(stats.trees, "tree"),
@@ -52,7 +52,7 @@ fn text(stats: &Stats) -> String {
     };
     if !stats.stages.is_empty() {
         let rows: Vec<_> = stats.stages.iter().map(row).collect();
-        let _ = write!(text, "\nby stage (what several steps made counts for each)\n{}\n", rows.join("\n"));
+        let _ = write!(text, "\nby stage (an output of several steps counts for each)\n{}\n", rows.join("\n"));
     }
     let large = stats.largest.iter().filter(|(_, of)| of.bytes > 0).map(|(name, of)| row((name, of)));
     let rows: Vec<_> = large.collect();

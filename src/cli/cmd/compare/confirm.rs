@@ -15,7 +15,7 @@ use crate::cli::args::Args;
 use crate::cli::printer::Printer;
 use crate::report::compare::{Comparison, Remeasured};
 use crate::report::{ReportDoc, Round};
-use crate::session::absolute;
+use crate::session::{absolute, git};
 
 /// At least so many processes of each side,
 const ROUNDS: u32 = 5;
@@ -31,16 +31,16 @@ struct Checkout {
 impl Checkout {
     /// Of a revision of the repository around the current folder.
     fn of(revision: &str) -> anyhow::Result<Self> {
-        let repository = PathBuf::from(git(Path::new("."), &["rev-parse", "--show-toplevel"])?);
+        let repository = PathBuf::from(git::must(Path::new("."), None, ["rev-parse", "--show-toplevel"])?);
         let at = tempfile::tempdir().context("failed to make a folder for the base")?;
         let tree = at.path().join("base").display().to_string();
-        git(&repository, &["worktree", "add", "--detach", "--quiet", &tree, revision])?;
+        git::must(&repository, None, ["worktree", "add", "--detach", "--quiet", &tree, revision])?;
         Ok(Self { repository, at })
     }
 
     /// The folder that is the current one there.
     fn folder(&self) -> anyhow::Result<PathBuf> {
-        Ok(self.at.path().join("base").join(git(Path::new("."), &["rev-parse", "--show-prefix"])?))
+        Ok(self.at.path().join("base").join(git::must(Path::new("."), None, ["rev-parse", "--show-prefix"])?))
     }
 }
 
@@ -48,14 +48,8 @@ impl Drop for Checkout {
     fn drop(&mut self) {
         let tree = self.at.path().join("base").display().to_string();
         // What stays is a folder of the system's temporary ones, and git prunes it.
-        let _ = git(&self.repository, &["worktree", "remove", "--force", &tree]);
+        let _ = git::must(&self.repository, None, ["worktree", "remove", "--force", &tree]);
     }
-}
-
-pub(super) fn git(folder: &Path, args: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new("git").arg("-C").arg(folder).args(args).output().context("failed to start git")?;
-    ensure!(output.status.success(), "git {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
 }
 
 /// One side, and what its rounds found.
@@ -95,7 +89,7 @@ pub(super) fn confirm(
             measure(args, &spec, &open, &mut sides[at])?;
         }
         if round >= ROUNDS {
-            open.retain(|case| both(&sides, case).is_some_and(|found| !found.is_settled()));
+            open.retain(|case| both(&sides, case).is_some_and(|found| !found.has_converged()));
         }
         if open.is_empty() {
             break;

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::confirm::git;
 use crate::cli::args::Args;
 use crate::cli::cmd::history;
 use crate::cli::cmd::report::document;
@@ -10,7 +9,7 @@ use crate::cli::printer::Printer;
 use crate::history::{Reader, RunRow, Which};
 use crate::report::ReportDoc;
 use crate::report::compare::Noises;
-use crate::session::{UsageError, history_dir};
+use crate::session::{UsageError, git, history_dir};
 
 pub(super) struct Sides {
     /// Base and head, each with a name for people.
@@ -46,7 +45,7 @@ fn of_run(reader: &Reader, dir: &Path, name: &str) -> anyhow::Result<(String, Re
         let hint = "`orch history` lists the runs; a file's name ends in `.json`";
         return Err(UsageError(format!("`{name}` is no run of the history\n  hint: {hint}")).into());
     };
-    Ok((told(&run), crate::history::report(dir, &run.run)?))
+    Ok((name_of(&run), crate::history::report(dir, &run.run)?))
 }
 
 /// What only git knows, such as a branch, is looked up as the revision that git takes it for.
@@ -56,15 +55,14 @@ fn run(reader: &Reader, name: &str) -> anyhow::Result<Option<RunRow>> {
     if found.is_some() || !matches!(which, Which::Revision(_)) {
         return Ok(found);
     }
-    match git(Path::new("."), &["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{name}^{{commit}}")])
-    {
-        Ok(revision) => reader.run(&Which::Revision(revision)),
-        Err(_) => Ok(None),
+    match git::find(Path::new("."), name) {
+        Ok(Some(revision)) => reader.run(&Which::Revision(revision)),
+        Ok(None) | Err(_) => Ok(None),
     }
 }
 
 /// `run 20260131T080000.123Z-1a2b at 1a2b3c4d5`
-fn told(run: &RunRow) -> String {
+fn name_of(run: &RunRow) -> String {
     let at = run.git_revision.as_ref().map(|name| format!(" at {}", history::revision(name, run.git_dirty)));
     format!("run {}{}", run.run, at.unwrap_or_default())
 }

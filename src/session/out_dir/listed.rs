@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use crate::base::{Digest, fs as bfs, mark};
-use crate::session::handout::{Handed, put_aside, whole};
+use crate::session::out_dir::{Handed, put_aside, whole};
 use crate::step::generate;
 use crate::store::DiskStore;
 

@@ -10,7 +10,7 @@ use super::shape::{Cell, Table};
 use super::stats::quantile;
 
 /// By case and machine. Executions are in their order, on one basis.
-pub type Courses = BTreeMap<(String, String), Vec<Executed>>;
+pub type Trends = BTreeMap<(String, String), Vec<Executed>>;
 
 /// A page shows the last of more.
 const MOST: usize = 60;
@@ -30,7 +30,7 @@ pub struct Executed {
     pub shift: Option<f64>,
 }
 
-/// A chart and a table. None of a single execution: there is no course to see.
+/// A chart and a table. None of a single execution: there is no trend to see.
 pub(super) fn part<'a>(executions: &[Executed]) -> Option<Part<'a>> {
     let shown = &executions[executions.len().saturating_sub(MOST)..];
     if shown.len() < 2 {

@@ -6,30 +6,30 @@ use anyhow::Result;
 
 use super::change::changes;
 use super::{Point, Reader};
-use crate::report::{Courses, Executed};
+use crate::report::{Executed, Trends};
 
 impl Reader {
     /// Of each case on each machine: its executions on the basis of the last one.
-    pub fn courses(&self) -> Result<Courses> {
+    pub fn trends(&self) -> Result<Trends> {
         let mut series: BTreeMap<(String, String), Vec<Point>> = BTreeMap::new();
         for point in self.points()? {
             let host = point.host.clone().unwrap_or_default();
             series.entry((point.case_id.clone(), host)).or_default().push(point);
         }
-        Ok(series.into_iter().map(|(whose, points)| (whose, course(&points))).collect())
+        Ok(series.into_iter().map(|(whose, points)| (whose, trend(&points))).collect())
     }
 }
 
-fn course(points: &[Point]) -> Vec<Executed> {
+fn trend(points: &[Point]) -> Vec<Executed> {
     let compared = || points.iter().filter_map(|point| Some((point, point.compared()?)));
     let Some((_, (_, last))) = compared().next_back() else { return Vec::new() };
-    let mut course: Vec<Executed> =
+    let mut points: Vec<Executed> =
         compared().filter(|(_, (_, basis))| *basis == last).map(|(point, (ms, _))| executed(point, ms)).collect();
-    let figures: Vec<f64> = course.iter().map(|one| one.lowest_ms).collect();
+    let figures: Vec<f64> = points.iter().map(|one| one.lowest_ms).collect();
     for change in changes(&figures) {
-        course[change.at].shift = Some(change.by);
+        points[change.at].shift = Some(change.by);
     }
-    course
+    points
 }
 
 fn executed(point: &Point, lowest_ms: f64) -> Executed {

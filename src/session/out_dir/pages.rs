@@ -7,8 +7,8 @@ use anyhow::Context as _;
 
 use crate::base::Digest;
 use crate::report::{self, PAGES, ReportDoc};
-use crate::session::handout::Handed;
-use crate::session::handout::listed::Listed;
+use crate::session::out_dir::Handed;
+use crate::session::out_dir::listed::Listed;
 
 /// The line of the folder's list that is of no file: the digest of what its pages show.
 const SHOWN: &str = "(what the pages show)";

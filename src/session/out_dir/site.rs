@@ -7,8 +7,8 @@ use anyhow::Context as _;
 
 use crate::base::Digest;
 use crate::report::site::Files;
-use crate::session::handout::Handed;
-use crate::session::handout::listed::Listed;
+use crate::session::out_dir::Handed;
+use crate::session::out_dir::listed::Listed;
 
 /// Gives how many files were written, how many stayed as they were and how many went.
 pub fn place(files: &Files, folder: &Path, handed: &mut Handed) -> anyhow::Result<[usize; 3]> {

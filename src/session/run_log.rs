@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
+use crate::base::figures;
 use crate::event::{Event, Listener};
 use crate::exec::Options;
 use crate::explain;
@@ -22,7 +23,7 @@ pub(super) fn folder() -> String {
 const VERSION: u32 = 1;
 
 /// Passes every event on to the listener.
-pub(super) struct Diary<'a> {
+pub(super) struct RunLog<'a> {
     listener: &'a dyn Listener,
     start: Instant,
     memory: u64,
@@ -31,7 +32,7 @@ pub(super) struct Diary<'a> {
     trace: Option<(PathBuf, Recorder)>,
 }
 
-impl<'a> Diary<'a> {
+impl<'a> RunLog<'a> {
     pub(super) fn new(
         start: Instant,
         listener: &'a dyn Listener,
@@ -41,7 +42,7 @@ impl<'a> Diary<'a> {
     ) -> Self {
         let head = Head {
             version: VERSION,
-            started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
+            started: figures::exactly_now(),
             command: settings.command.clone(),
             folder: folder(),
             host: session.host.report.name.clone(),
@@ -76,7 +77,7 @@ impl<'a> Diary<'a> {
     }
 }
 
-impl Listener for Diary<'_> {
+impl Listener for RunLog<'_> {
     fn tell(&self, event: Event) {
         if let Some((_, recorder)) = &self.trace {
             recorder.tell(event.clone());

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::digest::sha256;
 use crate::base::figures::bytes;
 use crate::base::{Digest, fs as bfs, temporary};
-use crate::session::handout::{Handed, put_aside, whole};
+use crate::session::out_dir::{Handed, put_aside, whole};
 use crate::store::stat::Stamp;
 use crate::store::{DiskStore, LaidAs, Manifest};
 
