@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(told(Some(&one), Some(&other)), "the value of TOKEN changed");
         assert_eq!(told(Some(&one), Some("plain")), "the value of TOKEN changed");
         assert_eq!(told(Some(&one), None), "TOKEN is set now and was not before");
-        assert_eq!(told(None, Some(&one)), "TOKEN is not set any more");
+        assert_eq!(told(None, Some(&one)), "TOKEN is no longer set");
         assert_eq!(told(Some("a"), Some("b")), "env.TOKEN changed (b => a)");
     }
 }
