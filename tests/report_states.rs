@@ -267,7 +267,7 @@ fn what_was_only_checked_shows_a_word_where_a_figure_would_stand() {
     for told in ["✓ untimed", "↪ untimed", "≈ untimed", "⊕ untimed"] {
         assert!(console.contains(told), "{told}: {console}");
     }
-    assert!(console.contains("its cost is unknown: it was not timed"), "{console}");
+    assert!(console.contains("the cost is unknown: it was not timed"), "{console}");
     let details = page::data(&page)["details"].to_string();
     for page in [console, page, details, markdown::render(&doc), junit::render(&doc)] {
         let is_figure = |at: usize| page[..at].ends_with(|c: char| c.is_ascii_digit());

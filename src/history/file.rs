@@ -125,7 +125,7 @@ impl RunFile {
         let Shape { version, about, cases } = serde_json::from_slice(text).context("it is no JSON of a run")?;
         ensure!(
             version <= VERSION,
-            "it is of version {version}, and this orch reads up to {VERSION}: use a newer orch"
+            "it has version {version}, and this orch reads up to {VERSION}: use a newer orch"
         );
         if about.is_some() {
             return serde_json::from_slice(text).context("it is damaged");

@@ -44,7 +44,7 @@ impl FallbackResult {
                 let (times, how) = if times >= 1.0 { (times, "slower") } else { (1.0 / times, "faster") };
                 format!("{times:.2} times {how} than {requested} on {}", format::day(date))
             }
-            _ if untimed => "its cost is unknown: it was not timed".to_owned(),
+            _ if untimed => "the cost is unknown: it was not timed".to_owned(),
             _ => format!("the cost is unknown: {requested} was never measured here"),
         };
         format!("ran on {}; {cost}", self.name)

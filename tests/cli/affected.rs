@@ -264,9 +264,9 @@ fn it_goes_together_with_a_partition_and_with_steps() {
 fn mistakes_are_told_with_a_remedy() {
     let sandbox = repository();
     let base = |base: &str| sandbox.run(["run", "proj/specs/all.yaml", &format!("--affected={base}")]).code(2);
-    base("mian").stderr_has("git knows no revision `mian`").stderr_has("did you mean `main`?");
-    base("v9.9.9").stderr_has("git knows no revision `v9.9.9`").stderr_has("hint: give a branch");
-    base("--all").stderr_has("git knows no revision `--all`");
+    base("mian").stderr_has("git has no revision `mian`").stderr_has("did you mean `main`?");
+    base("v9.9.9").stderr_has("git has no revision `v9.9.9`").stderr_has("hint: give a branch");
+    base("--all").stderr_has("git has no revision `--all`");
 
     commit_twice_and_clone_shallowly(&sandbox);
     let ended = sandbox.run(["run", "shallow/specs/all.yaml", "--affected", "0123456789abcdef"]).code(2);

@@ -45,7 +45,7 @@ fn something_must_say_what_may_go() {
     let sandbox = sandbox();
     sandbox.run(["cache", "gc"]).code(2).stderr_has("hint: give --max-size, --max-age or --keep-last");
     sandbox.run(["cache", "gc", "--max-size", "10Q"]).code(2).stderr_has("`10Q` is no size");
-    sandbox.run(["cache", "gc", "--max-age", "7"]).code(2).stderr_has("`7` is no age");
+    sandbox.run(["cache", "gc", "--max-age", "7"]).code(2).stderr_has("`7` is not an age");
     sandbox.run(["cache", "gc", "--keep-last", "0"]).code(2);
     sandbox.run(["cache", "gc", "--max-size", "1G", "--keep", "none.yaml"]).code(2).stderr_has("none.yaml");
     sandbox.run(["cache", "gc", "--max-size", "1G"]).success().stdout_has("removed nothing\nkept 3 records: ");
@@ -170,7 +170,7 @@ fn what_nothing_names_goes_when_it_is_old_enough() {
     sandbox.write("cache/v2/memos/x", "");
     let ended = sandbox.run(["cache", "gc", "--max-size", "1G"]).success();
     let ended = ended.stdout_has(&format!("v1, the store of an earlier version: {size} B"));
-    let ended = ended.stdout_has("1 working folder, 4 B of processes");
+    let ended = ended.stdout_has("1 working folder, 4 B of killed processes");
     let ended = ended.stdout_has("1 log, 4 B of steps without records");
     ended.stderr_has("1 file, 1 B that nothing refers to yet are kept, because they are new");
     assert!(stray.exists() && sandbox.path("cache/v3/x").exists() && sandbox.store("memos/x").exists());
@@ -218,7 +218,7 @@ fn beside_a_running_orch_its_results_stay_and_a_hit_that_goes_is_made_again() {
     let child = waiting(&sandbox);
     for _ in 0..3 {
         let ended = sandbox.run(["cache", "gc", "--max-size", "0", "--keep-last", "1", "--max-age", "0s"]).success();
-        ended.stderr_has("another orch is running since");
+        ended.stderr_has("another orch has been running since");
         whole(&sandbox);
     }
     let plan = sandbox.run(["plan", "spec.yaml", "--all"]).success();

@@ -188,7 +188,7 @@ fn healing_takes_damage_out() {
     flip_at(&sandbox.store("log"), record_of(&sandbox, "command:reader") + 9);
     let found = sandbox.run(["cache", "verify", "--json"]).code(1).json();
     assert_eq!(found.as_array().unwrap().len(), 2, "{found}");
-    sandbox.run(["cache", "verify", "--heal"]).success().stderr_has("taken out");
+    sandbox.run(["cache", "verify", "--heal"]).success().stderr_has("removed; the steps");
     sandbox.run(["cache", "verify"]).success().stdout_has("everything is as it was published");
     sandbox.run(RUN).success().stderr_lacks("warning").summary([("executed", 2), ("hits", 0)]);
     sandbox.run(["cache", "verify"]).success();
@@ -284,7 +284,7 @@ commands:
     );
     let sandbox = sandbox.file("spec.yaml", spec);
     let ended = sandbox.run_through(["timeout", "--signal=KILL", "60"], &["run", "spec.yaml"]);
-    ended.code(1).stderr_has("FAIL  command:spoiler").stderr_has("the output of command:input is damaged each time");
+    ended.code(1).stderr_has("FAIL  command:spoiler").stderr_has("the output of command:input is damaged whenever this step reads it");
 }
 
 /// Somebody with the store's own rights writes to a blob while a step reads it, and puts back its time and its mode.

@@ -121,7 +121,7 @@ fn a_failure_and_an_absent_file_are_explained_where_they_are() {
     sandbox.write("data/seed.txt", "9");
     sandbox.run(RUN).code(1);
     let document = explained(&sandbox, "command:size");
-    assert_eq!(document["causes"][0]["text"], "last time: FAIL, which may end otherwise now");
+    assert_eq!(document["causes"][0]["text"], "last time: FAIL, which may end differently now");
     assert_eq!(document["last"]["reason"], "`sh` ended with exit status: 3: bad nine");
     assert_eq!(document["last"]["why"], json!({"why": "never-ran"}));
     std::fs::remove_file(sandbox.path("data/seed.txt")).unwrap();
@@ -183,7 +183,7 @@ fn a_log_says_what_the_process_said_and_how_it_ended() {
     assert_eq!(history[0]["executions"][0]["why"], json!({"why": "never-ran"}));
     sandbox.run(["log", "command:size", "--history"]).success().stdout_has("FAIL").stdout_has("never ran");
     let fresh = chain();
-    fresh.run(["log", "command:size", "--spec", "spec.yaml"]).code(3).stderr_has("was not executed yet");
+    fresh.run(["log", "command:size", "--spec", "spec.yaml"]).code(3).stderr_has("has not been executed yet");
     fresh.run(["log", "command:siz", "--spec", "spec.yaml"]).code(2).stderr_has("did you mean `command:size`?");
 }
 
@@ -221,7 +221,7 @@ fn what_ran_tells_the_executed_steps_in_order_with_their_reproducers() {
         2
     );
     assert_eq!(sandbox.run(["what-ran", "--since", "2199-01-01", "--json"]).success().json()["runs"], json!([]));
-    sandbox.run(["what-ran", "--since", "soon"]).code(2).stderr_has("is no date");
+    sandbox.run(["what-ran", "--since", "soon"]).code(2).stderr_has("is not a date");
     sandbox
         .run(["what-ran", "--runs"])
         .success()

@@ -230,14 +230,14 @@ fn slower_since_the_seventh() -> Sandbox {
 #[test]
 fn what_is_no_run_is_not_taken_in() {
     let sandbox = Sandbox::new().installs().file("other.json", "{\"version\": 1}").file("broken.json", "{");
-    sandbox.run(["history", "import", "other.json"]).code(1).stderr_has("neither a report of orch's");
+    sandbox.run(["history", "import", "other.json"]).code(1).stderr_has("neither a report of orch");
     sandbox
         .run(["history", "import", "broken.json"])
         .code(1)
         .stderr_has("`broken.json` cannot be imported into the history");
     let newer = REPORT.replacen("\"version\": 1", "\"version\": 9", 1);
     sandbox.write("newer.json", newer);
-    sandbox.run(["history", "import", "newer.json"]).code(1).stderr_has("it is of version 9");
+    sandbox.run(["history", "import", "newer.json"]).code(1).stderr_has("it has version 9");
     sandbox.run(["history"]).success().stderr_has("no run is recorded yet");
     fs::create_dir(sandbox.path("empty")).unwrap();
     sandbox.run(["history", "import", "empty"]).code(1).stderr_has("holds neither files of runs");

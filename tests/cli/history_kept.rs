@@ -207,7 +207,7 @@ fn an_older_database_migrates_with_what_only_it_has_and_a_newer_one_is_refused()
     );
     assert_eq!((&stand_ins[0]["told"], &stand_ins[1]["told"]), (&json!(false), &json!(true)), "{stand_ins:?}");
     shell(&database(&sandbox), "UPDATE history SET version = 99");
-    sandbox.run(["history"]).code(1).stderr_has("the history is of version 99").stderr_has("newer orch");
+    sandbox.run(["history"]).code(1).stderr_has("the history has version 99").stderr_has("newer orch");
     sandbox.run(["history", "rebuild"]).code(1).stderr_has("version 99");
 }
 

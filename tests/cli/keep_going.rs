@@ -107,7 +107,7 @@ fn a_resumed_run_does_what_was_left_and_neither_repeats_successes_nor_failures()
 #[test]
 fn a_run_that_resumes_can_itself_be_resumed() {
     let (sandbox, ended) = interrupted(&[libc::SIGINT]);
-    ended.code(130).stderr_has("the same command line with --resume goes on");
+    ended.code(130).stderr_has("the same command line with --resume continues");
     let child = sandbox.spawn(RESUMED);
     eventually("it began again", || began(&sandbox).len() == 4);
     signal(&child, libc::SIGINT);

@@ -153,6 +153,6 @@ fn a_file_that_changes_while_its_step_runs_makes_no_hit() {
     let ended = sandbox
         .run(RUN)
         .code(1)
-        .stderr_has("its input `in` ([DIR]/specs/../a.txt) was changed while it ran; run again");
+        .stderr_has("its input `in` ([DIR]/specs/../a.txt) changed while it ran; run again");
     ended.summary([("executed", 2)]);
 }

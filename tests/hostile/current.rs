@@ -39,7 +39,7 @@ fn output_is_that_of_the_current_key() {
     assert_eq!(explained[0]["key"], current);
     // What it printed is kept of the last execution alone, and said to be that.
     let log = ["log", "command:copy", "--spec", "spec.yaml"];
-    sandbox.run(log).success().stdout_has("read B").stderr_has("was not of what spec.yaml has now");
+    sandbox.run(log).success().stdout_has("read B").stderr_has("was of another definition than spec.yaml has now");
     assert_eq!(sandbox.run([&log[..], &["--json"]].concat()).json()[0]["current"], false);
     write(&sandbox, "C");
     sandbox.run(log).success().stdout_has("read C").stderr_lacks("note:");
@@ -77,7 +77,7 @@ fn copies_are_no_links_and_replace_nothing_of_others() {
     // As a careless program with all rights would.
     fs::write(sandbox.path("got/out"), "spoilt").unwrap();
     assert_eq!(sandbox.run(OUTPUT).success().stdout, "A");
-    to(&[]).code(2).stderr_has("`got/out` is there with other content, so nothing was copied");
+    to(&[]).code(2).stderr_has("`got/out` already exists with other content, so nothing was copied");
     assert_eq!(sandbox.read("got/out"), "spoilt");
     to(&["--force"]).success();
     assert_eq!(sandbox.read("got/out"), "A");

@@ -34,7 +34,7 @@ fn a_version_folder_of_somebody_else_is_neither_used_nor_removed() {
     let sandbox = project();
     sandbox.run(RUN).success();
     sandbox.write("cache/v1/api.txt", "mine");
-    sandbox.run(["cache", "gc", "--max-size", "1G"]).success().stderr_has("v1 stays: it has no mark of orch");
+    sandbox.run(["cache", "gc", "--max-size", "1G"]).success().stderr_has("v1 stays: it is not marked as orch");
     assert_eq!(sandbox.read("cache/v1/api.txt"), "mine");
     let gone = sandbox.path("cache/v0");
     fs::create_dir(&gone).unwrap();

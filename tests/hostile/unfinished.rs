@@ -58,8 +58,8 @@ fn the_store_and_the_environments_are_swept_too() {
     sandbox
         .run([&GC[..], &["--envs", "--dry-run"]].concat())
         .success()
-        .stdout_has("4 files, 16 B that killed processes");
-    sandbox.run([&GC[..], &["--envs"]].concat()).success().stdout_has("4 files, 16 B that killed processes");
+        .stdout_has("4 files, 16 B left unfinished by killed processes");
+    sandbox.run([&GC[..], &["--envs"]].concat()).success().stdout_has("4 files, 16 B left unfinished by killed processes");
     for folder in &folders[..5] {
         let mut left = temporaries(&sandbox, folder);
         left.sort();

@@ -143,7 +143,7 @@ fn a_server_that_is_restarted_in_mid_step_loses_nothing() {
     std::fs::write(gate.path().join("go"), "").unwrap();
     lab.start();
     let ended = sandbox.wait(child).success().summary([("executed", 1), ("failed", 0)]);
-    ended.stderr_has("the server is not reached");
+    ended.stderr_has("the server cannot be reached");
     assert!(sandbox.output("command:slow", "out").contains("/one/work-0/"));
 }
 
@@ -340,7 +340,7 @@ fn models_run_on_the_machines_that_have_their_devices() {
     assert_eq!(case["status"], "SKIP_UNAVAILABLE", "{case:#}");
     let reason = case["reason"].as_str().unwrap();
     assert!(reason.contains("asked for cpu=x86_64, orch-device=rocm"), "{reason}");
-    assert!(reason.contains("workers took what asked for") && reason.contains("orch-device=cpu"), "{reason}");
+    assert!(reason.contains("workers did take requests for") && reason.contains("orch-device=cpu"), "{reason}");
 }
 
 /// NativeLink knows one value of a name, so a worker that has several devices has each under a name of its own.
