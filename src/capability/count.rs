@@ -12,7 +12,7 @@ impl Table {
     pub(super) fn counted(mut self) -> Self {
         let families = self.figures(|row| Some(&row.family));
         let mut types = self.figures(|row| row.model_type.as_deref());
-        // Of the hundreds of types only those stand here of which something is asserted; `runs` has all.
+        // Of the hundreds of types, only those with an assertion are listed here; `runs` has all.
         types.retain(|(name, _), _| self.types.contains_key(name));
         set(&mut self.families, families);
         set(&mut self.types, types);

@@ -26,9 +26,9 @@ pub struct OfFamily {
 /// Of the types of a family.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Covered {
-    /// Those of which something ran.
+    /// Types with at least one run.
     pub asked: usize,
-    /// Those of which at least one model, at one precision, was right.
+    /// Types with at least one right model, at any precision.
     pub right: usize,
     /// Of all types of the family.
     pub percent: f64,

@@ -13,7 +13,7 @@ const NOTHING: &str = "–";
 
 /// What is shown.
 pub struct Asked {
-    /// The whole table, with the backends of which it knows nothing; else only what is left of it.
+    /// The whole table, including backends without an entry; or only a selection of it.
     pub whole: bool,
     /// Every model type with its tasks and exporters.
     pub types: bool,

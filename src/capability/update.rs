@@ -20,7 +20,7 @@ pub struct Updated {
     pub taken: usize,
     /// Cases that did not run in the report: what an older run found of them stays.
     pub not_run: usize,
-    /// Cases of which a later result stands in the table already.
+    /// Cases that already have a later result in the table.
     pub older: usize,
     /// Models of the report that the spec does not have, and whose cases therefore were left out.
     pub strangers: BTreeSet<String>,

@@ -90,7 +90,7 @@ impl Printer {
         let _ = writeln!(anstream::stderr(), "{}", with_colours(text));
     }
 
-    /// Narration that the next such line takes the place of. Empty takes it away. Nothing where nobody watches.
+    /// Narration that the next such line replaces. Empty removes it. Prints nothing if nobody watches.
     pub(super) fn passing(&self, text: &str) {
         if std::io::IsTerminal::is_terminal(&std::io::stderr()) {
             let _ = write!(anstream::stderr(), "\r\x1b[K{}", with_colours(text));

@@ -67,7 +67,7 @@ impl Prober for Cuda {
         if unsure {
             backend.fact(
                 "note",
-                "CUDA_VISIBLE_DEVICES uses indices, and the GPUs differ, and CUDA counts the fastest first: set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+                "CUDA_VISIBLE_DEVICES uses indices, and the GPUs differ: CUDA counts the fastest first; set CUDA_DEVICE_ORDER=PCI_BUS_ID",
             );
         }
         backend

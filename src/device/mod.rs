@@ -194,7 +194,7 @@ impl Inventory {
 /// What a look at files says, and what a native library should be asked to say it better.
 pub struct Look {
     pub backend: Backend,
-    /// Parameters for [`Prober::ask`] in a child process; None when files settle it.
+    /// Parameters for [`Prober::ask`] in a child process; None if files decide it.
     pub ask: Option<Value>,
 }
 

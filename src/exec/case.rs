@@ -71,7 +71,7 @@ impl<'a> Ended<'a> {
         // The figures are those of what ran: of the fallback, if one answered.
         let (run, judge) = answered.map_or((planned.run, planned.judge), |fallback| (fallback.run, fallback.judge));
         let record = self.record(run);
-        // A case that ended before its run has only that step to tell of.
+        // A case that ended before its run has only that step to report.
         let end = self.of(if answered.is_none() && own.blamed.is_some() { at } else { run });
         let measure = self.measure(run);
         let requested = self.measure(planned.run).map(|measure| measure.requested_device.clone());

@@ -291,7 +291,7 @@ fn confined(mut judged: Judged) -> Judged {
     judged
 }
 
-/// A run of which its worker tells nothing did not run, nor did a timed one without times. Times that nobody asked for were
+/// A run about which its worker reports nothing did not run, nor did a timed one without times. Times that nobody asked for were
 /// taken beside other steps, and must stand nowhere.
 pub(super) fn check_measure(done: &mut Done, is_timed: bool) {
     let times = done.judged.measure.as_ref().map(|measure| measure.times.as_ref());

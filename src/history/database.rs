@@ -18,7 +18,7 @@ use super::schema::{self, Column, TABLES, Table};
 /// Nothing is fetched: what is asked of it is inside the library.
 const OPTIONS: [(&str, &str); 2] = [("autoinstall_known_extensions", "false"), ("autoload_known_extensions", "false")];
 
-/// Tables whose rows tell of executions, in the order in which they are filled: what is known already is asked of the last.
+/// Tables whose rows describe executions, in the order in which they are filled: what is known already is asked of the last.
 const OF_EXECUTIONS: [&str; 5] = ["rounds", "samples", "placements", "versions", "executions"];
 const OF_RUNS: [&str; 4] = ["results", "steps", "devices", "runs"];
 
@@ -60,7 +60,7 @@ pub(super) fn missing(connection: &Connection, dir: &Path) -> Result<Vec<std::pa
     Ok(file::files(dir).into_iter().filter(|(run, _)| !known.contains(run)).map(|(_, path)| path).collect())
 }
 
-/// Takes in what is missing. A file that cannot be read is told of, and the others are taken.
+/// Imports what is missing. A file that cannot be read is reported, and the others are imported.
 pub(super) fn update(connection: &Connection, dir: &Path, tell: Tell<'_>) -> Result<()> {
     for path in missing(connection, dir)? {
         match RunFile::read(&path) {

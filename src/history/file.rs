@@ -84,7 +84,7 @@ impl RunFile {
     }
 
     /// A report that was written elsewhere. It is known by its content, so that it counts once however often it is read. Where it does
-    /// not say when its run began, that is taken for the last execution that it tells of.
+    /// not say when its run began, the last execution in it is taken for that.
     fn of_report(doc: ReportDoc, bytes: &[u8]) -> Result<Self> {
         let moments = doc.cases.iter().filter_map(|case| case.measured.as_ref().max(case.ended.as_ref()));
         let last = moments.max().context("it holds nothing that was executed")?.clone();
@@ -123,10 +123,7 @@ impl RunFile {
             false => bytes,
         };
         let Shape { version, about, cases } = serde_json::from_slice(text).context("it is no JSON of a run")?;
-        ensure!(
-            version <= VERSION,
-            "it has version {version}, and this orch reads up to {VERSION}: use a newer orch"
-        );
+        ensure!(version <= VERSION, "it has version {version}, and this orch reads up to {VERSION}: use a newer orch");
         if about.is_some() {
             return serde_json::from_slice(text).context("it is damaged");
         }

@@ -10,7 +10,7 @@ pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) meaning: &'static str,
     pub(super) columns: &'static [Column],
-    /// The column by which rows are found again, and one of them takes the place of another; empty where that is not asked for.
+    /// The column by which rows are found again, and one of them replaces another; empty if that is not wanted.
     pub(super) key: &'static str,
 }
 

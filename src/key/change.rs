@@ -58,7 +58,7 @@ impl fmt::Display for Change {
         }
         let shown = |value: &Option<String>| match value {
             None => "absent".to_owned(),
-            // A digest is told apart by its beginning.
+            // The beginning of a digest is enough to tell it apart.
             Some(text) if is_digest(text) => text[..12].to_owned(),
             Some(text) => text.clone(),
         };

@@ -184,7 +184,7 @@ pub(super) fn files(
     Ok([&specs, &files].iter().all(|snapshot| snapshot.is_whole()).then_some([specs, files]))
 }
 
-/// The spec files with their stamps. None if one is no longer as it was read.
+/// The spec files with their stamps. None if one changed since it was read.
 fn looked_at(specs: &[SourceFile]) -> io::Result<Option<Snapshot>> {
     let mut looked = Snapshot::default();
     for spec in specs {

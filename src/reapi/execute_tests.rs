@@ -24,7 +24,7 @@ enum Says {
     Breaks,
     /// Nothing more, for ever.
     Waits,
-    /// In the place of any answer.
+    /// Instead of any answer.
     No(Status),
 }
 

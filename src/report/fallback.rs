@@ -1,4 +1,4 @@
-//! What ran in the place of a case's own target.
+//! What ran instead of a case's own target.
 
 use serde::{Deserialize, Serialize};
 

@@ -68,7 +68,7 @@ pub(super) fn measured(case: &CaseResult) -> Option<String> {
     }
 }
 
-/// In the place of a figure, of a case that was checked only.
+/// Shown instead of a figure, for a case that was only checked.
 pub(super) const UNTIMED: &str = "untimed";
 
 fn kind_and_glyph(status: Outcome) -> (&'static str, &'static str) {
@@ -92,7 +92,7 @@ pub(super) fn kind(status: Outcome) -> &'static str {
     kind_and_glyph(status).0
 }
 
-/// The kind of a case: an unexpected success that fails no run is no failure.
+/// The kind of a case: an unexpected success that does not fail the run is not a failure.
 pub(super) fn kind_of(case: &CaseResult) -> &'static str {
     if case.status == Outcome::Xpass && !case.is_failure() { "flaky" } else { kind(case.status) }
 }

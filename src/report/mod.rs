@@ -92,7 +92,7 @@ pub struct Host {
 }
 
 impl ReportDoc {
-    /// The machines that it tells of.
+    /// The machines that it covers.
     pub fn hosts(&self) -> &[Host] {
         if self.machines.is_empty() { std::slice::from_ref(&self.host) } else { &self.machines }
     }
@@ -139,7 +139,7 @@ impl CaseResult {
         })
     }
 
-    /// What is to be said of a case that is no failure and no plain success, nor missing.
+    /// The remark on a case that neither failed, nor plainly passed, nor is missing.
     pub fn note(&self) -> Option<String> {
         let reason = self.reason.as_deref().unwrap_or("no reason was recorded");
         let stage = self.stage.as_ref().map(|stage| format!(" at {stage}")).unwrap_or_default();
@@ -217,7 +217,7 @@ pub struct CaseResult {
     /// When it failed, if that was in an earlier run and was not met again, RFC 3339 UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub known_since: Option<String>,
-    /// The machine's name, where the report tells of several.
+    /// The machine's name, if the report covers several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     pub metrics: Option<Metrics>,

@@ -26,7 +26,7 @@ pub(super) enum Shape<'a> {
 pub(super) struct Matrix<'a> {
     pub(super) columns: Vec<Column<'a>>,
     pub(super) rows: Vec<Row<'a>>,
-    /// How many figures are of earlier runs, and of which days.
+    /// How many figures come from earlier runs, and from which days.
     pub(super) earlier: Option<String>,
     /// What some of its labels mean.
     pub(super) legend: Option<&'static str>,

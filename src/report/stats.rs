@@ -57,7 +57,7 @@ pub struct Statistic {
 /// The figure of these rounds that is compared with that of others: the lowest over the rounds, on the [`basis`] that fits
 /// them. None without rounds.
 ///
-/// It hides tails, so it is no figure of what a user may expect. Two sides are compared on one basis: see [`statistic_on`].
+/// It hides tails, so it does not predict a user's latency. Two sides are compared on one basis: see [`statistic_on`].
 pub fn statistic(rounds: &[Round]) -> Option<Statistic> {
     statistic_on(rounds, basis(rounds))
 }

@@ -1,4 +1,4 @@
-//! How many cases ended how, what the run did, and of which commit it was.
+//! How many cases ended in which state, what the run did, and at which commit.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub struct Summary {
     pub failed_steps: u32,
     pub cases: u32,
     pub passed: u32,
-    /// Cases that another target ran in place of their own.
+    /// Cases that another target ran instead of their own.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub fallbacks: u32,
     /// Cases that passed at a later attempt.
@@ -67,7 +67,7 @@ pub enum RunPath {
     Memo,
 }
 
-/// A run: when it began, RFC 3339 UTC, and of which commit. How long it took is in the [`Summary`].
+/// A run: when it began, RFC 3339 UTC, and at which commit. How long it took is in the [`Summary`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     pub started: String,

@@ -126,7 +126,7 @@ pub fn summary_line(summary: &Summary, styles: &Styles) -> String {
     lines.trim_end().to_owned()
 }
 
-/// Of many items the gravest in full and the next in a line each. What was interrupted is no news: lines will do.
+/// Of many items, the gravest in full and the next in a line each. Interrupted steps are not news: lines will do.
 fn list(out: &mut String, view: &View<'_>, items: &[Item<'_>], styles: &Styles) {
     let full = match items.len() {
         _ if items.iter().all(|item| item.kind == "incomplete") => 0,

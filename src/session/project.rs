@@ -21,7 +21,7 @@ pub struct Project {
     pub files: Vec<SourceFile>,
     /// Which of its runs are timed.
     pub(super) clock: Clock,
-    /// Sizes in the place of the spec's.
+    /// Sizes that replace the spec's.
     pub(super) sweep: Sweep,
     /// What its cases are depends on what devices answered.
     pub(super) probes: bool,

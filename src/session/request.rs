@@ -49,7 +49,7 @@ pub struct Request {
     pub fallback: Fallback,
     /// Whether runs are checked only, and none is timed.
     pub check: bool,
-    /// Sizes in the place of the spec's.
+    /// Sizes that replace the spec's.
     pub sweep: Sweep,
     /// How many rounds each timed case has, whatever the spec says.
     pub rounds: Option<u32>,

@@ -1,4 +1,4 @@
-//! The rows of `commands`: steps of the user's own, of which there may be millions.
+//! The rows of `commands`: the user's own steps. There may be millions.
 
 use std::num::NonZeroU64;
 use std::path::Path;

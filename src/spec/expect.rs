@@ -18,7 +18,7 @@ pub struct Expect {
     pub strict: bool,
 }
 
-/// Outcomes that can be expected. What a machine lacks is no property of a case, so it is none of them.
+/// Outcomes that can be expected. What a machine lacks is not a property of a case, so it is not among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedStatus {
     Fail,

@@ -83,7 +83,7 @@ impl<T> Field<List<T>> {
     }
 }
 
-/// A mapping whose keys are the user's names, in their order. A row that is no mapping keeps its name.
+/// A mapping whose keys are the user's names, in their order. A row that is not a mapping keeps its name.
 #[derive(Debug)]
 pub(super) struct Rows<T, N = String>(pub(super) Vec<(At<N>, Option<At<T>>)>);
 
@@ -98,7 +98,7 @@ impl Name for String {
     }
 }
 
-/// For names of which there are millions, and few different ones.
+/// For names that occur millions of times, but with few different values.
 impl Name for Arc<str> {
     fn named(text: &str, sink: &mut Sink) -> Self {
         sink.share(text)

@@ -29,7 +29,7 @@ pub(super) struct Log {
     state: Mutex<State>,
 }
 
-/// Where an entry stands, with the file that it stands in: when a compaction puts another log in the place of this one, what
+/// Where an entry stands, with the file that it stands in: when a compaction replaces this log, what
 /// was found before can still be read.
 #[derive(Debug, Clone)]
 pub(super) struct Place {

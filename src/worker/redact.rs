@@ -16,7 +16,7 @@ const PLAIN: [&str; 2] = ["PATH", "HOME"];
 pub(super) struct Redact {
     /// None if there is nothing to take out.
     search: Option<AhoCorasick>,
-    /// What stands in the place of each value.
+    /// What replaces each value.
     notes: Vec<String>,
     /// What may be the beginning of a value.
     held: Vec<u8>,

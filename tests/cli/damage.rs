@@ -284,7 +284,10 @@ commands:
     );
     let sandbox = sandbox.file("spec.yaml", spec);
     let ended = sandbox.run_through(["timeout", "--signal=KILL", "60"], &["run", "spec.yaml"]);
-    ended.code(1).stderr_has("FAIL  command:spoiler").stderr_has("the output of command:input is damaged whenever this step reads it");
+    ended
+        .code(1)
+        .stderr_has("FAIL  command:spoiler")
+        .stderr_has("the output of command:input is damaged whenever this step reads it");
 }
 
 /// Somebody with the store's own rights writes to a blob while a step reads it, and puts back its time and its mode.

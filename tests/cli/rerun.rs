@@ -150,9 +150,7 @@ fn a_file_that_changes_before_its_step_starts_gets_a_key_of_its_new_content() {
 #[test]
 fn a_file_that_changes_while_its_step_runs_makes_no_hit() {
     let sandbox = writes_to("a.txt");
-    let ended = sandbox
-        .run(RUN)
-        .code(1)
-        .stderr_has("its input `in` ([DIR]/specs/../a.txt) changed while it ran; run again");
+    let ended =
+        sandbox.run(RUN).code(1).stderr_has("its input `in` ([DIR]/specs/../a.txt) changed while it ran; run again");
     ended.summary([("executed", 2)]);
 }

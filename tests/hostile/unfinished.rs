@@ -59,7 +59,10 @@ fn the_store_and_the_environments_are_swept_too() {
         .run([&GC[..], &["--envs", "--dry-run"]].concat())
         .success()
         .stdout_has("4 files, 16 B left unfinished by killed processes");
-    sandbox.run([&GC[..], &["--envs"]].concat()).success().stdout_has("4 files, 16 B left unfinished by killed processes");
+    sandbox
+        .run([&GC[..], &["--envs"]].concat())
+        .success()
+        .stdout_has("4 files, 16 B left unfinished by killed processes");
     for folder in &folders[..5] {
         let mut left = temporaries(&sandbox, folder);
         left.sort();

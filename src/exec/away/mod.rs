@@ -90,7 +90,7 @@ impl Routing {
         asked
     }
 
-    /// In the place of the host, in the key of a run that goes away: who may run it, and with which environment.
+    /// Instead of the host, in the key of a run that goes away: who may run it, and with which environment.
     pub(super) fn described(&self, step: &Step) -> String {
         // Where something is installed changes no result.
         let env = self.env.iter().filter(|(name, _)| !name.starts_with("ORCH_") && *name != "PATH");

@@ -28,7 +28,7 @@ pub struct Order {
     /// Of the sources that perform it.
     code: Digest,
     params: Value,
-    /// Folders by the names that the step knows, and the trees that they must be; a user's own file or folder is no tree.
+    /// Folders by the names that the step knows, and the trees that they must be; a user's own file or folder is not a tree.
     pub(super) inputs: BTreeMap<String, (String, Option<Manifest>)>,
     pub(super) timeout_seconds: u64,
     pub(super) job_memory: Option<u64>,

@@ -147,7 +147,7 @@ impl Away {
             if !goes_on() {
                 return Ok(Returned::Interrupted);
             }
-            // Whatever is remembered of it is no result.
+            // A remembered answer is not a result.
             is_anew = true;
             if lost.len() as u32 >= self.config.retries {
                 return Ok(Returned::Failed(
@@ -178,7 +178,7 @@ impl Away {
     ) -> Result<Returned, Fault> {
         if let Some(digest) = left.files.get(LOG) {
             let log = Wanted { digest: digest.clone(), content: None, to: submission.log.to_owned() };
-            // It is told of, and decides nothing.
+            // It is reported, and decides nothing.
             let _ = self.executor.fetch(vec![log]);
         }
         let files = match &answer.made {

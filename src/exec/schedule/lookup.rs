@@ -26,7 +26,7 @@ pub(super) enum Looked {
     Failed(StoreError),
 }
 
-/// Why a step is no hit.
+/// Why a step is not a hit.
 enum Missed {
     For(MissReason, Peaks),
     /// There is something, and it is not what was written.
@@ -122,7 +122,7 @@ impl Steps<'_> {
             let what = format!("tree {} is gone", digest.short());
             return Err(Missed::For(MissReason::OutputLost { what }, Peaks::default()));
         }
-        // What happened before a success is told each time, and why a tool refused is told of all that depends on it.
+        // Each run reports what happened before a success, and each dependent of a refusal reports the reason.
         let is_told = match hit.outcome {
             Outcome::Pass => false,
             outcome => step.stage != Stage::Command || outcome == Outcome::Flaky,

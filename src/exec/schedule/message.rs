@@ -1,4 +1,4 @@
-//! What a scheduler may look at, what it is told, and what it wants done.
+//! What a scheduler may look at, the messages it gets, and the effects it wants.
 
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ impl<'a> Context<'a> {
     }
 }
 
-/// What a scheduler is told.
+/// A message to a scheduler.
 pub(in crate::exec) enum Message {
     /// How an execution ended, and its log if it failed and left one.
     Performed(StepId, Performed, Option<String>, Span),

@@ -55,7 +55,7 @@ pub(super) struct DeviceClaim {
 }
 
 impl Claim {
-    /// A step that takes a core and of which nothing else is known.
+    /// A step that takes a core, and about which nothing else is known.
     #[cfg(test)]
     pub(super) const CORE: Self = Self { host: Host::Cores(1), memory: 0, device: None };
 }

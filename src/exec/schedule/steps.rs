@@ -110,7 +110,7 @@ impl<'a> Steps<'a> {
         self.wanted.iter().copied().filter(|id| !self.is_done(*id))
     }
 
-    /// The steps of which the run is: those that are wanted, and hits besides.
+    /// The steps of the run: those that are wanted, and hits.
     pub(in crate::exec) fn counted(&self) -> u32 {
         let hits = self.world.plan.ids().filter(|id| !self.wanted.contains(id) && self.is_done(*id)).count();
         (self.wanted.len() + hits) as u32

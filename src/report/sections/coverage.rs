@@ -1,4 +1,4 @@
-//! Of each family's models, how many are right on each target. For runs of many models, where the matrix is no overview.
+//! How many of each family's models are right on each target. For runs of many models, where the matrix gives no overview.
 
 use std::collections::BTreeMap;
 

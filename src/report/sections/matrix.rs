@@ -70,7 +70,7 @@ fn square<'a>(view: &View<'a>, cell: view::Cell<'a>) -> Option<Square<'a>> {
     })
 }
 
-/// How many figures are of earlier runs, and of which days: `2026-01-14`, `2026-01-12 to 2026-01-14`.
+/// How many figures come from earlier runs, and from which days: `2026-01-14`, `2026-01-12 to 2026-01-14`.
 fn earlier(view: &View<'_>) -> Option<String> {
     let figures = view.cases(|case| case.metrics.is_some());
     let earlier: Vec<_> = figures.iter().filter(|(_, case)| case.cached).collect();

@@ -1,4 +1,4 @@
-//! What is no failure and no plain success either, of cases and of the user's own steps.
+//! Cases and the user's own steps that neither failed nor plainly passed.
 
 use super::{Item, Make, Outcome, Section, View, one_line};
 use crate::report::FlakyStep;

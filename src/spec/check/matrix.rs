@@ -115,7 +115,7 @@ const FAMILIES: &[&str] = &[
 
 /// The orders of targets by family, of families and targets that exist.
 pub(super) fn prefer(rows: &Rows<List<String>>, names: &Names<'_>, sink: &mut Sink) -> IndexMap<String, Vec<String>> {
-    // Orders may be written down for kinds of models of which the spec has none yet.
+    // Orders may be given for kinds of models that the spec does not have yet.
     let mut families = [&names.families()[..], FAMILIES].concat();
     families.sort_unstable();
     families.dedup();

@@ -101,7 +101,7 @@ fn own_measure(given: &Timed, general: Measure, sink: &mut Sink) -> Measure {
         Timed::None => return Measure { timing: Timing::None, ..general },
         Timed::By(given) => given,
     };
-    // A time limit alone is no word about times.
+    // A time limit alone does not ask for times.
     let asks = !(given.warmup.is_absent()
         && given.samples.is_absent()
         && given.rounds.is_absent()

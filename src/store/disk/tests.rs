@@ -85,7 +85,7 @@ fn processes_read_what_others_append() {
     let tree = theirs.publish(&made(&theirs.scratch().unwrap(), "late")).unwrap();
     let _lock = ours.lock_key(&key, |_| false).unwrap().unwrap();
     assert!(ours.has_tree(&tree), "known once the lock is held");
-    // Another log in the place of the old one is followed.
+    // A log that replaces the old one is followed.
     theirs.heal(&[]).unwrap();
     let again = record(&ours, Outcome::Fail, None);
     assert_eq!(DiskStore::open(dir.path()).unwrap().history(&again.step, 9).unwrap().len(), 2);

@@ -133,7 +133,7 @@ impl Chosen {
     }
 }
 
-/// When each record was last used. What has the latest use is settled first and hands its use on to what it read.
+/// When each record was last used. What has the latest use is decided first and passes its use on to what it read.
 fn last_uses(survey: &Survey, now: i64) -> Vec<i64> {
     let records = &survey.records;
     // A date in the future proves nothing.

@@ -1,4 +1,4 @@
-//! Puts a log of chosen entries in the place of the whole one.
+//! Replaces the log by one of chosen entries.
 
 use std::fs::{self, File};
 use std::io;
@@ -27,7 +27,7 @@ impl Log {
         Ok(id(fs::metadata(&self.path)).map_err(StoreError::io("read", &self.path))? == seen)
     }
 
-    /// Writes a new log of the entries that are chosen and puts it in the place of this one. False, and nothing is done, if
+    /// Writes a new log of the entries that are chosen and replaces this one by it. False, and nothing is done, if
     /// that happened to the log already since it was seen: the choice was made of other places then.
     ///
     /// No process loses what it appended: appending waits for the lock, and then follows to the new log.
