@@ -24,7 +24,7 @@ fn an_old_measurement_is_made_again_and_nothing_else_is() {
         with("1s").success().stderr_has("ok    run:linear:cpu-fp32").summary([("executed", 1), ("passed", 1)]).json();
     assert_ne!(first["cases"][0]["measured"], again["cases"][0]["measured"]);
     with("1h").success().summary([("executed", 0), ("passed", 1)]);
-    with("soon").code(2).stderr_has("`soon` is no age").stderr_has("`7d`");
+    with("soon").code(2).stderr_has("`soon` is not an age").stderr_has("`7d`");
 
     for rerun in ["run", "case:linear:cpu-*", "run:linear:cpu-fp32"] {
         let ended = sandbox.run([&RUN[..], &["--rerun", rerun]].concat()).success();
