@@ -80,8 +80,9 @@ fn a_broken_library_leaves_the_size_unknown_says_why_and_limits_nothing() {
     refused.stderr_has("RM detects a driver/library version mismatch; orch cannot limit how much of it steps claim");
     let sandbox = with(sandbox, "crashing", &["-DCRASH"]);
     let crashed = run(&sandbox, &RUN).stderr_lacks("may take");
-    crashed
-        .stderr_has("is unknown: asking its native library failed: the probe was ended by signal 11; orch cannot limit");
+    crashed.stderr_has(
+        "is unknown: asking its native library failed: the probe was ended by signal 11; orch cannot limit",
+    );
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn a_spec_of_too_many_files_is_told_which_is_one_too_many() {
     }
     sandbox.write("spec.yaml", format!("version: 1\ninclude: [{}]\n", names.join(", ")));
     let ended = run(&sandbox, &["run", "spec.yaml"]).code(2);
-    ended.stderr_has("p/9999.yaml is one file too many: a spec may have 10000").stderr_has("spec.yaml:2:");
+    ended.stderr_has("p/9999.yaml is one file too many: a spec may have at most 10000").stderr_has("spec.yaml:2:");
 }
 
 #[test]
