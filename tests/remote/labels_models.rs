@@ -154,7 +154,7 @@ fn models_run_on_the_machines_that_have_their_devices() {
     assert_eq!(case["status"], "SKIP_UNAVAILABLE", "{case:#}");
     let reason = case["reason"].as_str().unwrap();
     assert!(reason.contains("asked for cpu=x86_64, orch-device=rocm"), "{reason}");
-    assert!(reason.contains("workers took what asked for") && reason.contains("orch-device=cpu"), "{reason}");
+    assert!(reason.contains("workers did take requests for") && reason.contains("orch-device=cpu"), "{reason}");
 }
 
 /// NativeLink knows one value of a name, so a worker that has several devices has each under a name of its own.

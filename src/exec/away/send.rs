@@ -275,10 +275,10 @@ mod tests {
     #[test]
     fn a_step_that_nobody_took_says_what_was_taken_and_the_next_one_waits_less() {
         let mut asked = Asked::default();
-        assert!(!asked.leave("a=1".into(), Duration::from_secs(600)).contains("workers took"));
+        assert!(!asked.leave("a=1".into(), Duration::from_secs(600)).contains("workers did take"));
         asked.take("b=1".into());
         let why = asked.leave("a=1".into(), ONCE_MORE);
-        assert!(why.contains("within 5 s") && why.contains("as before") && why.contains("asked for b=1;"), "{why}");
+        assert!(why.contains("within 5 s") && why.contains("as before") && why.contains("requests for b=1;"), "{why}");
         assert!(asked.in_vain.contains("a=1"));
         asked.take("a=1".into());
         assert!(asked.in_vain.is_empty(), "somebody has it now");
