@@ -243,7 +243,7 @@ fn a_server_that_is_restarted_in_mid_step_loses_nothing() {
     std::fs::write(gate.path().join("go"), "").unwrap();
     lab.start();
     let ended = sandbox.wait(child).success().summary([("executed", 1), ("failed", 0)]);
-    ended.stderr_has("the server is not reached");
+    ended.stderr_has("the server cannot be reached");
     assert_eq!(sandbox.output("command:slow", "out"), "done\n");
 }
 
@@ -288,7 +288,7 @@ fn what_a_server_lost_or_spoilt_is_never_taken_for_a_result() {
     let ended = third.run(run(&lab.url(), &[]));
     match ended.code {
         Some(0) => assert_eq!(third.output("command:second", "twice"), "content\ncontent\n"),
-        _ => drop(ended.code(1).stderr_has("FAIL  command:second").stderr_has("not what was asked for")),
+        _ => drop(ended.code(1).stderr_has("FAIL  command:second").stderr_has("not what was requested")),
     }
 }
 

@@ -140,7 +140,7 @@ fn a_server_that_is_restarted_in_mid_step_loses_nothing() {
     std::fs::write(gate.path().join("go"), "").unwrap();
     lab.start();
     let ended = sandbox.wait(child).success().summary([("executed", 1), ("failed", 0)]);
-    ended.stderr_has("the server is not reached");
+    ended.stderr_has("the server cannot be reached");
     assert!(sandbox.output("command:slow", "out").contains("/one/work-0/"));
 }
 
