@@ -3,7 +3,8 @@
 //!
 //!     cargo bench --features remote --bench crowd -- 20000 1000 10     # steps, workers, seconds that a step takes
 //!
-//! Every hundredth step reads the 99 before it. Prints one row of a Markdown table.
+//! Every hundredth step reads the 99 before it. Prints a row of a table in Markdown, and what of it each phase took: planning
+//! and look-up until the first step is submitted, execution until the last one is done, and what is written then.
 
 #![allow(clippy::print_stdout, reason = "it is what a benchmark is for")]
 
@@ -11,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,11 @@ use api::content_addressable_storage_server::{ContentAddressableStorage, Content
 use api::execution_server::{Execution, ExecutionServer};
 use api::execution_stage::Value as Stage;
 
+#[path = "harness/threads.rs"]
+mod threads;
+
+use threads::Sample;
+
 /// BLAKE3, as the API numbers it: orch's own digests are the server's then.
 const BLAKE3: i32 = 9;
 
@@ -44,6 +50,8 @@ struct Crowd {
     takes: Duration,
     /// Microseconds that workers were busy, all together.
     busy: AtomicU64,
+    submitted: AtomicU32,
+    done: AtomicU32,
 }
 
 #[derive(Clone)]
@@ -114,6 +122,7 @@ impl Execution for Lab {
 
     async fn execute(&self, request: Request<api::ExecuteRequest>) -> Result<Response<Operations>, Status> {
         let (lab, action) = (self.clone(), request.into_inner().action_digest.unwrap());
+        lab.0.submitted.fetch_add(1, Ordering::Relaxed);
         let (says, said) = tokio::sync::mpsc::channel(4);
         tokio::spawn(async move {
             let _ = says.send(operation(Stage::Queued, None)).await;
@@ -122,6 +131,7 @@ impl Execution for Lab {
             tokio::time::sleep(lab.0.takes).await;
             lab.0.busy.fetch_add(lab.0.takes.as_micros() as u64, Ordering::Relaxed);
             let _ = says.send(operation(Stage::Completed, Some(lab.perform(&action)))).await;
+            lab.0.done.fetch_add(1, Ordering::Relaxed);
         });
         let said = futures_util::stream::unfold(said, |mut said| async { said.recv().await.map(|one| (one, said)) });
         Ok(Response::new(Box::pin(said)))
@@ -271,6 +281,8 @@ fn main() {
         workers: Semaphore::new(workers as usize),
         takes: Duration::from_secs(seconds.into()),
         busy: AtomicU64::new(0),
+        submitted: AtomicU32::new(0),
+        done: AtomicU32::new(0),
     }));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -289,10 +301,9 @@ fn main() {
     );
     std::fs::write(folder.path().join("orch.toml"), executor).unwrap();
     let start = Instant::now();
-    let status = run(folder.path());
+    let phases = run(folder.path(), &lab.0, steps);
     let wall = start.elapsed().as_secs_f64();
     let (cpu, memory) = of_children();
-    assert!(status.success(), "orch: {status}");
     let busy = lab.0.busy.load(Ordering::Relaxed) as f64 / 1e6;
     println!(
         "| steps | workers | a step takes | wall | steps/s | workers busy | orch: CPU a step | orch: peak memory |"
@@ -304,11 +315,46 @@ fn main() {
         cpu / f64::from(steps) * 1e3,
         memory / 1e6
     );
+    println!("| phase | wall | CPU: main thread | its job threads | its connection | memory at the end |");
+    let mut before = Sample::default();
+    for Phase { name, seconds, end } in phases {
+        // Threads of the connection that have ended are counted with the others.
+        let [main, named] = [end.main - before.main, (end.named - before.named).max(0.0)];
+        let [main, jobs, wire] =
+            [main, end.all - before.all - main - named, named].map(|seconds| format!("{seconds:.1} s"));
+        println!("| {name} | {seconds:.1} s | {main} | {jobs} | {wire} | {:.0} MB |", end.memory / 1e6);
+        before = end;
+    }
 }
 
-fn run(folder: &Path) -> std::process::ExitStatus {
+/// What a phase ended with.
+struct Phase {
+    name: &'static str,
+    seconds: f64,
+    end: Sample,
+}
+
+/// Runs orch, and looks at it five times a second.
+fn run(folder: &Path, crowd: &Crowd, steps: u32) -> Vec<Phase> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_orch"));
     command.args(["run", "spec.yaml", "--quiet", "--step", "command:*"]).current_dir(folder);
     command.env("ORCH_CACHE_DIR", folder.join("cache")).stdin(Stdio::null()).stdout(Stdio::null());
-    command.status().unwrap()
+    let mut child = command.spawn().unwrap();
+    let phase = |name| Phase { name, seconds: 0.0, end: Sample::default() };
+    let mut phases = ["before the first step", "steps", "after the last step"].map(phase);
+    let (mut start, mut last) = (Instant::now(), 0);
+    while child.try_wait().unwrap().is_none() {
+        let [submitted, done] = [&crowd.submitted, &crowd.done].map(|count| count.load(Ordering::Relaxed));
+        let at = if done == steps { 2 } else { usize::from(submitted > 0) };
+        if at != last {
+            (start, last) = (Instant::now(), at);
+        }
+        if let Some(sample) = Sample::of(child.id(), "orch-executor") {
+            (phases[at].seconds, phases[at].end) = (start.elapsed().as_secs_f64(), sample);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let status = child.wait().unwrap();
+    assert!(status.success(), "orch: {status}");
+    phases.into()
 }

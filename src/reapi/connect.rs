@@ -61,3 +61,66 @@ impl AsyncWrite for Prompt {
         Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use tonic::service::Routes;
+    use tonic::transport::{Endpoint, Identity, Server, ServerTlsConfig};
+
+    use super::connector;
+    use crate::reapi::{Address, Client, Fault, Patience};
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn a_connection_that_nobody_takes_is_given_up_when_its_time_is_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // One waits in line, and the kernel hears no others. It would try for two minutes.
+        rustix::net::listen(&listener, 0).unwrap();
+        let address = listener.local_addr().unwrap();
+        let line: Vec<_> = (0..3).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(200))).collect();
+        assert!(line.last().unwrap().is_err(), "the line is full");
+        let limited = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        let limited = limited.connect_timeout(Duration::from_millis(300));
+        let connected = runtime().block_on(async {
+            tokio::time::timeout(Duration::from_secs(60), limited.connect_with_connector(connector())).await
+        });
+        assert!(connected.expect("it is given up").is_err());
+    }
+
+    #[test]
+    fn encryption_goes_through_and_is_refused_by_whom_the_certificate_is_not_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = ["ours", "theirs"].map(|name| {
+            let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
+            std::fs::write(dir.path().join(name), made.cert.pem()).unwrap();
+            made
+        });
+        let identity = Identity::from_pem(made[0].cert.pem(), made[0].signing_key.serialize_pem());
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let runtime = runtime();
+        let mut server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
+        runtime.spawn(server.add_routes(Routes::default()).serve(([127, 0, 0, 1], port).into()));
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let asked = |ca: &str| {
+            let options = [("ca".to_owned(), dir.path().join(ca).display().to_string())].into();
+            let address = Address::of("the remote", &format!("grpcs://127.0.0.1:{port}"), &options).unwrap();
+            runtime.block_on(async {
+                let client = Client::open(&address, Patience { timeout: Duration::from_secs(20), retries: 0 }).unwrap();
+                client.function().await.unwrap_err()
+            })
+        };
+        // Let in, it learns that the server does nothing at all.
+        let fault = asked("ours");
+        assert!(!matches!(fault, Fault::Passing(_)) && !fault.to_string().contains("certificate"), "{fault}");
+        let fault = asked("theirs");
+        assert!(fault.to_string().contains("certificate"), "{fault}");
+    }
+}

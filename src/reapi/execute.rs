@@ -42,8 +42,6 @@ pub enum Ending {
         result: Box<ActionResult>,
         /// Nobody executed it now.
         is_cached: bool,
-        /// What the server says to people.
-        message: String,
     },
     /// No worker began in time, and so long it was waited for.
     NeverBegan(Duration),
@@ -68,7 +66,8 @@ struct Watched {
 }
 
 impl Client {
-    /// Executes an action whose blobs are there. `goes_on` is asked now and then; `tell` hears what happens.
+    /// Executes an action whose blobs are there. `goes_on` is asked now and then; `tell` hears what happens, and `lost` gets a
+    /// line for each worker in whose place the server took another one.
     pub async fn execute(
         &self,
         action: &Digest,
@@ -76,6 +75,7 @@ impl Client {
         bounds: Bounds,
         goes_on: &(dyn Fn() -> bool + Sync),
         tell: Hears<'_>,
+        lost: &mut Vec<String>,
     ) -> Result<Ending, Fault> {
         let request = ExecuteRequest {
             instance_name: self.instance.clone(),
@@ -109,7 +109,7 @@ impl Client {
             match next {
                 Ok(operation) => {
                     watched.silent = None;
-                    if let Some(ending) = operation.and_then(|operation| watched.take_in(operation, tell)) {
+                    if let Some(ending) = operation.and_then(|operation| watched.take_in(operation, tell, lost)) {
                         if let Some(stream) = stream {
                             read_out(stream);
                         }
@@ -194,7 +194,12 @@ impl Watched {
     }
 
     /// What the server says of it; its end, if that is what it says.
-    fn take_in(&mut self, operation: Operation, tell: Hears<'_>) -> Option<Result<Ending, Fault>> {
+    fn take_in(
+        &mut self,
+        operation: Operation,
+        tell: Hears<'_>,
+        lost: &mut Vec<String>,
+    ) -> Option<Result<Ending, Fault>> {
         self.name = operation.name;
         let metadata = operation.metadata.map(|any| ExecuteOperationMetadata::decode(any.value.as_slice()));
         let stage = metadata.and_then(Result::ok).map(|metadata| metadata.stage());
@@ -202,7 +207,9 @@ impl Watched {
         match stage {
             Some(Stage::Executing) if self.begun.is_none() => self.begun = Some(Instant::now()),
             Some(Stage::Queued) if self.begun.is_some() => {
-                tell("its worker was lost; the server has put it in line again");
+                let what = "its worker was lost; the server has put it in line again";
+                tell(what);
+                lost.push(what.into());
                 (self.begun, self.submitted) = (None, Instant::now());
             }
             _ => {}
@@ -222,10 +229,10 @@ impl Watched {
 }
 
 fn ended(response: ExecuteResponse) -> Result<Ending, Fault> {
-    let (message, is_cached) = (response.message, response.cached_result);
+    let is_cached = response.cached_result;
     match (response.status.filter(|status| status.code != 0), response.result) {
         (Some(status), _) => judged(status.code, &status.message),
-        (None, Some(result)) => Ok(Ending::Done { result: Box::new(result), is_cached, message }),
+        (None, Some(result)) => Ok(Ending::Done { result: Box::new(result), is_cached }),
         (None, None) => Err(Fault::Failed("it ended well and has no result".into())),
     }
 }

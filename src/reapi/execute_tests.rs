@@ -7,13 +7,20 @@ use std::sync::{Arc, Mutex};
 use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_server::{Capabilities, CapabilitiesServer};
 use bazel_remote_apis::build::bazel::remote::execution::v2::execution_server::{Execution, ExecutionServer};
 use bazel_remote_apis::google::protobuf::Any;
-use futures_util::stream::{BoxStream, StreamExt as _, iter, pending};
+use futures_util::stream::{BoxStream, StreamExt as _, iter, once, pending};
 use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 use super::*;
 use crate::reapi::proto::{CacheCapabilities, ExecutionCapabilities, GetCapabilitiesRequest, ServerCapabilities};
 use crate::reapi::{Address, Function, Patience};
+
+#[path = "../../tests/remote/proxy.rs"]
+#[expect(dead_code, reason = "nobody here asks what went through it")]
+mod proxy;
+
+/// Longer than a client takes to drop a stream, and shorter than a slow network takes to say so.
+const LINGERS: Duration = Duration::from_millis(60);
 
 /// What one answer holds, in its order.
 #[derive(Clone)]
@@ -24,6 +31,8 @@ enum Says {
     Breaks,
     /// Nothing more, for ever.
     Waits,
+    /// Nothing more, and a little later the end.
+    Lingers,
     /// Instead of any answer.
     No(Status),
 }
@@ -42,14 +51,20 @@ impl Script {
             return Err(status.clone());
         }
         let waits = answer.iter().any(|says| matches!(says, Says::Waits));
+        let lingers = answer.iter().any(|says| matches!(says, Says::Lingers));
         let said = answer.into_iter().filter_map(|says| match says {
             Says::At(stage) => Some(Ok(operation(stage, None))),
             Says::Done(response) => Some(Ok(operation(Stage::Completed, Some(response)))),
             Says::Breaks => Some(Err(Status::unavailable("going away"))),
-            Says::Waits | Says::No(_) => None,
+            Says::Waits | Says::Lingers | Says::No(_) => None,
         });
         let said = iter(said.collect::<Vec<_>>());
-        Ok(Response::new(if waits { Box::pin(said.chain(pending())) } else { Box::pin(said) }))
+        let later = once(tokio::time::sleep(LINGERS)).filter_map(|()| std::future::ready(None));
+        Ok(Response::new(match (waits, lingers) {
+            (true, _) => Box::pin(said.chain(pending())),
+            (_, true) => Box::pin(said.chain(later)),
+            _ => Box::pin(said),
+        }))
     }
 }
 
@@ -91,23 +106,39 @@ impl Execution for Script {
     }
 }
 
-/// How it ends, what was told, and what was asked.
-fn ran(answers: Vec<Vec<Says>>, queue: f64) -> (Result<Ending, Fault>, Vec<String>, Vec<&'static str>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let script = Script(Arc::new(Mutex::new(answers.into())), Arc::default());
-    let services = Server::builder()
-        .add_service(CapabilitiesServer::new(script.clone()))
-        .add_service(ExecutionServer::new(script.clone()));
-    runtime.spawn(services.serve(([127, 0, 0, 1], port).into()));
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        std::thread::sleep(Duration::from_millis(5));
+/// A server, and a client of it.
+struct Running {
+    runtime: tokio::runtime::Runtime,
+    script: Script,
+    client: Client,
+}
+
+impl Running {
+    /// `by`: over a network that is slow.
+    fn new(answers: Vec<Vec<Says>>, by: Option<proxy::Way>) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let script = Script(Arc::new(Mutex::new(answers.into())), Arc::default());
+        let services = Server::builder()
+            .add_service(CapabilitiesServer::new(script.clone()))
+            .add_service(ExecutionServer::new(script.clone()));
+        runtime.spawn(services.serve(([127, 0, 0, 1], port).into()));
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let port = by.map_or(port, |way| proxy::Proxy::new(port, way).port);
+        let address = Address::of("the executor", &format!("grpc://127.0.0.1:{port}"), &Default::default()).unwrap();
+        let client = {
+            let _inside = runtime.enter();
+            Client::open(&address, Patience { timeout: Duration::from_secs(5), retries: 0 }).unwrap()
+        };
+        Self { runtime, script, client }
     }
-    let address = Address::of("the executor", &format!("grpc://127.0.0.1:{port}"), &Default::default()).unwrap();
-    let client = {
-        let _inside = runtime.enter();
-        Client::open(&address, Patience { timeout: Duration::from_secs(5), retries: 0 }).unwrap()
-    };
+}
+
+/// How it ends, what was told, and what was asked. What the server lost is told of too.
+fn ran(answers: Vec<Vec<Says>>, queue: f64) -> (Result<Ending, Fault>, Vec<String>, Vec<&'static str>) {
+    let Running { runtime, script, client } = Running::new(answers, None);
     let bounds = Bounds {
         queue: Duration::from_secs_f64(queue),
         execution: Duration::from_secs(1),
@@ -116,9 +147,12 @@ fn ran(answers: Vec<Vec<Says>>, queue: f64) -> (Result<Ending, Fault>, Vec<Strin
     let told = Mutex::new(Vec::new());
     let tell = |text: &str| told.lock().unwrap().push(text.to_owned());
     let action = Function::Sha256.of(b"action");
-    let ending = runtime.block_on(client.execute(&action, false, bounds, &|| true, &tell));
-    let asked = script.1.lock().unwrap().clone();
-    (ending, told.into_inner().unwrap(), asked)
+    let mut lost = vec![];
+    let ending = runtime.block_on(client.execute(&action, false, bounds, &|| true, &tell, &mut lost));
+    let (told, asked) = (told.into_inner().unwrap(), script.1.lock().unwrap().clone());
+    assert!(lost.iter().all(|one| told.contains(one)), "{lost:?} of {told:?}");
+    assert_eq!(lost.len(), told.iter().filter(|text| text.contains("worker was lost")).count(), "{lost:?} of {told:?}");
+    (ending, told, asked)
 }
 
 fn done() -> Says {
@@ -179,4 +213,25 @@ fn who_is_not_let_in_learns_it_at_once() {
     let (ending, _, asked) = ran(vec![vec![Says::No(Status::permission_denied("not you"))]], 5.0);
     assert!(matches!(&ending, Err(Fault::Denied(why)) if why.contains("not you")), "{ending:?}");
     assert_eq!(asked, ["execute"]);
+}
+
+#[test]
+fn streams_that_end_after_their_action_do_not_wear_out_the_connection() {
+    // What a server says on a stream that its client has reset counts as the server's fault, 1,024 times. A slow network lets
+    // the server speak before it hears of the reset.
+    const MANY: usize = 1300;
+    let way = proxy::Way { delay: Duration::from_millis(100), bytes_per_second: 1e9 };
+    let Running { runtime, script, client } = Running::new(vec![vec![done(), Says::Lingers]; MANY], Some(way));
+    let long = Duration::from_secs(60);
+    let bounds = Bounds { queue: long, execution: long, away: long };
+    let told = Mutex::new(Vec::new());
+    let tell = |text: &str| told.lock().unwrap().push(text.to_owned());
+    let action = Function::Sha256.of(b"action");
+    let execute = async |_| client.execute(&action, false, bounds, &|| true, &tell, &mut vec![]).await;
+    runtime.block_on(iter(0..MANY).map(execute).buffer_unordered(100).for_each(|ending| {
+        assert!(matches!(ending, Ok(Ending::Done { .. })), "{ending:?}");
+        std::future::ready(())
+    }));
+    assert_eq!(*told.lock().unwrap(), [""; 0]);
+    assert_eq!(script.1.lock().unwrap().len(), MANY, "each was asked for once");
 }

@@ -87,7 +87,8 @@ impl Executor {
         Ok(Input { path, blob: action::blob_of(bytes, self.reach()?), is_executable: false })
     }
 
-    /// Executes a task, or finds out that it was executed before. `warn` hears what went wrong and was made good.
+    /// Executes a task, or finds out that it was executed before. `warn` hears what went wrong and was made good; of workers
+    /// that the server lost, `lost` gets it too.
     pub fn run(
         &self,
         task: Task,
@@ -95,6 +96,7 @@ impl Executor {
         bounds: Bounds,
         goes_on: &(dyn Fn() -> bool + Sync),
         (tell, warn): (Hears<'_>, Hears<'_>),
+        lost: &mut Vec<String>,
     ) -> Result<Came, Fault> {
         self.runtime.block_on(async {
             let function = self.client.function().await?;
@@ -109,10 +111,8 @@ impl Executor {
             if sent > 0 {
                 tell(&format!("sent {}", crate::base::figures::bytes(sent)));
             }
-            match self.client.execute(&digest, skip_cache, bounds, goes_on, warn).await? {
-                Ending::Done { result, is_cached, .. } => {
-                    Ok(Came::Back(self.left(*result, is_cached, function).await?))
-                }
+            match self.client.execute(&digest, skip_cache, bounds, goes_on, warn, lost).await? {
+                Ending::Done { result, is_cached } => Ok(Came::Back(self.left(*result, is_cached, function).await?)),
                 ending => Ok(Came::Not(ending)),
             }
         })

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use crate::config::{self, ExecutorConfig};
-use crate::device::Host;
+use crate::device::{self, Backend, Host};
 use crate::exec::away::{DEVICE, Elsewhere, Routing, Site, offered, serve};
 use crate::session::{Locations, Settings, UsageError, machine};
 use crate::store::DiskStore;
@@ -78,20 +78,55 @@ pub fn serve_order(dir: &Path, locations: &Locations) -> anyhow::Result<bool> {
 /// What a worker on this machine should advertise, each property with its values.
 pub fn worker_properties(locations: &Locations) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
     let provision = machine::provision(locations, Cancel::default())?;
-    let (inventory, host) = (machine::inventory(&provision), machine::host_facts(&Host::real()));
-    let (real, emulated): (Vec<_>, Vec<_>) = offered(&inventory).into_iter().partition(|(_, is_real)| *is_real);
+    Ok(advertised(&Host::real(), &machine::inventory(&provision)))
+}
+
+/// The same of any host, with what was found there.
+fn advertised(host: &Host, inventory: &[Backend]) -> BTreeMap<String, Vec<String>> {
+    let (real, emulated): (Vec<_>, Vec<_>) = offered(inventory).into_iter().partition(|(_, is_real)| *is_real);
     let names = |list: Vec<(String, bool)>| list.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let machine = device::fingerprint(host);
     let mut properties = BTreeMap::from([
         (DEVICE.to_owned(), names(real)),
         (format!("{DEVICE}-emulated"), names(emulated)),
-        ("cpu".to_owned(), vec![std::env::consts::ARCH.to_owned()]),
-        ("os".to_owned(), vec![std::env::consts::OS.to_owned()]),
-        ("cores".to_owned(), vec![host.report.cores.to_string()]),
-        ("orch-host".to_owned(), vec![host.fingerprint.chars().take(12).collect()]),
+        ("cpu".to_owned(), vec![host.arch.clone()]),
+        ("os".to_owned(), vec![host.os.clone()]),
+        ("cores".to_owned(), vec![machine.cores.to_string()]),
+        ("orch-host".to_owned(), vec![machine.digest.chars().take(12).collect()]),
     ]);
-    if let Some(bytes) = host.report.memory_bytes.checked_div(1 << 20).filter(|mb| *mb > 0) {
+    if let Some(bytes) = machine.memory_bytes.checked_div(1 << 20).filter(|mb| *mb > 0) {
         properties.insert("mem_mb".into(), vec![bytes.to_string()]);
     }
     properties.retain(|_, values| !values.is_empty());
-    Ok(properties)
+    properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_for_a_device_is_never_advertised_as_one() {
+        // Each host with what it has that is not hardware: the others are there too, and the emulator of a phone's processor
+        // needs x86_64.
+        let of = |name: &str, property: &str| {
+            let host = Host::recorded(name);
+            let properties = advertised(&host, &device::inventory_cheap(&host));
+            properties.get(property).cloned().unwrap_or_default()
+        };
+        let emulated = format!("{DEVICE}-emulated");
+        for (name, device) in
+            [("nvidia", "cuda"), ("amd", "rocm"), ("snapdragon", "qnn"), ("mac", "mps"), ("neither", "cpu")]
+        {
+            assert!(of(name, DEVICE).iter().any(|real| real == device), "{name}: {:?}", of(name, DEVICE));
+            assert!(!of(name, &emulated).iter().any(|stands| stands == device), "{name}");
+        }
+        assert_eq!(of("neither", DEVICE), ["cpu", "openvino", "webnn"]);
+        assert_eq!(of("neither", &emulated), ["qnn", "webgpu", "webgpu-browser"]);
+        let chip = of("snapdragon", &emulated);
+        assert!(!chip.contains(&"qnn".to_owned()), "{chip:?}");
+        assert_eq!([of("snapdragon", "cpu"), of("mac", "cpu")], [["aarch64"], ["aarch64"]]);
+        assert_eq!(of("mac", "os"), ["macos"]);
+        assert_ne!(of("nvidia", "orch-host"), of("neither", "orch-host"), "kinds of machines are told apart");
+    }
 }

@@ -102,8 +102,18 @@ fn a_model_is_converted_and_measured_there_and_judged_here() {
     let sandbox = sandbox.env("ORCH_ENV_DIR", nothing);
     let document =
         sandbox.run(["run", "specs/all.yaml", "--json"]).success().summary([("passed", 3), ("failed", 0)]).json();
+    // The record says whose figures these are, and how fast that machine was before and after.
+    let this = sandbox.run(["worker-properties", "--json"]).success().json()["orch-host"][0].clone();
     for case in document["cases"].as_array().unwrap() {
         assert_eq!(case["status"], "PASS", "{case:#}");
+        let facts = &case["facts"][format!("run:{}", case["case"].as_str().unwrap())];
+        let fingerprint = facts["executor"]["fingerprint"].as_str().unwrap_or_default();
+        assert!(fingerprint.starts_with(this.as_str().unwrap()) && fingerprint.len() == 64, "{this}: {facts:#}");
+        assert_eq!(facts["execution"]["server"], url.as_str(), "{facts:#}");
+        let yardstick = &case["metrics"]["rounds"][0]["conditions"]["yardstick_ms"];
+        let told =
+            yardstick.as_array().is_some_and(|all| all.len() == 2 && all.iter().all(|ms| ms.as_f64() > Some(0.0)));
+        assert!(told, "{:#}", case["metrics"]);
     }
     // Converted there and left there: the verdicts are the same, and the folder says how to get what is in it.
     let lean = example().file("orch.toml", sandbox.read("orch.toml")).env("ORCH_ENV_DIR", "/nowhere");
@@ -113,20 +123,56 @@ fn a_model_is_converted_and_measured_there_and_judged_here() {
     assert!(lean.read(at).contains("--download all --step"), "{}", lean.read(at));
     lean.run(["run", "specs/all.yaml", "--json", "--download", "all"]).success().summary([("passed", 3)]);
     assert!(lean.read(at).contains(".xml"), "{}", lean.read(at));
-    // Where the device is lacking, the worker says so and what it has: this server sends anything anywhere.
+    // Where the device is lacking, the worker says so.
+    lack_a_device(&sandbox);
+    let document = sandbox.run(["run", "specs/all.yaml", "--json", "-t", "rocm"]).code(3).json();
+    is_told_what_is_offered(&document["cases"][0]);
+}
+
+#[test]
+fn what_this_machine_can_run_stays_and_the_rest_goes_away() {
+    if is_done_without(WHAT) {
+        return;
+    }
+    let lab = Lab::new();
+    let sandbox = example();
+    sandbox.run(["setup", "ort", "--spec", "specs/all.yaml"]).success();
+    lack_a_device(&sandbox);
+    let (envs, program) = (crate::support::env_dir(), env!("CARGO_BIN_EXE_orch"));
+    sandbox.write(
+        "orch.toml",
+        format!(
+            "[executor]\nurl = '{}'\nprogram = '{program}'\nenv = {{ORCH_ENV_DIR = '{}'}}",
+            lab.url(),
+            envs.display()
+        ),
+    );
+    let run = ["run", "specs/all.yaml", "--json", "-t", "cpu", "-t", "rocm", "--where", "auto"];
+    let document = sandbox.run(run).success().summary([("passed", 1), ("failed", 0)]).json();
+    let of = |target: &str| document["cases"].as_array().unwrap().iter().find(|case| case["target"] == target).unwrap();
+    let (here, away) = (of("cpu"), of("rocm"));
+    assert_eq!(here["status"], "PASS", "{here:#}");
+    let facts = &here["facts"]["run:affine:cpu-fp32"];
+    assert!(facts.is_object() && facts["execution"].is_null() && facts["executor"].is_null(), "{facts:#}");
+    is_told_what_is_offered(away);
+}
+
+/// Puts a target on a device that no machine of these tests has into the place of OpenVINO's.
+fn lack_a_device(sandbox: &Sandbox) {
     let spec = sandbox.read("specs/all.yaml");
     let from =
         "openvino: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp32, fp16]}";
     assert!(spec.contains(from), "{spec}");
-    let lacking =
-        spec.replace(from, "cuda: {runtime: ort, backend: cuda, device: cuda, artefact: onnx, precisions: [fp32]}");
-    sandbox.write("specs/all.yaml", lacking);
-    let document = sandbox.run(["run", "specs/all.yaml", "--json", "-t", "cuda"]).code(3).json();
-    let case = &document["cases"][0];
+    let to = "rocm: {runtime: ort, backend: rocm, device: rocm, artefact: onnx, precisions: [fp32]}";
+    sandbox.write("specs/all.yaml", spec.replace(from, to));
+}
+
+/// This server sends anything anywhere, so it is a worker who says that it lacks the device, and what it has.
+fn is_told_what_is_offered(case: &serde_json::Value) {
     assert_eq!(case["status"], "SKIP_UNAVAILABLE", "{case:#}");
     let reason = case["reason"].as_str().unwrap();
-    assert!(reason.contains("does not offer cuda") && reason.contains("it offers cpu"), "{reason}");
-    assert!(reason.contains("orch-device=cuda"), "{reason}");
+    assert!(reason.contains("does not offer rocm") && reason.contains("it offers cpu"), "{reason}");
+    assert!(reason.contains("orch-device=rocm"), "{reason}");
 }
 
 /// A ready ONNX file on ONNX Runtime and OpenVINO.

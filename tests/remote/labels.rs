@@ -5,19 +5,16 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use crate::nativelink::{How, Lab, processes_in};
 use crate::proxy::{Proxy, Way};
 use crate::servers::free_port;
-use crate::support::{Ended, Sandbox, env_dir, eventually};
-use crate::{SPEC, files, timed};
+use crate::support::{Sandbox, eventually};
+use crate::{SPEC, timed};
 
-const DEVICE: &str = "orch-device";
 const RUN: [&str; 5] = ["run", "spec.yaml", "--json", "--step", "command:*"];
 
 /// Everything that can goes there.
-fn executor(url: &str, more: &str) -> String {
+pub(crate) fn executor(url: &str, more: &str) -> String {
     format!("[executor]\nurl = '{url}'\nwhere = 'remote'\n{more}\n")
 }
 
@@ -266,105 +263,4 @@ fn a_failure_is_a_failure_and_no_connection_is_said() {
     }
     let nobody = checkout(&format!("grpc://127.0.0.1:{}", free_port()), "timeout = 1\nretries = 1\nqueue = 2");
     nobody.run(RUN).code(1).stderr_has("onnection refused");
-}
-
-/// The specs of this repository, in a checkout.
-fn models(url: &str, more: &str) -> Sandbox {
-    let specs = Path::new(env!("CARGO_MANIFEST_DIR")).join("specs");
-    let mut sandbox = Sandbox::new().installs();
-    for path in files(&specs) {
-        let name = format!("specs/{}", path.strip_prefix(&specs).unwrap().display());
-        sandbox = sandbox.file(&name, std::fs::read(&path).unwrap());
-    }
-    let env = format!("env = {{ORCH_ENV_DIR = '{}'}}\n{more}", env_dir().display());
-    sandbox.write("orch.toml", executor(url, &env));
-    // None of the environments is installed where orch runs: nothing is done there that they are for.
-    let nothing = sandbox.path("nothing").display().to_string();
-    sandbox.env("ORCH_ENV_DIR", nothing)
-}
-
-fn cases(ended: &Ended) -> Vec<Value> {
-    ended.json()["cases"].as_array().unwrap().clone()
-}
-
-/// Two machines of different devices, and models on all of these. One model of each kind, or with ORCH_TEST_KEY_MODELS all that
-/// have the tag `key`.
-#[test]
-fn models_run_on_the_machines_that_have_their_devices() {
-    let Some(mut lab) = Lab::new("models on machines with different devices", How::default()) else { return };
-    lab.machine("intel", &[&[(DEVICE, "cpu")], &[(DEVICE, "openvino")]]);
-    lab.machine("snapdragon", &[&[(DEVICE, "qnn")]]);
-    let all = std::env::var_os("ORCH_TEST_KEY_MODELS").is_some();
-    let which: &[&str] = if all { &["--tag", "key"] } else { &["-m", "bert", "-m", "vit"] };
-    let targets = ["-t", "cpu", "-t", "openvino", "-t", "qnn"];
-    let run = [&["run", "specs/all.yaml", "--json"], which, &targets].concat();
-    let setup = models(&lab.url(), "").env("ORCH_ENV_DIR", env_dir().display().to_string());
-    setup.run(["setup", "torch", "ort", "openvino", "nncf", "qnn", "--spec", "specs/all.yaml"]).success();
-
-    let first = models(&lab.url(), "");
-    let ended = first.run(&run).success();
-    let passed = cases(&ended);
-    let mut seen = BTreeSet::new();
-    for case in passed.iter().filter(|case| case["status"] == "PASS") {
-        let step = format!("run:{}", case["case"].as_str().unwrap());
-        let facts = &case["facts"][&step]["execution"];
-        let (worker, backend) = (facts["worker"].as_str().unwrap_or_default(), case["backend"].as_str().unwrap());
-        let wanted = match backend {
-            "cpu" => "intel-0-",
-            "openvino" => "intel-1-",
-            "qnn" => "snapdragon-0-",
-            other => panic!("{other}"),
-        };
-        assert!(worker.starts_with(wanted), "{step} ran on {worker}: {:#}", case["facts"][&step]);
-        seen.insert(backend.to_owned());
-    }
-    assert_eq!(seen.len(), 3, "{seen:?} of {:?}", statuses(&passed));
-
-    // Another clone with nothing.
-    let second = models(&lab.url(), "");
-    let again = second.run(&run).success();
-    assert_eq!(statuses(&cases(&again)), statuses(&passed));
-    let summary = &again.json()["summary"];
-    let made_here = summary["executed"].as_u64().unwrap();
-    // Generated tests and verdicts are made here.
-    let steps = second.run(["what-ran", "--json"]).success().json()["runs"][0]["steps"].clone();
-    let away = |step: &&Value| ["convert:", "run:"].iter().any(|kind| step["step"].as_str().unwrap().starts_with(kind));
-    assert_eq!(steps.as_array().unwrap().iter().filter(away).count(), 0, "{made_here} executed");
-
-    // A device that none of them has.
-    let lacking = models(&lab.url(), "queue = 20");
-    let run = ["run", "specs/all.yaml", "--json", "-m", "bert", "-t", "cpu", "-t", "rocm", "--rerun", "run"];
-    let ended = lacking.run(run).success();
-    let all = cases(&ended);
-    let case = all.iter().find(|case| case["target"] == "rocm").unwrap();
-    assert_eq!(case["status"], "SKIP_UNAVAILABLE", "{case:#}");
-    let reason = case["reason"].as_str().unwrap();
-    assert!(reason.contains("asked for cpu=x86_64, orch-device=rocm"), "{reason}");
-    assert!(reason.contains("workers did take requests for") && reason.contains("orch-device=cpu"), "{reason}");
-}
-
-/// NativeLink knows one value of a name, so a worker that has several devices has each under a name of its own.
-#[test]
-fn a_worker_with_several_devices_gets_the_runs_of_all() {
-    let Some(mut lab) = Lab::new("a worker with several devices", How::default()) else { return };
-    lab.machine("other", &[&[]]);
-    lab.machine("both", &[&[("has-cpu", "1"), ("has-openvino", "1")]]);
-    let names = "properties = {orch-device = '', 'has-{device}' = 1}";
-    let sandbox = models(&lab.url(), names);
-    for path in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/onnx-file/specs")) {
-        sandbox.write(&format!("one/{}", path.file_name().unwrap().to_str().unwrap()), std::fs::read(&path).unwrap());
-    }
-    let here = models("", "").env("ORCH_ENV_DIR", env_dir().display().to_string());
-    here.run(["setup", "ort", "openvino", "--spec", "specs/all.yaml"]).success();
-    let ended = sandbox.run(["run", "one/all.yaml", "--json"]).success().summary([("passed", 3), ("failed", 0)]);
-    for case in cases(&ended) {
-        let step = format!("run:{}", case["case"].as_str().unwrap());
-        let worker = case["facts"][&step]["execution"]["worker"].as_str().unwrap();
-        assert!(worker.starts_with("both-0-"), "{step} ran on {worker}");
-    }
-}
-
-fn statuses(cases: &[Value]) -> Vec<(String, String)> {
-    let of = |case: &Value| (case["case"].to_string(), case["status"].to_string());
-    cases.iter().map(of).collect()
 }

@@ -6,6 +6,7 @@ mod download;
 mod execution;
 mod hostile;
 mod labels;
+mod labels_models;
 mod nativelink;
 mod proxy;
 mod servers;

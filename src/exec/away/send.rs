@@ -108,10 +108,10 @@ impl Away {
         let bounds = Bounds { queue, execution: submission.timeout, away: self.config.queue };
         let goes_on = || !submission.cancel.is_cancelled();
         let reads_there = submission.inputs.iter().any(|file| matches!(file.content, Content::There(_)));
-        let (mut is_anew, mut lost) = (submission.is_anew, Vec::new());
+        let (mut is_anew, mut attempts, mut lost) = (submission.is_anew, 0, Vec::new());
         loop {
             let told = (submission.progress, submission.warn);
-            let came = match self.executor.run(self.task(submission)?, is_anew, bounds, &goes_on, told) {
+            let came = match self.executor.run(self.task(submission)?, is_anew, bounds, &goes_on, told, &mut lost) {
                 Err(Fault::Absent) if reads_there => return Ok(Returned::InputGone),
                 came => came?,
             };
@@ -149,12 +149,11 @@ impl Away {
             }
             // A remembered answer is not a result.
             is_anew = true;
-            if lost.len() as u32 >= self.config.retries {
-                return Ok(Returned::Failed(
-                    format!("its worker was lost {} times; the last time: {why}", lost.len() + 1),
-                    true,
-                ));
+            if attempts >= self.config.retries {
+                let times = lost.len() + 1;
+                return Ok(Returned::Failed(format!("its worker was lost {times} times; the last time: {why}"), true));
             }
+            attempts += 1;
             (submission.warn)(&format!("{why}; it is executed again"));
             lost.push(why);
         }
@@ -279,7 +278,7 @@ mod tests {
         assert!(!asked.leave("a=1".into(), Duration::from_secs(600)).contains("workers did take"));
         asked.take("b=1".into());
         let why = asked.leave("a=1".into(), ONCE_MORE);
-        assert!(why.contains("within 5 s") && why.contains("as before") && why.contains("asked for b=1;"), "{why}");
+        assert!(why.contains("within 5 s") && why.contains("as before") && why.contains("requests for b=1;"), "{why}");
         assert!(asked.in_vain.contains("a=1"));
         asked.take("a=1".into());
         assert!(asked.in_vain.is_empty(), "somebody has it now");
