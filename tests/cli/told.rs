@@ -43,7 +43,17 @@ fn a_job_of_github_folds_the_steps() {
     assert!(steps.contains("ok    command:long") && !rest.contains("command:long"), "{}", told.stderr);
 }
 
-/// `script` gives it a terminal of so many columns.
+/// orch on a terminal of so many columns, which `script` gives it; what came there is also in `typescript`, at once.
+#[cfg(target_os = "linux")]
+fn on_terminal(sandbox: &Sandbox, columns: u32, args: &str) -> String {
+    let orch = sandbox.command(["--version"]);
+    let line = format!("stty cols {columns} rows 40; {} {args}", orch.get_program().display());
+    let mut script = Command::new("script");
+    script.args(["-qefc", &line, "typescript"]).current_dir(sandbox.path("")).env_clear().stdin(Stdio::null());
+    script.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TERM", "xterm");
+    String::from_utf8_lossy(&script.output().unwrap().stdout).into_owned()
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_matrix_is_as_wide_as_the_terminal() {
@@ -59,19 +69,48 @@ fn a_matrix_is_as_wide_as_the_terminal() {
     }
     let sandbox = Sandbox::new().file("specs/all.yaml", spec);
     let longest = |columns: u32| {
-        let orch = sandbox.command(["--version"]);
-        let line = format!("stty cols {columns} rows 40; {} report specs/all.yaml", orch.get_program().display());
-        let mut script = Command::new("script");
-        script.args(["-qec", &line, "/dev/null"]).current_dir(sandbox.path("")).env_clear().stdin(Stdio::null());
-        let output = script.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = on_terminal(&sandbox, columns, "report specs/all.yaml");
         assert!(text.contains("target-of-number-11-fp32"), "{text}");
         // The last line is one sentence of counts.
         let lines: Vec<_> = text.lines().map(|line| line.trim_end().chars().count()).collect();
         *lines.split_last().unwrap().1.iter().max().unwrap()
     };
-    for columns in [60, 80, 100, 160] {
+    for columns in [60, 80, 100, 160, 200] {
         let longest = longest(columns);
         assert!(longest <= columns as usize && longest * 3 > columns as usize * 2, "{longest} of {columns}");
+    }
+}
+
+/// A text without what colours it and moves the cursor.
+fn plain(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| all + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest))
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_shows_how_far_a_run_is_while_a_step_runs_and_no_line_is_wider() {
+    for columns in [60, 100, 200] {
+        let sandbox = Sandbox::new();
+        // The step ends when the terminal has shown that two seconds are over and one of the steps is done.
+        let seen =
+            format!("grep -qE '\\[1/2\\] ([2-9]|[1-9][0-9])s, .* left' {}", sandbox.path("typescript").display());
+        let long =
+            format!("n=0; until {seen}; do n=$((n+1)); test $n -lt 600 || exit 9; sleep 0.1; done; echo 1 > out");
+        let name = "a-step-whose-name-alone-would-nearly-fill-a-terminal-of-60";
+        let first = "  first: {argv: [sh, -c, 'echo 1 > out'], outputs: [out]}\n";
+        let input = "inputs: {x: {step: 'command:first'}}";
+        let long = serde_json::to_string(&long).unwrap();
+        let second = format!("  {name}: {{argv: [sh, -c, {long}], outputs: [out], {input}}}\n");
+        sandbox.write("spec.yaml", format!("version: 1\ncommands:\n{first}{second}"));
+        let text = on_terminal(&sandbox, columns, "run spec.yaml --step 'command:*'");
+        assert!(text.contains("2 executed"), "{columns}: {text}");
+        let lines: Vec<_> = text.split(['\r', '\n']).map(plain).collect();
+        // Its own clock runs too.
+        let running = lines.iter().filter(|line| line.contains("command:a-step") && line.trim_end().ends_with('s'));
+        assert!(columns == 60 || running.count() > 1, "{columns}: {lines:#?}");
+        let widest = lines.iter().max_by_key(|line| line.chars().count()).unwrap();
+        assert!(widest.chars().count() <= columns as usize, "{columns}: {widest:?}");
     }
 }
