@@ -161,7 +161,8 @@ impl Console {
         lock(&self.state).begun.insert(name.to_owned(), Instant::now());
         if self.interactive {
             let bar = self.bars.add(ProgressBar::new_spinner());
-            let style = ProgressStyle::with_template("  {spinner} {prefix}  {wide_msg:.dim} {elapsed:.dim}");
+            // The clock stands where no name, however long, drives it off the line.
+            let style = ProgressStyle::with_template("  {spinner} {elapsed:>3.dim} {prefix}  {wide_msg:.dim}");
             bar.set_style(style.expect("BUG: a constant template"));
             bar.set_prefix(name.to_owned());
             bar.set_message(text.to_owned());
