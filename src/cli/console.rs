@@ -161,11 +161,10 @@ impl Console {
         lock(&self.state).begun.insert(name.to_owned(), Instant::now());
         if self.interactive {
             let bar = self.bars.add(ProgressBar::new_spinner());
-            // The clock stands where no name, however long, drives it off the line.
-            let style = ProgressStyle::with_template("  {spinner} {elapsed:>3.dim} {prefix}  {wide_msg:.dim}");
+            // The clock stands where no name, however long, drives it off the line; what is too long for the line is cut.
+            let style = ProgressStyle::with_template("  {spinner} {elapsed:>3.dim} {wide_msg}");
             bar.set_style(style.expect("BUG: a constant template"));
-            bar.set_prefix(name.to_owned());
-            bar.set_message(text.to_owned());
+            bar.set_message(format!("{name}  {text}"));
             bar.enable_steady_tick(Duration::from_millis(120));
             lock(&self.state).running.insert(name.to_owned(), bar);
         }
@@ -173,7 +172,7 @@ impl Console {
 
     fn progress(&self, name: &str, text: &str) {
         if let Some(bar) = lock(&self.state).running.get(name) {
-            bar.set_message(shown(text));
+            bar.set_message(format!("{name}  {}", shown(text)));
         }
     }
 

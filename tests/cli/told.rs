@@ -90,6 +90,11 @@ fn plain(text: &str) -> String {
     parts.fold(first, |all, part| all + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest))
 }
 
+/// Of the bar, or of what turns before each running step.
+fn is_drawn(c: char) -> bool {
+    "█░".contains(c) || ('\u{2800}'..'\u{2900}').contains(&c)
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_terminal_shows_how_far_a_run_is_while_a_step_runs_and_no_line_is_wider() {
@@ -109,16 +114,20 @@ fn a_terminal_shows_how_far_a_run_is_while_a_step_runs_and_no_line_is_wider() {
         sandbox.write("spec.yaml", format!("version: 1\ncommands:\n{first}{second}"));
         let text = on_terminal(&sandbox, columns, "run spec.yaml --step 'command:*'", &file);
         assert!(text.contains("2 executed"), "{columns}: {text}");
-        let lines: Vec<_> = text.split(['\r', '\n']).map(plain).collect();
-        // Its own clock runs too, and is seen beside any name.
-        let clock = |line: &String| Some(line.split_once(" command:a-step")?.0.split(' ').next_back()?.to_owned());
-        let clocks: BTreeSet<_> = lines.iter().filter_map(clock).filter(|word| word.ends_with('s')).collect();
-        assert!(clocks.len() > 1, "{columns}: {clocks:?} in {lines:#?}");
-        // What is printed for good may wrap; what is drawn again and again would leave a trail.
-        let is_drawn =
-            |line: &&String| line.contains(['█', '░']) || line.contains(|c| ('\u{2800}'..'\u{2900}').contains(&c));
-        let drawn: Vec<_> = lines.iter().filter(is_drawn).collect();
-        let widest = drawn.iter().max_by_key(|line| line.chars().count()).unwrap();
-        assert!(drawn.len() > 4 && widest.chars().count() <= columns as usize, "{columns}: {widest:?}");
+        // A row that is drawn is padded to the end of the line, and the next one follows.
+        let rows: Vec<String> = text
+            .split(['\r', '\n'])
+            .map(|piece| plain(piece).chars().collect::<Vec<_>>())
+            .filter(|piece| piece.iter().any(|c| is_drawn(*c)))
+            .flat_map(|piece| piece.chunks(columns as usize).map(|row| row.iter().collect()).collect::<Vec<_>>())
+            .collect();
+        assert!(rows.len() > 4, "{columns}: {text}");
+        // None is longer than the line, so each begins as one of orch's.
+        let is_begin = |row: &String| row.trim().is_empty() || row.chars().take(3).any(is_drawn);
+        assert!(rows.iter().all(is_begin), "{columns}: {rows:#?}");
+        // The step's own clock runs too, and is seen beside any name.
+        let clock = |row: &String| Some(row.split_once(" command:a-step")?.0.split(' ').next_back()?.to_owned());
+        let clocks: BTreeSet<_> = rows.iter().filter_map(clock).filter(|word| word.ends_with('s')).collect();
+        assert!(clocks.len() > 1, "{columns}: {clocks:?} in {rows:#?}");
     }
 }
