@@ -39,7 +39,7 @@ fn it_knows_of_compiler_index_and_room_for_the_spec() {
     assert!(document["environment"]["wanted"]["bytes"].as_u64().unwrap() >= 250_000_000, "{document}");
     // A spec that cannot be read is no reason to say nothing of the machine.
     sandbox.write("specs/all.yaml", "models: [");
-    let told = sandbox.run(["doctor", "--json"]).stderr_has("what the spec needs is not known");
+    let told = sandbox.run(["doctor", "--json"]).stderr_has("cannot tell what the spec needs");
     assert!(finding(&told.json(), "disk")["what"].as_str().unwrap().contains("all environments together"));
 }
 
