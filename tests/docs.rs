@@ -128,7 +128,8 @@ fn every_command_that_orch_has_is_on_its_page() {
     let lines = commands.lines().take_while(|line| !line.is_empty());
     let named = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
     let page = text("docs/commands.md");
-    let is_missing = |name: &&str| !page.contains(&format!("\n    orch {name}")) && !page.contains(&format!("`orch {name}`"));
+    let is_missing =
+        |name: &&str| !page.contains(&format!("\n    orch {name}")) && !page.contains(&format!("`orch {name}`"));
     let missing: Vec<_> = named.inspect(|name| assert!(name.is_ascii(), "{name}")).filter(is_missing).collect();
     assert!(commands.contains("\n  completions ") && missing.is_empty(), "{missing:?}");
 }
