@@ -81,5 +81,5 @@ fn an_order_makes_the_same_step_and_one_of_other_code_is_refused() {
     assert!(with("code", json!(crate::base::Digest::of(b"other"))).contains("by other code"));
     assert!(with("kind", json!("no-such-kind")).contains("no steps of kind"));
     assert!(with("version", json!(2)).contains("form 2"));
-    assert!(with("unknown", json!(1)).contains("of another version of orch"));
+    assert!(with("unknown", json!(1)).contains("from another version of orch"));
 }
