@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use include_dir::{Dir, include_dir};
@@ -31,8 +33,8 @@ macro_rules! environments {
                 match self { $(Self::$name => $word),* }
             }
 
-            /// The lock that this binary carries. What uses locks is given [`Locks`].
-            fn lock(self) -> &'static str {
+            /// The lock that this binary carries. What installs or makes keys is given [`Locks`].
+            pub fn lock(self) -> &'static str {
                 match self { $(Self::$name => include_str!(concat!("../", $lock))),* }
             }
 
@@ -154,6 +156,31 @@ impl Default for Locks {
 }
 
 impl Locks {
+    /// Those of a folder, each in a file `NAME.txt`, and this binary's for what has none there.
+    pub fn of(folder: &Path) -> Result<Self, String> {
+        let mut locks = Self::default();
+        let mut found = 0;
+        for env in EnvName::ALL.into_iter().filter(|env| env.is_python()) {
+            let path = folder.join(format!("{env}.txt"));
+            match std::fs::read_to_string(&path) {
+                Ok(text) => (locks, found) = (locks.with(env, checked(text, &path)?), found + 1),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(format!("failed to read `{}`: {e}", path.display())),
+            }
+        }
+        // A slip in the folder's name would install what it was to keep away.
+        if found == 0 {
+            Err(format!("`{}` holds no lock of an environment, such as `torch.txt`", folder.display()))
+        } else {
+            Ok(locks)
+        }
+    }
+
+    /// Whether the lock is another than this binary's.
+    pub fn is_users(&self, env: EnvName) -> bool {
+        matches!(self.texts[env as usize], Cow::Owned(_))
+    }
+
     /// The requirements with hashes, as `pip install --require-hashes -r` takes them; of what is of npm, as `npm ci` does.
     pub fn text(&self, env: EnvName) -> &str {
         &self.texts[env as usize]
@@ -180,8 +207,10 @@ impl Locks {
             env if env.is_npm() => parse_npm(self.text(env)),
             _ => parse(self.text(tool.env)),
         });
-        let locked = packages.get(tool.package);
-        let locked = locked.unwrap_or_else(|| panic!("BUG: {} is not in the lock of {}", tool.package, tool.env));
+        let Some(locked) = packages.get(tool.package) else {
+            assert!(self.is_users(tool.env), "BUG: {} is not in the lock of {}", tool.package, tool.env);
+            return "absent".into();
+        };
         format!("{}+{}", locked.versions.join("|"), Digest::of(locked.hashes.join("\n").as_bytes()).short())
     }
 }
@@ -191,6 +220,36 @@ impl Locks {
 struct Locked {
     versions: Vec<String>,
     hashes: Vec<String>,
+}
+
+/// A lock of the user's must be one that leaves nothing open: pip and uv would take a file without a hash if no other line has any.
+fn checked(text: String, path: &Path) -> Result<String, String> {
+    let open = entries(&text).find(|(_, entry)| !entry.contains("--hash=sha256:"));
+    match open {
+        Some((name, _)) => Err(format!("`{}` names no hash of {name}", path.display())),
+        None if entries(&text).next().is_none() => Err(format!("`{}` locks nothing", path.display())),
+        None => Ok(text),
+    }
+}
+
+/// The packages of a lock, each with its lines.
+pub fn entries(lock: &str) -> impl Iterator<Item = (&str, &str)> {
+    let is_begin = |line: &str| line.starts_with(|c: char| c.is_alphanumeric()) && line.contains("==");
+    let mut rest = lock;
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let mut lines = rest.split_inclusive('\n');
+            let first = lines.next()?;
+            let more: usize =
+                if is_begin(first) { lines.take_while(|line| line.starts_with(' ')).map(str::len).sum() } else { 0 };
+            let (entry, after) = rest.split_at(first.len() + more);
+            rest = after;
+            if is_begin(first) {
+                return Some((first.split("==").next()?.trim(), entry));
+            }
+        }
+        None
+    })
 }
 
 /// `name==version ; marker \` lines, each followed by its `--hash=…` lines.

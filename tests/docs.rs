@@ -122,6 +122,19 @@ fn shell(sandbox: &Sandbox, line: &str, path: &str) -> (bool, String) {
 }
 
 #[test]
+fn every_command_that_orch_has_is_on_its_page() {
+    let help = Sandbox::new().run(["--help"]).success().stdout;
+    let (_, commands) = help.split_once("\nCommands:\n").unwrap();
+    let lines = commands.lines().take_while(|line| !line.is_empty());
+    let named = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|name| !name.is_empty()));
+    let page = text("docs/commands.md");
+    let is_missing =
+        |name: &&str| !page.contains(&format!("\n    orch {name}")) && !page.contains(&format!("`orch {name}`"));
+    let missing: Vec<_> = named.inspect(|name| assert!(name.is_ascii(), "{name}")).filter(is_missing).collect();
+    assert!(commands.contains("\n  completions ") && missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn every_command_is_one_that_orch_has() {
     let sandbox = Sandbox::new();
     let path = on_path(&sandbox);

@@ -61,6 +61,9 @@ pub(super) struct Args {
     /// A Python interpreter that has all packages, used instead of orch's own environments
     #[arg(long, global = true, env = "ORCH_PYTHON", value_name = "PATH", hide_short_help = true)]
     pub(super) python: Option<PathBuf>,
+    /// A folder of locks used instead of orch's own (`torch.txt`, …); `orch setup torch --torch-index` writes one
+    #[arg(long, global = true, env = "ORCH_LOCKS", value_name = "DIR", hide_short_help = true)]
+    pub(super) locks: Option<PathBuf>,
     /// Print every step, even instant ones; twice: also when each begins, and why
     #[arg(long, short, global = true, env = "ORCH_VERBOSE", action = clap::ArgAction::Count, hide_short_help = true)]
     verbose: u8,
@@ -94,8 +97,13 @@ impl Args {
     }
 
     pub(super) fn locations(&self) -> Locations {
-        let Self { cache_dir, env_dir, python, .. } = self;
-        Locations { cache_dir: cache_dir.clone(), env_dir: env_dir.clone(), python: python.clone() }
+        let Self { cache_dir, env_dir, python, locks, .. } = self;
+        Locations {
+            cache_dir: cache_dir.clone(),
+            env_dir: env_dir.clone(),
+            python: python.clone(),
+            locks: locks.clone(),
+        }
     }
 
     pub(super) fn store(&self) -> anyhow::Result<DiskStore> {
@@ -324,6 +332,9 @@ pub(super) struct SetupArgs {
     /// Also copy the torch worker into this folder, where an orch beside it will find it (for packagers)
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(super) ship: Option<PathBuf>,
+    /// Lock and install PyTorch as this index builds it, e.g. without CUDA; the lock is written to the folder of --locks
+    #[arg(long, value_name = "URL", requires = "what")]
+    pub(super) torch_index: Option<String>,
 }
 
 impl SetupArgs {

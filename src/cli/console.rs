@@ -47,6 +47,8 @@ struct State {
     done: u32,
     /// What is installed or executed, and since when.
     begun: BTreeMap<String, Instant>,
+    /// How far an installation is, by its own last word.
+    installed: BTreeMap<String, String>,
     /// Of the last line.
     spoke: Option<Instant>,
     running: BTreeMap<String, ProgressBar>,
@@ -68,8 +70,12 @@ impl State {
             return None;
         }
         self.spoke = Some(now);
-        let begun = self.begun.iter().map(|(name, since)| format!("{:.0} s of {name}", since.elapsed().as_secs_f64()));
-        Some(format!("{} of {} steps; {}", self.done, self.steps, begun.collect::<Vec<_>>().join(", ")))
+        let told = |(name, since): (&String, &Instant)| {
+            let far = self.installed.get(name).map(|text| format!(" ({text})")).unwrap_or_default();
+            format!("{:.0} s of {name}{far}", since.elapsed().as_secs_f64())
+        };
+        let begun: Vec<_> = self.begun.iter().map(told).collect();
+        Some(format!("{} of {} steps; {}", self.done, self.steps, begun.join(", ")))
     }
 }
 
@@ -155,10 +161,10 @@ impl Console {
         lock(&self.state).begun.insert(name.to_owned(), Instant::now());
         if self.interactive {
             let bar = self.bars.add(ProgressBar::new_spinner());
-            let style = ProgressStyle::with_template("  {spinner} {prefix}  {wide_msg:.dim} {elapsed:.dim}");
+            // The clock stands where no name, however long, drives it off the line; what is too long for the line is cut.
+            let style = ProgressStyle::with_template("  {spinner} {elapsed:>3.dim} {wide_msg}");
             bar.set_style(style.expect("BUG: a constant template"));
-            bar.set_prefix(name.to_owned());
-            bar.set_message(text.to_owned());
+            bar.set_message(format!("{name}  {text}"));
             bar.enable_steady_tick(Duration::from_millis(120));
             lock(&self.state).running.insert(name.to_owned(), bar);
         }
@@ -166,13 +172,14 @@ impl Console {
 
     fn progress(&self, name: &str, text: &str) {
         if let Some(bar) = lock(&self.state).running.get(name) {
-            bar.set_message(shown(text));
+            bar.set_message(format!("{name}  {}", shown(text)));
         }
     }
 
     fn end(&self, name: &str, counts: bool) {
         let mut state = lock(&self.state);
         state.begun.remove(name);
+        state.installed.remove(name);
         state.done += u32::from(counts);
         if let Some(bar) = state.running.remove(name) {
             bar.finish_and_clear();
@@ -247,7 +254,10 @@ impl Listener for Console {
                 self.news(&format!("{WARN}setup{WARN:#} {what}"));
                 self.begin(&what, "");
             }
-            Event::SetupProgress { what, text } => self.progress(&what, &text),
+            Event::SetupProgress { what, text } => {
+                self.progress(&what, &text);
+                lock(&self.state).installed.insert(what, shown(&text));
+            }
             Event::SetupFinished { what, seconds, error } => {
                 self.end(&what, false);
                 match error {
@@ -311,5 +321,26 @@ impl Listener for Console {
                 self.line("interrupted: stopping running steps, keeping finished results (again: stop at once)")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_says_nothing_for_long_says_how_far_it_is() {
+        let now = Instant::now();
+        let before = |seconds: u64| now.checked_sub(Duration::from_secs(seconds)).expect("a clock that has run");
+        let mut state = State { steps: 150, done: 12, spoke: Some(before(31)), ..State::default() };
+        assert_eq!(state.heartbeat(), None, "nothing runs");
+        state.begun.insert("python environment `torch`".into(), before(40));
+        state.installed.insert("python environment `torch`".into(), "1.2 GiB of 4.7 GiB".into());
+        let said = state.heartbeat().unwrap();
+        assert!(said.starts_with("12 of 150 steps; 4"), "{said}");
+        assert!(said.ends_with(" s of python environment `torch` (1.2 GiB of 4.7 GiB)"), "{said}");
+        assert_eq!(state.heartbeat(), None, "it has just spoken");
+        state.spoke = Some(before(10));
+        assert_eq!(state.heartbeat(), None, "not long enough");
     }
 }

@@ -30,6 +30,11 @@ impl Provision {
         let missing = requirements.into_iter().filter(|requirement| !self.is_ready(*requirement));
         let wanted: BTreeSet<_> = missing.map(of).collect();
         let builds = wanted.contains(&Requirement::TorchWorker) && torch_worker::shipped().is_none();
+        let size = |requirement| match requirement {
+            // orch's sizes are those of its own locks.
+            Requirement::Env(name) if self.has_lock_of_users(name) => None,
+            other => size(other),
+        };
         let parts = wanted.into_iter().map(|requirement| (title(requirement), size(requirement)));
         Missing { parts: parts.collect(), builds }
     }
@@ -66,6 +71,14 @@ impl Missing {
     }
 }
 
+/// `1.2 GiB of 4.7 GiB`; beyond what was expected, as where archives are kept too, only what there is.
+pub(super) fn of(written: u64, total: Option<u64>) -> String {
+    match total.filter(|total| *total >= written) {
+        Some(total) => format!("{} of {}", bytes(written), bytes(total)),
+        None => bytes(written),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +95,13 @@ mod tests {
             100 Mbit/s and 3 min of compiling";
         assert_eq!((two.summary(), two.is_empty()), (told.to_owned(), false));
         assert!(provision.missing([]).is_empty());
+    }
+
+    #[test]
+    fn what_is_there_is_told_as_a_part_of_the_whole_while_it_is_one() {
+        assert_eq!(of(1_300_000_000, Some(5_100_000_000)), "1.2 GiB of 4.7 GiB");
+        assert_eq!(of(6_000_000_000, Some(5_100_000_000)), "5.6 GiB");
+        assert_eq!(of(300_000_000, None), "286 MiB");
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(super) fn ensure(install: &Install<'_>, name: EnvName, uv: Option<&Path>) ->
     }
     // Whatever lies here is of an installation that did not finish.
     bfs::remove_dir(&home)?;
-    make(install, &home, lock, uv)
+    make(install, name, &home, uv)
 }
 
 /// Waits until no other orch installs what is to lie in `home`; none does while what this gives lives.
@@ -92,27 +92,30 @@ pub(super) fn uv(install: &Install<'_>) -> Option<PathBuf> {
     find_uv().or_else(own)
 }
 
-fn make(install: &Install<'_>, home: &Path, lock: &str, uv: Option<&Path>) -> anyhow::Result<PythonEnv> {
+fn make(install: &Install<'_>, name: EnvName, home: &Path, uv: Option<&Path>) -> anyhow::Result<PythonEnv> {
     let base = find_python()?;
     let requirements = home.with_extension("txt");
-    bfs::write_atomic(&requirements, lock.as_bytes())?;
+    bfs::write_atomic(&requirements, install.locks.text(name).as_bytes())?;
     let log = home.with_extension("log");
     let _ = std::fs::remove_file(&log);
     let python = PathBuf::from("bin/python");
     let run = |command: &mut Command| install.run(command, &log);
+    let fetch = |command: &mut Command| install.fetch(name, command, &log);
     let installer = if let Some(uv) = uv {
         let mut venv = Command::new(uv);
         run(venv.args(["venv", "--quiet", "--no-project", "--no-config", "--python"]).arg(&base.path).arg(home))?;
         let mut install = Command::new(uv);
         install.args(["pip", "install", "--require-hashes", "--no-config", "--python"]).arg(home.join(&python));
-        run(install.arg("--requirements").arg(&requirements))?;
+        // A lock may name a second index (`torch_index`). Which of the two has a file does not matter where its hash is known.
+        install.args(["--index-strategy", "unsafe-best-match"]);
+        fetch(install.arg("--requirements").arg(&requirements))?;
         "uv"
     } else {
         let mut venv = Command::new(&base.path);
         run(venv.args(["-m", "venv"]).arg(home))?;
         let mut install = Command::new(home.join(&python));
         install.args(["-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"]);
-        run(install.args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"]).arg(&requirements))?;
+        fetch(install.args(["--no-deps", "--only-binary=:all:", "--require-hashes", "-r"]).arg(&requirements))?;
         "pip"
     };
     let (major, minor, patch) = base.version;

@@ -13,9 +13,11 @@ mod installed;
 mod libraries;
 mod npm;
 mod python;
+mod torch_index;
 mod torch_worker;
 mod transformers_js;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
@@ -106,6 +108,11 @@ impl Provision {
     /// Of all that an environment's lock names.
     pub fn lock(&self, name: EnvName) -> Digest {
         self.locks.digest(name)
+    }
+
+    /// Whether an environment is installed from a lock of the user's.
+    pub fn has_lock_of_users(&self, name: EnvName) -> bool {
+        self.locks.is_users(name)
     }
 
     /// True if nothing needs to be installed for it.
@@ -299,10 +306,31 @@ struct Install<'a> {
 impl Install<'_> {
     /// Runs an installer to its end, reporting the last line of its log as it goes.
     fn run(&self, command: &mut std::process::Command, log: &Path) -> anyhow::Result<()> {
+        self.run_counted(command, log, &|_| {})
+    }
+
+    /// The same of what fetches and unpacks an environment: also how much of it is there.
+    fn fetch(&self, name: EnvName, command: &mut std::process::Command, log: &Path) -> anyhow::Result<()> {
+        let total = name.megabytes().filter(|_| !self.locks.is_users(name)).map(|size| size * 1_000_000);
+        let told = Cell::new(0);
+        self.run_counted(command, log, &|written| {
+            if written >= told.get() + total.unwrap_or(5_000_000_000) / 20 {
+                told.set(written);
+                (self.progress)(&amount::of(written, total));
+            }
+        })
+    }
+
+    fn run_counted(
+        &self,
+        command: &mut std::process::Command,
+        log: &Path,
+        written: &dyn Fn(u64),
+    ) -> anyhow::Result<()> {
         let shown = format!("{command:?}").replace('"', "");
         let (timeout, cancel, progress) = (std::time::Duration::from_secs(3600), self.cancel, self.progress);
         let limits = Limits { timeout, memory: None, cancel, log, progress };
-        crate::worker::run_logged(command, &limits).with_context(|| {
+        crate::worker::run_logged(command, &limits, written).with_context(|| {
             format!("`{shown}` failed; its last words:\n{}\nfull log: {}", crate::worker::tail(log, 12), log.display())
         })
     }

@@ -62,7 +62,7 @@ pub(super) fn ensure(
     fetch.args(&node.npm[1..]);
     // The packages' own scripts are not run: what is needed of them is files.
     fetch.args(["ci", "--omit=dev", "--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund"]);
-    run(&mut fetch)?;
+    install.fetch(packages.name, fetch.current_dir(staged.path()), &log)?;
     finish(staged.path(), &node.node, &run)?;
     bfs::remove_dir(&home)?;
     let staged = staged.keep();

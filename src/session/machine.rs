@@ -8,7 +8,7 @@ use crate::exec::HostFacts;
 use crate::provision::Provision;
 use crate::session::{Locations, UsageError, absolute};
 use crate::step::Requirement;
-use crate::toolchain::EnvName;
+use crate::toolchain::{EnvName, Locks};
 use crate::worker::Cancel;
 
 /// Backends, separated by commas, that runs are to pretend to have: what can be made for them is made, and nothing runs.
@@ -47,7 +47,11 @@ pub fn browsers(provision: &Provision) -> Libraries {
 pub fn provision(locations: &Locations, cancel: Cancel) -> anyhow::Result<Provision> {
     let cache = absolute(&locations.cache_dir)?;
     let env_dir = locations.env_dir.as_deref().map(absolute).transpose()?.unwrap_or_else(|| cache.join("envs"));
-    Ok(Provision::new(env_dir, locations.python.clone(), cancel)?.opening(own_browser()?))
+    let provision = Provision::new(env_dir, locations.python.clone(), cancel)?.opening(own_browser()?);
+    Ok(match &locations.locks {
+        Some(folder) => provision.locked(Locks::of(folder).map_err(UsageError)?),
+        None => provision,
+    })
 }
 
 /// The browser that ORCH_BROWSER names.

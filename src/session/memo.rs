@@ -24,6 +24,7 @@ fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option
         ("cache", Some(&locations.cache_dir)),
         ("env", locations.env_dir.as_ref()),
         ("python", locations.python.as_ref()),
+        ("locks", locations.locks.as_ref()),
         ("browser", browser.as_ref()),
     ];
     let paths = paths.map(|(name, path)| (name, format!("{path:?}")));

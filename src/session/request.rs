@@ -25,6 +25,8 @@ pub struct Locations {
     pub env_dir: Option<PathBuf>,
     /// An interpreter that has all packages.
     pub python: Option<PathBuf>,
+    /// A folder with locks that stand for orch's own.
+    pub locks: Option<PathBuf>,
 }
 
 impl Locations {
@@ -35,8 +37,12 @@ impl Locations {
     /// Words of a shell line, each after a space: what is not where it usually is.
     pub fn flags(&self) -> String {
         let cache_dir = (self.cache_dir != Path::new("cache")).then_some(&self.cache_dir);
-        let given =
-            [("--cache-dir", cache_dir), ("--env-dir", self.env_dir.as_ref()), ("--python", self.python.as_ref())];
+        let given = [
+            ("--cache-dir", cache_dir),
+            ("--env-dir", self.env_dir.as_ref()),
+            ("--python", self.python.as_ref()),
+            ("--locks", self.locks.as_ref()),
+        ];
         given.into_iter().filter_map(|(name, path)| Some(flag(name, path?))).collect()
     }
 }

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -246,30 +246,6 @@ impl<'a> Running<'a> {
         let is_quiet = is_over || (watched.is_err() && is_empty);
         let peak_rss_bytes = self.group.peak_rss_bytes();
         End { watched, is_quiet, left, log: self.said.finish(), peak_rss_bytes }
-    }
-}
-
-/// Runs an installer to its end, telling the last line of its log as it goes.
-pub fn run_logged(command: &mut Command, limits: &Limits<'_>) -> anyhow::Result<()> {
-    let start = Instant::now();
-    let mut group = Group::spawn(command.stdin(std::process::Stdio::null()), limits.log)?;
-    let mut said = String::new();
-    loop {
-        match group.wait(TICK * 4)? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => anyhow::bail!("it ended with {status}"),
-            None => {}
-        }
-        match limits.exceeded(start) {
-            Some(Ended::TimedOut) => anyhow::bail!("it did not end within {} s", limits.timeout.as_secs()),
-            Some(_) => anyhow::bail!("interrupted"),
-            None => {}
-        }
-        let last = tail(limits.log, 1);
-        if last != said {
-            (limits.progress)(last.trim());
-            said = last;
-        }
     }
 }
 

@@ -11,6 +11,7 @@ mod guard;
 mod inputs;
 mod kept;
 mod lines;
+mod logged;
 mod oneshot;
 mod outputs;
 mod oversee;
@@ -29,10 +30,11 @@ use std::time::{Duration, Instant};
 
 use crate::runtime::JobOutput;
 
-pub use command::{Workplace, run_command, run_logged};
+pub use command::{Workplace, run_command};
 pub use guard::kill_all;
 pub use inputs::Gone;
 pub use kept::{Kept, serve_kept};
+pub use logged::run_logged;
 pub use oneshot::run_oneshot;
 pub use process::tail;
 pub use reads::{Project, warnings};

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::onnx::RIGHT;
 use crate::ready_onnx::sandbox;
-use crate::support::Sandbox;
+use crate::support::{Sandbox, skipped};
 
 /// Nobody listens there.
 const NOWHERE: &str = "http://127.0.0.1:9/simple";
@@ -56,4 +56,33 @@ fn a_run_says_what_it_installs_before_it_does() {
 fn outside_of_a_project_a_run_says_how_to_make_one() {
     let sandbox = Sandbox::new();
     sandbox.run(["run"]).code(2).stderr_has("orch init").stderr_lacks("os error");
+}
+
+/// The kernel shows another bus to a process in a namespace of its own: a GPU, and nothing of its maker's driver.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_gpu_on_the_bus_without_a_driver_is_told_with_what_to_install() {
+    const BUS: &str = "/sys/bus/pci/devices";
+    if std::path::Path::new("/proc/driver/nvidia").exists() {
+        return skipped("this machine has NVIDIA's driver");
+    }
+    let sandbox = bare();
+    for (file, text) in [("vendor", "0x10de"), ("device", "0x2335"), ("class", "0x030200")] {
+        sandbox.write(&format!("bus/0000:17:00.0/{file}"), text);
+    }
+    let mount = format!("mount --bind bus {BUS} && exec \"$0\" \"$@\"");
+    let starter = ["unshare", "--map-root-user", "--mount", "sh", "-c", &mount];
+    let mut tried = std::process::Command::new(starter[0]);
+    tried.args(&starter[1..4]).args(["-c", &format!("mount --bind /tmp {BUS}")]);
+    if !tried.stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success()) {
+        return skipped("no mount namespace, or no bus to cover");
+    }
+    let ended = sandbox.run_through(starter, &["doctor", "--json"]);
+    let gpu = finding(&ended.json(), "cuda");
+    let said = "an NVIDIA GPU (10de:2335 at 0000:17:00.0) has no driver";
+    assert!(gpu["ok"] == false && gpu["what"].as_str().unwrap().starts_with(said), "{gpu}");
+    assert!(gpu["remedy"].as_str().unwrap().contains("install the NVIDIA driver"), "{gpu}");
+    // Without the card there is none to install a driver for.
+    let gpu = finding(&sandbox.run(["doctor", "--json"]).json(), "cuda");
+    assert!(!gpu["what"].as_str().unwrap().starts_with(said), "{gpu}");
 }

@@ -55,6 +55,7 @@ mod page;
 mod support;
 mod told;
 mod tokens;
+mod torch_index;
 mod untimed;
 mod uv;
 mod verify;

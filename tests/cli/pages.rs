@@ -52,6 +52,32 @@ fn a_model_of_one_s_own_runs_without_an_edit() {
 }
 
 #[test]
+fn a_first_spec_of_an_id_of_the_hub_names_the_revision_that_was_read() {
+    const REVISION: &str = "0123456789abcdef0123456789abcdef01234567";
+    let sandbox = Sandbox::new().installs().env("HF_HUB_OFFLINE", "1");
+    let sandbox = sandbox.env("HF_HOME", "hf");
+    // As the client keeps them, without the weights: these are the run's.
+    let kept = "hf/hub/models--me--tiny";
+    sandbox.write(&format!("{kept}/refs/main"), REVISION);
+    let config = r#"{"architectures": ["BertForSequenceClassification"], "model_type": "bert", "vocab_size": 30,
+        "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}"#;
+    let words = "[PAD] [UNK] [CLS] [SEP] [MASK] the quick brown fox jumps over lazy dog .".replace(' ', "\n");
+    for (name, text) in [("config.json", config), ("vocab.txt", &words), ("tokenizer_config.json", "{}")] {
+        sandbox.write(&format!("{kept}/snapshots/{REVISION}/{name}"), text);
+    }
+    sandbox.run(["init", "--model", "me/tiny"]).success().stderr_has("tiny on cpu, openvino");
+    let spec = sandbox.read("specs/all.yaml");
+    for line in ["class: BertForSequenceClassification", "weights: hub", "id: me/tiny", REVISION, "The quick brown fox"]
+    {
+        assert!(spec.contains(line), "{line}: {spec}");
+    }
+    sandbox.run(["plan"]).success().stdout_has("generate:tiny");
+    let absent = sandbox.run(["add", "me/absent"]).code(2);
+    absent.stderr_has("no row was made").stderr_has("`me/absent` cannot be had from the Hub");
+    assert_eq!(sandbox.read("specs/all.yaml"), spec);
+}
+
+#[test]
 fn a_plan_as_a_picture_and_as_data() {
     let sandbox = Sandbox::new().file(
         "specs/all.yaml",

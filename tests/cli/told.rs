@@ -1,5 +1,7 @@
 //! How much a run tells while it goes on, and how wide.
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::Sandbox;
@@ -43,7 +45,17 @@ fn a_job_of_github_folds_the_steps() {
     assert!(steps.contains("ok    command:long") && !rest.contains("command:long"), "{}", told.stderr);
 }
 
-/// `script` gives it a terminal of so many columns.
+/// orch on a terminal of so many columns, which `script` gives it; what came there is also in a file, at once.
+#[cfg(target_os = "linux")]
+fn on_terminal(sandbox: &Sandbox, columns: u32, args: &str, file: &Path) -> String {
+    let orch = sandbox.command(["--version"]);
+    let line = format!("stty cols {columns} rows 40; {} {args}", orch.get_program().display());
+    let mut script = Command::new("script");
+    script.args(["-qefc", &line]).arg(file).current_dir(sandbox.path("")).env_clear().stdin(Stdio::null());
+    script.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TERM", "xterm");
+    String::from_utf8_lossy(&script.output().unwrap().stdout).into_owned()
+}
+
 #[test]
 #[cfg(target_os = "linux")]
 fn a_matrix_is_as_wide_as_the_terminal() {
@@ -59,19 +71,63 @@ fn a_matrix_is_as_wide_as_the_terminal() {
     }
     let sandbox = Sandbox::new().file("specs/all.yaml", spec);
     let longest = |columns: u32| {
-        let orch = sandbox.command(["--version"]);
-        let line = format!("stty cols {columns} rows 40; {} report specs/all.yaml", orch.get_program().display());
-        let mut script = Command::new("script");
-        script.args(["-qec", &line, "/dev/null"]).current_dir(sandbox.path("")).env_clear().stdin(Stdio::null());
-        let output = script.envs(orch.get_envs().filter_map(|(name, value)| Some((name, value?)))).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let text = on_terminal(&sandbox, columns, "report specs/all.yaml", Path::new("/dev/null"));
         assert!(text.contains("target-of-number-11-fp32"), "{text}");
         // The last line is one sentence of counts.
         let lines: Vec<_> = text.lines().map(|line| line.trim_end().chars().count()).collect();
         *lines.split_last().unwrap().1.iter().max().unwrap()
     };
-    for columns in [60, 80, 100, 160] {
+    for columns in [60, 80, 100, 160, 200] {
         let longest = longest(columns);
         assert!(longest <= columns as usize && longest * 3 > columns as usize * 2, "{longest} of {columns}");
+    }
+}
+
+/// A text without what colours it and moves the cursor.
+fn plain(text: &str) -> String {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |all, part| all + part.split_once(|c: char| c.is_ascii_alphabetic()).map_or("", |(_, rest)| rest))
+}
+
+/// Of the bar, or of what turns before each running step.
+fn is_drawn(c: char) -> bool {
+    "█░".contains(c) || ('\u{2800}'..'\u{2900}').contains(&c)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminal_shows_how_far_a_run_is_while_a_step_runs_and_no_line_is_wider() {
+    for columns in [60, 100, 200] {
+        // Outside of the project: what a step reads there is no input that it should have declared.
+        let (sandbox, beside) = (Sandbox::new(), Sandbox::new());
+        let file = beside.path("typescript");
+        // The step ends when the terminal has shown that two seconds are over and one of the steps is done.
+        let seen = format!("grep -qE '\\[1/2\\] ([2-9]|[1-9][0-9])s, .* left' {}", file.display());
+        let long =
+            format!("n=0; until {seen}; do n=$((n+1)); test $n -lt 600 || exit 9; sleep 0.1; done; echo 1 > out");
+        let name = "a-step-whose-name-alone-would-nearly-fill-a-terminal-of-60";
+        let first = "  first: {argv: [sh, -c, 'echo 1 > out'], outputs: [out]}\n";
+        let input = "inputs: {x: {step: 'command:first'}}";
+        let long = serde_json::to_string(&long).unwrap();
+        let second = format!("  {name}: {{argv: [sh, -c, {long}], outputs: [out], {input}}}\n");
+        sandbox.write("spec.yaml", format!("version: 1\ncommands:\n{first}{second}"));
+        let text = on_terminal(&sandbox, columns, "run spec.yaml --step 'command:*'", &file);
+        assert!(text.contains("2 executed"), "{columns}: {text}");
+        // A row that is drawn is padded to the end of the line, and the next one follows.
+        let rows: Vec<String> = text
+            .split(['\r', '\n'])
+            .map(|piece| plain(piece).chars().collect::<Vec<_>>())
+            .filter(|piece| piece.iter().any(|c| is_drawn(*c)))
+            .flat_map(|piece| piece.chunks(columns as usize).map(|row| row.iter().collect()).collect::<Vec<_>>())
+            .collect();
+        assert!(rows.len() > 4, "{columns}: {text}");
+        // None is longer than the line, so each begins as one of orch's.
+        let is_begin = |row: &String| row.trim().is_empty() || row.chars().take(3).any(is_drawn);
+        assert!(rows.iter().all(is_begin), "{columns}: {rows:#?}");
+        // The step's own clock runs too, and is seen beside any name.
+        let clock = |row: &String| Some(row.split_once(" command:a-step")?.0.split(' ').next_back()?.to_owned());
+        let clocks: BTreeSet<_> = rows.iter().filter_map(clock).filter(|word| word.ends_with('s')).collect();
+        assert!(clocks.len() > 1, "{columns}: {clocks:?} in {rows:#?}");
     }
 }

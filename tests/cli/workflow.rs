@@ -1,4 +1,4 @@
-//! The ready workflow: its shell lines do what it says, as GitHub's bash runs them.
+//! The ready workflow, the release and the action: their shell lines do what they say, as GitHub's bash runs them.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,15 +11,18 @@ use crate::support::Sandbox;
 
 const SHARDS: u32 = 4;
 
-fn workflow() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/github-workflow.yml");
+fn yaml(path: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The shell lines of a step.
+/// The shell lines of a step of the ready workflow.
 fn lines(job: &str, step: &str) -> String {
-    let workflow = workflow();
-    let steps = workflow["jobs"][job]["steps"].as_array().unwrap();
+    lines_of(&yaml("docs/github-workflow.yml")["jobs"][job], step)
+}
+
+fn lines_of(job: &Value, step: &str) -> String {
+    let steps = job["steps"].as_array().unwrap();
     let step = steps.iter().find(|found| found["name"] == step).unwrap_or_else(|| panic!("no step {step}"));
     let lines = step["run"].as_str().unwrap().to_owned();
     assert!(!lines.contains("${{"), "what GitHub puts into a script can run as one: {lines}");
@@ -103,4 +106,72 @@ fn a_pull_request_that_touches_only_absent_hardware_is_green_and_a_broken_one_is
     git(&sandbox, "commit -qam broken");
     let (ended, told) = run(1);
     assert!(!ended && told.contains("specs/all.yaml:"), "{told}");
+}
+
+/// A wheel of the name, with a program `orch` and an SBOM where maturin puts it. It stands for the one that CI builds and tries
+/// (`python/wheel/try.sh`), which takes minutes.
+const WHEEL: &str = r#"
+import pathlib, zipfile
+name, info = "model_orch-0.1.0-py3-none-any.whl", "model_orch-0.1.0.dist-info"
+pathlib.Path("dist").mkdir()
+with zipfile.ZipFile(f"dist/{name}", "w") as wheel:
+    wheel.writestr("model_orch.py", "def main():\n    print('orch 0.1.0')\n")
+    wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: model-orch\nVersion: 0.1.0\n")
+    wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+    wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\norch = model_orch:main\n")
+    wheel.writestr(f"{info}/sboms/orch.cyclonedx.json", '{"bomFormat": "CycloneDX"}')
+    wheel.writestr(f"{info}/RECORD", "")
+"#;
+
+fn with_wheel() -> Sandbox {
+    let sandbox = Sandbox::new().installs().file("wheel.py", WHEEL);
+    let (ended, told) = shell(&sandbox, "python3 wheel.py", &[]);
+    assert!(ended, "{told}");
+    sandbox
+}
+
+#[test]
+fn a_release_has_checksums_of_all_its_files_and_both_sboms() {
+    let sandbox = with_wheel().file("python/sbom.cdx.json", "{}");
+    let release = yaml(".github/workflows/release.yml");
+    let (ended, told) = shell(&sandbox, &lines_of(&release["jobs"]["wheel"], "Checksums and SBOMs"), &[]);
+    assert!(ended, "{told}");
+    assert!(sandbox.read("dist/orch.cdx.json").contains("CycloneDX"));
+    let (ended, told) = shell(&sandbox, "cd dist && sha256sum --check --strict SHA256SUMS", &[]);
+    assert!(ended && told.lines().count() == 3, "{told}");
+    sandbox.write("dist/orch.cdx.json", "other");
+    let (ended, told) = shell(&sandbox, "cd dist && sha256sum --check --strict SHA256SUMS", &[]);
+    assert!(!ended && told.contains("orch.cdx.json: FAILED"), "{told}");
+    // What is drafted is what was tried.
+    let steps: Vec<_> = release["jobs"]["wheel"]["steps"].as_array().unwrap().iter().collect();
+    let at = |words: &str| steps.iter().position(|step| step["run"].as_str().is_some_and(|run| run.contains(words)));
+    let order = ["build.sh dist", "try.sh dist/", "sha256sum", "gh release create"].map(|words| at(words).unwrap());
+    assert!(order.is_sorted(), "{order:?}");
+}
+
+#[test]
+fn the_action_installs_a_wheel_and_says_where_and_which() {
+    let sandbox = with_wheel();
+    let action = yaml(".github/actions/setup-orch/action.yml");
+    let at = |name: &str| sandbox.path(name).to_str().unwrap().to_owned();
+    let (tools, bin, paths, outputs, variables) = (at("tools"), at("own"), at("paths"), at("outputs"), at("variables"));
+    let env = [
+        ("WHEEL", "dist/model_orch-0.1.0-py3-none-any.whl"),
+        ("CACHE_DIR", "store"),
+        ("UV_TOOL_DIR", &tools),
+        ("UV_TOOL_BIN_DIR", &bin),
+        ("GITHUB_PATH", &paths),
+        ("GITHUB_OUTPUT", &outputs),
+        ("GITHUB_ENV", &variables),
+        ("PIP_BREAK_SYSTEM_PACKAGES", "1"),
+        ("PIP_TARGET", &at("pip")),
+        ("PYTHONPATH", &at("pip")),
+        ("PATH", &format!("{}/bin:{}", at("pip"), std::env::var("PATH").unwrap())),
+    ];
+    let (ended, told) = shell(&sandbox, &lines_of(&action["runs"], "Install"), &env);
+    assert!(ended, "{told}");
+    assert_eq!(sandbox.read("paths").trim(), bin);
+    assert_eq!(sandbox.read("outputs"), "version=orch 0.1.0\n");
+    assert_eq!(sandbox.read("variables"), "ORCH_CACHE_DIR=store\n");
+    assert!(sandbox.path("own/orch").exists());
 }

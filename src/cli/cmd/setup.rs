@@ -6,11 +6,14 @@ use crate::cli::args::{Args, SetupArgs, TORCH_WORKER};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::provision::title;
-use crate::session::{Project, Request, Session, UsageError};
+use crate::session::{Locations, Project, Request, Session, UsageError};
 use crate::step::Requirement;
 use crate::toolchain::EnvName;
 
 pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow::Result<Exit> {
+    if let Some(index) = &setup.torch_index {
+        lock_torch(args, setup, index, printer)?;
+    }
     let session = Session::open(&args.locations())?;
     let wanted = match setup.what.is_empty() {
         true => session.requirements(&Project::load(&Request::all(&setup.spec))?),
@@ -35,6 +38,22 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
         printer.out(&format!("{}\n", session.provision.ship_torch_worker(folder)?.display()));
     }
     Ok(Exit::Success)
+}
+
+/// Writes the locks, from orch's own whatever lies in the folder.
+fn lock_torch(args: &Args, setup: &SetupArgs, index: &str, printer: &Printer) -> anyhow::Result<()> {
+    let Some(folder) = &args.locks else {
+        let hint =
+            "hint: name one with --locks or ORCH_LOCKS, and keep it beside the specs: who runs them needs the same";
+        return Err(UsageError(format!("--torch-index has no folder to write the lock to\n  {hint}")).into());
+    };
+    let session = Session::open(&Locations { locks: None, ..args.locations() })?;
+    for requirement in named(&setup.what)? {
+        let Requirement::Env(name) = requirement else { continue };
+        session.provision.lock_with_torch(name, index, folder, &|line| printer.note(&format!("  {line}")))?;
+        printer.note(&format!("wrote {}", folder.join(format!("{name}.txt")).display()));
+    }
+    Ok(())
 }
 
 fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {

@@ -1,5 +1,6 @@
 //! The worker's side: performs an order that lies in a folder, and leaves the answer beside it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -22,7 +23,7 @@ use crate::exec::perform::{Done, Performer};
 use crate::exec::setup::Servers;
 use crate::exec::task::Task;
 use crate::exec::workers::Workers;
-use crate::key::MissReason;
+use crate::key::{KeyDoc, MissReason};
 use crate::provision::{Provision, title};
 use crate::record::Outcome;
 use crate::step::{Needs, Step, StepId, StoredFile};
@@ -96,6 +97,9 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
             format!("the worker {host} lacks the {what} in {at}; hint: `orch setup` there, and ORCH_ENV_DIR in `env`");
         return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why)));
     }
+    if let Some(why) = differs(&step, &key, site) {
+        return Ok(Done::only(Judged::failed(Outcome::SkipUnavailable, why)));
+    }
     let scratch = site.store.scratch()?;
     let (servers, workers, bugs) = (Servers::default(), Workers::default(), Bugs::new(site.store));
     let exempt = [site.store.root(), site.provision.dir()];
@@ -145,7 +149,20 @@ fn perform(dir: &Path, order: Order, site: &Site<'_>) -> anyhow::Result<Done> {
     Ok(done)
 }
 
-type Inputs = std::collections::BTreeMap<String, (String, Option<Manifest>)>;
+/// Why what is installed here is not what the key names: a result under it would be another one's.
+fn differs(step: &Step, key: &KeyDoc, site: &Site<'_>) -> Option<String> {
+    let asked: BTreeMap<_, _> = key.lines().collect();
+    // As in a key, of one name the last one counts.
+    let tools: BTreeMap<_, _> = step.kind.tools(step).into_iter().map(|tool| (tool.package, tool)).collect();
+    tools.into_values().find_map(|tool| {
+        let (host, package, here) = (&site.host.report.name, tool.package, site.provision.identity(tool));
+        let asked = asked.get(&*format!("tool.{package}"))?;
+        let hint = "hint: the same ORCH_LOCKS or ORCH_PYTHON here and there (`env` in orch.toml)";
+        (here != **asked).then(|| format!("the worker {host} has {package} {here}, and {asked} is asked for; {hint}"))
+    })
+}
+
+type Inputs = BTreeMap<String, (String, Option<Manifest>)>;
 
 /// An error if an input is not what was ordered.
 fn check(dir: &Path, inputs: &Inputs) -> anyhow::Result<()> {
