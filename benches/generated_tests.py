@@ -56,13 +56,9 @@ def difference(case: dict[str, Any], test: dict[str, Any]) -> str | None:
     other = errors(test["facts"]["numerics"]["tensors"])
     if native.keys() != other.keys():
         return f"orch compares {sorted(native)}, the test {sorted(other)}"
-    tolerance = case["numerics"]["tolerance"]
-    slack = 0.01 * tolerance["atol"]
-    far = [
-        f"{name}: {native[name]:.3g} and {other[name]:.3g}"
-        for name in native
-        if abs(native[name] - other[name]) > slack
-    ]
+    slack = 0.01 * case["numerics"]["tolerance"]["atol"]
+    scales = {name: row["scale"] for name, row in case["numerics"]["tensors"].items()}
+    far = [name for name in native if abs(native[name] - other[name]) > slack * scales[name]]
     told = [f"{name}: {native[name]:.3g} and {other[name]:.3g}" for name in far]
     return f"largest errors of {', '.join(told)}" if far else None
 
