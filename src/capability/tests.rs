@@ -43,7 +43,7 @@ fn every_figure_is_one_that_a_run_gave() {
         wrong(&format!("{{text: {{{backend}: {{asserted: {{source: {source}, compatible: true}}}}}}}}"), "")
     };
     assert_eq!(asserted("cpuu", "x"), "families.text: there is no backend `cpuu`; did you mean `cpu`?");
-    assert_eq!(asserted("cpu", "x"), "families.text.cpu: no source is called `x`; none is declared");
+    assert_eq!(asserted("cpu", "x"), "families.text.cpu: there is no source `x`; none is declared");
     assert!(
         wrong("{text: {cpu: {measurd: []}}}", "").starts_with("3:"),
         "{}",
