@@ -27,13 +27,13 @@ targets:
   halved: {runtime: python, backend: cpu, device: cpu, artefact: model, half: auto}
   gone: {runtime: ort, backend: rocm, device: rocm, artefact: onnx, precisions: [fp32], fallback: [cpu]}
 models:
-  bert: {class: BertModel, family: e, task: fill-mask, pipeline: text, INPUTS}
-  bert-b4: {class: BertModel, family: e, task: fill-mask, pipeline: text, INPUTS}
-  bert-onnx: {class: BertModel, family: e, task: fill-mask, pipeline: text, INPUTS}
-  a: {class: BertModel, family: e, task: fill-mask, pipeline: text, INPUTS}
-  a_b: {class: BertModel, family: e, task: fill-mask, pipeline: text, INPUTS}
-  two.5: {class: BertModel, family: e, task: fill-mask, pipeline: text, dims: {batch: 3}, INPUTS}
-  fixed: {class: BertModel, family: e, task: fill-mask, pipeline: text, inputs: {ids: {dtype: int64, shape: [1], value: 1}}}
+  bert: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, INPUTS}
+  bert-b4: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, INPUTS}
+  bert-onnx: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, INPUTS}
+  a: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, INPUTS}
+  a_b: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, INPUTS}
+  two.5: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, dims: {batch: 3}, INPUTS}
+  fixed: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, inputs: {ids: {dtype: int64, shape: [1], value: 1}}}
 ";
 
 const MATRICES: [&str; 8] = [

@@ -58,7 +58,7 @@ fn each_family_prefers_what_it_runs_best_on() {
         }
         backends.join(" > ")
     };
-    for family in ["encoder-only", "decoder-only", "encoder-decoder", "diffusion"] {
+    for family in ["encoder-only", "decoder-only", "encoder-decoder", "diffusion", "rag"] {
         assert_eq!(order(family), "cuda > rocm > mps > cpu", "{family}");
     }
     assert_eq!(order("vision"), "cuda > rocm > mps > openvino > qnn > cpu");
@@ -135,7 +135,7 @@ fn what_is_not_given_has_its_default() {
     let spec = load(&format!(
         "{USUAL}
 models:
-  bert: {{class: BertModel, family: f, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [batch, seq, 3], value: 1}}}}}}"
+  bert: {{class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [batch, seq, 3], value: 1}}}}}}"
     ));
     let bert = &spec.models["bert"];
     assert_eq!(bert.priority, Priority::Medium);
@@ -163,7 +163,7 @@ fn memory_is_a_size() {
     let spec = load(&format!(
         "{USUAL}
 models:
-  bert: {{class: BertModel, memory: 12 GiB, family: f, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [1], value: 1}}}}}}
+  bert: {{class: BertModel, memory: 12 GiB, family: encoder-only, task: fill-mask, pipeline: text, inputs: {{x: {{dtype: int64, shape: [1], value: 1}}}}}}
 commands:
   a: {{argv: [x], outputs: [o], memory: 500M}}
   b: {{argv: [x], outputs: [o], memory: 2097152}}
@@ -179,14 +179,14 @@ fn anchors_and_merge_keys_work() {
     let spec = load(&format!(
         "{USUAL}
 x-inputs: &inputs {{x: {{dtype: int64, shape: [1], value: 1}}}}
-x-usual: &usual {{family: f, task: fill-mask, pipeline: text, inputs: *inputs, tags: [a]}}
+x-usual: &usual {{family: encoder-only, task: fill-mask, pipeline: text, inputs: *inputs, tags: [a]}}
 x-small: &small {{config: {{hidden_size: 8}}, tags: [b]}}
 models:
   one: {{<<: *usual, class: OPTModel}}
-  two: {{<<: [*small, *usual], class: T5Model, family: g}}"
+  two: {{<<: [*small, *usual], class: T5Model, family: audio}}"
     ));
     let two = &spec.models["two"];
-    assert_eq!((two.family.as_str(), &two.tags, two.inputs.len()), ("g", &vec!["b".to_owned()], 1));
+    assert_eq!((two.family.as_str(), &two.tags, two.inputs.len()), ("audio", &vec!["b".to_owned()], 1));
     let Source::Transformers { class, config, .. } = &two.source else { panic!() };
     assert_eq!((class.as_str(), config), ("T5Model", &serde_json::json!({"hidden_size": 8})));
     assert_eq!(spec.models["one"].tags, ["a"]);
@@ -198,12 +198,12 @@ fn only_true_and_false_are_booleans() {
         "{USUAL}
 models:
   no:
-    {{class: BertModel, family: on, task: fill-mask, pipeline: text, tags: [y, off, yes],
+    {{class: BertModel, family: audio, task: fill-mask, pipeline: text, tags: [y, off, yes, on],
     config: {{a: no, b: true, c: 1, d: 1.0e-5, e: null, f: [1, [2]], 0: label, g: -3}},
     inputs: {{x: {{dtype: bool, shape: [2], data: [true, false]}}}}}}"
     ));
     let model = &spec.models["no"];
-    assert_eq!((model.family.as_str(), &model.tags[..]), ("on", &["y", "off", "yes"].map(str::to_owned)[..]));
+    assert_eq!(model.tags, ["y", "off", "yes", "on"]);
     let Source::Transformers { config, .. } = &model.source else { panic!() };
     let expected =
         serde_json::json!({"a": "no", "b": true, "c": 1, "d": 1e-5, "e": null, "f": [1, [2]], "0": "label", "g": -3});
@@ -219,8 +219,8 @@ fn paths_start_from_the_file_that_names_them() {
     fs::write(root.join("spec.yaml"), format!("{USUAL}include: [deep/more.yaml]\n")).unwrap();
     let more = "
 models:
-  ready: {onnx: ./m.onnx, external: [m.onnx.data], inputs_from: data/in, expected: /abs/out.npz, family: f, task: fill-mask, pipeline: text}
-  local: {class: BertModel, weights: path, path: w, family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
+  ready: {onnx: ./m.onnx, external: [m.onnx.data], inputs_from: data/in, expected: /abs/out.npz, family: encoder-only, task: fill-mask, pipeline: text}
+  local: {class: BertModel, weights: path, path: w, family: encoder-only, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
 commands:
   copy: {argv: [cp, a, b], inputs: {a: {file: a.txt}, tree: {step: 'convert:ready:onnx'}}, outputs: [b]}
 ";
@@ -248,7 +248,7 @@ fn what_a_class_may_take_and_leave_out() {
 version: 1
 max_parameters: 7
 pipelines: {text: {description: x, tasks: [fill-mask]}}
-x-usual: &usual {family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
+x-usual: &usual {family: encoder-only, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
 models:
   general: {<<: *usual, class: BertModel}
   own: {<<: *usual, class: AutoModel, weights: path, path: w, max_parameters: 9_000_000_000, unused_weights: ['cls.*']}
@@ -346,7 +346,7 @@ version: 1
 tolerances: {fp32: {tokens: 0.98}}
 pipelines:
   sound: {description: x, tasks: [coding, hearing], tokens: {coding: [codes, lengths]}}
-x-usual: &usual {family: f, pipeline: sound, class: EncodecModel, inputs: {x: {dtype: float32, shape: [1], value: 1}}}
+x-usual: &usual {family: encoder-only, pipeline: sound, class: EncodecModel, inputs: {x: {dtype: float32, shape: [1], value: 1}}}
 models:
   coder: {<<: *usual, task: coding}
   hearer: {<<: *usual, task: hearing}

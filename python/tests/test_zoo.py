@@ -73,6 +73,18 @@ class Derived(unittest.TestCase):
                 self.assertEqual(found.decides, "int8")
                 self.assertLess(found.parameters, 1_000_000)
 
+    def test_what_speaks_is_of_sound_and_what_lacks_its_pictures_reads_text_alone(self) -> None:
+        from orch_py.zoo import families
+
+        for model_type in ("vits", "musicgen", "fastspeech2_conformer_with_hifigan"):
+            self.assertEqual(families.family(model_type)[0], "audio", model_type)
+        for family, inputs, tags in (
+            ("multimodal", ("input_ids", "decoder_attention_mask"), ["state-space", "text-only"]),
+            ("multimodal", ("input_ids", "pixel_values"), ["state-space"]),
+            ("decoder-only", ("input_ids",), ["state-space"]),
+        ):
+            self.assertEqual(families.tags(family, ["state-space"], inputs), tags)
+
     def test_a_type_that_is_not_there_is_refused_by_its_name(self) -> None:
         from orch_py.protocol import Refused
         from orch_py.zoo import derive
@@ -102,6 +114,8 @@ class Files(unittest.TestCase):
             self.assertLessEqual(max(map(len, path.read_text("utf-8").splitlines())), files.WIDTH + 20)
 
     def test_added_and_refreshed_by_the_command(self) -> None:
+        from orch_py.zoo import files
+
         with tempfile.TemporaryDirectory() as folder:
 
             def zoo(*args: str) -> subprocess.CompletedProcess[str]:
@@ -120,6 +134,19 @@ class Files(unittest.TestCase):
             again = zoo("refresh")
             self.assertEqual((again.returncode, again.stdout), (0, "changed albert-fill-mask in encoder-only.yaml\n"))
             self.assertEqual(path.read_text("utf-8"), text)
+            # In a family that is not its own, and with a tag of no type; and one whose inputs never differ.
+            strange = text.replace("encoder-only", "audio")
+            same = strange[strange.index("  albert") :].replace("albert-fill-mask", "same")
+            tagged = strange.replace("    priority", "    tags: [state-space]\n    priority")
+            moved = path.with_name("audio.yaml")
+            moved.write_text(tagged + "\n" + same.replace("randint: [8, 112]", "value: 9"), "utf-8")
+            path.unlink()
+            again = zoo("refresh")
+            self.assertIn("changed albert-fill-mask in encoder-only.yaml\n", again.stdout)
+            self.assertIn("not same: another input would pass at every tolerance", again.stdout)
+            self.assertEqual((again.returncode, path.read_text("utf-8")), (1, text))
+            self.assertEqual(list(files.read(moved)), ["same"])
+            moved.unlink()
             # Of a run in which another exporter than the first worked, and then of one in which the first did.
             report = Path(folder) / "matrix.json"
             for route, export in (("dynamo", "    export: {routes: [dynamo, legacy, transformers]}\n"), ("legacy", "")):

@@ -106,7 +106,7 @@ targets:
   ov: {runtime: openvino, backend: openvino, artefact: openvino, precisions: [fp32, fp16]}
   cpu: {runtime: ort, backend: cpu, artefact: onnx, precisions: [fp32]}
 models:
-  bert: {class: BertModel, family: encoder, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
+  bert: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
   vit: {class: ViTModel, family: vision, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
 ";
 

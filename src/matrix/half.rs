@@ -146,7 +146,7 @@ targets:
   tasks: {runtime: transformers-js, backend: webgpu-browser, device: webgpu, artefact: transformers-js, half: auto}
   both: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp16, fp32]}
 models:
-  bert: {class: BertModel, family: f, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
+  bert: {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, inputs: {x: {dtype: int64, shape: [1], value: 1}}}
 ";
 
     /// The cases that are left with why, and which questions were asked.

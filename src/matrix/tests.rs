@@ -14,10 +14,10 @@ targets:
   ts: {runtime: torch, backend: cpu, artefact: torchscript, precisions: [fp32]}
 models:
   bert:
-    {class: BertModel, family: encoder, task: fill-mask, pipeline: text, priority: high, tags: [key],
+    {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, priority: high, tags: [key],
     inputs: {ids: {dtype: int64, shape: [batch, seq], randint: [0, 9]}}}
   literal:
-    {class: BertModel, family: encoder, task: fill-mask, pipeline: text,
+    {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text,
     inputs: {ids: {dtype: int64, shape: [batch, 2], data: [1, 2]}}}
   ir:
     {openvino: m.xml, expected: e.npz, family: ready, task: fill-mask, pipeline: text,
@@ -183,7 +183,7 @@ fn a_selection_of_nothing_says_what_there_is() {
     let error = |query: &str| matrix.select(&spec, &selection(&[query])).unwrap_err().to_string();
 
     assert_eq!(error("brt"), "no model matches `brt`\n  hint: did you mean `bert`?");
-    assert_eq!(error("family:zebra"), "no family matches `zebra`\n  hint: known: `encoder`, `ready`");
+    assert_eq!(error("family:zebra"), "no family matches `zebra`\n  hint: known: `encoder-only`, `ready`");
     assert!(error("literal & priority:high").starts_with("no case meets the whole selection"));
     assert_eq!(
         error("target:ts | bert"),
@@ -212,7 +212,7 @@ pipelines: {{text: {{description: x, tasks: [fill-mask]}}}}
 targets:
 {targets}
 models:
-  bert: {{class: BertModel, family: encoder, task: fill-mask, pipeline: text, dims: {{batch: 4}},
+  bert: {{class: BertModel, family: encoder-only, task: fill-mask, pipeline: text, dims: {{batch: 4}},
     inputs: {{ids: {{dtype: int64, shape: [batch, seq], randint: [0, 9]}}}}}}
 "
     );

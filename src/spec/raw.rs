@@ -64,8 +64,9 @@ shape! {
         /// With `compose`: names of models made from `class`, by the parts that they play: of `rag` question, context and
         /// generator; of `ddpm` unet; of `dit` transformer and vae; of `stable-diffusion` text_encoder, unet and vae.
         components: Rows<String>,
-        /// Architecture family, e.g. `encoder-only`: for selection and for the report. Of a ready file it is `other` unless it
-        /// is given.
+        /// Architecture family, for selection and for the report: `encoder-only`, `decoder-only`, `encoder-decoder`, `vision`,
+        /// `vision-text`, `audio`, `multimodal`, `diffusion`, `mixture-of-experts`, `state-space`, `time-series` or `rag`. Of a
+        /// ready file it is any word, and `other` unless it is given.
         family: String,
         /// What the model does, e.g. `fill-mask`: one of the tasks of its pipeline. Of a ready file it is the pipeline's first
         /// one unless it is given.

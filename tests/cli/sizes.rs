@@ -17,9 +17,9 @@ targets:
   b_c: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32]}
   c: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32]}
 models:
-  a: {class: BertForMaskedLM, family: e, task: fill-mask, pipeline: text,
+  a: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
     inputs: {ids: {dtype: int64, shape: [batch, seq], value: 1}}}
-  a_b: {class: BertForMaskedLM, family: e, task: fill-mask, pipeline: text,
+  a_b: {class: BertForMaskedLM, family: encoder-only, task: fill-mask, pipeline: text,
     inputs: {ids: {dtype: int64, shape: [batch, seq], value: 1}}}
 matrix: {batch: [1, 3], seq: [16, 8], exclude: [{model: a, target: c, reason: it is slow}]}
 ";

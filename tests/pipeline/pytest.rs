@@ -2,6 +2,33 @@
 
 use super::*;
 
+/// Beside the outputs of a device stands what they were made on; the document of all devices has the machine once.
+fn saved_with_hardware(sandbox: &Sandbox, document: &Value) {
+    let saved: Value = serde_json::from_str(&sandbox.read("saved/openvino-int8/CPU/hardware.json")).unwrap();
+    let own = &document["facts"]["devices"]["CPU"];
+    for name in ["requested_device", "actual_device", "placement"] {
+        assert_eq!(saved[name], own["measure"][name], "{saved:#}");
+    }
+    assert_eq!(saved["versions"], own["facts"]["versions"], "{saved:#}");
+    assert!(saved["device_name"].is_string() && saved.get("numerics").is_none(), "{saved:#}");
+    let host = &saved["host"];
+    assert_eq!((host, own.get("host")), (&document["host"], None), "{saved:#}");
+    let cores = std::thread::available_parallelism().unwrap().get() as u64;
+    assert!(host["cores"].as_u64().unwrap() >= cores && host["cores_allowed"].as_u64().unwrap() >= cores, "{host:#}");
+    assert_eq!(host["machine"], std::env::consts::ARCH, "{host:#}");
+    let told = |key: &str, mark: &str| {
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap();
+        info.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_prefix(mark).map(|v| v.trim().to_owned()))
+    };
+    if let Some(model) = told("model name", ":") {
+        assert_eq!(host["cpu"], model);
+    }
+    let flags = told("flags", ":").or_else(|| told("Features", ":")).unwrap_or_default();
+    let listed: Vec<&str> = host["cpu_flags"].as_array().unwrap().iter().map(text).collect();
+    assert_eq!(listed, flags.split_whitespace().collect::<Vec<_>>());
+    assert!(host["memory_bytes"].as_u64().unwrap() > 1 << 28, "{host:#}");
+}
+
 /// With each environment's own Python: what its runtime can run passes, the rest is skipped, and so is what proves nothing.
 #[test]
 fn pytest_runs_the_generated_tests() {
@@ -43,9 +70,15 @@ fn pytest_runs_the_generated_tests() {
     assert!(said.contains("\nopenvino-fp32: ok\n") && said.contains("\ncpu-fp32: unavailable: onnxruntime"), "{said}");
     let document_of_all: Value = serde_json::from_str(&sandbox.read("all.json")).unwrap();
     assert_eq!(document_of_all["platforms"]["openvino-int8"]["status"], "ok");
-    assert!(document_of_all["host"]["system"].is_string() && sandbox.path("saved/openvino-int8").exists());
+    assert!(document_of_all["host"]["system"].is_string());
+    saved_with_hardware(&sandbox, &document_of_all["platforms"]["openvino-int8"]);
     assert_eq!(all("bert:openvino-fp32", "--only 'cpu-*'").0, Some(3), "nothing could run");
     assert_eq!(all("bert:cpu-fp32", "--only 'zebra*'").0, Some(2), "nothing was asked for");
+    let (code, said) = all("bert:cpu-fp32", "--platform all --samples 0");
+    assert!(
+        code == Some(0) && said.contains("\ncpu-fp32: ok\n") && said.contains("\nopenvino-fp16: unavail"),
+        "{said}"
+    );
 
     let (checked, form) = ("ruff@0.17.6 check orch-out/tests", "ruff@0.17.6 format --check orch-out/tests");
     let (code, said) = shell(&format!("uv tool run --quiet {checked} && uv tool run --quiet {form}"));

@@ -6,6 +6,7 @@ Each row is tried in a process of its own, with a time limit, so that none can t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -30,6 +31,7 @@ from orch_py.zoo.rows import Document, Row
 LIMIT_SECONDS = 240.0
 # Larger ones are worth no place among hundreds.
 MOST_PARAMETERS = 20_000_000
+UNDECIDED = "{} at every tolerance: give it larger weights or other inputs by hand"
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -77,15 +79,18 @@ def _own(args: argparse.Namespace) -> int:
 
 
 def _put(zoo: dict[str, dict[str, Document]], made: Iterable[tuple[str, str, Document | str]]) -> int:
-    """Puts each row into its family's file, at the end of its type's or of all; gives how many were refused."""
+    """Puts each row into its family's file, in its place or at the end; gives how many were refused."""
     failed = 0
-    for name, family, row in made:
+    for name, place, row in made:
         if isinstance(row, str):
             failed += 1
             print(f"not {name}: {row}", flush=True)
             continue
-        old = zoo.setdefault(family, {}).get(name)
-        zoo[family][name] = row
+        family = row["family"]
+        old = zoo.get(place, {}).get(name)
+        if family != place:
+            zoo.get(place, {}).pop(name, None)
+        zoo.setdefault(family, {})[name] = row
         if old != row:
             print(f"{'changed' if old else 'added'} {name} in {family}.yaml", flush=True)
     return failed
@@ -117,12 +122,11 @@ def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str,
         task, cls, besides = given
         found = rows.tried(derive.row(cls))
         if found.decides is None:
-            return f"{found.why} at every tolerance: give it larger weights or other inputs by hand"
+            return UNDECIDED.format(found.why)
         if found.parameters > MOST_PARAMETERS:
             return f"{found.parameters:,} parameters are too many: give it a smaller config by hand"
         head = {"class": cls, "family": family, "task": task, "pipeline": families.pipeline(family, task)}
-        tags = {"tags": besides} if besides else {}
-        return head | {"config": found.row.config, "inputs": found.row.inputs} | tags | {"priority": _priority(cls)}
+        return head | _derived(cls, found.row, family, besides)
 
     yield from _each(args.jobs, wanted, make)
 
@@ -130,12 +134,26 @@ def _added(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str,
 def _refreshed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str, str, Document | str]]:
     wanted = [(name, family, row) for family, found in zoo.items() for name, row in found.items()]
 
-    def again(name: str, family: str, row: Document) -> Document | str:
+    def again(_: str, family: str, row: Document) -> Document | str:
         found = rows.tried(Row(row["class"], row["config"], row["inputs"], tuple(row.get("outputs", ()))))
-        made = {"config": found.row.config, "inputs": found.row.inputs, "priority": _priority(row["class"])}
-        return row | made
+        if found.decides is None:
+            return UNDECIDED.format(found.why)
+        besides = row.get("tags", [])
+        # A part of a model has no class of its own to tell by, and stays where it is.
+        with contextlib.suppress(Refused, AttributeError, KeyError):
+            family, besides = families.family(model_class(row["class"]).config_class.model_type)
+        made = {"family": family} | _derived(row["class"], found.row, family, besides)
+        last = ("priority", "export")
+        kept = {field: value for field, value in row.items() if field not in ("tags", *last)}
+        return kept | made | {field: row[field] for field in last if field in row and field not in made}
 
     yield from _each(args.jobs, wanted, again)
+
+
+def _derived(cls: str, row: Row, family: str, besides: list[str]) -> Document:
+    tags = families.tags(family, besides, row.inputs)
+    own = {"config": row.config, "inputs": row.inputs}
+    return own | ({"tags": tags} if tags else {}) | {"priority": _priority(cls)}
 
 
 def _routed(args: argparse.Namespace, zoo: dict[str, Any]) -> Iterator[tuple[str, str, Document]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import transformers
@@ -14,13 +15,15 @@ from transformers.models.auto import modeling_auto
 from orch_py.protocol import Refused
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_experts_per_tok")
+_SPEAKS = ("TEXT_TO_WAVEFORM", "TEXT_TO_SPECTROGRAM")
 _GENERATES = ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM")
 _INPUTS = {
-    "text": {"input_ids"},
+    "text": {"input_ids", "classes_input_ids"},
     "image": {"pixel_values", "pixel_values_videos", "flattened_patches"},
     "series": {"past_values"},
     "audio": {"input_values", "input_features", "spectrogram", "waveform", "audio_values"},
 }
+_TEXT = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 PIPELINES = ("vision", "vision-text", "audio", "multimodal", "mixture-of-experts", "state-space")
 
 
@@ -29,13 +32,15 @@ def family(model_type: str) -> tuple[str, list[str]]:
     config = CONFIG_MAPPING[model_type]()
     cls = _class(model_type)
     reads = _reads(cls)
-    tasks = {
-        table for table in ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", *_GENERATES) if _has(model_type, table)
-    }
+
+    def is_of(table: str) -> bool:
+        return model_type in getattr(modeling_auto, f"MODEL_FOR_{table}_MAPPING_NAMES", {})
+
+    tasks = set(filter(is_of, ("CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", *_GENERATES)))
     found = []
     if reads & {"image", "video"}:
         found.append("multimodal" if tasks & set(_GENERATES) else "vision-text" if "text" in reads else "vision")
-    elif "audio" in reads | set(getattr(cls, "output_modalities", None) or ()):
+    elif "audio" in reads | set(getattr(cls, "output_modalities", None) or ()) or any(map(is_of, _SPEAKS)):
         found.append("multimodal" if tasks & set(_GENERATES) else "audio")
     elif reads == {"series"}:
         found.append("time-series")
@@ -46,6 +51,12 @@ def family(model_type: str) -> tuple[str, list[str]]:
     if not found or found[0] in ("mixture-of-experts", "state-space"):
         found.append(_of_text(config, tasks))
     return found[0], found[1:]
+
+
+def tags(family: str, besides: list[str], inputs: Iterable[str]) -> list[str]:
+    """What a row is found by: what its type is besides, and whether its model could read more than text."""
+    of_text = all(name.removeprefix("decoder_") in _TEXT for name in inputs)
+    return [*besides, "text-only"] if family in ("multimodal", "vision-text") and of_text else besides
 
 
 def pipeline(family: str, task: str) -> str:
@@ -81,7 +92,3 @@ def _class(model_type: str) -> Any:
         if name := getattr(modeling_auto, table).get(model_type):
             return getattr(transformers, name[0] if isinstance(name, (list, tuple)) else name)
     raise Refused("error", f"transformers {transformers.__version__} has no class for the type `{model_type}`")
-
-
-def _has(model_type: str, table: str) -> bool:
-    return model_type in getattr(modeling_auto, f"MODEL_FOR_{table}_MAPPING_NAMES", {})

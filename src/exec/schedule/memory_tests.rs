@@ -16,7 +16,7 @@ targets:
   rocm: &rocm {runtime: ort, backend: rocm, artefact: onnx, precisions: [fp32]}
   other: {<<: *rocm, options: {a: 1}}
 models:
-  bert: &bert {class: BertModel, family: f, task: fill-mask, pipeline: text,
+  bert: &bert {class: BertModel, family: encoder-only, task: fill-mask, pipeline: text,
     inputs: {ids: {dtype: int64, shape: [batch, seq], value: 1}}}
   told: {<<: *bert, memory: 5 GiB}
 commands:

@@ -99,24 +99,10 @@ pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Si
     MatrixSpec { models, targets, axes, exclude, include, expect }
 }
 
-/// Families by their usual names.
-const FAMILIES: &[&str] = &[
-    "encoder-only",
-    "decoder-only",
-    "encoder-decoder",
-    "vision",
-    "vision-text",
-    "audio",
-    "multimodal",
-    "diffusion",
-    "mixture-of-experts",
-    "state-space",
-];
-
 /// The orders of targets by family, of families and targets that exist.
 pub(super) fn prefer(rows: &Rows<List<String>>, names: &Names<'_>, sink: &mut Sink) -> IndexMap<String, Vec<String>> {
     // Orders may be given for kinds of models that the spec does not have yet.
-    let mut families = [&names.families()[..], FAMILIES].concat();
+    let mut families = [&names.families()[..], models::FAMILIES].concat();
     families.sort_unstable();
     families.dedup();
     let targets = names.target_names();

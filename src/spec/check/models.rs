@@ -9,7 +9,7 @@ use super::source::{components, source, span};
 use super::{Row, Section, plain_name, repeated, targets, texts, unknown};
 use crate::spec::error::Sink;
 use crate::spec::raw;
-use crate::spec::shape::Field;
+use crate::spec::shape::{At, Field};
 use crate::spec::values::Size;
 use crate::spec::words::Weights as RawWeights;
 use crate::spec::{Dim, Export, Input, Model, Priority, Route};
@@ -19,6 +19,21 @@ const DEFAULT_ROUTES: [Route; 3] = [Route::Legacy, Route::Dynamo, Route::Transfo
 pub(super) const TENSORS: &str = "tensors";
 /// The family of a ready file that names none.
 pub(super) const OTHER: &str = "other";
+/// What the families of models made from a class are called. Of a ready file nobody but its owner knows what it is.
+pub(super) const FAMILIES: &[&str] = &[
+    "encoder-only",
+    "decoder-only",
+    "encoder-decoder",
+    "vision",
+    "vision-text",
+    "audio",
+    "multimodal",
+    "diffusion",
+    "mixture-of-experts",
+    "state-space",
+    "time-series",
+    "rag",
+];
 const DEFAULT_OPSET: u32 = 17;
 const DEFAULT_CALIBRATION_SETS: u32 = 16;
 /// Each lies in memory while a model is calibrated; ranges are stable long before the most.
@@ -124,6 +139,10 @@ fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink
     let first = own.and_then(|own| texts(&own.value.tasks).into_iter().next());
     let task = or(&raw.task, first.as_deref().unwrap_or(TENSORS));
     agree(raw, pipelines, sink);
+    let misnamed = |family: &&At<String>| !is_ready && !FAMILIES.contains(&family.value.as_str());
+    if let Some(family) = raw.family.given().filter(misnamed) {
+        unknown("family", family, FAMILIES, sink);
+    }
     Usage { family: or(&raw.family, OTHER), task, pipeline }
 }
 
@@ -282,4 +301,16 @@ fn export(raw: &raw::Model, sink: &mut Sink) -> Export {
         }
     }
     export
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::spec::classes;
+
+    /// `python/orch_py/zoo/families.py` gives a type its family.
+    #[test]
+    fn the_families_of_transformers_are_known() {
+        let strange = |(_, family): &(&str, Option<&str>)| family.is_some_and(|own| !super::FAMILIES.contains(&own));
+        assert_eq!(classes::types().find(strange), None);
+    }
 }
