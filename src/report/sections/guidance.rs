@@ -143,7 +143,8 @@ fn range(case: &CaseResult) -> Option<(f64, f64)> {
     metrics.median_low_ms.zip(metrics.median_high_ms)
 }
 
-fn is_faster(one: &CaseResult, other: &CaseResult) -> bool {
+/// The one rule for times, here and for each family's speed-up: both have enough rounds, and their medians do not meet.
+pub(super) fn is_faster(one: &CaseResult, other: &CaseResult) -> bool {
     range(one).zip(range(other)).is_some_and(|((_, slowest), (fastest, _))| slowest < fastest)
 }
 
@@ -162,12 +163,12 @@ fn takes_less(one: &CaseResult, other: &CaseResult) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::report::{ReportDoc, Round};
 
     /// Two columns of one model, with so many rounds of so long.
-    fn doc(rounds: u32, times: [f64; 2]) -> ReportDoc {
+    pub(in crate::report::sections) fn doc(rounds: u32, times: [f64; 2]) -> ReportDoc {
         let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
         doc.cases.retain(|case| matches!(&*case.case, "bert:cpu-fp32" | "bert:openvino-fp32"));
         assert_eq!(doc.cases.len(), 2);

@@ -17,6 +17,7 @@ mod notable;
 mod numerics;
 mod performance;
 mod precision;
+mod spread;
 mod time;
 mod unavailable;
 mod unsupported;
@@ -45,6 +46,7 @@ const SECTIONS: &[Section] = &[
     fastest::SECTION,
     guidance::SECTION,
     latency::SECTION,
+    spread::SECTION,
     performance::SECTION,
     memory::SECTION,
     numerics::SECTION,
