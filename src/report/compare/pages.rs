@@ -124,7 +124,9 @@ pub(in crate::report) fn counts(comparison: &Comparison) -> String {
     let mut counts: Vec<_> =
         found(comparison).map(|(title, _, changes)| format!("{} {title}", changes.len())).collect();
     counts.push(format!("{} the same", comparison.same));
-    counts.extend(Some(comparison.beyond).filter(|count| *count > 0).map(|count| format!("{count} outside of this part")));
+    counts.extend(
+        Some(comparison.beyond).filter(|count| *count > 0).map(|count| format!("{count} outside of this part")),
+    );
     counts.extend(comparison.refuted.map(|count| format!("{count} of them only before both were measured again")));
     let by_history = Some(comparison.timed_by_history).filter(|count| *count > 0);
     let by_history =
