@@ -10,10 +10,10 @@ use crate::page;
 use crate::ready_onnx::sandbox;
 use crate::support::{Sandbox, eventually, signal};
 
-const RUN: [&str; 2] = ["run", "specs/all.yaml"];
+pub(super) const RUN: [&str; 2] = ["run", "specs/all.yaml"];
 
 /// The process, and its port.
-fn serving(sandbox: &Sandbox) -> (Child, u16) {
+pub(super) fn serving(sandbox: &Sandbox) -> (Child, u16) {
     let mut child = sandbox.spawn(["serve", "specs/all.yaml", "--port", "0"]);
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
