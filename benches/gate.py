@@ -67,6 +67,7 @@ def main() -> int:
     parser.add_argument("--one-thread", action="store_true", help="leave out the target of several threads")
     parser.add_argument("--again", type=int, default=23, help="heads that are the base again (3 cases a target each)")
     parser.add_argument("--slower", type=int, default=6, help="heads for each share by which they are slower")
+    parser.add_argument("--by", type=int, nargs="+", default=SLOWER, help="percent by which they are slower")
     parser.add_argument("--to", type=Path, help="also write what each comparison found, as JSON lines")
     parser.add_argument("--read", type=Path, nargs="+", help="measure nothing: only the tables of such lines")
     # What this file does in the interpreter of an environment: a file for each name and number of layers.
@@ -85,7 +86,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         gate = Gate(Path(folder), args)
         for number in range(max(args.again, args.slower)):
-            for percent in (0, *SLOWER):
+            for percent in (0, *args.by):
                 if number < (args.slower if percent else args.again):
                     lines.append(gate.compare(percent))
             print(f"{number + 1} of {max(args.again, args.slower)}", file=sys.stderr)
@@ -173,7 +174,7 @@ class Gate:
             once, twice = (of[name] for of in times)
             each = (twice - once) / LAYERS
             print(f"{name}: {once:.4f} ms, {each:.5f} ms a layer", file=sys.stderr)
-            for percent in SLOWER:
+            for percent in self.args.by:
                 more = max(1, round(percent / 100 * once / each))
                 self.layers.setdefault(percent, {})[name] = LAYERS + more
 

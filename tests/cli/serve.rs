@@ -48,6 +48,8 @@ fn it_follows_runs_and_specs_and_ends_when_asked() {
     assert!(names(&get(port, "/")).contains("\"word\":\"incomplete\""));
     let first = get(port, "/version");
     assert_eq!(get(port, "/version"), first, "nothing changed");
+    // A page compares with what it is itself: what was made until it asks for the first time is another one.
+    assert!(get(port, "/").contains(&format!("const own = '{first}';")));
     sandbox.run(RUN).success();
     eventually("the page shows the run", || names(&get(port, "/")).contains("\"word\":\"passed\""));
     assert_ne!(get(port, "/version"), first);
