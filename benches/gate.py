@@ -11,8 +11,8 @@ on layers. So nothing is pretended: the model's file is another one, as after a 
 are revisions of a git repository, each comparison is a call of `orch compare`, and the machine may be as busy as it is.
 
 Prints how many cases came to what, for targets of one thread and for those of several, and how many calls closed the
-gate. Each line of `--to` holds the whole comparison with all rounds, so that another rule can be tried on them. Needs git
-and orch's environments `ort`, `openvino` and `torch` (for the package onnx).
+gate. Each line of `--to` holds the whole comparison with all rounds, so that another rule can be tried on them. Needs
+git and orch's environments `ort`, `openvino` and `torch` (for the package onnx).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Gate:
     def write_spec(self, targets: dict[str, str]) -> None:
         shapes = {name: MODELS[name.partition("-")[0]] for name in self.pairs}
         rows = [ROW.format(name=name, rows=rows, width=width) for name, (rows, width) in shapes.items()]
-        pairs = [f'    - {{model: {name}, target: {target}}}' for name, target in self.pairs.items()]
+        pairs = [f"    - {{model: {name}, target: {target}}}" for name, target in self.pairs.items()]
         named = [f"  {name}: {row}" for name, row in targets.items()]
         parts = {"targets": named, "models": rows, "pairs": pairs}
         spec = SPEC.format(**{name: "\n".join(lines) for name, lines in parts.items()})
@@ -160,7 +160,7 @@ class Gate:
         (self.repository / ".gitignore").write_text("orch-out/\n")
 
     def calibrate(self) -> None:
-        """How many layers take how much longer. Each figure is the lowest of nine processes, as the gate compares them."""
+        """How many layers take how much longer. Each figure is the lowest of nine processes."""
         times = []
         for layers in (LAYERS, 2 * LAYERS):
             self.layers[0] = dict.fromkeys(self.pairs, layers)
