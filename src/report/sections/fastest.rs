@@ -98,8 +98,8 @@ fn is_base(view: &view::View<'_>, case: &CaseResult) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::guidance::tests::doc;
     use super::*;
+    use crate::report::sections::tests::doc;
 
     /// What is fastest, beside which it is, and of how many models that is sure.
     fn told(rounds: u32, times: [f64; 2]) -> (String, Option<String>, String) {
