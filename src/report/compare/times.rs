@@ -17,7 +17,7 @@ const RESTLESS: f64 = 0.10;
 const FLOOR_MS: f64 = 0.003;
 /// A side has converged when its three lowest rounds are this close: further ones would hardly be lower.
 const CLOSE: f64 = 0.01;
-/// Samples of so many ms are so many in a round that samples for longer (`plan/clock.rs`) that none has fewer than usual.
+/// Samples of so many ms are so many in a round that samples for longer (`plan/clock.rs`) that none has fewer than usual, but on an overloaded machine.
 const SHORT: f64 = 5.0;
 /// Two may be as close by chance: that called 2 of 66 unchanged cases slower.
 const THIRD: usize = 2;
