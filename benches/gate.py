@@ -2,14 +2,17 @@
 """How often `orch compare --gate --confirm` errs: heads that are the base again, and heads that are slower by so much.
 
     cargo build --release
-    python3 benches/gate.py [--again 23] [--slower 6] [--env-dir cache/envs] [--to results.json]
+    python3 benches/gate.py [--one-thread] [--again 23] [--slower 6] [--env-dir cache/envs] [--to results.jsonl]
+    python3 benches/gate.py --read results.jsonl others.jsonl     # the tables of pieces, also of several machines
 
-Each model is a chain of layers that cost the same; a head that is 10 % slower has 10 % more of them. So nothing is
-pretended: the model's file is another one, as after a change that a user makes. Base and head are revisions of a git
-repository, each comparison is a call of `orch compare`, and the machine may be as busy as it is.
+Each model is a chain of layers that cost the same; a head that is 10 % slower has as many more of them as take 10 % of
+the time, which is calibrated first: the time of 100 and of 200 layers gives what a layer takes and what does not depend
+on layers. So nothing is pretended: the model's file is another one, as after a change that a user makes. Base and head
+are revisions of a git repository, each comparison is a call of `orch compare`, and the machine may be as busy as it is.
 
-Prints how many comparisons came to what, for targets of one thread and for those of several. Needs git and orch's
-environments `ort`, `openvino` and `torch` (for the package onnx).
+Prints how many cases came to what, for targets of one thread and for those of several, and how many calls closed the
+gate. Each line of `--to` holds the whole comparison with all rounds, so that another rule can be tried on them. Needs
+git and orch's environments `ort`, `openvino` and `torch` (for the package onnx).
 """
 
 from __future__ import annotations
@@ -29,56 +32,88 @@ from overhead import make, python
 # Rows and width of each product. With 100 layers and one thread: some 0.1, 0.7 and 8 ms.
 MODELS = {"tiny": (16, 64), "small": (64, 96), "large": (512, 128)}
 LAYERS = 100
-# The end of the name of the target that has as many threads as its runtime chooses.
-SEVERAL = "-all-"
 SLOWER = (3, 5, 10, 20)
+TARGETS = {
+    "ort-1": "{runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32], options: {threads: 1}}",
+    "openvino-1": "{runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp32], "
+    "options: {threads: 1}}",
+    "ort-all": "{runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32]}",
+}
+# It has as many threads as its runtime chooses.
+SEVERAL = "ort-all"
+# Each target has files of its own, because as many layers are not as much slower on each.
 SPEC = """version: 1
-pipelines: {tabular: {description: numbers to numbers, tasks: [regression], template: text}}
+pipelines: {{tabular: {{description: numbers to numbers, tasks: [regression], template: text}}}}
 targets:
-  ort-1: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32], options: {threads: 1}}
-  ort-all: {runtime: ort, backend: cpu, device: cpu, artefact: onnx, precisions: [fp32]}
-  openvino-1: {runtime: openvino, backend: openvino, device: CPU, artefact: openvino, precisions: [fp32],
-    options: {threads: 1}}
+{targets}
 models:
+{models}
+matrix:
+  exclude: [{{model: "*", target: "*", reason: each target has models of its own}}]
+  include:
+{pairs}
 """
+ROW = """  {name}: {{onnx: {name}.onnx, task: regression, pipeline: tabular,
+    inputs: {{x: {{dtype: float32, shape: [{rows}, {width}], normal: [0, 1]}}}}}}"""
 # What the gate says of each case.
 Found = dict[str, str]
-ROW = """  {name}: {{onnx: {name}.onnx, task: regression, pipeline: tabular,
-    inputs: {{x: {{dtype: float32, shape: [{rows}, {width}], normal: [0, 1]}}}}}}
-"""
+Line = dict[str, Any]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--orch", type=Path, default=Path("target/release/orch"))
     parser.add_argument("--env-dir", type=Path, default=Path("cache/envs"))
-    parser.add_argument("--again", type=int, default=23, help="heads that are the base again (9 cases each)")
+    parser.add_argument("--one-thread", action="store_true", help="leave out the target of several threads")
+    parser.add_argument("--again", type=int, default=23, help="heads that are the base again (3 cases a target each)")
     parser.add_argument("--slower", type=int, default=6, help="heads for each share by which they are slower")
+    parser.add_argument("--by", type=int, nargs="+", default=SLOWER, help="percent by which they are slower")
     parser.add_argument("--to", type=Path, help="also write what each comparison found, as JSON lines")
-    parser.add_argument("--read", type=Path, nargs="+", help="measure nothing: only the table of such lines")
-    # What this file does in the interpreter of an environment.
+    parser.add_argument("--read", type=Path, nargs="+", help="measure nothing: only the tables of such lines")
+    # What this file does in the interpreter of an environment: a file for each name and number of layers.
     parser.add_argument("--make", nargs=2, metavar=("FOLDER", "LAYERS"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.make:
-        for name, (rows, width) in MODELS.items():
-            make(Path(args.make[0]) / f"{name}.onnx", rows, width, int(args.make[1]))
+        for name, layers in json.loads(args.make[1]).items():
+            make(Path(args.make[0]) / f"{name}.onnx", *MODELS[name.partition("-")[0]], layers)
         return 0
     if args.read:
-        lines = [json.loads(line) for path in args.read for line in path.read_text().splitlines()]
-        print(table([(line["percent"], line["found"]) for line in lines]))
+        told([json.loads(line) for path in args.read for line in path.read_text().splitlines()])
         return 0
     args.orch, args.env_dir = args.orch.resolve(), args.env_dir.resolve()
     args.to = args.to and args.to.resolve()
-    found = []
+    lines = []
     with tempfile.TemporaryDirectory() as folder:
         gate = Gate(Path(folder), args)
         for number in range(max(args.again, args.slower)):
-            for percent in (0, *SLOWER):
+            for percent in (0, *args.by):
                 if number < (args.slower if percent else args.again):
-                    found.append((percent, gate.compare(percent)))
+                    lines.append(gate.compare(percent))
             print(f"{number + 1} of {max(args.again, args.slower)}", file=sys.stderr)
-    print(table(found))
+    told(lines)
     return 0
+
+
+def told(lines: list[Line]) -> None:
+    machines = Counter(line["comparison"]["head"]["host"]["cpu"] for line in lines)
+    print(f"{len(lines)} comparisons: " + ", ".join(f"{count} on {cpu}" for cpu, count in machines.items()) + "\n")
+    print(table([(line["percent"], line["found"]) for line in lines]))
+    print("\n" + gates(lines))
+
+
+def gates(lines: list[Line]) -> str:
+    """How many calls ended with 1: a gate is closed by any one of its cases."""
+    counts: dict[int, Counter[int]] = {}
+    for line in lines:
+        counts.setdefault(line["percent"], Counter())[line["code"]] += 1
+    rows = ["| head | calls | gate closed |", "|---|--:|--:|"]
+    for percent, count in sorted(counts.items()):
+        rows.append(f"| {head_of(percent)} | {count.total()} | {count[1]} |")
+    return "\n".join(rows)
+
+
+def head_of(percent: int) -> str:
+    return f"+{percent} %" if percent else "the base again"
 
 
 def table(found: list[tuple[int, Found]]) -> str:
@@ -86,14 +121,13 @@ def table(found: list[tuple[int, Found]]) -> str:
     counts: dict[tuple[int, str], Counter[str]] = {}
     for percent, verdicts in found:
         for case, verdict in verdicts.items():
-            threads = "several" if SEVERAL in case else "one"
+            threads = "several" if f":{SEVERAL}-" in case else "one"
             counts.setdefault((percent, threads), Counter())[verdict] += 1
     verdicts = ("same", "slower", "faster", "cannot tell")
-    rows = ["| head | threads | comparisons | " + " | ".join(verdicts) + " |", "|---|---|--:|--:|--:|--:|--:|"]
+    rows = ["| head | threads | cases | " + " | ".join(verdicts) + " |", "|---|---|--:|--:|--:|--:|--:|"]
     for (percent, threads), count in sorted(counts.items()):
-        head = f"+{percent} %" if percent else "the base again"
         figures = [count.total(), *(count[verdict] for verdict in verdicts)]
-        rows.append(f"| {head} | {threads} | {' | '.join(map(str, figures))} |")
+        rows.append(f"| {head_of(percent)} | {threads} | {' | '.join(map(str, figures))} |")
     return "\n".join(rows)
 
 
@@ -104,50 +138,85 @@ class Gate:
         self.args, self.repository, self.base = args, folder / "repository", folder / "base"
         self.command = [args.orch, "--cache-dir", folder / "cache", "--env-dir", args.env_dir]
         self.repository.mkdir()
-        rows = "".join(ROW.format(name=name, rows=rows, width=width) for name, (rows, width) in MODELS.items())
-        (self.repository / "spec.yaml").write_text(SPEC + rows)
-        (self.repository / ".gitignore").write_text("orch-out/\n")
+        targets = {name: row for name, row in TARGETS.items() if not (args.one_thread and name == SEVERAL)}
+        self.pairs = {f"{size}-{target}": target for size in MODELS for target in targets}
+        self.write_spec(targets)
+        self.layers = {0: dict.fromkeys(self.pairs, LAYERS)}
+        self.calibrate()
         self.write(0)
         self.call(["git", "init", "--quiet"])
         self.call(["git", "add", "."])
         self.call(["git", "-c", "user.name=gate", "-c", "user.email=gate@localhost", "commit", "-qm", "the base"])
         self.measure(self.base)
 
+    def write_spec(self, targets: dict[str, str]) -> None:
+        shapes = {name: MODELS[name.partition("-")[0]] for name in self.pairs}
+        rows = [ROW.format(name=name, rows=rows, width=width) for name, (rows, width) in shapes.items()]
+        pairs = [f"    - {{model: {name}, target: {target}}}" for name, target in self.pairs.items()]
+        named = [f"  {name}: {row}" for name, row in targets.items()]
+        parts = {"targets": named, "models": rows, "pairs": pairs}
+        spec = SPEC.format(**{name: "\n".join(lines) for name, lines in parts.items()})
+        (self.repository / "spec.yaml").write_text(spec)
+        (self.repository / ".gitignore").write_text("orch-out/\n")
+
+    def calibrate(self) -> None:
+        """How many layers take how much longer. Each figure is the lowest of nine processes."""
+        times = []
+        for layers in (LAYERS, 2 * LAYERS):
+            self.layers[0] = dict.fromkeys(self.pairs, layers)
+            self.write(0)
+            out = self.repository.parent / f"calibrated-{layers}"
+            self.measure(out, rounds=9)
+            cases = json.loads((out / "report/matrix.json").read_text())["cases"]
+            times.append({case["case"].partition(":")[0]: case["metrics"]["statistic"]["ms"] for case in cases})
+        self.layers = {0: dict.fromkeys(self.pairs, LAYERS)}
+        for name in self.pairs:
+            once, twice = (of[name] for of in times)
+            each = (twice - once) / LAYERS
+            print(f"{name}: {once:.4f} ms, {each:.5f} ms a layer", file=sys.stderr)
+            for percent in self.args.by:
+                more = max(1, round(percent / 100 * once / each))
+                self.layers.setdefault(percent, {})[name] = LAYERS + more
+
     def write(self, percent: int) -> None:
-        layers = LAYERS * (100 + percent) // 100
+        layers = json.dumps(self.layers[percent])
         self.call([python(self.args, "torch"), Path(__file__).resolve(), "--make", self.repository, layers])
 
-    def measure(self, out: Path) -> None:
+    def measure(self, out: Path, rounds: int = 3) -> None:
         """As a user would before a gate: three processes for each case."""
-        run = ["run", "spec.yaml", "--rounds", "3", "--rerun", "run", "--quiet", "--out-dir", out]
+        run = ["run", "spec.yaml", "--rounds", rounds, "--rerun", "run", "--quiet", "--out-dir", out]
         self.call([*self.command, *run])
 
-    def compare(self, percent: int) -> Found:
+    def compare(self, percent: int) -> Line:
         """What the gate says of each case, for a head that is slower by so much."""
         self.write(percent)
         head = self.repository / "orch-out"
         self.measure(head)
         reports = [self.base / "report/matrix.json", head / "report/matrix.json"]
-        told = self.call([*self.command, "compare", *reports, "--gate", "--confirm", "HEAD", "--json"], codes=(0, 1))
+        argv = [*self.command, "compare", *reports, "--gate", "--confirm", "HEAD", "--json"]
+        ended = self.ended(argv, codes=(0, 1))
         cases = [case["case"] for case in json.loads(reports[0].read_text())["cases"]]
-        comparison: dict[str, Any] = json.loads(told)
+        comparison: dict[str, Any] = json.loads(ended.stdout)
         found = dict.fromkeys(cases, "same")
         for change in comparison["changes"]:
-            if change["kind"] in ("slower", "faster"):
-                verdict = change["verdict"]
-                found[change["case"]] = change["kind"] if verdict == "confirmed" else "cannot tell"
+            if change["kind"] in ("slower", "faster", "cannot_tell"):
+                found[change["case"]] = change["kind"].replace("_", " ")
+        line = {"percent": percent, "code": ended.returncode, "found": found}
+        line |= {"layers": self.layers[percent], "comparison": comparison}
         if self.args.to:
             with self.args.to.open("a") as file:
-                file.write(json.dumps({"percent": percent, "found": found, "comparison": comparison}) + "\n")
-        return found
+                file.write(json.dumps(line) + "\n")
+        return line
 
-    def call(self, argv: list[Any], codes: tuple[int, ...] = (0,)) -> str:
-        ended = subprocess.run(
-            [str(word) for word in argv], cwd=self.repository, env=os.environ, capture_output=True, text=True
-        )
+    def call(self, argv: list[Any]) -> str:
+        return self.ended(argv, codes=(0,)).stdout
+
+    def ended(self, argv: list[Any], codes: tuple[int, ...]) -> subprocess.CompletedProcess[str]:
+        words = [str(word) for word in argv]
+        ended = subprocess.run(words, cwd=self.repository, env=os.environ, capture_output=True, text=True)
         if ended.returncode not in codes:
             sys.exit(f"{argv} ended with {ended.returncode}\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")
-        return ended.stdout
+        return ended
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ impl Zoo {
         let store = DiskStore::open(&self.dir.join("cache")).unwrap();
         let provision = Provision::new(self.envs.clone(), None, Cancel::default()).unwrap();
         let (host, inventory) = here(&provision);
-        let clock = Clock::on(&inventory, false, None);
+        let clock = Clock::default().on(&inventory);
         let plan = plan::build_with(&spec, &Matrix::of(&spec), Fallback::default(), &clock).unwrap();
         let scratch = store.scratch().unwrap();
         let context = Context {

@@ -1,7 +1,9 @@
 //! What happened to a step: the closed list of outcomes, and the record that the store keeps.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -136,6 +138,14 @@ pub struct Record {
     /// digest (`exec/standing.rs`). Where that is the same, it is reported and not executed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stands: Option<Digest>,
+}
+
+impl Record {
+    /// From when it began, which is kept in whole seconds.
+    pub fn seconds_until(&self, moment: SystemTime) -> Option<f64> {
+        let (began, moment) = (self.started.parse::<Timestamp>().ok()?, Timestamp::try_from(moment).ok()?);
+        Some(moment.duration_since(began).as_secs_f64())
+    }
 }
 
 /// An execution whose failure was taken for transient.

@@ -179,6 +179,24 @@ fn cached_figures_show_their_day() {
     assert!(page.contains("latency figures measured in earlier runs (2026-01-14)"));
 }
 
+/// A team sends the page of the key models on: it is to be small with all samples of several rounds, too.
+#[test]
+fn the_page_of_the_key_models_is_below_3_mb() {
+    let mut doc = doc();
+    let measured = doc.cases.iter_mut().filter_map(|case| case.metrics.as_mut());
+    for metrics in measured {
+        // Samples that do not compress: no two digits of two are alike.
+        let sample = |at: u32| metrics.median_ms * (1.0 + f64::from(at.wrapping_mul(2_654_435_761) % 100_000) / 1e6);
+        metrics.samples_ms = (0..5 * 250).map(sample).collect();
+        metrics.samples = 5 * 250;
+        metrics.rounds = (1..=5)
+            .map(|round| orch::report::Round { round, min_ms: metrics.median_ms, ..Default::default() })
+            .collect();
+    }
+    let size = page(&doc).len();
+    assert!(size < 3_000_000, "{size} bytes");
+}
+
 #[test]
 fn absent_parts_leave_no_empty_sections() {
     let mut doc = doc();

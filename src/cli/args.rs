@@ -274,7 +274,7 @@ pub(super) struct ReportArgs {
     /// Print only this section (repeatable; Markdown only)
     #[arg(long, value_name = "SECTION", value_parser = PossibleValuesParser::new(report::sections()))]
     pub(super) section: Vec<String>,
-    /// Leave out the commands that repeat a case: they name paths of this machine, which a published report should not
+    /// Leave out the commands that repeat a case, and the ends of logs: they name paths of this machine, which a published report should not
     #[arg(long)]
     pub(super) no_repro: bool,
     /// Exit with 0 instead of 3 if nothing ran

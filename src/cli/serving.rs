@@ -15,13 +15,13 @@ const TICK: Duration = Duration::from_millis(200);
 const POLICY: &str = "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; \
     img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Loads the page again when there is another one. What its reader chose stands in its address.
+/// Loads the page again when there is another one. What its reader chose stands in its address. The page says which one it is: another
+/// may have been made before it asks for the first time.
 const FOLLOW: &str = "<script>
-{ let seen;
+{ const own = 'VERSION';
   const look = async () => {
-    const now = await fetch('/version').then((answer) => answer.text(), () => seen);
-    if (seen !== undefined && now !== seen) location.reload();
-    seen = now;
+    const now = await fetch('/version').then((answer) => answer.text(), () => own);
+    if (now !== own) location.reload();
   };
   setInterval(look, 1000); look(); }
 </script>
@@ -84,18 +84,19 @@ fn page(path: &str, shown: &Shown) -> Option<Answer> {
         Ok(pages) => pages,
         Err(error) => {
             let error = error.replace('&', "&amp;").replace('<', "&lt;");
-            return ok(html, followed(&format!("<!doctype html><title>orch</title><body><pre>{error}</pre></body>")));
+            let page = format!("<!doctype html><title>orch</title><body><pre>{error}</pre></body>");
+            return ok(html, followed(&page, shown.version));
         }
     };
     match path {
-        "/" => ok(html, followed(&pages.report)),
+        "/" => ok(html, followed(&pages.report, shown.version)),
         "/matrix.json" => ok("application/json", pages.json()),
         _ => {
             let name = path.strip_prefix("/site/")?;
             let name = if name.is_empty() { "index.html" } else { name };
             let text = pages.site().map(|files| files.get(name)).unwrap_or_default()?;
             match name.rsplit('.').next() {
-                Some("html") => ok(html, followed(text)),
+                Some("html") => ok(html, followed(text, shown.version)),
                 Some("css") => ok("text/css; charset=utf-8", text.clone()),
                 Some("js") => ok("text/javascript; charset=utf-8", text.clone()),
                 Some("svg") => ok("image/svg+xml", text.clone()),
@@ -105,9 +106,11 @@ fn page(path: &str, shown: &Shown) -> Option<Answer> {
     }
 }
 
-fn followed(page: &str) -> String {
+fn followed(page: &str, version: u64) -> String {
     match page.rfind("</body>") {
-        Some(at) => [&page[..at], FOLLOW, &page[at + "</body>".len()..]].concat(),
+        Some(at) => {
+            [&page[..at], &FOLLOW.replace("VERSION", &version.to_string()), &page[at + "</body>".len()..]].concat()
+        }
         None => page.to_owned(),
     }
 }

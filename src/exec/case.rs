@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::base::shell;
+use crate::base::text::without_secrets;
 use crate::catalogue::RUNTIMES;
 use crate::device::DeviceKind;
 use crate::exec::schedule::fallback::{Course, course, expected_outcome, is_as_expected};
@@ -19,9 +20,15 @@ use crate::report::{CaseResult, Converted, Expected, FallbackResult, FlakyStep, 
 use crate::runtime::RawMeasure;
 use crate::spec::Expect;
 use crate::step::{Source, Stage, Step, StepId};
+use crate::worker::tail;
 
 /// In how many of the last executions a figure of the requested target is looked for.
 const MEMORY: usize = 50;
+/// Of a failure's log so many lines are shown, and so many letters.
+const LINES: usize = 20;
+const LETTERS: usize = 2000;
+/// Records keep whole seconds, s.
+const SLACK: f64 = 1.5;
 
 pub(super) fn result(context: &Context<'_>, results: &[StepResult], planned: &PlannedCase) -> CaseResult {
     Ended { context, plan: context.plan, results, planned }.result()
@@ -106,6 +113,7 @@ impl<'a> Ended<'a> {
             placement: measure.map(|measure| measure.placement.clone()).unwrap_or_default(),
             facts: self.facts(answered.map(|fallback| fallback.run)),
             repro: self.repro(at),
+            log: self.last_words(at).filter(|_| status.is_failure()),
             steps: planned.chain.iter().map(|id| self.name(*id)).collect(),
             took: self.took(),
             converted: self.converted(),
@@ -189,6 +197,18 @@ impl<'a> Ended<'a> {
             Some(id) if own.outcome == Outcome::Pass => (Outcome::Flaky, self.of(id).reason.clone()),
             _ => (own.outcome, reason),
         }
+    }
+
+    /// The end of what a step printed. A log is of the last execution of its name, which may be another than this one: then it is not told.
+    fn last_words(&self, id: StepId) -> Option<String> {
+        let path = self.context.store.log_path(&self.name(id));
+        let (written, record) = (path.metadata().ok()?.modified().ok()?, self.record(id)?);
+        if !(-SLACK..=record.seconds + SLACK).contains(&record.seconds_until(written)?) {
+            return None;
+        }
+        let words = tail(&path, LINES);
+        let last = words.char_indices().rev().nth(LETTERS - 1).map_or(&*words, |(at, _)| &words[at..]);
+        (!last.trim().is_empty()).then(|| without_secrets(last).into_owned())
     }
 
     fn flaky(&self) -> Option<StepId> {

@@ -132,7 +132,8 @@ impl Builder<'_> {
             None if model.components().next().is_some() => made.model,
             None => self.artefact(target.artefact, wanted, case, &made),
         };
-        let params = self.run_params(model, target, case);
+        let mut params = self.run_params(model, target, case);
+        params.measure = self.clock.measure(&case.id(), params.measure);
         let reference = if target.artefact.holds_reference { artefact } else { made.model };
         let mut inputs = vec![("artefact".into(), Source::Step(artefact)), ("model".into(), Source::Step(reference))];
         if params.test.is_some() {

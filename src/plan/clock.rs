@@ -2,8 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::catalogue::TestMeasure;
 use crate::device::{Backend, DeviceKind};
 use crate::spec::{Model, Target, Timing};
+
+/// So many samples, or so many seconds, whichever comes first.
+const LONGER: (u32, f64) = (1000, 0.2);
 
 /// What decides of times besides the spec.
 #[derive(Debug, Clone, Default)]
@@ -12,19 +16,32 @@ pub struct Clock {
     pub is_stopped: bool,
     /// `--rounds`: of every timed case, whatever the spec says.
     pub rounds: Option<u32>,
+    /// Cases of which a round samples for longer than usual, by their ids.
+    pub longer: BTreeSet<String>,
     /// Backends that are here without the hardware that they are made for. Not known where no host is.
     pub stand_ins: BTreeSet<String>,
 }
 
 impl Clock {
     /// As the devices of a host are.
-    pub fn on(inventory: &[Backend], is_stopped: bool, rounds: Option<u32>) -> Self {
+    pub fn on(self, inventory: &[Backend]) -> Self {
         let is_stand_in = |found: &&Backend| {
             let mut kinds = found.devices.iter().map(|device| device.kind).peekable();
             found.available && kinds.peek().is_some() && kinds.all(|kind| kind != DeviceKind::Hardware)
         };
         let stand_ins = inventory.iter().filter(is_stand_in).map(|found| found.name.clone()).collect();
-        Self { is_stopped, rounds, stand_ins }
+        Self { stand_ins, ..self }
+    }
+
+    /// How a round of this case is timed. One that samples for longer goes on for five times what a short case usually gets: the
+    /// more of a round's samples there are, the likelier is a quiet moment among them.
+    pub(super) fn measure(&self, case: &str, usual: TestMeasure) -> TestMeasure {
+        let TestMeasure::Times { warmup, samples, max_seconds } = usual else { return usual };
+        if !self.longer.contains(case) {
+            return usual;
+        }
+        let (samples, max_seconds) = (samples.max(LONGER.0), max_seconds.min(LONGER.1));
+        TestMeasure::Times { warmup, samples, max_seconds }
     }
 
     pub(super) fn times(&self, timing: Timing, model: &Model, target: &Target) -> bool {

@@ -61,12 +61,12 @@ fn host(qnn: DeviceKind, webgpu: &[DeviceKind]) -> Vec<Backend> {
 #[test]
 fn what_stands_for_hardware_is_timed_only_where_its_target_asks() {
     use DeviceKind::{Emulator, Hardware, Software};
-    let on = |inventory: &[Backend]| timed(SPEC, &Clock::on(inventory, false, None));
+    let on = |inventory: &[Backend]| timed(SPEC, &Clock::default().on(inventory));
     assert_eq!(on(&host(Emulator, &[Software])), ["cpu", "asked"]);
     assert_eq!(on(&host(Hardware, &[Hardware, Software])), ["cpu", "qnn", "asked", "limited", "webgpu"]);
     // A backend that is not here is a stand-in for nothing.
     assert_eq!(on(&[]), ["cpu", "qnn", "asked", "limited", "webgpu"]);
-    assert!(timed(SPEC, &Clock::on(&host(Hardware, &[Hardware]), true, None)).is_empty());
+    assert!(timed(SPEC, &Clock { is_stopped: true, ..Clock::default() }.on(&host(Hardware, &[Hardware]))).is_empty());
 }
 
 #[test]
@@ -77,6 +77,18 @@ fn a_target_s_word_is_over_the_general_and_a_model_s_over_both() {
     assert!(timed(&SPEC.replace("family: other,", "family: other, measure: none,"), &clock).is_empty());
     let limited = SPEC.replace("measure: {timeout_seconds: 5}", "measure: none");
     assert!(!timed(&limited, &clock).contains(&"limited".to_owned()));
+}
+
+#[test]
+fn a_round_of_a_case_that_is_asked_for_samples_for_longer() {
+    let clock = Clock { longer: BTreeSet::from(["m:cpu-fp32".to_owned()]), ..Clock::default() };
+    let usual = TestMeasure::Times { warmup: 3, samples: 30, max_seconds: 10.0 };
+    assert_eq!(clock.measure("m:cpu-fp32", usual), TestMeasure::Times { warmup: 3, samples: 1000, max_seconds: 0.2 });
+    assert_eq!(clock.measure("m:qnn-fp16", usual), usual);
+    assert_eq!(clock.measure("m:cpu-fp32", TestMeasure::NONE), TestMeasure::NONE);
+    // More than that, where the spec says so; and never for longer than it allows.
+    let own = TestMeasure::Times { warmup: 3, samples: 5000, max_seconds: 0.1 };
+    assert_eq!(clock.measure("m:cpu-fp32", own), own);
 }
 
 #[test]

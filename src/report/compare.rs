@@ -54,6 +54,8 @@ pub enum Kind {
     MoreAccurate,
     Faster,
     LessMemory,
+    /// Its times differ, and this machine cannot tell whether that is the change's doing.
+    CannotTell,
 }
 
 words!(pub Kind {
@@ -69,6 +71,7 @@ words!(pub Kind {
     "more accurate" => MoreAccurate,
     "faster" => Faster,
     "less memory" => LessMemory,
+    "cannot tell" => CannotTell,
 });
 
 impl Kind {
@@ -106,10 +109,10 @@ pub struct Change {
     pub head: Option<State>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub figures: Option<Figures>,
-    /// Of slower and faster.
+    /// Of slower, faster, and what cannot be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Of slower and faster, where the history has enough executions of the case to tell.
+    /// Of the same, where the history has enough executions of the case to tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }
@@ -163,11 +166,16 @@ pub struct Comparison {
     pub timed_by_history: usize,
     /// Why times of other right cases were not, and how many those are.
     pub not_timed: BTreeMap<&'static str, usize>,
+    /// Cases of the base that the head, which is a part of a spec, was not asked for.
+    pub beyond: usize,
     /// Right cases among the same of whose times nobody can say so: stored rounds, or executions of the history, lie too far apart.
     pub unsettled: Vec<Change>,
     /// How many differences of times were gone when both sides were measured anew; None if they were not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refuted: Option<usize>,
+    /// All that was seen of each case when both sides were measured anew, so that the rule can be judged by it afterwards.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rounds: BTreeMap<String, Remeasured>,
 }
 
 impl Comparison {
@@ -212,8 +220,10 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
         changes.extend(kinds.into_iter().map(change));
     }
     let now: BTreeSet<&str> = head.1.cases.iter().map(|case| &*case.case).collect();
-    let gone = base.1.cases.iter().filter(|case| !now.contains(&*case.case));
-    changes.extend(gone.map(|case| change(Kind::Gone, Some(case), None, None)));
+    let gone: Vec<_> = base.1.cases.iter().filter(|case| !now.contains(&*case.case)).collect();
+    // A part of a spec was not asked for the rest of it.
+    let beyond = if head.1.scope.is_none() || head.1.scope == base.1.scope { 0 } else { gone.len() };
+    changes.extend(gone.iter().skip(beyond).map(|case| change(Kind::Gone, Some(case), None, None)));
     changes.sort_by_key(|change| change.kind);
     Comparison {
         base: side(base),
@@ -224,8 +234,10 @@ pub fn compare(base: (&str, &ReportDoc), head: (&str, &ReportDoc), noises: &Nois
         timed,
         timed_by_history,
         not_timed,
+        beyond,
         unsettled,
         refuted: None,
+        rounds: BTreeMap::new(),
     }
 }
 

@@ -14,6 +14,9 @@ use crate::base::figures::{bytes, counted};
 use crate::matrix::HalfChoice;
 use crate::record::{Numerics, Outcome};
 
+/// The part that shows what a failed step printed. It may name paths of its machine.
+pub(super) const LOG: &str = "Log";
+
 #[derive(Serialize)]
 pub(super) struct Detail<'a> {
     pub(super) name: String,
@@ -24,7 +27,7 @@ pub(super) struct Detail<'a> {
     about: String,
     reason: Option<String>,
     repro: Option<&'a str>,
-    parts: Vec<Part<'a>>,
+    pub(super) parts: Vec<Part<'a>>,
 }
 
 #[derive(Default, Serialize)]
@@ -67,6 +70,11 @@ impl<'a> Detail<'a> {
             case.metrics.as_ref().and_then(|metrics| Some(metrics.decoding.as_ref()?.part(view.label(case)))),
             view.trend(case).and_then(trend::part),
             numerics.map(compared),
+            case.log.as_ref().map(|log| Part {
+                title: LOG,
+                facts: vec![("printed last", log.clone())],
+                ..Part::default()
+            }),
             Some(run(case, view.label(case))),
         ];
         Self {

@@ -226,6 +226,9 @@ pub struct CaseResult {
     /// Exporter route and what else the record holds; the versions of `facts.versions` are shown as a table.
     pub facts: IndexMap<String, Arc<Value>>,
     pub repro: Option<String>,
+    /// What the step at which it failed printed last, without what its log leaves out: passwords, and what only a terminal obeys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
     pub steps: Vec<String>,
     /// Seconds that each of them took when it was executed, in this run or in an earlier one.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::badge;
 use super::compare::Comparison;
-use super::details::Detail;
+use super::details::{Detail, LOG};
 use super::format::{day, error, glyph, kind_of, ms, seconds, word};
 use super::head::{self, Count};
 use super::html;
@@ -280,6 +280,8 @@ fn line<'a>(view: &View<'a>, at: usize, case: &'a CaseResult, name: String) -> L
 fn pair_page<'a>(view: &View<'a>, at: usize, case: &'a CaseResult) -> Pair<'a> {
     let place = view.place(at);
     let (model, target) = (place.row.name(), place.variant.name());
+    let mut detail = Detail::of(view, case);
+    detail.parts.retain(|part| part.title != LOG);
     Pair {
         model_href: format!("models/{}.html", file(&model)),
         target_href: format!("targets/{}.html", file(&target)),
@@ -287,7 +289,7 @@ fn pair_page<'a>(view: &View<'a>, at: usize, case: &'a CaseResult) -> Pair<'a> {
         model,
         target,
         has_trend: view.trend(case).is_some(),
-        detail: Detail::of(view, case),
+        detail,
     }
 }
 

@@ -34,6 +34,7 @@ fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option
         ("check", request.check.to_string()),
         ("sweep", format!("{:?}", request.sweep)),
         ("rounds", format!("{:?}", request.rounds)),
+        ("longer", format!("{:?}", request.longer)),
         ("mocked", format!("{:?}", std::env::var_os(MOCKED))),
     ];
     let command_line: Vec<_> = paths.into_iter().chain(others).collect();

@@ -46,8 +46,10 @@ impl Project {
 
     /// The plan of a spec that was read already; for one host, or as it is on every host.
     pub fn of(spec: &Spec, request: &Request, here: Option<(&Session, Ask<'_>)>) -> anyhow::Result<Self> {
-        let unknown = Clock { is_stopped: request.check, rounds: request.rounds, ..Clock::default() };
-        let clock = here.map_or(unknown, |(session, _)| clock(spec, request, session));
+        let clock = match here {
+            Some((session, _)) => clock(spec, request, session),
+            None => request.clock(),
+        };
         Self::clocked(spec, request, here, clock)
     }
 
@@ -137,7 +139,7 @@ impl Project {
 }
 
 fn clock(spec: &Spec, request: &Request, session: &Session) -> Clock {
-    Clock::on(session.inventory_for(!spec.models.is_empty()), request.check, request.rounds)
+    request.clock().on(session.inventory_for(!spec.models.is_empty()))
 }
 
 /// The spec with the sizes that are asked for.

@@ -1,5 +1,6 @@
 //! What is asked for: where things are kept, which part of which spec, and how it is run.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -59,6 +60,8 @@ pub struct Request {
     pub sweep: Sweep,
     /// How many rounds each timed case has, whatever the spec says.
     pub rounds: Option<u32>,
+    /// Cases of which a round samples for longer than usual: short ones that are compared.
+    pub longer: BTreeSet<String>,
     /// Whether everything that is timed is measured again, whatever the store holds.
     pub anew: bool,
     /// Only what differs from this git revision.
@@ -82,6 +85,11 @@ impl Request {
     pub fn part(&self) -> Option<String> {
         let part = format!("{}{}", self.selection, self.sweep.flags());
         (!part.is_empty()).then(|| part.trim_start().to_owned())
+    }
+
+    /// What it says of times, whatever the host is.
+    pub(super) fn clock(&self) -> Clock {
+        Clock { is_stopped: self.check, rounds: self.rounds, longer: self.longer.clone(), ..Clock::default() }
     }
 
     /// Whether orch is to choose targets.
@@ -187,6 +195,7 @@ impl Settings {
         if let Some(rounds) = clock.rounds {
             flags.push_str(&format!(" --rounds {rounds}"));
         }
+        flags.extend(clock.longer.iter().map(|case| format!(" --longer {}", shell::word(case))));
         if let Some(url) = &self.executor {
             flags.push_str(&format!(" --executor {}", shell::word(url)));
         }

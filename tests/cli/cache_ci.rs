@@ -179,17 +179,23 @@ fn fenced(text: &str, language: &str) -> String {
 #[test]
 fn the_published_workflows_are_yaml() {
     let github: Value = serde_saphyr::from_str(&page("github-workflow.yml")).unwrap();
-    let steps = github["jobs"]["models"]["steps"].as_array().unwrap();
+    let of_job = |job: &str| github["jobs"][job]["steps"].as_array().unwrap();
+    let steps = of_job("models");
     assert!(steps.len() > 10 && steps.iter().all(|step| step["uses"].is_string() || step["run"].is_string()));
     // What is saved is what is restored.
-    let of = |action: &str| -> BTreeMap<String, String> {
+    let of = |steps: &[Value], action: &str| -> BTreeMap<String, String> {
         let uses = |step: &&Value| step["uses"].as_str().is_some_and(|uses| uses.starts_with(action));
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let found = steps.iter().filter(uses);
         found.map(|step| (text(&step["with"]["path"]), text(&step["with"]["key"]))).collect()
     };
-    let (restored, saved) = (of("actions/cache/restore@"), of("actions/cache/save@"));
-    assert_eq!((restored.len(), saved.len()), (3, 3));
+    let (restored, saved) = (of(steps, "actions/cache/restore@"), of(steps, "actions/cache/save@"));
+    assert_eq!((restored.len(), saved.len()), (4, 3));
+    // The last job saves what pull requests are compared with, by names that begin as those that are looked for.
+    let base = &of(of_job("report"), "actions/cache/save@")["base"];
+    let looked =
+        steps.iter().find(|step| step["with"]["path"] == "base").unwrap()["with"]["restore-keys"].as_str().unwrap();
+    assert!(base.starts_with(looked) && restored["base"].starts_with(looked), "{base}");
     for (path, key) in &saved {
         let own = |step: &&Value| {
             format!("${{{{ steps.{}.outputs.cache-primary-key }}}}", step["id"].as_str().unwrap()) == *key

@@ -10,10 +10,10 @@ use crate::page;
 use crate::ready_onnx::sandbox;
 use crate::support::{Sandbox, eventually, signal};
 
-const RUN: [&str; 2] = ["run", "specs/all.yaml"];
+pub(super) const RUN: [&str; 2] = ["run", "specs/all.yaml"];
 
 /// The process, and its port.
-fn serving(sandbox: &Sandbox) -> (Child, u16) {
+pub(super) fn serving(sandbox: &Sandbox) -> (Child, u16) {
     let mut child = sandbox.spawn(["serve", "specs/all.yaml", "--port", "0"]);
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -48,6 +48,8 @@ fn it_follows_runs_and_specs_and_ends_when_asked() {
     assert!(names(&get(port, "/")).contains("\"word\":\"incomplete\""));
     let first = get(port, "/version");
     assert_eq!(get(port, "/version"), first, "nothing changed");
+    // A page compares with what it is itself: what was made until it asks for the first time is another one.
+    assert!(get(port, "/").contains(&format!("const own = '{first}';")));
     sandbox.run(RUN).success();
     eventually("the page shows the run", || names(&get(port, "/")).contains("\"word\":\"passed\""));
     assert_ne!(get(port, "/version"), first);

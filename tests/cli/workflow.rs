@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::onnx::RIGHT;
+use crate::onnx::{RIGHT, expected};
 use crate::ready_onnx::sandbox;
 use crate::support::Sandbox;
 
@@ -76,6 +76,83 @@ fn shards_run_and_one_page_shows_all_of_them() {
     assert!(page.contains("2 passed") && !page.contains("Not the whole spec"), "{page}");
     assert!(sandbox.read("report/badge.svg").contains("2 of 2 passed"));
     assert!(sandbox.path("report/index.html").is_file());
+}
+
+/// All shards, each on a machine of its own; what their gates said.
+fn shards(sandbox: &Sandbox, base: &str) -> Vec<(bool, String)> {
+    let outputs = sandbox.path("outputs").to_str().unwrap().to_owned();
+    let one = |shard: u32| {
+        let shard = shard.to_string();
+        let env = [("SHARD", shard.as_str()), ("GITHUB_OUTPUT", &outputs), ("GITHUB_BASE_REF", base)];
+        let _ = std::fs::remove_dir_all(sandbox.path("orch-out"));
+        shell(sandbox, &lines("models", "Run"), &env);
+        let part = sandbox.path("shards").join(format!("report-{shard}"));
+        std::fs::create_dir_all(&part).unwrap();
+        std::fs::copy(sandbox.path("orch-out/report/matrix.json"), part.join("matrix.json")).unwrap();
+        if base.is_empty() { (true, String::new()) } else { shell(sandbox, &lines("models", "Gate"), &env) }
+    };
+    (1..=SHARDS).map(one).collect()
+}
+
+#[test]
+fn a_pull_request_is_held_against_what_main_came_to() {
+    let sandbox = sandbox(RIGHT);
+    git(&sandbox, "init -q");
+    git(&sandbox, "add specs models");
+    git(&sandbox, "commit -qm base");
+    git(&sandbox, "update-ref refs/remotes/origin/main HEAD");
+    let summary = sandbox.path("summary.md").to_str().unwrap().to_owned();
+    let last = |step: &str| {
+        let (ended, told) = shell(&sandbox, &lines("report", step), &[("GITHUB_STEP_SUMMARY", &summary)]);
+        assert!(ended, "{step}: {told}");
+    };
+    // Before main was run once there is nothing to compare with, and no comment.
+    assert!(shards(&sandbox, "main").iter().all(|(is_open, _)| *is_open));
+    last("Compare");
+    assert!(!sandbox.path("report/compare.md").exists());
+    shards(&sandbox, "");
+    last("Merge");
+    last("Keep what main came to");
+    // A change that nothing is worse for. What it does not touch is not gone.
+    let spec = sandbox.read("specs/all.yaml");
+    sandbox.write("specs/all.yaml", format!("{spec}# a comment\n"));
+    git(&sandbox, "commit -qam comment");
+    let gates = shards(&sandbox, "main");
+    assert!(gates.iter().all(|(is_open, _)| *is_open), "{gates:?}");
+    assert!(gates.iter().all(|(_, told)| told.contains("2 outside of this part")), "{gates:?}");
+    // One that breaks both cases, which may be of one shard or of two.
+    sandbox.write("models/expected/output_0.pb", expected([41.5, 51.5, 60.]));
+    git(&sandbox, "commit -qam broken");
+    let gates = shards(&sandbox, "main");
+    let red: Vec<_> = gates.iter().filter(|(is_open, _)| !is_open).collect();
+    assert!(!red.is_empty() && red.iter().all(|(_, told)| told.contains("broken (")), "{gates:?}");
+    last("Merge");
+    last("Compare");
+    let page = sandbox.read("report/compare.md");
+    assert!(page.contains("#### broken (2)") && std::fs::read_to_string(&summary).unwrap().contains(&page), "{page}");
+    // There is no GitHub here: what its program is asked for is written down, and the body that it is given.
+    let comment = |known: &str| {
+        let told = format!(
+            "gh() {{ echo \"$*\" >> gh.log; case \"$*\" in *--jq*) echo '{known}';; *) cp comment.md body.md;; esac; }}"
+        );
+        let env = [("GITHUB_REPOSITORY", "o/r"), ("PULL", "7")];
+        let (ended, told) = shell(&sandbox, &format!("{told}\n{}", lines("report", "Comment")), &env);
+        assert!(ended, "{told}");
+        assert_eq!(sandbox.read("body.md"), format!("<!-- orch -->\n{page}"));
+        let asked = sandbox.read("gh.log");
+        std::fs::remove_file(sandbox.path("gh.log")).unwrap();
+        asked.lines().last().unwrap().to_owned()
+    };
+    assert_eq!(comment(""), "api --silent repos/o/r/issues/7/comments -F body=@comment.md");
+    assert_eq!(comment("12"), "api --silent --method PATCH repos/o/r/issues/comments/12 -F body=@comment.md");
+}
+
+#[test]
+fn the_tutorial_quotes_the_gate() {
+    let gate = lines("models", "Gate");
+    let line = gate.lines().find(|line| line.contains("orch compare")).unwrap().trim().to_owned();
+    let tutorial = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tutorial.md")).unwrap();
+    assert!(tutorial.contains(&format!("`{line}`")), "{line}");
 }
 
 #[test]

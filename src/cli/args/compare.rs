@@ -17,7 +17,7 @@ pub(in crate::cli) struct CompareArgs {
     /// slower
     #[arg(long)]
     pub(in crate::cli) gate: bool,
-    /// Where times differ, measure both sides again in turns, five processes each; the base's files come from this git
+    /// Where times differ, measure both sides again in turns, 5 to 25 processes each; the base's files come from this git
     /// revision
     #[arg(long, value_name = "REVISION")]
     pub(in crate::cli) confirm: Option<String>,

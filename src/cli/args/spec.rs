@@ -27,6 +27,9 @@ pub(in crate::cli) struct SpecArgs {
     /// [default: `rounds` of the spec's `measure`, else 1]
     #[arg(long, value_name = "N", conflicts_with = "check", value_parser = rounds())]
     pub(in crate::cli) rounds: Option<u32>,
+    /// A round of this case takes 1,000 samples, or as many as fit into 0.2 s: `orch compare --confirm` asks for it
+    #[arg(long, value_name = "CASE", hide = true)]
+    longer: Vec<String>,
     /// These batch sizes instead of the spec's `matrix: {batch: …}`, e.g. 1,4,16
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = size())]
     batch: Vec<u64>,
@@ -52,7 +55,8 @@ impl SpecArgs {
         let Self { check, rounds, .. } = *self;
         let (selection, sweep) =
             (self.selection.selection(), Sweep { batch: self.batch.clone(), seq: self.seq.clone() });
-        Request { selection, sweep, fallback, check, rounds, ..Request::all(&self.spec) }
+        let longer = self.longer.iter().cloned().collect();
+        Request { selection, sweep, fallback, check, rounds, longer, ..Request::all(&self.spec) }
     }
 
     /// Asks for the selected cases within the scope.

@@ -204,13 +204,9 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
 
 /// Whether a log was written to after the execution on record ended. Records keep whole seconds.
 fn is_later(path: &std::path::Path, record: Option<&Record>) -> bool {
-    let written = path.metadata().and_then(|meta| meta.modified()).ok();
-    let written = written.and_then(|time| jiff::Timestamp::try_from(time).ok());
     let Some(record) = record else { return true };
-    let began = record.started.parse::<jiff::Timestamp>().ok();
-    written
-        .zip(began)
-        .is_some_and(|(written, began)| written.duration_since(began).as_secs_f64() > record.seconds + 1.5)
+    let written = path.metadata().and_then(|meta| meta.modified()).ok();
+    written.and_then(|time| record.seconds_until(time)).is_some_and(|seconds| seconds > record.seconds + 1.5)
 }
 
 fn outcome(record: &Record) -> String {

@@ -10,6 +10,7 @@ use crate::cli::args::{Args, ReportArgs, ReportFormat};
 use crate::cli::cmd::Warnings;
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
+use crate::history::RunFile;
 use crate::report::{self, ReportDoc};
 use crate::session::{Ask, Session, UsageError, trends};
 
@@ -23,7 +24,7 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
         files => report::merge::merge(&documents(files)?)?,
     };
     if report.no_repro {
-        doc.cases.iter_mut().for_each(|case| case.repro = None);
+        doc.cases.iter_mut().for_each(|case| (case.repro, case.log) = (None, None));
     }
     let text = match report.format {
         ReportFormat::Text => report::text::render(&doc, &printer.styles()),
@@ -61,12 +62,20 @@ pub(super) fn documents(files: &[PathBuf]) -> anyhow::Result<Vec<(String, Report
     files.iter().map(|path| Ok((path.display().to_string(), document(path)?))).collect()
 }
 
-/// The report in a file.
+/// How files of runs begin, which are compressed.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// The report in a file: a `matrix.json`, or the file that a run left for the history.
 pub(super) fn document(path: &Path) -> anyhow::Result<ReportDoc> {
     let text = fs::read(path).with_context(|| format!("failed to read `{}`", path.display()))?;
+    if text.starts_with(GZIP) {
+        let doc = RunFile::read(path)?.doc;
+        let nothing = || format!("`{}` is of a run that had nothing to do, so it holds no report", path.display());
+        return doc.ok_or_else(|| UsageError(nothing()).into());
+    }
     let read = serde_json::from_slice(&text);
     Ok(read.map_err(|error| {
-        let hint = "it is the matrix.json of a run, or what `orch report --format json` prints";
+        let hint = "a report is the matrix.json of a run, its `cache/history/runs/RUN.json.gz`, or what `orch report --format json` prints";
         UsageError(format!("`{}` is no report of this orch: {error}\n  hint: {hint}", path.display()))
     })?)
 }

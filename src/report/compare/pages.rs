@@ -124,6 +124,9 @@ pub(in crate::report) fn counts(comparison: &Comparison) -> String {
     let mut counts: Vec<_> =
         found(comparison).map(|(title, _, changes)| format!("{} {title}", changes.len())).collect();
     counts.push(format!("{} the same", comparison.same));
+    counts.extend(
+        Some(comparison.beyond).filter(|count| *count > 0).map(|count| format!("{count} outside of this part")),
+    );
     counts.extend(comparison.refuted.map(|count| format!("{count} of them only before both were measured again")));
     let by_history = Some(comparison.timed_by_history).filter(|count| *count > 0);
     let by_history =
@@ -142,4 +145,62 @@ pub(in crate::report) fn counts(comparison: &Comparison) -> String {
 /// Text in a table of Markdown.
 fn cell(text: &str) -> String {
     crate::report::markdown::text(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::report::compare::{Noises, Remeasured, compare};
+    use crate::report::{ReportDoc, Round};
+
+    /// Rounds of which the lowest is `ms`, and the others lie so far above it.
+    fn rounds(ms: f64, apart: f64) -> Vec<Round> {
+        (0..5).map(|at| Round { min_ms: ms * (1.0 + apart * f64::from(at)), ..Round::default() }).collect()
+    }
+
+    #[test]
+    fn what_nobody_can_tell_is_not_told_as_slower() {
+        let mut base: ReportDoc =
+            serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        base.cases.retain(|case| ["bert:cpu-fp32", "bert:openvino-fp32", "roberta:cpu-fp32"].contains(&&*case.case));
+        let [head_of, mut head] = [base.clone(), base.clone()];
+        let set = |doc: &mut ReportDoc, ms: f64| {
+            for case in &mut doc.cases {
+                case.metrics.as_mut().unwrap().rounds = rounds(ms, 0.0);
+            }
+        };
+        set(&mut base, 1.0);
+        set(&mut head, 1.5);
+        let mut comparison = compare(("base", &base), ("head", &head), &Noises::new());
+        assert_eq!(comparison.of(Kind::Slower).count(), 3);
+        let found = |base, head| Remeasured { base, head };
+        let cases = head_of.cases.iter().map(|case| case.case.clone());
+        let each = [
+            found(rounds(1.0, 0.0), rounds(1.5, 0.0)),
+            found(rounds(1.0, 0.2), rounds(1.1, 0.2)),
+            found(rounds(1.0, 0.0), rounds(1.0, 0.0)),
+        ];
+        comparison.remeasured(cases.zip(each).collect::<BTreeMap<_, _>>());
+        let page = text(&comparison, &Styles::plain());
+        assert!(page.contains("\nslower (1)\n") && page.contains("\ncannot tell (1)\n"), "{page}");
+        assert!(page.contains("1 slower · 1 cannot tell · 1 the same"), "{page}");
+        assert!(page.contains("(+10.0 %), cannot tell below 120 %"), "{page}");
+        let comment = markdown(&comparison);
+        assert!(
+            comment.contains("#### slower (1)\n") && comment.contains("<summary>cannot tell (1)</summary>"),
+            "{comment}"
+        );
+        assert!(!comment.contains("#### cannot tell"), "{comment}");
+        let untold: Vec<_> = comparison.of(Kind::CannotTell).collect();
+        assert!(untold.iter().all(|change| !change.is_worse()) && untold.len() == 1);
+        // All that the rule saw, also of what it took for the same.
+        let json = serde_json::to_value(&comparison).unwrap();
+        assert_eq!(json["changes"][1]["kind"], "cannot_tell");
+        assert_eq!(json["rounds"].as_object().unwrap().len(), 3);
+        let all = json["rounds"].as_object().unwrap().values();
+        assert!(all.clone().all(|sides| sides["base"].as_array().unwrap().len() == 5), "{json:#}");
+        assert!(all.flat_map(|sides| sides["head"].as_array().unwrap()).all(|round| round["min_ms"].is_f64()));
+    }
 }

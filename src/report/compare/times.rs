@@ -17,6 +17,8 @@ const RESTLESS: f64 = 0.10;
 const FLOOR_MS: f64 = 0.003;
 /// A side has converged when its three lowest rounds are this close: further ones would hardly be lower.
 const CLOSE: f64 = 0.01;
+/// Samples of so many ms are so many in a round that samples for longer (`plan/clock.rs`) that none has fewer than usual, but on an overloaded machine.
+const SHORT: f64 = 5.0;
 /// Two may be as close by chance: that called 2 of 66 unchanged cases slower.
 const THIRD: usize = 2;
 
@@ -69,7 +71,8 @@ pub enum Verdict {
     CannotTell(f64),
 }
 
-/// The rounds of both sides of a case.
+/// The rounds of both sides of a case, in the order in which they were taken.
+#[derive(Debug, Clone, Serialize)]
 pub struct Remeasured {
     pub base: Vec<Round>,
     pub head: Vec<Round>,
@@ -93,6 +96,19 @@ impl Remeasured {
         let Some([base, head]) = self.sides() else { return true };
         let differs = difference(&base, &head);
         base.open.max(head.open) <= CLOSE && (differs <= threshold(&base, &head) || differs > RESTLESS)
+    }
+
+    /// Whether the first and the second half of what was taken in turns say each by itself that the sides differ by no more
+    /// than this share. Where rounds lie far apart, two halves seldom come as close to each other by chance.
+    fn halves_are_the_same(&self, share: f64) -> bool {
+        let half = |late: bool| {
+            let of = |rounds: &[Round]| {
+                let (early, rest) = rounds.split_at(rounds.len() / 2);
+                if late { rest.to_vec() } else { early.to_vec() }
+            };
+            Self { base: of(&self.base), head: of(&self.head) }.sides()
+        };
+        [false, true].into_iter().all(|late| half(late).is_some_and(|[base, head]| difference(&base, &head) <= share))
     }
 
     /// Base and head, on the base's basis. None where a side was not timed.
@@ -132,8 +148,15 @@ impl Comparison {
         suspected.chain(&self.unsettled).map(|change| change.case.clone()).collect()
     }
 
+    /// Whether a case is so short that a round may sample for longer than usual and still end before the usual count is there.
+    pub fn is_short(&self, case: &str) -> bool {
+        let mut suspects = self.changes.iter().filter(|change| change.verdict.is_some()).chain(&self.unsettled);
+        let figures = suspects.find(|change| change.case == case).and_then(|change| change.figures);
+        figures.is_some_and(|figures| figures.base.max(figures.head) < SHORT)
+    }
+
     /// Takes what measuring anew found. What is not among it stays suspected.
-    pub fn remeasured(&mut self, found: &BTreeMap<String, Remeasured>) {
+    pub fn remeasured(&mut self, found: BTreeMap<String, Remeasured>) {
         let before = self.changes.len();
         self.changes.retain_mut(|change| match found.get(&change.case).filter(|_| change.verdict.is_some()) {
             None => true,
@@ -143,13 +166,18 @@ impl Comparison {
         self.same += gone;
         self.refuted = Some(gone);
         for mut change in std::mem::take(&mut self.unsettled) {
-            if found.get(&change.case).is_some_and(|rounds| judge(&mut change, rounds)) {
-                // What changed in another way as well was not counted as the same.
-                self.same -= usize::from(self.changes.iter().all(|other| other.case != change.case));
-                self.changes.push(change);
+            match found.get(&change.case) {
+                None => self.unsettled.push(change),
+                Some(rounds) if judge(&mut change, rounds) => {
+                    // What changed in another way as well was not counted as the same.
+                    self.same -= usize::from(self.changes.iter().all(|other| other.case != change.case));
+                    self.changes.push(change);
+                }
+                Some(_) => {}
             }
         }
         self.changes.sort_by_key(|change| change.kind);
+        self.rounds = found;
     }
 }
 
@@ -168,12 +196,16 @@ fn judge(change: &mut Change, found: &Remeasured) -> bool {
     let Some([base, head]) = found.sides() else { return true };
     let (threshold, differs) = (threshold(&base, &head), difference(&base, &head));
     change.figures = Some(Figures { base: base.ms, head: head.ms });
-    change.kind = if head.ms > base.ms { Kind::Slower } else { Kind::Faster };
-    change.verdict = Some(match (differs > threshold, threshold > RESTLESS) {
-        (true, _) => Verdict::Confirmed,
-        (false, true) => Verdict::CannotTell(threshold),
+    // How much it varies over the history may tell that nothing changed where these rounds alone cannot; never that something did.
+    let usual = change.noise.map(|noise| noise.threshold().max(FLOOR_MS / base.ms)).filter(|usual| *usual <= RESTLESS);
+    let is_usual = usual.is_some_and(|usual| differs <= usual && found.halves_are_the_same(usual));
+    let (kind, verdict) = match (differs > threshold, threshold > RESTLESS && !is_usual) {
+        (true, _) if head.ms > base.ms => (Kind::Slower, Verdict::Confirmed),
+        (true, _) => (Kind::Faster, Verdict::Confirmed),
+        (false, true) => (Kind::CannotTell, Verdict::CannotTell(threshold)),
         (false, false) => return false,
-    });
+    };
+    (change.kind, change.verdict) = (kind, Some(verdict));
     true
 }
 
@@ -186,9 +218,13 @@ mod tests {
         (1..).zip(times).map(round).collect()
     }
 
-    fn verdict(base: [f64; 5], head: [f64; 5]) -> Option<(Kind, Verdict)> {
+    fn suspected() -> Change {
         let (kind, case, verdict) = (Kind::Slower, "a:b".into(), Some(Verdict::Suspected));
-        let mut change = Change { kind, case, row: None, base: None, head: None, figures: None, verdict, noise: None };
+        Change { kind, case, row: None, base: None, head: None, figures: None, verdict, noise: None }
+    }
+
+    fn verdict(base: [f64; 5], head: [f64; 5]) -> Option<(Kind, Verdict)> {
+        let mut change = suspected();
         let found = Remeasured { base: rounds(base), head: rounds(head) };
         judge(&mut change, &found).then_some((change.kind, change.verdict.unwrap()))
     }
@@ -208,7 +244,7 @@ mod tests {
     fn where_a_side_has_not_converged_nothing_small_is_said() {
         let restless = [1.0, 1.1, 1.25, 1.4, 1.6];
         assert!(
-            matches!(verdict(restless, restless.map(|ms| ms * 1.08)), Some((_, Verdict::CannotTell(below))) if below > 0.1)
+            matches!(verdict(restless, restless.map(|ms| ms * 1.08)), Some((Kind::CannotTell, Verdict::CannotTell(below))) if below > 0.1)
         );
         assert!(matches!(verdict(QUIET, restless.map(|ms| ms * 1.08)), Some((_, Verdict::CannotTell(_)))));
         assert_eq!(verdict(restless, restless.map(|ms| ms * 3.0)), Some((Kind::Slower, Verdict::Confirmed)));
@@ -230,6 +266,23 @@ mod tests {
         assert_eq!((noise(0.001).threshold(), noise(0.001).hides()), (0.03, None));
         assert_eq!((noise(0.02).threshold(), noise(0.02).hides()), (0.06, None));
         assert!(matches!(noise(0.05).hides(), Some(Verdict::CannotTell(below)) if (below - 0.15).abs() < 1e-9));
+    }
+
+    #[test]
+    fn what_the_history_knows_to_vary_little_is_the_same_if_both_halves_of_the_rounds_say_so() {
+        let judged = |share: f64, base: [f64; 6], head: [f64; 6]| {
+            let side = |times: [f64; 6]| times.map(|min_ms| Round { min_ms, ..Round::default() }).to_vec();
+            let mut change = Change { noise: Some(Noise { share, executions: 8 }), ..suspected() };
+            judge(&mut change, &Remeasured { base: side(base), head: side(head) }).then_some(change.kind)
+        };
+        let (base, same) = ([1.2, 1.0, 1.3, 1.25, 1.01, 1.4], [1.01, 1.3, 1.2, 1.02, 1.4, 1.2]);
+        assert_eq!(judged(0.005, base, same), None);
+        // One half alone may be luck; and what varies by so much can tell nothing.
+        assert_eq!(judged(0.005, base, [1.01, 1.3, 1.2, 1.08, 1.4, 1.2]), Some(Kind::CannotTell));
+        assert_eq!(judged(0.05, base, same), Some(Kind::CannotTell));
+        // That something changed is shown by rounds, and by nothing else.
+        assert_eq!(judged(0.005, base, same.map(|ms| ms * 1.1)), Some(Kind::CannotTell));
+        assert_eq!(judged(0.005, [1.0; 6], [1.1; 6]), Some(Kind::Slower));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use indexmap::IndexMap;
 
+use super::guidance::is_faster;
 use super::{CaseResult, Cell, Make, Outcome, Section, Table, View};
 use crate::base::figures::counted;
 use crate::device::backends::CPU;
@@ -11,19 +12,17 @@ pub(super) const SECTION: Section = Section {
     id: "fastest",
     title: "Fastest for each family",
     hint: "Speed-up: how many times shorter the median is than the one of the column named beside it, as the geometric mean \
-           over the family's models that passed on both. Single runs differ by up to 15 % from one process to the next, so less \
-           than that is called even. Right: of the cases that were asked of that column.",
+           over the family's models that passed on both. Sure: of how many of these models at least three rounds a side show it, whose medians do \
+           not overlap; \"cannot tell\" where that is not all (`orch bench` measures five). Right: of the cases that were asked of that column.",
     make: Make::Tables(fastest),
 };
-
-/// What two processes of one build may differ by.
-const EVEN: f64 = 1.15;
 
 /// A family on one column.
 #[derive(Default)]
 struct Column {
-    /// One for each model.
+    /// One for each model, and whether rounds show which of the two is ahead: this one, the base.
     speedups: Vec<f64>,
+    sure: [usize; 2],
     right: usize,
     asked: usize,
 }
@@ -39,16 +38,21 @@ fn fastest(view: &View<'_>) -> Vec<Table> {
     let Some(base) = (0..view.variants.len()).find(is_base) else { return Vec::new() };
     let mut families: IndexMap<&str, IndexMap<usize, Column>> = IndexMap::new();
     for row in &view.cells {
-        let beside = row[base].case().and_then(|(_, case)| median(view, case));
+        let beside = row[base].case().and_then(|(_, case)| Some((median(view, case)?, case)));
         for (at, case) in row.iter().enumerate().filter_map(|(at, cell)| Some((at, cell.case()?.1))) {
             let column = families.entry(&case.family).or_default().entry(at).or_default();
             column.asked += usize::from(case.status != Outcome::SkipUnavailable);
             column.right += usize::from(case.status == Outcome::Pass);
-            column.speedups.extend(beside.zip(median(view, case)).map(|(beside, own)| beside / own));
+            if let Some(((beside, other), own)) = beside.zip(median(view, case)) {
+                column.speedups.push(beside / own);
+                for (sure, [one, other]) in column.sure.iter_mut().zip([[case, other], [other, case]]) {
+                    *sure += usize::from(is_faster(one, other));
+                }
+            }
         }
     }
     let rows = families.iter().filter_map(|(family, columns)| row(view, base, family, columns)).collect();
-    let columns = &["family", "fastest", "speed-up", "of single models", "right", "beside"];
+    let columns = &["family", "fastest", "speed-up", "of single models", "sure", "right", "beside"];
     vec![Table { title: String::new(), columns, rows }]
 }
 
@@ -62,16 +66,20 @@ fn row(view: &View<'_>, base: usize, family: &str, columns: &IndexMap<usize, Col
         .speedups
         .iter()
         .fold((f64::INFINITY, 0.0_f64), |(least, most), ratio| (least.min(*ratio), most.max(*ratio)));
-    let (name, verdict) = match mean {
-        mean if mean > EVEN => (view.variants[*at].name(), None),
-        mean if mean * EVEN >= 1.0 => (view.variants[*at].name(), Some("even".to_owned())),
-        _ => (beside.clone(), Some(format!("the next is {}", view.variants[*at].name()))),
+    let own = view.variants[*at].name();
+    let [sure, sure_of_base] = column.sure;
+    let (name, next, sure) = if mean > 1.0 { (&own, &beside, sure) } else { (&beside, &own, sure_of_base) };
+    let name = match sure == column.speedups.len() {
+        true if mean > 1.0 => name.clone().into(),
+        true => Cell::with(name, format!("the next is {next}")),
+        false => Cell::with("cannot tell", format!("{name} or {next}")),
     };
     Some(vec![
         family.into(),
-        Cell { aside: verdict, ..name.into() },
+        name,
         format!("{mean:.2}×").into(),
         Cell::with(format!("{least:.2}× to {most:.2}×"), counted(column.speedups.len(), "model")),
+        format!("{sure} of {}", column.speedups.len()).into(),
         format!("{} of {}", column.right, column.asked).into(),
         beside.into(),
     ])
@@ -86,4 +94,29 @@ fn median(view: &View<'_>, case: &CaseResult) -> Option<f64> {
 /// The CPU at full precision, by what comes first in the spec.
 fn is_base(view: &view::View<'_>, case: &CaseResult) -> bool {
     case.backend == CPU.name && case.precision == "fp32" && median(view, case).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sections::tests::doc;
+
+    /// What is fastest, beside which it is, and of how many models that is sure.
+    fn told(rounds: u32, times: [f64; 2]) -> (String, Option<String>, String) {
+        let doc = doc(rounds, times);
+        let mut row = fastest(&View::new(&doc)).remove(0).rows.remove(0);
+        let (sure, name) = (row.remove(4), row.remove(1));
+        (name.text, name.aside, sure.text)
+    }
+
+    #[test]
+    fn a_speed_up_is_one_where_rounds_show_it() {
+        assert_eq!(told(5, [2.0, 1.0]), ("openvino-fp32".into(), None, "1 of 1".into()));
+        assert_eq!(told(5, [1.0, 2.0]), ("cpu-fp32".into(), Some("the next is openvino-fp32".into()), "1 of 1".into()));
+        // However much single processes differ, and however many there are of what overlaps.
+        let doubtful =
+            |first: &str, next: &str| ("cannot tell".into(), Some(format!("{first} or {next}")), "0 of 1".into());
+        assert_eq!(told(1, [2.0, 1.0]), doubtful("openvino-fp32", "cpu-fp32"));
+        assert_eq!(told(5, [1.05, 1.0]), doubtful("openvino-fp32", "cpu-fp32"));
+    }
 }

@@ -143,7 +143,8 @@ fn range(case: &CaseResult) -> Option<(f64, f64)> {
     metrics.median_low_ms.zip(metrics.median_high_ms)
 }
 
-fn is_faster(one: &CaseResult, other: &CaseResult) -> bool {
+/// The one rule for times, here and for each family's speed-up: both have enough rounds, and their medians do not meet.
+pub(super) fn is_faster(one: &CaseResult, other: &CaseResult) -> bool {
     range(one).zip(range(other)).is_some_and(|((_, slowest), (fastest, _))| slowest < fastest)
 }
 
@@ -164,24 +165,8 @@ fn takes_less(one: &CaseResult, other: &CaseResult) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{ReportDoc, Round};
-
-    /// Two columns of one model, with so many rounds of so long.
-    fn doc(rounds: u32, times: [f64; 2]) -> ReportDoc {
-        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
-        doc.cases.retain(|case| matches!(&*case.case, "bert:cpu-fp32" | "bert:openvino-fp32"));
-        assert_eq!(doc.cases.len(), 2);
-        doc.excluded.clear();
-        for (case, ms) in doc.cases.iter_mut().zip(times) {
-            let metrics = case.metrics.as_mut().unwrap();
-            let round = |round| Round { round, min_ms: ms, median_ms: ms, ..Round::default() };
-            metrics.rounds = (1..=rounds).map(round).collect();
-            metrics.median_ms = ms;
-            metrics.per_second = Some(1e3 / ms);
-            (metrics.median_low_ms, metrics.median_high_ms) = (Some(ms * 0.95), Some(ms * 1.05));
-        }
-        doc
-    }
+    use crate::report::ReportDoc;
+    use crate::report::sections::tests::doc;
 
     fn advice(doc: &ReportDoc) -> Vec<(String, Option<String>)> {
         let row = guidance(&View::new(doc)).remove(0).rows.remove(0);

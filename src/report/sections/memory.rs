@@ -7,11 +7,12 @@ use crate::report::view;
 pub(super) const SECTION: Section = Section {
     id: "memory",
     title: "Memory",
-    hint: "Peak resident memory of the process that ran a case, its runtime included.",
+    hint: "Peak resident memory of the process that ran a case, its runtime included. On the device: what it took of a GPU's own memory, where the driver tells.",
     make: Make::Tables(memory),
 };
 
 const MOST: usize = 20;
+const BY_COLUMN: &[&str] = &["column", "least", "median", "most", "most on the device"];
 
 fn memory(view: &View<'_>) -> Vec<Table> {
     let mut cases: Vec<(u64, usize, &CaseResult)> = view
@@ -21,7 +22,7 @@ fn memory(view: &View<'_>) -> Vec<Table> {
         .collect();
     cases.sort_by_key(|(peak, ..)| std::cmp::Reverse(*peak));
     let row = |(peak, at, case): &(u64, usize, &CaseResult)| {
-        vec![Cell { case: Some(*at), ..Place::from(*case).name().into() }, bytes(*peak).into()]
+        vec![Cell { case: Some(*at), ..Place::from(*case).name().into() }, bytes(*peak).into(), told(on_device(case))]
     };
     let top = cases.iter().take(MOST).map(row).collect();
     let by_column = (0..view.variants.len()).filter_map(|at| {
@@ -29,14 +30,15 @@ fn memory(view: &View<'_>) -> Vec<Table> {
         peaks.sort_unstable();
         let [least, .., most] = peaks[..] else { return None };
         let figures = [least, peaks[peaks.len() / 2], most].map(|peak| Cell::from(bytes(peak)));
-        Some([view.variants[at].name().into()].into_iter().chain(figures).collect())
+        let device = view.column(at).filter_map(|cell| on_device(cell.case()?.1)).max();
+        Some([view.variants[at].name().into()].into_iter().chain(figures).chain([told(device)]).collect())
     });
     let across = view.rows.iter().zip(&view.cells).filter_map(|(row, cells)| across(view, row.name(), cells));
     let columns = &["model", "least", "most", "times as much"];
     vec![
-        Table { title: "By column".into(), columns: &["column", "least", "median", "most"], rows: by_column.collect() },
+        Table { title: "By column".into(), columns: BY_COLUMN, rows: by_column.collect() },
         Table { title: "Each model across columns".into(), columns, rows: across.collect() },
-        Table { title: "The cases that take most".into(), columns: &["case", "peak"], rows: top },
+        Table { title: "The cases that take most".into(), columns: &["case", "peak", "on the device"], rows: top },
     ]
 }
 
@@ -56,6 +58,36 @@ fn across(view: &View<'_>, model: String, cells: &[view::Cell<'_>]) -> Option<Ve
     Some(vec![model.into(), cell(least), cell(most), format!("{times:.1}").into()])
 }
 
+fn on_device(case: &CaseResult) -> Option<u64> {
+    case.metrics.as_ref()?.peak_device_bytes
+}
+
+fn told(peak: Option<u64>) -> Cell {
+    peak.map_or_else(|| "–".into(), |peak| bytes(peak).into())
+}
+
 fn peak(case: &CaseResult) -> Option<u64> {
     case.metrics.as_ref()?.peak_rss_bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::ReportDoc;
+
+    #[test]
+    fn a_device_s_own_memory_is_told_beside_the_process_s() {
+        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        doc.cases.retain(|case| case.target == "cpu" && case.metrics.is_some());
+        let metrics =
+            |doc: &mut ReportDoc, at: usize, bytes| doc.cases[at].metrics.as_mut().unwrap().peak_device_bytes = bytes;
+        metrics(&mut doc, 0, Some(3 << 20));
+        metrics(&mut doc, 1, Some(5 << 20));
+        let (tables, name) = (memory(&View::new(&doc)), Place::from(&doc.cases[1]).name());
+        let texts = |row: &[Cell]| row.iter().map(|cell| cell.text.clone()).collect::<Vec<_>>();
+        assert_eq!(texts(&tables[0].rows[0]).last().unwrap(), "5.0 MiB");
+        let top: Vec<_> = tables[2].rows.iter().map(|row| texts(row)).collect();
+        assert!(top.iter().any(|row| row[0] == name && row[2] == "5.0 MiB"), "{top:?}");
+        assert!(top.iter().any(|row| row[2] == "–"), "{top:?}");
+    }
 }

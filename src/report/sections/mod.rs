@@ -17,6 +17,7 @@ mod notable;
 mod numerics;
 mod performance;
 mod precision;
+mod spread;
 mod time;
 mod unavailable;
 mod unsupported;
@@ -45,6 +46,7 @@ const SECTIONS: &[Section] = &[
     fastest::SECTION,
     guidance::SECTION,
     latency::SECTION,
+    spread::SECTION,
     performance::SECTION,
     memory::SECTION,
     numerics::SECTION,
@@ -113,6 +115,24 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::SECTIONS;
+    use crate::report::{ReportDoc, Round};
+
+    /// Two columns of one model, with so many rounds of so long.
+    pub(super) fn doc(rounds: u32, times: [f64; 2]) -> ReportDoc {
+        let mut doc: ReportDoc = serde_json::from_str(include_str!("../../../tests/fixtures/report/doc.json")).unwrap();
+        doc.cases.retain(|case| matches!(&*case.case, "bert:cpu-fp32" | "bert:openvino-fp32"));
+        assert_eq!(doc.cases.len(), 2);
+        doc.excluded.clear();
+        for (case, ms) in doc.cases.iter_mut().zip(times) {
+            let metrics = case.metrics.as_mut().unwrap();
+            let round = |round| Round { round, min_ms: ms, median_ms: ms, ..Round::default() };
+            metrics.rounds = (1..=rounds).map(round).collect();
+            metrics.median_ms = ms;
+            metrics.per_second = Some(1e3 / ms);
+            (metrics.median_low_ms, metrics.median_high_ms) = (Some(ms * 0.95), Some(ms * 1.05));
+        }
+        doc
+    }
 
     #[test]
     fn each_section_has_an_anchor_of_its_own() {

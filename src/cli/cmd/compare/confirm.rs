@@ -20,7 +20,7 @@ use crate::session::{absolute, git};
 /// At least so many processes of each side,
 const ROUNDS: u32 = 5;
 /// and at most so many, where a busy machine keeps them apart.
-const MOST: u32 = 15;
+const MOST: u32 = 25;
 
 /// The base's files, as long as it lives.
 struct Checkout {
@@ -68,7 +68,7 @@ pub(super) fn confirm(
 ) -> anyhow::Result<()> {
     let cases = comparison.suspects();
     if cases.is_empty() {
-        comparison.remeasured(&BTreeMap::new());
+        comparison.remeasured(BTreeMap::new());
         return Ok(());
     }
     let spec = comparison.head.spec.clone();
@@ -80,13 +80,14 @@ pub(super) fn confirm(
         sides[0].folder.join(&spec).is_file(),
         "`{spec}` is not in {revision}\n  hint: `--confirm` takes the git revision that the base was measured at"
     );
+    let longer: Vec<String> = cases.iter().filter(|case| comparison.is_short(case)).cloned().collect();
     let mut open = cases.clone();
     for round in 1..=MOST {
         printer.note(&format!("round {round}: base and head of {}", counted(open.len(), "case")));
         let mut order = [0, 1];
         order.shuffle(&mut rand::rng());
         for at in order {
-            measure(args, &spec, &open, &mut sides[at])?;
+            measure(args, &spec, &open, &longer, &mut sides[at])?;
         }
         if round >= ROUNDS {
             open.retain(|case| both(&sides, case).is_some_and(|found| !found.has_converged()));
@@ -96,7 +97,7 @@ pub(super) fn confirm(
         }
     }
     let found = cases.iter().filter_map(|case| Some((case.clone(), both(&sides, case)?)));
-    comparison.remeasured(&found.collect());
+    comparison.remeasured(found.collect());
     Ok(())
 }
 
@@ -106,7 +107,7 @@ fn both([base, head]: &[Side; 2], case: &str) -> Option<Remeasured> {
 }
 
 /// One round of one side: a process for each case, as any run has.
-fn measure(args: &Args, spec: &str, cases: &[String], side: &mut Side) -> anyhow::Result<()> {
+fn measure(args: &Args, spec: &str, cases: &[String], longer: &[String], side: &mut Side) -> anyhow::Result<()> {
     let mut run = Command::new(std::env::current_exe().context("failed to find orch itself")?);
     run.arg("--cache-dir").arg(absolute(&args.cache_dir)?).current_dir(&side.folder);
     if let Some(dir) = &args.env_dir {
@@ -116,6 +117,9 @@ fn measure(args: &Args, spec: &str, cases: &[String], side: &mut Side) -> anyhow
         .arg(&side.out);
     for case in cases {
         run.args(["--case", case]);
+        if longer.contains(case) {
+            run.args(["--longer", case]);
+        }
     }
     // An interrupt reaches it as it reaches this process.
     let output = run.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("failed to start orch")?;
