@@ -126,8 +126,8 @@ fn a_models_own_inputs() {
         ),
         row(
             "the family",
-            |w| w.edit("class: BertModel\n    family: encoder-only", "class: BertModel\n    family: other"),
-            &[("generate:plain:cpu-fp32", r#"param.family "encoder-only" => "other""#), ("report", "what it shows")],
+            |w| w.edit("class: BertModel\n    family: encoder-only", "class: BertModel\n    family: vision"),
+            &[("generate:plain:cpu-fp32", r#"param.family "encoder-only" => "vision""#), ("report", "what it shows")],
         ),
     ]);
 }
