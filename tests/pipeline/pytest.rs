@@ -43,7 +43,11 @@ fn pytest_runs_the_generated_tests() {
             format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)),
         )
     };
-    let made = shell("uv pip install --quiet --target site pytest==9.0.2");
+    // Neither uv nor pip need be on PATH.
+    let made = shell(
+        "python3 -m venv pip && pip/bin/python -m pip install --quiet ruff==0.17.6 &&
+        pip/bin/python -m pip install --quiet --target site pytest==9.0.2",
+    );
     assert_eq!(made.0, Some(0), "{}", made.1);
     let pytest = |case: &str, says: &[&str]| {
         let found = cases(&document);
@@ -80,8 +84,8 @@ fn pytest_runs_the_generated_tests() {
         "{said}"
     );
 
-    let (checked, form) = ("ruff@0.17.6 check orch-out/tests", "ruff@0.17.6 format --check orch-out/tests");
-    let (code, said) = shell(&format!("uv tool run --quiet {checked} && uv tool run --quiet {form}"));
+    let ruff = "pip/bin/ruff";
+    let (code, said) = shell(&format!("{ruff} check orch-out/tests && {ruff} format --check orch-out/tests"));
     assert_eq!(code, Some(0), "{said}");
 
     // Tolerances that nothing meets, and that anything does; and a file that is not the test's own.
