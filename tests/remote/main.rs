@@ -176,7 +176,7 @@ fn what_is_only_read_gets_nothing() {
     let url = format!("file://{}", dir.path().display());
     let reader = checkout(&url).env("ORCH_REMOTE_MODE", "read-only");
     reader.run(RUN).success().summary([("executed", 2)]).stderr_lacks("remote:");
-    reader.run(["cache", "push"]).code(2).stderr_has("only read");
+    reader.run(["cache", "push"]).code(2).stderr_has("is read-only");
     reader.run(["cache", "remote"]).success().stdout_has("mode: read-only");
     assert_eq!(files(dir.path()), Vec::<PathBuf>::new());
 
