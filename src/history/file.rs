@@ -100,9 +100,10 @@ impl RunFile {
         if path.exists() {
             return Ok(path);
         }
+        // In one piece: the encoder clears what is free of its buffer with every write, however small.
+        let json = serde_json::to_vec(self).expect("BUG: a report of strings and numbers serialises");
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-        serde_json::to_writer(&mut packed, self).expect("BUG: a report of strings and numbers serialises");
-        let bytes = packed.flush().and_then(|()| packed.finish()).expect("BUG: memory takes what is written");
+        let bytes = packed.write_all(&json).and_then(|()| packed.finish()).expect("BUG: memory takes what is written");
         bfs::write_atomic(&path, &bytes).with_context(|| format!("failed to write `{}`", path.display()))?;
         Ok(path)
     }
