@@ -56,12 +56,16 @@ impl Blobs {
 
     fn move_in(&self, from: &Path, file: &ManifestFile) -> Result<(), StoreError> {
         let home = self.path_of(file);
-        if let Err(e) = bfs::move_file(from, &home) {
-            // Folders are made with what is first put into them, or again after a power failure or a hand took them.
-            let fan = home.parent().filter(|fan| e.kind() == io::ErrorKind::NotFound && !fan.is_dir());
-            let again = |fan: &Path| fs::create_dir_all(fan).and_then(|()| bfs::move_file(from, &home));
-            fan.map_or(Err(e), again).map_err(StoreError::io("publish", &home))?;
-        }
+        bfs::move_file(from, &home)
+            .or_else(|e| match home.parent() {
+                // Folders are made with what is first put into them, or again after a power failure or a hand took them.
+                // Another thread may have made it since.
+                Some(fan) if e.kind() == io::ErrorKind::NotFound => {
+                    fs::create_dir_all(fan).and_then(|()| bfs::move_file(from, &home))
+                }
+                _ => Err(e),
+            })
+            .map_err(StoreError::io("publish", &home))?;
         let stamp = Stamp::of(&home).map_err(StoreError::io("read", &home))?;
         lock(&self.verified).insert(home, stamp);
         Ok(())

@@ -162,3 +162,22 @@ fn what_was_opened_for_writing_is_closed_again() {
         assert_eq!(mode(), 0o444, "{}", file.path);
     }
 }
+
+/// Two of a new store's first files may belong into one folder, which neither finds.
+#[test]
+fn threads_that_put_the_first_files_into_one_folder_all_succeed() {
+    let first = |text: &String| Digest::of(text.as_bytes()).to_string().starts_with("00");
+    let texts: Vec<String> = (0..).map(|n| format!("content {n}")).filter(first).take(8).collect();
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..300 {
+        let root = dir.path().join(round.to_string());
+        fs::create_dir(&root).unwrap();
+        let (blobs, together) = (Blobs::new(&root), std::sync::Barrier::new(texts.len()));
+        let put = |(n, text): (usize, &String)| {
+            together.wait();
+            blobs.put("x".into(), text.as_bytes(), &root.join(n.to_string())).unwrap()
+        };
+        let put = &put;
+        std::thread::scope(|scope| texts.iter().enumerate().for_each(|one| drop(scope.spawn(move || put(one)))));
+    }
+}
