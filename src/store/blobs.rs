@@ -8,6 +8,7 @@ use std::sync::Mutex;
 
 use crate::base::{Digest, fs as bfs, lock};
 use crate::store::stat::Stamp;
+use crate::store::tree::Blob;
 use crate::store::{ManifestFile, StoreError};
 
 #[derive(Debug)]
@@ -24,18 +25,13 @@ impl Blobs {
     }
 
     /// An executable file is a blob of its own: links share the permission with what they are linked to.
-    pub(super) fn path(&self, digest: &Digest, executable: bool) -> PathBuf {
-        let mut name = digest.to_string();
-        let mut path = self.root.join(&name[..2]);
-        if executable {
-            name.push_str(".x");
-        }
-        path.push(name);
-        path
+    pub(super) fn path(&self, blob: &Blob) -> PathBuf {
+        let name = name(blob);
+        self.root.join(&name[..2]).join(name)
     }
 
     pub(super) fn path_of(&self, file: &ManifestFile) -> PathBuf {
-        self.path(&file.digest, file.executable)
+        self.path(&file.blob())
     }
 
     /// Moves a file, whose digest the caller has just computed, into its place. An older blob of the same name is
@@ -69,6 +65,11 @@ impl Blobs {
 
     pub(super) fn has(&self, file: &ManifestFile) -> bool {
         fs::symlink_metadata(self.path_of(file)).is_ok_and(|meta| meta.len() == file.size)
+    }
+
+    /// Whether a blob is there as it was published.
+    pub(super) fn has_whole(&self, file: &ManifestFile) -> bool {
+        self.has(file) && self.check(file).is_ok()
     }
 
     /// Finds a blob as it was published: hashed, unless this process has done so and nothing happened to it since.
@@ -157,8 +158,8 @@ impl Blobs {
     }
 }
 
-/// A path, and the digest and the permission that its name says, or None if no blob has such a name.
-pub(super) type Named = (PathBuf, Option<(Digest, bool)>);
+/// A path, and the blob that its name says, or None if no blob has such a name.
+pub(super) type Named = (PathBuf, Option<Blob>);
 
 pub(super) fn names(fan: &Path) -> Result<Vec<Named>, StoreError> {
     let entries = fs::read_dir(fan).map_err(StoreError::io("list", fan))?;
@@ -169,8 +170,13 @@ pub(super) fn names(fan: &Path) -> Result<Vec<Named>, StoreError> {
     Ok(named.collect())
 }
 
-/// What [`Blobs::path`] named a blob.
-pub(super) fn parse_name(name: &str) -> Option<(Digest, bool)> {
+/// How the file of a blob is called, here and wherever it is sent.
+pub(super) fn name((digest, executable): &Blob) -> String {
+    format!("{digest}{}", if *executable { ".x" } else { "" })
+}
+
+/// The blob that [`name`] gave this name.
+pub(super) fn parse_name(name: &str) -> Option<Blob> {
     let hex = name.strip_suffix(".x").unwrap_or(name);
     // Only as it would be written: a digest is read in capitals, too.
     let digest: Digest = hex.parse().ok()?;

@@ -1,5 +1,6 @@
 //! The store in a folder.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,9 +16,9 @@ use crate::base::{Digest, fs as bfs};
 use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
 use crate::store::claim::claim;
-use crate::store::entry::{Header, Held, Kind, step_id};
+use crate::store::entry::{Entry, Header, Held, Kind, step_id};
 use crate::store::locks::{KeyLock, Locks};
-use crate::store::log::{Draft, Entry, Log, Place};
+use crate::store::log::{Log, Place};
 use crate::store::{FileDigests, Manifest, ManifestFile, Scratch, StoreError, tree};
 
 /// A change of meaning of anything below gets a new number, and old content is simply not seen.
@@ -89,8 +90,7 @@ impl DiskStore {
 
     /// The files in which a tree is kept.
     pub fn files_of(&self, digest: &Digest) -> Result<Vec<PathBuf>, StoreError> {
-        let files = self.manifest(digest)?.files;
-        Ok(files.iter().map(|file| self.blobs.path_of(file)).collect())
+        Ok(self.manifest(digest)?.files.iter().map(|file| self.blob(file)).collect())
     }
 
     /// Where a blob is kept, to be read, and soon: whoever collects garbage may take it away.
@@ -191,7 +191,7 @@ impl DiskStore {
     pub fn publish(&self, made: &Path) -> Result<Digest, StoreError> {
         let manifest = self.place(made)?;
         let digest = manifest.digest();
-        self.log.append(vec![tree_draft(digest, &manifest)])?;
+        self.log.append(vec![Entry::new(Kind::Tree, digest, manifest.to_bytes())])?;
         Ok(digest)
     }
 
@@ -240,13 +240,13 @@ impl DiskStore {
 
     /// Whether there is content of this digest, so that a file which has it can be had again.
     pub fn holds(&self, content: &Digest) -> bool {
-        self.blobs.path(content, false).is_file() || self.blobs.path(content, true).is_file()
+        [false, true].iter().any(|executable| self.blobs.path(&(*content, *executable)).is_file())
     }
 
     /// Where a file's content lies, verified: to be read, not to be handed on.
     pub fn content(&self, file: &ManifestFile) -> Result<PathBuf, StoreError> {
         self.blobs.check(file)?;
-        Ok(self.blobs.path(&file.digest, file.executable))
+        Ok(self.blob(file))
     }
 
     /// The content of one file of a tree, verified.
@@ -261,13 +261,10 @@ impl DiskStore {
         self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
         if let Ok(manifest) = self.manifest(digest) {
-            for file in &manifest.files {
-                if self.blobs.check(file).is_err() {
-                    self.blobs.discard(file)?;
-                }
-            }
+            let mut damaged = manifest.files.iter().filter(|file| self.blobs.check(file).is_err());
+            damaged.try_for_each(|file| self.blobs.discard(file))?;
         }
-        self.log.append(vec![Draft { header: Header::dropped(*digest), payload: Vec::new() }])
+        self.log.append(vec![Entry::new(Kind::Dropped, *digest, Vec::new())])
     }
 
     /// A warning, if entries of the log cannot be read. What they told is a miss. Reads the whole log.
@@ -290,6 +287,17 @@ impl DiskStore {
         Ok(held.and_then(|(place, header)| Some(Hit { outcome: header.held.outcome()?, output: header.output, place })))
     }
 
+    /// The keys that are held.
+    pub(super) fn answered(&self) -> Result<BTreeSet<Digest>, StoreError> {
+        let mut keys = BTreeSet::new();
+        self.log.each(|_, entry| {
+            let header = entry.ok().map(|entry| entry.header);
+            let held = header.filter(|header| header.kind == Kind::Record && header.held.answers());
+            keys.extend(held.map(|header| header.id));
+        })?;
+        Ok(keys)
+    }
+
     /// The record of a held key. A damaged one is reported as `Err`, and is a miss.
     pub fn lookup(&self, key: &Digest) -> Result<Option<Record>, StoreError> {
         self.hit(key)?.map(|hit| self.record(&hit)).transpose()
@@ -298,17 +306,16 @@ impl DiskStore {
     /// The record of a failure that stands under this key. Whether it stands where it is asked for is for who asks.
     pub fn failure(&self, key: &Digest) -> Result<Option<Record>, StoreError> {
         let held = self.log.held(key)?.filter(|(_, header)| header.held == Held::Failed);
-        held.map(|(place, _)| self.record_at(&place).map(|(record, _)| record)).transpose()
+        held.map(|(place, _)| self.record_at(&place)).transpose()
     }
 
     pub fn record(&self, hit: &Hit) -> Result<Record, StoreError> {
-        self.record_at(&hit.place).map(|(record, _)| record)
+        self.record_at(&hit.place)
     }
 
     /// The record of the last execution of a step, whatever its outcome and key.
     pub fn latest(&self, step: &str) -> Result<Option<Record>, StoreError> {
-        let at = self.log.latest(&step_id(step))?;
-        at.map(|at| self.record_at(&at).map(|(record, _)| record)).transpose()
+        self.log.latest(&step_id(step))?.map(|at| self.record_at(&at)).transpose()
     }
 
     /// The tree that the last execution of a step made.
@@ -322,17 +329,15 @@ impl DiskStore {
         let mut found = Vec::new();
         let mut next = self.log.latest(&step_id(step))?;
         while let Some(at) = next.filter(|_| found.len() < most) {
-            let (record, previous) = self.record_at(&at)?;
-            found.push(record);
-            next = previous;
+            let entry = self.log.entry(&at)?;
+            found.push(self.parse(&entry)?);
+            next = self.log.previous(&at, &entry.header);
         }
         Ok(found)
     }
 
-    fn record_at(&self, at: &Place) -> Result<(Record, Option<Place>), StoreError> {
-        let entry = self.log.entry(at)?;
-        let record = self.parse(&entry)?;
-        Ok((record, self.log.previous(at, &entry.header)))
+    fn record_at(&self, at: &Place) -> Result<Record, StoreError> {
+        self.parse(&self.log.entry(at)?)
     }
 
     pub(super) fn parse(&self, entry: &Entry) -> Result<Record, StoreError> {
@@ -358,11 +363,9 @@ impl DiskStore {
             record.output,
             &payload,
         );
-        let tree = match (record.output, made) {
-            (Some(digest), Some(manifest)) => Some(tree_draft(digest, manifest)),
-            _ => None,
-        };
-        self.log.append(tree.into_iter().chain([Draft { header, payload }]).collect())
+        // The log leaves it out if it knows the tree.
+        let tree = record.output.zip(made).map(|(id, manifest)| Entry::new(Kind::Tree, id, manifest.to_bytes()));
+        self.log.append(tree.into_iter().chain([Entry { header, payload }]).collect())
     }
 }
 
@@ -372,12 +375,6 @@ pub enum LaidAs {
     /// Other names of the store's own files: only where nobody who sees them can write to them.
     Links,
     Copies,
-}
-
-/// The log leaves it out if it knows the tree.
-pub(super) fn tree_draft(digest: Digest, manifest: &Manifest) -> Draft {
-    let payload = manifest.to_bytes();
-    Draft { header: Header::tree(digest, &payload), payload }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::base::{Digest, lock};
-use crate::store::entry::{HEADER, Header, Kind, Short, short};
+use crate::store::entry::{Entry, HEADER, Header, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
 use crate::store::{StoreError, open_or_read};
 
@@ -42,18 +42,6 @@ pub(super) struct Place {
 pub(super) struct Seen {
     file: Arc<File>,
     pub(super) end: u64,
-}
-
-/// Something to append.
-pub(super) struct Draft {
-    pub(super) header: Header,
-    pub(super) payload: Vec<u8>,
-}
-
-/// An entry with its payload, verified.
-pub(super) struct Entry {
-    pub(super) header: Header,
-    pub(super) payload: Vec<u8>,
 }
 
 /// Open again when dropped.
@@ -139,40 +127,30 @@ impl Log {
     }
 
     /// Appends all or nothing, and knows it afterwards.
-    pub(super) fn append(&self, drafts: Vec<Draft>) -> Result<(), StoreError> {
+    pub(super) fn append(&self, mut drafts: Vec<Entry>) -> Result<(), StoreError> {
         let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         self.follow(&mut state)?;
         self.catch_up_and_cut(&mut state)?;
-        let mut fresh = Vec::with_capacity(drafts.len());
-        let mut latest = Places::default();
-        for draft in drafts {
-            // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One
-            // whose manifest is damaged is written anew.
+        // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One whose
+        // manifest is damaged is written anew.
+        drafts.retain(|draft| {
             let known = match draft.header.kind {
                 Kind::Tree => state.find(By::Tree, &short(&draft.header.id)),
                 Kind::Record | Kind::Dropped => None,
             };
-            if draft.header.kind == Kind::Record {
-                let step = draft.header.step;
-                latest.extend(state.find(By::Step, &step).map(|at| (step, at)));
-            }
-            if known.is_none_or(|at| self.entry_of(&state.file, at).is_err()) {
-                fresh.push(draft);
-            }
-        }
-        let mut drafts = fresh;
+            known.is_none_or(|at| self.entry_of(&state.file, at).is_err())
+        });
         if drafts.is_empty() {
             return Ok(());
         }
         let mut bytes = Vec::new();
-        let mut places = Vec::with_capacity(drafts.len());
+        let mut latest = Places::default();
         for draft in &mut drafts {
-            let at = state.end + bytes.len() as u64;
             if draft.header.kind == Kind::Record {
-                draft.header.previous = latest.insert(draft.header.step, at);
+                let (step, at) = (draft.header.step, state.end + bytes.len() as u64);
+                draft.header.previous = latest.insert(step, at).or_else(|| state.find(By::Step, &step));
             }
-            places.push(at);
             bytes.extend_from_slice(&draft.header.to_bytes());
             bytes.extend_from_slice(&draft.payload);
         }
@@ -181,7 +159,8 @@ impl Log {
             let _ = state.file.set_len(state.end);
             return Err(StoreError::io("append to", &self.path)(e));
         }
-        for (at, draft) in places.into_iter().zip(&drafts) {
+        for draft in &drafts {
+            let at = state.end;
             state.note(at, &draft.header);
         }
         Ok(())

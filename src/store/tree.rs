@@ -32,6 +32,9 @@ pub struct Manifest {
     pub files: Vec<ManifestFile>,
 }
 
+/// A file of the store: content, and whether it is executable.
+pub(super) type Blob = (Digest, bool);
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
     pub path: String,
@@ -39,6 +42,12 @@ pub struct ManifestFile {
     pub digest: Digest,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub executable: bool,
+}
+
+impl ManifestFile {
+    pub(super) fn blob(&self) -> Blob {
+        (self.digest, self.executable)
+    }
 }
 
 impl Manifest {

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::base::Digest;
 use crate::store::blobs::Named;
-use crate::store::entry::Kind;
-use crate::store::log::{Choice, Entry, Seen};
+use crate::store::entry::{Entry, Kind};
+use crate::store::log::{Choice, Seen};
 use crate::store::{DiskStore, Manifest, StoreError, blobs};
 
 /// One damaged thing that `verify` found.
@@ -105,14 +105,10 @@ impl DiskStore {
         for problem in problems.iter().filter(|problem| problem.path != self.log.path()) {
             blobs::remove(&problem.path)?;
         }
-        let is_whole = |digest: &Digest| {
-            let manifest = self.manifest(digest);
-            manifest.is_ok_and(|manifest| manifest.files.iter().all(|file| self.blobs.has(file)))
-        };
         loop {
             let mut whole = Whole::default();
             let seen = self.log.each(|at, entry| match entry {
-                Ok(Entry { header, .. }) if header.kind == Kind::Tree && is_whole(&header.id) => {
+                Ok(Entry { header, .. }) if header.kind == Kind::Tree && self.has_tree(&header.id) => {
                     whole.0.insert(header.id, at);
                 }
                 _ => {}

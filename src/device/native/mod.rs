@@ -14,17 +14,15 @@ use std::path::Path;
 
 use libloading::Library;
 
+use crate::base::text::with_causes;
+
 /// Opens a library, or says in one line why not.
 pub(crate) fn open(path: &Path) -> Result<Library, String> {
     // SAFETY: loading runs the library's initialisers, which is foreign code that may do anything; this is why probers
     // load libraries in a child process only.
     unsafe { Library::new(path) }.map_err(|error| {
         // libloading hides dlerror's text in the error's source on some platforms and in its message on others.
-        let mut text = error.to_string();
-        if let Some(source) = std::error::Error::source(&error) {
-            text = format!("{text}: {source}");
-        }
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        with_causes(error.to_string(), &error).split_whitespace().collect::<Vec<_>>().join(" ")
     })
 }
 

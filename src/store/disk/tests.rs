@@ -1,7 +1,5 @@
 //! The store on a real disk: what is published is found, what is damaged is told.
 
-use std::collections::BTreeSet;
-
 use super::*;
 use crate::key::KeyDoc;
 
@@ -124,7 +122,7 @@ fn a_flipped_bit_is_found_wherever_it_is_and_heals() {
     let key = record(&writer, Outcome::Pass, Some(digest)).key.digest();
     let log = writer.log.path().to_owned();
     let blobs = writer.manifest(&digest).unwrap().files;
-    let blob = writer.blobs.path(&blobs[0].digest, false);
+    let blob = writer.blob(&blobs[0]);
     let length = fs::metadata(&log).unwrap().len() as usize;
     let victims = (0..length).step_by(13).map(|at| (log.clone(), at)).chain([(blob, 0)]);
     for (victim, at) in victims {

@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use crate::base::Digest;
 use crate::store::Manifest;
-use crate::store::entry::Kind;
+use crate::store::entry::{Entry, Kind};
 use crate::store::gc::choose::Chosen;
-use crate::store::gc::survey::{Blob, Said, Survey};
-use crate::store::log::{Choice, Entry};
+use crate::store::gc::survey::{Said, Survey};
+use crate::store::log::Choice;
+use crate::store::tree::Blob;
 
 pub(super) struct Sorting<'a> {
     survey: &'a Survey,
@@ -82,7 +83,7 @@ impl Choice for Sorting<'_> {
             }
             Kind::Tree => {
                 let files = Manifest::parse(&entry.payload).map(|manifest| manifest.files).unwrap_or_default();
-                self.late.blobs.extend(files.into_iter().map(|file| ((file.digest, file.executable), file.size)));
+                self.late.blobs.extend(files.into_iter().map(|file| (file.blob(), file.size)));
             }
             Kind::Dropped => {}
         }

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use rayon::prelude::*;
 
 use crate::base::{fs as bfs, mark, temporary};
-use crate::store::gc::survey::Blob;
 use crate::store::gc::{Horizon, Layout};
+use crate::store::tree::Blob;
 use crate::store::{Amount, DiskStore, StoreError, blobs};
 
 #[derive(Default)]
@@ -20,7 +20,7 @@ pub(super) struct Swept {
 
 impl DiskStore {
     pub(super) fn is_newer(&self, blob: &Blob, than: SystemTime) -> bool {
-        let meta = fs::symlink_metadata(self.blobs.path(&blob.0, blob.1));
+        let meta = fs::symlink_metadata(self.blobs.path(blob));
         meta.is_ok_and(|meta| bfs::changed(&meta) >= than)
     }
 

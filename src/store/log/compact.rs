@@ -7,9 +7,9 @@ use std::path::Path;
 
 use crate::base::lock;
 use crate::store::StoreError;
-use crate::store::entry::Kind;
+use crate::store::entry::{Entry, Kind};
 use crate::store::log::state::{Places, State, note_latest};
-use crate::store::log::{Entry, Log, Seen};
+use crate::store::log::{Log, Seen};
 use crate::store::scan::{Found, Scan};
 
 /// What a compaction leaves out.

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use super::*;
 
-fn draft(payload: &str) -> Draft {
-    let payload = payload.as_bytes().to_vec();
-    Draft { header: Header::tree(Digest::of(&payload), &payload), payload }
+fn draft(payload: &str) -> Entry {
+    Entry::new(Kind::Tree, Digest::of(payload.as_bytes()), payload.into())
 }
 
-fn bytes_of(draft: &Draft) -> Vec<u8> {
+fn bytes_of(draft: &Entry) -> Vec<u8> {
     [&draft.header.to_bytes()[..], &draft.payload].concat()
 }
 

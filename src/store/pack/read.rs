@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use crate::base::{Digest, fs as bfs};
 use crate::record::Record;
 use crate::store::blobs::parse_name;
-use crate::store::entry::{Header, Held, step_id};
+use crate::store::entry::{Entry, Header, Held, Kind, step_id};
 use crate::store::gc::Said;
-use crate::store::log::Draft;
 use crate::store::pack::{BLOBS, FORMAT, HEAD, Head, Imported, List, RECORDS, TREES, Through, VERSION, check};
+use crate::store::tree::Blob;
 use crate::store::{Amount, DiskStore, ManifestFile, StoreError};
 
 /// A head, and a line of a list, are never longer.
@@ -20,9 +20,9 @@ const LONGEST_LINE: u64 = 256 << 20;
 /// As much is appended to the log at a time.
 const PORTION: usize = 8 << 20;
 
-/// The content that the manifests name: by digest and permission, whether it came.
+/// Content that the manifests name, and whether it came.
 struct Wanted {
-    size: u64,
+    file: ManifestFile,
     state: State,
 }
 
@@ -40,7 +40,7 @@ struct Reading<'a> {
     name: &'a Path,
     dir: PathBuf,
     trees: HashSet<Digest>,
-    wanted: HashMap<(Digest, bool), Wanted>,
+    wanted: HashMap<Blob, Wanted>,
 }
 
 impl DiskStore {
@@ -159,23 +159,21 @@ impl Reading<'_> {
     }
 
     /// Goes through a list that was laid aside.
-    fn lines(&self, list: &str, mut visit: impl FnMut(&[u8]) -> Result<(), StoreError>) -> Result<u64, StoreError> {
+    fn lines(&self, list: &str, mut visit: impl FnMut(&[u8]) -> Result<(), StoreError>) -> Result<(), StoreError> {
         let path = self.dir.join(list);
         let file = File::open(&path).map_err(StoreError::io("read", &path))?;
         let mut file = BufReader::with_capacity(1 << 18, file);
         let mut line = Vec::new();
-        let mut count = 0;
         loop {
             line.clear();
             let read = (&mut file).take(LONGEST_LINE).read_until(b'\n', &mut line);
             if read.map_err(StoreError::io("read", &path))? == 0 {
-                return Ok(count);
+                return Ok(());
             }
             if line.pop() != Some(b'\n') {
                 return Err(self.refused(&format!("a line of {list} in it has no end")));
             }
             visit(&line)?;
-            count += 1;
         }
     }
 
@@ -187,10 +185,10 @@ impl Reading<'_> {
                 return Err(self.refused("it holds a tree twice"));
             }
             for file in manifest.files {
-                let found = wanted.entry((file.digest, file.executable));
-                let known = found.or_insert(Wanted { size: file.size, state: State::Missing });
-                if known.size != file.size {
-                    return Err(self.refused(&format!("it names two sizes for content {}", file.digest.short())));
+                let (digest, size) = (file.digest, file.size);
+                let known = wanted.entry(file.blob()).or_insert(Wanted { file, state: State::Missing });
+                if known.file.size != size {
+                    return Err(self.refused(&format!("it names two sizes for content {}", digest.short())));
                 }
             }
             Ok(())
@@ -205,11 +203,8 @@ impl Reading<'_> {
             let record = check::record(line, |tree| self.trees.contains(tree)).map_err(|what| self.refused(&what))?;
             used.extend(record.output);
             let is_new = keys.insert(record.key.digest());
-            if is_new {
-                Ok(())
-            } else {
-                Err(self.refused(&format!("it holds two records for a key of {}", record.step)))
-            }
+            let twice = || self.refused(&format!("it holds two records for a key of {}", record.step));
+            is_new.then_some(()).ok_or_else(twice)
         })?;
         if used.len() < self.trees.len() {
             return Err(self.refused("it holds trees that none of its records made"));
@@ -221,7 +216,7 @@ impl Reading<'_> {
         let mut amount = Amount::default();
         for wanted in self.wanted.values().filter(|wanted| which(&wanted.state)) {
             amount.count += 1;
-            amount.bytes = amount.bytes.saturating_add(wanted.size);
+            amount.bytes = amount.bytes.saturating_add(wanted.file.size);
         }
         amount
     }
@@ -232,32 +227,30 @@ impl Reading<'_> {
         let stray = || self.refused(&format!("{name:?} in it is content that it does not name, or comes twice"));
         let blob = name.strip_prefix(BLOBS).and_then(parse_name).ok_or_else(stray)?;
         let wanted = self.wanted.get(&blob).filter(|wanted| wanted.state == State::Missing).ok_or_else(stray)?;
-        if entry.size() != wanted.size {
+        let size = wanted.file.size;
+        if entry.size() != size {
             return Err(self.refused(&format!("{name} in it has another size than its tree says")));
         }
-        let file = ManifestFile { path: String::new(), size: wanted.size, digest: blob.0, executable: blob.1 };
-        let is_held = self.store.blobs.has(&file) && self.store.blobs.check(&file).is_ok();
+        let is_held = self.store.blobs.has_whole(&wanted.file);
         let to = self.dir.join(name.trim_start_matches(BLOBS));
         let found = if is_held { self.pour(&mut entry, |_| Ok(()))? } else { self.copy(&mut entry, &to)? };
-        if found != (wanted.size, blob.0) {
+        if found != (size, blob.0) {
             return Err(self.refused(&format!("{name} in it is damaged or cut short")));
         }
         let state = if is_held { State::Held } else { State::Came(to) };
-        self.wanted.insert(blob, Wanted { size: file.size, state });
+        self.wanted.entry(blob).and_modify(|wanted| wanted.state = state);
         Ok(())
     }
 
     /// Puts all content where the store has it.
     fn place(&self) -> Result<(), StoreError> {
-        for ((digest, executable), wanted) in &self.wanted {
-            let (digest, executable, size) = (*digest, *executable, wanted.size);
-            let file = ManifestFile { path: String::new(), size, digest, executable };
-            match &wanted.state {
-                State::Came(from) => self.store.blobs.take(from, &file)?,
+        for Wanted { file, state } in self.wanted.values() {
+            match state {
+                State::Came(from) => self.store.blobs.take(from, file)?,
                 // It counts as changed now, so that collecting garbage leaves it alone until the log names it.
                 _ => {
-                    let path = self.store.blobs.path_of(&file);
-                    bfs::protect(&path, executable).map_err(StoreError::io("use", path))?;
+                    let path = self.store.blob(file);
+                    bfs::protect(&path, file.executable).map_err(StoreError::io("use", path))?;
                 }
             }
         }
@@ -265,38 +258,47 @@ impl Reading<'_> {
     }
 
     fn append_trees(&self) -> Result<u64, StoreError> {
-        let mut portion = Portion { store: self.store, drafts: Vec::new(), bytes: 0 };
-        let mut new = 0;
-        self.lines(TREES, |line| {
+        self.append(TREES, |line| {
             let digest = Digest::of(line);
-            if self.store.log.knows_tree(&digest)? {
-                return Ok(());
-            }
-            new += 1;
-            portion.add(Draft { header: Header::tree(digest, line), payload: line.to_vec() })
-        })?;
-        portion.append()?;
-        Ok(new)
+            let is_known = self.store.log.knows_tree(&digest)?;
+            Ok((!is_known).then(|| Entry::new(Kind::Tree, digest, line.to_vec())))
+        })
     }
 
     fn append_records(&self) -> Result<u64, StoreError> {
-        let mut portion = Portion { store: self.store, drafts: Vec::new(), bytes: 0 };
-        let mut new = 0;
-        self.lines(RECORDS, |line| {
+        self.append(RECORDS, |line| {
             let record: Record = serde_json::from_slice(line)
                 .map_err(|e| self.refused(&format!("a record that was read before cannot be read: {e}")))?;
             let key = record.key.digest();
             let held = self.store.hit(&key)?;
             if held.is_some_and(|hit| hit.output.is_none_or(|tree| self.store.has_tree(&tree))) {
-                return Ok(());
+                return Ok(None);
             }
-            new += 1;
             let step = step_id(&record.step);
             let mut header = Header::record(key, step, Held::of(record.outcome), record.output, line);
             header.aside = self.store.is_newer_than(&step, &record.started)?;
-            portion.add(Draft { header, payload: line.to_vec() })
+            Ok(Some(Entry { header, payload: line.to_vec() }))
+        })
+    }
+
+    /// Appends what `draft` makes of the lines of a list, in portions; how many entries those are.
+    fn append(
+        &self,
+        list: &str,
+        draft: impl Fn(&[u8]) -> Result<Option<Entry>, StoreError>,
+    ) -> Result<u64, StoreError> {
+        let (mut drafts, mut bytes, mut new) = (Vec::new(), 0, 0);
+        self.lines(list, |line| {
+            let Some(entry) = draft(line)? else { return Ok(()) };
+            (bytes, new) = (bytes + entry.payload.len(), new + 1);
+            drafts.push(entry);
+            if bytes < PORTION {
+                return Ok(());
+            }
+            bytes = 0;
+            self.store.log.append(std::mem::take(&mut drafts))
         })?;
-        portion.append()?;
+        self.store.log.append(drafts)?;
         Ok(new)
     }
 }
@@ -309,25 +311,5 @@ impl DiskStore {
         let Ok(entry) = self.log.entry(&place) else { return Ok(false) };
         let date = |text: &str| text.parse::<jiff::Timestamp>().ok();
         Ok(Said::parse(&entry.payload).is_some_and(|said| date(&said.started) >= date(started)))
-    }
-}
-
-/// What is appended at a time.
-struct Portion<'a> {
-    store: &'a DiskStore,
-    drafts: Vec<Draft>,
-    bytes: usize,
-}
-
-impl Portion<'_> {
-    fn add(&mut self, draft: Draft) -> Result<(), StoreError> {
-        self.bytes += draft.payload.len();
-        self.drafts.push(draft);
-        if self.bytes < PORTION { Ok(()) } else { self.append() }
-    }
-
-    fn append(&mut self) -> Result<(), StoreError> {
-        self.bytes = 0;
-        self.store.log.append(std::mem::take(&mut self.drafts))
     }
 }

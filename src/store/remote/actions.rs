@@ -12,9 +12,10 @@ use crate::base::fs as bfs;
 use crate::config::RemoteConfig;
 use crate::reapi::proto::{self, Action, ActionResult, Command, OutputFile};
 use crate::reapi::{self, Blob, Client, Content, Fault, Function, Patience, Wanted};
-use crate::store::ManifestFile;
+use crate::store::blobs::name;
 use crate::store::remote::sealed;
 use crate::store::remote::trouble::{Refusal, Trouble};
+use crate::store::{ManifestFile, StoreError};
 
 /// The name of the sealed result among the files of an action's result.
 const RESULT: &str = "orch-result-2";
@@ -28,6 +29,13 @@ pub(super) struct Held {
     pub(super) sealed: Vec<u8>,
     /// Where its contents are, by name.
     contents: HashMap<String, proto::Digest>,
+}
+
+impl Held {
+    /// One whose contents are at paths of their own.
+    pub(super) fn of(sealed: Vec<u8>) -> Self {
+        Self { sealed, contents: HashMap::new() }
+    }
 }
 
 impl Actions {
@@ -80,7 +88,7 @@ impl Actions {
         let bytes = std::fs::read(&to);
         let _ = bfs::remove_dir(dir);
         fetched?;
-        bytes.map_err(|e| Trouble::Local(format!("failed to read {}: {e}", to.display())))
+        Ok(bytes.map_err(StoreError::io("read", to))?)
     }
 
     /// Fetches contents to the files beside them; nothing else than what is named is ever completed there.
@@ -90,7 +98,7 @@ impl Actions {
             let digest = match file.size {
                 // An empty blob is never sent.
                 0 => empty.clone(),
-                _ => held.contents.get(&name(file)).cloned().ok_or(Refusal::Incomplete)?,
+                _ => held.contents.get(&name(&file.blob())).cloned().ok_or(Refusal::Incomplete)?,
             };
             if digest.size_bytes != file.size as i64 {
                 return Err(Trouble::from(Refusal::WrongContent));
@@ -117,7 +125,7 @@ impl Actions {
         let mut blobs = vec![stand.command, stand.action.clone()];
         for (path, file) in files {
             let digest = function.of_file(&path)?;
-            outputs.push(output(name(&file), digest.clone(), file.executable));
+            outputs.push(output(name(&file.blob()), digest.clone(), file.executable));
             blobs.push(Blob { digest, content: Content::File(path) });
         }
         let digest = function.of(&sealed);
@@ -133,11 +141,6 @@ impl Actions {
 }
 
 const TAKES_NONE: &str = "the server takes no results from this client; hint: mode = \"read-only\"";
-
-/// As a result lists it.
-fn name(file: &ManifestFile) -> String {
-    format!("{}{}", file.digest, if file.executable { ".x" } else { "" })
-}
 
 fn output(path: String, digest: proto::Digest, is_executable: bool) -> OutputFile {
     OutputFile { path, digest: Some(digest), is_executable, ..OutputFile::default() }

@@ -1,7 +1,7 @@
 //! A result from a remote into the store: verified first, with all its content, then kept.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
@@ -9,7 +9,7 @@ use crate::base::Digest;
 use crate::base::fs as bfs;
 use crate::record::Record;
 use crate::store::remote::actions::Held;
-use crate::store::remote::hub::{Inner, Place, blob_path, result_path};
+use crate::store::remote::hub::{Inner, Place, blob_path, result_path, turn};
 use crate::store::remote::service::Service;
 use crate::store::remote::trouble::{Refusal, Trouble};
 use crate::store::remote::{Ask, sealed};
@@ -18,39 +18,21 @@ use crate::store::{ManifestFile, StoreError};
 /// Files of one result that are fetched at a time.
 const FILES: usize = 8;
 
-/// A result that a remote holds, and where its contents are.
-enum Found {
-    /// At paths of their own.
-    Objects(Vec<u8>),
-    Actions(Held),
-}
-
-impl Found {
-    fn sealed(&self) -> &[u8] {
-        match self {
-            Self::Objects(bytes) => bytes,
-            Self::Actions(held) => &held.sealed,
-        }
-    }
-}
-
 /// None if the remote does not have it.
 pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Trouble> {
     let Some(found) = find(inner, &ask.key).await? else { return Ok(None) };
-    let bytes = found.sealed();
-    let (mut record, manifest) = sealed::open(bytes, &ask.key, inner.secret.as_ref())?;
+    let (mut record, manifest) = sealed::open(&found.sealed, &ask.key, inner.secret.as_ref())?;
     if !(ask.takes)(&record) {
         return Ok(None);
     }
     let mut known = HashSet::new();
     let files = manifest.iter().flat_map(|manifest| &manifest.files);
-    let distinct = files.filter(|file| known.insert((file.digest, file.executable)));
+    let distinct = files.filter(|file| known.insert(file.blob()));
     // What the store has, verified, need not come.
-    let is_held = |file: &ManifestFile| inner.store.blobs.has(file) && inner.store.blobs.check(file).is_ok();
-    let needed: Vec<ManifestFile> = distinct.filter(|file| !is_held(file)).cloned().collect();
+    let needed: Vec<ManifestFile> = distinct.filter(|file| !inner.store.blobs.has_whole(file)).cloned().collect();
     let size: u64 = needed.iter().map(|file| file.size).sum();
     let dir = inner.arrivals()?;
-    if room(&dir).is_some_and(|room| size > room / 2) {
+    if bfs::free_bytes(&dir).is_some_and(|free| size > free / 2) {
         return Err(Refusal::TooLarge.into());
     }
     let named = needed.into_iter().map(|file| (dir.join(bfs::Nonce::next().to_string()), file));
@@ -59,7 +41,7 @@ pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Tro
         let _ = bfs::remove_dir(&dir);
         // What else it names was not looked at to the end, and is sent anew with what is wrong.
         if let Trouble::Refused(_) = trouble {
-            manifest.iter().flat_map(|manifest| &manifest.files).for_each(|file| inner.is_wrong(file));
+            manifest.iter().flat_map(|manifest| &manifest.files).for_each(|file| inner.see(file, false));
         }
     })?;
     record.step = ask.step;
@@ -68,32 +50,31 @@ pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Tro
         arrived.iter().try_for_each(|(path, file)| inner.store.blobs.take(path, file))?;
         inner.store.keep(&record, manifest.as_ref())
     };
-    let kept = keep().map_err(local);
+    let kept = keep();
     let _ = bfs::remove_dir(&dir);
     kept?;
-    inner.tally.hit(bytes.len() as u64 + size);
+    inner.tally.hit(found.sealed.len() as u64 + size);
     Ok(Some(record))
 }
 
-async fn find(inner: &Inner, key: &Digest) -> Result<Option<Found>, Trouble> {
-    let _turn = inner.reads().await;
-    Ok(match &inner.place {
-        Place::Objects(service) => service.get(&result_path(key), sealed::MOST).await?.map(Found::Objects),
-        Place::Actions(actions) => actions.find(key, || inner.arrivals()).await?.map(Found::Actions),
-    })
+async fn find(inner: &Inner, key: &Digest) -> Result<Option<Held>, Trouble> {
+    let _turn = turn(&inner.reads).await;
+    match &inner.place {
+        Place::Objects(service) => Ok(service.get(&result_path(key), sealed::MOST).await?.map(Held::of)),
+        Place::Actions(actions) => actions.find(key, || inner.arrivals()).await,
+    }
 }
 
-async fn bring(inner: &Inner, found: &Found, files: &[(PathBuf, ManifestFile)]) -> Result<(), Trouble> {
-    match (&inner.place, found) {
-        (Place::Actions(actions), Found::Actions(held)) => {
-            let _turn = inner.reads().await;
-            actions.bring(held, files).await
+async fn bring(inner: &Inner, found: &Held, files: &[(PathBuf, ManifestFile)]) -> Result<(), Trouble> {
+    match &inner.place {
+        Place::Actions(actions) => {
+            let _turn = turn(&inner.reads).await;
+            actions.bring(found, files).await
         }
-        (Place::Objects(service), _) => {
+        Place::Objects(service) => {
             let each = futures_util::stream::iter(files.to_vec()).map(|(to, file)| object(inner, service, file, to));
             each.buffer_unordered(FILES).try_collect().await
         }
-        (Place::Actions(_), Found::Objects(_)) => panic!("BUG: found elsewhere"),
     }
 }
 
@@ -103,22 +84,12 @@ async fn object(inner: &Inner, service: &Service, file: ManifestFile, to: PathBu
     // Some servers refuse to send a part of nothing.
     let done = match size {
         0 if *digest == Digest::of(b"") => {
-            std::fs::write(to, b"").map_err(|e| Trouble::Local(format!("failed to write {}: {e}", to.display())))
+            std::fs::write(to, b"").map_err(|e| StoreError::io("write", to)(e).into())
         }
         _ => {
-            let _turn = inner.reads().await;
+            let _turn = turn(&inner.reads).await;
             service.download(&blob_path(file), size, digest, to).await
         }
     };
-    done.inspect(|()| inner.is_there(file))
-}
-
-fn local(error: StoreError) -> Trouble {
-    Trouble::Local(format!("{:#}", anyhow::Error::from(error)))
-}
-
-/// Bytes that are free where `path` lies, if the system says.
-fn room(path: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(path).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize))
+    done.inspect(|()| inner.see(file, true))
 }

@@ -18,20 +18,15 @@ pub(super) const MOST: u64 = 64 << 20;
 const MOST_TREE: u64 = 1 << 40;
 const MOST_FILES: usize = 1 << 20;
 
-#[derive(Serialize)]
-struct Sent<'a> {
-    record: &'a Record,
-    manifest: Option<&'a Manifest>,
-}
-
-#[derive(Deserialize)]
-struct Body {
-    record: Record,
-    manifest: Option<Manifest>,
+/// Written of references, read as values.
+#[derive(Serialize, Deserialize)]
+struct Body<R, M> {
+    record: R,
+    manifest: Option<M>,
 }
 
 pub(super) fn seal(record: &Record, manifest: Option<&Manifest>, secret: Option<&Secret>) -> Vec<u8> {
-    let body = serde_json::to_vec(&Sent { record, manifest }).expect("BUG: a record serialises");
+    let body = serde_json::to_vec(&Body { record, manifest }).expect("BUG: a record serialises");
     let code = secret.map_or_else(|| "-".repeat(64), |secret| secret.code(&body).to_string());
     let word = str::from_utf8(WORD).expect("BUG: the word is ASCII");
     let mut bytes = format!("{word} {} {code}\n", Digest::of(&body)).into_bytes();
@@ -55,7 +50,7 @@ pub(super) fn open(bytes: &[u8], key: &Digest, secret: Option<&Secret>) -> Resul
             return Err(Refusal::WrongSignature);
         }
     }
-    let Body { record, manifest } = serde_json::from_slice(body).map_err(|_| Refusal::Unreadable)?;
+    let Body::<Record, Manifest> { record, manifest } = serde_json::from_slice(body).map_err(|_| Refusal::Unreadable)?;
     if record.key.digest() != *key {
         return Err(Refusal::OtherKey);
     }

@@ -11,9 +11,10 @@ use opendal::{Error, ErrorKind, HttpTransporter, Operator, services};
 use opendal_http_transport_reqwest::ReqwestTransport;
 use serde::Serialize;
 
-use crate::base::text::without_secrets;
+use crate::base::text::{with_causes, without_secrets};
 use crate::base::{Digest, Hasher};
 use crate::config::RemoteConfig;
+use crate::store::StoreError;
 use crate::store::remote::address::Address;
 use crate::store::remote::trouble::{Refusal, Trouble};
 
@@ -119,8 +120,7 @@ impl Service {
 
     /// Writes an object of known content to the file `to`. Nothing else than that content is ever completed there.
     pub(super) async fn download(&self, path: &str, size: u64, digest: &Digest, to: &Path) -> Result<(), Trouble> {
-        let local = |e: std::io::Error| Trouble::Local(format!("failed to write {}: {e}", to.display()));
-        let mut file = std::fs::File::create(to).map_err(local)?;
+        let mut file = std::fs::File::create(to).map_err(StoreError::io("write", to))?;
         let (mut hasher, mut got) = (Hasher::default(), 0);
         let found = self.within(
             size,
@@ -130,7 +130,7 @@ impl Service {
                     return Err(Refusal::WrongContent.into());
                 }
                 hasher.update(piece);
-                file.write_all(piece).map_err(local)
+                Ok(file.write_all(piece).map_err(StoreError::io("write", to))?)
             }),
         );
         if !found.await? {
@@ -179,7 +179,7 @@ impl Service {
     }
 
     pub(super) async fn upload(&self, path: &str, file: &Path, size: u64) -> Result<(), Trouble> {
-        let local = |e: std::io::Error| Trouble::Local(format!("failed to read {}: {e}", file.display()));
+        let local = |e| StoreError::io("read", file)(e);
         if size <= PART {
             return self.put(path, std::fs::read(file).map_err(local)?).await;
         }
@@ -233,16 +233,7 @@ fn trouble(error: Error) -> Trouble {
 
 /// One line: opendal's own form lists all of a request.
 fn message(error: &Error) -> String {
-    let mut text = said(error.message().lines().next().unwrap_or_default());
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(cause_text.lines().next().unwrap_or_default());
-        }
-        source = cause.source();
-    }
+    let text = with_causes(said(error.message().lines().next().unwrap_or_default()), error);
     // An error of the connection names the whole address, signature and all.
     format!("{} ({})", without_secrets(&text), error.kind())
 }
