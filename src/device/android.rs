@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::host::{Host, ToolOutput};
 use super::snapdragon::{self, Chip};
-use super::{Backend, Device, DeviceKind, Look, Prober};
+use super::{Absent, Backend, Device, DeviceKind, Look, Prober};
 use crate::base::Digest;
 
 pub struct Android;
@@ -34,27 +34,16 @@ pub const PROPERTIES: &str = "getprop ro.soc.manufacturer; getprop ro.soc.model;
                               getprop ro.product.model; getprop ro.build.version.release";
 
 impl Prober for Android {
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
+    fn look(&self, host: &Host, _thorough: bool) -> Result<Look, Absent> {
+        let unavailable = |reason: String, remedy: String| Backend::unavailable(NAME, reason).with_remedy(remedy);
         if (host.os.as_str(), host.arch.as_str()) != ("linux", "x86_64") {
             let reason = "contexts and profiles of phones are made and read by tools for Linux on x86_64 only";
-            return Backend::unavailable(NAME, reason).into();
+            return Err(Backend::unavailable(NAME, reason).into());
         }
-        let adb = match adb(host) {
-            Ok(adb) => adb,
-            Err(reason) => {
-                return Backend::unavailable(NAME, reason)
-                    .with_remedy(format!("install adb (Android's platform tools), or name it with {ADB}"))
-                    .into();
-            }
-        };
-        let sdk = match sdk(host) {
-            Ok(sdk) => sdk,
-            Err(reason) => {
-                return Backend::unavailable(NAME, reason)
-                    .with_remedy(format!("unpack Qualcomm's AI Engine Direct SDK and set {SDK} to its folder"))
-                    .into();
-            }
-        };
+        let remedy = format!("install adb (Android's platform tools), or name it with {ADB}");
+        let adb = adb(host).map_err(|reason| unavailable(reason, remedy))?;
+        let remedy = format!("unpack Qualcomm's AI Engine Direct SDK and set {SDK} to its folder");
+        let sdk = sdk(host).map_err(|reason| unavailable(reason, remedy))?;
         // A promise, as the run's own look will keep or break it; its name must not depend on whether it was asked.
         let device = Device::new("qnn-android:htp", "a phone on adb, asked when a run needs it", DeviceKind::Hardware);
         let mut backend = Backend::available(NAME, vec![device]);
@@ -67,24 +56,17 @@ impl Prober for Android {
         let usb = host.list("/sys/bus/usb/devices");
         let params =
             json!({"adb": adb.display().to_string(), "serial": host.env(SERIAL), "usb": usb, "backend": backend});
-        Look { backend, ask: Some(params) }
+        Ok(Look { backend, ask: Some(params) })
     }
 
-    fn ask(&self, _host: &Host, params: &Value) -> Backend {
-        let Ok(mut backend) = serde_json::from_value::<Backend>(params["backend"].clone()) else {
-            return Backend::unavailable(NAME, "BUG: the parameters of the Android probe hold no backend");
-        };
+    fn ask(&self, _host: &Host, params: &Value) -> Result<Backend, Absent> {
         let adb = Path::new(params["adb"].as_str().unwrap_or_default());
         let say = |args: &[&str]| ToolOutput::of(adb, args).filter(|said| said.ok).map(|said| said.stdout);
-        match found(&say, params["serial"].as_str()) {
-            Ok(devices) => {
-                backend.devices = devices;
-                backend
-            }
-            Err(reason) => Backend::unavailable(NAME, reason)
+        let devices = found(&say, params["serial"].as_str()).map_err(|reason| {
+            Backend::unavailable(NAME, reason)
                 .with_remedy("connect a phone, switch on USB debugging and allow this machine on its screen")
-                .with_facts(backend.facts),
-        }
+        })?;
+        Ok(Backend { devices, ..Backend::looked(params) })
     }
 }
 

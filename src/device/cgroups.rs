@@ -16,7 +16,7 @@ pub fn own(host: &Host) -> Vec<String> {
 
 /// The most processes that the groups allow in which this process is, if they allow no more than some number.
 pub fn most_processes(host: &Host) -> Option<u64> {
-    let limit = |folder: &str| host.text(&format!("{folder}/pids.max"))?.trim().parse::<u64>().ok();
+    let limit = |folder: &str| host.number::<u64>(&format!("{folder}/pids.max"));
     own(host).iter().filter_map(|folder| ancestors(folder).filter_map(limit).min()).min()
 }
 
@@ -43,10 +43,9 @@ mod tests {
     use super::*;
 
     fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(dir.path().to_owned());
+        let (root, host) = Host::bare();
         files.iter().for_each(|(path, text)| host.put(path, text));
-        (dir, host)
+        (root, host)
     }
 
     #[test]

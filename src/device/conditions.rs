@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::host::field;
 use super::{Host, cgroups};
 use crate::base::figures::plural;
 use crate::base::process;
@@ -186,11 +187,10 @@ fn ticks_per_second() -> Option<f64> {
 fn throttled(host: &Host) -> Option<u64> {
     let cpus = "/sys/devices/system/cpu";
     let heat = host.list(cpus).into_iter().filter_map(|cpu| {
-        host.text(&format!("{cpus}/{cpu}/thermal_throttle/core_throttle_count"))?.parse::<u64>().ok()
+        host.number::<u64>(&format!("{cpus}/{cpu}/thermal_throttle/core_throttle_count"))
     });
     let groups = cgroups::own(host).into_iter().filter_map(|group| {
-        let text = host.text(&format!("{group}/cpu.stat"))?;
-        text.lines().find_map(|line| line.strip_prefix("nr_throttled "))?.parse().ok()
+        field(&host.text(&format!("{group}/cpu.stat"))?, "nr_throttled", ' ')?.parse().ok()
     });
     heat.chain(groups).reduce(|all, one| all + one)
 }
@@ -249,8 +249,7 @@ mod tests {
 
     #[test]
     fn a_machine_tells_by_its_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(folder.path().into());
+        let (_root, host) = Host::bare();
         host.put("/proc/loadavg", "1.50 1.00 1.17 6/133 15411");
         host.put("/proc/stat", "cpu  100 0 50 800 0 0 0 50 0 0\ncpu0 1 2 3");
         host.put("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7");
@@ -278,8 +277,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_tells_nothing_is_not_called_disturbed() {
-        let folder = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(folder.path().into());
+        let (_root, host) = Host::bare();
         let found = Watch::begin(&host).end();
         assert_eq!((found.load, found.others_cores, found.steal, found.throttled), (None, None, None, None));
     }

@@ -1,7 +1,7 @@
 //! The CPU: model, cores, instruction sets and memory, as far as this process may use them. Always there.
 
 use super::host::Host;
-use super::{Backend, Device, DeviceKind, Look, Prober, limits, mac};
+use super::{Absent, Backend, Device, DeviceKind, Look, Prober, limits, mac};
 
 pub struct Cpu;
 
@@ -67,7 +67,7 @@ impl Info {
 }
 
 impl Prober for Cpu {
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
+    fn look(&self, host: &Host, _thorough: bool) -> Result<Look, Absent> {
         let info = read(host);
         let mut device = Device::new("cpu", info.model.as_str(), DeviceKind::Hardware);
         device.memory_bytes = Some(info.usable_memory());
@@ -79,7 +79,7 @@ impl Prober for Cpu {
         device.fact("precisions", precisions(&info.features));
         let mut backend = Backend::available("cpu", vec![device]);
         backend.fact("arch", host.arch.as_str());
-        backend.into()
+        Ok(backend.into())
     }
 }
 

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::host::Host;
+use super::host::{Host, field};
 use super::visible::{Empty, filter};
-use super::{Backend, Device, DeviceKind, Look, Prober, native, pci};
+use super::{Absent, Backend, Device, DeviceKind, Look, Prober, native, pci};
 
 pub struct Cuda;
 
@@ -22,15 +22,15 @@ pub(super) const FOLDERS: &[&str] = &[
 ];
 
 impl Prober for Cuda {
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
+    fn look(&self, host: &Host, _thorough: bool) -> Result<Look, Absent> {
         if host.os != "linux" {
-            return Backend::unavailable("cuda", format!("CUDA needs Linux here, and this is {}", host.os)).into();
+            return Err(Backend::unavailable("cuda", format!("CUDA needs Linux here, and this is {}", host.os)).into());
         }
         let minors = node_minors(host);
         let driver = host.text("/proc/driver/nvidia/version");
         let wsl = host.exists("/dev/dxg") && host.exists(&format!("/usr/lib/wsl/lib/{NVML}"));
         if minors.is_empty() && !wsl {
-            return absent(host, driver.is_some()).into();
+            return Err(absent(host, driver.is_some()).into());
         }
         let mut backend = Backend::available("cuda", listed(host, &minors));
         backend.fact("driver", driver.as_deref().and_then(driver_version));
@@ -39,18 +39,18 @@ impl Prober for Cuda {
             host.libraries_named(NVML, FOLDERS).iter().map(|path| path.display().to_string()).collect();
         if libraries.is_empty() {
             let reason = format!("the NVIDIA driver is loaded, but its library {NVML} is nowhere");
-            return Backend::unavailable("cuda", reason)
+            return Err(Backend::unavailable("cuda", reason)
                 .with_remedy("install the driver's user libraries (Debian: libnvidia-ml1), or add the `utility` driver capability to the container")
                 .with_facts(backend.facts)
-                .into();
+                .into());
         }
-        Look { backend, ask: Some(json!({"libraries": libraries})) }
+        Ok(Look { backend, ask: Some(json!({"libraries": libraries})) })
     }
 
-    fn ask(&self, _host: &Host, params: &Value) -> Backend {
+    fn ask(&self, _host: &Host, params: &Value) -> Result<Backend, Absent> {
         let libraries: Vec<&str> =
             params["libraries"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        native::nvml::probe(&libraries)
+        Ok(native::nvml::probe(&libraries))
     }
 
     fn hide(&self, host: &Host, backend: Backend) -> Backend {
@@ -101,13 +101,11 @@ fn listed(host: &Host, minors: &[u32]) -> Vec<Device> {
     let mut devices = vec![];
     for address in host.list(GPUS) {
         let Some(text) = host.text(&format!("{GPUS}/{address}/information")) else { continue };
-        let field = |name: &str| {
-            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|v| v.trim().to_owned())
-        };
+        let field = |name: &str| field(&text, name, ':');
         if field("Device Minor").and_then(|m| m.parse().ok()).is_some_and(|m: u32| !minors.contains(&m)) {
             continue;
         }
-        let name = field("Model").filter(|m| !m.is_empty()).unwrap_or_else(|| "NVIDIA GPU".to_owned());
+        let name = field("Model").filter(|m| !m.is_empty()).unwrap_or("NVIDIA GPU");
         let mut device = Device::new(format!("cuda:{}", devices.len()), name, DeviceKind::Hardware);
         device.fact("uuid", field("GPU UUID")).fact("pci", address);
         devices.push(device);

@@ -294,8 +294,7 @@ mod tests {
 
     #[test]
     fn what_limits_processes_is_told_as_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(dir.path().to_owned());
+        let (_root, host) = Host::bare();
         let found = || processes(&host);
         assert_eq!(found(), Processes::Unlimited);
         for (path, text) in [

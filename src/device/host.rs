@@ -9,16 +9,18 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
 use super::pci::Pci;
+use super::{Absent, Backend};
 use crate::base::process;
 
 /// What mends a C library that is too old.
-pub(super) const NEWER_LINUX: &str = "use a newer Linux, or a container of one";
+const NEWER_LINUX: &str = "use a newer Linux, or a container of one";
 /// Longest file that a prober reads; sysfs and procfs files are far shorter (a 256-core `cpuinfo` is 400 KB).
 const LONGEST: u64 = 4 << 20;
 
@@ -111,6 +113,12 @@ impl Host {
         (have < (major, minor)).then(|| format!("{what} needs glibc {major}.{minor} or newer, and this is {glibc}"))
     }
 
+    /// No backend of this name, for want of a newer C library.
+    pub(super) fn needs_glibc(&self, backend: &str, what: &str, least: (u32, u32)) -> Result<(), Absent> {
+        let absent = |reason| Err(Backend::unavailable(backend, reason).with_remedy(NEWER_LINUX).into());
+        self.lacks_glibc(what, least).map_or(Ok(()), absent)
+    }
+
     /// An absolute path of the host as a path of this process.
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
@@ -141,6 +149,11 @@ impl Host {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot read {path}: {}", lower(&error.to_string()))),
         }
+    }
+
+    /// A file that holds a number and nothing else.
+    pub fn number<N: FromStr>(&self, path: &str) -> Option<N> {
+        self.text(path)?.parse().ok()
     }
 
     /// Names in a folder, sorted with numbers in their order (`card2` before `card10`); empty when there is no folder.
@@ -183,10 +196,8 @@ impl Host {
             if name.starts_with('/') {
                 return Some(self.at(name)).filter(|p| is_executable(p));
             }
-            path.split(':')
-                .filter(|dir| dir.starts_with('/'))
-                .map(|dir| self.at(dir).join(name))
-                .find(|p| is_executable(p))
+            let folders = path.split(':').filter(|dir| dir.starts_with('/'));
+            folders.map(|dir| self.at(dir).join(name)).find(|p| is_executable(p))
         })
     }
 
@@ -218,10 +229,16 @@ impl Host {
             glibc: word("glibc"),
             env: strings("env"),
             recorded: Some(tools),
-            pci: OnceLock::new(),
-            sysctl: OnceLock::new(),
-            libraries: Libraries::default(),
+            ..Self::real()
         }
+    }
+
+    /// This machine with no file at all, until a test puts some; the folder that stands for its root goes with the first.
+    #[cfg(test)]
+    pub(crate) fn bare() -> (tempfile::TempDir, Self) {
+        let root = tempfile::tempdir().unwrap();
+        let host = Self::real().with_root(root.path().to_owned());
+        (root, host)
     }
 
     #[cfg(test)]
@@ -254,6 +271,11 @@ impl Host {
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// The value of a line that begins with `name` and this mark, as many files and tools have them.
+pub(super) fn field<'t>(text: &'t str, name: &str, mark: char) -> Option<&'t str> {
+    text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(mark)).map(str::trim)
 }
 
 /// Sort key that compares runs of digits as numbers.

@@ -42,10 +42,9 @@ impl Lease {
 
     /// What a record keeps of it.
     pub fn facts(&self) -> Value {
-        let Self { id, name, uuid, pci, memory_bytes, env: _ } = self;
-        let facts = json!({"id": id, "name": name, "uuid": uuid, "pci": pci, "memory_bytes": memory_bytes});
-        let Value::Object(facts) = facts else { return facts };
-        facts.into_iter().filter(|(_, value)| !value.is_null()).collect()
+        let mut facts = json!(self);
+        facts.as_object_mut().map(|facts| facts.remove("env"));
+        facts
     }
 }
 

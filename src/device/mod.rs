@@ -131,6 +131,11 @@ impl Backend {
         Self { facts, ..self }
     }
 
+    /// What files said, of the parameters of a question: a child does not know the host's files.
+    fn looked(params: &Value) -> Self {
+        serde_json::from_value(params["backend"].clone()).expect("BUG: the parameters of a probe hold no backend")
+    }
+
     /// Adds a fact; a null value adds nothing, so that absent facts are absent keys.
     pub fn fact(&mut self, key: &str, value: impl Into<Value>) -> &mut Self {
         add(&mut self.facts, key, value.into());
@@ -204,19 +209,32 @@ impl From<Backend> for Look {
     }
 }
 
+/// A backend that is not there.
+pub type Absent = Box<Backend>;
+
 /// Finds one backend on a host.
 pub trait Prober: Sync {
     /// Reads files only. `thorough` also allows short tools such as `chromium --version`.
-    fn look(&self, host: &Host, thorough: bool) -> Look;
+    fn look(&self, host: &Host, thorough: bool) -> Result<Look, Absent>;
 
     /// Asks a native library. Runs in a child process, because that library may crash.
-    fn ask(&self, _host: &Host, _params: &Value) -> Backend {
+    fn ask(&self, _host: &Host, _params: &Value) -> Result<Backend, Absent> {
         panic!("BUG: this prober asks no native library")
     }
 
     /// Takes away the devices that the environment hides. Only removes.
     fn hide(&self, _host: &Host, backend: Backend) -> Backend {
         backend
+    }
+}
+
+impl BackendRow {
+    fn look(&self, host: &Host, thorough: bool) -> Look {
+        self.prober.look(host, thorough).unwrap_or_else(|absent| (*absent).into())
+    }
+
+    fn ask(&self, host: &Host, params: &Value) -> Backend {
+        self.prober.ask(host, params).unwrap_or_else(|absent| *absent)
     }
 }
 
@@ -261,13 +279,13 @@ pub fn inventory_cheap(host: &Host) -> Vec<Backend> {
 /// The part of a probe that may crash: called in the child process behind [`ChildProbe`].
 pub fn probe_here(name: &str, params: &Value) -> Backend {
     match BackendRow::named(name) {
-        Some(row) => row.prober.ask(&Host::real(), params),
+        Some(row) => row.ask(&Host::real(), params),
         None => Backend::unavailable(name, format!("no prober is called `{name}`")),
     }
 }
 
 fn probe(row: &BackendRow, host: &Host, mode: Mode<'_>) -> Backend {
-    let look = row.prober.look(host, matches!(mode, Mode::Full(_)));
+    let look = row.look(host, matches!(mode, Mode::Full(_)));
     let backend = match (mode, look.ask) {
         (Mode::Full(child), Some(params)) => asked(child(row.name, params), look.backend),
         _ => look.backend,

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 
 use super::host::Host;
 use super::visible::{Empty, filter};
-use super::{Backend, Device, DeviceKind, Look, Prober, pci, rocminfo};
+use super::{Absent, Backend, Device, DeviceKind, Look, Prober, pci, rocminfo};
 
 pub struct Rocm;
 
 const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 
 impl Prober for Rocm {
-    fn look(&self, host: &Host, thorough: bool) -> Look {
+    fn look(&self, host: &Host, thorough: bool) -> Result<Look, Absent> {
         if host.os != "linux" {
-            return Backend::unavailable("rocm", format!("ROCm needs Linux, and this is {}", host.os)).into();
+            return Err(Backend::unavailable("rocm", format!("ROCm needs Linux, and this is {}", host.os)).into());
         }
         let (devices, malformed) = gpus(host);
         let mut backend = if devices.is_empty() {
@@ -43,7 +43,7 @@ impl Prober for Rocm {
             // Recorded because it changes which kernels run, never what the silicon is.
             backend.fact("HSA_OVERRIDE_GFX_VERSION", host.env("HSA_OVERRIDE_GFX_VERSION"));
         }
-        backend.into()
+        Ok(backend.into())
     }
 
     /// ROCr filters first; HIP then counts what ROCr left, by its own variable or else by CUDA's.
@@ -106,12 +106,12 @@ fn gpu(host: &Host, node: &str, ordinal: usize) -> Result<Option<Device>, String
     let target = needed("gfx_target_version")?;
     let gfx = gfx(target).ok_or_else(|| format!("{path} has a gfx_target_version that names no target: {target}"))?;
     let render = number("drm_render_minor").filter(|minor| *minor > 0);
-    let card = |file: &str| host.text(&format!("/sys/class/drm/renderD{}/device/{file}", render?));
-    let product = card("product_name").filter(|name| !name.is_empty());
+    let card = |file: &str| Some(format!("/sys/class/drm/renderD{}/device/{file}", render?));
+    let product = card("product_name").and_then(|path| host.text(&path)).filter(|name| !name.is_empty());
     let name = product.map_or_else(|| format!("AMD GPU {gfx}"), |name| format!("{name} ({gfx})"));
     let mut device = Device::new(format!("rocm:{ordinal}"), name, DeviceKind::Hardware);
-    device.memory_bytes =
-        card("mem_info_vram_total").and_then(|text| text.parse().ok()).or_else(|| banks(host, node)).filter(|b| *b > 0);
+    let memory = card("mem_info_vram_total").and_then(|path| host.number(&path));
+    device.memory_bytes = memory.or_else(|| banks(host, node)).filter(|bytes| *bytes > 0);
     device.fact("pci", number("location_id").map(|location| address(number("domain").unwrap_or(0), location)));
     device.fact("gfx", gfx).fact("simds", needed("simd_count")?);
     if let (Some(simds), Some(per)) = (number("simd_count"), number("simd_per_cu").filter(|per| *per > 0)) {

@@ -90,21 +90,14 @@ fn runtime() -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::process::Command;
-
     use super::*;
+    use crate::device::native::built;
 
     const UUID: &str = "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf";
 
     /// What the constructed driver says to a process that was lent the GPU of that UUID.
     fn with(define: &str, uuid: Option<&str>, runtime: u32) -> Result<Shown, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join(DRIVER);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native/cuda.c");
-        let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", define, "-o"]).arg(&library).arg(source);
-        assert!(cc.status().unwrap().success());
+        let (_folder, library) = built("cuda.c", DRIVER, define);
         let (id, name) = ("cuda:3".to_owned(), "NVIDIA H100".to_owned());
         let uuid = uuid.map(str::to_owned);
         let lease = Lease { id, name, uuid, pci: None, memory_bytes: None, env: Default::default() };

@@ -1,7 +1,6 @@
 //! The probers on recorded and constructed machines (`tests/fixtures/hosts`).
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
@@ -12,15 +11,15 @@ const HOSTS: &[&str] = &["neither", "nvidia", "amd", "both", "mac", "snapdragon"
 
 /// What a thorough look finds, less what the environment hides.
 fn raw(host: &Host, name: &str) -> Backend {
-    let prober = BackendRow::named(name).unwrap().prober;
-    prober.hide(host, prober.look(host, true).backend)
+    let row = BackendRow::named(name).unwrap();
+    row.prober.hide(host, row.look(host, true).backend)
 }
 
-fn of<'a>(backends: &'a [Backend], name: &str) -> &'a Backend {
+pub(super) fn of<'a>(backends: &'a [Backend], name: &str) -> &'a Backend {
     backends.iter().find(|backend| backend.name == name).unwrap()
 }
 
-fn reason(backend: &Backend) -> &str {
+pub(super) fn reason(backend: &Backend) -> &str {
     backend.reason.as_deref().unwrap_or_default()
 }
 
@@ -33,7 +32,7 @@ fn every_backend_has_a_name_of_its_own_and_its_prober_answers_by_it() {
     let names: std::collections::BTreeSet<_> = BACKENDS.iter().map(|row| row.name).collect();
     assert_eq!(names.len(), BACKENDS.len());
     for row in BACKENDS {
-        assert_eq!(row.prober.look(&Host::recorded("neither"), false).backend.name, row.name);
+        assert_eq!(row.look(&Host::recorded("neither"), false).backend.name, row.name);
     }
 }
 
@@ -41,7 +40,7 @@ fn every_backend_has_a_name_of_its_own_and_its_prober_answers_by_it() {
 fn on_every_host_an_unavailable_backend_says_why_and_an_available_one_has_devices() {
     for name in HOSTS {
         let host = Host::recorded(name);
-        let child = |name: &str, params: Value| Ok(BackendRow::named(name).unwrap().prober.ask(&host, &params));
+        let child = |name: &str, params: Value| Ok(BackendRow::named(name).unwrap().ask(&host, &params));
         for backends in [inventory_cheap(&host), probe_all(&host, Mode::Full(&child))] {
             assert_eq!(backends.len(), BACKENDS.len());
             for backend in backends {
@@ -167,7 +166,7 @@ fn a_broken_driver_library_and_a_dead_child_are_reasons() {
     let asked = Mutex::new(vec![]);
     let child = |name: &str, params: Value| {
         asked.lock().unwrap().push(name.to_owned());
-        Ok(cuda::Cuda.ask(&host, &params))
+        Ok(backends::CUDA.ask(&host, &params))
     };
     let backends = probe_all(&host, Mode::Full(&child));
     let broken = of(&backends, "cuda");
@@ -309,21 +308,10 @@ fn the_fingerprint_is_stable_and_notices_what_matters() {
     assert_eq!((one.cores, one.memory_bytes), (2, 4 << 30));
 }
 
-/// Builds `tests/fixtures/native/nvml.c`; the C compiler is there, because Rust links with it.
-fn nvml(define: &str) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("libnvidia-ml.so.1");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native/nvml.c");
-    let built = Command::new("cc").args(["-shared", "-fPIC", define, "-o"]).arg(&library).arg(source).status().unwrap();
-    assert!(built.success());
-    let path = library.display().to_string();
-    (folder, path)
-}
-
 #[test]
 fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
-    let (_folder, library) = nvml("-DINIT=0");
-    let backend = cuda::Cuda.ask(&Host::recorded("nvidia"), &json!({"libraries": ["/nowhere.so", library]}));
+    let (_folder, library) = native::built("nvml.c", cuda::NVML, "-DINIT=0");
+    let backend = backends::CUDA.ask(&Host::recorded("nvidia"), &json!({"libraries": ["/nowhere.so", library]}));
     assert!(backend.available, "{backend:?}");
     let ids: Vec<_> = backend.devices.iter().map(|d| (d.id.as_str(), d.name.as_str(), d.memory_bytes)).collect();
     assert_eq!(
@@ -339,9 +327,9 @@ fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
 
 #[test]
 fn a_driver_of_another_version_is_a_reason_with_its_remedy() {
-    let (_folder, library) = nvml("-DINIT=18");
-    let backend = cuda::Cuda.ask(&Host::recorded("nvidia"), &json!({"libraries": [library]}));
-    assert_eq!(reason(&backend), format!("NVML ({library}) refuses: RM detects a driver/library version mismatch"));
+    let (_folder, library) = native::built("nvml.c", cuda::NVML, "-DINIT=18");
+    let backend = backends::CUDA.ask(&Host::recorded("nvidia"), &json!({"libraries": [library]}));
+    assert_eq!(reason(&backend), format!("NVML ({}) refuses: RM detects a driver/library version mismatch", library.display()));
     assert!(backend.remedy.unwrap().starts_with("reboot"));
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prost::Message;
 
-use crate::reapi::blobs::{Blob, Content};
+use crate::reapi::blobs::Blob;
 use crate::reapi::hash::Function;
 use crate::reapi::proto::command::EnvironmentVariable;
 use crate::reapi::proto::platform::Property;
@@ -126,9 +126,4 @@ pub(super) fn files_of(tree: &[u8], function: Function) -> Option<Vec<(String, D
         }
     }
     Some(files)
-}
-
-/// A file's content where it is small and made here.
-pub(super) fn blob_of(bytes: Vec<u8>, function: Function) -> Blob {
-    Blob { digest: function.of(&bytes), content: Content::Bytes(bytes) }
 }

@@ -1,11 +1,12 @@
 //! Blobs to a server and from it: many small ones in a batch, a large one as a stream, each only if it is needed.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::content_addressable_storage_client::ContentAddressableStorageClient;
 use bazel_remote_apis::google::bytestream::ReadRequest;
 use bazel_remote_apis::google::bytestream::byte_stream_client::ByteStreamClient;
+use bazel_remote_apis::google::rpc::Status;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use crate::base;
@@ -58,7 +59,10 @@ impl Blob {
     }
 
     pub fn of_message(message: &impl prost::Message, function: Function) -> Self {
-        let bytes = message.encode_to_vec();
+        Self::of_bytes(message.encode_to_vec(), function)
+    }
+
+    pub fn of_bytes(bytes: Vec<u8>, function: Function) -> Self {
         Self { digest: function.of(&bytes), content: Content::Bytes(bytes) }
     }
 }
@@ -146,14 +150,9 @@ impl Client {
         let bytes = batch.iter().map(|blob| size(&blob.digest)).sum();
         self.calling(bytes, || async {
             let answer = self.store().batch_update_blobs(request.clone()).await?.into_inner();
-            let taken = answer.responses.iter().filter(|one| one.status.as_ref().is_none_or(|status| status.code == 0));
-            if let Some(status) = answer.responses.iter().filter_map(|one| one.status.as_ref()).find(|s| s.code != 0) {
-                return Err(Fault::of_code(status.code, &status.message));
-            }
-            match taken.count() == request.requests.len() {
-                true => Ok(()),
-                false => Err(Fault::Failed("it answered for fewer blobs than it was sent".into())),
-            }
+            are_well(answer.responses.iter().map(|one| &one.status))?;
+            let fewer = || Fault::Failed("it answered for fewer blobs than it was sent".into());
+            (answer.responses.len() == request.requests.len()).then_some(()).ok_or_else(fewer)
         })
         .await
     }
@@ -202,6 +201,13 @@ impl Client {
         Ok(bytes)
     }
 
+    /// The content of a small blob, by way of a file in `dir`.
+    pub async fn read(&self, digest: Digest, dir: &Path) -> Result<Vec<u8>, Fault> {
+        let to = dir.join("blob");
+        self.fetch(vec![Wanted { digest, content: None, to: to.clone() }]).await?;
+        std::fs::read(&to).map_err(Fault::read(&to))
+    }
+
     async fn fetch_batch(&self, batch: &[Wanted], abilities: Abilities) -> Result<(), Fault> {
         let digests: HashMap<_, _> = batch.iter().map(|one| (one.digest.hash.clone(), one.digest.clone())).collect();
         let digests: Vec<Digest> = digests.into_values().filter(|digest| digest.size_bytes > 0).collect();
@@ -216,10 +222,8 @@ impl Client {
             };
             let answer = self.calling(bytes, || async {
                 let answer = self.store().batch_read_blobs(request.clone()).await?.into_inner();
-                // What may pass is seen for each blob, so that the request is repeated.
-                let bad = answer.responses.iter().filter_map(|one| one.status.as_ref()).find(|status| status.code != 0);
-                let fault = bad.map(|status| Fault::of_code(status.code, &status.message));
-                fault.map_or(Ok(answer), Err)
+                are_well(answer.responses.iter().map(|one| &one.status))?;
+                Ok(answer)
             });
             let blobs = answer.await?.responses.into_iter();
             held.extend(blobs.filter_map(|one| Some((one.digest?.hash, one.data))));
@@ -252,6 +256,12 @@ impl Client {
         })
         .await
     }
+}
+
+/// What failed first of a batch. What may pass is seen for each blob, so that the whole request is repeated.
+fn are_well<'a>(mut statuses: impl Iterator<Item = &'a Option<Status>>) -> Result<(), Fault> {
+    let failed = statuses.find_map(|status| status.as_ref().filter(|status| status.code != 0));
+    failed.map_or(Ok(()), |status| Err(Fault::of_code(status.code, &status.message)))
 }
 
 /// Parts of no more bytes than one message may have.

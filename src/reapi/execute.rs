@@ -11,6 +11,7 @@ use tonic::Streaming;
 
 use crate::reapi::client::Client;
 use crate::reapi::fault::Fault;
+use crate::reapi::hash::Function;
 use crate::reapi::proto::{
     ActionResult, Digest, ExecuteOperationMetadata, ExecuteRequest, ExecuteResponse, WaitExecutionRequest,
     execution_stage::Value as Stage,
@@ -66,6 +67,13 @@ struct Watched {
 }
 
 impl Client {
+    /// The digest function of a server that executes; an error if it does not.
+    pub(super) async fn executes(&self) -> Result<Function, Fault> {
+        let abilities = self.abilities().await?;
+        let never = || Fault::Failed("the server says that it executes nothing".into());
+        abilities.executes.then_some(abilities.function).ok_or_else(never)
+    }
+
     /// Executes an action whose blobs are there. `goes_on` is asked now and then; `tell` hears what happens, and `lost` gets a
     /// line for each worker in whose place the server took another one.
     pub async fn execute(
@@ -81,12 +89,9 @@ impl Client {
             instance_name: self.instance.clone(),
             skip_cache_lookup: skip_cache,
             action_digest: Some(action.clone()),
-            digest_function: self.abilities().await?.function.number(),
+            digest_function: self.executes().await?.number(),
             ..ExecuteRequest::default()
         };
-        if !self.abilities().await?.executes {
-            return Err(Fault::Failed("the server says that it executes nothing".into()));
-        }
         let mut watched =
             Watched { name: String::new(), submitted: Instant::now(), begun: None, is_queued: false, silent: None };
         let mut stream = None;

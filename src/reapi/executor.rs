@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::base::lock;
+use crate::reapi;
 use crate::reapi::action::{self, Input, Task};
 use crate::reapi::address::Address;
 use crate::reapi::blobs::{Blob, Content, Wanted};
@@ -44,11 +45,7 @@ pub enum Came {
 impl Executor {
     /// Opens no connection yet.
     pub fn open(address: &Address, patience: Patience) -> Result<Self, String> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("orch-executor")
-            .enable_all()
-            .build()
+        let runtime = reapi::runtime("orch-executor")
             .map_err(|e| format!("the executor {} is not used: no thread could be started: {e}", address.shown))?;
         let client = {
             let _inside = runtime.enter();
@@ -59,13 +56,7 @@ impl Executor {
 
     /// Whether it is there and executes.
     pub fn reach(&self) -> Result<Function, Fault> {
-        self.runtime.block_on(async {
-            let abilities = self.client.abilities().await?;
-            match abilities.executes {
-                true => Ok(abilities.function),
-                false => Err(Fault::Failed("the server says that it executes nothing".into())),
-            }
-        })
+        self.runtime.block_on(self.client.executes())
     }
 
     /// A file as an input. `is_fixed`: its content is that of its name, so it is read once.
@@ -84,7 +75,7 @@ impl Executor {
 
     /// A file of these bytes as an input.
     pub fn text(&self, path: String, bytes: Vec<u8>) -> Result<Input, Fault> {
-        Ok(Input { path, blob: action::blob_of(bytes, self.reach()?), is_executable: false })
+        Ok(Input { path, blob: Blob::of_bytes(bytes, self.reach()?), is_executable: false })
     }
 
     /// Executes a task, or finds out that it was executed before. `warn` hears what went wrong and was made good; of workers
@@ -149,9 +140,7 @@ impl Executor {
             return Err(Fault::WrongContent);
         }
         let dir = tempfile::tempdir().map_err(|e| Fault::Local(format!("failed to make a folder: {e}")))?;
-        let to = dir.path().join("blob");
-        self.client.fetch(vec![Wanted { digest, content: None, to: to.clone() }]).await?;
-        std::fs::read(&to).map_err(Fault::read(&to))
+        self.client.read(digest, dir.path()).await
     }
 
     /// The content of a small file that an action left.

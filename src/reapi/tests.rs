@@ -2,7 +2,7 @@
 //! refuses for a while, speaks one digest function alone, and answers wrongly.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,11 +17,12 @@ use bazel_remote_apis::google::bytestream::byte_stream_server::{ByteStream, Byte
 use bazel_remote_apis::google::rpc;
 use futures_util::stream::{BoxStream, iter};
 use tonic::transport::Server;
+use tonic::transport::server::Router;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::base::Digest as Content3;
 use crate::reapi::proto::*;
-use crate::reapi::{Address, Blob, Client, Content, Fault, Function, Patience, Wanted};
+use crate::reapi::{Address, Blob, Client, Fault, Function, Patience, Wanted, runtime};
 
 /// What a server does, and what it has seen.
 #[derive(Default)]
@@ -216,6 +217,16 @@ impl ByteStream for Fake {
     }
 }
 
+/// Serves on a port of its own.
+pub(super) fn serve(runtime: &tokio::runtime::Runtime, router: Router) -> u16 {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    runtime.spawn(router.serve(([127, 0, 0, 1], port).into()));
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    port
+}
+
 /// A usual server.
 fn usual() -> Manner {
     Manner { functions: vec![Function::Sha256.number()], most_in_batch: 1 << 20, ..Manner::default() }
@@ -231,18 +242,14 @@ struct Running {
 
 impl Running {
     fn new(manner: Manner) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let runtime = runtime("test").unwrap();
         let manner = Arc::new(manner);
         let fake = Fake(manner.clone());
         let router = Server::builder()
             .add_service(CapabilitiesServer::new(fake.clone()))
             .add_service(ContentAddressableStorageServer::new(fake.clone()))
             .add_service(ByteStreamServer::new(fake));
-        runtime.spawn(router.serve(([127, 0, 0, 1], port).into()));
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let port = serve(&runtime, router);
         Self { runtime, manner, port, dir: tempfile::tempdir().unwrap() }
     }
 
@@ -258,7 +265,7 @@ impl Running {
     fn send(&self, client: &Client, contents: &[Vec<u8>]) -> Result<u64, Fault> {
         self.runtime.block_on(async {
             let function = client.function().await?;
-            let blob = |bytes: &Vec<u8>| Blob { digest: function.of(bytes), content: Content::Bytes(bytes.clone()) };
+            let blob = |bytes: &Vec<u8>| Blob::of_bytes(bytes.clone(), function);
             client.upload(contents.iter().map(blob).collect()).await
         })
     }

@@ -104,21 +104,13 @@ impl<'a> Arrival<'a> {
 /// What arrives, unpacked if it is packed.
 pub(super) enum Unpacked<'a> {
     Plain(Box<Arrival<'a>>),
-    Zstd(Box<zstd::stream::write::Decoder<'static, Sink<'a>>>),
+    Zstd(Box<zstd::stream::write::Decoder<'static, Arrival<'a>>>),
 }
 
-/// An arrival as a decoder sees it; it remembers what an I/O error cannot say.
-pub(super) struct Sink<'a> {
-    arrival: Arrival<'a>,
-    fault: Option<Fault>,
-}
-
-impl Write for Sink<'_> {
+/// For a decoder, whose own errors are told from an arrival's by what they hold: [`unpacking`].
+impl Write for Arrival<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.arrival.take(bytes).map_err(|fault| {
-            self.fault = Some(fault);
-            io::Error::other("it was not taken")
-        })?;
+        self.take(bytes).map_err(io::Error::other)?;
         Ok(bytes.len())
     }
 
@@ -133,16 +125,14 @@ impl<'a> Unpacked<'a> {
             return Ok(Self::Plain(Box::new(arrival)));
         }
         let local = |e: io::Error| Fault::Local(format!("failed to unpack a blob: {e}"));
-        let decoder = zstd::stream::write::Decoder::new(Sink { arrival, fault: None }).map_err(local)?;
+        let decoder = zstd::stream::write::Decoder::new(arrival).map_err(local)?;
         Ok(Self::Zstd(Box::new(decoder)))
     }
 
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         match self {
             Self::Plain(arrival) => arrival.take(bytes),
-            Self::Zstd(decoder) => {
-                decoder.write_all(bytes).map_err(|_| decoder.get_mut().fault.take().unwrap_or(Fault::WrongContent))
-            }
+            Self::Zstd(decoder) => decoder.write_all(bytes).map_err(unpacking),
         }
     }
 
@@ -150,14 +140,14 @@ impl<'a> Unpacked<'a> {
         match self {
             Self::Plain(arrival) => arrival.end(),
             Self::Zstd(mut decoder) => {
-                let flushed = decoder.flush();
-                let Sink { arrival, fault } = decoder.into_inner();
-                match (flushed, fault) {
-                    (_, Some(fault)) => Err(fault),
-                    (Err(_), None) => Err(Fault::WrongContent),
-                    (Ok(()), None) => arrival.end(),
-                }
+                decoder.flush().map_err(unpacking)?;
+                decoder.into_inner().end()
             }
         }
     }
+}
+
+/// What the arrival said, or that what came cannot be unpacked.
+fn unpacking(error: io::Error) -> Fault {
+    error.downcast().unwrap_or(Fault::WrongContent)
 }

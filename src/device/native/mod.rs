@@ -33,6 +33,17 @@ pub(crate) fn open_nvidia(soname: &str) -> Result<Library, String> {
     open(Path::new(soname)).or_else(unknown)
 }
 
+/// A library built from a source in `tests/fixtures/native`, as `name`; the C compiler is there, because Rust links with it.
+#[cfg(test)]
+pub(crate) fn built(source: &str, name: &str, define: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native").join(source);
+    let mut cc = std::process::Command::new("cc");
+    assert!(cc.args(["-shared", "-fPIC", define, "-o"]).arg(&library).arg(source).status().unwrap().success());
+    (folder, library)
+}
+
 /// A function of a library, copied out of it.
 ///
 /// # Safety

@@ -5,15 +5,8 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
+use crate::device::tests::{of, reason};
 use crate::device::{Backend, DeviceKind, Host, Libraries, Mode, inventory_cheap, probe_all};
-
-fn of<'a>(backends: &'a [Backend], name: &str) -> &'a Backend {
-    backends.iter().find(|backend| backend.name == name).unwrap()
-}
-
-fn reason(backend: &Backend) -> &str {
-    backend.reason.as_deref().unwrap_or_default()
-}
 
 #[test]
 fn a_browser_is_orch_s_own_or_the_one_that_the_user_names() {

@@ -5,7 +5,7 @@
 //! result, and a result whose content is gone is none. Digests of the server's are its own; orch's are checked besides.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::base::Digest;
 use crate::base::fs as bfs;
@@ -15,7 +15,7 @@ use crate::reapi::{self, Blob, Client, Content, Fault, Function, Patience, Wante
 use crate::store::blobs::name;
 use crate::store::remote::sealed;
 use crate::store::remote::trouble::{Refusal, Trouble};
-use crate::store::{ManifestFile, StoreError};
+use crate::store::ManifestFile;
 
 /// The name of the sealed result among the files of an action's result.
 const RESULT: &str = "orch-result-2";
@@ -78,17 +78,13 @@ impl Actions {
         if !(0..=sealed::MOST as i64).contains(&digest.size_bytes) {
             return Err(Refusal::TooLarge.into());
         }
-        let sealed = if function.of(&inline) == digest { inline } else { self.read(digest, &dir()?).await? };
-        Ok(Some(Held { sealed, contents }))
-    }
-
-    async fn read(&self, digest: proto::Digest, dir: &Path) -> Result<Vec<u8>, Trouble> {
-        let to = dir.join("result");
-        let fetched = self.client.fetch(vec![Wanted { digest, content: None, to: to.clone() }]).await;
-        let bytes = std::fs::read(&to);
-        let _ = bfs::remove_dir(dir);
-        fetched?;
-        Ok(bytes.map_err(StoreError::io("read", to))?)
+        if function.of(&inline) == digest {
+            return Ok(Some(Held { sealed: inline, contents }));
+        }
+        let dir = dir()?;
+        let sealed = self.client.read(digest, &dir).await;
+        let _ = bfs::remove_dir(&dir);
+        Ok(Some(Held { sealed: sealed?, contents }))
     }
 
     /// Fetches contents to the files beside them; nothing else than what is named is ever completed there.
@@ -128,9 +124,9 @@ impl Actions {
             outputs.push(output(name(&file.blob()), digest.clone(), file.executable));
             blobs.push(Blob { digest, content: Content::File(path) });
         }
-        let digest = function.of(&sealed);
-        outputs.push(output(RESULT.into(), digest.clone(), false));
-        blobs.push(Blob { digest, content: Content::Bytes(sealed) });
+        let sealed = Blob::of_bytes(sealed, function);
+        outputs.push(output(RESULT.into(), sealed.digest.clone(), false));
+        blobs.push(sealed);
         // The API wants them sorted.
         outputs.sort_by(|one, other| one.path.cmp(&other.path));
         let sent = self.client.upload(blobs).await?;

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::base::{Digest, Secret, lock};
 use crate::config::RemoteConfig;
+use crate::reapi;
 use crate::store::blobs::name;
 use crate::store::remote::actions::Actions;
 use crate::store::remote::address::Address;
@@ -272,12 +273,7 @@ impl Remote for Hub {
 
 impl Engine {
     fn start(config: &RemoteConfig, address: &Address, store: &Arc<DiskStore>) -> Result<Self, String> {
-        // Two: one may be hashing what arrives while the other keeps the rest going.
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("orch-remote")
-            .enable_all()
-            .build()
+        let runtime = reapi::runtime("orch-remote")
             .map_err(|e| format!("the remote {} is not used: no thread could be started: {e}", address.shown))?;
         let place = {
             let _inside = runtime.enter();

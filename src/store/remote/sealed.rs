@@ -96,18 +96,10 @@ mod tests {
             step: "command:x".into(),
             key,
             outcome: Outcome::Pass,
-            reason: None,
             output: Some(manifest.digest()),
             started: "2026-01-02T03:04:05Z".into(),
-            seconds: 1.5,
             host: "there".into(),
-            facts: Default::default(),
-            measure: None,
-            numerics: None,
-            repro: None,
-            why: None,
-            attempts: vec![],
-            stands: None,
+            ..Record::default()
         };
         (record, manifest)
     }
