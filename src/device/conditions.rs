@@ -186,12 +186,13 @@ fn ticks_per_second() -> Option<f64> {
 /// Events of heat, and of a control group's quota. None where neither is told.
 fn throttled(host: &Host) -> Option<u64> {
     let cpus = "/sys/devices/system/cpu";
-    let heat = host.list(cpus).into_iter().filter_map(|cpu| {
-        host.number::<u64>(&format!("{cpus}/{cpu}/thermal_throttle/core_throttle_count"))
-    });
-    let groups = cgroups::own(host).into_iter().filter_map(|group| {
-        field(&host.text(&format!("{group}/cpu.stat"))?, "nr_throttled", ' ')?.parse().ok()
-    });
+    let heat = host
+        .list(cpus)
+        .into_iter()
+        .filter_map(|cpu| host.number::<u64>(&format!("{cpus}/{cpu}/thermal_throttle/core_throttle_count")));
+    let groups = cgroups::own(host)
+        .into_iter()
+        .filter_map(|group| field(&host.text(&format!("{group}/cpu.stat"))?, "nr_throttled", ' ')?.parse().ok());
     heat.chain(groups).reduce(|all, one| all + one)
 }
 

@@ -145,14 +145,10 @@ fn cudnn(host: &Host) -> Option<String> {
     {
         let Some(text) = host.text(&format!("{folder}/cudnn_version.h")) else { continue };
         let number = |name: &str| {
-            text.lines().find_map(|line| {
-                let mut words = line.split_whitespace();
-                (words.next() == Some("#define") && words.next() == Some(name))
-                    .then(|| words.next()?.parse::<u32>().ok())?
-            })
+            let value = field(&text, &format!("#define {name}"), ' ')?;
+            value.split_whitespace().next()?.parse::<u32>().ok()
         };
-        if let (Some(a), Some(b), Some(c)) = (number("CUDNN_MAJOR"), number("CUDNN_MINOR"), number("CUDNN_PATCHLEVEL"))
-        {
+        if let [Some(a), Some(b), Some(c)] = ["CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"].map(number) {
             return Some(format!("{a}.{b}.{c}"));
         }
     }

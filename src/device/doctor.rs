@@ -108,12 +108,11 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
         cargo: program(&["cargo"]),
         node: program(&["node"]),
         compiler: program(&["cc", "gcc", "clang"]),
-        index: None,
-        wanted: None,
         store: store.to_owned(),
         free_bytes: free_bytes(store),
         sandbox: Some(Enforced::here()),
         processes: processes(host),
+        ..Environment::default()
     }
 }
 

@@ -170,7 +170,7 @@ impl Page {
 mod tests {
     use super::*;
     use crate::confine::{Enforced, Why};
-    use crate::device::doctor::{Environment, Processes, Program, diagnose, healthy};
+    use crate::device::doctor::{Environment, Program, diagnose, healthy};
     use crate::device::{Host, fingerprint, inventory_cheap};
     use pretty_assertions::assert_eq;
 
@@ -222,16 +222,11 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
         let mut environment = Environment {
             os: "linux".to_owned(),
             python: program("3.9.2"),
-            uv: None,
             cargo: program("1.95.0"),
-            node: None,
             compiler: program("12.2.0"),
-            index: None,
-            wanted: None,
             store: "/srv/orch".into(),
             free_bytes: Some(1 << 30),
-            sandbox: None,
-            processes: Processes::Unlimited,
+            ..Environment::default()
         };
         let backends = inventory_cheap(&Host::recorded("neither"));
         let findings = diagnose(&backends, &environment);

@@ -97,10 +97,7 @@ fn gpu(host: &Host, node: &str, ordinal: usize) -> Result<Option<Device>, String
     let properties = parse(&properties, &path)?;
     let number = |key: &str| properties.get(key).copied();
     let needed = |key: &str| number(key).ok_or_else(|| format!("{path} has no `{key}`"));
-    if needed("simd_count")? == 0 {
-        return Ok(None);
-    }
-    if needed("vendor_id")? != u64::from(pci::AMD) {
+    if needed("simd_count")? == 0 || needed("vendor_id")? != u64::from(pci::AMD) {
         return Ok(None);
     }
     let target = needed("gfx_target_version")?;

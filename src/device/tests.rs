@@ -329,7 +329,10 @@ fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
 fn a_driver_of_another_version_is_a_reason_with_its_remedy() {
     let (_folder, library) = native::built("nvml.c", cuda::NVML, "-DINIT=18");
     let backend = backends::CUDA.ask(&Host::recorded("nvidia"), &json!({"libraries": [library]}));
-    assert_eq!(reason(&backend), format!("NVML ({}) refuses: RM detects a driver/library version mismatch", library.display()));
+    assert_eq!(
+        reason(&backend),
+        format!("NVML ({}) refuses: RM detects a driver/library version mismatch", library.display())
+    );
     assert!(backend.remedy.unwrap().starts_with("reboot"));
 }
 

@@ -145,12 +145,9 @@ fn answered(mut backend: Backend, adapters: Result<Vec<vulkan::Adapter>, String>
     backend
 }
 
-fn refused(mut backend: Backend, why: String) -> Backend {
-    backend.available = false;
-    backend.devices.clear();
-    backend.reason = Some(why);
-    backend.remedy = Some("see what `vulkaninfo --summary` says".to_owned());
-    backend
+fn refused(backend: Backend, why: String) -> Backend {
+    let absent = Backend::unavailable("webgpu", why).with_remedy("see what `vulkaninfo --summary` says");
+    absent.with_facts(backend.facts)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use super::*;
 use crate::reapi::proto::{CacheCapabilities, ExecutionCapabilities, GetCapabilitiesRequest, ServerCapabilities};
-use crate::reapi::tests::serve;
+use crate::reapi::tests::{Answer, serve};
 use crate::reapi::{Address, Patience, runtime};
 
 #[path = "../../tests/remote/proxy.rs"]
@@ -44,7 +44,7 @@ struct Script(Arc<Mutex<VecDeque<Vec<Says>>>>, Arc<Mutex<Vec<&'static str>>>);
 type Operations = BoxStream<'static, Result<Operation, Status>>;
 
 impl Script {
-    fn next(&self, what: &'static str) -> Result<Response<Operations>, Status> {
+    fn next(&self, what: &'static str) -> Answer<Operations> {
         self.1.lock().unwrap().push(what);
         let answer = self.0.lock().unwrap().pop_front().expect("no further request is expected");
         if let [Says::No(status)] = answer.as_slice() {
@@ -81,10 +81,7 @@ fn operation(stage: Stage, response: Option<ExecuteResponse>) -> Operation {
 
 #[tonic::async_trait]
 impl Capabilities for Script {
-    async fn get_capabilities(
-        &self,
-        _: Request<GetCapabilitiesRequest>,
-    ) -> Result<Response<ServerCapabilities>, Status> {
+    async fn get_capabilities(&self, _: Request<GetCapabilitiesRequest>) -> Answer<ServerCapabilities> {
         let cache = CacheCapabilities { digest_functions: vec![1], ..CacheCapabilities::default() };
         let execution = ExecutionCapabilities { exec_enabled: true, ..ExecutionCapabilities::default() };
         let (cache_capabilities, execution_capabilities) = (Some(cache), Some(execution));
@@ -97,11 +94,11 @@ impl Execution for Script {
     type ExecuteStream = Operations;
     type WaitExecutionStream = Operations;
 
-    async fn execute(&self, _: Request<ExecuteRequest>) -> Result<Response<Operations>, Status> {
+    async fn execute(&self, _: Request<ExecuteRequest>) -> Answer<Operations> {
         self.next("execute")
     }
 
-    async fn wait_execution(&self, _: Request<WaitExecutionRequest>) -> Result<Response<Operations>, Status> {
+    async fn wait_execution(&self, _: Request<WaitExecutionRequest>) -> Answer<Operations> {
         self.next("wait")
     }
 }

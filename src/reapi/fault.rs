@@ -80,4 +80,3 @@ fn message(status: &Status) -> String {
     let text: String = with_causes(text, status).chars().take(300).collect();
     format!("{text} ({:?})", status.code())
 }
-

@@ -77,12 +77,11 @@ impl Fake {
     }
 }
 
+pub(super) type Answer<T> = Result<Response<T>, Status>;
+
 #[tonic::async_trait]
 impl Capabilities for Fake {
-    async fn get_capabilities(
-        &self,
-        request: Request<GetCapabilitiesRequest>,
-    ) -> Result<Response<ServerCapabilities>, Status> {
+    async fn get_capabilities(&self, request: Request<GetCapabilitiesRequest>) -> Answer<ServerCapabilities> {
         self.enter("capabilities", &request).await?;
         let zstd = self.0.zstd.then(|| compressor::Value::Zstd.into());
         let cache = CacheCapabilities {
@@ -100,10 +99,7 @@ impl ContentAddressableStorage for Fake {
     type GetTreeStream = BoxStream<'static, Result<GetTreeResponse, Status>>;
     type GetChunkMappingStream = BoxStream<'static, Result<GetChunkMappingResponse, Status>>;
 
-    async fn find_missing_blobs(
-        &self,
-        request: Request<FindMissingBlobsRequest>,
-    ) -> Result<Response<FindMissingBlobsResponse>, Status> {
+    async fn find_missing_blobs(&self, request: Request<FindMissingBlobsRequest>) -> Answer<FindMissingBlobsResponse> {
         self.enter("missing", &request).await?;
         let blobs = self.0.blobs.lock().unwrap();
         let asked = request.into_inner().blob_digests.into_iter();
@@ -111,10 +107,7 @@ impl ContentAddressableStorage for Fake {
         Ok(Response::new(FindMissingBlobsResponse { missing_blob_digests }))
     }
 
-    async fn batch_update_blobs(
-        &self,
-        request: Request<BatchUpdateBlobsRequest>,
-    ) -> Result<Response<BatchUpdateBlobsResponse>, Status> {
+    async fn batch_update_blobs(&self, request: Request<BatchUpdateBlobsRequest>) -> Answer<BatchUpdateBlobsResponse> {
         self.enter("batch", &request).await?;
         let requests = request.into_inner().requests;
         let size: usize = requests.iter().map(|one| one.data.len()).sum();
@@ -130,10 +123,7 @@ impl ContentAddressableStorage for Fake {
         Ok(Response::new(BatchUpdateBlobsResponse { responses: requests.into_iter().map(take).collect() }))
     }
 
-    async fn batch_read_blobs(
-        &self,
-        request: Request<BatchReadBlobsRequest>,
-    ) -> Result<Response<BatchReadBlobsResponse>, Status> {
+    async fn batch_read_blobs(&self, request: Request<BatchReadBlobsRequest>) -> Answer<BatchReadBlobsResponse> {
         self.enter("read batch", &request).await?;
         let one = |digest: Digest| {
             let (data, code) = self.content(&digest.hash).map_or((vec![], 5), |data| (data, 0));
@@ -144,29 +134,26 @@ impl ContentAddressableStorage for Fake {
         Ok(Response::new(BatchReadBlobsResponse { responses }))
     }
 
-    async fn get_tree(&self, _: Request<GetTreeRequest>) -> Result<Response<Self::GetTreeStream>, Status> {
+    async fn get_tree(&self, _: Request<GetTreeRequest>) -> Answer<Self::GetTreeStream> {
         Err(Status::unimplemented("trees"))
     }
 
-    async fn split_blob(&self, _: Request<SplitBlobRequest>) -> Result<Response<SplitBlobResponse>, Status> {
+    async fn split_blob(&self, _: Request<SplitBlobRequest>) -> Answer<SplitBlobResponse> {
         Err(Status::unimplemented("parts"))
     }
 
-    async fn get_chunk_mapping(
-        &self,
-        _: Request<GetChunkMappingRequest>,
-    ) -> Result<Response<Self::GetChunkMappingStream>, Status> {
+    async fn get_chunk_mapping(&self, _: Request<GetChunkMappingRequest>) -> Answer<Self::GetChunkMappingStream> {
         Err(Status::unimplemented("parts"))
     }
 
-    async fn splice_blob(&self, _: Request<SpliceBlobRequest>) -> Result<Response<SpliceBlobResponse>, Status> {
+    async fn splice_blob(&self, _: Request<SpliceBlobRequest>) -> Answer<SpliceBlobResponse> {
         Err(Status::unimplemented("parts"))
     }
 
     async fn register_chunk_mapping(
         &self,
         _: Request<Streaming<RegisterChunkMappingRequest>>,
-    ) -> Result<Response<RegisterChunkMappingResponse>, Status> {
+    ) -> Answer<RegisterChunkMappingResponse> {
         Err(Status::unimplemented("parts"))
     }
 }
@@ -175,7 +162,7 @@ impl ContentAddressableStorage for Fake {
 impl ByteStream for Fake {
     type ReadStream = BoxStream<'static, Result<stream::ReadResponse, Status>>;
 
-    async fn read(&self, request: Request<stream::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+    async fn read(&self, request: Request<stream::ReadRequest>) -> Answer<Self::ReadStream> {
         let name = request.get_ref().resource_name.clone();
         self.enter(&format!("read {name}"), &request).await?;
         let hash = name.rsplit('/').nth(1).unwrap();
@@ -188,10 +175,7 @@ impl ByteStream for Fake {
         Ok(Response::new(Box::pin(iter(pieces))))
     }
 
-    async fn write(
-        &self,
-        request: Request<Streaming<stream::WriteRequest>>,
-    ) -> Result<Response<stream::WriteResponse>, Status> {
+    async fn write(&self, request: Request<Streaming<stream::WriteRequest>>) -> Answer<stream::WriteResponse> {
         self.enter("write", &request).await?;
         let (mut name, mut bytes, mut stream) = (String::new(), Vec::new(), request.into_inner());
         while let Some(piece) = stream.message().await? {
@@ -212,7 +196,7 @@ impl ByteStream for Fake {
     async fn query_write_status(
         &self,
         _: Request<stream::QueryWriteStatusRequest>,
-    ) -> Result<Response<stream::QueryWriteStatusResponse>, Status> {
+    ) -> Answer<stream::QueryWriteStatusResponse> {
         Err(Status::unimplemented("status"))
     }
 }

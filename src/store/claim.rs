@@ -6,14 +6,14 @@ use std::io;
 use std::path::Path;
 
 use crate::base::{mark, temporary};
-use crate::store::StoreError;
+use crate::store::{Result, StoreError};
 
 /// What lies in folders that people call empty: files that keep one in git, a disk's own folder, and orch's environments,
 /// which may have been installed before the first step ran.
 const OF_NOBODY: [&str; 6] = [".gitignore", ".gitkeep", ".gitattributes", ".DS_Store", "lost+found", "envs"];
 
 /// Marks `dir`, and in it the folder `root` of this version, as orch's.
-pub(super) fn claim(dir: &Path, root: &Path) -> Result<(), StoreError> {
+pub(super) fn claim(dir: &Path, root: &Path) -> Result<()> {
     if mark::is_on(root) && mark::is_on(dir) {
         return Ok(());
     }

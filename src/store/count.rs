@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::base::Digest;
 use crate::store::entry::Kind;
 use crate::store::gc::Said;
-use crate::store::{DiskStore, StoreError};
+use crate::store::{DiskStore, Result};
 
 /// So many of the largest steps are named.
 const MOST: usize = 10;
@@ -48,7 +48,7 @@ impl OfSteps {
 }
 
 impl DiskStore {
-    pub fn stats(&self) -> Result<Stats, StoreError> {
+    pub fn stats(&self) -> Result<Stats> {
         let mut stats = Stats::default();
         let mut sizes: HashMap<Digest, u64> = HashMap::new();
         let mut steps: HashMap<String, (OfSteps, HashSet<Digest>)> = HashMap::new();

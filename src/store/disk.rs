@@ -19,7 +19,7 @@ use crate::store::claim::claim;
 use crate::store::entry::{Entry, Header, Held, Kind, step_id};
 use crate::store::locks::{KeyLock, Locks};
 use crate::store::log::{Log, Place};
-use crate::store::{FileDigests, Manifest, ManifestFile, Scratch, StoreError, tree};
+use crate::store::{FileDigests, Manifest, ManifestFile, Result, Scratch, StoreError, tree};
 
 /// A change of meaning of anything below gets a new number, and old content is simply not seen.
 const LAYOUT: &str = "v2";
@@ -56,7 +56,7 @@ pub struct Hit {
 
 impl DiskStore {
     /// Opens the store below `dir`, making it if need be. A folder with anything of somebody else's is refused.
-    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         let root = dir.join(LAYOUT);
         bfs::make_private(dir).map_err(StoreError::io("create", dir))?;
         claim(dir, &root)?;
@@ -89,7 +89,7 @@ impl DiskStore {
     }
 
     /// The files in which a tree is kept.
-    pub fn files_of(&self, digest: &Digest) -> Result<Vec<PathBuf>, StoreError> {
+    pub fn files_of(&self, digest: &Digest) -> Result<Vec<PathBuf>> {
         Ok(self.manifest(digest)?.files.iter().map(|file| self.blob(file)).collect())
     }
 
@@ -103,7 +103,7 @@ impl DiskStore {
         self.root.join("removals")
     }
 
-    pub fn note_removal(&self) -> Result<(), StoreError> {
+    pub fn note_removal(&self) -> Result<()> {
         let path = self.removals();
         let text = format!("{} {}\n", std::process::id(), bfs::Nonce::next());
         bfs::write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", path))
@@ -115,7 +115,7 @@ impl DiskStore {
     }
 
     /// For what would write to it.
-    pub fn must_be_writable(&self, what: &str) -> Result<(), StoreError> {
+    pub fn must_be_writable(&self, what: &str) -> Result<()> {
         if self.is_read_only() {
             return Err(StoreError::ReadOnly { path: self.root.clone(), what: what.into() });
         }
@@ -123,7 +123,7 @@ impl DiskStore {
     }
 
     /// A working folder of this process: in the store, from where what is made can be moved into place.
-    pub fn scratch(&self) -> Result<Scratch, StoreError> {
+    pub fn scratch(&self) -> Result<Scratch> {
         if self.is_read_only() { Scratch::elsewhere() } else { Scratch::create(&self.root.join("tmp")) }
     }
 
@@ -155,19 +155,19 @@ impl DiskStore {
 
     /// Held while a key is being executed, so that the same step is never done twice at a time. Afterwards all is known
     /// that others have done until then. None if `go_on`, asked now and then with how long it has waited, says no.
-    pub fn lock_key(&self, key: &Digest, go_on: impl FnMut(Duration) -> bool) -> Result<Option<KeyLock>, StoreError> {
+    pub fn lock_key(&self, key: &Digest, go_on: impl FnMut(Duration) -> bool) -> Result<Option<KeyLock>> {
         let lock = self.locks.lock(key, go_on)?;
         self.log.refresh()?;
         Ok(lock)
     }
 
     /// Moves the files below `made` into the store. They are part of no tree until [`DiskStore::keep`] says so.
-    pub fn place(&self, made: &Path) -> Result<Manifest, StoreError> {
+    pub fn place(&self, made: &Path) -> Result<Manifest> {
         self.place_files(tree::files_below(made)?)
     }
 
     /// As [`Self::place`], for files that lie anywhere, given with their paths in the tree.
-    pub fn place_files(&self, mut made: Vec<(String, PathBuf)>) -> Result<Manifest, StoreError> {
+    pub fn place_files(&self, mut made: Vec<(String, PathBuf)>) -> Result<Manifest> {
         made.sort();
         made.dedup();
         tree::check_paths(made.iter().map(|(path, _)| path))?;
@@ -180,7 +180,7 @@ impl DiskStore {
 
     /// As [`Self::place`], for contents that are not on the disk yet, given with their paths in the tree. They pass through
     /// the folder `by`, which is left as empty as it was.
-    pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest, StoreError> {
+    pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest> {
         made.sort();
         tree::check_paths(made.iter().map(|(path, _)| path))?;
         let files = made.into_iter().map(|(path, content)| self.blobs.put(path, &content, &by.join("content")));
@@ -188,14 +188,14 @@ impl DiskStore {
     }
 
     /// Publishes the files below `made` as a tree. They are moved, not copied.
-    pub fn publish(&self, made: &Path) -> Result<Digest, StoreError> {
+    pub fn publish(&self, made: &Path) -> Result<Digest> {
         let manifest = self.place(made)?;
         let digest = manifest.digest();
         self.log.append(vec![Entry::new(Kind::Tree, digest, manifest.to_bytes())])?;
         Ok(digest)
     }
 
-    pub fn manifest(&self, digest: &Digest) -> Result<Manifest, StoreError> {
+    pub fn manifest(&self, digest: &Digest) -> Result<Manifest> {
         let damaged = |what: String| StoreError::Damaged { path: self.log.path().to_owned(), what };
         let entry = self.log.tree(digest)?.ok_or_else(|| damaged(format!("it lacks tree {}", digest.short())))?;
         if Digest::of(&entry.payload) != *digest {
@@ -211,7 +211,7 @@ impl DiskStore {
 
     /// The files of a tree, after their content was found as published. It is hashed if anything happened to it since this
     /// process did so last.
-    pub fn check_tree(&self, digest: &Digest) -> Result<Manifest, StoreError> {
+    pub fn check_tree(&self, digest: &Digest) -> Result<Manifest> {
         let manifest = self.manifest(digest)?;
         match manifest.files.as_slice() {
             [file] => self.blobs.check(file)?,
@@ -221,7 +221,7 @@ impl DiskStore {
     }
 
     /// Makes the folder `at` with the verified files of a tree.
-    pub fn lay_out(&self, digest: &Digest, at: &Path, how: LaidAs) -> Result<(), StoreError> {
+    pub fn lay_out(&self, digest: &Digest, at: &Path, how: LaidAs) -> Result<()> {
         let manifest = self.check_tree(digest)?;
         fs::create_dir_all(at).map_err(StoreError::io("create", at))?;
         for file in &manifest.files {
@@ -244,20 +244,20 @@ impl DiskStore {
     }
 
     /// Where a file's content lies, verified: to be read, not to be handed on.
-    pub fn content(&self, file: &ManifestFile) -> Result<PathBuf, StoreError> {
+    pub fn content(&self, file: &ManifestFile) -> Result<PathBuf> {
         self.blobs.check(file)?;
         Ok(self.blob(file))
     }
 
     /// The content of one file of a tree, verified.
-    pub fn read_file(&self, digest: &Digest, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    pub fn read_file(&self, digest: &Digest, name: &str) -> Result<Option<Vec<u8>>> {
         let manifest = self.check_tree(digest)?;
         let Some(file) = manifest.files.iter().find(|file| file.path == name) else { return Ok(None) };
         self.blobs.read(file).map(Some)
     }
 
     /// Forgets a tree and takes out those of its files that are damaged, so that its step runs again.
-    pub fn discard_tree(&self, digest: &Digest) -> Result<(), StoreError> {
+    pub fn discard_tree(&self, digest: &Digest) -> Result<()> {
         self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
         if let Ok(manifest) = self.manifest(digest) {
@@ -268,7 +268,7 @@ impl DiskStore {
     }
 
     /// A warning, if entries of the log cannot be read. What they told is a miss. Reads the whole log.
-    pub fn damage(&self) -> Result<Option<String>, StoreError> {
+    pub fn damage(&self) -> Result<Option<String>> {
         let places = self.log.damage()?;
         let path = self.log.path().display();
         Ok((places > 0).then(|| {
@@ -282,13 +282,13 @@ impl DiskStore {
     }
 
     /// Whether a key is held: its step succeeded, or was refused by the vendor's tool.
-    pub fn hit(&self, key: &Digest) -> Result<Option<Hit>, StoreError> {
+    pub fn hit(&self, key: &Digest) -> Result<Option<Hit>> {
         let held = self.log.held(key)?;
         Ok(held.and_then(|(place, header)| Some(Hit { outcome: header.held.outcome()?, output: header.output, place })))
     }
 
     /// The keys that are held.
-    pub(super) fn answered(&self) -> Result<BTreeSet<Digest>, StoreError> {
+    pub(super) fn answered(&self) -> Result<BTreeSet<Digest>> {
         let mut keys = BTreeSet::new();
         self.log.each(|_, entry| {
             let header = entry.ok().map(|entry| entry.header);
@@ -299,33 +299,33 @@ impl DiskStore {
     }
 
     /// The record of a held key. A damaged one is reported as `Err`, and is a miss.
-    pub fn lookup(&self, key: &Digest) -> Result<Option<Record>, StoreError> {
+    pub fn lookup(&self, key: &Digest) -> Result<Option<Record>> {
         self.hit(key)?.map(|hit| self.record(&hit)).transpose()
     }
 
     /// The record of a failure that stands under this key. Whether it stands where it is asked for is for who asks.
-    pub fn failure(&self, key: &Digest) -> Result<Option<Record>, StoreError> {
+    pub fn failure(&self, key: &Digest) -> Result<Option<Record>> {
         let held = self.log.held(key)?.filter(|(_, header)| header.held == Held::Failed);
         held.map(|(place, _)| self.record_at(&place)).transpose()
     }
 
-    pub fn record(&self, hit: &Hit) -> Result<Record, StoreError> {
+    pub fn record(&self, hit: &Hit) -> Result<Record> {
         self.record_at(&hit.place)
     }
 
     /// The record of the last execution of a step, whatever its outcome and key.
-    pub fn latest(&self, step: &str) -> Result<Option<Record>, StoreError> {
+    pub fn latest(&self, step: &str) -> Result<Option<Record>> {
         self.log.latest(&step_id(step))?.map(|at| self.record_at(&at)).transpose()
     }
 
     /// The tree that the last execution of a step made.
-    pub fn latest_output(&self, step: &str) -> Result<Option<Digest>, StoreError> {
+    pub fn latest_output(&self, step: &str) -> Result<Option<Digest>> {
         let at = self.log.latest(&step_id(step))?;
         Ok(at.map(|at| self.log.header(&at)).transpose()?.and_then(|header| header.output))
     }
 
     /// All records of a step, newest first, at most `most`.
-    pub fn history(&self, step: &str, most: usize) -> Result<Vec<Record>, StoreError> {
+    pub fn history(&self, step: &str, most: usize) -> Result<Vec<Record>> {
         let mut found = Vec::new();
         let mut next = self.log.latest(&step_id(step))?;
         while let Some(at) = next.filter(|_| found.len() < most) {
@@ -336,11 +336,11 @@ impl DiskStore {
         Ok(found)
     }
 
-    fn record_at(&self, at: &Place) -> Result<Record, StoreError> {
+    fn record_at(&self, at: &Place) -> Result<Record> {
         self.parse(&self.log.entry(at)?)
     }
 
-    pub(super) fn parse(&self, entry: &Entry) -> Result<Record, StoreError> {
+    pub(super) fn parse(&self, entry: &Entry) -> Result<Record> {
         debug_assert_eq!(entry.header.kind, Kind::Record);
         serde_json::from_slice(&entry.payload).map_err(|e| StoreError::Damaged {
             path: self.log.path().to_owned(),
@@ -349,12 +349,12 @@ impl DiskStore {
     }
 
     /// Keeps a record whose tree, if it has one, is published.
-    pub fn remember(&self, record: &Record) -> Result<(), StoreError> {
+    pub fn remember(&self, record: &Record) -> Result<()> {
         self.keep(record, None)
     }
 
     /// Keeps a record together with the tree that [`DiskStore::place`] gave: both, or neither.
-    pub fn keep(&self, record: &Record, made: Option<&Manifest>) -> Result<(), StoreError> {
+    pub fn keep(&self, record: &Record, made: Option<&Manifest>) -> Result<()> {
         let payload = serde_json::to_vec(record).expect("BUG: a record serialises");
         let header = Header::record(
             record.key.digest(),

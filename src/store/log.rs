@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::base::{Digest, lock};
 use crate::store::entry::{Entry, HEADER, Header, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
-use crate::store::{StoreError, open_or_read};
+use crate::store::{Result, StoreError, open_or_read};
 
 pub(super) use compact::Choice;
 
@@ -54,7 +54,7 @@ impl Drop for Gate<'_> {
 }
 
 impl Log {
-    pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(dir: &Path) -> Result<Self> {
         let path = dir.join("log");
         let state = State::open(&path).map_err(StoreError::io("open", &path))?;
         let gate = dir.join("log.lock");
@@ -74,7 +74,7 @@ impl Log {
 
     /// The log as far as this process knows it; it is read once, and what was appended since by [`Log::refresh`] and every
     /// append.
-    fn read(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+    fn read(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = lock(&self.state);
         if !state.is_read {
             self.take_in(&mut state)?;
@@ -83,13 +83,13 @@ impl Log {
     }
 
     /// Where the entry stands that is found by this.
-    fn find(&self, by: By, id: &Short) -> Result<Option<Place>, StoreError> {
+    fn find(&self, by: By, id: &Short) -> Result<Option<Place>> {
         let state = self.read()?;
         Ok(state.find(by, id).map(|at| state.place(at)))
     }
 
     /// Takes in what other processes appended.
-    pub(super) fn refresh(&self) -> Result<(), StoreError> {
+    pub(super) fn refresh(&self) -> Result<()> {
         let mut state = lock(&self.state);
         let is_as_read = |meta: fs::Metadata| meta.ino() == state.id && meta.len() == state.end;
         if state.is_read && fs::metadata(&self.path).is_ok_and(is_as_read) {
@@ -101,7 +101,7 @@ impl Log {
     /// Reads what was appended, while nobody appends. Who read without the lock could take an entry that is just being
     /// written for a damaged one and go on behind it, or believe one whose writer fails; and then append at a place that
     /// lies inside another's entry.
-    fn take_in(&self, state: &mut State) -> Result<(), StoreError> {
+    fn take_in(&self, state: &mut State) -> Result<()> {
         self.gate.lock_shared().map_err(StoreError::io("lock", &self.path))?;
         let _lock = Gate(&self.gate);
         self.follow(state)?;
@@ -110,7 +110,7 @@ impl Log {
 
     /// Opens the log anew where another one was put in its place, or something cut off what was read of it. The caller
     /// holds the lock.
-    fn follow(&self, state: &mut State) -> Result<(), StoreError> {
+    fn follow(&self, state: &mut State) -> Result<()> {
         let is_same = |meta: fs::Metadata| meta.ino() == state.id && meta.len() >= state.end;
         if !fs::metadata(&self.path).is_ok_and(is_same) {
             *state = State::open(&self.path).map_err(StoreError::io("open", &self.path))?;
@@ -119,7 +119,7 @@ impl Log {
     }
 
     /// Catches up, and cuts off a torn end. The caller holds the lock exclusively.
-    fn catch_up_and_cut(&self, state: &mut State) -> Result<(), StoreError> {
+    fn catch_up_and_cut(&self, state: &mut State) -> Result<()> {
         if state.catch_up().map_err(StoreError::io("read", &self.path))? {
             state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
         }
@@ -127,7 +127,7 @@ impl Log {
     }
 
     /// Appends all or nothing, and knows it afterwards.
-    pub(super) fn append(&self, mut drafts: Vec<Entry>) -> Result<(), StoreError> {
+    pub(super) fn append(&self, mut drafts: Vec<Entry>) -> Result<()> {
         let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         self.follow(&mut state)?;
@@ -167,7 +167,7 @@ impl Log {
     }
 
     /// Keeps other processes from appending. The caller holds the state, which keeps other threads.
-    fn lock(&self, state: &State) -> Result<Gate<'_>, StoreError> {
+    fn lock(&self, state: &State) -> Result<Gate<'_>> {
         if state.is_read_only {
             return Err(StoreError::ReadOnly { path: self.path.clone(), what: "nothing can be written to it".into() });
         }
@@ -176,19 +176,19 @@ impl Log {
     }
 
     /// The record that answers for a key: its header, without reading the rest.
-    pub(super) fn held(&self, key: &Digest) -> Result<Option<(Place, Header)>, StoreError> {
+    pub(super) fn held(&self, key: &Digest) -> Result<Option<(Place, Header)>> {
         let Some(place) = self.find(By::Key, &short(key))? else { return Ok(None) };
         let header = self.header(&place)?;
         Ok((header.id == *key).then_some((place, header)))
     }
 
     /// In how many places the log is damaged.
-    pub(super) fn damage(&self) -> Result<u64, StoreError> {
+    pub(super) fn damage(&self) -> Result<u64> {
         Ok(self.read()?.damaged)
     }
 
     /// Where the newest record of a step stands.
-    pub(super) fn latest(&self, step: &Short) -> Result<Option<Place>, StoreError> {
+    pub(super) fn latest(&self, step: &Short) -> Result<Option<Place>> {
         self.find(By::Step, step)
     }
 
@@ -197,11 +197,11 @@ impl Log {
         header.previous.map(|at| Place { file: place.file.clone(), at })
     }
 
-    pub(super) fn knows_tree(&self, tree: &Digest) -> Result<bool, StoreError> {
+    pub(super) fn knows_tree(&self, tree: &Digest) -> Result<bool> {
         self.find(By::Tree, &short(tree)).map(|place| place.is_some())
     }
 
-    pub(super) fn tree(&self, tree: &Digest) -> Result<Option<Entry>, StoreError> {
+    pub(super) fn tree(&self, tree: &Digest) -> Result<Option<Entry>> {
         let entry = self.find(By::Tree, &short(tree))?.map(|place| self.entry(&place)).transpose()?;
         Ok(entry.filter(|entry| entry.header.id == *tree))
     }
@@ -213,17 +213,17 @@ impl Log {
         }
     }
 
-    pub(super) fn header(&self, place: &Place) -> Result<Header, StoreError> {
+    pub(super) fn header(&self, place: &Place) -> Result<Header> {
         let mut bytes = [0; HEADER];
         place.file.read_exact_at(&mut bytes, place.at).map_err(StoreError::io("read", &self.path))?;
         Header::parse(&bytes).ok_or_else(|| self.damaged(place.at))
     }
 
-    pub(super) fn entry(&self, place: &Place) -> Result<Entry, StoreError> {
+    pub(super) fn entry(&self, place: &Place) -> Result<Entry> {
         self.entry_of(&place.file, place.at)
     }
 
-    fn entry_of(&self, file: &File, at: u64) -> Result<Entry, StoreError> {
+    fn entry_of(&self, file: &File, at: u64) -> Result<Entry> {
         let io = |e| StoreError::io("read", &self.path)(e);
         // Most entries are so short that one call brings all of them.
         let mut bytes = [0; 1024];
@@ -238,7 +238,7 @@ impl Log {
     }
 
     /// Goes through all entries in order; what is damaged is given as an error.
-    pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry, StoreError>)) -> Result<Seen, StoreError> {
+    pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry>)) -> Result<Seen> {
         self.refresh()?;
         let (file, end) = {
             let state = self.read()?;
@@ -252,7 +252,7 @@ impl Log {
         Ok(Seen { file, end })
     }
 
-    fn scan(&self, file: &File, from: u64, end: u64, mut visit: impl FnMut(Found)) -> Result<(), StoreError> {
+    fn scan(&self, file: &File, from: u64, end: u64, mut visit: impl FnMut(Found)) -> Result<()> {
         let mut scan = Scan::new(file, from, end);
         while let Some(found) = scan.next().map_err(StoreError::io("read", &self.path))? {
             visit(found);

@@ -12,7 +12,7 @@ use crate::base::Digest;
 use crate::store::blobs::Named;
 use crate::store::entry::{Entry, Kind};
 use crate::store::log::{Choice, Seen};
-use crate::store::{DiskStore, Manifest, StoreError, blobs};
+use crate::store::{DiskStore, Manifest, Result, StoreError, blobs};
 
 /// One damaged thing that `verify` found.
 #[derive(Debug, Clone, Serialize)]
@@ -31,12 +31,12 @@ pub struct Progress {
 
 impl DiskStore {
     /// Reads everything and reports what is not as it was published.
-    pub fn verify(&self) -> Result<Vec<Problem>, StoreError> {
+    pub fn verify(&self) -> Result<Vec<Problem>> {
         self.verify_telling(&|_| ())
     }
 
     /// As [`Self::verify`]; `tell` is called after every file, from several threads.
-    pub fn verify_telling(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<Vec<Problem>, StoreError> {
+    pub fn verify_telling(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<Vec<Problem>> {
         loop {
             let mut problems = Vec::new();
             let seen = self.verify_log(&mut problems)?;
@@ -64,7 +64,7 @@ impl DiskStore {
         }
     }
 
-    fn verify_log(&self, problems: &mut Vec<Problem>) -> Result<Seen, StoreError> {
+    fn verify_log(&self, problems: &mut Vec<Problem>) -> Result<Seen> {
         let mut trees = Vec::new();
         let seen = self.log.each(|at, entry| {
             let read = entry.and_then(|entry| match entry.header.kind {
@@ -99,7 +99,7 @@ impl DiskStore {
     }
 
     /// Takes out every damaged thing; what made it runs again on the next run.
-    pub fn heal(&self, problems: &[Problem]) -> Result<(), StoreError> {
+    pub fn heal(&self, problems: &[Problem]) -> Result<()> {
         self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
         for problem in problems.iter().filter(|problem| problem.path != self.log.path()) {

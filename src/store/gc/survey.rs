@@ -12,7 +12,7 @@ use crate::base::Digest;
 use crate::store::entry::{Entry, Kind, Short};
 use crate::store::log::{Log, Seen};
 use crate::store::tree::Blob;
-use crate::store::{Manifest, StoreError};
+use crate::store::{Manifest, Result};
 
 #[derive(Debug, Default)]
 pub(super) struct Survey {
@@ -50,7 +50,7 @@ pub(super) struct Told {
 }
 
 impl Survey {
-    pub(super) fn of(log: &Log) -> Result<(Self, Seen), StoreError> {
+    pub(super) fn of(log: &Log) -> Result<(Self, Seen)> {
         let mut survey = Self::default();
         let mut answering: HashMap<Digest, usize> = HashMap::new();
         let seen = log.each(|at, entry| match entry {

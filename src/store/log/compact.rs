@@ -6,11 +6,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::base::lock;
-use crate::store::StoreError;
 use crate::store::entry::{Entry, Kind};
 use crate::store::log::state::{Places, State, note_latest};
 use crate::store::log::{Log, Seen};
 use crate::store::scan::{Found, Scan};
+use crate::store::{Result, StoreError};
 
 /// What a compaction leaves out.
 pub(in crate::store) trait Choice {
@@ -21,7 +21,7 @@ pub(in crate::store) trait Choice {
 
 impl Log {
     /// Whether the log that was gone through is still the one that others append to.
-    pub(in crate::store) fn is_current(&self, seen: &Seen) -> Result<bool, StoreError> {
+    pub(in crate::store) fn is_current(&self, seen: &Seen) -> Result<bool> {
         let id = |meta: std::io::Result<fs::Metadata>| meta.map(|meta| meta.ino());
         let seen = id(seen.file.metadata()).map_err(StoreError::io("read", &self.path))?;
         Ok(id(fs::metadata(&self.path)).map_err(StoreError::io("read", &self.path))? == seen)
@@ -31,7 +31,7 @@ impl Log {
     /// that happened to the log already since it was seen: the choice was made of other places then.
     ///
     /// No process loses what it appended: appending waits for the lock, and then follows to the new log.
-    pub(in crate::store) fn compact(&self, seen: &Seen, choice: &mut impl Choice) -> Result<bool, StoreError> {
+    pub(in crate::store) fn compact(&self, seen: &Seen, choice: &mut impl Choice) -> Result<bool> {
         let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         if !self.is_current(seen)? {
@@ -56,7 +56,7 @@ impl Log {
         Ok(true)
     }
 
-    fn write_chosen(&self, to: &Path, state: &State, seen: u64, choice: &mut impl Choice) -> Result<(), StoreError> {
+    fn write_chosen(&self, to: &Path, state: &State, seen: u64, choice: &mut impl Choice) -> Result<()> {
         let io = |e| StoreError::io("write", to)(e);
         let mut out = io::BufWriter::with_capacity(1 << 20, File::create(to).map_err(io)?);
         let mut latest = Places::default();

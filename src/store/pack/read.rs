@@ -12,7 +12,7 @@ use crate::store::entry::{Entry, Header, Held, Kind, step_id};
 use crate::store::gc::Said;
 use crate::store::pack::{BLOBS, FORMAT, HEAD, Head, Imported, List, RECORDS, TREES, Through, VERSION, check};
 use crate::store::tree::Blob;
-use crate::store::{Amount, DiskStore, ManifestFile, StoreError};
+use crate::store::{Amount, DiskStore, ManifestFile, Result, StoreError};
 
 /// A head, and a line of a list, are never longer.
 const LONGEST_HEAD: u64 = 1 << 20;
@@ -45,7 +45,7 @@ struct Reading<'a> {
 
 impl DiskStore {
     /// Takes in the archive that `from` gives and that is called `name`.
-    pub fn import(&self, from: impl Read, name: &Path) -> Result<Imported, StoreError> {
+    pub fn import(&self, from: impl Read, name: &Path) -> Result<Imported> {
         self.must_be_writable("nothing can be imported")?;
         let scratch = self.scratch()?;
         let dir = scratch.dir("import")?;
@@ -91,7 +91,7 @@ impl Reading<'_> {
     }
 
     /// An entry with its name; only plain files are expected.
-    fn entry<'a, R: Read>(&self, entry: Next<'a, R>) -> Result<(String, tar::Entry<'a, R>), StoreError> {
+    fn entry<'a, R: Read>(&self, entry: Next<'a, R>) -> Result<(String, tar::Entry<'a, R>)> {
         let entry = entry.ok_or_else(|| self.refused("it is cut short"))?.map_err(|e| self.unreadable(e))?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         if entry.header().entry_type() != tar::EntryType::Regular {
@@ -100,7 +100,7 @@ impl Reading<'_> {
         Ok((name, entry))
     }
 
-    fn head<R: Read>(&self, entry: Next<'_, R>) -> Result<Head, StoreError> {
+    fn head<R: Read>(&self, entry: Next<'_, R>) -> Result<Head> {
         let foreign = || {
             self.refused(
                 "it is no archive of `orch cache export`\n  hint: a compressed one is given as `zstd -dc FILE | orch cache import -`",
@@ -125,7 +125,7 @@ impl Reading<'_> {
     }
 
     /// Lays one of the lists aside.
-    fn list<R: Read>(&self, entry: Next<'_, R>, expected: &str, list: &List) -> Result<(), StoreError> {
+    fn list<R: Read>(&self, entry: Next<'_, R>, expected: &str, list: &List) -> Result<()> {
         let (name, mut entry) = self.entry(entry)?;
         if name != expected || entry.size() != list.bytes {
             return Err(self.refused(&format!("{expected} is not where and as its head says")));
@@ -138,16 +138,12 @@ impl Reading<'_> {
     }
 
     /// Copies to a file; gives how many bytes came, and their digest.
-    fn copy(&self, from: &mut impl Read, to: &Path) -> Result<(u64, Digest), StoreError> {
+    fn copy(&self, from: &mut impl Read, to: &Path) -> Result<(u64, Digest)> {
         let mut out = File::create(to).map_err(StoreError::io("write", to))?;
         self.pour(from, |bytes| out.write_all(bytes).map_err(StoreError::io("write", to)))
     }
 
-    fn pour(
-        &self,
-        from: &mut impl Read,
-        mut to: impl FnMut(&[u8]) -> Result<(), StoreError>,
-    ) -> Result<(u64, Digest), StoreError> {
+    fn pour(&self, from: &mut impl Read, mut to: impl FnMut(&[u8]) -> Result<()>) -> Result<(u64, Digest)> {
         let mut from = Through::new(from);
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -159,7 +155,7 @@ impl Reading<'_> {
     }
 
     /// Goes through a list that was laid aside.
-    fn lines(&self, list: &str, mut visit: impl FnMut(&[u8]) -> Result<(), StoreError>) -> Result<(), StoreError> {
+    fn lines(&self, list: &str, mut visit: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let path = self.dir.join(list);
         let file = File::open(&path).map_err(StoreError::io("read", &path))?;
         let mut file = BufReader::with_capacity(1 << 18, file);
@@ -177,7 +173,7 @@ impl Reading<'_> {
         }
     }
 
-    fn check_trees(&mut self) -> Result<(), StoreError> {
+    fn check_trees(&mut self) -> Result<()> {
         let (mut trees, mut wanted) = (HashSet::new(), HashMap::new());
         self.lines(TREES, |line| {
             let manifest = check::manifest(line).map_err(|what| self.refused(&what))?;
@@ -197,7 +193,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn check_records(&self) -> Result<(), StoreError> {
+    fn check_records(&self) -> Result<()> {
         let (mut keys, mut used) = (HashSet::new(), HashSet::new());
         self.lines(RECORDS, |line| {
             let record = check::record(line, |tree| self.trees.contains(tree)).map_err(|what| self.refused(&what))?;
@@ -222,7 +218,7 @@ impl Reading<'_> {
     }
 
     /// Lays one content aside, unless the store has it whole.
-    fn blob<R: Read>(&mut self, entry: io::Result<tar::Entry<'_, R>>) -> Result<(), StoreError> {
+    fn blob<R: Read>(&mut self, entry: io::Result<tar::Entry<'_, R>>) -> Result<()> {
         let (name, mut entry) = self.entry(Some(entry))?;
         let stray = || self.refused(&format!("{name:?} in it is content that it does not name, or comes twice"));
         let blob = name.strip_prefix(BLOBS).and_then(parse_name).ok_or_else(stray)?;
@@ -243,7 +239,7 @@ impl Reading<'_> {
     }
 
     /// Puts all content where the store has it.
-    fn place(&self) -> Result<(), StoreError> {
+    fn place(&self) -> Result<()> {
         for Wanted { file, state } in self.wanted.values() {
             match state {
                 State::Came(from) => self.store.blobs.take(from, file)?,
@@ -257,7 +253,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn append_trees(&self) -> Result<u64, StoreError> {
+    fn append_trees(&self) -> Result<u64> {
         self.append(TREES, |line| {
             let digest = Digest::of(line);
             let is_known = self.store.log.knows_tree(&digest)?;
@@ -265,7 +261,7 @@ impl Reading<'_> {
         })
     }
 
-    fn append_records(&self) -> Result<u64, StoreError> {
+    fn append_records(&self) -> Result<u64> {
         self.append(RECORDS, |line| {
             let record: Record = serde_json::from_slice(line)
                 .map_err(|e| self.refused(&format!("a record that was read before cannot be read: {e}")))?;
@@ -282,11 +278,7 @@ impl Reading<'_> {
     }
 
     /// Appends what `draft` makes of the lines of a list, in portions; how many entries those are.
-    fn append(
-        &self,
-        list: &str,
-        draft: impl Fn(&[u8]) -> Result<Option<Entry>, StoreError>,
-    ) -> Result<u64, StoreError> {
+    fn append(&self, list: &str, draft: impl Fn(&[u8]) -> Result<Option<Entry>>) -> Result<u64> {
         let (mut drafts, mut bytes, mut new) = (Vec::new(), 0, 0);
         self.lines(list, |line| {
             let Some(entry) = draft(line)? else { return Ok(()) };
@@ -305,7 +297,7 @@ impl Reading<'_> {
 
 impl DiskStore {
     /// Whether a step was executed here, or known to be, at this time or later.
-    fn is_newer_than(&self, step: &[u8; 16], started: &str) -> Result<bool, StoreError> {
+    fn is_newer_than(&self, step: &[u8; 16], started: &str) -> Result<bool> {
         let Some(place) = self.log.latest(step)? else { return Ok(false) };
         // One that cannot be read is no obstacle.
         let Ok(entry) = self.log.entry(&place) else { return Ok(false) };

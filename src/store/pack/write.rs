@@ -10,7 +10,7 @@ use crate::store::blobs;
 use crate::store::gc::Said;
 use crate::store::log::Place;
 use crate::store::pack::{BLOBS, Exported, FORMAT, HEAD, Head, List, RECORDS, TREES, Through, VERSION};
-use crate::store::{Amount, DiskStore, StoreError};
+use crate::store::{Amount, DiskStore, Result, StoreError};
 
 /// Which records go into an archive.
 pub enum Which<'a> {
@@ -27,7 +27,7 @@ const DATE: u64 = 1;
 
 impl DiskStore {
     /// Writes records and everything that they made to `out`, which `name` is the name of.
-    pub fn export(&self, which: &Which<'_>, out: impl Write, name: &Path) -> Result<Exported, StoreError> {
+    pub fn export(&self, which: &Which<'_>, out: impl Write, name: &Path) -> Result<Exported> {
         let scratch = self.scratch()?;
         let dir = scratch.dir("export")?;
         let mut exported = Exported::default();
@@ -73,12 +73,7 @@ impl DiskStore {
     }
 
     /// The records, and the trees that they made. Those whose trees are gone are counted only.
-    fn chosen(
-        &self,
-        which: &Which<'_>,
-        trees: &mut BTreeSet<Digest>,
-        exported: &mut Exported,
-    ) -> Result<Chosen, StoreError> {
+    fn chosen(&self, which: &Which<'_>, trees: &mut BTreeSet<Digest>, exported: &mut Exported) -> Result<Chosen> {
         let keys = match which {
             Which::Keys(wanted) => BTreeSet::from_iter((*wanted).clone()),
             Which::All => self.answered()?,
@@ -103,7 +98,7 @@ impl DiskStore {
     }
 }
 
-fn open(path: &Path) -> Result<(BufReader<File>, u64), StoreError> {
+fn open(path: &Path) -> Result<(BufReader<File>, u64)> {
     let file = File::open(path).map_err(StoreError::io("read", path))?;
     let size = file.metadata().map_err(StoreError::io("read", path))?.len();
     Ok((BufReader::with_capacity(1 << 18, file), size))
@@ -113,8 +108,8 @@ fn open(path: &Path) -> Result<(BufReader<File>, u64), StoreError> {
 fn spool<T>(
     path: &PathBuf,
     items: impl Iterator<Item = T>,
-    mut line: impl FnMut(T) -> Result<Vec<u8>, StoreError>,
-) -> Result<List, StoreError> {
+    mut line: impl FnMut(T) -> Result<Vec<u8>>,
+) -> Result<List> {
     let file = File::create(path).map_err(StoreError::io("write", path))?;
     let mut out = Through::new(BufWriter::new(file));
     let mut lines = 0;
@@ -134,7 +129,7 @@ struct Archive<'a, W: Write> {
 }
 
 impl<W: Write> Archive<'_, W> {
-    fn add(&mut self, entry: &str, executable: bool, size: u64, content: impl Read) -> Result<(), StoreError> {
+    fn add(&mut self, entry: &str, executable: bool, size: u64, content: impl Read) -> Result<()> {
         let mut header = tar::Header::new_gnu();
         header.set_size(size);
         header.set_mode(if executable { 0o755 } else { 0o644 });

@@ -1,5 +1,15 @@
 //! One remote during one run: a few threads of its own, two lines of results that wait, and what is known of the other side.
 
+mod actions;
+mod address;
+mod fetch;
+mod pending;
+mod push;
+mod sealed;
+mod service;
+mod tally;
+mod trouble;
+
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,36 +24,37 @@ use crate::base::{Digest, Secret, lock};
 use crate::config::RemoteConfig;
 use crate::reapi;
 use crate::store::blobs::name;
-use crate::store::remote::actions::Actions;
-use crate::store::remote::address::Address;
-use crate::store::remote::pending::Pending;
-use crate::store::remote::service::{Service, settings};
-use crate::store::remote::tally::Tally;
-use crate::store::remote::trouble::Trouble;
-use crate::store::remote::{Ask, Done, Remote, fetch, push, sealed};
+use crate::store::remote::{Ask, Done, Remote};
 use crate::store::tree::Blob;
 use crate::store::{DiskStore, ManifestFile, Scratch, StoreError};
 
-pub(super) fn result_path(key: &Digest) -> String {
+use actions::Actions;
+use address::Address;
+use pending::Pending;
+use service::{Service, settings};
+use tally::Tally;
+use trouble::Trouble;
+
+fn result_path(key: &Digest) -> String {
     let name = key.to_string();
     format!("v2/results/{}/{name}", &name[..2])
 }
 
-pub(super) fn blob_path(file: &ManifestFile) -> String {
+fn blob_path(file: &ManifestFile) -> String {
     let name = name(&file.blob());
     format!("v2/blobs/{}/{name}", &name[..2])
 }
 
 /// What the tasks share.
-pub(super) struct Inner {
-    pub(super) store: Arc<DiskStore>,
-    pub(super) secret: Option<Secret>,
-    pub(super) tally: Tally,
-    pub(super) place: Place,
+struct Inner {
+    store: Arc<DiskStore>,
+    secret: Option<Secret>,
+    tally: Tally,
+    place: Place,
     scratch: OnceLock<Scratch>,
     /// Requests at a time; sending does not stand in the way of what a step waits for.
-    pub(super) reads: Semaphore,
-    pub(super) writes: Semaphore,
+    reads: Semaphore,
+    writes: Semaphore,
     /// Results at a time.
     fetches: Semaphore,
     pushes: Semaphore,
@@ -57,7 +68,7 @@ pub(super) struct Inner {
 
 impl Inner {
     /// A folder for what arrives; on the store's file system, and gone with this process.
-    pub(super) fn arrivals(&self) -> Result<PathBuf, Trouble> {
+    fn arrivals(&self) -> Result<PathBuf, Trouble> {
         if self.scratch.get().is_none() {
             // Another thread's may have come first; this one's then goes again.
             let _ = self.scratch.set(self.store.scratch()?);
@@ -66,11 +77,11 @@ impl Inner {
     }
 
     /// Whether a content is known to be right there, or to be wrong.
-    pub(super) fn seen(&self, file: &ManifestFile) -> Option<bool> {
+    fn seen(&self, file: &ManifestFile) -> Option<bool> {
         lock(&self.seen).get(&file.blob()).copied()
     }
 
-    pub(super) fn see(&self, file: &ManifestFile, is_right: bool) {
+    fn see(&self, file: &ManifestFile, is_right: bool) {
         lock(&self.seen).insert(file.blob(), is_right);
     }
 
@@ -82,7 +93,7 @@ impl Inner {
 }
 
 /// Where results are: objects by path, or the results of actions.
-pub(super) enum Place {
+enum Place {
     Objects(Service),
     Actions(Actions),
 }
@@ -108,7 +119,7 @@ impl Place {
 }
 
 /// Waits in line.
-pub(super) async fn turn(permits: &Semaphore) -> SemaphorePermit<'_> {
+async fn turn(permits: &Semaphore) -> SemaphorePermit<'_> {
     permits.acquire().await.expect("BUG: nobody closes it")
 }
 

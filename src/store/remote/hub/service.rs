@@ -15,8 +15,8 @@ use crate::base::text::{with_causes, without_secrets};
 use crate::base::{Digest, Hasher};
 use crate::config::RemoteConfig;
 use crate::store::StoreError;
-use crate::store::remote::address::Address;
-use crate::store::remote::trouble::{Refusal, Trouble};
+use crate::store::remote::hub::address::Address;
+use crate::store::remote::hub::trouble::{Refusal, Trouble};
 
 /// Slower than this no transfer is waited for, beyond the time that any answer has.
 const SLOWEST: u64 = 128 << 10;

@@ -7,10 +7,10 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use crate::base::Digest;
 use crate::store::ManifestFile;
+use crate::store::remote::hub::sealed;
+use crate::store::remote::hub::service::Service;
+use crate::store::remote::hub::trouble::Trouble;
 use crate::store::remote::hub::{Inner, Place, blob_path, result_path, turn};
-use crate::store::remote::sealed;
-use crate::store::remote::service::Service;
-use crate::store::remote::trouble::Trouble;
 
 /// Files of one result that are sent at a time.
 const FILES: usize = 8;

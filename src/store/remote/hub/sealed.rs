@@ -7,7 +7,7 @@ use crate::base::{Digest, Secret};
 use crate::record::Record;
 use crate::store::Manifest;
 use crate::store::entry::Held;
-use crate::store::remote::trouble::Refusal;
+use crate::store::remote::hub::trouble::Refusal;
 
 /// The beginning of every result. Then a space, the digest of the body, a space, the signature or `-`, a line's end.
 const WORD: &[u8] = b"orch-result-2";
@@ -50,7 +50,8 @@ pub(super) fn open(bytes: &[u8], key: &Digest, secret: Option<&Secret>) -> Resul
             return Err(Refusal::WrongSignature);
         }
     }
-    let Body::<Record, Manifest> { record, manifest } = serde_json::from_slice(body).map_err(|_| Refusal::Unreadable)?;
+    let Body::<Record, Manifest> { record, manifest } =
+        serde_json::from_slice(body).map_err(|_| Refusal::Unreadable)?;
     if record.key.digest() != *key {
         return Err(Refusal::OtherKey);
     }
@@ -171,10 +172,8 @@ mod tests {
         let (record, manifest) = result(vec![file("a-b", b"1"), file("a/b", b"2"), file("é ü", b"3")]);
         assert!(open(&seal(&record, Some(&manifest), None), &record.key.digest(), None).is_ok());
         for sizes in [[MOST_TREE, 1], [u64::MAX, u64::MAX]] {
-            let files = sizes.map(|size| ManifestFile { size, ..file("", b"") });
-            let [a, b] = files;
-            let files = vec![ManifestFile { path: "a".into(), ..a }, ManifestFile { path: "b".into(), ..b }];
-            let (record, manifest) = result(files);
+            let files = ["a", "b"].into_iter().zip(sizes).map(|(path, size)| ManifestFile { size, ..file(path, b"") });
+            let (record, manifest) = result(files.collect());
             refused(&record, Some(&manifest), Refusal::TooLarge);
         }
     }

@@ -12,10 +12,10 @@ use crate::base::fs as bfs;
 use crate::config::RemoteConfig;
 use crate::reapi::proto::{self, Action, ActionResult, Command, OutputFile};
 use crate::reapi::{self, Blob, Client, Content, Fault, Function, Patience, Wanted};
-use crate::store::blobs::name;
-use crate::store::remote::sealed;
-use crate::store::remote::trouble::{Refusal, Trouble};
 use crate::store::ManifestFile;
+use crate::store::blobs::name;
+use crate::store::remote::hub::sealed;
+use crate::store::remote::hub::trouble::{Refusal, Trouble};
 
 /// The name of the sealed result among the files of an action's result.
 const RESULT: &str = "orch-result-2";

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use crate::base::figures::plural;
 use crate::base::lock;
-use crate::store::remote::trouble::{Refusal, Trouble};
+use crate::store::remote::hub::trouble::{Refusal, Trouble};
 
 /// So many failures in a row, and a remote is left alone for the rest of the run.
 const ENOUGH: u32 = 5;

@@ -8,11 +8,11 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use crate::base::Digest;
 use crate::base::fs as bfs;
 use crate::record::Record;
-use crate::store::remote::actions::Held;
-use crate::store::remote::hub::{Inner, Place, blob_path, result_path, turn};
-use crate::store::remote::service::Service;
-use crate::store::remote::trouble::{Refusal, Trouble};
-use crate::store::remote::{Ask, sealed};
+use crate::store::remote::Ask;
+use crate::store::remote::hub::actions::Held;
+use crate::store::remote::hub::service::Service;
+use crate::store::remote::hub::trouble::{Refusal, Trouble};
+use crate::store::remote::hub::{Inner, Place, blob_path, result_path, sealed, turn};
 use crate::store::{ManifestFile, StoreError};
 
 /// Files of one result that are fetched at a time.
@@ -83,9 +83,7 @@ async fn object(inner: &Inner, service: &Service, file: ManifestFile, to: PathBu
     let (size, digest) = (file.size, &file.digest);
     // Some servers refuse to send a part of nothing.
     let done = match size {
-        0 if *digest == Digest::of(b"") => {
-            std::fs::write(to, b"").map_err(|e| StoreError::io("write", to)(e).into())
-        }
+        0 if *digest == Digest::of(b"") => std::fs::write(to, b"").map_err(|e| StoreError::io("write", to)(e).into()),
         _ => {
             let _turn = turn(&inner.reads).await;
             service.download(&blob_path(file), size, digest, to).await
