@@ -44,14 +44,9 @@ pub fn whole_memory(host: &Host) -> Option<u64> {
 pub fn free_memory(host: &Host) -> Option<u64> {
     let mac = || host.sysctl().get("hw.memsize")?.parse().ok();
     let machine = meminfo(host, "MemAvailable").or_else(|| if host.os == "macos" { mac() } else { None });
-    let group = left(host, "", "memory.max", "memory.current", "inactive_file").chain(left(
-        host,
-        "memory",
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
-        "total_inactive_file",
-    ));
-    group.chain(machine).min()
+    let v2 = left(host, "", ["memory.max", "memory.current", "inactive_file"]);
+    let v1 = left(host, "memory", ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"]);
+    v2.into_iter().chain(v1).chain(machine).min()
 }
 
 /// How many processes the kernel has killed for want of memory: in this process's control group and all below it, where
@@ -63,20 +58,15 @@ pub fn kernel_oom_kills(host: &Host) -> Option<u64> {
 }
 
 /// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go when asked.
-fn left<'a>(
-    host: &'a Host,
-    controller: &str,
-    limit: &'a str,
-    usage: &'a str,
-    cached: &'a str,
-) -> impl Iterator<Item = u64> + use<'a> {
-    folders(host, controller).into_iter().filter_map(move |folder| {
+fn left(host: &Host, controller: &str, [limit, usage, cached]: [&str; 3]) -> Vec<u64> {
+    let left = folders(host, controller).into_iter().filter_map(|folder| {
         let number = |file: &str| host.number::<u64>(&format!("{folder}/{file}"));
         let (limit, usage) = (number(limit)?, number(usage)?);
         let stat = host.text(&format!("{folder}/memory.stat")).unwrap_or_default();
         let cached = field(&stat, cached, ' ').and_then(|figure| figure.parse().ok());
         Some(limit.saturating_sub(usage.saturating_sub(cached.unwrap_or(0))))
-    })
+    });
+    left.collect()
 }
 
 /// The least CPU quota in whole threads, rounded up: a quota of 1.5 can keep two threads partly busy.

@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use super::host::Host;
 use super::snapdragon::{self, Chip};
-use super::{Absent, Backend, Device, DeviceKind, Look, Prober, native};
-
-pub struct Qnn;
+use super::{Absent, Backend, Device, DeviceKind, Look, native};
 
 /// What reports call results from the emulator.
 pub const EMULATOR_LABEL: &str = "qnn-htp-emulator";
@@ -25,48 +23,46 @@ const BACKENDS: &[(&str, &str)] = &[
     ("saver", "libQnnSaver.so"),
 ];
 
-impl Prober for Qnn {
-    fn look(&self, host: &Host, _thorough: bool) -> Result<Look, Absent> {
-        let (mut backend, glibc) = match (host.os.as_str(), host.arch.as_str()) {
-            ("linux", "x86_64") => (emulator(), (2, 35)),
-            ("linux", "aarch64") => (chip(host)?, (2, 34)),
-            (os, arch) => {
-                return Err(unavailable(format!(
-                    "no QNN package exists for {os} {arch}: it needs Linux on x86_64 (emulator) or on a Snapdragon"
-                ))
-                .into());
-            }
-        };
-        host.needs_glibc("qnn", "the QNN package", glibc)?;
-        let Some(library) = &host.libraries.qnn else {
-            backend.fact("library", "installed on first need");
-            return Ok(backend.into());
-        };
-        let folder = library.parent().unwrap_or(Path::new("."));
-        let htp = folder.join("libQnnHtp.so");
-        if let Some(missing) = [library.as_path(), &htp].into_iter().find(|path| !path.exists()) {
-            return Err(unavailable(format!("its library is gone: {}", missing.display()))
-                .with_remedy("remove the `qnn` environment that orch installed; the next run installs it again")
-                .with_facts(backend.facts)
-                .into());
+pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
+    let (mut backend, glibc) = match (host.os.as_str(), host.arch.as_str()) {
+        ("linux", "x86_64") => (emulator(), (2, 35)),
+        ("linux", "aarch64") => (chip(host)?, (2, 34)),
+        (os, arch) => {
+            return Err(unavailable(format!(
+                "no QNN package exists for {os} {arch}: it needs Linux on x86_64 (emulator) or on a Snapdragon"
+            ))
+            .into());
         }
-        let present: Vec<_> =
-            BACKENDS.iter().filter(|(_, file)| folder.join(file).exists()).map(|(name, _)| *name).collect();
-        backend.fact("library", library.display().to_string()).fact("backends", present);
-        let params = json!({"htp": htp.display().to_string(), "backend": backend});
-        Ok(Look { backend, ask: Some(params) })
+    };
+    host.needs_glibc("qnn", "the QNN package", glibc)?;
+    let Some(library) = &host.libraries.qnn else {
+        backend.fact("library", "installed on first need");
+        return Ok(backend.into());
+    };
+    let folder = library.parent().unwrap_or(Path::new("."));
+    let htp = folder.join("libQnnHtp.so");
+    if let Some(missing) = [library.as_path(), &htp].into_iter().find(|path| !path.exists()) {
+        return Err(unavailable(format!("its library is gone: {}", missing.display()))
+            .with_remedy("remove the `qnn` environment that orch installed; the next run installs it again")
+            .with_facts(backend.facts)
+            .into());
     }
+    let present: Vec<_> =
+        BACKENDS.iter().filter(|(_, file)| folder.join(file).exists()).map(|(name, _)| *name).collect();
+    backend.fact("library", library.display().to_string()).fact("backends", present);
+    let params = json!({"htp": htp.display().to_string(), "backend": backend});
+    Ok(Look { backend, ask: Some(params) })
+}
 
-    fn ask(&self, _host: &Host, params: &Value) -> Result<Backend, Absent> {
-        let mut backend = Backend::looked(params);
-        let htp = Path::new(params["htp"].as_str().unwrap_or_default());
-        let identity = native::qnn::identify(htp).map_err(|why| {
-            unavailable(format!("its HTP library fails: {why}"))
-                .with_remedy("install the QNN package again; it must match this process's architecture")
-        })?;
-        backend.fact("sdk", identity.build).fact("provider", identity.provider).fact("api", identity.api);
-        Ok(backend)
-    }
+pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+    let mut backend = Backend::looked(params);
+    let htp = Path::new(params["htp"].as_str().unwrap_or_default());
+    let identity = native::qnn::identify(htp).map_err(|why| {
+        unavailable(format!("its HTP library fails: {why}"))
+            .with_remedy("install the QNN package again; it must match this process's architecture")
+    })?;
+    backend.fact("sdk", identity.build).fact("provider", identity.provider).fact("api", identity.api);
+    Ok(backend)
 }
 
 fn unavailable(why: String) -> Backend {

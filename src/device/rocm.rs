@@ -8,58 +8,54 @@ use std::collections::BTreeMap;
 
 use super::host::Host;
 use super::visible::{Empty, filter};
-use super::{Absent, Backend, Device, DeviceKind, Look, Prober, pci, rocminfo};
-
-pub struct Rocm;
+use super::{Absent, Backend, Device, DeviceKind, Look, pci, rocminfo};
+use crate::base::ensure;
 
 const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 
-impl Prober for Rocm {
-    fn look(&self, host: &Host, thorough: bool) -> Result<Look, Absent> {
-        if host.os != "linux" {
-            return Err(Backend::unavailable("rocm", format!("ROCm needs Linux, and this is {}", host.os)).into());
-        }
-        let (devices, malformed) = gpus(host);
-        let mut backend = if devices.is_empty() {
-            absent(host, &malformed)
-        } else if !host.exists("/dev/kfd") {
-            let names = devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
-            Backend::unavailable("rocm", format!("the kernel lists {names}, but /dev/kfd is not here"))
-                .with_remedy("start the container with `--device /dev/kfd --device /dev/dri`")
-        } else if !host.may_use("/dev/kfd") {
-            Backend::unavailable("rocm", "this user may not read and write /dev/kfd")
-                .with_remedy("add the user to the group that owns /dev/kfd: `usermod -aG render,video $USER`")
-        } else {
-            Backend::available("rocm", devices)
-        };
-        if !malformed.is_empty() {
-            backend.fact("malformed", malformed);
-        }
-        if backend.available {
-            if thorough {
-                rocminfo::compare(host, &mut backend);
-            }
-            backend.fact("driver", driver(host)).fact("rocm", host.text("/opt/rocm/.info/version"));
-            // Recorded because it changes which kernels run, never what the silicon is.
-            backend.fact("HSA_OVERRIDE_GFX_VERSION", host.env("HSA_OVERRIDE_GFX_VERSION"));
-        }
-        Ok(backend.into())
+pub(super) fn look(host: &Host, thorough: bool) -> Result<Look, Absent> {
+    let other = || Backend::unavailable("rocm", format!("ROCm needs Linux, and this is {}", host.os));
+    ensure(host.os == "linux", other)?;
+    let (devices, malformed) = gpus(host);
+    let mut backend = if devices.is_empty() {
+        absent(host, &malformed)
+    } else if !host.exists("/dev/kfd") {
+        let names = devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
+        Backend::unavailable("rocm", format!("the kernel lists {names}, but /dev/kfd is not here"))
+            .with_remedy("start the container with `--device /dev/kfd --device /dev/dri`")
+    } else if !host.may_use("/dev/kfd") {
+        Backend::unavailable("rocm", "this user may not read and write /dev/kfd")
+            .with_remedy("add the user to the group that owns /dev/kfd: `usermod -aG render,video $USER`")
+    } else {
+        Backend::available("rocm", devices)
+    };
+    if !malformed.is_empty() {
+        backend.fact("malformed", malformed);
     }
+    if backend.available {
+        if thorough {
+            rocminfo::compare(host, &mut backend);
+        }
+        backend.fact("driver", driver(host)).fact("rocm", host.text("/opt/rocm/.info/version"));
+        // Recorded because it changes which kernels run, never what the silicon is.
+        backend.fact("HSA_OVERRIDE_GFX_VERSION", host.env("HSA_OVERRIDE_GFX_VERSION"));
+    }
+    Ok(backend.into())
+}
 
-    /// ROCr filters first; HIP then counts what ROCr left, by its own variable or else by CUDA's.
-    fn hide(&self, host: &Host, mut backend: Backend) -> Backend {
-        if let Some(value) = host.env("ROCR_VISIBLE_DEVICES").filter(|_| !backend.devices.is_empty()) {
-            backend = filter(backend, "ROCR_VISIBLE_DEVICES", value, Empty::HidesAll);
-        }
-        for variable in ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"] {
-            let Some(value) = host.env(variable).filter(|value| !value.is_empty()) else { continue };
-            if !backend.devices.is_empty() {
-                backend = filter(backend, variable, value, Empty::Ignored);
-            }
-            break;
-        }
-        backend
+/// ROCr filters first; HIP then counts what ROCr left, by its own variable or else by CUDA's.
+pub(super) fn hide(host: &Host, mut backend: Backend) -> Backend {
+    if let Some(value) = host.env("ROCR_VISIBLE_DEVICES").filter(|_| !backend.devices.is_empty()) {
+        backend = filter(backend, "ROCR_VISIBLE_DEVICES", value, Empty::HidesAll);
     }
+    for variable in ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"] {
+        let Some(value) = host.env(variable).filter(|value| !value.is_empty()) else { continue };
+        if !backend.devices.is_empty() {
+            backend = filter(backend, variable, value, Empty::Ignored);
+        }
+        break;
+    }
+    backend
 }
 
 fn absent(host: &Host, malformed: &[String]) -> Backend {

@@ -15,7 +15,7 @@ use std::time::UNIX_EPOCH;
 use serde_json::{Value, json};
 
 use super::host::Host;
-use super::{Absent, Backend, Device, Look, Prober};
+use super::{Absent, Backend, Device, Look};
 use crate::base::{Digest, fs as bfs};
 use crate::browser::{self, Adapter, Api, Launch, Page, Talk, Trouble};
 
@@ -46,8 +46,8 @@ pub(super) struct Asked {
     pub(super) answered: fn(&Value) -> Result<Device, String>,
 }
 
-impl Prober for Asked {
-    fn look(&self, host: &Host, _thorough: bool) -> Result<Look, Absent> {
+impl Asked {
+    pub(super) fn look(&self, host: &Host) -> Result<Look, Absent> {
         let unasked = (self.unasked)(host);
         let Some((program, by)) = find(host, self.name)? else {
             let mut backend = Backend::available(self.name, vec![keyed(unasked, None)]);
@@ -69,7 +69,7 @@ impl Prober for Asked {
     }
 
     /// In the child: opens the page. An answer of the page is kept; a browser that does not start may start next time.
-    fn ask(&self, _host: &Host, params: &Value) -> Result<Backend, Absent> {
+    pub(super) fn ask(&self, params: &Value) -> Result<Backend, Absent> {
         let program = PathBuf::from(params["browser"].as_str().unwrap_or_default());
         let adapter = serde_json::from_value(params["adapter"].clone()).unwrap_or(Adapter::Software);
         let opened = tempfile::Builder::new().prefix("probe-").tempdir_in(".").map_err(|e| e.to_string());

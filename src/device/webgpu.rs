@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 
 use super::host::Host;
 use super::native::vulkan;
-use super::{Absent, Backend, Device, DeviceKind, Look, Prober};
-
-pub struct WebGpu;
+use super::{Absent, Backend, Device, DeviceKind, Look};
 
 /// What reports call results of the driver in software.
 pub const SOFTWARE: &str = "webgpu-software";
@@ -23,34 +21,32 @@ const FOLDERS: &[&str] =
 /// How the files of drivers in software are called: Mesa's lavapipe, and SwiftShader.
 const IN_SOFTWARE: [&str; 3] = ["lvp", "lavapipe", "swiftshader"];
 
-impl Prober for WebGpu {
-    fn look(&self, host: &Host, _thorough: bool) -> Result<Look, Absent> {
-        match (host.os.as_str(), host.arch.as_str()) {
-            ("macos", "aarch64") => {
-                let chip = host.sysctl().get("machdep.cpu.brand_string").cloned();
-                let name = chip.map_or_else(|| "Apple GPU".to_owned(), |chip| format!("{chip} GPU"));
-                let mut device = Device::new(HARDWARE, name, DeviceKind::Hardware);
-                device.fact("by", "Metal");
-                Ok(Backend::available("webgpu", vec![device]).into())
-            }
-            ("linux", "x86_64" | "aarch64") => {
-                host.needs_glibc("webgpu", "the WebGPU package", (2, 28))?;
-                Ok(on_linux(host))
-            }
-            (os, arch) => {
-                let why = format!("no package of ONNX Runtime's WebGPU exists for {os} {arch}");
-                Err(Backend::unavailable("webgpu", why).into())
-            }
+pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
+    match (host.os.as_str(), host.arch.as_str()) {
+        ("macos", "aarch64") => {
+            let chip = host.sysctl().get("machdep.cpu.brand_string").cloned();
+            let name = chip.map_or_else(|| "Apple GPU".to_owned(), |chip| format!("{chip} GPU"));
+            let mut device = Device::new(HARDWARE, name, DeviceKind::Hardware);
+            device.fact("by", "Metal");
+            Ok(Backend::available("webgpu", vec![device]).into())
+        }
+        ("linux", "x86_64" | "aarch64") => {
+            host.needs_glibc("webgpu", "the WebGPU package", (2, 28))?;
+            Ok(on_linux(host))
+        }
+        (os, arch) => {
+            let why = format!("no package of ONNX Runtime's WebGPU exists for {os} {arch}");
+            Err(Backend::unavailable("webgpu", why).into())
         }
     }
+}
 
-    fn ask(&self, _host: &Host, params: &Value) -> Result<Backend, Absent> {
-        let loader = match params["swiftshader"].as_str() {
-            Some(folder) => vulkan::in_software(Path::new(folder)),
-            None => PathBuf::from(vulkan::LOADER),
-        };
-        Ok(answered(Backend::looked(params), vulkan::adapters(&loader)))
-    }
+pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+    let loader = match params["swiftshader"].as_str() {
+        Some(folder) => vulkan::in_software(Path::new(folder)),
+        None => PathBuf::from(vulkan::LOADER),
+    };
+    Ok(answered(Backend::looked(params), vulkan::adapters(&loader)))
 }
 
 fn on_linux(host: &Host) -> Look {
@@ -126,12 +122,11 @@ fn missing(drivers: &[String], nodes: &[String], host: &Host) -> Option<String> 
 
 /// The files' word, corrected by Vulkan's own.
 fn answered(mut backend: Backend, adapters: Result<Vec<vulkan::Adapter>, String>) -> Backend {
-    let adapters = match adapters {
-        Ok(adapters) if !adapters.is_empty() => adapters,
-        Ok(_) => return refused(backend, "Vulkan starts and lists no device".to_owned()),
+    let adapter = match adapters.as_deref() {
+        Ok([first, ..]) => first,
+        Ok([]) => return refused(backend, "Vulkan starts and lists no device".to_owned()),
         Err(why) => return refused(backend, format!("Vulkan does not start: {why}")),
     };
-    let adapter = &adapters[0];
     let (id, kind) = match adapter.is_software() {
         true => (SOFTWARE, DeviceKind::Software),
         false => (HARDWARE, DeviceKind::Hardware),

@@ -123,9 +123,7 @@ impl Client {
         }
         let missing = self.missing(blobs.iter().map(|blob| blob.digest.clone()).collect()).await?;
         blobs.retain(|blob| missing.contains(&blob.digest.hash));
-        if blobs.iter().any(|blob| matches!(blob.content, Content::There)) {
-            return Err(Fault::Absent);
-        }
+        base::ensure(!blobs.iter().any(|blob| matches!(blob.content, Content::There)), || Fault::Absent)?;
         let sent = blobs.iter().map(|blob| size(&blob.digest)).sum();
         let (small, large): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| abilities.is_small(&blob.digest));
         for batch in batches(small, abilities.most_in_batch, |blob| &blob.digest) {
@@ -152,7 +150,7 @@ impl Client {
             let answer = self.store().batch_update_blobs(request.clone()).await?.into_inner();
             are_well(answer.responses.iter().map(|one| &one.status))?;
             let fewer = || Fault::Failed("it answered for fewer blobs than it was sent".into());
-            (answer.responses.len() == request.requests.len()).then_some(()).ok_or_else(fewer)
+            base::ensure(answer.responses.len() == request.requests.len(), fewer)
         })
         .await
     }

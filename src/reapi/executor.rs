@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::base::lock;
+use crate::base::{ensure, lock};
 use crate::reapi;
 use crate::reapi::action::{self, Input, Task};
 use crate::reapi::address::Address;
@@ -136,9 +136,7 @@ impl Executor {
 
     /// A small blob.
     async fn bytes(&self, digest: Digest) -> Result<Vec<u8>, Fault> {
-        if digest.size_bytes > 64 << 20 {
-            return Err(Fault::WrongContent);
-        }
+        ensure(digest.size_bytes <= 64 << 20, || Fault::WrongContent)?;
         let dir = tempfile::tempdir().map_err(|e| Fault::Local(format!("failed to make a folder: {e}")))?;
         self.client.read(digest, dir.path()).await
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bazel_remote_apis::google::bytestream::WriteRequest;
 
-use crate::base::{Hasher, lock};
+use crate::base::{Hasher, ensure, lock};
 use crate::reapi::blobs::{Content, Wanted};
 use crate::reapi::client::Abilities;
 use crate::reapi::fault::Fault;
@@ -79,9 +79,7 @@ impl<'a> Arrival<'a> {
 
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.summer.update(bytes);
-        if self.summer.size() > self.wanted.digest.size_bytes {
-            return Err(Fault::WrongContent);
-        }
+        ensure(self.summer.size() <= self.wanted.digest.size_bytes, || Fault::WrongContent)?;
         if let Some(hasher) = &mut self.content {
             hasher.update(bytes);
         }

@@ -29,19 +29,12 @@ pub(super) struct Log {
     state: Mutex<State>,
 }
 
-/// Where an entry stands, with the file that it stands in: when a compaction replaces this log, what
-/// was found before can still be read.
+/// Where an entry stands, or the end of what was gone through, with the file that it is in: when a compaction replaces this
+/// log, what was found before can still be read.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     file: Arc<File>,
     pub(super) at: u64,
-}
-
-/// The log as it was gone through: up to where, in which file.
-#[derive(Debug)]
-pub(super) struct Seen {
-    file: Arc<File>,
-    pub(super) end: u64,
 }
 
 /// Open again when dropped.
@@ -237,27 +230,21 @@ impl Log {
         if header.is_payload(&payload) { Ok(Entry { header, payload }) } else { Err(self.damaged(at)) }
     }
 
-    /// Goes through all entries in order; what is damaged is given as an error.
-    pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry>)) -> Result<Seen> {
+    /// Goes through all entries in order, up to the place that is given back; what is damaged is given as an error.
+    pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry>)) -> Result<Place> {
         self.refresh()?;
-        let (file, end) = {
+        let end = {
             let state = self.read()?;
-            (state.file.clone(), state.end)
+            state.place(state.end)
         };
-        self.scan(&file, 0, end, |found| match found {
-            Found::Entry { at, .. } => visit(at, self.entry_of(&file, at)),
-            Found::Damaged { at, .. } => visit(at, Err(self.damaged(at))),
-            Found::Torn => {}
-        })?;
-        Ok(Seen { file, end })
-    }
-
-    fn scan(&self, file: &File, from: u64, end: u64, mut visit: impl FnMut(Found)) -> Result<()> {
-        let mut scan = Scan::new(file, from, end);
-        while let Some(found) = scan.next().map_err(StoreError::io("read", &self.path))? {
-            visit(found);
+        for found in Scan::new(&end.file, 0, end.at) {
+            match found.map_err(StoreError::io("read", &self.path))? {
+                Found::Entry { at, .. } => visit(at, self.entry_of(&end.file, at)),
+                Found::Damaged { at, .. } => visit(at, Err(self.damaged(at))),
+                Found::Torn => {}
+            }
         }
-        Ok(())
+        Ok(end)
     }
 }
 

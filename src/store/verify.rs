@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::base::Digest;
 use crate::store::blobs::Named;
 use crate::store::entry::{Entry, Kind};
-use crate::store::log::{Choice, Seen};
+use crate::store::log::{Choice, Place};
 use crate::store::{DiskStore, Manifest, Result, StoreError, blobs};
 
 /// One damaged thing that `verify` found.
@@ -64,7 +64,7 @@ impl DiskStore {
         }
     }
 
-    fn verify_log(&self, problems: &mut Vec<Problem>) -> Result<Seen> {
+    fn verify_log(&self, problems: &mut Vec<Problem>) -> Result<Place> {
         let mut trees = Vec::new();
         let seen = self.log.each(|at, entry| {
             let read = entry.and_then(|entry| match entry.header.kind {

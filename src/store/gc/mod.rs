@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::base::figures::moment;
-use crate::store::log::Seen;
+use crate::store::log::Place;
 use crate::store::{Amount, DiskStore, Result, scratch};
 
 pub(in crate::store) use survey::Said;
@@ -113,7 +113,7 @@ impl DiskStore {
     }
 
     /// Takes entries out of the log. False if another process did so since it was read: then it is to be read again.
-    fn forget(&self, seen: &Seen, sorting: &mut Sorting<'_>) -> Result<bool> {
+    fn forget(&self, seen: &Place, sorting: &mut Sorting<'_>) -> Result<bool> {
         self.forget_memos()?;
         let is_done = self.log.compact(seen, sorting)?;
         // Once more, for those that were written while the old log was still there.

@@ -10,7 +10,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 use crate::base::Digest;
 use crate::store::entry::{Entry, Kind, Short};
-use crate::store::log::{Log, Seen};
+use crate::store::log::{Log, Place};
 use crate::store::tree::Blob;
 use crate::store::{Manifest, Result};
 
@@ -50,7 +50,7 @@ pub(super) struct Told {
 }
 
 impl Survey {
-    pub(super) fn of(log: &Log) -> Result<(Self, Seen)> {
+    pub(super) fn of(log: &Log) -> Result<(Self, Place)> {
         let mut survey = Self::default();
         let mut answering: HashMap<Digest, usize> = HashMap::new();
         let seen = log.each(|at, entry| match entry {

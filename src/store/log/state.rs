@@ -73,10 +73,9 @@ impl State {
     pub(super) fn catch_up(&mut self) -> io::Result<bool> {
         let file = self.file.clone();
         let size = file.metadata()?.len();
-        let mut scan = Scan::new(&file, self.end, size);
         let mut is_torn = false;
-        while let Some(found) = scan.next()? {
-            match found {
+        for found in Scan::new(&file, self.end, size) {
+            match found? {
                 Found::Entry { at, header } => self.note(at, &header),
                 Found::Damaged { at, bytes } => {
                     self.damaged += 1;

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, ensure, fs as bfs};
 use crate::record::Record;
 use crate::store::blobs::parse_name;
 use crate::store::entry::{Entry, Header, Held, Kind, step_id};
@@ -58,19 +58,15 @@ impl DiskStore {
         reading.list(entries.next(), RECORDS, &head.records)?;
         reading.check_trees()?;
         reading.check_records()?;
-        if reading.amount(|_| true) != head.blobs {
-            return Err(reading.refused("its manifests name other content than its head"));
-        }
+        let others = || reading.refused("its manifests name other content than its head");
+        ensure(reading.amount(|_| true) == head.blobs, others)?;
         for entry in entries {
             reading.blob(entry)?;
         }
         let missing = reading.amount(|state| *state == State::Missing);
-        if missing.count > 0 {
-            return Err(reading.refused(&format!(
-                "it is cut short: {} of its {} files are missing",
-                missing.count, head.blobs.count
-            )));
-        }
+        let (all, missing) = (head.blobs.count, missing.count);
+        let lacks = || reading.refused(&format!("it is cut short: {missing} of its {all} files are missing"));
+        ensure(missing == 0, lacks)?;
         let new_blobs = reading.amount(|state| matches!(state, State::Came(_)));
         reading.place()?;
         let (new_trees, new_records) = (reading.append_trees()?, reading.append_records()?);
@@ -94,9 +90,8 @@ impl Reading<'_> {
     fn entry<'a, R: Read>(&self, entry: Next<'a, R>) -> Result<(String, tar::Entry<'a, R>)> {
         let entry = entry.ok_or_else(|| self.refused("it is cut short"))?.map_err(|e| self.unreadable(e))?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        if entry.header().entry_type() != tar::EntryType::Regular {
-            return Err(self.refused(&format!("{name:?} in it is no plain file")));
-        }
+        let is_plain = entry.header().entry_type() == tar::EntryType::Regular;
+        ensure(is_plain, || self.refused(&format!("{name:?} in it is no plain file")))?;
         Ok((name, entry))
     }
 
@@ -107,15 +102,11 @@ impl Reading<'_> {
             )
         };
         let Some(Ok(mut entry)) = entry else { return Err(foreign()) };
-        if *entry.path_bytes() != *HEAD.as_bytes() || entry.size() > LONGEST_HEAD {
-            return Err(foreign());
-        }
+        ensure(*entry.path_bytes() == *HEAD.as_bytes() && entry.size() <= LONGEST_HEAD, foreign)?;
         let mut bytes = Vec::new();
         entry.read_to_end(&mut bytes).map_err(|e| self.unreadable(e))?;
         let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|_| foreign())?;
-        if value["format"] != FORMAT {
-            return Err(foreign());
-        }
+        ensure(value["format"] == FORMAT, foreign)?;
         if value["version"] != VERSION {
             let what =
                 format!("its format is {} and this orch reads {VERSION}; use the orch that wrote it", value["version"]);
@@ -127,14 +118,11 @@ impl Reading<'_> {
     /// Lays one of the lists aside.
     fn list<R: Read>(&self, entry: Next<'_, R>, expected: &str, list: &List) -> Result<()> {
         let (name, mut entry) = self.entry(entry)?;
-        if name != expected || entry.size() != list.bytes {
-            return Err(self.refused(&format!("{expected} is not where and as its head says")));
-        }
+        let elsewhere = || self.refused(&format!("{expected} is not where and as its head says"));
+        ensure(name == expected && entry.size() == list.bytes, elsewhere)?;
         let found = self.copy(&mut entry, &self.dir.join(expected))?;
-        if found != (list.bytes, list.digest) {
-            return Err(self.refused(&format!("{expected} in it is damaged or cut short")));
-        }
-        Ok(())
+        let damaged = || self.refused(&format!("{expected} in it is damaged or cut short"));
+        ensure(found == (list.bytes, list.digest), damaged)
     }
 
     /// Copies to a file; gives how many bytes came, and their digest.
@@ -166,9 +154,8 @@ impl Reading<'_> {
             if read.map_err(StoreError::io("read", &path))? == 0 {
                 return Ok(());
             }
-            if line.pop() != Some(b'\n') {
-                return Err(self.refused(&format!("a line of {list} in it has no end")));
-            }
+            let has_end = line.pop() == Some(b'\n');
+            ensure(has_end, || self.refused(&format!("a line of {list} in it has no end")))?;
             visit(&line)?;
         }
     }
@@ -177,15 +164,12 @@ impl Reading<'_> {
         let (mut trees, mut wanted) = (HashSet::new(), HashMap::new());
         self.lines(TREES, |line| {
             let manifest = check::manifest(line).map_err(|what| self.refused(&what))?;
-            if !trees.insert(Digest::of(line)) {
-                return Err(self.refused("it holds a tree twice"));
-            }
+            ensure(trees.insert(Digest::of(line)), || self.refused("it holds a tree twice"))?;
             for file in manifest.files {
                 let (digest, size) = (file.digest, file.size);
                 let known = wanted.entry(file.blob()).or_insert(Wanted { file, state: State::Missing });
-                if known.file.size != size {
-                    return Err(self.refused(&format!("it names two sizes for content {}", digest.short())));
-                }
+                let two = || self.refused(&format!("it names two sizes for content {}", digest.short()));
+                ensure(known.file.size == size, two)?;
             }
             Ok(())
         })?;
@@ -200,12 +184,9 @@ impl Reading<'_> {
             used.extend(record.output);
             let is_new = keys.insert(record.key.digest());
             let twice = || self.refused(&format!("it holds two records for a key of {}", record.step));
-            is_new.then_some(()).ok_or_else(twice)
+            ensure(is_new, twice)
         })?;
-        if used.len() < self.trees.len() {
-            return Err(self.refused("it holds trees that none of its records made"));
-        }
-        Ok(())
+        ensure(used.len() == self.trees.len(), || self.refused("it holds trees that none of its records made"))
     }
 
     fn amount(&self, which: impl Fn(&State) -> bool) -> Amount {
@@ -224,15 +205,12 @@ impl Reading<'_> {
         let blob = name.strip_prefix(BLOBS).and_then(parse_name).ok_or_else(stray)?;
         let wanted = self.wanted.get(&blob).filter(|wanted| wanted.state == State::Missing).ok_or_else(stray)?;
         let size = wanted.file.size;
-        if entry.size() != size {
-            return Err(self.refused(&format!("{name} in it has another size than its tree says")));
-        }
+        let other = || self.refused(&format!("{name} in it has another size than its tree says"));
+        ensure(entry.size() == size, other)?;
         let is_held = self.store.blobs.has_whole(&wanted.file);
         let to = self.dir.join(name.trim_start_matches(BLOBS));
         let found = if is_held { self.pour(&mut entry, |_| Ok(()))? } else { self.copy(&mut entry, &to)? };
-        if found != (size, blob.0) {
-            return Err(self.refused(&format!("{name} in it is damaged or cut short")));
-        }
+        ensure(found == (size, blob.0), || self.refused(&format!("{name} in it is damaged or cut short")))?;
         let state = if is_held { State::Held } else { State::Came(to) };
         self.wanted.entry(blob).and_modify(|wanted| wanted.state = state);
         Ok(())

@@ -7,8 +7,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use crate::base::Digest;
-use crate::base::fs as bfs;
+use crate::base::{Digest, ensure, fs as bfs};
 use crate::config::RemoteConfig;
 use crate::reapi::proto::{self, Action, ActionResult, Command, OutputFile};
 use crate::reapi::{self, Blob, Client, Content, Fault, Function, Patience, Wanted};
@@ -50,10 +49,12 @@ impl Actions {
     pub(super) async fn reach(&self, writes: bool) -> Result<(), Trouble> {
         let nothing = Stand::of(&Digest::of(b"is anybody there"), self.client.function().await?);
         self.client.result(&nothing.action.digest, &[]).await?;
-        if writes && !self.client.updates_results().await? {
-            return Err(Trouble::Failed(TAKES_NONE.into()));
-        }
-        Ok(())
+        if writes { self.takes_results().await } else { Ok(()) }
+    }
+
+    async fn takes_results(&self) -> Result<(), Trouble> {
+        let none = "the server takes no results from this client; hint: mode = \"read-only\"";
+        ensure(self.client.updates_results().await?, || Trouble::Failed(none.into()))
     }
 
     /// `dir` gives a new folder for what does not come inline.
@@ -75,9 +76,7 @@ impl Actions {
             }
         }
         let Some((digest, inline)) = found else { return Err(Refusal::Unreadable.into()) };
-        if !(0..=sealed::MOST as i64).contains(&digest.size_bytes) {
-            return Err(Refusal::TooLarge.into());
-        }
+        ensure((0..=sealed::MOST as i64).contains(&digest.size_bytes), || Refusal::TooLarge)?;
         if function.of(&inline) == digest {
             return Ok(Some(Held { sealed: inline, contents }));
         }
@@ -96,10 +95,12 @@ impl Actions {
                 0 => empty.clone(),
                 _ => held.contents.get(&name(&file.blob())).cloned().ok_or(Refusal::Incomplete)?,
             };
-            if digest.size_bytes != file.size as i64 {
-                return Err(Trouble::from(Refusal::WrongContent));
-            }
-            Ok(Wanted { digest, content: Some(file.digest), to: to.clone() })
+            let is_right = digest.size_bytes == file.size as i64;
+            ensure(is_right, || Trouble::from(Refusal::WrongContent)).map(|()| Wanted {
+                digest,
+                content: Some(file.digest),
+                to: to.clone(),
+            })
         });
         self.client.fetch(wanted.collect::<Result<_, _>>()?).await?;
         Ok(())
@@ -112,9 +113,7 @@ impl Actions {
         sealed: Vec<u8>,
         files: Vec<(PathBuf, ManifestFile)>,
     ) -> Result<u64, Trouble> {
-        if !self.client.updates_results().await? {
-            return Err(Trouble::Failed(TAKES_NONE.into()));
-        }
+        self.takes_results().await?;
         let function = self.client.function().await?;
         let stand = Stand::of(key, function);
         let mut outputs = Vec::new();
@@ -135,8 +134,6 @@ impl Actions {
         Ok(sent)
     }
 }
-
-const TAKES_NONE: &str = "the server takes no results from this client; hint: mode = \"read-only\"";
 
 fn output(path: String, digest: proto::Digest, is_executable: bool) -> OutputFile {
     OutputFile { path, digest: Some(digest), is_executable, ..OutputFile::default() }

@@ -77,12 +77,10 @@ impl Address {
                 "names no host or container"
             });
         }
-        if scheme == "s3" && !settings.contains_key("region") && settings.contains_key("endpoint") {
+        let has_region = ["AWS_REGION", "AWS_DEFAULT_REGION"].iter().any(|name| std::env::var_os(name).is_some());
+        if scheme == "s3" && settings.contains_key("endpoint") && !has_region {
             // Other makers' servers do not look at it, and the signature needs one.
-            let usual = std::env::var_os("AWS_REGION").or_else(|| std::env::var_os("AWS_DEFAULT_REGION"));
-            if usual.is_none() {
-                settings.insert("region".to_owned(), "us-east-1".to_owned());
-            }
+            settings.entry("region".to_owned()).or_insert_with(|| "us-east-1".to_owned());
         }
         if scheme == "azblob" && !settings.contains_key("endpoint") {
             // opendal reads the account's name off the endpoint, and not the other way round.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
-use crate::base::Digest;
-use crate::base::fs as bfs;
+use crate::base::{Digest, ensure, fs as bfs};
 use crate::record::Record;
 use crate::store::remote::Ask;
 use crate::store::remote::hub::actions::Held;
@@ -32,9 +31,7 @@ pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Tro
     let needed: Vec<ManifestFile> = distinct.filter(|file| !inner.store.blobs.has_whole(file)).cloned().collect();
     let size: u64 = needed.iter().map(|file| file.size).sum();
     let dir = inner.arrivals()?;
-    if bfs::free_bytes(&dir).is_some_and(|free| size > free / 2) {
-        return Err(Refusal::TooLarge.into());
-    }
+    ensure(bfs::free_bytes(&dir).is_none_or(|free| size <= free / 2), || Refusal::TooLarge)?;
     let named = needed.into_iter().map(|file| (dir.join(bfs::Nonce::next().to_string()), file));
     let arrived: Vec<(PathBuf, ManifestFile)> = named.collect();
     bring(inner, &found, &arrived).await.inspect_err(|trouble| {

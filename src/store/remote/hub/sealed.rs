@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, Secret};
+use crate::base::{Digest, Secret, ensure};
 use crate::record::Record;
 use crate::store::Manifest;
 use crate::store::entry::Held;
@@ -40,41 +40,30 @@ pub(super) fn open(bytes: &[u8], key: &Digest, secret: Option<&Secret>) -> Resul
     let head = head.strip_suffix(b"\n").ok_or(Refusal::Unreadable)?;
     let mut words = head.split(|byte| *byte == b' ');
     let mut word = || words.next().and_then(|word| str::from_utf8(word).ok()).ok_or(Refusal::Unreadable);
-    if word()?.as_bytes() != WORD || word()?.parse::<Digest>() != Ok(Digest::of(body)) {
-        return Err(Refusal::Unreadable);
-    }
+    let is_result = word()?.as_bytes() == WORD && word()?.parse::<Digest>() == Ok(Digest::of(body));
+    ensure(is_result, || Refusal::Unreadable)?;
     let code = word()?;
     if let Some(secret) = secret {
         let code = code.parse::<Digest>().map_err(|_| Refusal::Unsigned)?;
-        if !secret.is_code(body, &code) {
-            return Err(Refusal::WrongSignature);
-        }
+        ensure(secret.is_code(body, &code), || Refusal::WrongSignature)?;
     }
     let Body::<Record, Manifest> { record, manifest } =
         serde_json::from_slice(body).map_err(|_| Refusal::Unreadable)?;
-    if record.key.digest() != *key {
-        return Err(Refusal::OtherKey);
-    }
-    if Held::of(record.outcome) == Held::No {
-        return Err(Refusal::NoSuccess);
-    }
+    ensure(record.key.digest() == *key, || Refusal::OtherKey)?;
+    ensure(Held::of(record.outcome) != Held::No, || Refusal::NoSuccess)?;
     // What passed has made a tree, if an empty one; what was refused has made none.
-    if record.output != manifest.as_ref().map(Manifest::digest) || record.output.is_some() != record.outcome.is_made() {
-        return Err(Refusal::OtherTree);
-    }
-    if let Some(manifest) = &manifest {
-        is_sound(manifest)?;
-    }
+    let (output, is_made) = (manifest.as_ref().map(Manifest::digest), record.outcome.is_made());
+    ensure(record.output == output && output.is_some() == is_made, || Refusal::OtherTree)?;
+    manifest.as_ref().map_or(Ok(()), is_sound)?;
     Ok((record, manifest))
 }
 
 /// Its files can be laid out below a folder, and nowhere else.
 fn is_sound(manifest: &Manifest) -> Result<(), Refusal> {
     let size = manifest.files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.size));
-    if manifest.files.len() > MOST_FILES || size.is_none_or(|size| size > MOST_TREE) {
-        return Err(Refusal::TooLarge);
-    }
-    if manifest.fault().is_some() { Err(Refusal::BadPath) } else { Ok(()) }
+    let is_small = manifest.files.len() <= MOST_FILES && size.is_some_and(|size| size <= MOST_TREE);
+    ensure(is_small, || Refusal::TooLarge)?;
+    ensure(manifest.fault().is_none(), || Refusal::BadPath)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use opendal_http_transport_reqwest::ReqwestTransport;
 use serde::Serialize;
 
 use crate::base::text::{with_causes, without_secrets};
-use crate::base::{Digest, Hasher};
+use crate::base::{Digest, Hasher, ensure};
 use crate::config::RemoteConfig;
 use crate::store::StoreError;
 use crate::store::remote::hub::address::Address;
@@ -126,17 +126,13 @@ impl Service {
             size,
             self.read(path, |piece| {
                 got += piece.len() as u64;
-                if got > size {
-                    return Err(Refusal::WrongContent.into());
-                }
+                ensure(got <= size, || Refusal::WrongContent)?;
                 hasher.update(piece);
                 Ok(file.write_all(piece).map_err(StoreError::io("write", to))?)
             }),
         );
-        if !found.await? {
-            return Err(Refusal::Incomplete.into());
-        }
-        if hasher.digest() == *digest { Ok(()) } else { Err(Refusal::WrongContent.into()) }
+        ensure(found.await?, || Refusal::Incomplete)?;
+        Ok(ensure(hasher.digest() == *digest, || Refusal::WrongContent)?)
     }
 
     /// Hands an object over piece by piece; false if there is none.
