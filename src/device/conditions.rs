@@ -95,13 +95,11 @@ pub struct DeviceState {
 impl DeviceState {
     /// As [`Conditions::remarks`]: any of it is beyond the bound.
     pub fn remarks(&self) -> Vec<String> {
-        let others = (self.other_processes > 0).then(|| {
-            format!("{} other {}", self.other_processes, plural(self.other_processes, "process", "processes"))
-        });
-        let throttled = (!self.throttled.is_empty()).then(|| self.throttled.join(", "));
+        let others = self.other_processes;
+        let processes = plural(others, "process", "processes");
         let told = [
-            others.map(|others| format!("the device was shared with {others}")),
-            throttled.map(|why| format!("the device was throttled: {why}")),
+            (others > 0).then(|| format!("the device was shared with {others} other {processes}")),
+            (!self.throttled.is_empty()).then(|| format!("the device was throttled: {}", self.throttled.join(", "))),
         ];
         told.into_iter().flatten().collect()
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -138,17 +138,9 @@ impl Host {
 
     /// A file's text without the white space around it; None when it does not exist or cannot be read.
     pub fn text(&self, path: &str) -> Option<String> {
-        self.read(path).ok().flatten()
-    }
-
-    /// Like [`Host::text`], but tells "not there" (`Ok(None)`) from "there and unreadable" (`Err`, with place and cause).
-    pub fn read(&self, path: &str) -> Result<Option<String>, String> {
         let mut bytes = vec![];
-        match fs::File::open(self.at(path)).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)) {
-            Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n', '\r', '\t']).to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("cannot read {path}: {}", lower(&error.to_string()))),
-        }
+        fs::File::open(self.at(path)).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n', '\r', '\t']).to_owned())
     }
 
     /// A file that holds a number and nothing else.
@@ -280,26 +272,10 @@ pub(super) fn field<'t>(text: &'t str, name: &str, mark: char) -> Option<&'t str
 
 /// Sort key that compares runs of digits as numbers.
 fn natural(name: &str) -> Vec<(u64, char)> {
-    let mut key = vec![];
-    let mut digits: Option<u64> = None;
-    for letter in name.chars() {
-        match letter.to_digit(10) {
-            Some(d) => digits = Some(digits.unwrap_or(0).saturating_mul(10).saturating_add(u64::from(d))),
-            None => {
-                key.extend(digits.take().map(|n| (n, '0')));
-                key.push((0, letter));
-            }
-        }
-    }
-    key.extend(digits.map(|n| (n, '0')));
-    key
-}
-
-/// The operating system's messages start with a capital and end with its number; ours do neither.
-fn lower(message: &str) -> String {
-    let message = message.split(" (os error").next().unwrap_or(message);
-    let mut letters = message.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+    let letters: Vec<char> = name.chars().collect();
+    let runs = letters.chunk_by(|one, next| one.is_ascii_digit() && next.is_ascii_digit());
+    let number = |run: &[char]| run.iter().collect::<String>().parse().unwrap_or(u64::MAX);
+    runs.map(|run| if run[0].is_ascii_digit() { (number(run), '0') } else { (0, run[0]) }).collect()
 }
 
 #[cfg(target_env = "gnu")]

@@ -144,13 +144,8 @@ impl Backend {
 
     /// The devices that an environment variable hides, as (name, `VARIABLE=value`).
     pub fn hidden(&self) -> Vec<(&str, &str)> {
-        self.facts
-            .get("hidden")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some((entry["name"].as_str()?, entry["by"].as_str()?)))
-            .collect()
+        let hidden = self.facts.get("hidden").and_then(Value::as_array).into_iter().flatten();
+        hidden.filter_map(|entry| Some((entry["name"].as_str()?, entry["by"].as_str()?))).collect()
     }
 }
 

@@ -15,11 +15,8 @@ const DRIVER: &str = "libcuda.so.1";
 /// The one GPU of this process, by CUDA's own word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shown {
-    pub name: String,
-    pub uuid: String,
-    /// Of all that the card has, or its slice.
-    pub memory_bytes: u64,
-    pub compute_capability: String,
+    #[serde(flatten)]
+    gpu: cuda::Gpu,
     /// The CUDA that the driver speaks: `13.0`
     pub cuda_driver: String,
     /// The CUDA of the runtime library that is loaded; None where none is.
@@ -35,7 +32,7 @@ pub fn nvidia(lease: &mut Lease) -> Result<Shown, String> {
     // The runtimes use it until the process ends.
     std::mem::forget(library);
     let shown = shown?;
-    lease.uuid.get_or_insert_with(|| shown.uuid.clone());
+    lease.uuid.get_or_insert_with(|| shown.gpu.uuid.clone());
     Ok(shown)
 }
 
@@ -62,9 +59,8 @@ fn shown(library: &Library, lease: &Lease, runtime: Option<u32>) -> Result<Shown
             lease.id, gpu.name, gpu.uuid
         ));
     }
-    let cuda::Gpu { name, uuid, memory: memory_bytes, compute_capability } = gpu;
     let (cuda_driver, cuda_runtime) = (version(driver), runtime.map(version));
-    Ok(Shown { name, uuid, memory_bytes, compute_capability, cuda_driver, cuda_runtime })
+    Ok(Shown { gpu, cuda_driver, cuda_runtime })
 }
 
 fn remedy(why: &str) -> &'static str {
@@ -107,8 +103,8 @@ mod tests {
     #[test]
     fn the_leased_gpu_is_described_by_cuda_itself() {
         let shown = with("-DOK", Some(UUID), 13010).unwrap();
-        assert_eq!((shown.name.as_str(), shown.uuid.as_str()), ("NVIDIA H100 80GB HBM3", UUID));
-        assert_eq!((shown.memory_bytes, shown.compute_capability.as_str()), (85_029_158_912, "9.0"));
+        assert_eq!((shown.gpu.name.as_str(), shown.gpu.uuid.as_str()), ("NVIDIA H100 80GB HBM3", UUID));
+        assert_eq!((shown.gpu.memory_bytes, shown.gpu.compute_capability.as_str()), (85_029_158_912, "9.0"));
         assert_eq!((shown.cuda_driver.as_str(), shown.cuda_runtime.as_deref()), ("13.0", Some("13.1")));
         // Files do not always tell a UUID, and an older runtime is served.
         assert_eq!(with("-DOK", None, 12080).unwrap().cuda_runtime.as_deref(), Some("12.8"));

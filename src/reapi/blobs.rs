@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::content_addressable_storage_client::ContentAddressableStorageClient;
 use bazel_remote_apis::google::bytestream::ReadRequest;
@@ -17,7 +18,7 @@ use crate::reapi::proto::{
     BatchReadBlobsRequest, BatchUpdateBlobsRequest, Digest, FindMissingBlobsRequest, batch_update_blobs_request,
     compressor,
 };
-use crate::reapi::transfer::{Arrival, Pieces, Unpacked};
+use crate::reapi::transfer::{Arrival, Unpacked, pieces};
 
 /// Digests in one question.
 const ASKED: usize = 2_000;
@@ -71,7 +72,7 @@ impl Content {
     fn all(&self) -> Result<Vec<u8>, Fault> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
-            Self::File(path) => std::fs::read(path).map_err(Fault::read(path)),
+            Self::File(path) => std::fs::read(path).map_err(Fault::io("read", path)),
             Self::There => Err(Fault::Absent),
         }
     }
@@ -92,7 +93,7 @@ fn size(digest: &Digest) -> u64 {
 impl Client {
     fn store(&self) -> ContentAddressableStorageClient<Wire> {
         // The answer to a batch is a little more than the batch.
-        ContentAddressableStorageClient::new(self.wire()).max_decoding_message_size(16 << 20)
+        ContentAddressableStorageClient::new(self.wire.clone()).max_decoding_message_size(16 << 20)
     }
 
     /// Those of the digests that the server lacks.
@@ -168,10 +169,9 @@ impl Client {
         self.calling(size(&blob.digest), || async {
             let before = format!("uploads/{}/", upload_id());
             let name = self.resource(&before, &blob.digest, abilities, is_compressed);
-            let content = blob.content.clone();
-            let pieces = Pieces::open(name, content, is_compressed)?;
-            let failed = pieces.failed.clone();
-            let answer = ByteStreamClient::new(self.wire()).write(futures_util::stream::iter(pieces)).await;
+            let failed = Arc::default();
+            let pieces = pieces(name, blob.content.clone(), is_compressed, Arc::clone(&failed))?;
+            let answer = ByteStreamClient::new(self.wire.clone()).write(futures_util::stream::iter(pieces)).await;
             // A file that cannot be read ends the stream, which is no doing of the server's.
             if let Some(why) = base::lock(&failed).take() {
                 return Err(Fault::Local(why));
@@ -203,7 +203,7 @@ impl Client {
     pub async fn read(&self, digest: Digest, dir: &Path) -> Result<Vec<u8>, Fault> {
         let to = dir.join("blob");
         self.fetch(vec![Wanted { digest, content: None, to: to.clone() }]).await?;
-        std::fs::read(&to).map_err(Fault::read(&to))
+        std::fs::read(&to).map_err(Fault::io("read", &to))
     }
 
     async fn fetch_batch(&self, batch: &[Wanted], abilities: Abilities) -> Result<(), Fault> {
@@ -243,7 +243,7 @@ impl Client {
         let resource_name = self.resource("", &one.digest, abilities, is_compressed);
         self.calling(size(&one.digest), || async {
             let request = ReadRequest { resource_name: resource_name.clone(), ..ReadRequest::default() };
-            let mut client = ByteStreamClient::new(self.wire()).max_decoding_message_size(16 << 20);
+            let mut client = ByteStreamClient::new(self.wire.clone()).max_decoding_message_size(16 << 20);
             let mut stream = client.read(request).await?.into_inner();
             let arrival = Arrival::new(one, abilities)?;
             let mut unpacked = Unpacked::new(arrival, is_compressed)?;

@@ -149,7 +149,7 @@ impl Client {
 
     /// The stream of an execution: of a new one, or of one that is known by name.
     async fn listen(&self, request: &ExecuteRequest, name: &str) -> Result<Streaming<Operation>, Fault> {
-        let mut client = ExecutionClient::new(self.wire());
+        let mut client = ExecutionClient::new(self.wire.clone());
         let opened = async {
             Ok(match name {
                 "" => client.execute(request.clone()).await?.into_inner(),
@@ -157,7 +157,7 @@ impl Client {
             })
         };
         // A server that takes the request and says nothing is as good as none.
-        let patience = self.patience().timeout;
+        let patience = self.patience.timeout;
         tokio::time::timeout(patience, opened).await.unwrap_or_else(|_| Err(Fault::Passing("no answer in time".into())))
     }
 
@@ -166,7 +166,7 @@ impl Client {
         if name.is_empty() {
             return;
         }
-        let mut client = OperationsClient::new(self.wire());
+        let mut client = OperationsClient::new(self.wire.clone());
         let cancelled = client.cancel_operation(CancelOperationRequest { name: name.to_owned() });
         let _ = tokio::time::timeout(Duration::from_secs(2), cancelled).await;
     }

@@ -149,9 +149,4 @@ impl Executor {
     pub fn fetch(&self, wanted: Vec<Wanted>) -> Result<u64, Fault> {
         self.runtime.block_on(self.client.fetch(wanted))
     }
-
-    /// How long requests are waited for.
-    pub fn timeout(&self) -> Duration {
-        self.client.patience().timeout
-    }
 }

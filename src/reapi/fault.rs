@@ -33,15 +33,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub(super) fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        Self::local("read", path)
-    }
-
-    pub(super) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
-        Self::local("write", path)
-    }
-
-    fn local(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn io(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |e| Self::Local(format!("failed to {action} {}: {e}", path.display()))
     }
 

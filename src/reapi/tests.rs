@@ -237,13 +237,12 @@ impl Running {
         Self { runtime, manner, port, dir: tempfile::tempdir().unwrap() }
     }
 
-    fn client(&self, scheme: &str, options: &[(&str, &str)]) -> Client {
+    fn client(&self, options: &[(&str, &str)]) -> Client {
         let options: BTreeMap<_, _> = options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let url = format!("{scheme}://127.0.0.1:{}/main", self.port);
+        let url = format!("grpc://127.0.0.1:{}/main", self.port);
         let address = Address::of("the remote", &url, &options).unwrap();
-        let patience = Patience { timeout: Duration::from_secs(2), retries: 3 };
         let _inside = self.runtime.enter();
-        Client::open(&address, patience).unwrap()
+        Client::open(&address, Patience { timeout: Duration::from_secs(2), retries: 3 }).unwrap()
     }
 
     fn send(&self, client: &Client, contents: &[Vec<u8>]) -> Result<u64, Fault> {
@@ -285,7 +284,7 @@ fn blobs_go_and_come_in_batches_and_streams_by_what_the_server_offers() {
     for (functions, zstd) in [(vec![9, 1], false), (vec![1, 9], true), (vec![1], false), (vec![9], true)] {
         let speaks_blake3 = functions[0] == 9;
         let running = Running::new(Manner { functions, zstd, ..usual() });
-        let client = running.client("grpc", &[]);
+        let client = running.client(&[]);
         let all = contents();
         let size: usize = all.iter().map(Vec::len).sum();
         assert_eq!(running.send(&client, &all).unwrap(), size as u64);
@@ -315,7 +314,7 @@ fn a_server_s_own_digest_function_goes_before_a_faster_one() {
 #[test]
 fn a_server_that_speaks_another_digest_is_refused() {
     let running = Running::new(Manner { functions: vec![3], ..usual() });
-    let error = running.send(&running.client("grpc", &[]), &contents()).unwrap_err();
+    let error = running.send(&running.client(&[]), &contents()).unwrap_err();
     assert!(error.to_string().contains("neither BLAKE3 nor SHA-256"), "{error}");
 }
 
@@ -324,10 +323,10 @@ fn a_refusal_that_may_pass_is_waited_out_and_one_that_does_not_is_an_error() {
     let little = [b"little".to_vec()];
     let running = Running::new(Manner { refuses: 3.into(), ..usual() });
     let start = Instant::now();
-    assert_eq!(running.send(&running.client("grpc", &[]), &little).unwrap(), 6);
+    assert_eq!(running.send(&running.client(&[]), &little).unwrap(), 6);
     assert!(start.elapsed() > Duration::from_millis(300), "with growing pauses: {:?}", start.elapsed());
     let running = Running::new(Manner { refuses: 1_000.into(), ..usual() });
-    let error = running.send(&running.client("grpc", &[]), &little).unwrap_err();
+    let error = running.send(&running.client(&[]), &little).unwrap_err();
     assert!(matches!(&error, Fault::Passing(why) if why.contains("slow down")), "{error:?}");
 }
 
@@ -335,7 +334,7 @@ fn a_refusal_that_may_pass_is_waited_out_and_one_that_does_not_is_an_error() {
 fn what_never_comes_is_waited_for_no_longer_than_said() {
     let running = Running::new(Manner { hangs: true, ..usual() });
     let start = Instant::now();
-    let error = running.send(&running.client("grpc", &[]), &[b"little".to_vec()]).unwrap_err();
+    let error = running.send(&running.client(&[]), &[b"little".to_vec()]).unwrap_err();
     assert!(matches!(error, Fault::Timeout) && start.elapsed() < Duration::from_secs(5), "{error:?}");
 }
 
@@ -345,7 +344,7 @@ fn what_comes_wrong_or_short_is_no_blob() {
     for zstd in [false, true] {
         for (lies, cuts) in [(true, false), (false, true)] {
             let running = Running::new(Manner { zstd, lies, cuts, ..usual() });
-            let client = running.client("grpc", &[]);
+            let client = running.client(&[]);
             running.send(&client, &all).unwrap();
             for one in [&all[1], &all[22]] {
                 let error = running.fetch(&client, std::slice::from_ref(one)).unwrap_err();
@@ -354,7 +353,7 @@ fn what_comes_wrong_or_short_is_no_blob() {
         }
     }
     let running = Running::new(usual());
-    let error = running.fetch(&running.client("grpc", &[]), &all).unwrap_err();
+    let error = running.fetch(&running.client(&[]), &all).unwrap_err();
     assert!(matches!(error, Fault::Absent), "{error:?}");
 }
 
@@ -363,14 +362,14 @@ fn a_token_comes_from_an_option_or_from_a_file_that_may_change() {
     let little = [b"little".to_vec()];
     let running = Running::new(Manner { token: Some("right".into()), ..usual() });
     for options in [&[][..], &[("token", "wrong")]] {
-        let error = running.send(&running.client("grpc", options), &little).unwrap_err();
+        let error = running.send(&running.client(options), &little).unwrap_err();
         assert!(matches!(error, Fault::Denied(_)), "{error:?}");
         assert!(!error.to_string().contains("wrong"), "{error}");
     }
-    running.send(&running.client("grpc", &[("token", "right")]), &little).unwrap();
+    running.send(&running.client(&[("token", "right")]), &little).unwrap();
     let file = running.dir.path().join("token");
     std::fs::write(&file, "old").unwrap();
-    let client = running.client("grpc", &[("token_file", file.to_str().unwrap())]);
+    let client = running.client(&[("token_file", file.to_str().unwrap())]);
     running.send(&client, &little).unwrap_err();
     std::fs::write(&file, "right\n").unwrap();
     running.send(&client, &little).unwrap();

@@ -15,50 +15,38 @@ use crate::reapi::hash::{Function, Summer};
 /// One message of a stream, bytes.
 const PIECE: usize = 256 << 10;
 
-/// A blob as the messages that write it.
-pub(super) struct Pieces {
-    name: Option<String>,
-    content: Box<dyn Read + Send>,
-    offset: i64,
-    is_over: bool,
-    /// Why it could not be read to its end.
-    pub(super) failed: Arc<Mutex<Option<String>>>,
-}
-
-impl Pieces {
-    pub(super) fn open(name: String, content: Content, is_compressed: bool) -> Result<Self, Fault> {
-        let local = |e: io::Error| Fault::Local(format!("failed to compress a blob: {e}"));
-        let plain: Box<dyn Read + Send> = match content {
-            Content::Bytes(bytes) => Box::new(io::Cursor::new(bytes)),
-            Content::File(path) => Box::new(File::open(&path).map_err(Fault::read(&path))?),
-            Content::There => return Err(Fault::Absent),
-        };
-        let content: Box<dyn Read + Send> = match is_compressed {
-            true => Box::new(zstd::stream::read::Encoder::new(plain, 1).map_err(local)?),
-            false => plain,
-        };
-        Ok(Self { name: Some(name), content, offset: 0, is_over: false, failed: Default::default() })
+/// A blob as the messages that write it under a name. Why it could not be read to its end goes to `failed`.
+pub(super) fn pieces(
+    mut name: String,
+    content: Content,
+    is_compressed: bool,
+    failed: Arc<Mutex<Option<String>>>,
+) -> Result<impl Iterator<Item = WriteRequest> + Send + 'static, Fault> {
+    let local = |e: io::Error| Fault::Local(format!("failed to compress a blob: {e}"));
+    let mut content: Box<dyn Read + Send> = match content {
+        Content::Bytes(bytes) => Box::new(io::Cursor::new(bytes)),
+        Content::File(path) => Box::new(File::open(&path).map_err(Fault::io("read", &path))?),
+        Content::There => return Err(Fault::Absent),
+    };
+    if is_compressed {
+        content = Box::new(zstd::stream::read::Encoder::new(content, 1).map_err(local)?);
     }
-}
-
-impl Iterator for Pieces {
-    type Item = WriteRequest;
-
-    fn next(&mut self) -> Option<WriteRequest> {
-        if self.is_over {
+    let (mut write_offset, mut finish_write) = (0, false);
+    Ok(std::iter::from_fn(move || {
+        if finish_write {
             return None;
         }
         let mut data = Vec::with_capacity(PIECE);
-        if let Err(e) = (&mut self.content).take(PIECE as u64).read_to_end(&mut data) {
-            *lock(&self.failed) = Some(format!("failed to read what should be uploaded: {e}"));
-            self.is_over = true;
+        if let Err(e) = (&mut content).take(PIECE as u64).read_to_end(&mut data) {
+            *lock(&failed) = Some(format!("failed to read what should be uploaded: {e}"));
+            finish_write = true;
             return None;
         }
-        self.is_over = data.len() < PIECE;
-        let (resource_name, write_offset) = (self.name.take().unwrap_or_default(), self.offset);
-        self.offset += data.len() as i64;
-        Some(WriteRequest { resource_name, write_offset, finish_write: self.is_over, data })
-    }
+        finish_write = data.len() < PIECE;
+        let at = write_offset;
+        write_offset += data.len() as i64;
+        Some(WriteRequest { resource_name: std::mem::take(&mut name), write_offset: at, finish_write, data })
+    }))
 }
 
 /// A file that is written, and hashed as it is.
@@ -72,7 +60,7 @@ pub(super) struct Arrival<'a> {
 
 impl<'a> Arrival<'a> {
     pub(super) fn new(wanted: &'a Wanted, abilities: Abilities) -> Result<Self, Fault> {
-        let file = File::create(&wanted.to).map_err(Fault::write(&wanted.to))?;
+        let file = File::create(&wanted.to).map_err(Fault::io("write", &wanted.to))?;
         let (summer, content) = (abilities.function.summer(), wanted.content.map(|_| Hasher::default()));
         Ok(Self { wanted, file, summer, content, function: abilities.function })
     }
@@ -83,7 +71,7 @@ impl<'a> Arrival<'a> {
         if let Some(hasher) = &mut self.content {
             hasher.update(bytes);
         }
-        self.file.write_all(bytes).map_err(Fault::write(&self.wanted.to))
+        self.file.write_all(bytes).map_err(Fault::io("write", &self.wanted.to))
     }
 
     pub(super) fn end(self) -> Result<(), Fault> {

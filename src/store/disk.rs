@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::figures::counted;
 use crate::base::named::Named;
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, ensure, fs as bfs};
 use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
 use crate::store::claim::claim;
@@ -116,10 +116,7 @@ impl DiskStore {
 
     /// For what would write to it.
     pub fn must_be_writable(&self, what: &str) -> Result<()> {
-        if self.is_read_only() {
-            return Err(StoreError::ReadOnly { path: self.root.clone(), what: what.into() });
-        }
-        Ok(())
+        ensure(!self.is_read_only(), || StoreError::ReadOnly { path: self.root.clone(), what: what.into() })
     }
 
     /// A working folder of this process: in the store, from where what is made can be moved into place.
@@ -198,9 +195,8 @@ impl DiskStore {
     pub fn manifest(&self, digest: &Digest) -> Result<Manifest> {
         let damaged = |what: String| StoreError::Damaged { path: self.log.path().to_owned(), what };
         let entry = self.log.tree(digest)?.ok_or_else(|| damaged(format!("it lacks tree {}", digest.short())))?;
-        if Digest::of(&entry.payload) != *digest {
-            return Err(damaged(format!("tree {} has another manifest than was published", digest.short())));
-        }
+        let other = || damaged(format!("tree {} has another manifest than was published", digest.short()));
+        ensure(Digest::of(&entry.payload) == *digest, other)?;
         Manifest::parse(&entry.payload).map_err(|e| damaged(e.to_string()))
     }
 
@@ -348,12 +344,8 @@ impl DiskStore {
         })
     }
 
-    /// Keeps a record whose tree, if it has one, is published.
-    pub fn remember(&self, record: &Record) -> Result<()> {
-        self.keep(record, None)
-    }
-
-    /// Keeps a record together with the tree that [`DiskStore::place`] gave: both, or neither.
+    /// Keeps a record together with the tree that [`DiskStore::place`] gave: both, or neither. Without one, what the record made
+    /// is published already, if it made anything.
     pub fn keep(&self, record: &Record, made: Option<&Manifest>) -> Result<()> {
         let payload = serde_json::to_vec(record).expect("BUG: a record serialises");
         let header = Header::record(

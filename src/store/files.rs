@@ -142,11 +142,12 @@ impl FileDigests {
         };
         let files = names.par_iter().with_min_len(FEW).map(|name| look(path.join(name)));
         let files: Vec<(Look, u64)> = files.collect::<Result<_>>()?;
-        let folder = |path: PathBuf, digest: Option<Digest>| {
+        let folder = |name: String| {
+            let path = path.join(name);
             let stamp = Stamp::of(&path).map_err(StoreError::io("read", &path))?;
-            Ok((path, Seen::new(stamp, Known::Entries(digest), at)))
+            Ok((path, Seen::new(stamp, Known::Entries(None), at)))
         };
-        let mut rows = folders.iter().map(|name| folder(path.join(name), None)).collect::<Result<Vec<_>>>()?;
+        let mut rows = folders.into_iter().map(folder).collect::<Result<Vec<_>>>()?;
         let mut hashed = false;
         let files = names.into_iter().zip(files).map(|(name, (look, size))| {
             rows.extend(look.rows);

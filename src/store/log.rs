@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::base::{Digest, lock};
+use crate::base::{Digest, ensure, lock};
 use crate::store::entry::{Entry, HEADER, Header, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
 use crate::store::{Result, StoreError, open_or_read};
@@ -111,20 +111,14 @@ impl Log {
         Ok(())
     }
 
-    /// Catches up, and cuts off a torn end. The caller holds the lock exclusively.
-    fn catch_up_and_cut(&self, state: &mut State) -> Result<()> {
-        if state.catch_up().map_err(StoreError::io("read", &self.path))? {
-            state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
-        }
-        Ok(())
-    }
-
     /// Appends all or nothing, and knows it afterwards.
     pub(super) fn append(&self, mut drafts: Vec<Entry>) -> Result<()> {
         let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         self.follow(&mut state)?;
-        self.catch_up_and_cut(&mut state)?;
+        if state.catch_up().map_err(StoreError::io("read", &self.path))? {
+            state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
+        }
         // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One whose
         // manifest is damaged is written anew.
         drafts.retain(|draft| {
@@ -161,9 +155,9 @@ impl Log {
 
     /// Keeps other processes from appending. The caller holds the state, which keeps other threads.
     fn lock(&self, state: &State) -> Result<Gate<'_>> {
-        if state.is_read_only {
-            return Err(StoreError::ReadOnly { path: self.path.clone(), what: "nothing can be written to it".into() });
-        }
+        let read_only =
+            || StoreError::ReadOnly { path: self.path.clone(), what: "nothing can be written to it".into() };
+        ensure(!state.is_read_only, read_only)?;
         self.gate.lock().map_err(StoreError::io("lock", &self.path))?;
         Ok(Gate(&self.gate))
     }

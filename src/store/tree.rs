@@ -17,13 +17,9 @@ pub(super) fn files_below(root: &Path) -> Result<Vec<(String, PathBuf)>> {
 }
 
 /// What another machine would refuse is not published here.
-pub(super) fn check_paths<'a>(paths: impl Iterator<Item = &'a String>) -> Result<()> {
-    for path in paths {
-        if let Some(what) = tree_path::fault(path) {
-            return Err(StoreError::BadPath { path: path.into(), what: what.into() });
-        }
-    }
-    Ok(())
+pub(super) fn check_paths<'a>(mut paths: impl Iterator<Item = &'a String>) -> Result<()> {
+    let bad = paths.find_map(|path| Some((path, tree_path::fault(path)?)));
+    bad.map_or(Ok(()), |(path, what)| Err(StoreError::BadPath { path: path.into(), what: what.into() }))
 }
 
 /// The files of a tree, sorted by path. Its JSON form is what the tree's digest is taken of.

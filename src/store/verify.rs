@@ -107,11 +107,9 @@ impl DiskStore {
         }
         loop {
             let mut whole = Whole::default();
-            let seen = self.log.each(|at, entry| match entry {
-                Ok(Entry { header, .. }) if header.kind == Kind::Tree && self.has_tree(&header.id) => {
-                    whole.0.insert(header.id, at);
-                }
-                _ => {}
+            let seen = self.log.each(|at, entry| {
+                let tree = entry.ok().map(|entry| entry.header).filter(|header| header.kind == Kind::Tree);
+                whole.0.extend(tree.filter(|header| self.has_tree(&header.id)).map(|header| (header.id, at)));
             })?;
             if self.log.compact(&seen, &mut whole)? {
                 return Ok(());
@@ -125,8 +123,6 @@ impl DiskStore {
 struct Whole(HashMap<Digest, u64>);
 
 impl Choice for Whole {
-    fn late(&mut self, _: &Entry) {}
-
     fn keeps(&mut self, at: u64, entry: &Entry) -> bool {
         match entry.header.kind {
             Kind::Record => true,

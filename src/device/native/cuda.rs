@@ -3,19 +3,20 @@
 use std::ffi::{c_char, c_int, c_uchar, c_uint};
 
 use libloading::Library;
+use serde::Serialize;
 
 use super::{function, text};
 
 type Status = c_int;
 
 /// The GPU that is number 0 here.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Gpu {
     pub(crate) name: String,
     /// `GPU-a1b2c3d4-…`. A slice of a partitioned GPU has another than the GPU.
     pub(crate) uuid: String,
-    /// Bytes.
-    pub(crate) memory: u64,
+    /// All that the card has, or its slice.
+    pub(crate) memory_bytes: u64,
     /// `9.0`
     pub(crate) compute_capability: String,
 }
@@ -58,7 +59,7 @@ pub(crate) fn first(library: &Library) -> Result<(u32, Option<Gpu>), String> {
     });
     let name = unsafe { text(name.as_ptr()) }.unwrap_or_default();
     let compute_capability = format!("{}.{}", major?, minor?);
-    let gpu = Gpu { name, uuid: written(&uuid), memory: memory as u64, compute_capability };
+    let gpu = Gpu { name, uuid: written(&uuid), memory_bytes: memory as u64, compute_capability };
     Ok((count.unsigned_abs(), Some(gpu)))
 }
 

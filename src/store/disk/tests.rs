@@ -30,7 +30,7 @@ fn record(store: &DiskStore, outcome: Outcome, output: Option<Digest>) -> Record
         facts: serde_json::json!({"z": 1, "a": [1.5, null]}).into(),
         ..Record::default()
     };
-    store.remember(&record).unwrap();
+    store.keep(&record, None).unwrap();
     record
 }
 

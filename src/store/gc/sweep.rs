@@ -129,10 +129,7 @@ impl DiskStore {
 
     /// Memos speak of records. Whatever went, they are made again by the next run.
     pub(super) fn forget_memos(&self) -> Result<()> {
-        let index = self.root().join("log.index"); // of an older orch
-        if index.is_file() {
-            blobs::remove(&index)?;
-        }
+        blobs::remove(&self.root().join("log.index"))?; // of an older orch
         let dir = self.root().join("memos");
         if dir.is_dir() {
             for path in listed(&dir)?.into_iter().filter(|path| path.is_file()) {

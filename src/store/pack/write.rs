@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::base::Digest;
+use crate::base::{Digest, Hasher};
 use crate::store::blobs;
 use crate::store::gc::Said;
 use crate::store::log::Place;
@@ -111,16 +111,16 @@ fn spool<T>(
     mut line: impl FnMut(T) -> Result<Vec<u8>>,
 ) -> Result<List> {
     let file = File::create(path).map_err(StoreError::io("write", path))?;
-    let mut out = Through::new(BufWriter::new(file));
-    let mut lines = 0;
+    let (mut out, mut hasher, mut lines, mut bytes) = (BufWriter::new(file), Hasher::default(), 0, 0);
     for item in items {
         let mut line = line(item)?;
         line.push(b'\n');
+        hasher.update(&line);
         out.write_all(&line).map_err(StoreError::io("write", path))?;
-        lines += 1;
+        (lines, bytes) = (lines + 1, bytes + line.len() as u64);
     }
     out.flush().map_err(StoreError::io("write", path))?;
-    Ok(List { lines, bytes: out.bytes, digest: out.hasher.digest() })
+    Ok(List { lines, bytes, digest: hasher.digest() })
 }
 
 struct Archive<'a, W: Write> {

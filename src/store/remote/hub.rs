@@ -110,7 +110,7 @@ impl Place {
     async fn reach(&self, writes: bool) -> Result<(), Trouble> {
         match self {
             Self::Objects(service) => {
-                service.get("v2/results/00/is-anybody-there", sealed::MOST).await?;
+                service.get("v2/results/00/is-anybody-there").await?;
                 service.find_bucket().await
             }
             Self::Actions(actions) => actions.reach(writes).await,
@@ -239,11 +239,11 @@ impl Hub {
     }
 
     /// Everything that was fetched, sent and wrong, on one line, and whether something was wrong.
-    pub fn summary(&self, bytes: impl Fn(u64) -> String) -> Option<(String, bool)> {
+    pub fn summary(&self) -> Option<(String, bool)> {
         match self.engine.get()? {
             Ok(engine) => {
                 let counts = engine.inner.tally.now();
-                Some((format!("remote: {}", counts.summary(bytes)?), counts.is_troubled()))
+                Some((format!("remote: {}", counts.summary()?), counts.is_troubled()))
             }
             Err(e) => Some((e.clone(), true)),
         }

@@ -57,7 +57,7 @@ pub(super) async fn fetch(inner: &Inner, ask: Ask) -> Result<Option<Record>, Tro
 async fn find(inner: &Inner, key: &Digest) -> Result<Option<Held>, Trouble> {
     let _turn = turn(&inner.reads).await;
     match &inner.place {
-        Place::Objects(service) => Ok(service.get(&result_path(key), sealed::MOST).await?.map(Held::of)),
+        Place::Objects(service) => Ok(service.get(&result_path(key)).await?.map(Held::of)),
         Place::Actions(actions) => actions.find(key, || inner.arrivals()).await,
     }
 }

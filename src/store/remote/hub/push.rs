@@ -18,11 +18,8 @@ const FILES: usize = 8;
 /// Ok also if the store does not hold the key any more: there is nothing to send.
 pub(super) async fn push(inner: &Inner, key: &Digest) -> Result<(), Trouble> {
     let Ok(Some(record)) = inner.store.lookup(key) else { return Ok(()) };
-    let manifest = match record.output.map(|digest| inner.store.manifest(&digest)) {
-        Some(Ok(manifest)) => Some(manifest),
-        Some(Err(_)) => return Ok(()),
-        None => None,
-    };
+    let manifest = record.output.map(|digest| inner.store.manifest(&digest)).transpose();
+    let Ok(manifest) = manifest else { return Ok(()) };
     let mut known = HashSet::new();
     let files = manifest.iter().flat_map(|manifest| &manifest.files).filter(|file| file.size > 0);
     let distinct = files.filter(|file| known.insert(file.blob()));

@@ -16,6 +16,7 @@ use crate::base::{Digest, Hasher, ensure};
 use crate::config::RemoteConfig;
 use crate::store::StoreError;
 use crate::store::remote::hub::address::Address;
+use crate::store::remote::hub::sealed;
 use crate::store::remote::hub::trouble::{Refusal, Trouble};
 
 /// Slower than this no transfer is waited for, beyond the time that any answer has.
@@ -104,14 +105,14 @@ impl Service {
         self.within(0, first).await
     }
 
-    /// A small object, or None if there is none; more than `most` bytes are not read.
-    pub(super) async fn get(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>, Trouble> {
+    /// A small object, or None if there is none; more than a result may have is not read.
+    pub(super) async fn get(&self, path: &str) -> Result<Option<Vec<u8>>, Trouble> {
         let mut bytes = Vec::new();
         let found = self.within(
             0,
             self.read(path, |piece| {
                 bytes.extend_from_slice(piece);
-                if bytes.len() as u64 > most { Err(Refusal::TooLarge.into()) } else { Ok(()) }
+                if bytes.len() as u64 > sealed::MOST { Err(Refusal::TooLarge.into()) } else { Ok(()) }
             }),
         );
         let found = found.await?;
@@ -137,36 +138,24 @@ impl Service {
 
     /// Hands an object over piece by piece; false if there is none.
     async fn read(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<bool, Trouble> {
-        let stream = async { self.operator.reader(path).await?.into_stream(..).await };
-        let mut stream = match stream.await {
-            Err(e) if is_absent(&e) => return Ok(false),
-            other => other.map_err(trouble)?,
-        };
-        loop {
-            match stream.try_next().await {
-                Ok(Some(buffer)) => {
-                    for piece in buffer {
-                        take(&piece)?;
-                    }
-                }
-                Ok(None) => return Ok(true),
-                // The request is made with the first piece.
-                Err(e) if is_absent(&e) => return Ok(false),
-                Err(e) => return Err(trouble(e)),
+        let pieces = async {
+            let mut stream = self.operator.reader(path).await?.into_stream(..).await?;
+            let mut taken = Ok(());
+            // The request is made with the first piece.
+            while taken.is_ok()
+                && let Some(mut buffer) = stream.try_next().await?
+            {
+                taken = Iterator::try_for_each(&mut buffer, |piece| take(&piece));
             }
-        }
+            Ok(taken)
+        };
+        Ok(found(pieces.await)?.transpose()?.is_some())
     }
 
     /// The size of an object, if it is there.
     pub(super) async fn size(&self, path: &str) -> Result<Option<u64>, Trouble> {
-        let stat = async {
-            match self.operator.stat(path).await {
-                Ok(meta) => Ok(Some(meta.content_length())),
-                Err(e) if is_absent(&e) => Ok(None),
-                Err(e) => Err(trouble(e)),
-            }
-        };
-        self.within(0, stat).await
+        let meta = self.within(0, async { found(self.operator.stat(path).await) }).await?;
+        Ok(meta.map(|meta| meta.content_length()))
     }
 
     pub(super) async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), Trouble> {
@@ -176,11 +165,9 @@ impl Service {
 
     pub(super) async fn upload(&self, path: &str, file: &Path, size: u64) -> Result<(), Trouble> {
         let local = |e| StoreError::io("read", file)(e);
-        if size <= PART {
-            return self.put(path, std::fs::read(file).map_err(local)?).await;
-        }
-        if !self.operator.info().capability().write_can_multi {
-            let _turn = self.large.lock().await;
+        let is_large = size > PART;
+        if !is_large || !self.operator.info().capability().write_can_multi {
+            let _turn = if is_large { Some(self.large.lock().await) } else { None };
             return self.put(path, std::fs::read(file).map_err(local)?).await;
         }
         let parts = async {
@@ -211,9 +198,12 @@ fn speak_http(timeout: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// An object that is not there, in a bucket that is.
-fn is_absent(error: &Error) -> bool {
-    error.kind() == ErrorKind::NotFound && !names_no_bucket(error)
+/// None of an object that is not there, in a bucket that is.
+fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Trouble> {
+    match answer {
+        Err(e) if e.kind() == ErrorKind::NotFound && !names_no_bucket(&e) => Ok(None),
+        other => other.map(Some).map_err(trouble),
+    }
 }
 
 /// The words of S3, Azure and Google.
