@@ -42,16 +42,10 @@ fn ancestors(folder: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
-        let (root, host) = Host::bare();
-        files.iter().for_each(|(path, text)| host.put(path, text));
-        (root, host)
-    }
-
     #[test]
     fn version_2_counts_where_its_parent_lets_it() {
         let own_group = "sys/fs/cgroup/user.slice/a.scope";
-        let (_dir, host) = host(&[
+        let (_dir, host) = Host::bare(&[
             ("proc/self/cgroup", "0::/user.slice/a.scope\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpu pids"),
             ("sys/fs/cgroup/user.slice/pids.max", "9000"),
@@ -68,7 +62,7 @@ mod tests {
 
     #[test]
     fn beside_version_1_the_one_ends_and_the_other_counts() {
-        let (_dir, host) = host(&[
+        let (_dir, host) = Host::bare(&[
             ("proc/self/cgroup", "8:pids:/job\n1:cpu:/\n0::/\n"),
             ("sys/fs/cgroup/unified/cgroup.controllers", ""),
             ("sys/fs/cgroup/unified/cgroup.procs", ""),
@@ -83,7 +77,7 @@ mod tests {
 
     #[test]
     fn without_control_groups_there_is_none() {
-        assert_eq!(own(&host(&[("proc/self/cgroup", "0::/\n")]).1), Vec::<String>::new());
-        assert_eq!(own(&host(&[]).1), Vec::<String>::new());
+        assert_eq!(own(&Host::bare(&[("proc/self/cgroup", "0::/\n")]).1), Vec::<String>::new());
+        assert_eq!(own(&Host::bare(&[]).1), Vec::<String>::new());
     }
 }

@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_machine_tells_by_its_files() {
-        let (_root, host) = Host::bare();
+        let (_root, host) = Host::bare(&[]);
         host.put("/proc/loadavg", "1.50 1.00 1.17 6/133 15411");
         host.put("/proc/stat", "cpu  100 0 50 800 0 0 0 50 0 0\ncpu0 1 2 3");
         host.put("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7");
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_tells_nothing_is_not_called_disturbed() {
-        let (_root, host) = Host::bare();
+        let (_root, host) = Host::bare(&[]);
         let found = Watch::begin(&host).end();
         assert_eq!((found.load, found.others_cores, found.steal, found.throttled), (None, None, None, None));
     }

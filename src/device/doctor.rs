@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_limits_processes_is_told_as_it_is() {
-        let (_root, host) = Host::bare();
+        let (_root, host) = Host::bare(&[]);
         let found = || processes(&host);
         assert_eq!(found(), Processes::Unlimited);
         for (path, text) in [

@@ -225,11 +225,12 @@ impl Host {
         }
     }
 
-    /// This machine with no file at all, until a test puts some; the folder that stands for its root goes with the first.
+    /// This machine with no files but these; the folder that stands for its root goes with the first.
     #[cfg(test)]
-    pub(crate) fn bare() -> (tempfile::TempDir, Self) {
+    pub(crate) fn bare(files: &[(&str, &str)]) -> (tempfile::TempDir, Self) {
         let root = tempfile::tempdir().unwrap();
         let host = Self::real().with_root(root.path().to_owned());
+        files.iter().for_each(|(path, text)| host.put(path, text));
         (root, host)
     }
 

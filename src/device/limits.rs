@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn free_memory_is_the_least_of_what_machine_and_group_leave() {
-        let (_root, host) = Host::bare();
+        let (_root, host) = Host::bare(&[]);
         let put = |path: &str, text: &str| host.put(path, text);
         let free = || super::free_memory(&host);
         put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n");
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn kills_for_want_of_memory_are_those_of_the_own_group_where_it_counts_them() {
-        let (_root, host) = Host::bare();
+        let (_root, host) = Host::bare(&[]);
         let put = |path: &str, text: &str| host.put(path, text);
         let kills = || super::kernel_oom_kills(&host);
         assert_eq!(kills(), None);

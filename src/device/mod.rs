@@ -41,6 +41,7 @@ pub mod webnn;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
 use std::thread;
 
 use schemars::JsonSchema;
@@ -123,6 +124,13 @@ impl Backend {
     pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
+    }
+
+    /// The library of an environment that orch installed is not there any more.
+    fn gone(name: &str, library: &Path, facts: Map<String, Value>) -> Self {
+        let absent = Self::unavailable(name, format!("its library is gone: {}", library.display()));
+        let remedy = format!("remove the `{name}` environment that orch installed; the next run installs it again");
+        absent.with_remedy(remedy).with_facts(facts)
     }
 
     /// What another look found stays known.

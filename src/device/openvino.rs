@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::host::Host;
 use super::{Absent, Backend, Device, DeviceKind, Look, cpu, pci};
+use crate::base::ensure;
 use crate::openvino::{self, Core};
 
 /// Operating system, architecture and least glibc of the wheels on PyPI.
@@ -30,12 +31,7 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
         backend.fact("library", "installed on first need");
         return Ok(backend.into());
     };
-    if !library.exists() {
-        return Err(unavailable(format!("its library is gone: {}", library.display()))
-            .with_remedy("remove the `openvino` environment that orch installed; the next run installs it again")
-            .with_facts(backend.facts)
-            .into());
-    }
+    ensure(library.exists(), || Backend::gone("openvino", library, backend.facts.clone()))?;
     backend.fact("library", library.display().to_string());
     Ok(Look { backend, ask: Some(json!({"library": library.display().to_string()})) })
 }

@@ -42,10 +42,7 @@ pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
     let folder = library.parent().unwrap_or(Path::new("."));
     let htp = folder.join("libQnnHtp.so");
     if let Some(missing) = [library.as_path(), &htp].into_iter().find(|path| !path.exists()) {
-        return Err(unavailable(format!("its library is gone: {}", missing.display()))
-            .with_remedy("remove the `qnn` environment that orch installed; the next run installs it again")
-            .with_facts(backend.facts)
-            .into());
+        return Err(Backend::gone("qnn", missing, backend.facts).into());
     }
     let present: Vec<_> =
         BACKENDS.iter().filter(|(_, file)| folder.join(file).exists()).map(|(name, _)| *name).collect();
@@ -73,10 +70,8 @@ fn emulator() -> Backend {
     let mut device = Device::new("qnn:htp-emulator", "HTP emulator on x86_64", DeviceKind::Emulator);
     device.fact("label", EMULATOR_LABEL);
     let mut backend = Backend::available("qnn", vec![device]);
-    backend.fact(
-        "note",
-        "an emulator: outputs are meaningful, latency is not; the vendor supports x86_64 for compilation only",
-    );
+    let note = "an emulator: outputs are meaningful, latency is not; the vendor supports x86_64 for compilation only";
+    backend.fact("note", note);
     backend
 }
 

@@ -9,6 +9,7 @@ use bazel_remote_apis::google::longrunning::{CancelOperationRequest, Operation};
 use prost::Message as _;
 use tonic::Streaming;
 
+use crate::base::ensure;
 use crate::reapi::client::Client;
 use crate::reapi::fault::Fault;
 use crate::reapi::hash::Function;
@@ -133,12 +134,9 @@ impl Client {
                         tell(&format!("the server cannot be reached ({why}); trying again"));
                         Instant::now()
                     });
-                    if since.elapsed() > bounds.away {
-                        return Err(Fault::Failed(format!(
-                            "the server was not reached for {} s: {why}",
-                            bounds.away.as_secs()
-                        )));
-                    }
+                    let seconds = bounds.away.as_secs();
+                    let gone = || Fault::Failed(format!("the server was not reached for {seconds} s: {why}"));
+                    ensure(since.elapsed() <= bounds.away, gone)?;
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(Fault::Precondition(why)) => return Ok(refused(why)),

@@ -265,16 +265,10 @@ impl DiskStore {
 
     /// A warning, if entries of the log cannot be read. What they told is a miss. Reads the whole log.
     pub fn damage(&self) -> Result<Option<String>> {
-        let places = self.log.damage()?;
-        let path = self.log.path().display();
-        Ok((places > 0).then(|| {
-            format!(
-                "{path} is damaged in {}: what was recorded there runs again
-  hint: `orch cache verify --heal` \
-                 takes the damage out",
-                counted(places, "place")
-            )
-        }))
+        let (path, places) = (self.log.path().display(), self.log.damage()?);
+        let hint = "`orch cache verify --heal` takes the damage out";
+        let what = format!("{path} is damaged in {}: what was recorded there runs again", counted(places, "place"));
+        Ok((places > 0).then(|| format!("{what}\n  hint: {hint}")))
     }
 
     /// Whether a key is held: its step succeeded, or was refused by the vendor's tool.
@@ -348,13 +342,8 @@ impl DiskStore {
     /// is published already, if it made anything.
     pub fn keep(&self, record: &Record, made: Option<&Manifest>) -> Result<()> {
         let payload = serde_json::to_vec(record).expect("BUG: a record serialises");
-        let header = Header::record(
-            record.key.digest(),
-            step_id(&record.step),
-            if record.stands.is_some() { Held::Failed } else { Held::of(record.outcome) },
-            record.output,
-            &payload,
-        );
+        let held = if record.stands.is_some() { Held::Failed } else { Held::of(record.outcome) };
+        let header = Header::record(record.key.digest(), step_id(&record.step), held, record.output, &payload);
         // The log leaves it out if it knows the tree.
         let tree = record.output.zip(made).map(|(id, manifest)| Entry::new(Kind::Tree, id, manifest.to_bytes()));
         self.log.append(tree.into_iter().chain([Entry { header, payload }]).collect())

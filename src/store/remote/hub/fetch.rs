@@ -76,15 +76,13 @@ async fn bring(inner: &Inner, found: &Held, files: &[(PathBuf, ManifestFile)]) -
 }
 
 async fn object(inner: &Inner, service: &Service, file: ManifestFile, to: PathBuf) -> Result<(), Trouble> {
-    let (file, to) = (&file, &to);
-    let (size, digest) = (file.size, &file.digest);
     // Some servers refuse to send a part of nothing.
-    let done = match size {
-        0 if *digest == Digest::of(b"") => std::fs::write(to, b"").map_err(|e| StoreError::io("write", to)(e).into()),
-        _ => {
-            let _turn = turn(&inner.reads).await;
-            service.download(&blob_path(file), size, digest, to).await
-        }
-    };
-    done.inspect(|()| inner.see(file, true))
+    if file.size == 0 && file.digest == Digest::of(b"") {
+        std::fs::write(&to, b"").map_err(StoreError::io("write", &to))?;
+    } else {
+        let _turn = turn(&inner.reads).await;
+        service.download(&blob_path(&file), &file, &to).await?;
+    }
+    inner.see(&file, true);
+    Ok(())
 }

@@ -12,12 +12,12 @@ use opendal_http_transport_reqwest::ReqwestTransport;
 use serde::Serialize;
 
 use crate::base::text::{with_causes, without_secrets};
-use crate::base::{Digest, Hasher, ensure};
+use crate::base::{Hasher, ensure};
 use crate::config::RemoteConfig;
-use crate::store::StoreError;
 use crate::store::remote::hub::address::Address;
 use crate::store::remote::hub::sealed;
 use crate::store::remote::hub::trouble::{Refusal, Trouble};
+use crate::store::{ManifestFile, StoreError};
 
 /// Slower than this no transfer is waited for, beyond the time that any answer has.
 const SLOWEST: u64 = 128 << 10;
@@ -108,32 +108,26 @@ impl Service {
     /// A small object, or None if there is none; more than a result may have is not read.
     pub(super) async fn get(&self, path: &str) -> Result<Option<Vec<u8>>, Trouble> {
         let mut bytes = Vec::new();
-        let found = self.within(
-            0,
-            self.read(path, |piece| {
-                bytes.extend_from_slice(piece);
-                if bytes.len() as u64 > sealed::MOST { Err(Refusal::TooLarge.into()) } else { Ok(()) }
-            }),
-        );
-        let found = found.await?;
+        let take = |piece: &[u8]| {
+            bytes.extend_from_slice(piece);
+            Ok(ensure(bytes.len() as u64 <= sealed::MOST, || Refusal::TooLarge)?)
+        };
+        let found = self.within(0, self.read(path, take)).await?;
         Ok(found.then_some(bytes))
     }
 
     /// Writes an object of known content to the file `to`. Nothing else than that content is ever completed there.
-    pub(super) async fn download(&self, path: &str, size: u64, digest: &Digest, to: &Path) -> Result<(), Trouble> {
+    pub(super) async fn download(&self, path: &str, wanted: &ManifestFile, to: &Path) -> Result<(), Trouble> {
         let mut file = std::fs::File::create(to).map_err(StoreError::io("write", to))?;
         let (mut hasher, mut got) = (Hasher::default(), 0);
-        let found = self.within(
-            size,
-            self.read(path, |piece| {
-                got += piece.len() as u64;
-                ensure(got <= size, || Refusal::WrongContent)?;
-                hasher.update(piece);
-                Ok(file.write_all(piece).map_err(StoreError::io("write", to))?)
-            }),
-        );
-        ensure(found.await?, || Refusal::Incomplete)?;
-        Ok(ensure(hasher.digest() == *digest, || Refusal::WrongContent)?)
+        let take = |piece: &[u8]| {
+            got += piece.len() as u64;
+            ensure(got <= wanted.size, || Refusal::WrongContent)?;
+            hasher.update(piece);
+            Ok(file.write_all(piece).map_err(StoreError::io("write", to))?)
+        };
+        ensure(self.within(wanted.size, self.read(path, take)).await?, || Refusal::Incomplete)?;
+        Ok(ensure(hasher.digest() == wanted.digest, || Refusal::WrongContent)?)
     }
 
     /// Hands an object over piece by piece; false if there is none.
