@@ -30,6 +30,8 @@ pub const STEAL: f64 = 0.01;
 /// So much longer the yardstick takes on a machine that changed meanwhile.
 pub const YARDSTICK: f64 = 1.25;
 
+const CPUS: &str = "/sys/devices/system/cpu";
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// Runnable processes in the minute before, at the beginning and at the end.
@@ -183,21 +185,15 @@ fn ticks_per_second() -> Option<f64> {
 
 /// Events of heat, and of a control group's quota. None where neither is told.
 fn throttled(host: &Host) -> Option<u64> {
-    let cpus = "/sys/devices/system/cpu";
-    let heat = host
-        .list(cpus)
-        .into_iter()
-        .filter_map(|cpu| host.number::<u64>(&format!("{cpus}/{cpu}/thermal_throttle/core_throttle_count")));
-    let groups = cgroups::own(host)
-        .into_iter()
-        .filter_map(|group| field(&host.text(&format!("{group}/cpu.stat"))?, "nr_throttled", ' ')?.parse().ok());
-    heat.chain(groups).reduce(|all, one| all + one)
+    let slowed = |cpu: String| host.number::<u64>(&format!("{CPUS}/{cpu}/thermal_throttle/core_throttle_count"));
+    let stopped = |group: String| field(&host.text(&format!("{group}/cpu.stat"))?, "nr_throttled", ' ')?.parse().ok();
+    let slowed = host.list(CPUS).into_iter().filter_map(slowed);
+    slowed.chain(cgroups::own(host).into_iter().filter_map(stopped)).reduce(|all, one| all + one)
 }
 
 fn governor(host: &Host) -> Option<String> {
-    let cpus = "/sys/devices/system/cpu";
-    let of = |cpu: String| host.text(&format!("{cpus}/{cpu}/cpufreq/scaling_governor"));
-    let all: BTreeSet<String> = host.list(cpus).into_iter().filter_map(of).collect();
+    let of = |cpu: String| host.text(&format!("{CPUS}/{cpu}/cpufreq/scaling_governor"));
+    let all: BTreeSet<String> = host.list(CPUS).into_iter().filter_map(of).collect();
     (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join(", "))
 }
 

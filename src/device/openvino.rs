@@ -16,17 +16,14 @@ const WHEELS: &[(&str, &str, (u32, u32))] =
     &[("linux", "x86_64", (2, 28)), ("linux", "aarch64", (2, 35)), ("macos", "aarch64", (0, 0))];
 
 pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
-    let unavailable = |why: String| Backend::unavailable("openvino", why);
     let wheel = WHEELS.iter().find(|(os, arch, _)| (*os, *arch) == (host.os.as_str(), host.arch.as_str()));
-    let none = || unavailable(format!("no OpenVINO package exists for {} {}", host.os, host.arch));
+    let none = || Backend::unavailable("openvino", format!("no OpenVINO package exists for {} {}", host.os, host.arch));
     let (.., glibc) = wheel.ok_or_else(none)?;
     host.needs_glibc("openvino", "the OpenVINO package", *glibc)?;
     let mut device = Device::new("openvino:CPU", cpu::read(host).model, DeviceKind::Hardware);
     device.fact("by", "the CPU plugin needs no driver");
     let mut backend = Backend::available("openvino", vec![device]);
-    for (key, hint) in [("gpu", gpu(host)), ("npu", npu(host))] {
-        backend.fact(key, hint);
-    }
+    backend.fact("gpu", gpu(host)).fact("npu", npu(host));
     let Some(library) = &host.libraries.openvino else {
         backend.fact("library", "installed on first need");
         return Ok(backend.into());

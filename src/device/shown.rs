@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Lease;
 use super::native::{cuda, open_nvidia};
+use crate::base::ensure;
 
 const DRIVER: &str = "libcuda.so.1";
 
@@ -47,12 +48,8 @@ fn shown(library: &Library, lease: &Lease, runtime: Option<u32>) -> Result<Shown
         ));
     }
     let (count, gpu) = cuda::first(library).map_err(|why| format!("CUDA does not tell its GPU: {why}"))?;
-    let Some(gpu) = gpu else {
-        return Err(format!("{} is leased, and CUDA shows this process no GPU", lease.id));
-    };
-    if count > 1 {
-        return Err(format!("{} is leased, and CUDA shows this process {count} GPUs", lease.id));
-    }
+    let gpu = gpu.ok_or_else(|| format!("{} is leased, and CUDA shows this process no GPU", lease.id))?;
+    ensure(count == 1, || format!("{} is leased, and CUDA shows this process {count} GPUs", lease.id))?;
     if let Some(leased) = lease.uuid.as_ref().filter(|leased| **leased != gpu.uuid) {
         return Err(format!(
             "{} ({leased}) is leased, and CUDA shows this process {} ({}): a slice, if the GPU is partitioned (MIG), which orch does not run on",

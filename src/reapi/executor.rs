@@ -116,7 +116,7 @@ impl Executor {
         for folder in result.output_directories {
             let tree = self.bytes(folder.tree_digest.ok_or(Fault::WrongContent)?).await?;
             let found = action::files_of(&tree, function).ok_or(Fault::WrongContent)?;
-            files.extend(found.into_iter().map(|(path, digest, _)| (format!("{}/{path}", folder.path), digest)));
+            files.extend(found.into_iter().map(|(path, digest)| (format!("{}/{path}", folder.path), digest)));
         }
         let mut said = match (result.stderr_raw, result.stderr_digest) {
             (raw, None) => raw,

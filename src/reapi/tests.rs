@@ -20,7 +20,7 @@ use tonic::transport::Server;
 use tonic::transport::server::Router;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::base::Digest as Content3;
+use crate::base::{Digest as Content3, ensure};
 use crate::reapi::proto::*;
 use crate::reapi::{Address, Blob, Client, Fault, Function, Patience, Wanted, runtime};
 
@@ -58,10 +58,8 @@ impl Fake {
             tokio::time::sleep(Duration::from_secs(60)).await;
         }
         let more = |left: u32| left.checked_sub(1);
-        if what != "capabilities" && self.0.refuses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok() {
-            return Err(Status::resource_exhausted("slow down"));
-        }
-        Ok(())
+        let answers = || self.0.refuses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_err();
+        ensure(what == "capabilities" || answers(), || Status::resource_exhausted("slow down"))
     }
 
     fn content(&self, hash: &str) -> Result<Vec<u8>, Status> {
@@ -111,9 +109,7 @@ impl ContentAddressableStorage for Fake {
         self.enter("batch", &request).await?;
         let requests = request.into_inner().requests;
         let size: usize = requests.iter().map(|one| one.data.len()).sum();
-        if size as i64 > self.0.most_in_batch {
-            return Err(Status::invalid_argument("too large a batch"));
-        }
+        ensure(size as i64 <= self.0.most_in_batch, || Status::invalid_argument("too large a batch"))?;
         let take = |one: batch_update_blobs_request::Request| {
             let digest = one.digest.unwrap();
             self.0.blobs.lock().unwrap().insert(digest.hash.clone(), one.data);

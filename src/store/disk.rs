@@ -160,7 +160,8 @@ impl DiskStore {
 
     /// Moves the files below `made` into the store. They are part of no tree until [`DiskStore::keep`] says so.
     pub fn place(&self, made: &Path) -> Result<Manifest> {
-        self.place_files(tree::files_below(made)?)
+        let names = bfs::files_below(made).map_err(StoreError::io("list", made))?;
+        self.place_files(names.into_iter().map(|name| (name.clone(), made.join(name))).collect())
     }
 
     /// As [`Self::place`], for files that lie anywhere, given with their paths in the tree.

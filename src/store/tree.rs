@@ -2,19 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, fs as bfs, tree_path};
 use crate::store::{Result, StoreError};
-
-/// The files below `root`, sorted: their paths in it, and where they lie.
-pub(super) fn files_below(root: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let names = bfs::files_below(root).map_err(StoreError::io("list", root))?;
-    Ok(names.into_iter().map(|name| (name.clone(), root.join(name))).collect())
-}
 
 /// What another machine would refuse is not published here.
 pub(super) fn check_paths<'a>(mut paths: impl Iterator<Item = &'a String>) -> Result<()> {

@@ -30,13 +30,8 @@ pub struct Progress {
 }
 
 impl DiskStore {
-    /// Reads everything and reports what is not as it was published.
-    pub fn verify(&self) -> Result<Vec<Problem>> {
-        self.verify_telling(&|_| ())
-    }
-
-    /// As [`Self::verify`]; `tell` is called after every file, from several threads.
-    pub fn verify_telling(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<Vec<Problem>> {
+    /// Reads everything and reports what is not as it was published. `tell` is called after every file, from several threads.
+    pub fn verify(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<Vec<Problem>> {
         loop {
             let mut problems = Vec::new();
             let seen = self.verify_log(&mut problems)?;

@@ -104,7 +104,7 @@ fn a_torn_end_is_cut_off_and_nothing_else_is_lost() {
         assert_eq!(store.stats().unwrap().trees, 1);
         assert!(store.latest("convert:m:onnx").unwrap().is_none());
         record(&store, Outcome::Fail, None);
-        assert!(store.verify().unwrap().is_empty(), "cut at {length}");
+        assert!(store.verify(&|_| ()).unwrap().is_empty(), "cut at {length}");
         assert_eq!(DiskStore::open(dir.path()).unwrap().stats().unwrap().records, 1);
     }
 }
@@ -129,10 +129,10 @@ fn a_flipped_bit_is_found_wherever_it_is_and_heals() {
         let store = DiskStore::open(dir.path()).unwrap();
         let noticed = store.check_tree(&digest).is_err() || !matches!(store.lookup(&key), Ok(Some(_)));
         assert!(noticed, "byte {at} of {} was read without complaint", victim.display());
-        let problems = store.verify().unwrap();
+        let problems = store.verify(&|_| ()).unwrap();
         assert_eq!(problems.iter().map(|problem| &problem.path).collect::<BTreeSet<_>>(), [&victim].into(), "{at}");
         store.heal(&problems).unwrap();
-        assert!(store.verify().unwrap().is_empty());
+        assert!(store.verify(&|_| ()).unwrap().is_empty());
         publish(&store);
         assert!(store.check_tree(&digest).is_ok());
         fs::write(&log, whole).unwrap();

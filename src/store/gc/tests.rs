@@ -76,7 +76,7 @@ fn what_is_appended_between_the_choice_and_the_compaction_stays() {
     }
     assert!(ours.lookup(&old.key.digest()).unwrap().is_none());
     assert_eq!(ours.latest("run:new").unwrap().unwrap().key, new.key);
-    assert!(ours.verify().unwrap().is_empty());
+    assert!(ours.verify(&|_| ()).unwrap().is_empty());
 }
 
 #[test]

@@ -43,8 +43,6 @@ pub(super) enum By {
     Tree,
 }
 
-const TABLES: usize = 3;
-
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) file: Arc<File>,
@@ -58,7 +56,7 @@ pub(super) struct State {
     /// Places that hold no entry.
     pub(super) damaged: u64,
     /// By [`By`].
-    places: [Places; TABLES],
+    places: [Places; 3],
 }
 
 impl State {
