@@ -127,10 +127,8 @@ fn answered(mut backend: Backend, adapters: Result<Vec<vulkan::Adapter>, String>
         Ok([]) => return refused(backend, "Vulkan starts and lists no device".to_owned()),
         Err(why) => return refused(backend, format!("Vulkan does not start: {why}")),
     };
-    let (id, kind) = match adapter.is_software() {
-        true => (SOFTWARE, DeviceKind::Software),
-        false => (HARDWARE, DeviceKind::Hardware),
-    };
+    let is_software = adapter.is_software();
+    let (id, kind) = if is_software { (SOFTWARE, DeviceKind::Software) } else { (HARDWARE, DeviceKind::Hardware) };
     let mut device = Device::new(id, adapter.name.clone(), kind);
     device.fact("vulkan", adapter.api.clone()).fact("adapter", adapter.kind).fact("vendor", adapter.vendor.clone());
     if let Some(facts) = backend.devices.first().map(|device| device.facts.clone()) {

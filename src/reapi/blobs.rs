@@ -177,10 +177,9 @@ impl Client {
                 return Err(Fault::Local(why));
             }
             let committed = answer?.into_inner().committed_size;
-            match is_compressed || committed == blob.digest.size_bytes {
-                true => Ok(()),
-                false => Err(Fault::Passing(format!("it accepted {committed} of {} bytes", blob.digest.size_bytes))),
-            }
+            let size = blob.digest.size_bytes;
+            let fewer = || Fault::Passing(format!("it accepted {committed} of {size} bytes"));
+            base::ensure(is_compressed || committed == size, fewer)
         })
         .await
     }

@@ -78,12 +78,9 @@ impl<'a> Arrival<'a> {
         let is_shorter = self.summer.size() < self.wanted.digest.size_bytes;
         let is_right = self.summer.digest() == self.wanted.digest
             && self.content.map(|hasher| hasher.digest()) == self.wanted.content;
-        match is_right {
-            true => Ok(()),
-            // The stream may have been cut.
-            false if is_shorter => Err(Fault::Passing(format!("a {} blob came short", self.function.name()))),
-            false => Err(Fault::WrongContent),
-        }
+        // The stream may have been cut.
+        ensure(!is_shorter, || Fault::Passing(format!("a {} blob came short", self.function.name())))?;
+        ensure(is_right, || Fault::WrongContent)
     }
 }
 
