@@ -295,7 +295,7 @@ fn publish(store: &DiskStore, scratch: &Scratch, step: &Step, key: &KeyDoc) {
         attempts: vec![],
         stands: None,
     };
-    store.remember(&record).unwrap();
+    store.keep(&record, None).unwrap();
 }
 
 /// Nothing executes here, so no device is asked for anything.

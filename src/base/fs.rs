@@ -193,6 +193,12 @@ pub fn link_or_copy(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Free bytes for this user on the file system of `path`, if the system says.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// What to do about a full disk.
 pub const FULL_DISK: &str =
     "free some space, e.g. by `orch cache gc`, or name another disk by `--cache-dir`; then run again";

@@ -25,6 +25,11 @@ pub use loc::Loc;
 pub use precision::Precision;
 pub use size::Size;
 
+/// An error unless something holds: for what is checked condition by condition.
+pub fn ensure<E>(holds: bool, otherwise: impl FnOnce() -> E) -> Result<(), E> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
 /// Locks. What a thread that panicked has left behind the lock is used all the same.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

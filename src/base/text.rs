@@ -1,6 +1,7 @@
 //! Text that programs, services or other machines made, as it may be shown: no passwords, nothing that a terminal obeys.
 
 use std::borrow::Cow;
+use std::error::Error;
 
 /// URLs in `text` without the user's name and password, and without queries: those of signed addresses open doors.
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
@@ -66,6 +67,15 @@ pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
         None => Cow::Borrowed(text),
         Some((at, _)) => Cow::Owned(format!("{}…", &text[..at])),
     }
+}
+
+/// What an error says, in the words `said`, with what lies below it as far as that is not said already. One line for each cause.
+pub fn with_causes(said: String, error: &dyn Error) -> String {
+    std::iter::successors(error.source(), |&cause| cause.source()).fold(said, |text, cause| {
+        let cause = cause.to_string();
+        let cause = cause.lines().next().unwrap_or_default();
+        if text.contains(cause) { text } else { format!("{text}: {cause}") }
+    })
 }
 
 /// For records and messages: one of [`printable`] and [`without_secrets`] is not enough.

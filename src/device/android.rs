@@ -9,10 +9,8 @@ use serde_json::{Value, json};
 
 use super::host::{Host, ToolOutput};
 use super::snapdragon::{self, Chip};
-use super::{Backend, Device, DeviceKind, Look, Prober};
-use crate::base::Digest;
-
-pub struct Android;
+use super::{Absent, Backend, Device, DeviceKind, Look};
+use crate::base::{Digest, ensure};
 
 const NAME: &str = "qnn-android";
 
@@ -33,59 +31,35 @@ pub const VIEWER: &str = "bin/x86_64-linux-clang/qnn-profile-viewer";
 pub const PROPERTIES: &str = "getprop ro.soc.manufacturer; getprop ro.soc.model; getprop ro.product.cpu.abi; \
                               getprop ro.product.model; getprop ro.build.version.release";
 
-impl Prober for Android {
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
-        if (host.os.as_str(), host.arch.as_str()) != ("linux", "x86_64") {
-            let reason = "contexts and profiles of phones are made and read by tools for Linux on x86_64 only";
-            return Backend::unavailable(NAME, reason).into();
-        }
-        let adb = match adb(host) {
-            Ok(adb) => adb,
-            Err(reason) => {
-                return Backend::unavailable(NAME, reason)
-                    .with_remedy(format!("install adb (Android's platform tools), or name it with {ADB}"))
-                    .into();
-            }
-        };
-        let sdk = match sdk(host) {
-            Ok(sdk) => sdk,
-            Err(reason) => {
-                return Backend::unavailable(NAME, reason)
-                    .with_remedy(format!("unpack Qualcomm's AI Engine Direct SDK and set {SDK} to its folder"))
-                    .into();
-            }
-        };
-        // A promise, as the run's own look will keep or break it; its name must not depend on whether it was asked.
-        let device = Device::new("qnn-android:htp", "a phone on adb, asked when a run needs it", DeviceKind::Hardware);
-        let mut backend = Backend::available(NAME, vec![device]);
-        backend
-            .fact("adb", adb.display().to_string())
-            .fact("driver", identity(&sdk))
-            .fact("sdk_root", host.shown(&sdk));
-        backend.fact("note", "tested against a stand-in for adb: orch has never run on a phone");
-        // What hangs on the machine is part of the question, so that a kept answer ends when a phone is taken away.
-        let usb = host.list("/sys/bus/usb/devices");
-        let params =
-            json!({"adb": adb.display().to_string(), "serial": host.env(SERIAL), "usb": usb, "backend": backend});
-        Look { backend, ask: Some(params) }
+pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
+    let unavailable = |reason: String, remedy: String| Backend::unavailable(NAME, reason).with_remedy(remedy);
+    if (host.os.as_str(), host.arch.as_str()) != ("linux", "x86_64") {
+        let reason = "contexts and profiles of phones are made and read by tools for Linux on x86_64 only";
+        return Err(Backend::unavailable(NAME, reason).into());
     }
+    let remedy = format!("install adb (Android's platform tools), or name it with {ADB}");
+    let adb = adb(host).map_err(|reason| unavailable(reason, remedy))?;
+    let remedy = format!("unpack Qualcomm's AI Engine Direct SDK and set {SDK} to its folder");
+    let sdk = sdk(host).map_err(|reason| unavailable(reason, remedy))?;
+    // A promise, as the run's own look will keep or break it; its name must not depend on whether it was asked.
+    let device = Device::new("qnn-android:htp", "a phone on adb, asked when a run needs it", DeviceKind::Hardware);
+    let mut backend = Backend::available(NAME, vec![device]);
+    backend.fact("adb", adb.display().to_string()).fact("driver", identity(&sdk)).fact("sdk_root", host.shown(&sdk));
+    backend.fact("note", "tested against a stand-in for adb: orch has never run on a phone");
+    // What hangs on the machine is part of the question, so that a kept answer ends when a phone is taken away.
+    let usb = host.list("/sys/bus/usb/devices");
+    let params = json!({"adb": adb.display().to_string(), "serial": host.env(SERIAL), "usb": usb, "backend": backend});
+    Ok(Look { backend, ask: Some(params) })
+}
 
-    fn ask(&self, _host: &Host, params: &Value) -> Backend {
-        let Ok(mut backend) = serde_json::from_value::<Backend>(params["backend"].clone()) else {
-            return Backend::unavailable(NAME, "BUG: the parameters of the Android probe hold no backend");
-        };
-        let adb = Path::new(params["adb"].as_str().unwrap_or_default());
-        let say = |args: &[&str]| ToolOutput::of(adb, args).filter(|said| said.ok).map(|said| said.stdout);
-        match found(&say, params["serial"].as_str()) {
-            Ok(devices) => {
-                backend.devices = devices;
-                backend
-            }
-            Err(reason) => Backend::unavailable(NAME, reason)
-                .with_remedy("connect a phone, switch on USB debugging and allow this machine on its screen")
-                .with_facts(backend.facts),
-        }
-    }
+pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+    let adb = Path::new(params["adb"].as_str().unwrap_or_default());
+    let say = |args: &[&str]| ToolOutput::of(adb, args).filter(|said| said.ok).map(|said| said.stdout);
+    let devices = found(&say, params["serial"].as_str()).map_err(|reason| {
+        Backend::unavailable(NAME, reason)
+            .with_remedy("connect a phone, switch on USB debugging and allow this machine on its screen")
+    })?;
+    Ok(Backend { devices, ..Backend::looked(params) })
 }
 
 /// The phones that can be used, by what `adb` says to these arguments.
@@ -131,9 +105,7 @@ pub fn sdk(host: &Host) -> Result<PathBuf, String> {
     let named = host.env(SDK).filter(|named| !named.is_empty());
     let named = named.ok_or_else(|| format!("{SDK} is not set: QNN's runner for phones comes with its SDK only"))?;
     for file in [RUNNER, LIBRARY, VIEWER] {
-        if !host.exists(&format!("{named}/{file}")) {
-            return Err(format!("{SDK}={named} has no {file}"));
-        }
+        ensure(host.exists(&format!("{named}/{file}")), || format!("{SDK}={named} has no {file}"))?;
     }
     Ok(host.at(named))
 }
@@ -228,15 +200,11 @@ impl Properties {
     /// Its chip, as far as orch has a row for it; an error if it is no Snapdragon that QNN's libraries run on.
     pub fn chip(&self) -> Result<Option<&'static Chip>, String> {
         let Self { maker, soc, abi, model, .. } = self;
-        if soc.is_empty() {
-            return Err(format!("{model} does not tell its chip (ro.soc.model), as Android 12 and newer do"));
-        }
-        if !["QTI", "Qualcomm"].contains(&maker.as_str()) {
-            return Err(format!("{model} has no Snapdragon: its chip is {maker} {soc}"));
-        }
-        if abi != "arm64-v8a" {
-            return Err(format!("{model} runs {abi}, and QNN's libraries are for arm64-v8a"));
-        }
+        let silent = || format!("{model} does not tell its chip (ro.soc.model), as Android 12 and newer do");
+        ensure(!soc.is_empty(), silent)?;
+        let is_snapdragon = ["QTI", "Qualcomm"].contains(&maker.as_str());
+        ensure(is_snapdragon, || format!("{model} has no Snapdragon: its chip is {maker} {soc}"))?;
+        ensure(abi == "arm64-v8a", || format!("{model} runs {abi}, and QNN's libraries are for arm64-v8a"))?;
         Ok(snapdragon::by_soc(soc))
     }
 }

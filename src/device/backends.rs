@@ -2,14 +2,21 @@
 //!
 //! Each has a runtime in the catalogue, whose tests see to it: what a prober finds, orch can run.
 
-use super::{Prober, android, cpu, cuda, mps, openvino, qnn, rocm, webgpu, webgpu_browser, webnn};
+use serde_json::Value;
+
+use super::{Absent, Backend, Host, Look, android, cpu, cuda, mps, openvino, qnn, rocm, webgpu, webgpu_browser, webnn};
 use crate::base::words::rows;
 
-/// One kind of hardware with its driver.
+/// One kind of hardware with its driver, and how it is found.
 pub struct BackendRow {
-    /// In YAML, in keys, and in what the prober answers.
+    /// In YAML, in keys, and in what is found.
     pub name: &'static str,
-    pub prober: &'static dyn Prober,
+    /// Reads files only; if thorough, also runs short tools such as `rocminfo`.
+    pub(super) look: fn(&Host, bool) -> Result<Look, Absent>,
+    /// Asks a native library. Runs in a child process, because that library may crash.
+    pub(super) ask: fn(&Value) -> Result<Backend, Absent>,
+    /// Takes away the devices that the environment hides. Only removes.
+    pub(super) hide: fn(&Host, Backend) -> Backend,
     /// Whether it is the machine's own CPU: the fingerprint of the machine tells all of it, and a timed run on it takes
     /// the whole machine.
     pub is_host: bool,
@@ -31,21 +38,34 @@ pub static BACKENDS: &[&BackendRow] =
 /// An accelerator: files say how much memory its devices have, and its devices are known apart.
 const fn accelerator(
     name: &'static str,
-    prober: &'static dyn Prober,
+    look: fn(&Host, bool) -> Result<Look, Absent>,
     instead: &'static [&'static BackendRow],
 ) -> BackendRow {
-    BackendRow { name, prober, is_host: false, tells_memory: true, tells_place: true, instead }
+    let ask = |_: &Value| panic!("BUG: this prober asks no native library");
+    BackendRow { name, look, ask, hide: |_, all| all, is_host: false, tells_memory: true, tells_place: true, instead }
 }
 
-pub static CPU: BackendRow = BackendRow { is_host: true, ..accelerator("cpu", &cpu::Cpu, &[]) };
-pub static CUDA: BackendRow =
-    BackendRow { tells_memory: false, ..accelerator("cuda", &cuda::Cuda, &[&OPENVINO, &CPU]) };
-pub static ROCM: BackendRow = accelerator("rocm", &rocm::Rocm, &[&OPENVINO, &CPU]);
-pub static MPS: BackendRow = accelerator("mps", &mps::Mps, &[&OPENVINO, &CPU]);
-pub static OPENVINO: BackendRow = accelerator("openvino", &openvino::OpenVino, &[&CPU]);
-pub static QNN: BackendRow = accelerator("qnn", &qnn::Qnn, &[&CPU]);
-pub static QNN_ANDROID: BackendRow = accelerator("qnn-android", &android::Android, &[&CPU]);
+pub static CPU: BackendRow = BackendRow { is_host: true, ..accelerator("cpu", cpu::look, &[]) };
+pub static CUDA: BackendRow = BackendRow {
+    ask: cuda::ask,
+    hide: cuda::hide,
+    tells_memory: false,
+    ..accelerator("cuda", cuda::look, &[&OPENVINO, &CPU])
+};
+pub static ROCM: BackendRow = BackendRow { hide: rocm::hide, ..accelerator("rocm", rocm::look, &[&OPENVINO, &CPU]) };
+pub static MPS: BackendRow = accelerator("mps", mps::look, &[&OPENVINO, &CPU]);
+pub static OPENVINO: BackendRow = BackendRow { ask: openvino::ask, ..accelerator("openvino", openvino::look, &[&CPU]) };
+pub static QNN: BackendRow = BackendRow { ask: qnn::ask, ..accelerator("qnn", qnn::look, &[&CPU]) };
+pub static QNN_ANDROID: BackendRow =
+    BackendRow { ask: android::ask, ..accelerator("qnn-android", android::look, &[&CPU]) };
 pub static WEBGPU: BackendRow =
-    BackendRow { tells_place: false, ..accelerator("webgpu", &webgpu::WebGpu, &[&WEBNN, &CPU]) };
-pub static WEBGPU_BROWSER: BackendRow = accelerator("webgpu-browser", &webgpu_browser::PROBER, &[&WEBNN, &CPU]);
-pub static WEBNN: BackendRow = BackendRow { tells_place: false, ..accelerator("webnn", &webnn::PROBER, &[&CPU]) };
+    BackendRow { ask: webgpu::ask, tells_place: false, ..accelerator("webgpu", webgpu::look, &[&WEBNN, &CPU]) };
+pub static WEBGPU_BROWSER: BackendRow = BackendRow {
+    ask: |params| webgpu_browser::PROBER.ask(params),
+    ..accelerator("webgpu-browser", |host, _| webgpu_browser::PROBER.look(host), &[&WEBNN, &CPU])
+};
+pub static WEBNN: BackendRow = BackendRow {
+    ask: |params| webnn::PROBER.ask(params),
+    tells_place: false,
+    ..accelerator("webnn", |host, _| webnn::PROBER.look(host), &[&CPU])
+};

@@ -16,7 +16,7 @@ pub fn own(host: &Host) -> Vec<String> {
 
 /// The most processes that the groups allow in which this process is, if they allow no more than some number.
 pub fn most_processes(host: &Host) -> Option<u64> {
-    let limit = |folder: &str| host.text(&format!("{folder}/pids.max"))?.trim().parse::<u64>().ok();
+    let limit = |folder: &str| host.number::<u64>(&format!("{folder}/pids.max"));
     own(host).iter().filter_map(|folder| ancestors(folder).filter_map(limit).min()).min()
 }
 
@@ -42,17 +42,10 @@ fn ancestors(folder: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn host(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(dir.path().to_owned());
-        files.iter().for_each(|(path, text)| host.put(path, text));
-        (dir, host)
-    }
-
     #[test]
     fn version_2_counts_where_its_parent_lets_it() {
         let own_group = "sys/fs/cgroup/user.slice/a.scope";
-        let (_dir, host) = host(&[
+        let (_dir, host) = Host::bare(&[
             ("proc/self/cgroup", "0::/user.slice/a.scope\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpu pids"),
             ("sys/fs/cgroup/user.slice/pids.max", "9000"),
@@ -69,7 +62,7 @@ mod tests {
 
     #[test]
     fn beside_version_1_the_one_ends_and_the_other_counts() {
-        let (_dir, host) = host(&[
+        let (_dir, host) = Host::bare(&[
             ("proc/self/cgroup", "8:pids:/job\n1:cpu:/\n0::/\n"),
             ("sys/fs/cgroup/unified/cgroup.controllers", ""),
             ("sys/fs/cgroup/unified/cgroup.procs", ""),
@@ -84,7 +77,7 @@ mod tests {
 
     #[test]
     fn without_control_groups_there_is_none() {
-        assert_eq!(own(&host(&[("proc/self/cgroup", "0::/\n")]).1), Vec::<String>::new());
-        assert_eq!(own(&host(&[]).1), Vec::<String>::new());
+        assert_eq!(own(&Host::bare(&[("proc/self/cgroup", "0::/\n")]).1), Vec::<String>::new());
+        assert_eq!(own(&Host::bare(&[]).1), Vec::<String>::new());
     }
 }

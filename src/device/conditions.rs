@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use super::host::field;
 use super::{Host, cgroups};
 use crate::base::figures::plural;
 use crate::base::process;
@@ -28,6 +29,8 @@ pub const OTHERS: f64 = 0.25;
 pub const STEAL: f64 = 0.01;
 /// So much longer the yardstick takes on a machine that changed meanwhile.
 pub const YARDSTICK: f64 = 1.25;
+
+const CPUS: &str = "/sys/devices/system/cpu";
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
@@ -94,13 +97,11 @@ pub struct DeviceState {
 impl DeviceState {
     /// As [`Conditions::remarks`]: any of it is beyond the bound.
     pub fn remarks(&self) -> Vec<String> {
-        let others = (self.other_processes > 0).then(|| {
-            format!("{} other {}", self.other_processes, plural(self.other_processes, "process", "processes"))
-        });
-        let throttled = (!self.throttled.is_empty()).then(|| self.throttled.join(", "));
+        let others = self.other_processes;
+        let processes = plural(others, "process", "processes");
         let told = [
-            others.map(|others| format!("the device was shared with {others}")),
-            throttled.map(|why| format!("the device was throttled: {why}")),
+            (others > 0).then(|| format!("the device was shared with {others} other {processes}")),
+            (!self.throttled.is_empty()).then(|| format!("the device was throttled: {}", self.throttled.join(", "))),
         ];
         told.into_iter().flatten().collect()
     }
@@ -184,21 +185,15 @@ fn ticks_per_second() -> Option<f64> {
 
 /// Events of heat, and of a control group's quota. None where neither is told.
 fn throttled(host: &Host) -> Option<u64> {
-    let cpus = "/sys/devices/system/cpu";
-    let heat = host.list(cpus).into_iter().filter_map(|cpu| {
-        host.text(&format!("{cpus}/{cpu}/thermal_throttle/core_throttle_count"))?.parse::<u64>().ok()
-    });
-    let groups = cgroups::own(host).into_iter().filter_map(|group| {
-        let text = host.text(&format!("{group}/cpu.stat"))?;
-        text.lines().find_map(|line| line.strip_prefix("nr_throttled "))?.parse().ok()
-    });
-    heat.chain(groups).reduce(|all, one| all + one)
+    let slowed = |cpu: String| host.number::<u64>(&format!("{CPUS}/{cpu}/thermal_throttle/core_throttle_count"));
+    let stopped = |group: String| field(&host.text(&format!("{group}/cpu.stat"))?, "nr_throttled", ' ')?.parse().ok();
+    let slowed = host.list(CPUS).into_iter().filter_map(slowed);
+    slowed.chain(cgroups::own(host).into_iter().filter_map(stopped)).reduce(|all, one| all + one)
 }
 
 fn governor(host: &Host) -> Option<String> {
-    let cpus = "/sys/devices/system/cpu";
-    let of = |cpu: String| host.text(&format!("{cpus}/{cpu}/cpufreq/scaling_governor"));
-    let all: BTreeSet<String> = host.list(cpus).into_iter().filter_map(of).collect();
+    let of = |cpu: String| host.text(&format!("{CPUS}/{cpu}/cpufreq/scaling_governor"));
+    let all: BTreeSet<String> = host.list(CPUS).into_iter().filter_map(of).collect();
     (!all.is_empty()).then(|| all.into_iter().collect::<Vec<_>>().join(", "))
 }
 
@@ -249,8 +244,7 @@ mod tests {
 
     #[test]
     fn a_machine_tells_by_its_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(folder.path().into());
+        let (_root, host) = Host::bare(&[]);
         host.put("/proc/loadavg", "1.50 1.00 1.17 6/133 15411");
         host.put("/proc/stat", "cpu  100 0 50 800 0 0 0 50 0 0\ncpu0 1 2 3");
         host.put("/sys/devices/system/cpu/cpu0/thermal_throttle/core_throttle_count", "7");
@@ -278,8 +272,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_tells_nothing_is_not_called_disturbed() {
-        let folder = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(folder.path().into());
+        let (_root, host) = Host::bare(&[]);
         let found = Watch::begin(&host).end();
         assert_eq!((found.load, found.others_cores, found.steal, found.throttled), (None, None, None, None));
     }

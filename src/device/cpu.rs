@@ -1,9 +1,7 @@
 //! The CPU: model, cores, instruction sets and memory, as far as this process may use them. Always there.
 
 use super::host::Host;
-use super::{Backend, Device, DeviceKind, Look, Prober, limits, mac};
-
-pub struct Cpu;
+use super::{Absent, Backend, Device, DeviceKind, Look, limits, mac};
 
 /// Instruction sets that matter to model inference: our name, the kernel's flag (x86 and Arm), the macOS key.
 const FEATURES: &[(&str, &[&str], &str)] = &[
@@ -66,21 +64,19 @@ impl Info {
     }
 }
 
-impl Prober for Cpu {
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
-        let info = read(host);
-        let mut device = Device::new("cpu", info.model.as_str(), DeviceKind::Hardware);
-        device.memory_bytes = Some(info.usable_memory());
-        device.fact("cores_physical", info.physical).fact("cores_logical", info.logical);
-        device.fact("cores_usable", info.usable);
-        device.fact("memory_available_bytes", info.memory_available);
-        device.fact("memory_total_bytes", info.memory_bytes).fact("memory_limit_bytes", info.memory_limit);
-        device.fact("features", info.features.clone()).fact("instructions", instructions(&info.features));
-        device.fact("precisions", precisions(&info.features));
-        let mut backend = Backend::available("cpu", vec![device]);
-        backend.fact("arch", host.arch.as_str());
-        backend.into()
-    }
+pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
+    let info = read(host);
+    let mut device = Device::new("cpu", info.model.as_str(), DeviceKind::Hardware);
+    device.memory_bytes = Some(info.usable_memory());
+    device.fact("cores_physical", info.physical).fact("cores_logical", info.logical);
+    device.fact("cores_usable", info.usable);
+    device.fact("memory_available_bytes", info.memory_available);
+    device.fact("memory_total_bytes", info.memory_bytes).fact("memory_limit_bytes", info.memory_limit);
+    device.fact("features", info.features.clone()).fact("instructions", instructions(&info.features));
+    device.fact("precisions", precisions(&info.features));
+    let mut backend = Backend::available("cpu", vec![device]);
+    backend.fact("arch", host.arch.as_str());
+    Ok(backend.into())
 }
 
 /// Reads the processor and the limits on this process.

@@ -3,11 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::host::Host;
+use super::host::{Host, field};
 use super::visible::{Empty, filter};
-use super::{Backend, Device, DeviceKind, Look, Prober, native, pci};
-
-pub struct Cuda;
+use super::{Absent, Backend, Device, DeviceKind, Look, native, pci};
+use crate::base::ensure;
 
 pub(super) const NVML: &str = "libnvidia-ml.so.1";
 /// Where the driver's libraries lie when the loader does not know: distributions, NixOS, WSL, containers.
@@ -21,57 +20,51 @@ pub(super) const FOLDERS: &[&str] = &[
     "/usr/local/nvidia/lib64",
 ];
 
-impl Prober for Cuda {
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
-        if host.os != "linux" {
-            return Backend::unavailable("cuda", format!("CUDA needs Linux here, and this is {}", host.os)).into();
-        }
-        let minors = node_minors(host);
-        let driver = host.text("/proc/driver/nvidia/version");
-        let wsl = host.exists("/dev/dxg") && host.exists(&format!("/usr/lib/wsl/lib/{NVML}"));
-        if minors.is_empty() && !wsl {
-            return absent(host, driver.is_some()).into();
-        }
-        let mut backend = Backend::available("cuda", listed(host, &minors));
-        backend.fact("driver", driver.as_deref().and_then(driver_version));
-        backend.fact("toolkit", toolkit(host)).fact("cudnn", cudnn(host));
-        let libraries: Vec<String> =
-            host.libraries_named(NVML, FOLDERS).iter().map(|path| path.display().to_string()).collect();
-        if libraries.is_empty() {
-            let reason = format!("the NVIDIA driver is loaded, but its library {NVML} is nowhere");
-            return Backend::unavailable("cuda", reason)
-                .with_remedy("install the driver's user libraries (Debian: libnvidia-ml1), or add the `utility` driver capability to the container")
-                .with_facts(backend.facts)
-                .into();
-        }
-        Look { backend, ask: Some(json!({"libraries": libraries})) }
+pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
+    let other = || Backend::unavailable("cuda", format!("CUDA needs Linux here, and this is {}", host.os));
+    ensure(host.os == "linux", other)?;
+    let minors = node_minors(host);
+    let driver = host.text("/proc/driver/nvidia/version");
+    let wsl = host.exists("/dev/dxg") && host.exists(&format!("/usr/lib/wsl/lib/{NVML}"));
+    ensure(!minors.is_empty() || wsl, || absent(host, driver.is_some()))?;
+    let mut backend = Backend::available("cuda", listed(host, &minors));
+    backend.fact("driver", driver.as_deref().and_then(driver_version));
+    backend.fact("toolkit", toolkit(host)).fact("cudnn", cudnn(host));
+    let libraries: Vec<String> =
+        host.libraries_named(NVML, FOLDERS).iter().map(|path| path.display().to_string()).collect();
+    if libraries.is_empty() {
+        let reason = format!("the NVIDIA driver is loaded, but its library {NVML} is nowhere");
+        return Err(Backend::unavailable("cuda", reason)
+            .with_remedy("install the driver's user libraries (Debian: libnvidia-ml1), or add the `utility` driver capability to the container")
+            .with_facts(backend.facts)
+            .into());
     }
+    Ok(Look { backend, ask: Some(json!({"libraries": libraries})) })
+}
 
-    fn ask(&self, _host: &Host, params: &Value) -> Backend {
-        let libraries: Vec<&str> =
-            params["libraries"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        native::nvml::probe(&libraries)
-    }
+pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+    let libraries: Vec<&str> = params["libraries"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    Ok(native::nvml::probe(&libraries))
+}
 
-    fn hide(&self, host: &Host, backend: Backend) -> Backend {
-        let Some(value) = host.env("CUDA_VISIBLE_DEVICES") else { return backend };
-        if backend.devices.is_empty() {
-            return backend;
-        }
-        // NVML and this list are in PCI order. CUDA itself puts the fastest first unless told otherwise, so an index
-        // into unlike GPUs may mean another one to CUDA.
-        let alike = backend.devices.windows(2).all(|pair| pair[0].name == pair[1].name);
-        let by_index = value.split(',').any(|entry| entry.trim().parse::<usize>().is_ok());
-        let unsure = by_index && !alike && host.env("CUDA_DEVICE_ORDER") != Some("PCI_BUS_ID");
-        let mut backend = filter(backend, "CUDA_VISIBLE_DEVICES", value, Empty::HidesAll);
-        if unsure {
-            backend.fact(
-                "note",
-                "CUDA_VISIBLE_DEVICES uses indices, and the GPUs differ: CUDA counts the fastest first; set CUDA_DEVICE_ORDER=PCI_BUS_ID",
-            );
-        }
-        backend
+pub(super) fn hide(host: &Host, backend: Backend) -> Backend {
+    let Some(value) = host.env("CUDA_VISIBLE_DEVICES") else { return backend };
+    if backend.devices.is_empty() {
+        return backend;
     }
+    // NVML and this list are in PCI order. CUDA itself puts the fastest first unless told otherwise, so an index
+    // into unlike GPUs may mean another one to CUDA.
+    let alike = backend.devices.windows(2).all(|pair| pair[0].name == pair[1].name);
+    let by_index = value.split(',').any(|entry| entry.trim().parse::<usize>().is_ok());
+    let unsure = by_index && !alike && host.env("CUDA_DEVICE_ORDER") != Some("PCI_BUS_ID");
+    let mut backend = filter(backend, "CUDA_VISIBLE_DEVICES", value, Empty::HidesAll);
+    if unsure {
+        backend.fact(
+            "note",
+            "CUDA_VISIBLE_DEVICES uses indices, and the GPUs differ: CUDA counts the fastest first; set CUDA_DEVICE_ORDER=PCI_BUS_ID",
+        );
+    }
+    backend
 }
 
 /// Why there is no NVIDIA GPU to ask.
@@ -101,13 +94,11 @@ fn listed(host: &Host, minors: &[u32]) -> Vec<Device> {
     let mut devices = vec![];
     for address in host.list(GPUS) {
         let Some(text) = host.text(&format!("{GPUS}/{address}/information")) else { continue };
-        let field = |name: &str| {
-            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|v| v.trim().to_owned())
-        };
+        let field = |name: &str| field(&text, name, ':');
         if field("Device Minor").and_then(|m| m.parse().ok()).is_some_and(|m: u32| !minors.contains(&m)) {
             continue;
         }
-        let name = field("Model").filter(|m| !m.is_empty()).unwrap_or_else(|| "NVIDIA GPU".to_owned());
+        let name = field("Model").filter(|m| !m.is_empty()).unwrap_or("NVIDIA GPU");
         let mut device = Device::new(format!("cuda:{}", devices.len()), name, DeviceKind::Hardware);
         device.fact("uuid", field("GPU UUID")).fact("pci", address);
         devices.push(device);
@@ -147,14 +138,10 @@ fn cudnn(host: &Host) -> Option<String> {
     {
         let Some(text) = host.text(&format!("{folder}/cudnn_version.h")) else { continue };
         let number = |name: &str| {
-            text.lines().find_map(|line| {
-                let mut words = line.split_whitespace();
-                (words.next() == Some("#define") && words.next() == Some(name))
-                    .then(|| words.next()?.parse::<u32>().ok())?
-            })
+            let value = field(&text, &format!("#define {name}"), ' ')?;
+            value.split_whitespace().next()?.parse::<u32>().ok()
         };
-        if let (Some(a), Some(b), Some(c)) = (number("CUDNN_MAJOR"), number("CUDNN_MINOR"), number("CUDNN_PATCHLEVEL"))
-        {
+        if let [Some(a), Some(b), Some(c)] = ["CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"].map(number) {
             return Some(format!("{a}.{b}.{c}"));
         }
     }

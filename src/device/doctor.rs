@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, access, statvfs};
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 
 use crate::base::figures::bytes;
+use crate::base::fs as bfs;
 use crate::confine::{Enforced, Why};
 
 use super::host::Host;
@@ -107,12 +108,11 @@ pub fn examine(host: &Host, store: &Path) -> Environment {
         cargo: program(&["cargo"]),
         node: program(&["node"]),
         compiler: program(&["cc", "gcc", "clang"]),
-        index: None,
-        wanted: None,
         store: store.to_owned(),
         free_bytes: free_bytes(store),
         sandbox: Some(Enforced::here()),
         processes: processes(host),
+        ..Environment::default()
     }
 }
 
@@ -140,6 +140,16 @@ fn new_enough(program: &Program) -> bool {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= PYTHON
 }
 
+fn finding(subject: &str, ok: bool, what: String, remedy: Option<&str>) -> Finding {
+    let remedy = remedy.filter(|_| !ok).map(str::to_owned);
+    Finding { subject: subject.to_owned(), ok, required: false, what, remedy }
+}
+
+/// A program that only some steps need: `without` says what its absence means, and `remedy` mends that; None if nothing is amiss.
+fn program(subject: &str, program: Option<&Program>, without: &str, remedy: Option<&str>) -> Finding {
+    finding(subject, program.is_some() || remedy.is_none(), program.map_or_else(|| without.to_owned(), shown), remedy)
+}
+
 fn python(environment: &Environment) -> Finding {
     let install =
         if environment.os == "macos" { "brew install python@3.12" } else { "apt-get install python3 python3-venv" };
@@ -153,20 +163,11 @@ fn python(environment: &Environment) -> Finding {
             (false, format!("no python3 in PATH; generating and converting need {}.{} or newer", PYTHON.0, PYTHON.1))
         }
     };
-    Finding { subject: "python".into(), ok, required: !by_uv, what, remedy: (!ok).then_some(remedy) }
+    Finding { required: !by_uv, ..finding("python", ok, what, Some(&remedy)) }
 }
 
 fn uv(environment: &Environment) -> Finding {
-    match &environment.uv {
-        Some(uv) => Finding { subject: "uv".into(), ok: true, required: false, what: shown(uv), remedy: None },
-        None => Finding {
-            subject: "uv".into(),
-            ok: true,
-            required: false,
-            what: "not in PATH; orch installs one of its own".into(),
-            remedy: None,
-        },
-    }
+    program("uv", environment.uv.as_ref(), "not in PATH; orch installs one of its own", None)
 }
 
 fn sandbox(enforced: Enforced) -> Finding {
@@ -178,13 +179,7 @@ fn sandbox(enforced: Enforced) -> Finding {
             Some("on Linux: a kernel from 5.13 on, with `landlock` among /sys/kernel/security/lsm")
         }
     };
-    Finding {
-        subject: "sandbox".into(),
-        ok: enforced.denies_tcp(),
-        required: false,
-        what: format!("steps are confined by {enforced}"),
-        remedy: remedy.map(str::to_owned),
-    }
+    finding("sandbox", enforced.denies_tcp(), format!("steps are confined by {enforced}"), remedy)
 }
 
 fn disk(environment: &Environment) -> Finding {
@@ -200,8 +195,8 @@ fn disk(environment: &Environment) -> Finding {
             (free >= most, free < least, format!("{} free under {place}; {whose}", bytes(free)))
         }
     };
-    let remedy = (!ok).then(|| "free some space, or keep the store on another disk".to_owned());
-    Finding { subject: "disk".into(), ok, required, what, remedy }
+    let remedy = "free some space, or keep the store on another disk";
+    Finding { required, ..finding("disk", ok, what, Some(remedy)) }
 }
 
 fn of_spec(wanted: &Wanted) -> String {
@@ -218,41 +213,28 @@ fn index(found: &Result<String, String>) -> Finding {
         Ok(by) => (true, format!("{by} reaches it")),
         Err(why) => (false, format!("nothing can be installed: {why}")),
     };
-    let remedy = (!ok).then(|| {
-        "set UV_DEFAULT_INDEX or PIP_INDEX_URL to a mirror, or HTTPS_PROXY to a proxy; or set ORCH_PYTHON to an interpreter \
-            that has the packages"
-            .to_owned()
-    });
-    Finding { subject: "package index".into(), ok, required: false, what, remedy }
+    let remedy = "set UV_DEFAULT_INDEX or PIP_INDEX_URL to a mirror, or HTTPS_PROXY to a proxy; or set ORCH_PYTHON to an interpreter \
+                  that has the packages";
+    finding("package index", ok, what, Some(remedy))
 }
 
 /// The worker is linked by it.
 fn compiler(environment: &Environment) -> Finding {
-    let (ok, what) = match &environment.compiler {
-        Some(compiler) => (true, shown(compiler)),
-        None => (false, "none of cc, gcc and clang is in PATH; cargo links the `orch-torch` worker by one".to_owned()),
-    };
+    let without = "none of cc, gcc and clang is in PATH; cargo links the `orch-torch` worker by one";
     let install = if environment.os == "macos" { "xcode-select --install" } else { "apt-get install build-essential" };
-    Finding { subject: "C compiler".into(), ok, required: false, what, remedy: (!ok).then(|| install.to_owned()) }
+    program("C compiler", environment.compiler.as_ref(), without, Some(install))
 }
 
 /// Without Rust only one worker cannot be built.
 fn cargo(environment: &Environment) -> Finding {
-    let (ok, what) = match &environment.cargo {
-        Some(cargo) => (true, shown(cargo)),
-        None => (false, "not in PATH; it builds the `orch-torch` worker for TorchScript".to_owned()),
-    };
-    let remedy = (!ok).then(|| "install Rust: https://rustup.rs".to_owned());
-    Finding { subject: "cargo".into(), ok, required: false, what, remedy }
+    let without = "not in PATH; it builds the `orch-torch` worker for TorchScript";
+    program("cargo", environment.cargo.as_ref(), without, Some("install Rust: https://rustup.rs"))
 }
 
 /// Only one target on hosts without a GPU needs it, so its absence is no problem.
 fn node(environment: &Environment) -> Finding {
-    let what = environment
-        .node
-        .as_ref()
-        .map_or_else(|| "not in PATH; browsers are unpacked by one that orch installs".to_owned(), shown);
-    Finding { subject: "node".into(), ok: true, required: false, what, remedy: None }
+    let without = "not in PATH; browsers are unpacked by one that orch installs";
+    program("node", environment.node.as_ref(), without, None)
 }
 
 fn processes(host: &Host) -> Processes {
@@ -272,8 +254,8 @@ fn fork_bombs(processes: Processes) -> Finding {
         Processes::Limited(most) => (true, format!("{most} at most, by the control group of this shell")),
         Processes::Unlimited => (false, "nothing limits how many a step may start".to_owned()),
     };
-    let remedy = (!ok).then(|| "start orch by `systemd-run --user --scope -p TasksMax=4096 orch …`".to_owned());
-    Finding { subject: "processes".into(), ok, required: false, what, remedy }
+    let remedy = "start orch by `systemd-run --user --scope -p TasksMax=4096 orch …`";
+    finding("processes", ok, what, Some(remedy))
 }
 
 fn backend(backend: &Backend) -> Finding {
@@ -302,8 +284,7 @@ fn shown(program: &Program) -> String {
 /// Free bytes for this user on the file system of `path` or of its nearest ancestor that exists.
 fn free_bytes(path: &Path) -> Option<u64> {
     let there = path.ancestors().find(|ancestor| ancestor.exists()).filter(|p| !p.as_os_str().is_empty());
-    let stat = statvfs(there.unwrap_or(Path::new("."))).ok()?;
-    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    bfs::free_bytes(there.unwrap_or(Path::new(".")))
 }
 
 #[cfg(test)]
@@ -312,8 +293,7 @@ mod tests {
 
     #[test]
     fn what_limits_processes_is_told_as_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(dir.path().to_owned());
+        let (_root, host) = Host::bare(&[]);
         let found = || processes(&host);
         assert_eq!(found(), Processes::Unlimited);
         for (path, text) in [

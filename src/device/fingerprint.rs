@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::cpu;
-use super::host::Host;
+use super::host::{Host, field};
 use crate::base::Digest;
 use crate::base::figures::counted;
 
@@ -78,10 +78,7 @@ fn system(host: &Host) -> (String, String) {
         return (format!("macos {major}"), format!("macOS {version}"));
     }
     let text = host.text("/etc/os-release").or_else(|| host.text("/usr/lib/os-release")).unwrap_or_default();
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
-        Some(line.trim_matches(['"', '\'']).to_owned())
-    };
+    let field = |name: &str| Some(field(&text, name, '=')?.trim_matches(['"', '\'']).to_owned());
     let id = field("ID").unwrap_or_else(|| host.os.clone());
     let version = field("VERSION_ID").unwrap_or_else(|| "rolling".to_owned());
     let shown = field("PRETTY_NAME").unwrap_or_else(|| format!("{id} {version}"));

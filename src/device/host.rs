@@ -6,19 +6,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::fs::{Access, access};
 
 use super::pci::Pci;
+use super::{Absent, Backend};
 use crate::base::process;
 
 /// What mends a C library that is too old.
-pub(super) const NEWER_LINUX: &str = "use a newer Linux, or a container of one";
+const NEWER_LINUX: &str = "use a newer Linux, or a container of one";
 /// Longest file that a prober reads; sysfs and procfs files are far shorter (a 256-core `cpuinfo` is 400 KB).
 const LONGEST: u64 = 4 << 20;
 
@@ -111,6 +113,12 @@ impl Host {
         (have < (major, minor)).then(|| format!("{what} needs glibc {major}.{minor} or newer, and this is {glibc}"))
     }
 
+    /// No backend of this name, for want of a newer C library.
+    pub(super) fn needs_glibc(&self, backend: &str, what: &str, least: (u32, u32)) -> Result<(), Absent> {
+        let absent = |reason| Err(Backend::unavailable(backend, reason).with_remedy(NEWER_LINUX).into());
+        self.lacks_glibc(what, least).map_or(Ok(()), absent)
+    }
+
     /// An absolute path of the host as a path of this process.
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
@@ -130,17 +138,14 @@ impl Host {
 
     /// A file's text without the white space around it; None when it does not exist or cannot be read.
     pub fn text(&self, path: &str) -> Option<String> {
-        self.read(path).ok().flatten()
+        let mut bytes = vec![];
+        fs::File::open(self.at(path)).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n', '\r', '\t']).to_owned())
     }
 
-    /// Like [`Host::text`], but tells "not there" (`Ok(None)`) from "there and unreadable" (`Err`, with place and cause).
-    pub fn read(&self, path: &str) -> Result<Option<String>, String> {
-        let mut bytes = vec![];
-        match fs::File::open(self.at(path)).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes)) {
-            Ok(_) => Ok(Some(String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n', '\r', '\t']).to_owned())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(format!("cannot read {path}: {}", lower(&error.to_string()))),
-        }
+    /// A file that holds a number and nothing else.
+    pub fn number<N: FromStr>(&self, path: &str) -> Option<N> {
+        self.text(path)?.parse().ok()
     }
 
     /// Names in a folder, sorted with numbers in their order (`card2` before `card10`); empty when there is no folder.
@@ -183,10 +188,8 @@ impl Host {
             if name.starts_with('/') {
                 return Some(self.at(name)).filter(|p| is_executable(p));
             }
-            path.split(':')
-                .filter(|dir| dir.starts_with('/'))
-                .map(|dir| self.at(dir).join(name))
-                .find(|p| is_executable(p))
+            let folders = path.split(':').filter(|dir| dir.starts_with('/'));
+            folders.map(|dir| self.at(dir).join(name)).find(|p| is_executable(p))
         })
     }
 
@@ -218,10 +221,17 @@ impl Host {
             glibc: word("glibc"),
             env: strings("env"),
             recorded: Some(tools),
-            pci: OnceLock::new(),
-            sysctl: OnceLock::new(),
-            libraries: Libraries::default(),
+            ..Self::real()
         }
+    }
+
+    /// This machine with no files but these; the folder that stands for its root goes with the first.
+    #[cfg(test)]
+    pub(crate) fn bare(files: &[(&str, &str)]) -> (tempfile::TempDir, Self) {
+        let root = tempfile::tempdir().unwrap();
+        let host = Self::real().with_root(root.path().to_owned());
+        files.iter().for_each(|(path, text)| host.put(path, text));
+        (root, host)
     }
 
     #[cfg(test)]
@@ -256,28 +266,17 @@ fn is_executable(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// Sort key that compares runs of digits as numbers.
-fn natural(name: &str) -> Vec<(u64, char)> {
-    let mut key = vec![];
-    let mut digits: Option<u64> = None;
-    for letter in name.chars() {
-        match letter.to_digit(10) {
-            Some(d) => digits = Some(digits.unwrap_or(0).saturating_mul(10).saturating_add(u64::from(d))),
-            None => {
-                key.extend(digits.take().map(|n| (n, '0')));
-                key.push((0, letter));
-            }
-        }
-    }
-    key.extend(digits.map(|n| (n, '0')));
-    key
+/// The value of a line that begins with `name` and this mark, as many files and tools have them.
+pub(super) fn field<'t>(text: &'t str, name: &str, mark: char) -> Option<&'t str> {
+    text.lines().find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(mark)).map(str::trim)
 }
 
-/// The operating system's messages start with a capital and end with its number; ours do neither.
-fn lower(message: &str) -> String {
-    let message = message.split(" (os error").next().unwrap_or(message);
-    let mut letters = message.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+/// Sort key that compares runs of digits as numbers.
+fn natural(name: &str) -> Vec<(u64, char)> {
+    let letters: Vec<char> = name.chars().collect();
+    let runs = letters.chunk_by(|one, next| one.is_ascii_digit() && next.is_ascii_digit());
+    let number = |run: &[char]| run.iter().collect::<String>().parse().unwrap_or(u64::MAX);
+    runs.map(|run| if run[0].is_ascii_digit() { (number(run), '0') } else { (0, run[0]) }).collect()
 }
 
 #[cfg(target_env = "gnu")]

@@ -42,10 +42,9 @@ impl Lease {
 
     /// What a record keeps of it.
     pub fn facts(&self) -> Value {
-        let Self { id, name, uuid, pci, memory_bytes, env: _ } = self;
-        let facts = json!({"id": id, "name": name, "uuid": uuid, "pci": pci, "memory_bytes": memory_bytes});
-        let Value::Object(facts) = facts else { return facts };
-        facts.into_iter().filter(|(_, value)| !value.is_null()).collect()
+        let mut facts = json!(self);
+        facts.as_object_mut().map(|facts| facts.remove("env"));
+        facts
     }
 }
 
@@ -79,7 +78,7 @@ pub fn lend(device: &Device, variable: impl Fn(&str) -> Option<String>) -> Lease
 #[cfg(test)]
 mod tests {
     use super::super::candidates::candidates;
-    use super::super::{DeviceKind, Host, inventory_cheap};
+    use super::super::{Backend, DeviceKind, Host, inventory_cheap};
     use super::*;
 
     fn gpu(id: &str, name: &str) -> Device {
@@ -153,13 +152,9 @@ mod tests {
         ];
         for (name, gpus) in expected {
             let backends = inventory_cheap(&Host::recorded(name));
-            let offered: Vec<_> = backends
-                .iter()
-                .filter(|backend| {
-                    backend.available && ["cuda", "rocm", "mps", "webgpu"].contains(&backend.name.as_str())
-                })
-                .flat_map(|backend| backend.devices.iter().map(|device| device.id.as_str()))
-                .collect();
+            let is_gpu = |backend: &&Backend| ["cuda", "rocm", "mps", "webgpu"].contains(&backend.name.as_str());
+            let offered = backends.iter().filter(|backend| backend.available).filter(is_gpu);
+            let offered: Vec<_> = offered.flat_map(|backend| &backend.devices).map(|device| &*device.id).collect();
             assert_eq!(offered.join(" "), gpus, "{name}");
         }
     }

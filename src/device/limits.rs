@@ -1,6 +1,6 @@
 //! What this process may use of the machine: CPU affinity, and the limits of its control group (versions 1 and 2).
 
-use super::host::Host;
+use super::host::{Host, field};
 use crate::base::process::kernel_bytes;
 
 /// How many CPUs a list such as `0-3,8` names; None for text that is no such list.
@@ -17,16 +17,15 @@ pub(crate) fn count(list: &str) -> Option<u32> {
 /// Hardware threads within the affinity and the CPU quota; at least one.
 pub(crate) fn cores(host: &Host, online: u32) -> u32 {
     let status = host.text("/proc/self/status").unwrap_or_default();
-    let affinity = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).and_then(count);
+    let affinity = field(&status, "Cpus_allowed_list", ':').and_then(count);
     affinity.unwrap_or(online).min(quota(host).unwrap_or(online)).clamp(1, online.max(1))
 }
 
 /// The least memory limit of the control group and its ancestors, in bytes.
 pub(crate) fn memory(host: &Host) -> Option<u64> {
-    let v2 = folders(host, "").into_iter().filter_map(|folder| host.text(&format!("{folder}/memory.max")));
-    let v1 =
-        folders(host, "memory").into_iter().filter_map(|folder| host.text(&format!("{folder}/memory.limit_in_bytes")));
-    v2.chain(v1).filter_map(|text| text.parse().ok()).min()
+    let v2 = folders(host, "").into_iter().map(|folder| format!("{folder}/memory.max"));
+    let v1 = folders(host, "memory").into_iter().map(|folder| format!("{folder}/memory.limit_in_bytes"));
+    v2.chain(v1).filter_map(|path| host.number(&path)).min()
 }
 
 /// A figure of the kernel's table of memory, bytes.
@@ -45,39 +44,29 @@ pub fn whole_memory(host: &Host) -> Option<u64> {
 pub fn free_memory(host: &Host) -> Option<u64> {
     let mac = || host.sysctl().get("hw.memsize")?.parse().ok();
     let machine = meminfo(host, "MemAvailable").or_else(|| if host.os == "macos" { mac() } else { None });
-    let group = left(host, "", "memory.max", "memory.current", "inactive_file").chain(left(
-        host,
-        "memory",
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
-        "total_inactive_file",
-    ));
-    group.chain(machine).min()
+    let v2 = left(host, "", ["memory.max", "memory.current", "inactive_file"]);
+    let v1 = left(host, "memory", ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"]);
+    v2.into_iter().chain(v1).chain(machine).min()
 }
 
 /// How many processes the kernel has killed for want of memory: in this process's control group and all below it, where
 /// version 2 counts that, else on the whole machine. What is killed elsewhere on a shared host is then not ours.
 pub fn kernel_oom_kills(host: &Host) -> Option<u64> {
-    let count = |text: String| text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok();
+    let count = |text: String| field(&text, "oom_kill", ' ')?.parse().ok();
     let group = || folders(host, "").into_iter().rev().find_map(|folder| host.text(&format!("{folder}/memory.events")));
     group().and_then(count).or_else(|| host.text("/proc/vmstat").and_then(count))
 }
 
 /// What each limit of the control group and its ancestors leaves. Cached files count as used there, and go when asked.
-fn left<'a>(
-    host: &'a Host,
-    controller: &str,
-    limit: &'a str,
-    usage: &'a str,
-    cached: &'a str,
-) -> impl Iterator<Item = u64> + use<'a> {
-    folders(host, controller).into_iter().filter_map(move |folder| {
-        let number = |file: &str| host.text(&format!("{folder}/{file}"))?.parse::<u64>().ok();
+fn left(host: &Host, controller: &str, [limit, usage, cached]: [&str; 3]) -> Vec<u64> {
+    let left = folders(host, controller).into_iter().filter_map(|folder| {
+        let number = |file: &str| host.number::<u64>(&format!("{folder}/{file}"));
         let (limit, usage) = (number(limit)?, number(usage)?);
         let stat = host.text(&format!("{folder}/memory.stat")).unwrap_or_default();
-        let cached = stat.lines().find_map(|line| line.strip_prefix(cached)?.trim().parse::<u64>().ok());
+        let cached = field(&stat, cached, ' ').and_then(|figure| figure.parse().ok());
         Some(limit.saturating_sub(usage.saturating_sub(cached.unwrap_or(0))))
-    })
+    });
+    left.collect()
 }
 
 /// The least CPU quota in whole threads, rounded up: a quota of 1.5 can keep two threads partly busy.
@@ -113,13 +102,9 @@ pub(super) fn own_group(host: &Host, controller: &str) -> Option<String> {
 /// In a container the path in `/proc/self/cgroup` may be the host's; then only the mount's root exists, and it is ours.
 fn folders(host: &Host, controller: &str) -> Vec<String> {
     let Some(path) = own_group(host, controller) else { return vec![] };
-    let mount =
-        if controller.is_empty() { "/sys/fs/cgroup".to_owned() } else { format!("/sys/fs/cgroup/{controller}") };
-    let mut found = vec![mount.clone()];
-    let mut folder = mount;
+    let mut found = vec![format!("/sys/fs/cgroup/{controller}").trim_end_matches('/').to_owned()];
     for part in path.split('/').filter(|part| !part.is_empty() && *part != "..") {
-        folder = format!("{folder}/{part}");
-        found.push(folder.clone());
+        found.push(format!("{}/{part}", found[found.len() - 1]));
     }
     found
 }
@@ -130,8 +115,7 @@ mod tests {
 
     #[test]
     fn free_memory_is_the_least_of_what_machine_and_group_leave() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(dir.path().to_owned());
+        let (_root, host) = Host::bare(&[]);
         let put = |path: &str, text: &str| host.put(path, text);
         let free = || super::free_memory(&host);
         put("proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n");
@@ -150,8 +134,7 @@ mod tests {
 
     #[test]
     fn kills_for_want_of_memory_are_those_of_the_own_group_where_it_counts_them() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::real().with_root(dir.path().to_owned());
+        let (_root, host) = Host::bare(&[]);
         let put = |path: &str, text: &str| host.put(path, text);
         let kills = || super::kernel_oom_kills(&host);
         assert_eq!(kills(), None);

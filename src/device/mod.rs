@@ -3,8 +3,8 @@
 //! A prober looks at this host (files, drivers, the version a library reports) and never at the spec. What it cannot
 //! find it reports with the reason and the remedy; the environment can hide devices, never invent them.
 //!
-//! Probing has two depths. [`Mode::Cheap`] reads files only, starts no process and takes a few milliseconds at most: it
-//! runs before every build. [`Mode::Full`] also asks native libraries, each in a child process that the caller starts,
+//! Probing has two depths. [`inventory_cheap`] reads files only, starts no process and takes a few milliseconds at most: it
+//! runs before every build. [`probe_all`] also asks native libraries, each in a child process that the caller starts,
 //! because a broken driver must end as a reason and not as a crash of orch.
 
 pub mod android;
@@ -41,6 +41,7 @@ pub mod webnn;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
 use std::thread;
 
 use schemars::JsonSchema;
@@ -125,10 +126,22 @@ impl Backend {
         self
     }
 
+    /// The library of an environment that orch installed is not there any more.
+    fn gone(name: &str, library: &Path, facts: Map<String, Value>) -> Self {
+        let absent = Self::unavailable(name, format!("its library is gone: {}", library.display()));
+        let remedy = format!("remove the `{name}` environment that orch installed; the next run installs it again");
+        absent.with_remedy(remedy).with_facts(facts)
+    }
+
     /// What another look found stays known.
     #[must_use]
     pub fn with_facts(self, facts: Map<String, Value>) -> Self {
         Self { facts, ..self }
+    }
+
+    /// What files said, of the parameters of a question: a child does not know the host's files.
+    fn looked(params: &Value) -> Self {
+        serde_json::from_value(params["backend"].clone()).expect("BUG: the parameters of a probe hold no backend")
     }
 
     /// Adds a fact; a null value adds nothing, so that absent facts are absent keys.
@@ -139,13 +152,8 @@ impl Backend {
 
     /// The devices that an environment variable hides, as (name, `VARIABLE=value`).
     pub fn hidden(&self) -> Vec<(&str, &str)> {
-        self.facts
-            .get("hidden")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .filter_map(|entry| Some((entry["name"].as_str()?, entry["by"].as_str()?)))
-            .collect()
+        let hidden = self.facts.get("hidden").and_then(Value::as_array).into_iter().flatten();
+        hidden.filter_map(|entry| Some((entry["name"].as_str()?, entry["by"].as_str()?))).collect()
     }
 }
 
@@ -194,7 +202,7 @@ impl Inventory {
 /// What a look at files says, and what a native library should be asked to say it better.
 pub struct Look {
     pub backend: Backend,
-    /// Parameters for [`Prober::ask`] in a child process; None if files decide it.
+    /// Parameters for the row's `ask` in a child process; None if files decide it.
     pub ask: Option<Value>,
 }
 
@@ -204,19 +212,16 @@ impl From<Backend> for Look {
     }
 }
 
-/// Finds one backend on a host.
-pub trait Prober: Sync {
-    /// Reads files only. `thorough` also allows short tools such as `chromium --version`.
-    fn look(&self, host: &Host, thorough: bool) -> Look;
+/// A backend that is not there.
+pub type Absent = Box<Backend>;
 
-    /// Asks a native library. Runs in a child process, because that library may crash.
-    fn ask(&self, _host: &Host, _params: &Value) -> Backend {
-        panic!("BUG: this prober asks no native library")
+impl BackendRow {
+    fn look(&self, host: &Host, thorough: bool) -> Look {
+        (self.look)(host, thorough).unwrap_or_else(|absent| (*absent).into())
     }
 
-    /// Takes away the devices that the environment hides. Only removes.
-    fn hide(&self, _host: &Host, backend: Backend) -> Backend {
-        backend
+    fn ask(&self, params: &Value) -> Backend {
+        (self.ask)(params).unwrap_or_else(|absent| *absent)
     }
 }
 
@@ -224,55 +229,43 @@ pub trait Prober: Sync {
 /// (it crashed, it hung).
 pub type ChildProbe<'a> = &'a (dyn Fn(&str, Value) -> Result<Backend, String> + Sync);
 
-/// How deep to look.
-#[derive(Clone, Copy)]
-pub enum Mode<'a> {
-    /// Files only.
-    Cheap,
-    /// Files, short tools, and native libraries through the given child.
-    Full(ChildProbe<'a>),
+/// Every backend of this host, in the order of [`BACKENDS`], without children or tools: fast enough for every run.
+pub fn inventory_cheap(host: &Host) -> Vec<Backend> {
+    BACKENDS.iter().map(|row| probe(row, host, None)).collect()
 }
 
-/// Every backend of this host, in the order of [`BACKENDS`]; in full mode the probers run in parallel.
-pub fn probe_all(host: &Host, mode: Mode<'_>) -> Vec<Backend> {
-    match mode {
-        Mode::Cheap => BACKENDS.iter().map(|row| probe(row, host, mode)).collect(),
-        Mode::Full(_) => thread::scope(|scope| {
-            let running: Vec<_> = BACKENDS.iter().map(|row| (row, scope.spawn(|| probe(row, host, mode)))).collect();
-            let lost = |name: &str| Backend::unavailable(name, format!("BUG: the {name} prober panicked"));
-            running.into_iter().map(|(row, run)| run.join().unwrap_or_else(|_| lost(row.name))).collect()
-        }),
-    }
+/// As [`inventory_cheap`], with short tools, and native libraries through the given child. The probers run in parallel.
+pub fn probe_all(host: &Host, child: ChildProbe<'_>) -> Vec<Backend> {
+    thread::scope(|scope| {
+        let running: Vec<_> = BACKENDS.iter().map(|row| (row, scope.spawn(|| probe(row, host, Some(child))))).collect();
+        let lost = |name: &str| Backend::unavailable(name, format!("BUG: the {name} prober panicked"));
+        running.into_iter().map(|(row, run)| run.join().unwrap_or_else(|_| lost(row.name))).collect()
+    })
 }
 
-/// One of them, in full mode.
+/// One of them, in the same way.
 pub fn probe_one(name: &str, host: &Host, child: ChildProbe<'_>) -> Backend {
     match BackendRow::named(name) {
-        Some(row) => probe(row, host, Mode::Full(child)),
+        Some(row) => probe(row, host, Some(child)),
         None => Backend::unavailable(name, format!("no prober is called `{name}`")),
     }
-}
-
-/// [`probe_all`] without children or tools: fast enough for every run.
-pub fn inventory_cheap(host: &Host) -> Vec<Backend> {
-    probe_all(host, Mode::Cheap)
 }
 
 /// The part of a probe that may crash: called in the child process behind [`ChildProbe`].
 pub fn probe_here(name: &str, params: &Value) -> Backend {
     match BackendRow::named(name) {
-        Some(row) => row.prober.ask(&Host::real(), params),
+        Some(row) => row.ask(params),
         None => Backend::unavailable(name, format!("no prober is called `{name}`")),
     }
 }
 
-fn probe(row: &BackendRow, host: &Host, mode: Mode<'_>) -> Backend {
-    let look = row.prober.look(host, matches!(mode, Mode::Full(_)));
-    let backend = match (mode, look.ask) {
-        (Mode::Full(child), Some(params)) => asked(child(row.name, params), look.backend),
+fn probe(row: &BackendRow, host: &Host, child: Option<ChildProbe<'_>>) -> Backend {
+    let look = row.look(host, child.is_some());
+    let backend = match (child, look.ask) {
+        (Some(child), Some(params)) => asked(child(row.name, params), look.backend),
         _ => look.backend,
     };
-    row.prober.hide(host, backend)
+    (row.hide)(host, backend)
 }
 
 /// Joins what the child said with what the files said; files alone do not make a device whose library died.

@@ -6,64 +6,42 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::host::{Host, NEWER_LINUX};
-use super::{Backend, Device, DeviceKind, Look, Prober, cpu, pci};
+use super::host::Host;
+use super::{Absent, Backend, Device, DeviceKind, Look, cpu, pci};
+use crate::base::ensure;
 use crate::openvino::{self, Core};
-
-pub struct OpenVino;
 
 /// Operating system, architecture and least glibc of the wheels on PyPI.
 const WHEELS: &[(&str, &str, (u32, u32))] =
     &[("linux", "x86_64", (2, 28)), ("linux", "aarch64", (2, 35)), ("macos", "aarch64", (0, 0))];
 
-impl Prober for OpenVino {
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
-        let wheel = WHEELS.iter().find(|(os, arch, _)| (*os, *arch) == (host.os.as_str(), host.arch.as_str()));
-        let Some((.., glibc)) = wheel else {
-            return Backend::unavailable(
-                "openvino",
-                format!("no OpenVINO package exists for {} {}", host.os, host.arch),
-            )
-            .into();
-        };
-        if let Some(reason) = host.lacks_glibc("the OpenVINO package", *glibc) {
-            return Backend::unavailable("openvino", reason).with_remedy(NEWER_LINUX).into();
-        }
-        let mut device = Device::new("openvino:CPU", cpu::read(host).model, DeviceKind::Hardware);
-        device.fact("by", "the CPU plugin needs no driver");
-        let mut backend = Backend::available("openvino", vec![device]);
-        for (key, hint) in [("gpu", gpu(host)), ("npu", npu(host))] {
-            backend.fact(key, hint);
-        }
-        let Some(library) = &host.libraries.openvino else {
-            backend.fact("library", "installed on first need");
-            return backend.into();
-        };
-        if !library.exists() {
-            return Backend::unavailable("openvino", format!("its library is gone: {}", library.display()))
-                .with_remedy("remove the `openvino` environment that orch installed; the next run installs it again")
-                .with_facts(backend.facts)
-                .into();
-        }
-        backend.fact("library", library.display().to_string());
-        Look { backend, ask: Some(json!({"library": library.display().to_string()})) }
-    }
+pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
+    let wheel = WHEELS.iter().find(|(os, arch, _)| (*os, *arch) == (host.os.as_str(), host.arch.as_str()));
+    let none = || Backend::unavailable("openvino", format!("no OpenVINO package exists for {} {}", host.os, host.arch));
+    let (.., glibc) = wheel.ok_or_else(none)?;
+    host.needs_glibc("openvino", "the OpenVINO package", *glibc)?;
+    let mut device = Device::new("openvino:CPU", cpu::read(host).model, DeviceKind::Hardware);
+    device.fact("by", "the CPU plugin needs no driver");
+    let mut backend = Backend::available("openvino", vec![device]);
+    backend.fact("gpu", gpu(host)).fact("npu", npu(host));
+    let Some(library) = &host.libraries.openvino else {
+        backend.fact("library", "installed on first need");
+        return Ok(backend.into());
+    };
+    ensure(library.exists(), || Backend::gone("openvino", library, backend.facts.clone()))?;
+    backend.fact("library", library.display().to_string());
+    Ok(Look { backend, ask: Some(json!({"library": library.display().to_string()})) })
+}
 
-    fn ask(&self, _host: &Host, params: &Value) -> Backend {
-        asked(Path::new(params["library"].as_str().unwrap_or_default()))
-    }
+pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+    let library = Path::new(params["library"].as_str().unwrap_or_default());
+    let remedy = "install OpenVINO again; its library must match this process's architecture";
+    let unavailable = |why: String| Backend::unavailable("openvino", why).with_remedy(remedy);
+    let version = openvino::load(library).map_err(|why| unavailable(format!("its library does not load: {why:#}")))?;
+    Ok(devices(&version).map_err(|why| unavailable(format!("{}: {why}", library.display())))?)
 }
 
 /// What the library says of its devices. Compiles and runs no model.
-fn asked(library: &Path) -> Backend {
-    let remedy = "install OpenVINO again; its library must match this process's architecture";
-    let unavailable = |why: String| Backend::unavailable("openvino", why).with_remedy(remedy);
-    match openvino::load(library) {
-        Err(why) => unavailable(format!("its library does not load: {why:#}")),
-        Ok(version) => devices(&version).unwrap_or_else(|why| unavailable(format!("{}: {why}", library.display()))),
-    }
-}
-
 fn devices(version: &str) -> Result<Backend, openvino::Failure> {
     // Left to the end of this process, which asks nothing else: some plugins do not end well.
     let core = ManuallyDrop::new(Core::new()?);

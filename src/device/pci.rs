@@ -25,19 +25,14 @@ impl Pci {
 pub(crate) fn scan(host: &Host) -> Vec<Pci> {
     const BUS: &str = "/sys/bus/pci/devices";
     let read = |address: &str, file: &str| hex(&host.text(&format!("{BUS}/{address}/{file}"))?);
-    let mut found = vec![];
-    for address in host.list(BUS) {
+    let card = |address: String| {
         // Class 03 is display; 12 is "processing accelerator", where AMD Instinct cards and Intel NPUs sit. A card's
         // audio function (class 04) has the same vendor and is no GPU.
-        let Some(class) = read(&address, "class") else { continue };
-        if !matches!(class >> 16, 0x03 | 0x12) {
-            continue;
-        }
-        if let (Some(vendor), Some(device)) = (read(&address, "vendor"), read(&address, "device")) {
-            found.push(Pci { address, vendor, device });
-        }
-    }
-    found
+        read(&address, "class").filter(|class| matches!(class >> 16, 0x03 | 0x12))?;
+        let (vendor, device) = (read(&address, "vendor")?, read(&address, "device")?);
+        Some(Pci { address, vendor, device })
+    };
+    host.list(BUS).into_iter().filter_map(card).collect()
 }
 
 pub(crate) fn hex(text: &str) -> Option<u32> {

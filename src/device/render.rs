@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::doctor::Finding;
 use super::half::HalfAnswer;
 use super::{Backend, Device, DeviceKind, Fingerprint};
-use crate::base::figures::bytes;
+use crate::base::figures::{bytes, counted};
 
 /// Facts of a backend that people want to see, in this order; JSON has them all.
 const SHOWN: &[(&str, &str)] = &[
@@ -26,9 +26,9 @@ const LINES: &[&str] = &["gpu", "npu", "library", "note", "broken", "malformed"]
 /// `orch devices`: the host, then one block for each backend, then a count.
 pub fn devices(host: &Fingerprint, backends: &[Backend], width: usize) -> String {
     let mut page = Page::new(width);
-    page.text(0, &host.summary);
-    page.text(0, &format!("fingerprint {}", &host.digest[..host.digest.len().min(12)]));
-    page.blank();
+    page.line(&host.summary);
+    page.line(&format!("fingerprint {}", &host.digest[..host.digest.len().min(12)]));
+    page.line("");
     let name = backends.iter().map(|b| b.name.len()).max().unwrap_or(0).max("backend".len()) + 2;
     let column = name + "unavailable".len() + 2;
     for backend in backends {
@@ -36,11 +36,11 @@ pub fn devices(host: &Fingerprint, backends: &[Backend], width: usize) -> String
         let head = format!("{:name$}{:rest$}", backend.name, state, rest = column - name);
         page.block(&head, column, &lines(backend));
     }
-    page.blank();
+    page.line("");
     let there: Vec<_> = backends.iter().filter(|b| b.available).map(|b| b.name.as_str()).collect();
     let list = if there.is_empty() { String::new() } else { format!(": {}", there.join(", ")) };
-    page.text(0, &format!("{} of {} backends available{list}", there.len(), backends.len()));
-    page.done()
+    page.line(&format!("{} of {} backends available{list}", there.len(), backends.len()));
+    page.text
 }
 
 /// `orch doctor`: one block for each finding, then the verdict.
@@ -59,16 +59,12 @@ pub fn doctor(findings: &[Finding], width: usize) -> String {
         lines.extend(finding.remedy.as_ref().map(|remedy| format!("remedy: {remedy}")));
         page.block(&head, column, &lines);
     }
-    page.blank();
+    page.line("");
     let problems = findings.iter().filter(|f| !f.ok && f.required).count();
     let optional = findings.iter().filter(|f| !f.ok && !f.required).count();
-    let verdict = match problems {
-        0 => "no problems".to_owned(),
-        1 => "1 problem".to_owned(),
-        n => format!("{n} problems"),
-    };
-    page.text(0, &format!("{verdict}; {optional} optional parts are not here"));
-    page.done()
+    let verdict = if problems == 0 { "no problems".to_owned() } else { counted(problems, "problem") };
+    page.line(&format!("{verdict}; {optional} optional parts are not here"));
+    page.text
 }
 
 fn lines(backend: &Backend) -> Vec<String> {
@@ -136,12 +132,8 @@ impl Page {
         Self { text: String::new(), width: width.max(60) }
     }
 
-    fn blank(&mut self) {
-        self.text.push('\n');
-    }
-
-    fn text(&mut self, indent: usize, text: &str) {
-        self.block(&" ".repeat(indent), indent, &[text.to_owned()]);
+    fn line(&mut self, text: &str) {
+        self.block("", 0, &[text.to_owned()]);
     }
 
     /// `head` in front of the first line, spaces of the same width in front of all others.
@@ -172,17 +164,13 @@ impl Page {
         self.text.push_str(row.trim_end());
         self.text.push('\n');
     }
-
-    fn done(self) -> String {
-        self.text
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::confine::{Enforced, Why};
-    use crate::device::doctor::{Environment, Processes, Program, diagnose, healthy};
+    use crate::device::doctor::{Environment, Program, diagnose, healthy};
     use crate::device::{Host, fingerprint, inventory_cheap};
     use pretty_assertions::assert_eq;
 
@@ -234,16 +222,11 @@ webnn           available    webnn:cpu  AMD EPYC 9654 96-Core Processor
         let mut environment = Environment {
             os: "linux".to_owned(),
             python: program("3.9.2"),
-            uv: None,
             cargo: program("1.95.0"),
-            node: None,
             compiler: program("12.2.0"),
-            index: None,
-            wanted: None,
             store: "/srv/orch".into(),
             free_bytes: Some(1 << 30),
-            sandbox: None,
-            processes: Processes::Unlimited,
+            ..Environment::default()
         };
         let backends = inventory_cheap(&Host::recorded("neither"));
         let findings = diagnose(&backends, &environment);

@@ -8,58 +8,54 @@ use std::collections::BTreeMap;
 
 use super::host::Host;
 use super::visible::{Empty, filter};
-use super::{Backend, Device, DeviceKind, Look, Prober, pci, rocminfo};
-
-pub struct Rocm;
+use super::{Absent, Backend, Device, DeviceKind, Look, pci, rocminfo};
+use crate::base::ensure;
 
 const NODES: &str = "/sys/class/kfd/kfd/topology/nodes";
 
-impl Prober for Rocm {
-    fn look(&self, host: &Host, thorough: bool) -> Look {
-        if host.os != "linux" {
-            return Backend::unavailable("rocm", format!("ROCm needs Linux, and this is {}", host.os)).into();
-        }
-        let (devices, malformed) = gpus(host);
-        let mut backend = if devices.is_empty() {
-            absent(host, &malformed)
-        } else if !host.exists("/dev/kfd") {
-            let names = devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
-            Backend::unavailable("rocm", format!("the kernel lists {names}, but /dev/kfd is not here"))
-                .with_remedy("start the container with `--device /dev/kfd --device /dev/dri`")
-        } else if !host.may_use("/dev/kfd") {
-            Backend::unavailable("rocm", "this user may not read and write /dev/kfd")
-                .with_remedy("add the user to the group that owns /dev/kfd: `usermod -aG render,video $USER`")
-        } else {
-            Backend::available("rocm", devices)
-        };
-        if !malformed.is_empty() {
-            backend.fact("malformed", malformed);
-        }
-        if backend.available {
-            if thorough {
-                rocminfo::compare(host, &mut backend);
-            }
-            backend.fact("driver", driver(host)).fact("rocm", host.text("/opt/rocm/.info/version"));
-            // Recorded because it changes which kernels run, never what the silicon is.
-            backend.fact("HSA_OVERRIDE_GFX_VERSION", host.env("HSA_OVERRIDE_GFX_VERSION"));
-        }
-        backend.into()
+pub(super) fn look(host: &Host, thorough: bool) -> Result<Look, Absent> {
+    let other = || Backend::unavailable("rocm", format!("ROCm needs Linux, and this is {}", host.os));
+    ensure(host.os == "linux", other)?;
+    let (devices, malformed) = gpus(host);
+    let mut backend = if devices.is_empty() {
+        absent(host, &malformed)
+    } else if !host.exists("/dev/kfd") {
+        let names = devices.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(", ");
+        Backend::unavailable("rocm", format!("the kernel lists {names}, but /dev/kfd is not here"))
+            .with_remedy("start the container with `--device /dev/kfd --device /dev/dri`")
+    } else if !host.may_use("/dev/kfd") {
+        Backend::unavailable("rocm", "this user may not read and write /dev/kfd")
+            .with_remedy("add the user to the group that owns /dev/kfd: `usermod -aG render,video $USER`")
+    } else {
+        Backend::available("rocm", devices)
+    };
+    if !malformed.is_empty() {
+        backend.fact("malformed", malformed);
     }
+    if backend.available {
+        if thorough {
+            rocminfo::compare(host, &mut backend);
+        }
+        backend.fact("driver", driver(host)).fact("rocm", host.text("/opt/rocm/.info/version"));
+        // Recorded because it changes which kernels run, never what the silicon is.
+        backend.fact("HSA_OVERRIDE_GFX_VERSION", host.env("HSA_OVERRIDE_GFX_VERSION"));
+    }
+    Ok(backend.into())
+}
 
-    /// ROCr filters first; HIP then counts what ROCr left, by its own variable or else by CUDA's.
-    fn hide(&self, host: &Host, mut backend: Backend) -> Backend {
-        if let Some(value) = host.env("ROCR_VISIBLE_DEVICES").filter(|_| !backend.devices.is_empty()) {
-            backend = filter(backend, "ROCR_VISIBLE_DEVICES", value, Empty::HidesAll);
-        }
-        for variable in ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"] {
-            let Some(value) = host.env(variable).filter(|value| !value.is_empty()) else { continue };
-            if !backend.devices.is_empty() {
-                backend = filter(backend, variable, value, Empty::Ignored);
-            }
-            break;
-        }
-        backend
+/// ROCr filters first; HIP then counts what ROCr left, by its own variable or else by CUDA's.
+pub(super) fn hide(host: &Host, mut backend: Backend) -> Backend {
+    if let Some(value) = host.env("ROCR_VISIBLE_DEVICES").filter(|_| !backend.devices.is_empty()) {
+        backend = filter(backend, "ROCR_VISIBLE_DEVICES", value, Empty::HidesAll);
     }
+    for variable in ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"] {
+        let Some(value) = host.env(variable).filter(|value| !value.is_empty()) else { continue };
+        if !backend.devices.is_empty() {
+            backend = filter(backend, variable, value, Empty::Ignored);
+        }
+        break;
+    }
+    backend
 }
 
 fn absent(host: &Host, malformed: &[String]) -> Backend {
@@ -97,21 +93,18 @@ fn gpu(host: &Host, node: &str, ordinal: usize) -> Result<Option<Device>, String
     let properties = parse(&properties, &path)?;
     let number = |key: &str| properties.get(key).copied();
     let needed = |key: &str| number(key).ok_or_else(|| format!("{path} has no `{key}`"));
-    if needed("simd_count")? == 0 {
-        return Ok(None);
-    }
-    if needed("vendor_id")? != u64::from(pci::AMD) {
+    if needed("simd_count")? == 0 || needed("vendor_id")? != u64::from(pci::AMD) {
         return Ok(None);
     }
     let target = needed("gfx_target_version")?;
     let gfx = gfx(target).ok_or_else(|| format!("{path} has a gfx_target_version that names no target: {target}"))?;
     let render = number("drm_render_minor").filter(|minor| *minor > 0);
-    let card = |file: &str| host.text(&format!("/sys/class/drm/renderD{}/device/{file}", render?));
-    let product = card("product_name").filter(|name| !name.is_empty());
+    let card = |file: &str| Some(format!("/sys/class/drm/renderD{}/device/{file}", render?));
+    let product = card("product_name").and_then(|path| host.text(&path)).filter(|name| !name.is_empty());
     let name = product.map_or_else(|| format!("AMD GPU {gfx}"), |name| format!("{name} ({gfx})"));
     let mut device = Device::new(format!("rocm:{ordinal}"), name, DeviceKind::Hardware);
-    device.memory_bytes =
-        card("mem_info_vram_total").and_then(|text| text.parse().ok()).or_else(|| banks(host, node)).filter(|b| *b > 0);
+    let memory = card("mem_info_vram_total").and_then(|path| host.number(&path));
+    device.memory_bytes = memory.or_else(|| banks(host, node)).filter(|bytes| *bytes > 0);
     device.fact("pci", number("location_id").map(|location| address(number("domain").unwrap_or(0), location)));
     device.fact("gfx", gfx).fact("simds", needed("simd_count")?);
     if let (Some(simds), Some(per)) = (number("simd_count"), number("simd_per_cu").filter(|per| *per > 0)) {

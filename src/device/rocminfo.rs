@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Backend;
-use super::host::Host;
+use super::host::{Host, field};
 
 /// By UUID, as the tools print it (`GPU-…`): the name on the box.
 type Names = BTreeMap<String, String>;
@@ -49,14 +49,11 @@ fn ask(host: &Host) -> Option<(&'static str, Names)> {
 
 /// `rocminfo` prints a block for each agent, CPUs among them; the blocks begin with `Agent 2`.
 fn agents(text: &str) -> Option<Names> {
-    let field = |block: &str, name: &str| {
-        let line = block.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))?;
-        Some(line.trim().to_owned())
-    };
+    let owned = |block: &str, name: &str| field(block, name, ':').map(str::to_owned);
     let mut blocks = text.split("\nAgent ");
     blocks.next().filter(|head| head.contains("HSA"))?;
-    let gpus = blocks.filter(|block| field(block, "Device Type").as_deref() == Some("GPU"));
-    Some(gpus.filter_map(|block| Some((field(block, "Uuid")?, field(block, "Marketing Name")?))).collect())
+    let gpus = blocks.filter(|block| field(block, "Device Type", ':') == Some("GPU"));
+    Some(gpus.filter_map(|gpu| Some((owned(gpu, "Uuid")?, owned(gpu, "Marketing Name")?))).collect())
 }
 
 /// `amd-smi static --asic --json` prints a list, in newer releases below `gpu_data`.
@@ -73,7 +70,6 @@ fn cards(text: &str) -> Option<Names> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Prober as _;
     use super::*;
 
     const ROCMINFO: &str = "\
@@ -122,7 +118,7 @@ Agent 2
     #[test]
     fn the_tools_name_and_doubt_and_bring_nothing() {
         let host = Host::recorded("amd");
-        let mut backend = super::super::rocm::Rocm.look(&host, false).backend;
+        let mut backend = super::super::backends::ROCM.look(&host, false).backend;
         let uuid = backend.devices[0].facts["uuid"].as_str().unwrap().to_owned();
         let text = ROCMINFO.replace("GPU-a5a5f1c2d3e4b5a5", &uuid);
         // Not in the recorded machine itself: its tree holds no executable.

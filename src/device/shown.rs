@@ -9,17 +9,15 @@ use serde::Serialize;
 
 use super::Lease;
 use super::native::{cuda, open_nvidia};
+use crate::base::ensure;
 
 const DRIVER: &str = "libcuda.so.1";
 
 /// The one GPU of this process, by CUDA's own word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shown {
-    pub name: String,
-    pub uuid: String,
-    /// Of all that the card has, or its slice.
-    pub memory_bytes: u64,
-    pub compute_capability: String,
+    #[serde(flatten)]
+    gpu: cuda::Gpu,
     /// The CUDA that the driver speaks: `13.0`
     pub cuda_driver: String,
     /// The CUDA of the runtime library that is loaded; None where none is.
@@ -35,7 +33,7 @@ pub fn nvidia(lease: &mut Lease) -> Result<Shown, String> {
     // The runtimes use it until the process ends.
     std::mem::forget(library);
     let shown = shown?;
-    lease.uuid.get_or_insert_with(|| shown.uuid.clone());
+    lease.uuid.get_or_insert_with(|| shown.gpu.uuid.clone());
     Ok(shown)
 }
 
@@ -50,21 +48,16 @@ fn shown(library: &Library, lease: &Lease, runtime: Option<u32>) -> Result<Shown
         ));
     }
     let (count, gpu) = cuda::first(library).map_err(|why| format!("CUDA does not tell its GPU: {why}"))?;
-    let Some(gpu) = gpu else {
-        return Err(format!("{} is leased, and CUDA shows this process no GPU", lease.id));
-    };
-    if count > 1 {
-        return Err(format!("{} is leased, and CUDA shows this process {count} GPUs", lease.id));
-    }
+    let gpu = gpu.ok_or_else(|| format!("{} is leased, and CUDA shows this process no GPU", lease.id))?;
+    ensure(count == 1, || format!("{} is leased, and CUDA shows this process {count} GPUs", lease.id))?;
     if let Some(leased) = lease.uuid.as_ref().filter(|leased| **leased != gpu.uuid) {
         return Err(format!(
             "{} ({leased}) is leased, and CUDA shows this process {} ({}): a slice, if the GPU is partitioned (MIG), which orch does not run on",
             lease.id, gpu.name, gpu.uuid
         ));
     }
-    let cuda::Gpu { name, uuid, memory: memory_bytes, compute_capability } = gpu;
     let (cuda_driver, cuda_runtime) = (version(driver), runtime.map(version));
-    Ok(Shown { name, uuid, memory_bytes, compute_capability, cuda_driver, cuda_runtime })
+    Ok(Shown { gpu, cuda_driver, cuda_runtime })
 }
 
 fn remedy(why: &str) -> &'static str {
@@ -90,21 +83,14 @@ fn runtime() -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-    use std::process::Command;
-
     use super::*;
+    use crate::device::native::built;
 
     const UUID: &str = "GPU-a0a1a2a3-a4a5-a6a7-a8a9-aaabacadaeaf";
 
     /// What the constructed driver says to a process that was lent the GPU of that UUID.
     fn with(define: &str, uuid: Option<&str>, runtime: u32) -> Result<Shown, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join(DRIVER);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native/cuda.c");
-        let mut cc = Command::new("cc");
-        cc.args(["-shared", "-fPIC", define, "-o"]).arg(&library).arg(source);
-        assert!(cc.status().unwrap().success());
+        let (_folder, library) = built("cuda.c", DRIVER, define);
         let (id, name) = ("cuda:3".to_owned(), "NVIDIA H100".to_owned());
         let uuid = uuid.map(str::to_owned);
         let lease = Lease { id, name, uuid, pci: None, memory_bytes: None, env: Default::default() };
@@ -114,8 +100,8 @@ mod tests {
     #[test]
     fn the_leased_gpu_is_described_by_cuda_itself() {
         let shown = with("-DOK", Some(UUID), 13010).unwrap();
-        assert_eq!((shown.name.as_str(), shown.uuid.as_str()), ("NVIDIA H100 80GB HBM3", UUID));
-        assert_eq!((shown.memory_bytes, shown.compute_capability.as_str()), (85_029_158_912, "9.0"));
+        assert_eq!((shown.gpu.name.as_str(), shown.gpu.uuid.as_str()), ("NVIDIA H100 80GB HBM3", UUID));
+        assert_eq!((shown.gpu.memory_bytes, shown.gpu.compute_capability.as_str()), (85_029_158_912, "9.0"));
         assert_eq!((shown.cuda_driver.as_str(), shown.cuda_runtime.as_deref()), ("13.0", Some("13.1")));
         // Files do not always tell a UUID, and an older runtime is served.
         assert_eq!(with("-DOK", None, 12080).unwrap().cuda_runtime.as_deref(), Some("12.8"));

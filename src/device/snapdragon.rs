@@ -17,25 +17,15 @@ pub struct Chip {
     pub soc_model: Option<u32>,
 }
 
-const fn chip(
-    soc_id: u32,
-    soc: &'static str,
-    sold_as: Option<&'static str>,
-    htp: &'static str,
-    soc_model: Option<u32>,
-) -> Chip {
-    Chip { soc_id, soc, sold_as, htp, soc_model }
-}
-
 pub const CHIPS: &[Chip] = &[
-    chip(457, "SM8450", Some("Snapdragon 8 Gen 1"), "V69", Some(36)),
-    chip(497, "QCM6490", None, "V68", None),
-    chip(498, "QCS6490", None, "V68", None),
-    chip(519, "SM8550", Some("Snapdragon 8 Gen 2"), "V73", Some(43)),
-    chip(555, "X1E80100", Some("Snapdragon X Elite"), "V73", Some(60)),
-    chip(557, "SM8650", Some("Snapdragon 8 Gen 3"), "V75", Some(57)),
-    chip(618, "SM8750", Some("Snapdragon 8 Elite"), "V79", Some(69)),
-    chip(660, "SM8850", Some("Snapdragon 8 Elite Gen 5"), "V81", Some(87)),
+    Chip { soc_id: 457, soc: "SM8450", sold_as: Some("Snapdragon 8 Gen 1"), htp: "V69", soc_model: Some(36) },
+    Chip { soc_id: 497, soc: "QCM6490", sold_as: None, htp: "V68", soc_model: None },
+    Chip { soc_id: 498, soc: "QCS6490", sold_as: None, htp: "V68", soc_model: None },
+    Chip { soc_id: 519, soc: "SM8550", sold_as: Some("Snapdragon 8 Gen 2"), htp: "V73", soc_model: Some(43) },
+    Chip { soc_id: 555, soc: "X1E80100", sold_as: Some("Snapdragon X Elite"), htp: "V73", soc_model: Some(60) },
+    Chip { soc_id: 557, soc: "SM8650", sold_as: Some("Snapdragon 8 Gen 3"), htp: "V75", soc_model: Some(57) },
+    Chip { soc_id: 618, soc: "SM8750", sold_as: Some("Snapdragon 8 Elite"), htp: "V79", soc_model: Some(69) },
+    Chip { soc_id: 660, soc: "SM8850", sold_as: Some("Snapdragon 8 Elite Gen 5"), htp: "V81", soc_model: Some(87) },
 ];
 
 impl Chip {

@@ -1,7 +1,6 @@
 //! The probers on recorded and constructed machines (`tests/fixtures/hosts`).
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
@@ -12,15 +11,15 @@ const HOSTS: &[&str] = &["neither", "nvidia", "amd", "both", "mac", "snapdragon"
 
 /// What a thorough look finds, less what the environment hides.
 fn raw(host: &Host, name: &str) -> Backend {
-    let prober = BackendRow::named(name).unwrap().prober;
-    prober.hide(host, prober.look(host, true).backend)
+    let row = BackendRow::named(name).unwrap();
+    (row.hide)(host, row.look(host, true).backend)
 }
 
-fn of<'a>(backends: &'a [Backend], name: &str) -> &'a Backend {
+pub(super) fn of<'a>(backends: &'a [Backend], name: &str) -> &'a Backend {
     backends.iter().find(|backend| backend.name == name).unwrap()
 }
 
-fn reason(backend: &Backend) -> &str {
+pub(super) fn reason(backend: &Backend) -> &str {
     backend.reason.as_deref().unwrap_or_default()
 }
 
@@ -33,7 +32,7 @@ fn every_backend_has_a_name_of_its_own_and_its_prober_answers_by_it() {
     let names: std::collections::BTreeSet<_> = BACKENDS.iter().map(|row| row.name).collect();
     assert_eq!(names.len(), BACKENDS.len());
     for row in BACKENDS {
-        assert_eq!(row.prober.look(&Host::recorded("neither"), false).backend.name, row.name);
+        assert_eq!(row.look(&Host::recorded("neither"), false).backend.name, row.name);
     }
 }
 
@@ -41,8 +40,8 @@ fn every_backend_has_a_name_of_its_own_and_its_prober_answers_by_it() {
 fn on_every_host_an_unavailable_backend_says_why_and_an_available_one_has_devices() {
     for name in HOSTS {
         let host = Host::recorded(name);
-        let child = |name: &str, params: Value| Ok(BackendRow::named(name).unwrap().prober.ask(&host, &params));
-        for backends in [inventory_cheap(&host), probe_all(&host, Mode::Full(&child))] {
+        let child = |name: &str, params: Value| Ok(BackendRow::named(name).unwrap().ask(&params));
+        for backends in [inventory_cheap(&host), probe_all(&host, &child)] {
             assert_eq!(backends.len(), BACKENDS.len());
             for backend in backends {
                 let which = format!("{name}: {}", backend.name);
@@ -157,7 +156,7 @@ fn the_environment_invents_no_device() {
 
 #[test]
 fn a_host_without_accelerators_starts_no_child() {
-    let backends = probe_all(&Host::recorded("neither"), Mode::Full(&no_child));
+    let backends = probe_all(&Host::recorded("neither"), &no_child);
     assert!(backends.iter().all(|backend| !reason(backend).contains("BUG")), "{backends:#?}");
 }
 
@@ -167,9 +166,9 @@ fn a_broken_driver_library_and_a_dead_child_are_reasons() {
     let asked = Mutex::new(vec![]);
     let child = |name: &str, params: Value| {
         asked.lock().unwrap().push(name.to_owned());
-        Ok(cuda::Cuda.ask(&host, &params))
+        Ok(backends::CUDA.ask(&params))
     };
-    let backends = probe_all(&host, Mode::Full(&child));
+    let backends = probe_all(&host, &child);
     let broken = of(&backends, "cuda");
     assert!(reason(broken).starts_with("the driver's library does not load: "), "{}", reason(broken));
     assert!(reason(broken).contains("libnvidia-ml.so.1"), "{}", reason(broken));
@@ -186,7 +185,7 @@ fn a_broken_driver_library_and_a_dead_child_are_reasons() {
     assert!(openvino.remedy.is_some() && qnn.remedy.is_some());
 
     let dead = |_: &str, _: Value| Err("the child died by signal 11".to_owned());
-    let backends = probe_all(&host, Mode::Full(&dead));
+    let backends = probe_all(&host, &dead);
     assert_eq!(reason(of(&backends, "cuda")), "asking its native library failed: the child died by signal 11");
     assert!(of(&backends, "cuda").devices.is_empty());
 }
@@ -309,21 +308,10 @@ fn the_fingerprint_is_stable_and_notices_what_matters() {
     assert_eq!((one.cores, one.memory_bytes), (2, 4 << 30));
 }
 
-/// Builds `tests/fixtures/native/nvml.c`; the C compiler is there, because Rust links with it.
-fn nvml(define: &str) -> (tempfile::TempDir, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("libnvidia-ml.so.1");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native/nvml.c");
-    let built = Command::new("cc").args(["-shared", "-fPIC", define, "-o"]).arg(&library).arg(source).status().unwrap();
-    assert!(built.success());
-    let path = library.display().to_string();
-    (folder, path)
-}
-
 #[test]
 fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
-    let (_folder, library) = nvml("-DINIT=0");
-    let backend = cuda::Cuda.ask(&Host::recorded("nvidia"), &json!({"libraries": ["/nowhere.so", library]}));
+    let (_folder, library) = native::built("nvml.c", cuda::NVML, "-DINIT=0");
+    let backend = backends::CUDA.ask(&json!({"libraries": ["/nowhere.so", library]}));
     assert!(backend.available, "{backend:?}");
     let ids: Vec<_> = backend.devices.iter().map(|d| (d.id.as_str(), d.name.as_str(), d.memory_bytes)).collect();
     assert_eq!(
@@ -339,9 +327,12 @@ fn nvml_is_asked_for_every_gpu_and_one_lost_gpu_does_not_hide_the_others() {
 
 #[test]
 fn a_driver_of_another_version_is_a_reason_with_its_remedy() {
-    let (_folder, library) = nvml("-DINIT=18");
-    let backend = cuda::Cuda.ask(&Host::recorded("nvidia"), &json!({"libraries": [library]}));
-    assert_eq!(reason(&backend), format!("NVML ({library}) refuses: RM detects a driver/library version mismatch"));
+    let (_folder, library) = native::built("nvml.c", cuda::NVML, "-DINIT=18");
+    let backend = backends::CUDA.ask(&json!({"libraries": [library]}));
+    assert_eq!(
+        reason(&backend),
+        format!("NVML ({}) refuses: RM detects a driver/library version mismatch", library.display())
+    );
     assert!(backend.remedy.unwrap().starts_with("reboot"));
 }
 
@@ -371,7 +362,7 @@ fn the_real_libraries_name_their_versions_and_devices() {
         Libraries { openvino: path("ORCH_TEST_OPENVINO"), qnn: path("ORCH_TEST_QNN"), ..Libraries::default() };
     let host = Host::real().with_libraries(libraries);
     let child = |name: &str, params: Value| Ok(probe_here(name, &params));
-    let backends = probe_all(&host, Mode::Full(&child));
+    let backends = probe_all(&host, &child);
     let (openvino, qnn) = (of(&backends, "openvino"), of(&backends, "qnn"));
     let said = || format!("{openvino:?}\n{qnn:?}");
     assert!(openvino.devices.iter().any(|device| device.id == "openvino:CPU"), "{}", said());

@@ -38,7 +38,9 @@ pub(crate) fn filter(mut backend: Backend, variable: &str, value: &str, empty: E
         }
     }
     backend.devices = kept.iter().map(|&index| all[index].clone()).collect();
-    renumber(&mut backend);
+    for (index, device) in backend.devices.iter_mut().enumerate() {
+        device.id = format!("{}:{index}", backend.name);
+    }
     if !hidden.is_empty() {
         backend.fact("hidden", hidden);
     }
@@ -52,13 +54,6 @@ pub(crate) fn filter(mut backend: Backend, variable: &str, value: &str, empty: E
         backend.remedy = Some(format!("unset {variable}"));
     }
     backend
-}
-
-fn renumber(backend: &mut Backend) {
-    let name = backend.name.clone();
-    for (index, device) in backend.devices.iter_mut().enumerate() {
-        device.id = format!("{name}:{index}");
-    }
 }
 
 fn position(devices: &[Device], entry: &str) -> Option<usize> {

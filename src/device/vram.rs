@@ -33,13 +33,20 @@ impl<'a> Meter<'a> {
     /// Before anything is loaded onto the GPU. `is_alone`: no other step uses it meanwhile.
     pub fn start(lease: &'a Lease, is_alone: bool) -> Self {
         let uuid = lease.uuid.as_deref().filter(|_| is_alone && is_nvidia(lease));
-        Self { lease, before: uuid.and_then(nvml::used), others: uuid.and_then(nvml::processes) }
+        Self {
+            lease,
+            before: uuid.and_then(|uuid| nvml::ask(uuid, nvml::used)),
+            others: uuid.and_then(|uuid| nvml::ask(uuid, nvml::processes)),
+        }
     }
 
     /// What disturbed a timed run on it, asked right after the last sample. None where the driver does not tell.
     pub fn state(&self) -> Option<DeviceState> {
         let uuid = self.lease.uuid.as_deref().filter(|_| is_nvidia(self.lease))?;
-        Some(DeviceState { other_processes: self.others?, throttled: nvml::throttled(uuid).unwrap_or_default() })
+        Some(DeviceState {
+            other_processes: self.others?,
+            throttled: nvml::ask(uuid, nvml::throttled).unwrap_or_default(),
+        })
     }
 
     /// None where the driver does not tell.
@@ -49,8 +56,9 @@ impl<'a> Meter<'a> {
             return of_kfd(Path::new("/sys/class/kfd/kfd/proc"), process);
         }
         let uuid = self.lease.uuid.as_deref()?;
-        let own = nvml::held(uuid, process).map(|bytes| Held { bytes, by: "nvmlDeviceGetComputeRunningProcesses" });
-        own.or_else(|| grown(self.before?, nvml::used(uuid)?))
+        let own = nvml::ask(uuid, |gpu| nvml::held(gpu, process))
+            .map(|bytes| Held { bytes, by: "nvmlDeviceGetComputeRunningProcesses" });
+        own.or_else(|| grown(self.before?, nvml::ask(uuid, nvml::used)?))
     }
 }
 

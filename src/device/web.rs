@@ -15,7 +15,7 @@ use std::time::UNIX_EPOCH;
 use serde_json::{Value, json};
 
 use super::host::Host;
-use super::{Backend, Device, Look, Prober};
+use super::{Absent, Backend, Device, Look};
 use crate::base::{Digest, fs as bfs};
 use crate::browser::{self, Adapter, Api, Launch, Page, Talk, Trouble};
 
@@ -46,26 +46,14 @@ pub(super) struct Asked {
     pub(super) answered: fn(&Value) -> Result<Device, String>,
 }
 
-/// Which browser would be opened.
-enum Found {
-    At(PathBuf, &'static str),
-    /// Orch would install one.
-    Later,
-    Not(Backend),
-}
-
-impl Prober for Asked {
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
+impl Asked {
+    pub(super) fn look(&self, host: &Host) -> Result<Look, Absent> {
         let unasked = (self.unasked)(host);
-        let (program, by) = match find(host, self.name) {
-            Found::At(program, by) => (program, by),
-            Found::Later => {
-                let mut backend = Backend::available(self.name, vec![keyed(unasked, None)]);
-                backend.fact("browser", "installed on first need (`orch setup browser`)");
-                add_drivers(host, self, &mut backend);
-                return backend.into();
-            }
-            Found::Not(backend) => return backend.into(),
+        let Some((program, by)) = find(host, self.name)? else {
+            let mut backend = Backend::available(self.name, vec![keyed(unasked, None)]);
+            backend.fact("browser", "installed on first need (`orch setup browser`)");
+            add_drivers(host, self, &mut backend);
+            return Ok(backend.into());
         };
         let memory = memory(host, self, &program);
         let params = json!({"browser": program, "api": self.api, "adapter": adapter(host), "answer_at": memory});
@@ -77,11 +65,11 @@ impl Prober for Asked {
         backend.fact("browser", host.shown(&program)).fact("browser_by", by);
         add_drivers(host, self, &mut backend);
         // What is known need not be asked again.
-        Look { ask: answer.is_none().then_some(params), backend }
+        Ok(Look { ask: answer.is_none().then_some(params), backend })
     }
 
     /// In the child: opens the page. An answer of the page is kept; a browser that does not start may start next time.
-    fn ask(&self, _host: &Host, params: &Value) -> Backend {
+    pub(super) fn ask(&self, params: &Value) -> Result<Backend, Absent> {
         let program = PathBuf::from(params["browser"].as_str().unwrap_or_default());
         let adapter = serde_json::from_value(params["adapter"].clone()).unwrap_or(Adapter::Software);
         let opened = tempfile::Builder::new().prefix("probe-").tempdir_in(".").map_err(|e| e.to_string());
@@ -96,17 +84,16 @@ impl Prober for Asked {
                 answer
             }
             Err(Trouble::Unavailable { reason, remedy }) => {
-                let backend = Backend::unavailable(self.name, reason);
-                return Backend { remedy, ..backend };
+                return Err(Backend { remedy, ..Backend::unavailable(self.name, reason) }.into());
             }
-            Err(trouble) => return Backend::unavailable(self.name, trouble.to_string()),
+            Err(trouble) => return Err(Backend::unavailable(self.name, trouble.to_string()).into()),
         };
         if let Some(path) = params["answer_at"].as_str().map(Path::new) {
             let kept = path.parent().map_or(Ok(()), fs::create_dir_all);
             // Not kept, it is asked again.
             let _ = kept.map(|()| bfs::write_atomic(path, answer.to_string().as_bytes()));
         }
-        judged(&Host::real(), self, &answer)
+        Ok(judged(&Host::real(), self, &answer))
     }
 }
 
@@ -132,32 +119,33 @@ fn judged(host: &Host, asked: &Asked, answer: &Value) -> Backend {
     backend
 }
 
-fn find(host: &Host, name: &str) -> Found {
+/// Which browser would be opened, and who chose it; None if orch would install one.
+fn find(host: &Host, name: &str) -> Result<Option<(PathBuf, &'static str)>, Absent> {
     let own = host.env("ORCH_BROWSER").filter(|path| !path.is_empty());
     if let Some(own) = own {
         let path = if own.starts_with('/') { host.at(own) } else { std::path::absolute(own).unwrap_or_default() };
         if path.is_file() {
-            return Found::At(path, "ORCH_BROWSER");
+            return Ok(Some((path, "ORCH_BROWSER")));
         }
         let backend = Backend::unavailable(name, format!("ORCH_BROWSER={own} is no file"));
-        return Found::Not(backend.with_remedy("unset ORCH_BROWSER to take orch's own, or name an executable"));
+        return Err(backend.with_remedy("unset ORCH_BROWSER to take orch's own, or name an executable").into());
     }
     if let Some(installed) = &host.libraries.browser {
-        return Found::At(installed.clone(), "installed by orch");
+        return Ok(Some((installed.clone(), "installed by orch")));
     }
     let reason = match (host.os.as_str(), host.arch.as_str()) {
         ("linux", "x86_64") => match host.lacks_glibc("the browser that orch installs", (2, 34)) {
             Some(reason) => reason,
-            None => return Found::Later,
+            None => return Ok(None),
         },
         (os, arch) => format!("the browser that orch installs is for Linux on x86_64, and this is {os} {arch}"),
     };
-    let mut backend = Backend::unavailable(name, reason);
-    backend.remedy = Some(match host.which(BROWSERS) {
-        Some(path) => format!("set ORCH_BROWSER='{}'", host.shown(&path)),
-        None => "install Chrome or Chromium and set ORCH_BROWSER to its executable".into(),
-    });
-    Found::Not(backend)
+    Err(Backend::unavailable(name, reason)
+        .with_remedy(match host.which(BROWSERS) {
+            Some(path) => format!("set ORCH_BROWSER='{}'", host.shown(&path)),
+            None => "install Chrome or Chromium and set ORCH_BROWSER to its executable".into(),
+        })
+        .into())
 }
 
 /// Where the answer is kept: by everything that could change it.

@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::host::{Host, NEWER_LINUX};
+use super::host::Host;
 use super::native::vulkan;
-use super::{Backend, Device, DeviceKind, Look, Prober};
-
-pub struct WebGpu;
+use super::{Absent, Backend, Device, DeviceKind, Look};
 
 /// What reports call results of the driver in software.
 pub const SOFTWARE: &str = "webgpu-software";
@@ -23,37 +21,32 @@ const FOLDERS: &[&str] =
 /// How the files of drivers in software are called: Mesa's lavapipe, and SwiftShader.
 const IN_SOFTWARE: [&str; 3] = ["lvp", "lavapipe", "swiftshader"];
 
-impl Prober for WebGpu {
-    fn look(&self, host: &Host, _thorough: bool) -> Look {
-        match (host.os.as_str(), host.arch.as_str()) {
-            ("macos", "aarch64") => {
-                let chip = host.sysctl().get("machdep.cpu.brand_string").cloned();
-                let name = chip.map_or_else(|| "Apple GPU".to_owned(), |chip| format!("{chip} GPU"));
-                let mut device = Device::new(HARDWARE, name, DeviceKind::Hardware);
-                device.fact("by", "Metal");
-                Backend::available("webgpu", vec![device]).into()
-            }
-            ("linux", "x86_64" | "aarch64") => match host.lacks_glibc("the WebGPU package", (2, 28)) {
-                Some(reason) => Backend::unavailable("webgpu", reason).with_remedy(NEWER_LINUX).into(),
-                None => on_linux(host),
-            },
-            (os, arch) => {
-                Backend::unavailable("webgpu", format!("no package of ONNX Runtime's WebGPU exists for {os} {arch}"))
-                    .into()
-            }
+pub(super) fn look(host: &Host, _thorough: bool) -> Result<Look, Absent> {
+    match (host.os.as_str(), host.arch.as_str()) {
+        ("macos", "aarch64") => {
+            let chip = host.sysctl().get("machdep.cpu.brand_string").cloned();
+            let name = chip.map_or_else(|| "Apple GPU".to_owned(), |chip| format!("{chip} GPU"));
+            let mut device = Device::new(HARDWARE, name, DeviceKind::Hardware);
+            device.fact("by", "Metal");
+            Ok(Backend::available("webgpu", vec![device]).into())
+        }
+        ("linux", "x86_64" | "aarch64") => {
+            host.needs_glibc("webgpu", "the WebGPU package", (2, 28))?;
+            Ok(on_linux(host))
+        }
+        (os, arch) => {
+            let why = format!("no package of ONNX Runtime's WebGPU exists for {os} {arch}");
+            Err(Backend::unavailable("webgpu", why).into())
         }
     }
+}
 
-    fn ask(&self, _host: &Host, params: &Value) -> Backend {
-        let Ok(backend) = serde_json::from_value::<Backend>(params["backend"].clone()) else {
-            return Backend::unavailable("webgpu", "BUG: the parameters of the WebGPU probe hold no backend");
-        };
-        let loader = match params["swiftshader"].as_str() {
-            Some(folder) => vulkan::in_software(Path::new(folder)),
-            None => PathBuf::from(vulkan::LOADER),
-        };
-        answered(backend, vulkan::adapters(&loader))
-    }
+pub(super) fn ask(params: &Value) -> Result<Backend, Absent> {
+    let loader = match params["swiftshader"].as_str() {
+        Some(folder) => vulkan::in_software(Path::new(folder)),
+        None => PathBuf::from(vulkan::LOADER),
+    };
+    Ok(answered(Backend::looked(params), vulkan::adapters(&loader)))
 }
 
 fn on_linux(host: &Host) -> Look {
@@ -81,13 +74,13 @@ fn on_linux(host: &Host) -> Look {
         return backend.into();
     }
     let software = backend.devices.iter().any(|device| device.kind == DeviceKind::Software);
-    let ask = match (&host.libraries.swiftshader, software) {
-        (Some(folder), true) => json!({"swiftshader": folder.display().to_string(), "backend": backend}),
-        (None, true) => {
+    let ask = match &host.libraries.swiftshader {
+        _ if !software => json!({"backend": backend}),
+        Some(folder) => json!({"swiftshader": folder.display().to_string(), "backend": backend}),
+        None => {
             backend.fact("library", "installed on first need");
             return backend.into();
         }
-        (_, false) => json!({"backend": backend}),
     };
     Look { backend, ask: Some(ask) }
 }
@@ -129,16 +122,13 @@ fn missing(drivers: &[String], nodes: &[String], host: &Host) -> Option<String> 
 
 /// The files' word, corrected by Vulkan's own.
 fn answered(mut backend: Backend, adapters: Result<Vec<vulkan::Adapter>, String>) -> Backend {
-    let adapters = match adapters {
-        Ok(adapters) if !adapters.is_empty() => adapters,
-        Ok(_) => return refused(backend, "Vulkan starts and lists no device".to_owned()),
+    let adapter = match adapters.as_deref() {
+        Ok([first, ..]) => first,
+        Ok([]) => return refused(backend, "Vulkan starts and lists no device".to_owned()),
         Err(why) => return refused(backend, format!("Vulkan does not start: {why}")),
     };
-    let adapter = &adapters[0];
-    let (id, kind) = match adapter.is_software() {
-        true => (SOFTWARE, DeviceKind::Software),
-        false => (HARDWARE, DeviceKind::Hardware),
-    };
+    let is_software = adapter.is_software();
+    let (id, kind) = if is_software { (SOFTWARE, DeviceKind::Software) } else { (HARDWARE, DeviceKind::Hardware) };
     let mut device = Device::new(id, adapter.name.clone(), kind);
     device.fact("vulkan", adapter.api.clone()).fact("adapter", adapter.kind).fact("vendor", adapter.vendor.clone());
     if let Some(facts) = backend.devices.first().map(|device| device.facts.clone()) {
@@ -148,12 +138,9 @@ fn answered(mut backend: Backend, adapters: Result<Vec<vulkan::Adapter>, String>
     backend
 }
 
-fn refused(mut backend: Backend, why: String) -> Backend {
-    backend.available = false;
-    backend.devices.clear();
-    backend.reason = Some(why);
-    backend.remedy = Some("see what `vulkaninfo --summary` says".to_owned());
-    backend
+fn refused(backend: Backend, why: String) -> Backend {
+    let absent = Backend::unavailable("webgpu", why).with_remedy("see what `vulkaninfo --summary` says");
+    absent.with_facts(backend.facts)
 }
 
 #[cfg(test)]
@@ -178,7 +165,7 @@ mod tests {
 
     #[test]
     fn without_a_gpu_s_driver_it_is_software_and_says_so() {
-        let of = |name: &str| WebGpu.look(&Host::recorded(name), false).backend;
+        let of = |name: &str| super::super::backends::WEBGPU.look(&Host::recorded(name), false).backend;
         for name in ["neither", "nvidia", "amd", "intel-npu"] {
             let found = of(name);
             assert_eq!(found.devices[0].kind, DeviceKind::Software, "{name}: none of them has a Vulkan driver");

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::host::Host;
 use super::web::{self, Asked};
 use super::{Device, DeviceKind};
+use crate::base::ensure;
 use crate::browser::Api;
 
 const NAME: &str = "webgpu-browser";
@@ -24,9 +25,7 @@ fn answered(answer: &Value) -> Result<Device, String> {
     let word = |key: &str| answer[key].as_str().unwrap_or_default();
     let name = [word("vendor"), word("architecture"), word("description")].join(" ");
     let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
-    if name.is_empty() {
-        return Err("the browser gave a device and does not say of which adapter".into());
-    }
+    ensure(!name.is_empty(), || "the browser gave a device and does not say of which adapter".to_owned())?;
     let is_software = answer["is_fallback_adapter"] == true || word("architecture") == "swiftshader";
     let kind = if is_software { DeviceKind::Software } else { DeviceKind::Hardware };
     let mut device = Device::new(NAME, if is_software { format!("{name} (software)") } else { name }, kind);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use prost::Message;
 
-use crate::reapi::blobs::{Blob, Content};
+use crate::reapi::blobs::Blob;
 use crate::reapi::hash::Function;
 use crate::reapi::proto::command::EnvironmentVariable;
 use crate::reapi::proto::platform::Property;
@@ -106,7 +106,7 @@ impl Task {
 }
 
 /// The files of an output folder by their paths in it; None if the message is none, or refers to what it lacks.
-pub(super) fn files_of(tree: &[u8], function: Function) -> Option<Vec<(String, Digest, bool)>> {
+pub(super) fn files_of(tree: &[u8], function: Function) -> Option<Vec<(String, Digest)>> {
     let tree = Tree::decode(tree).ok()?;
     let children: HashMap<String, Directory> =
         tree.children.into_iter().map(|child| (function.of(&child.encode_to_vec()).hash, child)).collect();
@@ -118,7 +118,7 @@ pub(super) fn files_of(tree: &[u8], function: Function) -> Option<Vec<(String, D
             return None;
         }
         for file in folder.files {
-            files.push((format!("{at}{}", file.name), file.digest?, file.is_executable));
+            files.push((format!("{at}{}", file.name), file.digest?));
         }
         for child in folder.directories {
             let directory = children.get(&child.digest?.hash)?.clone();
@@ -126,9 +126,4 @@ pub(super) fn files_of(tree: &[u8], function: Function) -> Option<Vec<(String, D
         }
     }
     Some(files)
-}
-
-/// A file's content where it is small and made here.
-pub(super) fn blob_of(bytes: Vec<u8>, function: Function) -> Blob {
-    Blob { digest: function.of(&bytes), content: Content::Bytes(bytes) }
 }

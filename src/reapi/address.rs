@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::base::ensure;
 use crate::base::text::without_secrets;
 
 /// The names of what may be set besides the URL.
@@ -59,10 +60,9 @@ impl Address {
         if server.contains('@') {
             return bad("names a user; the option `token` or `token_file` says who you are");
         }
-        let port = server.rsplit_once(':').map(|(host, port)| (!host.is_empty(), port.parse::<u16>().is_ok()));
-        match port {
-            Some((true, true)) => {}
-            Some((false, _)) => return bad("names no host"),
+        match server.rsplit_once(':') {
+            Some(("", _)) => return bad("names no host"),
+            Some((_, port)) if port.parse::<u16>().is_ok() => {}
             _ => return bad("names no port"),
         }
         if let Some(name) = options.keys().find(|name| !OPTIONS.contains(&name.as_str())) {
@@ -71,23 +71,16 @@ impl Address {
         }
         let get = |name: &str| options.get(name).filter(|value| !value.is_empty());
         let file = |name: &str| get(name).map(PathBuf::from);
-        let identity = match (file("cert"), file("key")) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            _ => {
-                return Err(format!(
-                    "{what} `{shown}` has only one of `cert` and `key`\n  hint: a certificate needs its key"
-                ));
-            }
-        };
-        if !is_encrypted && (identity.is_some() || get("ca").is_some() || get("name").is_some()) {
-            return Err(format!("{what} `{shown}` has a certificate but no encryption\n  hint: grpcs://"));
-        }
-        let token = match (get("token"), file("token_file")) {
-            (Some(_), Some(_)) => return Err(format!("{what} `{shown}` has both `token` and `token_file`")),
-            (Some(text), None) => Some(Token::Text(text.clone())),
-            (None, file) => file.map(Token::File),
-        };
+        let one = || format!("{what} `{shown}` has only one of `cert` and `key`\n  hint: a certificate needs its key");
+        ensure(get("cert").is_some() == get("key").is_some(), one)?;
+        let identity = file("cert").zip(file("key"));
+        let is_plain = ["cert", "ca", "name"].iter().all(|name| get(name).is_none());
+        let open = || format!("{what} `{shown}` has a certificate but no encryption\n  hint: grpcs://");
+        ensure(is_encrypted || is_plain, open)?;
+        let token = get("token").cloned().map(Token::Text);
+        let both = || format!("{what} `{shown}` has both `token` and `token_file`");
+        ensure(token.is_none() || get("token_file").is_none(), both)?;
+        let token = token.or_else(|| file("token_file").map(Token::File));
         Ok(Self {
             uri: format!("{}://{server}", if is_encrypted { "https" } else { "http" }),
             instance: instance.trim_matches('/').to_owned(),

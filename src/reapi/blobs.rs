@@ -1,11 +1,13 @@
 //! Blobs to a server and from it: many small ones in a batch, a large one as a stream, each only if it is needed.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::content_addressable_storage_client::ContentAddressableStorageClient;
 use bazel_remote_apis::google::bytestream::ReadRequest;
 use bazel_remote_apis::google::bytestream::byte_stream_client::ByteStreamClient;
+use bazel_remote_apis::google::rpc::Status;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 
 use crate::base;
@@ -16,7 +18,7 @@ use crate::reapi::proto::{
     BatchReadBlobsRequest, BatchUpdateBlobsRequest, Digest, FindMissingBlobsRequest, batch_update_blobs_request,
     compressor,
 };
-use crate::reapi::transfer::{Arrival, Pieces, Unpacked};
+use crate::reapi::transfer::{Arrival, Unpacked, pieces};
 
 /// Digests in one question.
 const ASKED: usize = 2_000;
@@ -58,7 +60,10 @@ impl Blob {
     }
 
     pub fn of_message(message: &impl prost::Message, function: Function) -> Self {
-        let bytes = message.encode_to_vec();
+        Self::of_bytes(message.encode_to_vec(), function)
+    }
+
+    pub fn of_bytes(bytes: Vec<u8>, function: Function) -> Self {
         Self { digest: function.of(&bytes), content: Content::Bytes(bytes) }
     }
 }
@@ -67,7 +72,7 @@ impl Content {
     fn all(&self) -> Result<Vec<u8>, Fault> {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
-            Self::File(path) => std::fs::read(path).map_err(Fault::read(path)),
+            Self::File(path) => std::fs::read(path).map_err(Fault::io("read", path)),
             Self::There => Err(Fault::Absent),
         }
     }
@@ -88,7 +93,7 @@ fn size(digest: &Digest) -> u64 {
 impl Client {
     fn store(&self) -> ContentAddressableStorageClient<Wire> {
         // The answer to a batch is a little more than the batch.
-        ContentAddressableStorageClient::new(self.wire()).max_decoding_message_size(16 << 20)
+        ContentAddressableStorageClient::new(self.wire.clone()).max_decoding_message_size(16 << 20)
     }
 
     /// Those of the digests that the server lacks.
@@ -119,9 +124,7 @@ impl Client {
         }
         let missing = self.missing(blobs.iter().map(|blob| blob.digest.clone()).collect()).await?;
         blobs.retain(|blob| missing.contains(&blob.digest.hash));
-        if blobs.iter().any(|blob| matches!(blob.content, Content::There)) {
-            return Err(Fault::Absent);
-        }
+        base::ensure(!blobs.iter().any(|blob| matches!(blob.content, Content::There)), || Fault::Absent)?;
         let sent = blobs.iter().map(|blob| size(&blob.digest)).sum();
         let (small, large): (Vec<_>, Vec<_>) = blobs.into_iter().partition(|blob| abilities.is_small(&blob.digest));
         for batch in batches(small, abilities.most_in_batch, |blob| &blob.digest) {
@@ -146,14 +149,9 @@ impl Client {
         let bytes = batch.iter().map(|blob| size(&blob.digest)).sum();
         self.calling(bytes, || async {
             let answer = self.store().batch_update_blobs(request.clone()).await?.into_inner();
-            let taken = answer.responses.iter().filter(|one| one.status.as_ref().is_none_or(|status| status.code == 0));
-            if let Some(status) = answer.responses.iter().filter_map(|one| one.status.as_ref()).find(|s| s.code != 0) {
-                return Err(Fault::of_code(status.code, &status.message));
-            }
-            match taken.count() == request.requests.len() {
-                true => Ok(()),
-                false => Err(Fault::Failed("it answered for fewer blobs than it was sent".into())),
-            }
+            are_well(answer.responses.iter().map(|one| &one.status))?;
+            let fewer = || Fault::Failed("it answered for fewer blobs than it was sent".into());
+            base::ensure(answer.responses.len() == request.requests.len(), fewer)
         })
         .await
     }
@@ -171,19 +169,17 @@ impl Client {
         self.calling(size(&blob.digest), || async {
             let before = format!("uploads/{}/", upload_id());
             let name = self.resource(&before, &blob.digest, abilities, is_compressed);
-            let content = blob.content.clone();
-            let pieces = Pieces::open(name, content, is_compressed)?;
-            let failed = pieces.failed.clone();
-            let answer = ByteStreamClient::new(self.wire()).write(futures_util::stream::iter(pieces)).await;
+            let failed = Arc::default();
+            let pieces = pieces(name, blob.content.clone(), is_compressed, Arc::clone(&failed))?;
+            let answer = ByteStreamClient::new(self.wire.clone()).write(futures_util::stream::iter(pieces)).await;
             // A file that cannot be read ends the stream, which is no doing of the server's.
             if let Some(why) = base::lock(&failed).take() {
                 return Err(Fault::Local(why));
             }
             let committed = answer?.into_inner().committed_size;
-            match is_compressed || committed == blob.digest.size_bytes {
-                true => Ok(()),
-                false => Err(Fault::Passing(format!("it accepted {committed} of {} bytes", blob.digest.size_bytes))),
-            }
+            let size = blob.digest.size_bytes;
+            let fewer = || Fault::Passing(format!("it accepted {committed} of {size} bytes"));
+            base::ensure(is_compressed || committed == size, fewer)
         })
         .await
     }
@@ -202,6 +198,13 @@ impl Client {
         Ok(bytes)
     }
 
+    /// The content of a small blob, by way of a file in `dir`.
+    pub async fn read(&self, digest: Digest, dir: &Path) -> Result<Vec<u8>, Fault> {
+        let to = dir.join("blob");
+        self.fetch(vec![Wanted { digest, content: None, to: to.clone() }]).await?;
+        std::fs::read(&to).map_err(Fault::io("read", &to))
+    }
+
     async fn fetch_batch(&self, batch: &[Wanted], abilities: Abilities) -> Result<(), Fault> {
         let digests: HashMap<_, _> = batch.iter().map(|one| (one.digest.hash.clone(), one.digest.clone())).collect();
         let digests: Vec<Digest> = digests.into_values().filter(|digest| digest.size_bytes > 0).collect();
@@ -216,10 +219,8 @@ impl Client {
             };
             let answer = self.calling(bytes, || async {
                 let answer = self.store().batch_read_blobs(request.clone()).await?.into_inner();
-                // What may pass is seen for each blob, so that the request is repeated.
-                let bad = answer.responses.iter().filter_map(|one| one.status.as_ref()).find(|status| status.code != 0);
-                let fault = bad.map(|status| Fault::of_code(status.code, &status.message));
-                fault.map_or(Ok(answer), Err)
+                are_well(answer.responses.iter().map(|one| &one.status))?;
+                Ok(answer)
             });
             let blobs = answer.await?.responses.into_iter();
             held.extend(blobs.filter_map(|one| Some((one.digest?.hash, one.data))));
@@ -241,7 +242,7 @@ impl Client {
         let resource_name = self.resource("", &one.digest, abilities, is_compressed);
         self.calling(size(&one.digest), || async {
             let request = ReadRequest { resource_name: resource_name.clone(), ..ReadRequest::default() };
-            let mut client = ByteStreamClient::new(self.wire()).max_decoding_message_size(16 << 20);
+            let mut client = ByteStreamClient::new(self.wire.clone()).max_decoding_message_size(16 << 20);
             let mut stream = client.read(request).await?.into_inner();
             let arrival = Arrival::new(one, abilities)?;
             let mut unpacked = Unpacked::new(arrival, is_compressed)?;
@@ -252,6 +253,12 @@ impl Client {
         })
         .await
     }
+}
+
+/// What failed first of a batch. What may pass is seen for each blob, so that the whole request is repeated.
+fn are_well<'a>(mut statuses: impl Iterator<Item = &'a Option<Status>>) -> Result<(), Fault> {
+    let failed = statuses.find_map(|status| status.as_ref().filter(|status| status.code != 0));
+    failed.map_or(Ok(()), |status| Err(Fault::of_code(status.code, &status.message)))
 }
 
 /// Parts of no more bytes than one message may have.

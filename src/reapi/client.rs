@@ -49,8 +49,9 @@ pub(super) struct Abilities {
 
 pub struct Client {
     pub(super) instance: String,
-    patience: Patience,
-    wire: Wire,
+    pub(super) patience: Patience,
+    /// A clone of it is the same connection.
+    pub(super) wire: Wire,
     abilities: OnceCell<Abilities>,
 }
 
@@ -71,14 +72,6 @@ impl Client {
         Ok(Self { instance: address.instance.clone(), patience, wire, abilities: OnceCell::new() })
     }
 
-    pub(super) fn patience(&self) -> Patience {
-        self.patience
-    }
-
-    pub(super) fn wire(&self) -> Wire {
-        self.wire.clone()
-    }
-
     /// Asked once.
     pub(super) async fn abilities(&self) -> Result<Abilities, Fault> {
         self.abilities.get_or_try_init(|| self.ask()).await.copied()
@@ -87,7 +80,7 @@ impl Client {
     async fn ask(&self) -> Result<Abilities, Fault> {
         let request = GetCapabilitiesRequest { instance_name: self.instance.clone() };
         let answer = self.calling(0, || async {
-            let mut client = CapabilitiesClient::new(self.wire());
+            let mut client = CapabilitiesClient::new(self.wire.clone());
             Ok(client.get_capabilities(request.clone()).await?.into_inner())
         });
         abilities(&answer.await?)

@@ -71,11 +71,8 @@ mod tests {
     use tonic::transport::{Endpoint, Identity, Server, ServerTlsConfig};
 
     use super::connector;
-    use crate::reapi::{Address, Client, Fault, Patience};
-
-    fn runtime() -> tokio::runtime::Runtime {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
-    }
+    use crate::reapi::tests::serve;
+    use crate::reapi::{Address, Client, Fault, Patience, runtime};
 
     #[test]
     fn a_connection_that_nobody_takes_is_given_up_when_its_time_is_over() {
@@ -87,7 +84,7 @@ mod tests {
         assert!(line.last().unwrap().is_err(), "the line is full");
         let limited = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let limited = limited.connect_timeout(Duration::from_millis(300));
-        let connected = runtime().block_on(async {
+        let connected = runtime("test").unwrap().block_on(async {
             tokio::time::timeout(Duration::from_secs(60), limited.connect_with_connector(connector())).await
         });
         assert!(connected.expect("it is given up").is_err());
@@ -102,13 +99,9 @@ mod tests {
             made
         });
         let identity = Identity::from_pem(made[0].cert.pem(), made[0].signing_key.serialize_pem());
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let runtime = runtime();
+        let runtime = runtime("test").unwrap();
         let mut server = Server::builder().tls_config(ServerTlsConfig::new().identity(identity)).unwrap();
-        runtime.spawn(server.add_routes(Routes::default()).serve(([127, 0, 0, 1], port).into()));
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let port = serve(&runtime, server.add_routes(Routes::default()));
         let asked = |ca: &str| {
             let options = [("ca".to_owned(), dir.path().join(ca).display().to_string())].into();
             let address = Address::of("the remote", &format!("grpcs://127.0.0.1:{port}"), &options).unwrap();

@@ -9,8 +9,10 @@ use bazel_remote_apis::google::longrunning::{CancelOperationRequest, Operation};
 use prost::Message as _;
 use tonic::Streaming;
 
+use crate::base::ensure;
 use crate::reapi::client::Client;
 use crate::reapi::fault::Fault;
+use crate::reapi::hash::Function;
 use crate::reapi::proto::{
     ActionResult, Digest, ExecuteOperationMetadata, ExecuteRequest, ExecuteResponse, WaitExecutionRequest,
     execution_stage::Value as Stage,
@@ -66,6 +68,13 @@ struct Watched {
 }
 
 impl Client {
+    /// The digest function of a server that executes; an error if it does not.
+    pub(super) async fn executes(&self) -> Result<Function, Fault> {
+        let abilities = self.abilities().await?;
+        let never = || Fault::Failed("the server says that it executes nothing".into());
+        abilities.executes.then_some(abilities.function).ok_or_else(never)
+    }
+
     /// Executes an action whose blobs are there. `goes_on` is asked now and then; `tell` hears what happens, and `lost` gets a
     /// line for each worker in whose place the server took another one.
     pub async fn execute(
@@ -81,12 +90,9 @@ impl Client {
             instance_name: self.instance.clone(),
             skip_cache_lookup: skip_cache,
             action_digest: Some(action.clone()),
-            digest_function: self.abilities().await?.function.number(),
+            digest_function: self.executes().await?.number(),
             ..ExecuteRequest::default()
         };
-        if !self.abilities().await?.executes {
-            return Err(Fault::Failed("the server says that it executes nothing".into()));
-        }
         let mut watched =
             Watched { name: String::new(), submitted: Instant::now(), begun: None, is_queued: false, silent: None };
         let mut stream = None;
@@ -128,12 +134,9 @@ impl Client {
                         tell(&format!("the server cannot be reached ({why}); trying again"));
                         Instant::now()
                     });
-                    if since.elapsed() > bounds.away {
-                        return Err(Fault::Failed(format!(
-                            "the server was not reached for {} s: {why}",
-                            bounds.away.as_secs()
-                        )));
-                    }
+                    let seconds = bounds.away.as_secs();
+                    let gone = || Fault::Failed(format!("the server was not reached for {seconds} s: {why}"));
+                    ensure(since.elapsed() <= bounds.away, gone)?;
                     tokio::time::sleep(PAUSE).await;
                 }
                 Err(Fault::Precondition(why)) => return Ok(refused(why)),
@@ -144,7 +147,7 @@ impl Client {
 
     /// The stream of an execution: of a new one, or of one that is known by name.
     async fn listen(&self, request: &ExecuteRequest, name: &str) -> Result<Streaming<Operation>, Fault> {
-        let mut client = ExecutionClient::new(self.wire());
+        let mut client = ExecutionClient::new(self.wire.clone());
         let opened = async {
             Ok(match name {
                 "" => client.execute(request.clone()).await?.into_inner(),
@@ -152,7 +155,7 @@ impl Client {
             })
         };
         // A server that takes the request and says nothing is as good as none.
-        let patience = self.patience().timeout;
+        let patience = self.patience.timeout;
         tokio::time::timeout(patience, opened).await.unwrap_or_else(|_| Err(Fault::Passing("no answer in time".into())))
     }
 
@@ -161,7 +164,7 @@ impl Client {
         if name.is_empty() {
             return;
         }
-        let mut client = OperationsClient::new(self.wire());
+        let mut client = OperationsClient::new(self.wire.clone());
         let cancelled = client.cancel_operation(CancelOperationRequest { name: name.to_owned() });
         let _ = tokio::time::timeout(Duration::from_secs(2), cancelled).await;
     }

@@ -1,7 +1,6 @@
 //! Executions on a server that says what a script says: queues without a worker, workers that are lost, servers that forget.
 
 use std::collections::VecDeque;
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_server::{Capabilities, CapabilitiesServer};
@@ -13,7 +12,8 @@ use tonic::{Request, Response, Status};
 
 use super::*;
 use crate::reapi::proto::{CacheCapabilities, ExecutionCapabilities, GetCapabilitiesRequest, ServerCapabilities};
-use crate::reapi::{Address, Function, Patience};
+use crate::reapi::tests::{Answer, serve};
+use crate::reapi::{Address, Patience, runtime};
 
 #[path = "../../tests/remote/proxy.rs"]
 #[expect(dead_code, reason = "nobody here asks what went through it")]
@@ -44,7 +44,7 @@ struct Script(Arc<Mutex<VecDeque<Vec<Says>>>>, Arc<Mutex<Vec<&'static str>>>);
 type Operations = BoxStream<'static, Result<Operation, Status>>;
 
 impl Script {
-    fn next(&self, what: &'static str) -> Result<Response<Operations>, Status> {
+    fn next(&self, what: &'static str) -> Answer<Operations> {
         self.1.lock().unwrap().push(what);
         let answer = self.0.lock().unwrap().pop_front().expect("no further request is expected");
         if let [Says::No(status)] = answer.as_slice() {
@@ -81,10 +81,7 @@ fn operation(stage: Stage, response: Option<ExecuteResponse>) -> Operation {
 
 #[tonic::async_trait]
 impl Capabilities for Script {
-    async fn get_capabilities(
-        &self,
-        _: Request<GetCapabilitiesRequest>,
-    ) -> Result<Response<ServerCapabilities>, Status> {
+    async fn get_capabilities(&self, _: Request<GetCapabilitiesRequest>) -> Answer<ServerCapabilities> {
         let cache = CacheCapabilities { digest_functions: vec![1], ..CacheCapabilities::default() };
         let execution = ExecutionCapabilities { exec_enabled: true, ..ExecutionCapabilities::default() };
         let (cache_capabilities, execution_capabilities) = (Some(cache), Some(execution));
@@ -97,11 +94,11 @@ impl Execution for Script {
     type ExecuteStream = Operations;
     type WaitExecutionStream = Operations;
 
-    async fn execute(&self, _: Request<ExecuteRequest>) -> Result<Response<Operations>, Status> {
+    async fn execute(&self, _: Request<ExecuteRequest>) -> Answer<Operations> {
         self.next("execute")
     }
 
-    async fn wait_execution(&self, _: Request<WaitExecutionRequest>) -> Result<Response<Operations>, Status> {
+    async fn wait_execution(&self, _: Request<WaitExecutionRequest>) -> Answer<Operations> {
         self.next("wait")
     }
 }
@@ -116,16 +113,12 @@ struct Running {
 impl Running {
     /// `by`: over a network that is slow.
     fn new(answers: Vec<Vec<Says>>, by: Option<proxy::Way>) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let runtime = runtime("test").unwrap();
         let script = Script(Arc::new(Mutex::new(answers.into())), Arc::default());
         let services = Server::builder()
             .add_service(CapabilitiesServer::new(script.clone()))
             .add_service(ExecutionServer::new(script.clone()));
-        runtime.spawn(services.serve(([127, 0, 0, 1], port).into()));
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let port = serve(&runtime, services);
         let port = by.map_or(port, |way| proxy::Proxy::new(port, way).port);
         let address = Address::of("the executor", &format!("grpc://127.0.0.1:{port}"), &Default::default()).unwrap();
         let client = {

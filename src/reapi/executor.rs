@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::Duration;
 
-use crate::base::lock;
+use crate::base::{ensure, lock};
+use crate::reapi;
 use crate::reapi::action::{self, Input, Task};
 use crate::reapi::address::Address;
 use crate::reapi::blobs::{Blob, Content, Wanted};
@@ -44,11 +44,7 @@ pub enum Came {
 impl Executor {
     /// Opens no connection yet.
     pub fn open(address: &Address, patience: Patience) -> Result<Self, String> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("orch-executor")
-            .enable_all()
-            .build()
+        let runtime = reapi::runtime("orch-executor")
             .map_err(|e| format!("the executor {} is not used: no thread could be started: {e}", address.shown))?;
         let client = {
             let _inside = runtime.enter();
@@ -59,13 +55,7 @@ impl Executor {
 
     /// Whether it is there and executes.
     pub fn reach(&self) -> Result<Function, Fault> {
-        self.runtime.block_on(async {
-            let abilities = self.client.abilities().await?;
-            match abilities.executes {
-                true => Ok(abilities.function),
-                false => Err(Fault::Failed("the server says that it executes nothing".into())),
-            }
-        })
+        self.runtime.block_on(self.client.executes())
     }
 
     /// A file as an input. `is_fixed`: its content is that of its name, so it is read once.
@@ -84,7 +74,7 @@ impl Executor {
 
     /// A file of these bytes as an input.
     pub fn text(&self, path: String, bytes: Vec<u8>) -> Result<Input, Fault> {
-        Ok(Input { path, blob: action::blob_of(bytes, self.reach()?), is_executable: false })
+        Ok(Input { path, blob: Blob::of_bytes(bytes, self.reach()?), is_executable: false })
     }
 
     /// Executes a task, or finds out that it was executed before. `warn` hears what went wrong and was made good; of workers
@@ -126,7 +116,7 @@ impl Executor {
         for folder in result.output_directories {
             let tree = self.bytes(folder.tree_digest.ok_or(Fault::WrongContent)?).await?;
             let found = action::files_of(&tree, function).ok_or(Fault::WrongContent)?;
-            files.extend(found.into_iter().map(|(path, digest, _)| (format!("{}/{path}", folder.path), digest)));
+            files.extend(found.into_iter().map(|(path, digest)| (format!("{}/{path}", folder.path), digest)));
         }
         let mut said = match (result.stderr_raw, result.stderr_digest) {
             (raw, None) => raw,
@@ -145,13 +135,9 @@ impl Executor {
 
     /// A small blob.
     async fn bytes(&self, digest: Digest) -> Result<Vec<u8>, Fault> {
-        if digest.size_bytes > 64 << 20 {
-            return Err(Fault::WrongContent);
-        }
+        ensure(digest.size_bytes <= 64 << 20, || Fault::WrongContent)?;
         let dir = tempfile::tempdir().map_err(|e| Fault::Local(format!("failed to make a folder: {e}")))?;
-        let to = dir.path().join("blob");
-        self.client.fetch(vec![Wanted { digest, content: None, to: to.clone() }]).await?;
-        std::fs::read(&to).map_err(Fault::read(&to))
+        self.client.read(digest, dir.path()).await
     }
 
     /// The content of a small file that an action left.
@@ -161,10 +147,5 @@ impl Executor {
 
     pub fn fetch(&self, wanted: Vec<Wanted>) -> Result<u64, Fault> {
         self.runtime.block_on(self.client.fetch(wanted))
-    }
-
-    /// How long requests are waited for.
-    pub fn timeout(&self) -> Duration {
-        self.client.patience().timeout
     }
 }

@@ -1,38 +1,40 @@
 //! What can go wrong with a server, by what is to be done about it.
 
-use std::error::Error;
-use std::fmt;
+use std::error::Error as _;
+use std::io;
+use std::path::Path;
 
 use tonic::{Code, Status};
 
-#[derive(Debug, Clone)]
+use crate::base::text::with_causes;
+
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Fault {
-    /// The server does not have it.
+    #[error("the server does not have it")]
     Absent,
-    /// What came is not what was asked for.
+    #[error("what arrived is not what was requested")]
     WrongContent,
     /// It does not know the client, or does not let it.
+    #[error("credentials were refused: {0}")]
     Denied(String),
     /// It cannot do that as things are: an input is missing, or no worker fits. With the details' types and bytes.
+    #[error("{0}")]
     Precondition(String),
     /// Another attempt may do: it is overloaded, restarts, or the connection broke.
+    #[error("{0}")]
     Passing(String),
-    /// No answer in time.
+    #[error("no answer in time")]
     Timeout,
+    #[error("{0}")]
     Failed(String),
     /// This machine's own files.
+    #[error("{0}")]
     Local(String),
 }
 
 impl Fault {
-    pub(super) fn read(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_owned();
-        move |e| Self::Local(format!("failed to read {}: {e}", path.display()))
-    }
-
-    pub(super) fn write(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_owned();
-        move |e| Self::Local(format!("failed to write {}: {e}", path.display()))
+    pub(super) fn io(action: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |e| Self::Local(format!("failed to {action} {}: {e}", path.display()))
     }
 
     /// By the number that travels in messages.
@@ -59,45 +61,14 @@ impl From<Status> for Fault {
 
 impl From<tonic::transport::Error> for Fault {
     fn from(error: tonic::transport::Error) -> Self {
-        Self::Failed(chain(&error))
+        Self::Failed(with_causes(error.to_string(), &error))
     }
 }
 
 /// One line: what the server says, the kind, and what lies below.
 fn message(status: &Status) -> String {
     let said = status.message().lines().next().unwrap_or_default();
-    let mut text = if said.is_empty() { status.code().description().to_owned() } else { said.to_owned() };
-    if let Some(source) = status.source() {
-        let below = chain(source);
-        if !text.contains(&below) {
-            text = format!("{text}: {below}");
-        }
-    }
-    let text: String = text.chars().take(300).collect();
+    let text = if said.is_empty() { status.code().description().to_owned() } else { said.to_owned() };
+    let text: String = with_causes(text, status).chars().take(300).collect();
     format!("{text} ({:?})", status.code())
-}
-
-fn chain(error: &dyn Error) -> String {
-    let (mut text, mut source) = (error.to_string(), error.source());
-    while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        source = cause.source();
-    }
-    text
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Absent => f.write_str("the server does not have it"),
-            Self::WrongContent => f.write_str("what arrived is not what was requested"),
-            Self::Denied(why) => write!(f, "credentials were refused: {why}"),
-            Self::Timeout => f.write_str("no answer in time"),
-            Self::Precondition(why) | Self::Passing(why) | Self::Failed(why) | Self::Local(why) => f.write_str(why),
-        }
-    }
 }

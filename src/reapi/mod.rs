@@ -28,3 +28,8 @@ pub use execute::{Bounds, Ending};
 pub use executor::{Came, Executor, Left};
 pub use fault::Fault;
 pub use hash::Function;
+
+/// What requests are made in. Two threads: one may be hashing what arrives while the other keeps the rest going.
+pub(crate) fn runtime(name: &str) -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).thread_name(name).enable_all().build()
+}

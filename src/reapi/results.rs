@@ -17,7 +17,7 @@ impl Client {
             ..GetActionResultRequest::default()
         };
         let answer = self.calling(0, || async {
-            let mut client = ActionCacheClient::new(self.wire());
+            let mut client = ActionCacheClient::new(self.wire.clone());
             Ok(client.get_action_result(request.clone()).await?.into_inner())
         });
         match answer.await {
@@ -37,7 +37,7 @@ impl Client {
             ..UpdateActionResultRequest::default()
         };
         let answer = self.calling(0, || async {
-            let mut client = ActionCacheClient::new(self.wire());
+            let mut client = ActionCacheClient::new(self.wire.clone());
             Ok(client.update_action_result(request.clone()).await?)
         });
         answer.await.map(drop)

@@ -2,7 +2,7 @@
 //! refuses for a while, speaks one digest function alone, and answers wrongly.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,11 +17,12 @@ use bazel_remote_apis::google::bytestream::byte_stream_server::{ByteStream, Byte
 use bazel_remote_apis::google::rpc;
 use futures_util::stream::{BoxStream, iter};
 use tonic::transport::Server;
+use tonic::transport::server::Router;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::base::Digest as Content3;
+use crate::base::{Digest as Content3, ensure};
 use crate::reapi::proto::*;
-use crate::reapi::{Address, Blob, Client, Content, Fault, Function, Patience, Wanted};
+use crate::reapi::{Address, Blob, Client, Fault, Function, Patience, Wanted, runtime};
 
 /// What a server does, and what it has seen.
 #[derive(Default)]
@@ -57,10 +58,8 @@ impl Fake {
             tokio::time::sleep(Duration::from_secs(60)).await;
         }
         let more = |left: u32| left.checked_sub(1);
-        if what != "capabilities" && self.0.refuses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok() {
-            return Err(Status::resource_exhausted("slow down"));
-        }
-        Ok(())
+        let answers = || self.0.refuses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_err();
+        ensure(what == "capabilities" || answers(), || Status::resource_exhausted("slow down"))
     }
 
     fn content(&self, hash: &str) -> Result<Vec<u8>, Status> {
@@ -76,12 +75,11 @@ impl Fake {
     }
 }
 
+pub(super) type Answer<T> = Result<Response<T>, Status>;
+
 #[tonic::async_trait]
 impl Capabilities for Fake {
-    async fn get_capabilities(
-        &self,
-        request: Request<GetCapabilitiesRequest>,
-    ) -> Result<Response<ServerCapabilities>, Status> {
+    async fn get_capabilities(&self, request: Request<GetCapabilitiesRequest>) -> Answer<ServerCapabilities> {
         self.enter("capabilities", &request).await?;
         let zstd = self.0.zstd.then(|| compressor::Value::Zstd.into());
         let cache = CacheCapabilities {
@@ -99,10 +97,7 @@ impl ContentAddressableStorage for Fake {
     type GetTreeStream = BoxStream<'static, Result<GetTreeResponse, Status>>;
     type GetChunkMappingStream = BoxStream<'static, Result<GetChunkMappingResponse, Status>>;
 
-    async fn find_missing_blobs(
-        &self,
-        request: Request<FindMissingBlobsRequest>,
-    ) -> Result<Response<FindMissingBlobsResponse>, Status> {
+    async fn find_missing_blobs(&self, request: Request<FindMissingBlobsRequest>) -> Answer<FindMissingBlobsResponse> {
         self.enter("missing", &request).await?;
         let blobs = self.0.blobs.lock().unwrap();
         let asked = request.into_inner().blob_digests.into_iter();
@@ -110,16 +105,11 @@ impl ContentAddressableStorage for Fake {
         Ok(Response::new(FindMissingBlobsResponse { missing_blob_digests }))
     }
 
-    async fn batch_update_blobs(
-        &self,
-        request: Request<BatchUpdateBlobsRequest>,
-    ) -> Result<Response<BatchUpdateBlobsResponse>, Status> {
+    async fn batch_update_blobs(&self, request: Request<BatchUpdateBlobsRequest>) -> Answer<BatchUpdateBlobsResponse> {
         self.enter("batch", &request).await?;
         let requests = request.into_inner().requests;
         let size: usize = requests.iter().map(|one| one.data.len()).sum();
-        if size as i64 > self.0.most_in_batch {
-            return Err(Status::invalid_argument("too large a batch"));
-        }
+        ensure(size as i64 <= self.0.most_in_batch, || Status::invalid_argument("too large a batch"))?;
         let take = |one: batch_update_blobs_request::Request| {
             let digest = one.digest.unwrap();
             self.0.blobs.lock().unwrap().insert(digest.hash.clone(), one.data);
@@ -129,10 +119,7 @@ impl ContentAddressableStorage for Fake {
         Ok(Response::new(BatchUpdateBlobsResponse { responses: requests.into_iter().map(take).collect() }))
     }
 
-    async fn batch_read_blobs(
-        &self,
-        request: Request<BatchReadBlobsRequest>,
-    ) -> Result<Response<BatchReadBlobsResponse>, Status> {
+    async fn batch_read_blobs(&self, request: Request<BatchReadBlobsRequest>) -> Answer<BatchReadBlobsResponse> {
         self.enter("read batch", &request).await?;
         let one = |digest: Digest| {
             let (data, code) = self.content(&digest.hash).map_or((vec![], 5), |data| (data, 0));
@@ -143,29 +130,26 @@ impl ContentAddressableStorage for Fake {
         Ok(Response::new(BatchReadBlobsResponse { responses }))
     }
 
-    async fn get_tree(&self, _: Request<GetTreeRequest>) -> Result<Response<Self::GetTreeStream>, Status> {
+    async fn get_tree(&self, _: Request<GetTreeRequest>) -> Answer<Self::GetTreeStream> {
         Err(Status::unimplemented("trees"))
     }
 
-    async fn split_blob(&self, _: Request<SplitBlobRequest>) -> Result<Response<SplitBlobResponse>, Status> {
+    async fn split_blob(&self, _: Request<SplitBlobRequest>) -> Answer<SplitBlobResponse> {
         Err(Status::unimplemented("parts"))
     }
 
-    async fn get_chunk_mapping(
-        &self,
-        _: Request<GetChunkMappingRequest>,
-    ) -> Result<Response<Self::GetChunkMappingStream>, Status> {
+    async fn get_chunk_mapping(&self, _: Request<GetChunkMappingRequest>) -> Answer<Self::GetChunkMappingStream> {
         Err(Status::unimplemented("parts"))
     }
 
-    async fn splice_blob(&self, _: Request<SpliceBlobRequest>) -> Result<Response<SpliceBlobResponse>, Status> {
+    async fn splice_blob(&self, _: Request<SpliceBlobRequest>) -> Answer<SpliceBlobResponse> {
         Err(Status::unimplemented("parts"))
     }
 
     async fn register_chunk_mapping(
         &self,
         _: Request<Streaming<RegisterChunkMappingRequest>>,
-    ) -> Result<Response<RegisterChunkMappingResponse>, Status> {
+    ) -> Answer<RegisterChunkMappingResponse> {
         Err(Status::unimplemented("parts"))
     }
 }
@@ -174,7 +158,7 @@ impl ContentAddressableStorage for Fake {
 impl ByteStream for Fake {
     type ReadStream = BoxStream<'static, Result<stream::ReadResponse, Status>>;
 
-    async fn read(&self, request: Request<stream::ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+    async fn read(&self, request: Request<stream::ReadRequest>) -> Answer<Self::ReadStream> {
         let name = request.get_ref().resource_name.clone();
         self.enter(&format!("read {name}"), &request).await?;
         let hash = name.rsplit('/').nth(1).unwrap();
@@ -187,10 +171,7 @@ impl ByteStream for Fake {
         Ok(Response::new(Box::pin(iter(pieces))))
     }
 
-    async fn write(
-        &self,
-        request: Request<Streaming<stream::WriteRequest>>,
-    ) -> Result<Response<stream::WriteResponse>, Status> {
+    async fn write(&self, request: Request<Streaming<stream::WriteRequest>>) -> Answer<stream::WriteResponse> {
         self.enter("write", &request).await?;
         let (mut name, mut bytes, mut stream) = (String::new(), Vec::new(), request.into_inner());
         while let Some(piece) = stream.message().await? {
@@ -211,9 +192,19 @@ impl ByteStream for Fake {
     async fn query_write_status(
         &self,
         _: Request<stream::QueryWriteStatusRequest>,
-    ) -> Result<Response<stream::QueryWriteStatusResponse>, Status> {
+    ) -> Answer<stream::QueryWriteStatusResponse> {
         Err(Status::unimplemented("status"))
     }
+}
+
+/// Serves on a port of its own.
+pub(super) fn serve(runtime: &tokio::runtime::Runtime, router: Router) -> u16 {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    runtime.spawn(router.serve(([127, 0, 0, 1], port).into()));
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    port
 }
 
 /// A usual server.
@@ -231,34 +222,29 @@ struct Running {
 
 impl Running {
     fn new(manner: Manner) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let runtime = runtime("test").unwrap();
         let manner = Arc::new(manner);
         let fake = Fake(manner.clone());
         let router = Server::builder()
             .add_service(CapabilitiesServer::new(fake.clone()))
             .add_service(ContentAddressableStorageServer::new(fake.clone()))
             .add_service(ByteStreamServer::new(fake));
-        runtime.spawn(router.serve(([127, 0, 0, 1], port).into()));
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let port = serve(&runtime, router);
         Self { runtime, manner, port, dir: tempfile::tempdir().unwrap() }
     }
 
-    fn client(&self, scheme: &str, options: &[(&str, &str)]) -> Client {
+    fn client(&self, options: &[(&str, &str)]) -> Client {
         let options: BTreeMap<_, _> = options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let url = format!("{scheme}://127.0.0.1:{}/main", self.port);
+        let url = format!("grpc://127.0.0.1:{}/main", self.port);
         let address = Address::of("the remote", &url, &options).unwrap();
-        let patience = Patience { timeout: Duration::from_secs(2), retries: 3 };
         let _inside = self.runtime.enter();
-        Client::open(&address, patience).unwrap()
+        Client::open(&address, Patience { timeout: Duration::from_secs(2), retries: 3 }).unwrap()
     }
 
     fn send(&self, client: &Client, contents: &[Vec<u8>]) -> Result<u64, Fault> {
         self.runtime.block_on(async {
             let function = client.function().await?;
-            let blob = |bytes: &Vec<u8>| Blob { digest: function.of(bytes), content: Content::Bytes(bytes.clone()) };
+            let blob = |bytes: &Vec<u8>| Blob::of_bytes(bytes.clone(), function);
             client.upload(contents.iter().map(blob).collect()).await
         })
     }
@@ -294,7 +280,7 @@ fn blobs_go_and_come_in_batches_and_streams_by_what_the_server_offers() {
     for (functions, zstd) in [(vec![9, 1], false), (vec![1, 9], true), (vec![1], false), (vec![9], true)] {
         let speaks_blake3 = functions[0] == 9;
         let running = Running::new(Manner { functions, zstd, ..usual() });
-        let client = running.client("grpc", &[]);
+        let client = running.client(&[]);
         let all = contents();
         let size: usize = all.iter().map(Vec::len).sum();
         assert_eq!(running.send(&client, &all).unwrap(), size as u64);
@@ -324,7 +310,7 @@ fn a_server_s_own_digest_function_goes_before_a_faster_one() {
 #[test]
 fn a_server_that_speaks_another_digest_is_refused() {
     let running = Running::new(Manner { functions: vec![3], ..usual() });
-    let error = running.send(&running.client("grpc", &[]), &contents()).unwrap_err();
+    let error = running.send(&running.client(&[]), &contents()).unwrap_err();
     assert!(error.to_string().contains("neither BLAKE3 nor SHA-256"), "{error}");
 }
 
@@ -333,10 +319,10 @@ fn a_refusal_that_may_pass_is_waited_out_and_one_that_does_not_is_an_error() {
     let little = [b"little".to_vec()];
     let running = Running::new(Manner { refuses: 3.into(), ..usual() });
     let start = Instant::now();
-    assert_eq!(running.send(&running.client("grpc", &[]), &little).unwrap(), 6);
+    assert_eq!(running.send(&running.client(&[]), &little).unwrap(), 6);
     assert!(start.elapsed() > Duration::from_millis(300), "with growing pauses: {:?}", start.elapsed());
     let running = Running::new(Manner { refuses: 1_000.into(), ..usual() });
-    let error = running.send(&running.client("grpc", &[]), &little).unwrap_err();
+    let error = running.send(&running.client(&[]), &little).unwrap_err();
     assert!(matches!(&error, Fault::Passing(why) if why.contains("slow down")), "{error:?}");
 }
 
@@ -344,7 +330,7 @@ fn a_refusal_that_may_pass_is_waited_out_and_one_that_does_not_is_an_error() {
 fn what_never_comes_is_waited_for_no_longer_than_said() {
     let running = Running::new(Manner { hangs: true, ..usual() });
     let start = Instant::now();
-    let error = running.send(&running.client("grpc", &[]), &[b"little".to_vec()]).unwrap_err();
+    let error = running.send(&running.client(&[]), &[b"little".to_vec()]).unwrap_err();
     assert!(matches!(error, Fault::Timeout) && start.elapsed() < Duration::from_secs(5), "{error:?}");
 }
 
@@ -354,7 +340,7 @@ fn what_comes_wrong_or_short_is_no_blob() {
     for zstd in [false, true] {
         for (lies, cuts) in [(true, false), (false, true)] {
             let running = Running::new(Manner { zstd, lies, cuts, ..usual() });
-            let client = running.client("grpc", &[]);
+            let client = running.client(&[]);
             running.send(&client, &all).unwrap();
             for one in [&all[1], &all[22]] {
                 let error = running.fetch(&client, std::slice::from_ref(one)).unwrap_err();
@@ -363,7 +349,7 @@ fn what_comes_wrong_or_short_is_no_blob() {
         }
     }
     let running = Running::new(usual());
-    let error = running.fetch(&running.client("grpc", &[]), &all).unwrap_err();
+    let error = running.fetch(&running.client(&[]), &all).unwrap_err();
     assert!(matches!(error, Fault::Absent), "{error:?}");
 }
 
@@ -372,14 +358,14 @@ fn a_token_comes_from_an_option_or_from_a_file_that_may_change() {
     let little = [b"little".to_vec()];
     let running = Running::new(Manner { token: Some("right".into()), ..usual() });
     for options in [&[][..], &[("token", "wrong")]] {
-        let error = running.send(&running.client("grpc", options), &little).unwrap_err();
+        let error = running.send(&running.client(options), &little).unwrap_err();
         assert!(matches!(error, Fault::Denied(_)), "{error:?}");
         assert!(!error.to_string().contains("wrong"), "{error}");
     }
-    running.send(&running.client("grpc", &[("token", "right")]), &little).unwrap();
+    running.send(&running.client(&[("token", "right")]), &little).unwrap();
     let file = running.dir.path().join("token");
     std::fs::write(&file, "old").unwrap();
-    let client = running.client("grpc", &[("token_file", file.to_str().unwrap())]);
+    let client = running.client(&[("token_file", file.to_str().unwrap())]);
     running.send(&client, &little).unwrap_err();
     std::fs::write(&file, "right\n").unwrap();
     running.send(&client, &little).unwrap();

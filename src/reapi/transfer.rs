@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bazel_remote_apis::google::bytestream::WriteRequest;
 
-use crate::base::{Hasher, lock};
+use crate::base::{Hasher, ensure, lock};
 use crate::reapi::blobs::{Content, Wanted};
 use crate::reapi::client::Abilities;
 use crate::reapi::fault::Fault;
@@ -15,50 +15,38 @@ use crate::reapi::hash::{Function, Summer};
 /// One message of a stream, bytes.
 const PIECE: usize = 256 << 10;
 
-/// A blob as the messages that write it.
-pub(super) struct Pieces {
-    name: Option<String>,
-    content: Box<dyn Read + Send>,
-    offset: i64,
-    is_over: bool,
-    /// Why it could not be read to its end.
-    pub(super) failed: Arc<Mutex<Option<String>>>,
-}
-
-impl Pieces {
-    pub(super) fn open(name: String, content: Content, is_compressed: bool) -> Result<Self, Fault> {
-        let local = |e: io::Error| Fault::Local(format!("failed to compress a blob: {e}"));
-        let plain: Box<dyn Read + Send> = match content {
-            Content::Bytes(bytes) => Box::new(io::Cursor::new(bytes)),
-            Content::File(path) => Box::new(File::open(&path).map_err(Fault::read(&path))?),
-            Content::There => return Err(Fault::Absent),
-        };
-        let content: Box<dyn Read + Send> = match is_compressed {
-            true => Box::new(zstd::stream::read::Encoder::new(plain, 1).map_err(local)?),
-            false => plain,
-        };
-        Ok(Self { name: Some(name), content, offset: 0, is_over: false, failed: Default::default() })
+/// A blob as the messages that write it under a name. Why it could not be read to its end goes to `failed`.
+pub(super) fn pieces(
+    mut name: String,
+    content: Content,
+    is_compressed: bool,
+    failed: Arc<Mutex<Option<String>>>,
+) -> Result<impl Iterator<Item = WriteRequest> + Send + 'static, Fault> {
+    let local = |e: io::Error| Fault::Local(format!("failed to compress a blob: {e}"));
+    let mut content: Box<dyn Read + Send> = match content {
+        Content::Bytes(bytes) => Box::new(io::Cursor::new(bytes)),
+        Content::File(path) => Box::new(File::open(&path).map_err(Fault::io("read", &path))?),
+        Content::There => return Err(Fault::Absent),
+    };
+    if is_compressed {
+        content = Box::new(zstd::stream::read::Encoder::new(content, 1).map_err(local)?);
     }
-}
-
-impl Iterator for Pieces {
-    type Item = WriteRequest;
-
-    fn next(&mut self) -> Option<WriteRequest> {
-        if self.is_over {
+    let (mut write_offset, mut finish_write) = (0, false);
+    Ok(std::iter::from_fn(move || {
+        if finish_write {
             return None;
         }
         let mut data = Vec::with_capacity(PIECE);
-        if let Err(e) = (&mut self.content).take(PIECE as u64).read_to_end(&mut data) {
-            *lock(&self.failed) = Some(format!("failed to read what should be uploaded: {e}"));
-            self.is_over = true;
+        if let Err(e) = (&mut content).take(PIECE as u64).read_to_end(&mut data) {
+            *lock(&failed) = Some(format!("failed to read what should be uploaded: {e}"));
+            finish_write = true;
             return None;
         }
-        self.is_over = data.len() < PIECE;
-        let (resource_name, write_offset) = (self.name.take().unwrap_or_default(), self.offset);
-        self.offset += data.len() as i64;
-        Some(WriteRequest { resource_name, write_offset, finish_write: self.is_over, data })
-    }
+        finish_write = data.len() < PIECE;
+        let at = write_offset;
+        write_offset += data.len() as i64;
+        Some(WriteRequest { resource_name: std::mem::take(&mut name), write_offset: at, finish_write, data })
+    }))
 }
 
 /// A file that is written, and hashed as it is.
@@ -72,53 +60,40 @@ pub(super) struct Arrival<'a> {
 
 impl<'a> Arrival<'a> {
     pub(super) fn new(wanted: &'a Wanted, abilities: Abilities) -> Result<Self, Fault> {
-        let file = File::create(&wanted.to).map_err(Fault::write(&wanted.to))?;
+        let file = File::create(&wanted.to).map_err(Fault::io("write", &wanted.to))?;
         let (summer, content) = (abilities.function.summer(), wanted.content.map(|_| Hasher::default()));
         Ok(Self { wanted, file, summer, content, function: abilities.function })
     }
 
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.summer.update(bytes);
-        if self.summer.size() > self.wanted.digest.size_bytes {
-            return Err(Fault::WrongContent);
-        }
+        ensure(self.summer.size() <= self.wanted.digest.size_bytes, || Fault::WrongContent)?;
         if let Some(hasher) = &mut self.content {
             hasher.update(bytes);
         }
-        self.file.write_all(bytes).map_err(Fault::write(&self.wanted.to))
+        self.file.write_all(bytes).map_err(Fault::io("write", &self.wanted.to))
     }
 
     pub(super) fn end(self) -> Result<(), Fault> {
         let is_shorter = self.summer.size() < self.wanted.digest.size_bytes;
         let is_right = self.summer.digest() == self.wanted.digest
             && self.content.map(|hasher| hasher.digest()) == self.wanted.content;
-        match is_right {
-            true => Ok(()),
-            // The stream may have been cut.
-            false if is_shorter => Err(Fault::Passing(format!("a {} blob came short", self.function.name()))),
-            false => Err(Fault::WrongContent),
-        }
+        // The stream may have been cut.
+        ensure(!is_shorter, || Fault::Passing(format!("a {} blob came short", self.function.name())))?;
+        ensure(is_right, || Fault::WrongContent)
     }
 }
 
 /// What arrives, unpacked if it is packed.
 pub(super) enum Unpacked<'a> {
     Plain(Box<Arrival<'a>>),
-    Zstd(Box<zstd::stream::write::Decoder<'static, Sink<'a>>>),
+    Zstd(Box<zstd::stream::write::Decoder<'static, Arrival<'a>>>),
 }
 
-/// An arrival as a decoder sees it; it remembers what an I/O error cannot say.
-pub(super) struct Sink<'a> {
-    arrival: Arrival<'a>,
-    fault: Option<Fault>,
-}
-
-impl Write for Sink<'_> {
+/// For a decoder, whose own errors are told from an arrival's by what they hold: [`unpacking`].
+impl Write for Arrival<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.arrival.take(bytes).map_err(|fault| {
-            self.fault = Some(fault);
-            io::Error::other("it was not taken")
-        })?;
+        self.take(bytes).map_err(io::Error::other)?;
         Ok(bytes.len())
     }
 
@@ -133,16 +108,14 @@ impl<'a> Unpacked<'a> {
             return Ok(Self::Plain(Box::new(arrival)));
         }
         let local = |e: io::Error| Fault::Local(format!("failed to unpack a blob: {e}"));
-        let decoder = zstd::stream::write::Decoder::new(Sink { arrival, fault: None }).map_err(local)?;
+        let decoder = zstd::stream::write::Decoder::new(arrival).map_err(local)?;
         Ok(Self::Zstd(Box::new(decoder)))
     }
 
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         match self {
             Self::Plain(arrival) => arrival.take(bytes),
-            Self::Zstd(decoder) => {
-                decoder.write_all(bytes).map_err(|_| decoder.get_mut().fault.take().unwrap_or(Fault::WrongContent))
-            }
+            Self::Zstd(decoder) => decoder.write_all(bytes).map_err(unpacking),
         }
     }
 
@@ -150,14 +123,14 @@ impl<'a> Unpacked<'a> {
         match self {
             Self::Plain(arrival) => arrival.end(),
             Self::Zstd(mut decoder) => {
-                let flushed = decoder.flush();
-                let Sink { arrival, fault } = decoder.into_inner();
-                match (flushed, fault) {
-                    (_, Some(fault)) => Err(fault),
-                    (Err(_), None) => Err(Fault::WrongContent),
-                    (Ok(()), None) => arrival.end(),
-                }
+                decoder.flush().map_err(unpacking)?;
+                decoder.into_inner().end()
             }
         }
     }
+}
+
+/// What the arrival said, or that what came cannot be unpacked.
+fn unpacking(error: io::Error) -> Fault {
+    error.downcast().unwrap_or(Fault::WrongContent)
 }

@@ -12,8 +12,6 @@ use crate::store::remote::Remote;
 use crate::worker::Cancel;
 
 #[cfg(feature = "remote")]
-use crate::base::figures::bytes;
-#[cfg(feature = "remote")]
 use crate::store::remote::Hub;
 
 /// What the configuration of the current folder says.
@@ -92,7 +90,7 @@ pub fn finish(hub: &Hub, cancel: &Cancel, mut waits: impl FnMut(usize)) -> Optio
         waits(left);
         !cancel.is_cancelled()
     });
-    let (mut text, mut is_warning) = hub.summary(bytes).unwrap_or_default();
+    let (mut text, mut is_warning) = hub.summary().unwrap_or_default();
     if left > 0 {
         let lead = if text.is_empty() { "remote: " } else { "; " };
         text.push_str(&format!("{lead}{left} not uploaded yet: the next run or `orch cache push` goes on"));

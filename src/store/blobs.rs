@@ -8,7 +8,8 @@ use std::sync::Mutex;
 
 use crate::base::{Digest, fs as bfs, lock};
 use crate::store::stat::Stamp;
-use crate::store::{ManifestFile, StoreError};
+use crate::store::tree::Blob;
+use crate::store::{ManifestFile, Result, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Blobs {
@@ -24,29 +25,24 @@ impl Blobs {
     }
 
     /// An executable file is a blob of its own: links share the permission with what they are linked to.
-    pub(super) fn path(&self, digest: &Digest, executable: bool) -> PathBuf {
-        let mut name = digest.to_string();
-        let mut path = self.root.join(&name[..2]);
-        if executable {
-            name.push_str(".x");
-        }
-        path.push(name);
-        path
+    pub(super) fn path(&self, blob: &Blob) -> PathBuf {
+        let name = name(blob);
+        self.root.join(&name[..2]).join(name)
     }
 
     pub(super) fn path_of(&self, file: &ManifestFile) -> PathBuf {
-        self.path(&file.digest, file.executable)
+        self.path(&file.blob())
     }
 
     /// Moves a file, whose digest the caller has just computed, into its place. An older blob of the same name is
     /// replaced: it may be damaged, and this one is not.
-    pub(super) fn take(&self, from: &Path, file: &ManifestFile) -> Result<(), StoreError> {
+    pub(super) fn take(&self, from: &Path, file: &ManifestFile) -> Result<()> {
         bfs::protect(from, file.executable).map_err(StoreError::io("protect", from))?;
         self.move_in(from, file)
     }
 
     /// Makes a blob of what is in memory: the file `path` of a tree. It is written at `by`, where nothing lies.
-    pub(super) fn put(&self, path: String, content: &[u8], by: &Path) -> Result<ManifestFile, StoreError> {
+    pub(super) fn put(&self, path: String, content: &[u8], by: &Path) -> Result<ManifestFile> {
         let digest = Digest::of(content);
         let file = ManifestFile { path, size: content.len() as u64, digest, executable: false };
         bfs::write_protected(by, content).map_err(StoreError::io("write", by))?;
@@ -54,7 +50,7 @@ impl Blobs {
         Ok(file)
     }
 
-    fn move_in(&self, from: &Path, file: &ManifestFile) -> Result<(), StoreError> {
+    fn move_in(&self, from: &Path, file: &ManifestFile) -> Result<()> {
         let home = self.path_of(file);
         bfs::move_file(from, &home)
             .or_else(|e| match home.parent() {
@@ -75,8 +71,13 @@ impl Blobs {
         fs::symlink_metadata(self.path_of(file)).is_ok_and(|meta| meta.len() == file.size)
     }
 
+    /// Whether a blob is there as it was published.
+    pub(super) fn has_whole(&self, file: &ManifestFile) -> bool {
+        self.has(file) && self.check(file).is_ok()
+    }
+
     /// Finds a blob as it was published: hashed, unless this process has done so and nothing happened to it since.
-    pub(super) fn check(&self, file: &ManifestFile) -> Result<(), StoreError> {
+    pub(super) fn check(&self, file: &ManifestFile) -> Result<()> {
         let path = self.path_of(file);
         let failed = |e: io::Error| self.lost(path.clone(), "read", e);
         let meta = fs::symlink_metadata(&path).map_err(failed)?;
@@ -102,7 +103,7 @@ impl Blobs {
     }
 
     /// Gives a blob the name `to` as well: for readers that the kernel keeps from writing.
-    pub(super) fn link(&self, file: &ManifestFile, to: &Path) -> Result<(), StoreError> {
+    pub(super) fn link(&self, file: &ManifestFile, to: &Path) -> Result<()> {
         let path = self.path_of(file);
         let mut verified = lock(&self.verified);
         // A new name is a change of the file. This one is known.
@@ -116,12 +117,12 @@ impl Blobs {
     }
 
     /// Copies a blob to `to`; where the file system can, that takes no space.
-    pub(super) fn copy(&self, file: &ManifestFile, to: &Path) -> Result<(), StoreError> {
+    pub(super) fn copy(&self, file: &ManifestFile, to: &Path) -> Result<()> {
         let path = self.path_of(file);
         bfs::copy_file(&path, to).map_err(|e| self.lost(path, "copy", e))
     }
 
-    pub(super) fn read(&self, file: &ManifestFile) -> Result<Vec<u8>, StoreError> {
+    pub(super) fn read(&self, file: &ManifestFile) -> Result<Vec<u8>> {
         let path = self.path_of(file);
         fs::read(&path).map_err(|e| self.lost(path, "read", e))
     }
@@ -137,22 +138,19 @@ impl Blobs {
     }
 
     /// Removes a blob, so that it is made again.
-    pub(super) fn discard(&self, file: &ManifestFile) -> Result<(), StoreError> {
+    pub(super) fn discard(&self, file: &ManifestFile) -> Result<()> {
         let path = self.path_of(file);
         lock(&self.verified).remove(&path);
         remove(&path)
     }
 
     /// The folders that blobs lie in.
-    pub(super) fn fans(&self) -> Result<Vec<PathBuf>, StoreError> {
-        let entries = fs::read_dir(&self.root).map_err(StoreError::io("list", &self.root))?;
-        let mut fans: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
-        fans.sort();
-        Ok(fans)
+    pub(super) fn fans(&self) -> Result<Vec<PathBuf>> {
+        Ok(listed(&self.root)?.into_iter().filter(|path| path.is_dir()).collect())
     }
 
     /// Every file with what its name says.
-    pub(super) fn list(&self) -> Result<Vec<Named>, StoreError> {
+    pub(super) fn list(&self) -> Result<Vec<Named>> {
         let mut found = Vec::new();
         for fan in self.fans()? {
             found.extend(names(&fan)?);
@@ -161,27 +159,36 @@ impl Blobs {
     }
 }
 
-/// A path, and the digest and the permission that its name says, or None if no blob has such a name.
-pub(super) type Named = (PathBuf, Option<(Digest, bool)>);
+/// A path, and the blob that its name says, or None if no blob has such a name.
+pub(super) type Named = (PathBuf, Option<Blob>);
 
-pub(super) fn names(fan: &Path) -> Result<Vec<Named>, StoreError> {
-    let entries = fs::read_dir(fan).map_err(StoreError::io("list", fan))?;
-    let named = entries.flatten().map(|entry| {
-        let name = entry.file_name();
-        (entry.path(), name.to_str().and_then(parse_name))
-    });
-    Ok(named.collect())
+pub(super) fn names(fan: &Path) -> Result<Vec<Named>> {
+    let blob = |path: &Path| parse_name(path.file_name()?.to_str()?);
+    Ok(listed(fan)?.into_iter().map(|path| (path.clone(), blob(&path))).collect())
 }
 
-/// What [`Blobs::path`] named a blob.
-pub(super) fn parse_name(name: &str) -> Option<(Digest, bool)> {
+/// What lies in a folder, sorted.
+pub(super) fn listed(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).map_err(StoreError::io("list", dir))?;
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// How the file of a blob is called, here and wherever it is sent.
+pub(super) fn name((digest, executable): &Blob) -> String {
+    format!("{digest}{}", if *executable { ".x" } else { "" })
+}
+
+/// The blob that [`name`] gave this name.
+pub(super) fn parse_name(name: &str) -> Option<Blob> {
     let hex = name.strip_suffix(".x").unwrap_or(name);
     // Only as it would be written: a digest is read in capitals, too.
     let digest: Digest = hex.parse().ok()?;
     (digest.to_string() == hex).then_some((digest, hex.len() < name.len()))
 }
 
-pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
+pub(super) fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StoreError::io("remove", path)(e)),
         _ => Ok(()),

@@ -5,15 +5,15 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::base::{mark, temporary};
-use crate::store::StoreError;
+use crate::base::{ensure, mark, temporary};
+use crate::store::{Result, StoreError};
 
 /// What lies in folders that people call empty: files that keep one in git, a disk's own folder, and orch's environments,
 /// which may have been installed before the first step ran.
 const OF_NOBODY: [&str; 6] = [".gitignore", ".gitkeep", ".gitattributes", ".DS_Store", "lost+found", "envs"];
 
 /// Marks `dir`, and in it the folder `root` of this version, as orch's.
-pub(super) fn claim(dir: &Path, root: &Path) -> Result<(), StoreError> {
+pub(super) fn claim(dir: &Path, root: &Path) -> Result<()> {
     if mark::is_on(root) && mark::is_on(dir) {
         return Ok(());
     }
@@ -25,14 +25,11 @@ pub(super) fn claim(dir: &Path, root: &Path) -> Result<(), StoreError> {
     // Another process may be marking it at this moment.
     let is_mark = |name: &OsStr| name == mark::NAME || temporary::is_named(name);
     let is_ours = mark::is_on(root) || is_older(root);
-    if !is_ours && !is_free(root, &is_mark)? {
-        return Err(StoreError::Foreign { path: root.to_owned() });
-    }
+    ensure(is_ours || is_free(root, &is_mark)?, || StoreError::Foreign { path: root.to_owned() })?;
     let expected =
         |name: &OsStr| is_mark(name) || root.file_name() == Some(name) || OF_NOBODY.iter().any(|of| name == *of);
-    if !is_ours && !mark::is_on(dir) && !is_free(dir, &expected)? {
-        return Err(StoreError::Foreign { path: dir.to_owned() });
-    }
+    let may_be = is_ours || mark::is_on(dir) || is_free(dir, &expected)?;
+    ensure(may_be, || StoreError::Foreign { path: dir.to_owned() })?;
     let version = root.file_name().unwrap_or_default().to_string_lossy();
     let marked = mark::put(root, &format!("its store, layout {version}"))
         .map_err(StoreError::io("mark", root))

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::base::Digest;
 use crate::store::entry::Kind;
 use crate::store::gc::Said;
-use crate::store::{DiskStore, StoreError};
+use crate::store::{DiskStore, Result};
 
 /// So many of the largest steps are named.
 const MOST: usize = 10;
@@ -39,16 +39,8 @@ pub struct OfSteps {
     pub bytes: u64,
 }
 
-impl OfSteps {
-    fn add(&mut self, other: Self) {
-        self.records += other.records;
-        self.held += other.held;
-        self.bytes += other.bytes;
-    }
-}
-
 impl DiskStore {
-    pub fn stats(&self) -> Result<Stats, StoreError> {
+    pub fn stats(&self) -> Result<Stats> {
         let mut stats = Stats::default();
         let mut sizes: HashMap<Digest, u64> = HashMap::new();
         let mut steps: HashMap<String, (OfSteps, HashSet<Digest>)> = HashMap::new();
@@ -61,7 +53,8 @@ impl DiskStore {
                     stats.held += u64::from(answers);
                     let Some(said) = Said::parse(&entry.payload) else { return };
                     let (of, trees) = steps.entry(said.step.into_owned()).or_default();
-                    of.add(OfSteps { records: 1, held: u64::from(answers), bytes: 0 });
+                    of.records += 1;
+                    of.held += u64::from(answers);
                     trees.extend(entry.header.output);
                 }
                 Kind::Tree => {
@@ -74,8 +67,10 @@ impl DiskStore {
         stats.trees = sizes.len() as u64;
         for (step, (mut of, trees)) in steps {
             of.bytes = trees.iter().filter_map(|tree| sizes.get(tree)).sum();
-            let stage = step.split(':').next().unwrap_or_default().to_owned();
-            stats.stages.entry(stage).or_default().add(of);
+            let stage = stats.stages.entry(step.split(':').next().unwrap_or_default().to_owned()).or_default();
+            stage.records += of.records;
+            stage.held += of.held;
+            stage.bytes += of.bytes;
             stats.largest.push((step, of));
         }
         stats.largest.sort_by(|(a, x), (b, y)| y.bytes.cmp(&x.bytes).then_with(|| a.cmp(b)));

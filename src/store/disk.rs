@@ -1,5 +1,6 @@
 //! The store in a folder.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -11,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::figures::counted;
 use crate::base::named::Named;
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, ensure, fs as bfs};
 use crate::record::{Outcome, Record};
 use crate::store::blobs::Blobs;
 use crate::store::claim::claim;
-use crate::store::entry::{Header, Held, Kind, step_id};
+use crate::store::entry::{Entry, Header, Held, Kind, step_id};
 use crate::store::locks::{KeyLock, Locks};
-use crate::store::log::{Draft, Entry, Log, Place};
-use crate::store::{FileDigests, Manifest, ManifestFile, Scratch, StoreError, tree};
+use crate::store::log::{Log, Place};
+use crate::store::{FileDigests, Manifest, ManifestFile, Result, Scratch, StoreError, tree};
 
 /// A change of meaning of anything below gets a new number, and old content is simply not seen.
 const LAYOUT: &str = "v2";
@@ -55,7 +56,7 @@ pub struct Hit {
 
 impl DiskStore {
     /// Opens the store below `dir`, making it if need be. A folder with anything of somebody else's is refused.
-    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         let root = dir.join(LAYOUT);
         bfs::make_private(dir).map_err(StoreError::io("create", dir))?;
         claim(dir, &root)?;
@@ -88,9 +89,8 @@ impl DiskStore {
     }
 
     /// The files in which a tree is kept.
-    pub fn files_of(&self, digest: &Digest) -> Result<Vec<PathBuf>, StoreError> {
-        let files = self.manifest(digest)?.files;
-        Ok(files.iter().map(|file| self.blobs.path_of(file)).collect())
+    pub fn files_of(&self, digest: &Digest) -> Result<Vec<PathBuf>> {
+        Ok(self.manifest(digest)?.files.iter().map(|file| self.blob(file)).collect())
     }
 
     /// Where a blob is kept, to be read, and soon: whoever collects garbage may take it away.
@@ -103,7 +103,7 @@ impl DiskStore {
         self.root.join("removals")
     }
 
-    pub fn note_removal(&self) -> Result<(), StoreError> {
+    pub fn note_removal(&self) -> Result<()> {
         let path = self.removals();
         let text = format!("{} {}\n", std::process::id(), bfs::Nonce::next());
         bfs::write_atomic(&path, text.as_bytes()).map_err(StoreError::io("write", path))
@@ -115,15 +115,12 @@ impl DiskStore {
     }
 
     /// For what would write to it.
-    pub fn must_be_writable(&self, what: &str) -> Result<(), StoreError> {
-        if self.is_read_only() {
-            return Err(StoreError::ReadOnly { path: self.root.clone(), what: what.into() });
-        }
-        Ok(())
+    pub fn must_be_writable(&self, what: &str) -> Result<()> {
+        ensure(!self.is_read_only(), || StoreError::ReadOnly { path: self.root.clone(), what: what.into() })
     }
 
     /// A working folder of this process: in the store, from where what is made can be moved into place.
-    pub fn scratch(&self) -> Result<Scratch, StoreError> {
+    pub fn scratch(&self) -> Result<Scratch> {
         if self.is_read_only() { Scratch::elsewhere() } else { Scratch::create(&self.root.join("tmp")) }
     }
 
@@ -155,19 +152,20 @@ impl DiskStore {
 
     /// Held while a key is being executed, so that the same step is never done twice at a time. Afterwards all is known
     /// that others have done until then. None if `go_on`, asked now and then with how long it has waited, says no.
-    pub fn lock_key(&self, key: &Digest, go_on: impl FnMut(Duration) -> bool) -> Result<Option<KeyLock>, StoreError> {
+    pub fn lock_key(&self, key: &Digest, go_on: impl FnMut(Duration) -> bool) -> Result<Option<KeyLock>> {
         let lock = self.locks.lock(key, go_on)?;
         self.log.refresh()?;
         Ok(lock)
     }
 
     /// Moves the files below `made` into the store. They are part of no tree until [`DiskStore::keep`] says so.
-    pub fn place(&self, made: &Path) -> Result<Manifest, StoreError> {
-        self.place_files(tree::files_below(made)?)
+    pub fn place(&self, made: &Path) -> Result<Manifest> {
+        let names = bfs::files_below(made).map_err(StoreError::io("list", made))?;
+        self.place_files(names.into_iter().map(|name| (name.clone(), made.join(name))).collect())
     }
 
     /// As [`Self::place`], for files that lie anywhere, given with their paths in the tree.
-    pub fn place_files(&self, mut made: Vec<(String, PathBuf)>) -> Result<Manifest, StoreError> {
+    pub fn place_files(&self, mut made: Vec<(String, PathBuf)>) -> Result<Manifest> {
         made.sort();
         made.dedup();
         tree::check_paths(made.iter().map(|(path, _)| path))?;
@@ -180,7 +178,7 @@ impl DiskStore {
 
     /// As [`Self::place`], for contents that are not on the disk yet, given with their paths in the tree. They pass through
     /// the folder `by`, which is left as empty as it was.
-    pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest, StoreError> {
+    pub fn place_contents(&self, mut made: Vec<(String, Vec<u8>)>, by: &Path) -> Result<Manifest> {
         made.sort();
         tree::check_paths(made.iter().map(|(path, _)| path))?;
         let files = made.into_iter().map(|(path, content)| self.blobs.put(path, &content, &by.join("content")));
@@ -188,19 +186,18 @@ impl DiskStore {
     }
 
     /// Publishes the files below `made` as a tree. They are moved, not copied.
-    pub fn publish(&self, made: &Path) -> Result<Digest, StoreError> {
+    pub fn publish(&self, made: &Path) -> Result<Digest> {
         let manifest = self.place(made)?;
         let digest = manifest.digest();
-        self.log.append(vec![tree_draft(digest, &manifest)])?;
+        self.log.append(vec![Entry::new(Kind::Tree, digest, manifest.to_bytes())])?;
         Ok(digest)
     }
 
-    pub fn manifest(&self, digest: &Digest) -> Result<Manifest, StoreError> {
+    pub fn manifest(&self, digest: &Digest) -> Result<Manifest> {
         let damaged = |what: String| StoreError::Damaged { path: self.log.path().to_owned(), what };
         let entry = self.log.tree(digest)?.ok_or_else(|| damaged(format!("it lacks tree {}", digest.short())))?;
-        if Digest::of(&entry.payload) != *digest {
-            return Err(damaged(format!("tree {} has another manifest than was published", digest.short())));
-        }
+        let other = || damaged(format!("tree {} has another manifest than was published", digest.short()));
+        ensure(Digest::of(&entry.payload) == *digest, other)?;
         Manifest::parse(&entry.payload).map_err(|e| damaged(e.to_string()))
     }
 
@@ -211,7 +208,7 @@ impl DiskStore {
 
     /// The files of a tree, after their content was found as published. It is hashed if anything happened to it since this
     /// process did so last.
-    pub fn check_tree(&self, digest: &Digest) -> Result<Manifest, StoreError> {
+    pub fn check_tree(&self, digest: &Digest) -> Result<Manifest> {
         let manifest = self.manifest(digest)?;
         match manifest.files.as_slice() {
             [file] => self.blobs.check(file)?,
@@ -221,7 +218,7 @@ impl DiskStore {
     }
 
     /// Makes the folder `at` with the verified files of a tree.
-    pub fn lay_out(&self, digest: &Digest, at: &Path, how: LaidAs) -> Result<(), StoreError> {
+    pub fn lay_out(&self, digest: &Digest, at: &Path, how: LaidAs) -> Result<()> {
         let manifest = self.check_tree(digest)?;
         fs::create_dir_all(at).map_err(StoreError::io("create", at))?;
         for file in &manifest.files {
@@ -240,102 +237,101 @@ impl DiskStore {
 
     /// Whether there is content of this digest, so that a file which has it can be had again.
     pub fn holds(&self, content: &Digest) -> bool {
-        self.blobs.path(content, false).is_file() || self.blobs.path(content, true).is_file()
+        [false, true].iter().any(|executable| self.blobs.path(&(*content, *executable)).is_file())
     }
 
     /// Where a file's content lies, verified: to be read, not to be handed on.
-    pub fn content(&self, file: &ManifestFile) -> Result<PathBuf, StoreError> {
+    pub fn content(&self, file: &ManifestFile) -> Result<PathBuf> {
         self.blobs.check(file)?;
-        Ok(self.blobs.path(&file.digest, file.executable))
+        Ok(self.blob(file))
     }
 
     /// The content of one file of a tree, verified.
-    pub fn read_file(&self, digest: &Digest, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    pub fn read_file(&self, digest: &Digest, name: &str) -> Result<Option<Vec<u8>>> {
         let manifest = self.check_tree(digest)?;
         let Some(file) = manifest.files.iter().find(|file| file.path == name) else { return Ok(None) };
         self.blobs.read(file).map(Some)
     }
 
     /// Forgets a tree and takes out those of its files that are damaged, so that its step runs again.
-    pub fn discard_tree(&self, digest: &Digest) -> Result<(), StoreError> {
+    pub fn discard_tree(&self, digest: &Digest) -> Result<()> {
         self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
         if let Ok(manifest) = self.manifest(digest) {
-            for file in &manifest.files {
-                if self.blobs.check(file).is_err() {
-                    self.blobs.discard(file)?;
-                }
-            }
+            let mut damaged = manifest.files.iter().filter(|file| self.blobs.check(file).is_err());
+            damaged.try_for_each(|file| self.blobs.discard(file))?;
         }
-        self.log.append(vec![Draft { header: Header::dropped(*digest), payload: Vec::new() }])
+        self.log.append(vec![Entry::new(Kind::Dropped, *digest, Vec::new())])
     }
 
     /// A warning, if entries of the log cannot be read. What they told is a miss. Reads the whole log.
-    pub fn damage(&self) -> Result<Option<String>, StoreError> {
-        let places = self.log.damage()?;
-        let path = self.log.path().display();
-        Ok((places > 0).then(|| {
-            format!(
-                "{path} is damaged in {}: what was recorded there runs again
-  hint: `orch cache verify --heal` \
-                 takes the damage out",
-                counted(places, "place")
-            )
-        }))
+    pub fn damage(&self) -> Result<Option<String>> {
+        let (path, places) = (self.log.path().display(), self.log.damage()?);
+        let hint = "`orch cache verify --heal` takes the damage out";
+        let what = format!("{path} is damaged in {}: what was recorded there runs again", counted(places, "place"));
+        Ok((places > 0).then(|| format!("{what}\n  hint: {hint}")))
     }
 
     /// Whether a key is held: its step succeeded, or was refused by the vendor's tool.
-    pub fn hit(&self, key: &Digest) -> Result<Option<Hit>, StoreError> {
+    pub fn hit(&self, key: &Digest) -> Result<Option<Hit>> {
         let held = self.log.held(key)?;
         Ok(held.and_then(|(place, header)| Some(Hit { outcome: header.held.outcome()?, output: header.output, place })))
     }
 
+    /// The keys that are held.
+    pub(super) fn answered(&self) -> Result<BTreeSet<Digest>> {
+        let mut keys = BTreeSet::new();
+        self.log.each(|_, entry| {
+            let header = entry.ok().map(|entry| entry.header);
+            let held = header.filter(|header| header.kind == Kind::Record && header.held.answers());
+            keys.extend(held.map(|header| header.id));
+        })?;
+        Ok(keys)
+    }
+
     /// The record of a held key. A damaged one is reported as `Err`, and is a miss.
-    pub fn lookup(&self, key: &Digest) -> Result<Option<Record>, StoreError> {
+    pub fn lookup(&self, key: &Digest) -> Result<Option<Record>> {
         self.hit(key)?.map(|hit| self.record(&hit)).transpose()
     }
 
     /// The record of a failure that stands under this key. Whether it stands where it is asked for is for who asks.
-    pub fn failure(&self, key: &Digest) -> Result<Option<Record>, StoreError> {
+    pub fn failure(&self, key: &Digest) -> Result<Option<Record>> {
         let held = self.log.held(key)?.filter(|(_, header)| header.held == Held::Failed);
-        held.map(|(place, _)| self.record_at(&place).map(|(record, _)| record)).transpose()
+        held.map(|(place, _)| self.record_at(&place)).transpose()
     }
 
-    pub fn record(&self, hit: &Hit) -> Result<Record, StoreError> {
-        self.record_at(&hit.place).map(|(record, _)| record)
+    pub fn record(&self, hit: &Hit) -> Result<Record> {
+        self.record_at(&hit.place)
     }
 
     /// The record of the last execution of a step, whatever its outcome and key.
-    pub fn latest(&self, step: &str) -> Result<Option<Record>, StoreError> {
-        let at = self.log.latest(&step_id(step))?;
-        at.map(|at| self.record_at(&at).map(|(record, _)| record)).transpose()
+    pub fn latest(&self, step: &str) -> Result<Option<Record>> {
+        self.log.latest(&step_id(step))?.map(|at| self.record_at(&at)).transpose()
     }
 
     /// The tree that the last execution of a step made.
-    pub fn latest_output(&self, step: &str) -> Result<Option<Digest>, StoreError> {
+    pub fn latest_output(&self, step: &str) -> Result<Option<Digest>> {
         let at = self.log.latest(&step_id(step))?;
         Ok(at.map(|at| self.log.header(&at)).transpose()?.and_then(|header| header.output))
     }
 
     /// All records of a step, newest first, at most `most`.
-    pub fn history(&self, step: &str, most: usize) -> Result<Vec<Record>, StoreError> {
+    pub fn history(&self, step: &str, most: usize) -> Result<Vec<Record>> {
         let mut found = Vec::new();
         let mut next = self.log.latest(&step_id(step))?;
         while let Some(at) = next.filter(|_| found.len() < most) {
-            let (record, previous) = self.record_at(&at)?;
-            found.push(record);
-            next = previous;
+            let entry = self.log.entry(&at)?;
+            found.push(self.parse(&entry)?);
+            next = self.log.previous(&at, &entry.header);
         }
         Ok(found)
     }
 
-    fn record_at(&self, at: &Place) -> Result<(Record, Option<Place>), StoreError> {
-        let entry = self.log.entry(at)?;
-        let record = self.parse(&entry)?;
-        Ok((record, self.log.previous(at, &entry.header)))
+    fn record_at(&self, at: &Place) -> Result<Record> {
+        self.parse(&self.log.entry(at)?)
     }
 
-    pub(super) fn parse(&self, entry: &Entry) -> Result<Record, StoreError> {
+    pub(super) fn parse(&self, entry: &Entry) -> Result<Record> {
         debug_assert_eq!(entry.header.kind, Kind::Record);
         serde_json::from_slice(&entry.payload).map_err(|e| StoreError::Damaged {
             path: self.log.path().to_owned(),
@@ -343,26 +339,15 @@ impl DiskStore {
         })
     }
 
-    /// Keeps a record whose tree, if it has one, is published.
-    pub fn remember(&self, record: &Record) -> Result<(), StoreError> {
-        self.keep(record, None)
-    }
-
-    /// Keeps a record together with the tree that [`DiskStore::place`] gave: both, or neither.
-    pub fn keep(&self, record: &Record, made: Option<&Manifest>) -> Result<(), StoreError> {
+    /// Keeps a record together with the tree that [`DiskStore::place`] gave: both, or neither. Without one, what the record made
+    /// is published already, if it made anything.
+    pub fn keep(&self, record: &Record, made: Option<&Manifest>) -> Result<()> {
         let payload = serde_json::to_vec(record).expect("BUG: a record serialises");
-        let header = Header::record(
-            record.key.digest(),
-            step_id(&record.step),
-            if record.stands.is_some() { Held::Failed } else { Held::of(record.outcome) },
-            record.output,
-            &payload,
-        );
-        let tree = match (record.output, made) {
-            (Some(digest), Some(manifest)) => Some(tree_draft(digest, manifest)),
-            _ => None,
-        };
-        self.log.append(tree.into_iter().chain([Draft { header, payload }]).collect())
+        let held = if record.stands.is_some() { Held::Failed } else { Held::of(record.outcome) };
+        let header = Header::record(record.key.digest(), step_id(&record.step), held, record.output, &payload);
+        // The log leaves it out if it knows the tree.
+        let tree = record.output.zip(made).map(|(id, manifest)| Entry::new(Kind::Tree, id, manifest.to_bytes()));
+        self.log.append(tree.into_iter().chain([Entry { header, payload }]).collect())
     }
 }
 
@@ -372,12 +357,6 @@ pub enum LaidAs {
     /// Other names of the store's own files: only where nobody who sees them can write to them.
     Links,
     Copies,
-}
-
-/// The log leaves it out if it knows the tree.
-pub(super) fn tree_draft(digest: Digest, manifest: &Manifest) -> Draft {
-    let payload = manifest.to_bytes();
-    Draft { header: Header::tree(digest, &payload), payload }
 }
 
 #[cfg(test)]

@@ -46,30 +46,45 @@ pub(super) enum Held {
     Failed = 5,
 }
 
+/// Those that answer, with the outcomes that they stand for.
+const ANSWERS: [(Held, Outcome); 4] = [
+    (Held::Passed, Outcome::Pass),
+    (Held::Refused, Outcome::SkipUnsupported),
+    (Held::Flaky, Outcome::Flaky),
+    (Held::Indecisive, Outcome::Indecisive),
+];
+
 impl Held {
     /// Whether what was made, or that nothing can be made, may be handed to others. A failure stays where it happened.
     pub(super) fn answers(self) -> bool {
-        !matches!(self, Self::No | Self::Failed)
+        self.outcome().is_some()
     }
 
     pub(super) fn of(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Pass => Self::Passed,
-            Outcome::Flaky => Self::Flaky,
-            Outcome::SkipUnsupported => Self::Refused,
-            Outcome::Indecisive => Self::Indecisive,
-            _ => Self::No,
-        }
+        ANSWERS.iter().find(|(_, of)| *of == outcome).map_or(Self::No, |(held, _)| *held)
     }
 
     pub(super) fn outcome(self) -> Option<Outcome> {
-        match self {
-            Self::No | Self::Failed => None,
-            Self::Passed => Some(Outcome::Pass),
-            Self::Refused => Some(Outcome::SkipUnsupported),
-            Self::Flaky => Some(Outcome::Flaky),
-            Self::Indecisive => Some(Outcome::Indecisive),
+        ANSWERS.iter().find(|(held, _)| *held == self).map(|(_, outcome)| *outcome)
+    }
+
+    fn parse(number: u8, has_failed: bool) -> Option<Self> {
+        match number {
+            0 => Some(if has_failed { Self::Failed } else { Self::No }),
+            _ => ANSWERS.iter().map(|(held, _)| *held).find(|held| *held as u8 == number),
         }
+    }
+}
+
+/// An entry with its payload: read and verified, or to be appended.
+pub(super) struct Entry {
+    pub(super) header: Header,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Entry {
+    pub(super) fn new(kind: Kind, id: Digest, payload: Vec<u8>) -> Self {
+        Self { header: Header::new(kind, id, &payload), payload }
     }
 }
 
@@ -102,14 +117,6 @@ fn check(bytes: &[u8]) -> [u8; 8] {
 }
 
 impl Header {
-    pub(super) fn tree(id: Digest, manifest: &[u8]) -> Self {
-        Self::new(Kind::Tree, id, manifest)
-    }
-
-    pub(super) fn dropped(id: Digest) -> Self {
-        Self::new(Kind::Dropped, id, &[])
-    }
-
     pub(super) fn record(key: Digest, step: Short, held: Held, output: Option<Digest>, payload: &[u8]) -> Self {
         Self { held, output, step, ..Self::new(Kind::Record, key, payload) }
     }
@@ -149,21 +156,8 @@ impl Header {
         let word = |from: usize| u64::from_le_bytes(bytes[from..from + 8].try_into().expect("BUG: 8 bytes"));
         let digest = |from: usize| Digest::from_bytes(bytes[from..from + 32].try_into().expect("BUG: 32 bytes"));
         Some(Self {
-            kind: match bytes[8] {
-                1 => Kind::Tree,
-                2 => Kind::Record,
-                3 => Kind::Dropped,
-                _ => return None,
-            },
-            held: match bytes[9] {
-                0 if bytes[11] == 1 => Held::Failed,
-                0 => Held::No,
-                1 => Held::Passed,
-                2 => Held::Refused,
-                3 => Held::Flaky,
-                4 => Held::Indecisive,
-                _ => return None,
-            },
+            kind: [Kind::Tree, Kind::Record, Kind::Dropped].into_iter().find(|kind| *kind as u8 == bytes[8])?,
+            held: Held::parse(bytes[9], bytes[11] == 1)?,
             aside: bytes[10] == 1,
             len: u32::from_le_bytes(bytes[4..8].try_into().expect("BUG: 4 bytes")),
             previous: word(16).checked_sub(1),

@@ -17,7 +17,7 @@ use crate::base::{Digest, fs as bfs, lock};
 use crate::store::sealed::{self, Sealed};
 use crate::store::snapshot::{Known, Seen, Snapshot};
 use crate::store::stat::{Moment, Stamp, now};
-use crate::store::{Manifest, ManifestFile, StoreError};
+use crate::store::{Manifest, ManifestFile, Result, StoreError};
 
 const KIND: &str = "orch files 4";
 /// Digests of files that this run did not ask for are kept as long as they are at most so many times as many.
@@ -98,34 +98,28 @@ impl FileDigests {
     }
 
     /// The digest of a file's content, or of a folder's manifest.
-    pub fn digest(&self, path: &Path) -> Result<Digest, StoreError> {
+    pub fn digest(&self, path: &Path) -> Result<Digest> {
         let found = self.found.get(path).and_then(Seen::digest);
         if let (true, Some(digest)) = (self.is_fresh, found) {
             return Ok(digest);
         }
-        let digest = self.look_late(path)?;
-        if found != Some(digest) {
-            lock(&self.late).differs = true;
-        }
-        Ok(digest)
-    }
-
-    fn look_late(&self, path: &Path) -> Result<Digest, StoreError> {
         let look = self.look(path)?;
+        let mut late = lock(&self.late);
         if look.hashed {
-            lock(&self.late).files.extend(look.rows);
+            late.files.extend(look.rows);
         }
+        late.differs |= found != Some(look.digest);
         Ok(look.digest)
     }
 
     /// A file or folder as it is now. What is known by its stamp is not read again.
-    fn look(&self, path: &Path) -> Result<Look, StoreError> {
+    fn look(&self, path: &Path) -> Result<Look> {
         let at = now();
         let meta = fs::metadata(path).map_err(StoreError::io("read", path))?;
         if meta.is_dir() { self.look_in(path, &meta, at) } else { self.look_at(path, &meta, at) }
     }
 
-    fn look_at(&self, path: &Path, meta: &Metadata, at: Moment) -> Result<Look, StoreError> {
+    fn look_at(&self, path: &Path, meta: &Metadata, at: Moment) -> Result<Look> {
         let stamp = Stamp::from(meta);
         let of_stamp = |seen: Option<&Seen>| seen.filter(|seen| seen.stamp == stamp).and_then(Seen::digest);
         let late = of_stamp(lock(&self.late).files.get(path));
@@ -139,7 +133,7 @@ impl FileDigests {
     }
 
     /// A folder: its digest is that of its manifest.
-    fn look_in(&self, path: &Path, meta: &Metadata, at: Moment) -> Result<Look, StoreError> {
+    fn look_in(&self, path: &Path, meta: &Metadata, at: Moment) -> Result<Look> {
         let (names, folders) = bfs::below(path).map_err(StoreError::io("list", path))?;
         let look = |file: PathBuf| {
             let at = now();
@@ -147,13 +141,13 @@ impl FileDigests {
             Ok((self.look_at(&file, &meta, at)?, meta.len()))
         };
         let files = names.par_iter().with_min_len(FEW).map(|name| look(path.join(name)));
-        let files: Vec<(Look, u64)> = files.collect::<Result<_, StoreError>>()?;
-        let folder = |path: PathBuf, digest: Option<Digest>| {
+        let files: Vec<(Look, u64)> = files.collect::<Result<_>>()?;
+        let folder = |name: String| {
+            let path = path.join(name);
             let stamp = Stamp::of(&path).map_err(StoreError::io("read", &path))?;
-            Ok((path, Seen::new(stamp, Known::Entries(digest), at)))
+            Ok((path, Seen::new(stamp, Known::Entries(None), at)))
         };
-        let mut rows =
-            folders.iter().map(|name| folder(path.join(name), None)).collect::<Result<Vec<_>, StoreError>>()?;
+        let mut rows = folders.into_iter().map(folder).collect::<Result<Vec<_>>>()?;
         let mut hashed = false;
         let files = names.into_iter().zip(files).map(|(name, (look, size))| {
             rows.extend(look.rows);
@@ -171,7 +165,7 @@ impl FileDigests {
         (!lock(&self.late).differs).then_some(&self.found)
     }
 
-    pub fn save(&self) -> Result<(), StoreError> {
+    pub fn save(&self) -> Result<()> {
         let late = lock(&self.late);
         if !self.has_hashed && late.files.is_empty() {
             return Ok(());

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::base::{Digest, lock};
-use crate::store::{StoreError, open_or_read};
+use crate::store::{Result, StoreError, open_or_read};
 
 #[derive(Debug)]
 pub(super) struct Locks {
@@ -29,7 +29,7 @@ pub struct KeyLock {
 }
 
 impl Locks {
-    pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(dir: &Path) -> Result<Self> {
         let path = dir.join("keys.lock");
         let open = open_or_read(&path, File::options().write(true).create(true).truncate(false));
         let (file, _) = open.map_err(StoreError::io("open", &path))?;
@@ -37,11 +37,7 @@ impl Locks {
     }
 
     /// Waits for a key. None if `go_on`, asked now and then with how long it has waited, says no.
-    pub(super) fn lock(
-        &self,
-        key: &Digest,
-        mut go_on: impl FnMut(Duration) -> bool,
-    ) -> Result<Option<KeyLock>, StoreError> {
+    pub(super) fn lock(&self, key: &Digest, mut go_on: impl FnMut(Duration) -> bool) -> Result<Option<KeyLock>> {
         let first: [u8; 8] = key.bytes()[..8].try_into().expect("BUG: a digest has 32 bytes");
         // Offsets are signed.
         let place = u64::from_le_bytes(first) >> 2;

@@ -12,10 +12,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::base::{Digest, lock};
-use crate::store::entry::{HEADER, Header, Kind, Short, short};
+use crate::base::{Digest, ensure, lock};
+use crate::store::entry::{Entry, HEADER, Header, Kind, Short, short};
 use crate::store::scan::{Found, Scan};
-use crate::store::{StoreError, open_or_read};
+use crate::store::{Result, StoreError, open_or_read};
 
 pub(super) use compact::Choice;
 
@@ -29,31 +29,12 @@ pub(super) struct Log {
     state: Mutex<State>,
 }
 
-/// Where an entry stands, with the file that it stands in: when a compaction replaces this log, what
-/// was found before can still be read.
+/// Where an entry stands, or the end of what was gone through, with the file that it is in: when a compaction replaces this
+/// log, what was found before can still be read.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     file: Arc<File>,
     pub(super) at: u64,
-}
-
-/// The log as it was gone through: up to where, in which file.
-#[derive(Debug)]
-pub(super) struct Seen {
-    file: Arc<File>,
-    pub(super) end: u64,
-}
-
-/// Something to append.
-pub(super) struct Draft {
-    pub(super) header: Header,
-    pub(super) payload: Vec<u8>,
-}
-
-/// An entry with its payload, verified.
-pub(super) struct Entry {
-    pub(super) header: Header,
-    pub(super) payload: Vec<u8>,
 }
 
 /// Open again when dropped.
@@ -66,7 +47,7 @@ impl Drop for Gate<'_> {
 }
 
 impl Log {
-    pub(super) fn open(dir: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(dir: &Path) -> Result<Self> {
         let path = dir.join("log");
         let state = State::open(&path).map_err(StoreError::io("open", &path))?;
         let gate = dir.join("log.lock");
@@ -86,7 +67,7 @@ impl Log {
 
     /// The log as far as this process knows it; it is read once, and what was appended since by [`Log::refresh`] and every
     /// append.
-    fn read(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+    fn read(&self) -> Result<MutexGuard<'_, State>> {
         let mut state = lock(&self.state);
         if !state.is_read {
             self.take_in(&mut state)?;
@@ -95,13 +76,13 @@ impl Log {
     }
 
     /// Where the entry stands that is found by this.
-    fn find(&self, by: By, id: &Short) -> Result<Option<Place>, StoreError> {
+    fn find(&self, by: By, id: &Short) -> Result<Option<Place>> {
         let state = self.read()?;
         Ok(state.find(by, id).map(|at| state.place(at)))
     }
 
     /// Takes in what other processes appended.
-    pub(super) fn refresh(&self) -> Result<(), StoreError> {
+    pub(super) fn refresh(&self) -> Result<()> {
         let mut state = lock(&self.state);
         let is_as_read = |meta: fs::Metadata| meta.ino() == state.id && meta.len() == state.end;
         if state.is_read && fs::metadata(&self.path).is_ok_and(is_as_read) {
@@ -113,7 +94,7 @@ impl Log {
     /// Reads what was appended, while nobody appends. Who read without the lock could take an entry that is just being
     /// written for a damaged one and go on behind it, or believe one whose writer fails; and then append at a place that
     /// lies inside another's entry.
-    fn take_in(&self, state: &mut State) -> Result<(), StoreError> {
+    fn take_in(&self, state: &mut State) -> Result<()> {
         self.gate.lock_shared().map_err(StoreError::io("lock", &self.path))?;
         let _lock = Gate(&self.gate);
         self.follow(state)?;
@@ -122,7 +103,7 @@ impl Log {
 
     /// Opens the log anew where another one was put in its place, or something cut off what was read of it. The caller
     /// holds the lock.
-    fn follow(&self, state: &mut State) -> Result<(), StoreError> {
+    fn follow(&self, state: &mut State) -> Result<()> {
         let is_same = |meta: fs::Metadata| meta.ino() == state.id && meta.len() >= state.end;
         if !fs::metadata(&self.path).is_ok_and(is_same) {
             *state = State::open(&self.path).map_err(StoreError::io("open", &self.path))?;
@@ -130,49 +111,33 @@ impl Log {
         Ok(())
     }
 
-    /// Catches up, and cuts off a torn end. The caller holds the lock exclusively.
-    fn catch_up_and_cut(&self, state: &mut State) -> Result<(), StoreError> {
-        if state.catch_up().map_err(StoreError::io("read", &self.path))? {
-            state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
-        }
-        Ok(())
-    }
-
     /// Appends all or nothing, and knows it afterwards.
-    pub(super) fn append(&self, drafts: Vec<Draft>) -> Result<(), StoreError> {
+    pub(super) fn append(&self, mut drafts: Vec<Entry>) -> Result<()> {
         let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         self.follow(&mut state)?;
-        self.catch_up_and_cut(&mut state)?;
-        let mut fresh = Vec::with_capacity(drafts.len());
-        let mut latest = Places::default();
-        for draft in drafts {
-            // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One
-            // whose manifest is damaged is written anew.
+        if state.catch_up().map_err(StoreError::io("read", &self.path))? {
+            state.file.set_len(state.end).map_err(StoreError::io("cut the torn end of", &self.path))?;
+        }
+        // Decided here and not by who drafts it: another process may have dropped or added the tree until now. One whose
+        // manifest is damaged is written anew.
+        drafts.retain(|draft| {
             let known = match draft.header.kind {
                 Kind::Tree => state.find(By::Tree, &short(&draft.header.id)),
                 Kind::Record | Kind::Dropped => None,
             };
-            if draft.header.kind == Kind::Record {
-                let step = draft.header.step;
-                latest.extend(state.find(By::Step, &step).map(|at| (step, at)));
-            }
-            if known.is_none_or(|at| self.entry_of(&state.file, at).is_err()) {
-                fresh.push(draft);
-            }
-        }
-        let mut drafts = fresh;
+            known.is_none_or(|at| self.entry_of(&state.file, at).is_err())
+        });
         if drafts.is_empty() {
             return Ok(());
         }
         let mut bytes = Vec::new();
-        let mut places = Vec::with_capacity(drafts.len());
+        let mut latest = Places::default();
         for draft in &mut drafts {
-            let at = state.end + bytes.len() as u64;
             if draft.header.kind == Kind::Record {
-                draft.header.previous = latest.insert(draft.header.step, at);
+                let (step, at) = (draft.header.step, state.end + bytes.len() as u64);
+                draft.header.previous = latest.insert(step, at).or_else(|| state.find(By::Step, &step));
             }
-            places.push(at);
             bytes.extend_from_slice(&draft.header.to_bytes());
             bytes.extend_from_slice(&draft.payload);
         }
@@ -181,35 +146,36 @@ impl Log {
             let _ = state.file.set_len(state.end);
             return Err(StoreError::io("append to", &self.path)(e));
         }
-        for (at, draft) in places.into_iter().zip(&drafts) {
+        for draft in &drafts {
+            let at = state.end;
             state.note(at, &draft.header);
         }
         Ok(())
     }
 
     /// Keeps other processes from appending. The caller holds the state, which keeps other threads.
-    fn lock(&self, state: &State) -> Result<Gate<'_>, StoreError> {
-        if state.is_read_only {
-            return Err(StoreError::ReadOnly { path: self.path.clone(), what: "nothing can be written to it".into() });
-        }
+    fn lock(&self, state: &State) -> Result<Gate<'_>> {
+        let read_only =
+            || StoreError::ReadOnly { path: self.path.clone(), what: "nothing can be written to it".into() };
+        ensure(!state.is_read_only, read_only)?;
         self.gate.lock().map_err(StoreError::io("lock", &self.path))?;
         Ok(Gate(&self.gate))
     }
 
     /// The record that answers for a key: its header, without reading the rest.
-    pub(super) fn held(&self, key: &Digest) -> Result<Option<(Place, Header)>, StoreError> {
+    pub(super) fn held(&self, key: &Digest) -> Result<Option<(Place, Header)>> {
         let Some(place) = self.find(By::Key, &short(key))? else { return Ok(None) };
         let header = self.header(&place)?;
         Ok((header.id == *key).then_some((place, header)))
     }
 
     /// In how many places the log is damaged.
-    pub(super) fn damage(&self) -> Result<u64, StoreError> {
+    pub(super) fn damage(&self) -> Result<u64> {
         Ok(self.read()?.damaged)
     }
 
     /// Where the newest record of a step stands.
-    pub(super) fn latest(&self, step: &Short) -> Result<Option<Place>, StoreError> {
+    pub(super) fn latest(&self, step: &Short) -> Result<Option<Place>> {
         self.find(By::Step, step)
     }
 
@@ -218,11 +184,11 @@ impl Log {
         header.previous.map(|at| Place { file: place.file.clone(), at })
     }
 
-    pub(super) fn knows_tree(&self, tree: &Digest) -> Result<bool, StoreError> {
+    pub(super) fn knows_tree(&self, tree: &Digest) -> Result<bool> {
         self.find(By::Tree, &short(tree)).map(|place| place.is_some())
     }
 
-    pub(super) fn tree(&self, tree: &Digest) -> Result<Option<Entry>, StoreError> {
+    pub(super) fn tree(&self, tree: &Digest) -> Result<Option<Entry>> {
         let entry = self.find(By::Tree, &short(tree))?.map(|place| self.entry(&place)).transpose()?;
         Ok(entry.filter(|entry| entry.header.id == *tree))
     }
@@ -234,17 +200,17 @@ impl Log {
         }
     }
 
-    pub(super) fn header(&self, place: &Place) -> Result<Header, StoreError> {
+    pub(super) fn header(&self, place: &Place) -> Result<Header> {
         let mut bytes = [0; HEADER];
         place.file.read_exact_at(&mut bytes, place.at).map_err(StoreError::io("read", &self.path))?;
         Header::parse(&bytes).ok_or_else(|| self.damaged(place.at))
     }
 
-    pub(super) fn entry(&self, place: &Place) -> Result<Entry, StoreError> {
+    pub(super) fn entry(&self, place: &Place) -> Result<Entry> {
         self.entry_of(&place.file, place.at)
     }
 
-    fn entry_of(&self, file: &File, at: u64) -> Result<Entry, StoreError> {
+    fn entry_of(&self, file: &File, at: u64) -> Result<Entry> {
         let io = |e| StoreError::io("read", &self.path)(e);
         // Most entries are so short that one call brings all of them.
         let mut bytes = [0; 1024];
@@ -258,27 +224,21 @@ impl Log {
         if header.is_payload(&payload) { Ok(Entry { header, payload }) } else { Err(self.damaged(at)) }
     }
 
-    /// Goes through all entries in order; what is damaged is given as an error.
-    pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry, StoreError>)) -> Result<Seen, StoreError> {
+    /// Goes through all entries in order, up to the place that is given back; what is damaged is given as an error.
+    pub(super) fn each(&self, mut visit: impl FnMut(u64, Result<Entry>)) -> Result<Place> {
         self.refresh()?;
-        let (file, end) = {
+        let end = {
             let state = self.read()?;
-            (state.file.clone(), state.end)
+            state.place(state.end)
         };
-        self.scan(&file, 0, end, |found| match found {
-            Found::Entry { at, .. } => visit(at, self.entry_of(&file, at)),
-            Found::Damaged { at, .. } => visit(at, Err(self.damaged(at))),
-            Found::Torn => {}
-        })?;
-        Ok(Seen { file, end })
-    }
-
-    fn scan(&self, file: &File, from: u64, end: u64, mut visit: impl FnMut(Found)) -> Result<(), StoreError> {
-        let mut scan = Scan::new(file, from, end);
-        while let Some(found) = scan.next().map_err(StoreError::io("read", &self.path))? {
-            visit(found);
+        for found in Scan::new(&end.file, 0, end.at) {
+            match found.map_err(StoreError::io("read", &self.path))? {
+                Found::Entry { at, .. } => visit(at, self.entry_of(&end.file, at)),
+                Found::Damaged { at, .. } => visit(at, Err(self.damaged(at))),
+                Found::Torn => {}
+            }
         }
-        Ok(())
+        Ok(end)
     }
 }
 

@@ -40,6 +40,8 @@ use std::path::{Path, PathBuf};
 
 use crate::base::fs as bfs;
 
+type Result<T, E = StoreError> = std::result::Result<T, E>;
+
 /// What can go wrong with a store; each names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

@@ -51,26 +51,22 @@ impl<'a> Scan<'a> {
         Ok(&self.window[(at - self.window_at) as usize..])
     }
 
-    pub(super) fn next(&mut self) -> io::Result<Option<Found>> {
-        let at = self.at;
-        if at >= self.size {
-            return Ok(None);
-        }
-        let size = self.size;
+    fn read(&mut self) -> io::Result<Found> {
+        let (at, size) = (self.at, self.size);
         if let Some(header) = Header::parse(self.bytes(at, HEADER)?) {
             if at + header.span() > size {
                 self.at = size;
-                return Ok(Some(Found::Torn));
+                return Ok(Found::Torn);
             }
             self.at = at + header.span();
-            return Ok(Some(Found::Entry { at, header }));
+            return Ok(Found::Entry { at, header });
         }
         self.at = self.resync(at + 1)?;
         // A beginning without an end, and nothing behind it.
         if self.at == size && size - at < HEADER as u64 {
-            return Ok(Some(Found::Torn));
+            return Ok(Found::Torn);
         }
-        Ok(Some(Found::Damaged { at, bytes: self.at - at }))
+        Ok(Found::Damaged { at, bytes: self.at - at })
     }
 
     /// The next place at which a whole header stands.
@@ -92,5 +88,13 @@ impl<'a> Scan<'a> {
             }
         }
         Ok(self.size)
+    }
+}
+
+impl Iterator for Scan<'_> {
+    type Item = io::Result<Found>;
+
+    fn next(&mut self) -> Option<io::Result<Found>> {
+        (self.at < self.size).then(|| self.read())
     }
 }

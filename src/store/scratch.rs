@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::base::{fs as bfs, temporary};
-use crate::store::{Amount, StoreError};
+use crate::store::{Amount, Result, StoreError};
 
 /// In a working folder: which temporary file its process writes elsewhere.
 const ELSEWHERE: &str = "elsewhere";
@@ -25,7 +25,7 @@ pub struct Scratch {
 
 impl Scratch {
     /// Makes a folder below `parent`, after removing those whose owners are gone.
-    pub fn create(parent: &Path) -> Result<Self, StoreError> {
+    pub fn create(parent: &Path) -> Result<Self> {
         fs::create_dir_all(parent).map_err(StoreError::io("create", parent))?;
         sweep(parent, true);
         loop {
@@ -48,7 +48,7 @@ impl Scratch {
     }
 
     /// A working folder in the system's folder for temporary files, for processes that may not write to the store.
-    pub(super) fn elsewhere() -> Result<Self, StoreError> {
+    pub(super) fn elsewhere() -> Result<Self> {
         let home = tempfile::Builder::new().prefix("orch-").tempdir();
         let home = home.map_err(StoreError::io("create a working folder in", std::env::temp_dir()))?;
         let mut scratch = Self::create(home.path())?;
@@ -57,7 +57,7 @@ impl Scratch {
     }
 
     /// A fresh, empty folder of its own.
-    pub fn dir(&self, name: &str) -> Result<PathBuf, StoreError> {
+    pub fn dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.dir.join(format!("{}-{name}", bfs::Nonce::next()));
         fs::create_dir_all(&path).map_err(StoreError::io("create", &path))?;
         Ok(path)
@@ -69,7 +69,7 @@ impl Scratch {
     }
 
     /// When it was made, by the clock of its file system: what this process makes later has a later time of change.
-    pub(super) fn born(&self) -> Result<SystemTime, StoreError> {
+    pub(super) fn born(&self) -> Result<SystemTime> {
         fs::metadata(&self.lock_path).map(|meta| bfs::changed(&meta)).map_err(StoreError::io("read", &self.lock_path))
     }
 }

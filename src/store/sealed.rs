@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::base::{Digest, temporary};
+use crate::base::{Digest, ensure, temporary};
 
 /// Two places and a digest.
 const ROW: usize = 8 + 8 + 32;
@@ -66,9 +66,7 @@ impl Sealed {
         let rows = rows.ok_or_else(|| damaged("its length is not what it says"))?;
         let mut tail = vec![0; rows as usize + 8];
         file.read_exact_at(&mut tail, begin - rows)?;
-        if seal(&tail, kind).bytes() != &trailer[8..] {
-            return Err(damaged("its seal is broken"));
-        }
+        ensure(seal(&tail, kind).bytes() == &trailer[8..], || damaged("its seal is broken"))?;
         tail.truncate(rows as usize);
         Ok(Self { file, rows: tail })
     }
@@ -79,9 +77,8 @@ impl Sealed {
         let mut bytes =
             vec![0; end.checked_sub(begin).ok_or_else(|| damaged("a section ends before it begins"))? as usize];
         self.file.read_exact_at(&mut bytes, begin)?;
-        if Digest::of(&bytes).bytes() != &row[16..] {
-            return Err(damaged("a section has other content than was written"));
-        }
+        let is_right = Digest::of(&bytes).bytes() == &row[16..];
+        ensure(is_right, || damaged("a section has other content than was written"))?;
         Ok(bytes)
     }
 }

@@ -150,12 +150,8 @@ impl Snapshot {
         self.rows.get(path.as_os_str())
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.rows.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = (&OsStr, &Seen)> {

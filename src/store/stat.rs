@@ -55,22 +55,13 @@ impl Stamp {
     }
 
     pub fn bytes(&self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        bytes[..8].copy_from_slice(&self.size.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.modified.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.changed.to_le_bytes());
-        bytes[24..].copy_from_slice(&self.inode.to_le_bytes());
-        bytes
+        let words = [self.size, self.modified as u64, self.changed as u64, self.inode].map(u64::to_le_bytes);
+        words.as_flattened().try_into().expect("BUG: four words")
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let eight = |at: usize| bytes[at..at + 8].try_into().expect("BUG: eight bytes");
-        Self {
-            size: u64::from_le_bytes(eight(0)),
-            modified: i64::from_le_bytes(eight(8)),
-            changed: i64::from_le_bytes(eight(16)),
-            inode: u64::from_le_bytes(eight(24)),
-        }
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("BUG: eight bytes"));
+        Self { size: word(0), modified: word(8) as Moment, changed: word(16) as Moment, inode: word(24) }
     }
 }
 

@@ -2,28 +2,18 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::base::{Digest, fs as bfs, tree_path};
-use crate::store::StoreError;
-
-/// The files below `root`, sorted: their paths in it, and where they lie.
-pub(super) fn files_below(root: &Path) -> Result<Vec<(String, PathBuf)>, StoreError> {
-    let names = bfs::files_below(root).map_err(StoreError::io("list", root))?;
-    Ok(names.into_iter().map(|name| (name.clone(), root.join(name))).collect())
-}
+use crate::store::{Result, StoreError};
 
 /// What another machine would refuse is not published here.
-pub(super) fn check_paths<'a>(paths: impl Iterator<Item = &'a String>) -> Result<(), StoreError> {
-    for path in paths {
-        if let Some(what) = tree_path::fault(path) {
-            return Err(StoreError::BadPath { path: path.into(), what: what.into() });
-        }
-    }
-    Ok(())
+pub(super) fn check_paths<'a>(mut paths: impl Iterator<Item = &'a String>) -> Result<()> {
+    let bad = paths.find_map(|path| Some((path, tree_path::fault(path)?)));
+    bad.map_or(Ok(()), |(path, what)| Err(StoreError::BadPath { path: path.into(), what: what.into() }))
 }
 
 /// The files of a tree, sorted by path. Its JSON form is what the tree's digest is taken of.
@@ -31,6 +21,9 @@ pub(super) fn check_paths<'a>(paths: impl Iterator<Item = &'a String>) -> Result
 pub struct Manifest {
     pub files: Vec<ManifestFile>,
 }
+
+/// A file of the store: content, and whether it is executable.
+pub(super) type Blob = (Digest, bool);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestFile {
@@ -41,16 +34,22 @@ pub struct ManifestFile {
     pub executable: bool,
 }
 
+impl ManifestFile {
+    pub(super) fn blob(&self) -> Blob {
+        (self.digest, self.executable)
+    }
+}
+
 impl Manifest {
     /// Reads and hashes files, which are sorted by their paths in the tree.
-    pub(super) fn of_files(files: &[(String, PathBuf)]) -> Result<Self, StoreError> {
+    pub(super) fn of_files(files: &[(String, PathBuf)]) -> Result<Self> {
         let read = |(path, at): &(String, PathBuf)| {
             let meta = fs::metadata(at).map_err(StoreError::io("stat", at))?;
             let digest = Digest::of_file(at).map_err(StoreError::io("read", at))?;
             Ok(ManifestFile { path: path.clone(), size: meta.len(), digest, executable: bfs::is_executable(&meta) })
         };
         // Of a few files, waking other threads would take longer than reading; a large one is read by all of them anyway.
-        let files: Result<Vec<_>, StoreError> = match files.len() {
+        let files: Result<Vec<_>> = match files.len() {
             0..8 => files.iter().map(read).collect(),
             _ => files.par_iter().map(read).collect(),
         };

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::base::Digest;
 use crate::store::blobs::Named;
-use crate::store::entry::Kind;
-use crate::store::log::{Choice, Entry, Seen};
-use crate::store::{DiskStore, Manifest, StoreError, blobs};
+use crate::store::entry::{Entry, Kind};
+use crate::store::log::{Choice, Place};
+use crate::store::{DiskStore, Manifest, Result, StoreError, blobs};
 
 /// One damaged thing that `verify` found.
 #[derive(Debug, Clone, Serialize)]
@@ -30,13 +30,8 @@ pub struct Progress {
 }
 
 impl DiskStore {
-    /// Reads everything and reports what is not as it was published.
-    pub fn verify(&self) -> Result<Vec<Problem>, StoreError> {
-        self.verify_telling(&|_| ())
-    }
-
-    /// As [`Self::verify`]; `tell` is called after every file, from several threads.
-    pub fn verify_telling(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<Vec<Problem>, StoreError> {
+    /// Reads everything and reports what is not as it was published. `tell` is called after every file, from several threads.
+    pub fn verify(&self, tell: &(dyn Fn(Progress) + Sync)) -> Result<Vec<Problem>> {
         loop {
             let mut problems = Vec::new();
             let seen = self.verify_log(&mut problems)?;
@@ -64,7 +59,7 @@ impl DiskStore {
         }
     }
 
-    fn verify_log(&self, problems: &mut Vec<Problem>) -> Result<Seen, StoreError> {
+    fn verify_log(&self, problems: &mut Vec<Problem>) -> Result<Place> {
         let mut trees = Vec::new();
         let seen = self.log.each(|at, entry| {
             let read = entry.and_then(|entry| match entry.header.kind {
@@ -99,23 +94,17 @@ impl DiskStore {
     }
 
     /// Takes out every damaged thing; what made it runs again on the next run.
-    pub fn heal(&self, problems: &[Problem]) -> Result<(), StoreError> {
+    pub fn heal(&self, problems: &[Problem]) -> Result<()> {
         self.must_be_writable("what is damaged cannot be taken out")?;
         self.note_removal()?;
         for problem in problems.iter().filter(|problem| problem.path != self.log.path()) {
             blobs::remove(&problem.path)?;
         }
-        let is_whole = |digest: &Digest| {
-            let manifest = self.manifest(digest);
-            manifest.is_ok_and(|manifest| manifest.files.iter().all(|file| self.blobs.has(file)))
-        };
         loop {
             let mut whole = Whole::default();
-            let seen = self.log.each(|at, entry| match entry {
-                Ok(Entry { header, .. }) if header.kind == Kind::Tree && is_whole(&header.id) => {
-                    whole.0.insert(header.id, at);
-                }
-                _ => {}
+            let seen = self.log.each(|at, entry| {
+                let tree = entry.ok().map(|entry| entry.header).filter(|header| header.kind == Kind::Tree);
+                whole.0.extend(tree.filter(|header| self.has_tree(&header.id)).map(|header| (header.id, at)));
             })?;
             if self.log.compact(&seen, &mut whole)? {
                 return Ok(());
@@ -129,8 +118,6 @@ impl DiskStore {
 struct Whole(HashMap<Digest, u64>);
 
 impl Choice for Whole {
-    fn late(&mut self, _: &Entry) {}
-
     fn keeps(&mut self, at: u64, entry: &Entry) -> bool {
         match entry.header.kind {
             Kind::Record => true,

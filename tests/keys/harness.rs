@@ -273,7 +273,7 @@ fn execute(store: &DiskStore, step: &str, key: &KeyDoc, outputs: Outputs, number
         attempts: vec![],
         stands: None,
     };
-    store.remember(&record).unwrap();
+    store.keep(&record, None).unwrap();
 }
 
 /// A kind as other sources would make it.

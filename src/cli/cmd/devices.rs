@@ -8,7 +8,7 @@ use crate::catalogue::{Library, Requirement, openvino, qnn};
 use crate::cli::args::{Args, DevicesArgs, DoctorArgs};
 use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
-use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
+use crate::device::{self, Backend, Host, Inventory, Libraries, doctor, render};
 use crate::provision::reach_index;
 use crate::session::{self, Probes, Project, Request, Session, absolute, browsers, provision};
 use crate::toolchain::EnvName;
@@ -77,6 +77,6 @@ pub(super) fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let provision = provision(&args.locations(), Cancel::default())?;
     let probes = Probes::new(&store, &provision, Cancel::default())?;
     let child = |name: &str, params: Value| probes.ask(name, params);
-    let backends = device::probe_all(&host, Mode::Full(&child));
+    let backends = device::probe_all(&host, &child);
     Ok((host, backends))
 }

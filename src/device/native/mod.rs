@@ -14,17 +14,15 @@ use std::path::Path;
 
 use libloading::Library;
 
+use crate::base::text::with_causes;
+
 /// Opens a library, or says in one line why not.
 pub(crate) fn open(path: &Path) -> Result<Library, String> {
     // SAFETY: loading runs the library's initialisers, which is foreign code that may do anything; this is why probers
     // load libraries in a child process only.
     unsafe { Library::new(path) }.map_err(|error| {
         // libloading hides dlerror's text in the error's source on some platforms and in its message on others.
-        let mut text = error.to_string();
-        if let Some(source) = std::error::Error::source(&error) {
-            text = format!("{text}: {source}");
-        }
-        text.split_whitespace().collect::<Vec<_>>().join(" ")
+        with_causes(error.to_string(), &error).split_whitespace().collect::<Vec<_>>().join(" ")
     })
 }
 
@@ -33,6 +31,17 @@ pub(crate) fn open_nvidia(soname: &str) -> Result<Library, String> {
     let elsewhere = || super::cuda::FOLDERS.iter().map(|folder| Path::new(folder).join(soname));
     let unknown = |why: String| elsewhere().find_map(|path| open(&path).ok()).ok_or(why);
     open(Path::new(soname)).or_else(unknown)
+}
+
+/// A library built from a source in `tests/fixtures/native`, as `name`; the C compiler is there, because Rust links with it.
+#[cfg(test)]
+pub(crate) fn built(source: &str, name: &str, define: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native").join(source);
+    let mut cc = std::process::Command::new("cc");
+    assert!(cc.args(["-shared", "-fPIC", define, "-o"]).arg(&library).arg(source).status().unwrap().success());
+    (folder, library)
 }
 
 /// A function of a library, copied out of it.

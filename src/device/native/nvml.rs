@@ -24,40 +24,33 @@ pub(crate) fn probe(libraries: &[&str]) -> Backend {
         .with_remedy("reinstall the NVIDIA driver, and see that its libraries match this process's architecture")
 }
 
-/// Bytes that a process holds on the GPU of that UUID. None where NVML does not see it, or does not tell.
-pub(crate) fn held(uuid: &str, process: u32) -> Option<u64> {
-    held_by(&here()?, uuid, process)
+/// Asks one of the questions below of the GPU of that UUID. None where NVML does not see it, or does not tell.
+pub(crate) fn ask<T>(uuid: &str, question: impl FnOnce(&Gpu<'_>) -> Option<T>) -> Option<T> {
+    question(&here()?.device_by_uuid(uuid).ok()?)
 }
 
-fn held_by(nvml: &Nvml, uuid: &str, process: u32) -> Option<u64> {
-    let list = nvml.device_by_uuid(uuid).ok()?.running_compute_processes().ok()?;
+/// Bytes that a process holds on it.
+pub(crate) fn held(gpu: &Gpu<'_>, process: u32) -> Option<u64> {
+    let list = gpu.running_compute_processes().ok()?;
     match list.into_iter().find(|row| row.pid == process)?.used_gpu_memory {
         UsedGpuMemory::Used(bytes) => Some(bytes),
         UsedGpuMemory::Unavailable => None,
     }
 }
 
-/// Bytes that all processes together hold on the GPU of that UUID.
-pub(crate) fn used(uuid: &str) -> Option<u64> {
-    used_of(&here()?, uuid)
+/// Bytes that all processes together hold on it.
+pub(crate) fn used(gpu: &Gpu<'_>) -> Option<u64> {
+    Some(gpu.memory_info().ok()?.used)
 }
 
-fn used_of(nvml: &Nvml, uuid: &str) -> Option<u64> {
-    Some(nvml.device_by_uuid(uuid).ok()?.memory_info().ok()?.used)
+/// How many processes compute on it.
+pub(crate) fn processes(gpu: &Gpu<'_>) -> Option<u32> {
+    Some(gpu.running_compute_processes().ok()?.len() as u32)
 }
 
-/// How many processes compute on the GPU of that UUID.
-pub(crate) fn processes(uuid: &str) -> Option<u32> {
-    processes_of(&here()?, uuid)
-}
-
-fn processes_of(nvml: &Nvml, uuid: &str) -> Option<u32> {
-    Some(nvml.device_by_uuid(uuid).ok()?.running_compute_processes().ok()?.len() as u32)
-}
-
-/// Why the GPU of that UUID runs slower at this moment than it could; not that it is idle, or was told to.
-pub(crate) fn throttled(uuid: &str) -> Option<Vec<String>> {
-    let reasons = here()?.device_by_uuid(uuid).ok()?.current_throttle_reasons().ok()?;
+/// Why it runs slower at this moment than it could; not that it is idle, or was told to.
+pub(crate) fn throttled(gpu: &Gpu<'_>) -> Option<Vec<String>> {
+    let reasons = gpu.current_throttle_reasons().ok()?;
     let told = ThrottleReasons::SW_POWER_CAP
         | ThrottleReasons::HW_SLOWDOWN
         | ThrottleReasons::SW_THERMAL_SLOWDOWN
@@ -137,25 +130,19 @@ fn device(gpu: &Gpu<'_>, ordinal: usize) -> Result<Device, NvmlError> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+    use crate::device::native::built;
 
     #[test]
     fn a_process_s_memory_is_found_by_the_gpu_s_uuid_and_its_number() {
-        let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join("libnvidia-ml.so.1");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/native/nvml.c");
-        let mut cc = std::process::Command::new("cc");
-        assert!(cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).status().unwrap().success());
+        let (_folder, library) = built("nvml.c", NVML, "-DINIT=0");
         let nvml = start(library.to_str().unwrap()).unwrap();
-        let first = "GPU-00000001-0000-1111-2222-333344445555";
-        assert_eq!(held_by(&nvml, first, 4711), Some(600 << 20));
-        assert_eq!(held_by(&nvml, first, 4712), None, "its driver does not tell");
-        assert_eq!(held_by(&nvml, first, 1), None);
-        assert_eq!(held_by(&nvml, "GPU-ffffffff", 4711), None);
-        assert_eq!(used_of(&nvml, first), Some(1 << 20), "all processes together");
-        assert_eq!((processes_of(&nvml, first), processes_of(&nvml, "GPU-ffffffff")), (Some(2), None));
-        assert_eq!(used_of(&nvml, "GPU-ffffffff"), None);
+        let first = nvml.device_by_uuid("GPU-00000001-0000-1111-2222-333344445555").unwrap();
+        assert_eq!(held(&first, 4711), Some(600 << 20));
+        assert_eq!(held(&first, 4712), None, "its driver does not tell");
+        assert_eq!(held(&first, 1), None);
+        assert_eq!(used(&first), Some(1 << 20), "all processes together");
+        assert_eq!(processes(&first), Some(2));
+        assert!(nvml.device_by_uuid("GPU-ffffffff").is_err());
     }
 }

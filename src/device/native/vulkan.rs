@@ -11,11 +11,20 @@ use super::open;
 /// The loader's name where the system has one.
 pub(crate) const LOADER: &str = "libvulkan.so.1";
 
+/// What adapters are, in the order that WebGPU prefers.
+const KINDS: [(vk::PhysicalDeviceType, &str); 5] = [
+    (vk::PhysicalDeviceType::DISCRETE_GPU, "discrete"),
+    (vk::PhysicalDeviceType::INTEGRATED_GPU, "integrated"),
+    (vk::PhysicalDeviceType::VIRTUAL_GPU, "virtual"),
+    (vk::PhysicalDeviceType::OTHER, "other"),
+    (vk::PhysicalDeviceType::CPU, "cpu"),
+];
+
 /// One physical device, as its driver presents it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Adapter {
     pub(crate) name: String,
-    /// `discrete`, `integrated`, `virtual`, `cpu` or `other`
+    /// One of [`KINDS`].
     pub(crate) kind: &'static str,
     pub(crate) vendor: String,
     /// The newest Vulkan that it offers: `1.3.0`
@@ -39,7 +48,7 @@ pub(crate) fn in_software(folder: &Path) -> PathBuf {
     folder.join(LOADER)
 }
 
-/// The devices of the loader at `path`, in the order that WebGPU prefers: discrete, integrated, others, programs.
+/// The devices of the loader at `path`, in the order of [`KINDS`].
 pub(crate) fn adapters(path: &Path) -> Result<Vec<Adapter>, String> {
     // Kept to the end of the process, as the instance is: drivers leave threads behind that run their code.
     std::mem::forget(open(path)?);
@@ -56,20 +65,13 @@ pub(crate) fn adapters(path: &Path) -> Result<Vec<Adapter>, String> {
         let described = devices.into_iter().map(|device| adapter(&instance.get_physical_device_properties(device)));
         described.collect::<Vec<_>>()
     };
-    let rank = |kind: &str| ["discrete", "integrated", "virtual", "other", "cpu"].iter().position(|k| *k == kind);
-    found.sort_by_key(|adapter| rank(adapter.kind));
+    found.sort_by_key(|adapter| KINDS.iter().position(|(_, kind)| *kind == adapter.kind));
     Ok(found)
 }
 
 fn adapter(found: &vk::PhysicalDeviceProperties) -> Adapter {
     let name = found.device_name_as_c_str().unwrap_or_default().to_string_lossy().into_owned();
-    let kind = match found.device_type {
-        vk::PhysicalDeviceType::INTEGRATED_GPU => "integrated",
-        vk::PhysicalDeviceType::DISCRETE_GPU => "discrete",
-        vk::PhysicalDeviceType::VIRTUAL_GPU => "virtual",
-        vk::PhysicalDeviceType::CPU => "cpu",
-        _ => "other",
-    };
+    let kind = KINDS.iter().find(|(kind, _)| *kind == found.device_type).map_or("other", |(_, word)| word);
     let api = found.api_version;
     let parts = [vk::api_version_major(api), vk::api_version_minor(api), vk::api_version_patch(api)];
     let api = parts.map(|part| part.to_string()).join(".");

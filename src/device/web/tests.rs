@@ -5,15 +5,8 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
-use crate::device::{Backend, DeviceKind, Host, Libraries, Mode, inventory_cheap, probe_all};
-
-fn of<'a>(backends: &'a [Backend], name: &str) -> &'a Backend {
-    backends.iter().find(|backend| backend.name == name).unwrap()
-}
-
-fn reason(backend: &Backend) -> &str {
-    backend.reason.as_deref().unwrap_or_default()
-}
+use crate::device::tests::{of, reason};
+use crate::device::{Backend, DeviceKind, Host, Libraries, inventory_cheap, probe_all};
 
 #[test]
 fn a_browser_is_orch_s_own_or_the_one_that_the_user_names() {
@@ -70,7 +63,7 @@ fn what_a_page_said_is_believed_until_the_browser_or_a_driver_changes() {
             std::fs::write(path, answer.to_string()).unwrap();
             Err("the child of this test answers by its file".to_owned())
         };
-        probe_all(host, Mode::Full(&child));
+        probe_all(host, &child);
         let mut asked = asked.into_inner().unwrap();
         asked.sort_unstable();
         asked

@@ -94,7 +94,7 @@ fn a_run_on_a_gpu_claims_by_its_artefact_then_by_its_like_then_by_itself() {
 #[test]
 fn what_other_runs_took_is_on_record() {
     let mut world = World::new();
-    world.store.remember(&world.record("run:bert:other-fp32", GIB, Some(8 * GIB))).unwrap();
+    world.store.keep(&world.record("run:bert:other-fp32", GIB, Some(8 * GIB)), None).unwrap();
     assert_eq!(world.claims("run:bert:rocm-fp32"), (GIB + GIB / 4, 10 * GIB));
 }
 

@@ -1,9 +1,13 @@
 //! The store on a real disk: what is published is found, what is damaged is told.
 
-use std::collections::BTreeSet;
-
 use super::*;
 use crate::key::KeyDoc;
+
+fn opened() -> (tempfile::TempDir, DiskStore) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = DiskStore::open(dir.path()).unwrap();
+    (dir, store)
+}
 
 fn made(scratch: &Scratch, text: &str) -> PathBuf {
     let dir = scratch.dir("made").unwrap();
@@ -20,20 +24,13 @@ fn record(store: &DiskStore, outcome: Outcome, output: Option<Digest>) -> Record
         step: "convert:m:onnx".into(),
         key,
         outcome,
-        reason: None,
         output,
         started: "2026-01-01T00:00:00Z".into(),
         seconds: 0.1 + 0.2,
-        host: "h".into(),
         facts: serde_json::json!({"z": 1, "a": [1.5, null]}).into(),
-        measure: None,
-        numerics: None,
-        repro: None,
-        why: None,
-        attempts: vec![],
-        stands: None,
+        ..Record::default()
     };
-    store.remember(&record).unwrap();
+    store.keep(&record, None).unwrap();
     record
 }
 
@@ -47,8 +44,7 @@ fn flip_a_bit(path: &Path, at: usize) {
 
 #[test]
 fn equal_content_is_one_tree_wherever_it_was_made() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = DiskStore::open(dir.path()).unwrap();
+    let (dir, store) = opened();
     let scratch = store.scratch().unwrap();
     let one = store.publish(&made(&scratch, "x")).unwrap();
     let two = store.publish(&made(&scratch, "x")).unwrap();
@@ -65,8 +61,7 @@ fn equal_content_is_one_tree_wherever_it_was_made() {
 
 #[test]
 fn only_an_answer_is_a_hit() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = DiskStore::open(dir.path()).unwrap();
+    let (_dir, store) = opened();
     let failed = record(&store, Outcome::Fail, None);
     assert!(store.lookup(&failed.key.digest()).unwrap().is_none());
     assert_eq!(store.latest("convert:m:onnx").unwrap().unwrap().outcome, Outcome::Fail);
@@ -78,8 +73,8 @@ fn only_an_answer_is_a_hit() {
 
 #[test]
 fn processes_read_what_others_append() {
-    let dir = tempfile::tempdir().unwrap();
-    let (ours, theirs) = (DiskStore::open(dir.path()).unwrap(), DiskStore::open(dir.path()).unwrap());
+    let (dir, ours) = opened();
+    let theirs = DiskStore::open(dir.path()).unwrap();
     let key = record(&ours, Outcome::Pass, None).key.digest();
     assert!(theirs.lookup(&key).unwrap().is_some());
     let tree = theirs.publish(&made(&theirs.scratch().unwrap(), "late")).unwrap();
@@ -109,22 +104,21 @@ fn a_torn_end_is_cut_off_and_nothing_else_is_lost() {
         assert_eq!(store.stats().unwrap().trees, 1);
         assert!(store.latest("convert:m:onnx").unwrap().is_none());
         record(&store, Outcome::Fail, None);
-        assert!(store.verify().unwrap().is_empty(), "cut at {length}");
+        assert!(store.verify(&|_| ()).unwrap().is_empty(), "cut at {length}");
         assert_eq!(DiskStore::open(dir.path()).unwrap().stats().unwrap().records, 1);
     }
 }
 
 #[test]
 fn a_flipped_bit_is_found_wherever_it_is_and_heals() {
-    let dir = tempfile::tempdir().unwrap();
-    let writer = DiskStore::open(dir.path()).unwrap();
+    let (dir, writer) = opened();
     let scratch = writer.scratch().unwrap();
     let publish = |store: &DiskStore| store.publish(&made(&scratch, "weights")).unwrap();
     let digest = publish(&writer);
     let key = record(&writer, Outcome::Pass, Some(digest)).key.digest();
     let log = writer.log.path().to_owned();
     let blobs = writer.manifest(&digest).unwrap().files;
-    let blob = writer.blobs.path(&blobs[0].digest, false);
+    let blob = writer.blob(&blobs[0]);
     let length = fs::metadata(&log).unwrap().len() as usize;
     let victims = (0..length).step_by(13).map(|at| (log.clone(), at)).chain([(blob, 0)]);
     for (victim, at) in victims {
@@ -135,10 +129,10 @@ fn a_flipped_bit_is_found_wherever_it_is_and_heals() {
         let store = DiskStore::open(dir.path()).unwrap();
         let noticed = store.check_tree(&digest).is_err() || !matches!(store.lookup(&key), Ok(Some(_)));
         assert!(noticed, "byte {at} of {} was read without complaint", victim.display());
-        let problems = store.verify().unwrap();
+        let problems = store.verify(&|_| ()).unwrap();
         assert_eq!(problems.iter().map(|problem| &problem.path).collect::<BTreeSet<_>>(), [&victim].into(), "{at}");
         store.heal(&problems).unwrap();
-        assert!(store.verify().unwrap().is_empty());
+        assert!(store.verify(&|_| ()).unwrap().is_empty());
         publish(&store);
         assert!(store.check_tree(&digest).is_ok());
         fs::write(&log, whole).unwrap();
@@ -150,8 +144,7 @@ fn a_flipped_bit_is_found_wherever_it_is_and_heals() {
 #[test]
 fn what_was_opened_for_writing_is_closed_again() {
     use std::os::unix::fs::PermissionsExt;
-    let dir = tempfile::tempdir().unwrap();
-    let store = DiskStore::open(dir.path()).unwrap();
+    let (_dir, store) = opened();
     let tree = store.publish(&made(&store.scratch().unwrap(), "x")).unwrap();
     for file in store.check_tree(&tree).unwrap().files {
         let path = store.blob(&file);

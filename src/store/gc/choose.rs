@@ -10,7 +10,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::base::Digest;
-use crate::store::gc::survey::{Blob, Survey, Told};
+use crate::store::gc::survey::{Survey, Told};
+use crate::store::tree::Blob;
 
 /// What must hold afterwards. Each limit is met, whatever the others allow.
 #[derive(Debug, Clone, Default)]

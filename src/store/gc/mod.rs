@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::base::figures::moment;
-use crate::store::log::Seen;
-use crate::store::{Amount, DiskStore, StoreError, scratch};
+use crate::store::log::Place;
+use crate::store::{Amount, DiskStore, Result, scratch};
 
 pub(in crate::store) use survey::Said;
 
@@ -71,7 +71,7 @@ struct Horizon {
 
 impl DiskStore {
     /// Removes what the limits let go and what nothing needs. With `dry_run`, only says so.
-    pub fn collect(&self, limits: &Limits, dry_run: bool) -> Result<Collected, StoreError> {
+    pub fn collect(&self, limits: &Limits, dry_run: bool) -> Result<Collected> {
         if !dry_run {
             self.must_be_writable("nothing can be collected")?;
         }
@@ -113,7 +113,7 @@ impl DiskStore {
     }
 
     /// Takes entries out of the log. False if another process did so since it was read: then it is to be read again.
-    fn forget(&self, seen: &Seen, sorting: &mut Sorting<'_>) -> Result<bool, StoreError> {
+    fn forget(&self, seen: &Place, sorting: &mut Sorting<'_>) -> Result<bool> {
         self.forget_memos()?;
         let is_done = self.log.compact(seen, sorting)?;
         // Once more, for those that were written while the old log was still there.

@@ -4,28 +4,23 @@ use std::collections::{HashMap, HashSet};
 
 use crate::base::Digest;
 use crate::store::Manifest;
-use crate::store::entry::Kind;
+use crate::store::entry::{Entry, Kind};
 use crate::store::gc::choose::Chosen;
-use crate::store::gc::survey::{Blob, Said, Survey};
-use crate::store::log::{Choice, Entry};
+use crate::store::gc::survey::{Said, Survey};
+use crate::store::log::Choice;
+use crate::store::tree::Blob;
 
 pub(super) struct Sorting<'a> {
     survey: &'a Survey,
     /// Places of the records that stay.
     records: HashSet<u64>,
     trees: HashSet<Digest>,
-    late: Late,
-}
-
-/// What others appended since the log was read.
-#[derive(Default)]
-struct Late {
-    records: u64,
-    blobs: HashMap<Blob, u64>,
-    steps: HashSet<String>,
+    /// What others appended since the log was read.
+    late: Kept,
 }
 
 /// What stays.
+#[derive(Default)]
 pub(super) struct Kept {
     pub(super) records: u64,
     /// With their sizes.
@@ -37,7 +32,7 @@ pub(super) struct Kept {
 impl<'a> Sorting<'a> {
     /// `is_new` tells content that may be on its way into a record.
     pub(super) fn of(survey: &'a Survey, chosen: Chosen, is_new: impl Fn(&Blob) -> bool) -> Self {
-        let mut sorting = Self { survey, records: HashSet::new(), trees: HashSet::new(), late: Late::default() };
+        let mut sorting = Self { survey, records: HashSet::new(), trees: HashSet::new(), late: Kept::default() };
         let mut known = HashSet::new();
         for (told, stays) in survey.records.iter().zip(chosen.stays) {
             known.extend(told.output);
@@ -59,15 +54,13 @@ impl<'a> Sorting<'a> {
     }
 
     pub(super) fn done(self) -> Kept {
-        let Self { survey, records, trees, late } = self;
-        let kept = trees.iter().filter_map(|digest| survey.trees.get(digest));
-        let mut blobs: HashMap<Blob, u64> =
-            kept.flat_map(|tree| tree.blobs.iter().map(|blob| (*blob, survey.blobs[blob]))).collect();
-        blobs.extend(late.blobs);
-        let mut steps = late.steps;
+        let Self { survey, records, trees, late: mut kept } = self;
+        let blobs = trees.iter().filter_map(|digest| survey.trees.get(digest)).flat_map(|tree| &tree.blobs);
+        kept.blobs.extend(blobs.map(|blob| (*blob, survey.blobs[blob])));
         let staying = survey.records.iter().filter(|told| records.contains(&told.at));
-        steps.extend(staying.filter_map(|told| survey.steps.get(&told.step)).map(|name| name.to_string()));
-        Kept { records: records.len() as u64 + late.records, blobs, steps }
+        kept.steps.extend(staying.filter_map(|told| survey.steps.get(&told.step)).map(|name| name.to_string()));
+        kept.records += records.len() as u64;
+        kept
     }
 }
 
@@ -82,7 +75,7 @@ impl Choice for Sorting<'_> {
             }
             Kind::Tree => {
                 let files = Manifest::parse(&entry.payload).map(|manifest| manifest.files).unwrap_or_default();
-                self.late.blobs.extend(files.into_iter().map(|file| ((file.digest, file.executable), file.size)));
+                self.late.blobs.extend(files.into_iter().map(|file| (file.blob(), file.size)));
             }
             Kind::Dropped => {}
         }

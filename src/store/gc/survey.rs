@@ -9,12 +9,10 @@ use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 
 use crate::base::Digest;
-use crate::store::entry::{Kind, Short};
-use crate::store::log::{Entry, Log, Seen};
-use crate::store::{Manifest, StoreError};
-
-/// A file of the store: content, and whether it is executable.
-pub(super) type Blob = (Digest, bool);
+use crate::store::entry::{Entry, Kind, Short};
+use crate::store::log::{Log, Place};
+use crate::store::tree::Blob;
+use crate::store::{Manifest, Result};
 
 #[derive(Debug, Default)]
 pub(super) struct Survey {
@@ -52,7 +50,7 @@ pub(super) struct Told {
 }
 
 impl Survey {
-    pub(super) fn of(log: &Log) -> Result<(Self, Seen), StoreError> {
+    pub(super) fn of(log: &Log) -> Result<(Self, Place)> {
         let mut survey = Self::default();
         let mut answering: HashMap<Digest, usize> = HashMap::new();
         let seen = log.each(|at, entry| match entry {
@@ -92,9 +90,8 @@ impl Survey {
             return;
         };
         let blobs = manifest.files.iter().map(|file| {
-            let blob = (file.digest, file.executable);
-            self.blobs.insert(blob, file.size);
-            blob
+            self.blobs.insert(file.blob(), file.size);
+            file.blob()
         });
         let tree = Tree { at, blobs: blobs.collect() };
         self.spent += u64::from(self.trees.insert(id, tree).is_some());

@@ -8,9 +8,10 @@ use std::time::SystemTime;
 use rayon::prelude::*;
 
 use crate::base::{fs as bfs, mark, temporary};
-use crate::store::gc::survey::Blob;
+use crate::store::blobs::listed;
 use crate::store::gc::{Horizon, Layout};
-use crate::store::{Amount, DiskStore, StoreError, blobs};
+use crate::store::tree::Blob;
+use crate::store::{Amount, DiskStore, Result, StoreError, blobs};
 
 #[derive(Default)]
 pub(super) struct Swept {
@@ -20,7 +21,7 @@ pub(super) struct Swept {
 
 impl DiskStore {
     pub(super) fn is_newer(&self, blob: &Blob, than: SystemTime) -> bool {
-        let meta = fs::symlink_metadata(self.blobs.path(&blob.0, blob.1));
+        let meta = fs::symlink_metadata(self.blobs.path(blob));
         meta.is_ok_and(|meta| bfs::changed(&meta) >= than)
     }
 
@@ -32,7 +33,7 @@ impl DiskStore {
         named: &HashMap<Blob, u64>,
         horizon: Horizon,
         dry_run: bool,
-    ) -> Result<Swept, StoreError> {
+    ) -> Result<Swept> {
         let fans = self.blobs.fans()?;
         let swept = fans.into_par_iter().map(|fan| {
             let mut swept = Swept::default();
@@ -58,15 +59,10 @@ impl DiskStore {
         })
     }
 
-    pub(super) fn sweep_logs(
-        &self,
-        steps: &HashSet<String>,
-        horizon: Horizon,
-        dry_run: bool,
-    ) -> Result<Amount, StoreError> {
+    pub(super) fn sweep_logs(&self, steps: &HashSet<String>, horizon: Horizon, dry_run: bool) -> Result<Amount> {
         let kept: HashSet<_> = steps.iter().map(|step| self.log_path(step)).collect();
         let mut gone = Amount::default();
-        for path in list(&self.root().join("logs"))? {
+        for path in listed(&self.root().join("logs"))? {
             let is_log = match path.extension().and_then(|extension| extension.to_str()) {
                 Some("log") => !kept.contains(&path),
                 // Of an attempt before the last one: `step.1.attempt` goes with `step.log`.
@@ -87,9 +83,9 @@ impl DiskStore {
     }
 
     /// What was being written when its writer was killed, in any folder of the store.
-    pub(super) fn sweep_unfinished(&self, dry_run: bool) -> Result<Amount, StoreError> {
+    pub(super) fn sweep_unfinished(&self, dry_run: bool) -> Result<Amount> {
         let mut gone = Amount::default();
-        let folders = list(self.root())?.into_iter().filter(|path| path.is_dir() && !path.is_symlink());
+        let folders = listed(self.root())?.into_iter().filter(|path| path.is_dir() && !path.is_symlink());
         let parent = self.root().parent().map(Path::to_owned);
         for dir in folders.chain([self.root().to_owned()]).chain(parent) {
             for left in temporary::left_in(&dir) {
@@ -108,13 +104,13 @@ impl DiskStore {
 
     /// Folders of earlier layouts, beside this one's. No orch of this version reads them. Those without a mark may be
     /// anybody's: they stay, and are given as the second.
-    pub(super) fn sweep_layouts(&self, dry_run: bool) -> Result<(Vec<Layout>, Vec<PathBuf>), StoreError> {
+    pub(super) fn sweep_layouts(&self, dry_run: bool) -> Result<(Vec<Layout>, Vec<PathBuf>)> {
         let number = |path: &Path| path.file_name()?.to_str()?.strip_prefix('v')?.parse::<u32>().ok();
         let (Some(parent), Some(own)) = (self.root().parent(), number(self.root())) else {
             return Ok(Default::default());
         };
         let (mut gone, mut unmarked) = (Vec::new(), Vec::new());
-        for path in list(parent)? {
+        for path in listed(parent)? {
             if number(&path).is_none_or(|number| number >= own) || !path.is_dir() || path.is_symlink() {
                 continue;
             }
@@ -132,24 +128,14 @@ impl DiskStore {
     }
 
     /// Memos speak of records. Whatever went, they are made again by the next run.
-    pub(super) fn forget_memos(&self) -> Result<(), StoreError> {
-        let index = self.root().join("log.index"); // of an older orch
-        if index.is_file() {
-            blobs::remove(&index)?;
-        }
+    pub(super) fn forget_memos(&self) -> Result<()> {
+        blobs::remove(&self.root().join("log.index"))?; // of an older orch
         let dir = self.root().join("memos");
         if dir.is_dir() {
-            for path in list(&dir)?.into_iter().filter(|path| path.is_file()) {
+            for path in listed(&dir)?.into_iter().filter(|path| path.is_file()) {
                 blobs::remove(&path)?;
             }
         }
         Ok(())
     }
-}
-
-fn list(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
-    let entries = fs::read_dir(dir).map_err(StoreError::io("list", dir))?;
-    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.sort();
-    Ok(paths)
 }

@@ -9,17 +9,12 @@ use crate::key::KeyDoc;
 use crate::record::{Outcome, Record};
 use crate::store::{LaidAs, StoreError};
 
-struct Fixture {
-    dir: tempfile::TempDir,
-    /// One store, as two processes have it.
-    ours: DiskStore,
-    theirs: DiskStore,
-}
-
-fn fixture() -> Fixture {
+/// One store, as two processes have it.
+fn opened() -> (tempfile::TempDir, DiskStore, DiskStore) {
     let dir = tempfile::tempdir().unwrap();
     let open = || DiskStore::open(dir.path()).unwrap();
-    Fixture { ours: open(), theirs: open(), dir }
+    let (ours, theirs) = (open(), open());
+    (dir, ours, theirs)
 }
 
 /// A folder outside of the store's own, which collections sweep.
@@ -34,30 +29,15 @@ fn record(step: &str, output: Option<Digest>) -> Record {
     let mut key = KeyDoc::default();
     key.set("step", step);
     key.set("output", format!("{output:?}"));
-    Record {
-        step: step.into(),
-        key,
-        outcome: Outcome::Pass,
-        reason: None,
-        output,
-        started: "2026-01-01T00:00:00Z".into(),
-        seconds: 0.0,
-        host: "h".into(),
-        facts: Default::default(),
-        measure: None,
-        numerics: None,
-        repro: None,
-        why: None,
-        attempts: vec![],
-        stands: None,
-    }
+    let (step, started) = (step.into(), "2026-01-01T00:00:00Z".into());
+    Record { step, key, outcome: Outcome::Pass, output, started, ..Record::default() }
 }
 
 /// Makes a tree and a record of it.
 fn execute(store: &DiskStore, step: &str, text: &str) -> Record {
     let tree = store.publish(&made(store, text)).unwrap();
     let record = record(step, Some(tree));
-    store.remember(&record).unwrap();
+    store.keep(&record, None).unwrap();
     record
 }
 
@@ -74,7 +54,7 @@ fn everything<'a>(store: &DiskStore, survey: &'a Survey) -> Sorting<'a> {
 
 #[test]
 fn what_is_appended_between_the_choice_and_the_compaction_stays() {
-    let Fixture { ours, theirs, dir } = fixture();
+    let (dir, ours, theirs) = opened();
     let old = execute(&ours, "run:old", "same");
     let (survey, seen) = Survey::of(&ours.log).unwrap();
     let mut sorting = everything(&ours, &survey);
@@ -96,12 +76,12 @@ fn what_is_appended_between_the_choice_and_the_compaction_stays() {
     }
     assert!(ours.lookup(&old.key.digest()).unwrap().is_none());
     assert_eq!(ours.latest("run:new").unwrap().unwrap().key, new.key);
-    assert!(ours.verify().unwrap().is_empty());
+    assert!(ours.verify(&|_| ()).unwrap().is_empty());
 }
 
 #[test]
 fn a_choice_that_was_made_of_an_older_log_is_not_carried_out() {
-    let Fixture { ours, theirs, dir: _dir } = fixture();
+    let (_dir, ours, theirs) = opened();
     execute(&ours, "run:a", "a");
     execute(&ours, "run:b", "b");
     let (survey, seen) = Survey::of(&ours.log).unwrap();
@@ -115,7 +95,7 @@ fn a_choice_that_was_made_of_an_older_log_is_not_carried_out() {
 
 #[test]
 fn a_writer_that_knew_the_tree_before_it_was_collected_appends_it_again() {
-    let Fixture { ours, theirs, dir: _dir } = fixture();
+    let (_dir, ours, theirs) = opened();
     execute(&ours, "run:a", "a");
     let files = theirs.place(&made(&theirs, "a")).unwrap();
     assert!(theirs.has_tree(&files.digest()), "theirs knows the tree");
@@ -131,7 +111,7 @@ fn a_writer_that_knew_the_tree_before_it_was_collected_appends_it_again() {
 
 #[test]
 fn a_hit_found_before_a_compaction_is_still_read_rightly_after_it() {
-    let Fixture { ours, theirs, dir: _dir } = fixture();
+    let (_dir, ours, theirs) = opened();
     execute(&ours, "run:gone", "gone");
     let records = ["run:a", "run:b"].map(|step| execute(&ours, step, step));
     let hits = records.each_ref().map(|record| theirs.hit(&record.key.digest()).unwrap().unwrap());
@@ -139,7 +119,7 @@ fn a_hit_found_before_a_compaction_is_still_read_rightly_after_it() {
     let done = ours.collect(&Limits { keep, ..all() }, false).unwrap();
     assert_eq!((done.records.large, done.kept_records), (1, 2));
     // Makes theirs follow to the new log, in which everything stands elsewhere.
-    theirs.remember(&record("run:late", None)).unwrap();
+    theirs.keep(&record("run:late", None), None).unwrap();
     for (hit, record) in hits.iter().zip(&records) {
         assert_eq!(theirs.record(hit).unwrap().step, record.step);
     }
@@ -147,7 +127,7 @@ fn a_hit_found_before_a_compaction_is_still_read_rightly_after_it() {
 
 #[test]
 fn verified_content_that_was_collected_is_found_missing_and_not_believed() {
-    let Fixture { ours, theirs, dir } = fixture();
+    let (dir, ours, theirs) = opened();
     let record = execute(&theirs, "run:a", "a");
     let tree = record.output.unwrap();
     theirs.check_tree(&tree).unwrap();
@@ -159,7 +139,7 @@ fn verified_content_that_was_collected_is_found_missing_and_not_believed() {
 
 #[test]
 fn content_that_no_entry_names_goes_when_it_is_old() {
-    let Fixture { ours, theirs: _, dir: _dir } = fixture();
+    let (_dir, ours, _) = opened();
     ours.place(&made(&ours, "orphan")).unwrap();
     let survey = Survey::default();
     let now = SystemTime::now();
@@ -176,10 +156,10 @@ fn content_that_no_entry_names_goes_when_it_is_old() {
 
 #[test]
 fn a_tree_on_its_way_into_a_record_stays() {
-    let Fixture { ours, theirs, dir: _dir } = fixture();
+    let (_dir, ours, theirs) = opened();
     let tree = theirs.publish(&made(&theirs, "report")).unwrap();
     let done = ours.collect(&all(), false).unwrap();
     assert_eq!((done.trees, done.blobs.count), (0, 0));
-    theirs.remember(&record("report", Some(tree))).unwrap();
+    theirs.keep(&record("report", Some(tree)), None).unwrap();
     ours.check_tree(&tree).unwrap();
 }

@@ -6,22 +6,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::base::lock;
-use crate::store::StoreError;
-use crate::store::entry::Kind;
+use crate::store::entry::{Entry, Kind};
 use crate::store::log::state::{Places, State, note_latest};
-use crate::store::log::{Entry, Log, Seen};
+use crate::store::log::{Log, Place};
 use crate::store::scan::{Found, Scan};
+use crate::store::{Result, StoreError};
 
 /// What a compaction leaves out.
 pub(in crate::store) trait Choice {
     /// Is told of every entry that was appended since the log was gone through. All of these stay.
-    fn late(&mut self, entry: &Entry);
+    fn late(&mut self, _entry: &Entry) {}
     fn keeps(&mut self, at: u64, entry: &Entry) -> bool;
 }
 
 impl Log {
     /// Whether the log that was gone through is still the one that others append to.
-    pub(in crate::store) fn is_current(&self, seen: &Seen) -> Result<bool, StoreError> {
+    pub(in crate::store) fn is_current(&self, seen: &Place) -> Result<bool> {
         let id = |meta: std::io::Result<fs::Metadata>| meta.map(|meta| meta.ino());
         let seen = id(seen.file.metadata()).map_err(StoreError::io("read", &self.path))?;
         Ok(id(fs::metadata(&self.path)).map_err(StoreError::io("read", &self.path))? == seen)
@@ -31,7 +31,7 @@ impl Log {
     /// that happened to the log already since it was seen: the choice was made of other places then.
     ///
     /// No process loses what it appended: appending waits for the lock, and then follows to the new log.
-    pub(in crate::store) fn compact(&self, seen: &Seen, choice: &mut impl Choice) -> Result<bool, StoreError> {
+    pub(in crate::store) fn compact(&self, seen: &Place, choice: &mut impl Choice) -> Result<bool> {
         let mut state = lock(&self.state);
         let _lock = self.lock(&state)?;
         if !self.is_current(seen)? {
@@ -39,15 +39,15 @@ impl Log {
         }
         self.follow(&mut state)?;
         state.catch_up().map_err(StoreError::io("read", &self.path))?;
-        self.scan(&state.file, seen.end, state.end, |found| {
-            if let Found::Entry { at, .. } = found
+        for found in Scan::new(&state.file, seen.at, state.end) {
+            if let Found::Entry { at, .. } = found.map_err(StoreError::io("read", &self.path))?
                 && let Ok(entry) = self.entry_of(&state.file, at)
             {
                 choice.late(&entry);
             }
-        })?;
+        }
         let fresh = self.path.with_extension("new");
-        if let Err(e) = self.write_chosen(&fresh, &state, seen.end, choice) {
+        if let Err(e) = self.write_chosen(&fresh, &state, seen.at, choice) {
             let _ = fs::remove_file(&fresh);
             return Err(e);
         }
@@ -56,14 +56,13 @@ impl Log {
         Ok(true)
     }
 
-    fn write_chosen(&self, to: &Path, state: &State, seen: u64, choice: &mut impl Choice) -> Result<(), StoreError> {
+    fn write_chosen(&self, to: &Path, state: &State, seen: u64, choice: &mut impl Choice) -> Result<()> {
         let io = |e| StoreError::io("write", to)(e);
         let mut out = io::BufWriter::with_capacity(1 << 20, File::create(to).map_err(io)?);
         let mut latest = Places::default();
         let mut end = 0;
-        let mut scan = Scan::new(&state.file, 0, state.end);
-        while let Some(found) = scan.next().map_err(StoreError::io("read", &self.path))? {
-            let Found::Entry { at, .. } = found else { continue };
+        for found in Scan::new(&state.file, 0, state.end) {
+            let Found::Entry { at, .. } = found.map_err(StoreError::io("read", &self.path))? else { continue };
             let Ok(mut entry) = self.entry_of(&state.file, at) else { continue };
             if at < seen && !choice.keeps(at, &entry) {
                 continue;

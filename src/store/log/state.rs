@@ -43,8 +43,6 @@ pub(super) enum By {
     Tree,
 }
 
-const TABLES: usize = 3;
-
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) file: Arc<File>,
@@ -58,7 +56,7 @@ pub(super) struct State {
     /// Places that hold no entry.
     pub(super) damaged: u64,
     /// By [`By`].
-    places: [Places; TABLES],
+    places: [Places; 3],
 }
 
 impl State {
@@ -73,10 +71,9 @@ impl State {
     pub(super) fn catch_up(&mut self) -> io::Result<bool> {
         let file = self.file.clone();
         let size = file.metadata()?.len();
-        let mut scan = Scan::new(&file, self.end, size);
         let mut is_torn = false;
-        while let Some(found) = scan.next()? {
-            match found {
+        for found in Scan::new(&file, self.end, size) {
+            match found? {
                 Found::Entry { at, header } => self.note(at, &header),
                 Found::Damaged { at, bytes } => {
                     self.damaged += 1;

@@ -1,7 +1,7 @@
 //! What an archive may say. Whoever wrote it may have meant harm: a complaint is given for everything that orch itself would
 //! not have written. What the records claim can be checked by no one; an archive is as trustworthy as where it comes from.
 
-use crate::base::Digest;
+use crate::base::{Digest, ensure};
 use crate::record::{Outcome, Record};
 use crate::store::Manifest;
 
@@ -11,40 +11,33 @@ const LONGEST_STEP: usize = 1024;
 pub(super) fn manifest(bytes: &[u8]) -> Result<Manifest, String> {
     let manifest = Manifest::parse(bytes).map_err(|e| format!("a manifest cannot be read: {e}"))?;
     let shown = Digest::of(bytes).short();
-    if manifest.to_bytes() != bytes {
-        return Err(format!("the manifest {shown} is not written as orch writes manifests"));
+    let is_orchs = manifest.to_bytes() == bytes;
+    ensure(is_orchs, || format!("the manifest {shown} is not written as orch writes manifests"))?;
+    match manifest.fault() {
+        Some(what) => Err(format!("the manifest {shown} {what}")),
+        None => Ok(manifest),
     }
-    if let Some(what) = manifest.fault() {
-        return Err(format!("the manifest {shown} {what}"));
-    }
-    Ok(manifest)
 }
 
 /// A record that answers for its key, with a tree that the archive holds.
 pub(super) fn record(bytes: &[u8], has_tree: impl Fn(&Digest) -> bool) -> Result<Record, String> {
     let record: Record = serde_json::from_slice(bytes).map_err(|e| format!("a record cannot be read: {e}"))?;
     let step = &record.step;
-    if step.is_empty() || step.len() > LONGEST_STEP || step.contains(char::is_control) {
-        return Err(format!("no step is called {step:?}"));
-    }
+    let is_step = (1..=LONGEST_STEP).contains(&step.len()) && !step.contains(char::is_control);
+    ensure(is_step, || format!("no step is called {step:?}"))?;
     let has_output = match record.outcome {
         Outcome::Pass | Outcome::Flaky => true,
         Outcome::SkipUnsupported | Outcome::Indecisive => false,
         other => return Err(format!("the record of {step} is {}, which answers for no key", other.label())),
     };
-    if record.output.is_some() != has_output {
-        return Err(format!(
-            "the record of {step} is {} and has {} tree",
-            record.outcome.label(),
-            if has_output { "no" } else { "a" }
-        ));
-    }
+    let (outcome, found) = (record.outcome.label(), if has_output { "no" } else { "a" });
+    let otherwise = || format!("the record of {step} is {outcome} and has {found} tree");
+    ensure(record.output.is_some() == has_output, otherwise)?;
     if let Some(tree) = record.output.filter(|tree| !has_tree(tree)) {
         return Err(format!("the record of {step} names tree {}, which is not there", tree.short()));
     }
-    if record.started.parse::<jiff::Timestamp>().is_err() {
-        return Err(format!("the record of {step} has no date: {:?}", record.started));
-    }
+    let is_date = record.started.parse::<jiff::Timestamp>().is_ok();
+    ensure(is_date, || format!("the record of {step} has no date: {:?}", record.started))?;
     Ok(record)
 }
 

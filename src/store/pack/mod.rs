@@ -16,7 +16,7 @@ mod check;
 mod read;
 mod write;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
 
@@ -71,15 +71,15 @@ pub struct Imported {
     pub new_blobs: Amount,
 }
 
-/// Hashes and counts what passes.
-struct Through<T> {
-    inner: T,
+/// Hashes and counts what is read.
+struct Through<R> {
+    inner: R,
     hasher: Hasher,
     bytes: u64,
 }
 
-impl<T> Through<T> {
-    fn new(inner: T) -> Self {
+impl<R> Through<R> {
+    fn new(inner: R) -> Self {
         Self { inner, hasher: Hasher::default(), bytes: 0 }
     }
 }
@@ -90,18 +90,5 @@ impl<R: Read> Read for Through<R> {
         self.hasher.update(&buffer[..read]);
         self.bytes += read as u64;
         Ok(read)
-    }
-}
-
-impl<W: Write> Write for Through<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.inner.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
     }
 }

@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::base::{Digest, fs as bfs};
+use crate::base::{Digest, ensure, fs as bfs};
 use crate::record::Record;
 use crate::store::blobs::parse_name;
-use crate::store::entry::{Header, Held, step_id};
+use crate::store::entry::{Entry, Header, Held, Kind, step_id};
 use crate::store::gc::Said;
-use crate::store::log::Draft;
 use crate::store::pack::{BLOBS, FORMAT, HEAD, Head, Imported, List, RECORDS, TREES, Through, VERSION, check};
-use crate::store::{Amount, DiskStore, ManifestFile, StoreError};
+use crate::store::tree::Blob;
+use crate::store::{Amount, DiskStore, ManifestFile, Result, StoreError};
 
 /// A head, and a line of a list, are never longer.
 const LONGEST_HEAD: u64 = 1 << 20;
@@ -20,9 +20,9 @@ const LONGEST_LINE: u64 = 256 << 20;
 /// As much is appended to the log at a time.
 const PORTION: usize = 8 << 20;
 
-/// The content that the manifests name: by digest and permission, whether it came.
+/// Content that the manifests name, and whether it came.
 struct Wanted {
-    size: u64,
+    file: ManifestFile,
     state: State,
 }
 
@@ -40,12 +40,12 @@ struct Reading<'a> {
     name: &'a Path,
     dir: PathBuf,
     trees: HashSet<Digest>,
-    wanted: HashMap<(Digest, bool), Wanted>,
+    wanted: HashMap<Blob, Wanted>,
 }
 
 impl DiskStore {
     /// Takes in the archive that `from` gives and that is called `name`.
-    pub fn import(&self, from: impl Read, name: &Path) -> Result<Imported, StoreError> {
+    pub fn import(&self, from: impl Read, name: &Path) -> Result<Imported> {
         self.must_be_writable("nothing can be imported")?;
         let scratch = self.scratch()?;
         let dir = scratch.dir("import")?;
@@ -58,19 +58,15 @@ impl DiskStore {
         reading.list(entries.next(), RECORDS, &head.records)?;
         reading.check_trees()?;
         reading.check_records()?;
-        if reading.amount(|_| true) != head.blobs {
-            return Err(reading.refused("its manifests name other content than its head"));
-        }
+        let others = || reading.refused("its manifests name other content than its head");
+        ensure(reading.amount(|_| true) == head.blobs, others)?;
         for entry in entries {
             reading.blob(entry)?;
         }
         let missing = reading.amount(|state| *state == State::Missing);
-        if missing.count > 0 {
-            return Err(reading.refused(&format!(
-                "it is cut short: {} of its {} files are missing",
-                missing.count, head.blobs.count
-            )));
-        }
+        let (all, missing) = (head.blobs.count, missing.count);
+        let lacks = || reading.refused(&format!("it is cut short: {missing} of its {all} files are missing"));
+        ensure(missing == 0, lacks)?;
         let new_blobs = reading.amount(|state| matches!(state, State::Came(_)));
         reading.place()?;
         let (new_trees, new_records) = (reading.append_trees()?, reading.append_records()?);
@@ -91,31 +87,26 @@ impl Reading<'_> {
     }
 
     /// An entry with its name; only plain files are expected.
-    fn entry<'a, R: Read>(&self, entry: Next<'a, R>) -> Result<(String, tar::Entry<'a, R>), StoreError> {
+    fn entry<'a, R: Read>(&self, entry: Next<'a, R>) -> Result<(String, tar::Entry<'a, R>)> {
         let entry = entry.ok_or_else(|| self.refused("it is cut short"))?.map_err(|e| self.unreadable(e))?;
         let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        if entry.header().entry_type() != tar::EntryType::Regular {
-            return Err(self.refused(&format!("{name:?} in it is no plain file")));
-        }
+        let is_plain = entry.header().entry_type() == tar::EntryType::Regular;
+        ensure(is_plain, || self.refused(&format!("{name:?} in it is no plain file")))?;
         Ok((name, entry))
     }
 
-    fn head<R: Read>(&self, entry: Next<'_, R>) -> Result<Head, StoreError> {
+    fn head<R: Read>(&self, entry: Next<'_, R>) -> Result<Head> {
         let foreign = || {
             self.refused(
                 "it is no archive of `orch cache export`\n  hint: a compressed one is given as `zstd -dc FILE | orch cache import -`",
             )
         };
         let Some(Ok(mut entry)) = entry else { return Err(foreign()) };
-        if *entry.path_bytes() != *HEAD.as_bytes() || entry.size() > LONGEST_HEAD {
-            return Err(foreign());
-        }
+        ensure(*entry.path_bytes() == *HEAD.as_bytes() && entry.size() <= LONGEST_HEAD, foreign)?;
         let mut bytes = Vec::new();
         entry.read_to_end(&mut bytes).map_err(|e| self.unreadable(e))?;
         let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(|_| foreign())?;
-        if value["format"] != FORMAT {
-            return Err(foreign());
-        }
+        ensure(value["format"] == FORMAT, foreign)?;
         if value["version"] != VERSION {
             let what =
                 format!("its format is {} and this orch reads {VERSION}; use the orch that wrote it", value["version"]);
@@ -125,29 +116,22 @@ impl Reading<'_> {
     }
 
     /// Lays one of the lists aside.
-    fn list<R: Read>(&self, entry: Next<'_, R>, expected: &str, list: &List) -> Result<(), StoreError> {
+    fn list<R: Read>(&self, entry: Next<'_, R>, expected: &str, list: &List) -> Result<()> {
         let (name, mut entry) = self.entry(entry)?;
-        if name != expected || entry.size() != list.bytes {
-            return Err(self.refused(&format!("{expected} is not where and as its head says")));
-        }
+        let elsewhere = || self.refused(&format!("{expected} is not where and as its head says"));
+        ensure(name == expected && entry.size() == list.bytes, elsewhere)?;
         let found = self.copy(&mut entry, &self.dir.join(expected))?;
-        if found != (list.bytes, list.digest) {
-            return Err(self.refused(&format!("{expected} in it is damaged or cut short")));
-        }
-        Ok(())
+        let damaged = || self.refused(&format!("{expected} in it is damaged or cut short"));
+        ensure(found == (list.bytes, list.digest), damaged)
     }
 
     /// Copies to a file; gives how many bytes came, and their digest.
-    fn copy(&self, from: &mut impl Read, to: &Path) -> Result<(u64, Digest), StoreError> {
+    fn copy(&self, from: &mut impl Read, to: &Path) -> Result<(u64, Digest)> {
         let mut out = File::create(to).map_err(StoreError::io("write", to))?;
         self.pour(from, |bytes| out.write_all(bytes).map_err(StoreError::io("write", to)))
     }
 
-    fn pour(
-        &self,
-        from: &mut impl Read,
-        mut to: impl FnMut(&[u8]) -> Result<(), StoreError>,
-    ) -> Result<(u64, Digest), StoreError> {
+    fn pour(&self, from: &mut impl Read, mut to: impl FnMut(&[u8]) -> Result<()>) -> Result<(u64, Digest)> {
         let mut from = Through::new(from);
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -159,39 +143,33 @@ impl Reading<'_> {
     }
 
     /// Goes through a list that was laid aside.
-    fn lines(&self, list: &str, mut visit: impl FnMut(&[u8]) -> Result<(), StoreError>) -> Result<u64, StoreError> {
+    fn lines(&self, list: &str, mut visit: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let path = self.dir.join(list);
         let file = File::open(&path).map_err(StoreError::io("read", &path))?;
         let mut file = BufReader::with_capacity(1 << 18, file);
         let mut line = Vec::new();
-        let mut count = 0;
         loop {
             line.clear();
             let read = (&mut file).take(LONGEST_LINE).read_until(b'\n', &mut line);
             if read.map_err(StoreError::io("read", &path))? == 0 {
-                return Ok(count);
+                return Ok(());
             }
-            if line.pop() != Some(b'\n') {
-                return Err(self.refused(&format!("a line of {list} in it has no end")));
-            }
+            let has_end = line.pop() == Some(b'\n');
+            ensure(has_end, || self.refused(&format!("a line of {list} in it has no end")))?;
             visit(&line)?;
-            count += 1;
         }
     }
 
-    fn check_trees(&mut self) -> Result<(), StoreError> {
+    fn check_trees(&mut self) -> Result<()> {
         let (mut trees, mut wanted) = (HashSet::new(), HashMap::new());
         self.lines(TREES, |line| {
             let manifest = check::manifest(line).map_err(|what| self.refused(&what))?;
-            if !trees.insert(Digest::of(line)) {
-                return Err(self.refused("it holds a tree twice"));
-            }
+            ensure(trees.insert(Digest::of(line)), || self.refused("it holds a tree twice"))?;
             for file in manifest.files {
-                let found = wanted.entry((file.digest, file.executable));
-                let known = found.or_insert(Wanted { size: file.size, state: State::Missing });
-                if known.size != file.size {
-                    return Err(self.refused(&format!("it names two sizes for content {}", file.digest.short())));
-                }
+                let (digest, size) = (file.digest, file.size);
+                let known = wanted.entry(file.blob()).or_insert(Wanted { file, state: State::Missing });
+                let two = || self.refused(&format!("it names two sizes for content {}", digest.short()));
+                ensure(known.file.size == size, two)?;
             }
             Ok(())
         })?;
@@ -199,135 +177,109 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn check_records(&self) -> Result<(), StoreError> {
+    fn check_records(&self) -> Result<()> {
         let (mut keys, mut used) = (HashSet::new(), HashSet::new());
         self.lines(RECORDS, |line| {
             let record = check::record(line, |tree| self.trees.contains(tree)).map_err(|what| self.refused(&what))?;
             used.extend(record.output);
             let is_new = keys.insert(record.key.digest());
-            if is_new {
-                Ok(())
-            } else {
-                Err(self.refused(&format!("it holds two records for a key of {}", record.step)))
-            }
+            let twice = || self.refused(&format!("it holds two records for a key of {}", record.step));
+            ensure(is_new, twice)
         })?;
-        if used.len() < self.trees.len() {
-            return Err(self.refused("it holds trees that none of its records made"));
-        }
-        Ok(())
+        ensure(used.len() == self.trees.len(), || self.refused("it holds trees that none of its records made"))
     }
 
     fn amount(&self, which: impl Fn(&State) -> bool) -> Amount {
         let mut amount = Amount::default();
         for wanted in self.wanted.values().filter(|wanted| which(&wanted.state)) {
             amount.count += 1;
-            amount.bytes = amount.bytes.saturating_add(wanted.size);
+            amount.bytes = amount.bytes.saturating_add(wanted.file.size);
         }
         amount
     }
 
     /// Lays one content aside, unless the store has it whole.
-    fn blob<R: Read>(&mut self, entry: io::Result<tar::Entry<'_, R>>) -> Result<(), StoreError> {
+    fn blob<R: Read>(&mut self, entry: io::Result<tar::Entry<'_, R>>) -> Result<()> {
         let (name, mut entry) = self.entry(Some(entry))?;
         let stray = || self.refused(&format!("{name:?} in it is content that it does not name, or comes twice"));
         let blob = name.strip_prefix(BLOBS).and_then(parse_name).ok_or_else(stray)?;
         let wanted = self.wanted.get(&blob).filter(|wanted| wanted.state == State::Missing).ok_or_else(stray)?;
-        if entry.size() != wanted.size {
-            return Err(self.refused(&format!("{name} in it has another size than its tree says")));
-        }
-        let file = ManifestFile { path: String::new(), size: wanted.size, digest: blob.0, executable: blob.1 };
-        let is_held = self.store.blobs.has(&file) && self.store.blobs.check(&file).is_ok();
+        let size = wanted.file.size;
+        let other = || self.refused(&format!("{name} in it has another size than its tree says"));
+        ensure(entry.size() == size, other)?;
+        let is_held = self.store.blobs.has_whole(&wanted.file);
         let to = self.dir.join(name.trim_start_matches(BLOBS));
         let found = if is_held { self.pour(&mut entry, |_| Ok(()))? } else { self.copy(&mut entry, &to)? };
-        if found != (wanted.size, blob.0) {
-            return Err(self.refused(&format!("{name} in it is damaged or cut short")));
-        }
+        ensure(found == (size, blob.0), || self.refused(&format!("{name} in it is damaged or cut short")))?;
         let state = if is_held { State::Held } else { State::Came(to) };
-        self.wanted.insert(blob, Wanted { size: file.size, state });
+        self.wanted.entry(blob).and_modify(|wanted| wanted.state = state);
         Ok(())
     }
 
     /// Puts all content where the store has it.
-    fn place(&self) -> Result<(), StoreError> {
-        for ((digest, executable), wanted) in &self.wanted {
-            let (digest, executable, size) = (*digest, *executable, wanted.size);
-            let file = ManifestFile { path: String::new(), size, digest, executable };
-            match &wanted.state {
-                State::Came(from) => self.store.blobs.take(from, &file)?,
+    fn place(&self) -> Result<()> {
+        for Wanted { file, state } in self.wanted.values() {
+            match state {
+                State::Came(from) => self.store.blobs.take(from, file)?,
                 // It counts as changed now, so that collecting garbage leaves it alone until the log names it.
                 _ => {
-                    let path = self.store.blobs.path_of(&file);
-                    bfs::protect(&path, executable).map_err(StoreError::io("use", path))?;
+                    let path = self.store.blob(file);
+                    bfs::protect(&path, file.executable).map_err(StoreError::io("use", path))?;
                 }
             }
         }
         Ok(())
     }
 
-    fn append_trees(&self) -> Result<u64, StoreError> {
-        let mut portion = Portion { store: self.store, drafts: Vec::new(), bytes: 0 };
-        let mut new = 0;
-        self.lines(TREES, |line| {
+    fn append_trees(&self) -> Result<u64> {
+        self.append(TREES, |line| {
             let digest = Digest::of(line);
-            if self.store.log.knows_tree(&digest)? {
-                return Ok(());
-            }
-            new += 1;
-            portion.add(Draft { header: Header::tree(digest, line), payload: line.to_vec() })
-        })?;
-        portion.append()?;
-        Ok(new)
+            let is_known = self.store.log.knows_tree(&digest)?;
+            Ok((!is_known).then(|| Entry::new(Kind::Tree, digest, line.to_vec())))
+        })
     }
 
-    fn append_records(&self) -> Result<u64, StoreError> {
-        let mut portion = Portion { store: self.store, drafts: Vec::new(), bytes: 0 };
-        let mut new = 0;
-        self.lines(RECORDS, |line| {
+    fn append_records(&self) -> Result<u64> {
+        self.append(RECORDS, |line| {
             let record: Record = serde_json::from_slice(line)
                 .map_err(|e| self.refused(&format!("a record that was read before cannot be read: {e}")))?;
             let key = record.key.digest();
             let held = self.store.hit(&key)?;
             if held.is_some_and(|hit| hit.output.is_none_or(|tree| self.store.has_tree(&tree))) {
-                return Ok(());
+                return Ok(None);
             }
-            new += 1;
             let step = step_id(&record.step);
             let mut header = Header::record(key, step, Held::of(record.outcome), record.output, line);
             header.aside = self.store.is_newer_than(&step, &record.started)?;
-            portion.add(Draft { header, payload: line.to_vec() })
+            Ok(Some(Entry { header, payload: line.to_vec() }))
+        })
+    }
+
+    /// Appends what `draft` makes of the lines of a list, in portions; how many entries those are.
+    fn append(&self, list: &str, draft: impl Fn(&[u8]) -> Result<Option<Entry>>) -> Result<u64> {
+        let (mut drafts, mut bytes, mut new) = (Vec::new(), 0, 0);
+        self.lines(list, |line| {
+            let Some(entry) = draft(line)? else { return Ok(()) };
+            (bytes, new) = (bytes + entry.payload.len(), new + 1);
+            drafts.push(entry);
+            if bytes < PORTION {
+                return Ok(());
+            }
+            bytes = 0;
+            self.store.log.append(std::mem::take(&mut drafts))
         })?;
-        portion.append()?;
+        self.store.log.append(drafts)?;
         Ok(new)
     }
 }
 
 impl DiskStore {
     /// Whether a step was executed here, or known to be, at this time or later.
-    fn is_newer_than(&self, step: &[u8; 16], started: &str) -> Result<bool, StoreError> {
+    fn is_newer_than(&self, step: &[u8; 16], started: &str) -> Result<bool> {
         let Some(place) = self.log.latest(step)? else { return Ok(false) };
         // One that cannot be read is no obstacle.
         let Ok(entry) = self.log.entry(&place) else { return Ok(false) };
         let date = |text: &str| text.parse::<jiff::Timestamp>().ok();
         Ok(Said::parse(&entry.payload).is_some_and(|said| date(&said.started) >= date(started)))
-    }
-}
-
-/// What is appended at a time.
-struct Portion<'a> {
-    store: &'a DiskStore,
-    drafts: Vec<Draft>,
-    bytes: usize,
-}
-
-impl Portion<'_> {
-    fn add(&mut self, draft: Draft) -> Result<(), StoreError> {
-        self.bytes += draft.payload.len();
-        self.drafts.push(draft);
-        if self.bytes < PORTION { Ok(()) } else { self.append() }
-    }
-
-    fn append(&mut self) -> Result<(), StoreError> {
-        self.bytes = 0;
-        self.store.log.append(std::mem::take(&mut self.drafts))
     }
 }

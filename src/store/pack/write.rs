@@ -5,12 +5,12 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use crate::base::Digest;
-use crate::store::entry::Kind;
+use crate::base::{Digest, Hasher};
+use crate::store::blobs;
 use crate::store::gc::Said;
 use crate::store::log::Place;
 use crate::store::pack::{BLOBS, Exported, FORMAT, HEAD, Head, List, RECORDS, TREES, Through, VERSION};
-use crate::store::{Amount, DiskStore, StoreError};
+use crate::store::{Amount, DiskStore, Result, StoreError};
 
 /// Which records go into an archive.
 pub enum Which<'a> {
@@ -19,19 +19,15 @@ pub enum Which<'a> {
     Keys(&'a HashSet<Digest>),
 }
 
-/// A record that goes into an archive.
-struct Chosen {
-    started: String,
-    key: Digest,
-    place: Place,
-}
+/// The records that go into an archive, by date and key.
+type Chosen = BTreeMap<(String, Digest), Place>;
 
 /// Entries are the same whoever writes them and whenever. Some programs warn of a date of 0.
 const DATE: u64 = 1;
 
 impl DiskStore {
     /// Writes records and everything that they made to `out`, which `name` is the name of.
-    pub fn export(&self, which: &Which<'_>, out: impl Write, name: &Path) -> Result<Exported, StoreError> {
+    pub fn export(&self, which: &Which<'_>, out: impl Write, name: &Path) -> Result<Exported> {
         let scratch = self.scratch()?;
         let dir = scratch.dir("export")?;
         let mut exported = Exported::default();
@@ -41,12 +37,12 @@ impl DiskStore {
         let trees_at = dir.join(TREES);
         let tree_list = spool(&trees_at, trees.iter(), |tree| {
             let manifest = self.manifest(tree)?;
-            blobs.extend(manifest.files.iter().map(|file| ((file.digest, file.executable), file.size)));
+            blobs.extend(manifest.files.iter().map(|file| (file.blob(), file.size)));
             Ok(manifest.to_bytes())
         })?;
         let records_at = dir.join(RECORDS);
         let record_list =
-            spool(&records_at, records.iter(), |record| self.log.entry(&record.place).map(|entry| entry.payload))?;
+            spool(&records_at, records.values(), |place| self.log.entry(place).map(|entry| entry.payload))?;
         (exported.records, exported.trees) = (record_list.lines, tree_list.lines);
         exported.blobs = Amount { count: blobs.len() as u64, bytes: blobs.values().sum() };
         let head = Head {
@@ -63,13 +59,12 @@ impl DiskStore {
             let (file, size) = open(path)?;
             archive.add(entry, false, size, file)?;
         }
-        for ((digest, executable), size) in blobs {
-            let path = self.blobs.path(&digest, executable);
+        for (blob, size) in blobs {
+            let path = self.blobs.path(&blob);
             let (file, _) = open(&path)?;
             let mut file = Through::new(file);
-            let entry = format!("{BLOBS}{}", path.file_name().unwrap_or_default().to_string_lossy());
-            archive.add(&entry, executable, size, (&mut file).take(size))?;
-            if (file.bytes, file.hasher.digest()) != (size, digest) {
+            archive.add(&format!("{BLOBS}{}", blobs::name(&blob)), blob.1, size, (&mut file).take(size))?;
+            if (file.bytes, file.hasher.digest()) != (size, blob.0) {
                 return Err(StoreError::Damaged { path, what: "it has other content than was published".into() });
             }
         }
@@ -77,29 +72,18 @@ impl DiskStore {
         Ok(exported)
     }
 
-    /// The records by date and key, and the trees that they made. Those whose trees are gone are counted only.
-    fn chosen(
-        &self,
-        which: &Which<'_>,
-        trees: &mut BTreeSet<Digest>,
-        exported: &mut Exported,
-    ) -> Result<Vec<Chosen>, StoreError> {
-        let mut keys = BTreeSet::new();
-        match which {
-            Which::Keys(wanted) => keys.extend(wanted.iter().copied()),
-            Which::All => drop(self.log.each(|_, entry| {
-                keys.extend(entry.ok().map(|entry| entry.header).filter(is_held).map(|header| header.id));
-            })?),
-        }
-        let mut chosen = Vec::with_capacity(keys.len());
+    /// The records, and the trees that they made. Those whose trees are gone are counted only.
+    fn chosen(&self, which: &Which<'_>, trees: &mut BTreeSet<Digest>, exported: &mut Exported) -> Result<Chosen> {
+        let keys = match which {
+            Which::Keys(wanted) => BTreeSet::from_iter((*wanted).clone()),
+            Which::All => self.answered()?,
+        };
+        let mut chosen = Chosen::new();
         for key in keys {
             let held = self.log.held(&key)?.filter(|(_, header)| header.held.answers());
             let Some((place, header)) = held else { continue };
-            let said = self
-                .log
-                .entry(&place)
-                .ok()
-                .and_then(|entry| Said::parse(&entry.payload).map(|said| said.started.into_owned()));
+            let entry = self.log.entry(&place).ok();
+            let said = entry.and_then(|entry| Said::parse(&entry.payload).map(|said| said.started.into_owned()));
             // Older versions of orch kept trees that no other machine would take in.
             let is_sound = |tree: Digest| self.manifest(&tree).is_ok_and(|manifest| manifest.fault().is_none());
             let is_whole = header.output.is_none_or(|tree| self.has_tree(&tree) && is_sound(tree));
@@ -108,18 +92,13 @@ impl DiskStore {
                 continue;
             };
             trees.extend(header.output);
-            chosen.push(Chosen { started, key, place });
+            chosen.insert((started, key), place);
         }
-        chosen.sort_by(|a, b| (&a.started, &a.key).cmp(&(&b.started, &b.key)));
         Ok(chosen)
     }
 }
 
-fn is_held(header: &crate::store::entry::Header) -> bool {
-    header.kind == Kind::Record && header.held.answers()
-}
-
-fn open(path: &Path) -> Result<(BufReader<File>, u64), StoreError> {
+fn open(path: &Path) -> Result<(BufReader<File>, u64)> {
     let file = File::open(path).map_err(StoreError::io("read", path))?;
     let size = file.metadata().map_err(StoreError::io("read", path))?.len();
     Ok((BufReader::with_capacity(1 << 18, file), size))
@@ -129,19 +108,19 @@ fn open(path: &Path) -> Result<(BufReader<File>, u64), StoreError> {
 fn spool<T>(
     path: &PathBuf,
     items: impl Iterator<Item = T>,
-    mut line: impl FnMut(T) -> Result<Vec<u8>, StoreError>,
-) -> Result<List, StoreError> {
+    mut line: impl FnMut(T) -> Result<Vec<u8>>,
+) -> Result<List> {
     let file = File::create(path).map_err(StoreError::io("write", path))?;
-    let mut out = Through::new(BufWriter::new(file));
-    let mut lines = 0;
+    let (mut out, mut hasher, mut lines, mut bytes) = (BufWriter::new(file), Hasher::default(), 0, 0);
     for item in items {
         let mut line = line(item)?;
         line.push(b'\n');
+        hasher.update(&line);
         out.write_all(&line).map_err(StoreError::io("write", path))?;
-        lines += 1;
+        (lines, bytes) = (lines + 1, bytes + line.len() as u64);
     }
     out.flush().map_err(StoreError::io("write", path))?;
-    Ok(List { lines, bytes: out.bytes, digest: out.hasher.digest() })
+    Ok(List { lines, bytes, digest: hasher.digest() })
 }
 
 struct Archive<'a, W: Write> {
@@ -150,7 +129,7 @@ struct Archive<'a, W: Write> {
 }
 
 impl<W: Write> Archive<'_, W> {
-    fn add(&mut self, entry: &str, executable: bool, size: u64, content: impl Read) -> Result<(), StoreError> {
+    fn add(&mut self, entry: &str, executable: bool, size: u64, content: impl Read) -> Result<()> {
         let mut header = tar::Header::new_gnu();
         header.set_size(size);
         header.set_mode(if executable { 0o755 } else { 0o644 });

@@ -1,49 +1,63 @@
-//! One remote during one run: a few threads of its own, two queues, and what is known of the other side.
+//! One remote during one run: a few threads of its own, two lines of results that wait, and what is known of the other side.
+
+mod actions;
+mod address;
+mod fetch;
+mod pending;
+mod push;
+mod sealed;
+mod service;
+mod tally;
+mod trouble;
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::base::{Digest, Secret, lock};
 use crate::config::RemoteConfig;
-use crate::store::entry::Kind;
-use crate::store::remote::actions::Actions;
-use crate::store::remote::address::Address;
-use crate::store::remote::pending::Pending;
-use crate::store::remote::service::{Service, settings};
-use crate::store::remote::tally::Tally;
-use crate::store::remote::trouble::Trouble;
-use crate::store::remote::{Ask, Done, Remote, fetch, push, sealed};
+use crate::reapi;
+use crate::store::blobs::name;
+use crate::store::remote::{Ask, Done, Remote};
+use crate::store::tree::Blob;
 use crate::store::{DiskStore, ManifestFile, Scratch, StoreError};
 
-pub(super) fn result_path(key: &Digest) -> String {
+use actions::Actions;
+use address::Address;
+use pending::Pending;
+use service::{Service, settings};
+use tally::Tally;
+use trouble::Trouble;
+
+fn result_path(key: &Digest) -> String {
     let name = key.to_string();
     format!("v2/results/{}/{name}", &name[..2])
 }
 
-pub(super) fn blob_path(file: &ManifestFile) -> String {
-    let name = file.digest.to_string();
-    format!("v2/blobs/{}/{name}{}", &name[..2], if file.executable { ".x" } else { "" })
+fn blob_path(file: &ManifestFile) -> String {
+    let name = name(&file.blob());
+    format!("v2/blobs/{}/{name}", &name[..2])
 }
 
-type Blob = (Digest, bool);
-
 /// What the tasks share.
-pub(super) struct Inner {
-    pub(super) store: Arc<DiskStore>,
-    pub(super) secret: Option<Secret>,
-    pub(super) tally: Tally,
-    pub(super) place: Place,
+struct Inner {
+    store: Arc<DiskStore>,
+    secret: Option<Secret>,
+    tally: Tally,
+    place: Place,
     scratch: OnceLock<Scratch>,
     /// Requests at a time; sending does not stand in the way of what a step waits for.
     reads: Semaphore,
     writes: Semaphore,
+    /// Results at a time.
+    fetches: Semaphore,
+    pushes: Semaphore,
     /// Contents that are known to be there (true) or to be wrong there (false).
     seen: Mutex<HashMap<Blob, bool>>,
     /// Keys of which nothing more is to be sent.
@@ -53,53 +67,33 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// A turn to read.
-    pub(super) async fn reads(&self) -> SemaphorePermit<'_> {
-        permit(&self.reads).await
-    }
-
-    /// A turn to write.
-    pub(super) async fn writes(&self) -> SemaphorePermit<'_> {
-        permit(&self.writes).await
-    }
-
     /// A folder for what arrives; on the store's file system, and gone with this process.
-    pub(super) fn arrivals(&self) -> Result<PathBuf, Trouble> {
-        let local = |e: crate::store::StoreError| Trouble::Local(format!("{:#}", anyhow::Error::from(e)));
+    fn arrivals(&self) -> Result<PathBuf, Trouble> {
         if self.scratch.get().is_none() {
             // Another thread's may have come first; this one's then goes again.
-            let _ = self.scratch.set(self.store.scratch().map_err(local)?);
+            let _ = self.scratch.set(self.store.scratch()?);
         }
-        self.scratch.get().expect("BUG: it was just made").dir("remote").map_err(local)
+        Ok(self.scratch.get().expect("BUG: it was just made").dir("remote")?)
     }
 
+    /// Whether a content is known to be right there, or to be wrong.
     fn seen(&self, file: &ManifestFile) -> Option<bool> {
-        lock(&self.seen).get(&(file.digest, file.executable)).copied()
+        lock(&self.seen).get(&file.blob()).copied()
     }
 
     fn see(&self, file: &ManifestFile, is_right: bool) {
-        lock(&self.seen).insert((file.digest, file.executable), is_right);
+        lock(&self.seen).insert(file.blob(), is_right);
     }
 
-    pub(super) fn is_there(&self, file: &ManifestFile) {
-        self.see(file, true);
-    }
-
-    pub(super) fn is_wrong(&self, file: &ManifestFile) {
-        self.see(file, false);
-    }
-
-    pub(super) fn knows(&self, file: &ManifestFile) -> bool {
-        self.seen(file) == Some(true)
-    }
-
-    pub(super) fn is_known_wrong(&self, file: &ManifestFile) -> bool {
-        self.seen(file) == Some(false)
+    fn keep_pending(&self, kept: io::Result<()>) {
+        if let Err(e) = kept {
+            self.tally.trouble(&Trouble::Local(format!("the list of pending uploads was not kept: {e}")));
+        }
     }
 }
 
 /// Where results are: objects by path, or the results of actions.
-pub(super) enum Place {
+enum Place {
     Objects(Service),
     Actions(Actions),
 }
@@ -116,7 +110,7 @@ impl Place {
     async fn reach(&self, writes: bool) -> Result<(), Trouble> {
         match self {
             Self::Objects(service) => {
-                service.get("v2/results/00/is-anybody-there", sealed::MOST).await?;
+                service.get("v2/results/00/is-anybody-there").await?;
                 service.find_bucket().await
             }
             Self::Actions(actions) => actions.reach(writes).await,
@@ -124,15 +118,14 @@ impl Place {
     }
 }
 
-async fn permit(permits: &Semaphore) -> SemaphorePermit<'_> {
+/// Waits in line.
+async fn turn(permits: &Semaphore) -> SemaphorePermit<'_> {
     permits.acquire().await.expect("BUG: nobody closes it")
 }
 
 /// What runs once something is asked of a remote.
 struct Engine {
     inner: Arc<Inner>,
-    asks: UnboundedSender<(Ask, Done)>,
-    offers: UnboundedSender<Digest>,
     runtime: Runtime,
 }
 
@@ -144,7 +137,7 @@ pub struct Hub {
     pending: Pending,
     /// Started by the first question: a run in which nothing changed asks none.
     engine: OnceLock<Result<Engine, String>>,
-    told: Mutex<bool>,
+    told: AtomicBool,
 }
 
 /// What a remote says to a first question.
@@ -164,7 +157,7 @@ impl Hub {
     pub fn open(config: RemoteConfig, store: Arc<DiskStore>) -> Result<Self, String> {
         let address = Address::of(&config, settings)?;
         let pending = Pending::of(store.root(), &address.shown);
-        Ok(Self { config, address, store, pending, engine: OnceLock::new(), told: Mutex::default() })
+        Ok(Self { config, address, store, pending, engine: OnceLock::new(), told: AtomicBool::new(false) })
     }
 
     /// Whether a remote lacks what earlier runs of the store at `root` have made.
@@ -195,18 +188,15 @@ impl Hub {
 
     /// Queues every result that the store holds.
     pub fn offer_all(&self) -> Result<(), StoreError> {
-        let mut keys = BTreeSet::new();
-        self.store.log.each(|_, entry| {
-            if let Ok(entry) = entry
-                && entry.header.kind == Kind::Record
-                && entry.header.held.answers()
-            {
-                keys.insert(entry.header.id);
-            }
-        })?;
+        let mut keys = self.store.answered()?;
         keys.extend(self.pending.list().unwrap_or_default());
         keys.iter().for_each(|key| self.offer(key));
         Ok(())
+    }
+
+    /// How many uploads stand in the list.
+    fn owed(&self) -> usize {
+        self.pending.list().map_or(0, |keys| keys.len())
     }
 
     fn engine(&self) -> Option<&Engine> {
@@ -227,7 +217,7 @@ impl Hub {
             remote: self.address.shown.clone(),
             writes: self.writes(),
             signed: self.config.key.is_some(),
-            pending: self.pending.list().map_or(0, |keys| keys.len()),
+            pending: self.owed(),
             error,
             seconds: start.elapsed().as_secs_f64(),
         }
@@ -236,28 +226,24 @@ impl Hub {
     /// Waits for the uploads, as long as `go_on`, told how many are left, says so, and within the bound that is
     /// configured; gives how many remain for the next run.
     pub fn finish(&self, mut go_on: impl FnMut(usize) -> bool) -> usize {
-        let Some(Ok(engine)) = self.engine.get() else {
-            return if self.writes() { self.pending.list().map_or(0, |keys| keys.len()) } else { 0 };
-        };
-        let inner = &engine.inner;
-        let start = Instant::now();
-        let left = || inner.left.load(Ordering::Acquire);
-        while left() > 0 && !inner.tally.is_broken() && start.elapsed() < self.config.wait && go_on(left()) {
-            std::thread::sleep(Duration::from_millis(10));
+        if let Some(Ok(Engine { inner, .. })) = self.engine.get() {
+            let start = Instant::now();
+            let left = || inner.left.load(Ordering::Acquire);
+            while left() > 0 && !inner.tally.is_broken() && start.elapsed() < self.config.wait && go_on(left()) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let sent = std::mem::take(&mut *lock(&inner.sent));
+            inner.keep_pending(self.pending.remove(&sent));
         }
-        let sent = std::mem::take(&mut *lock(&inner.sent));
-        if let Err(e) = self.pending.remove(&sent) {
-            inner.tally.trouble(&Trouble::Local(format!("the list of pending uploads was not kept: {e}")));
-        }
-        if self.writes() { self.pending.list().map_or(0, |keys| keys.len()) } else { 0 }
+        if self.writes() { self.owed() } else { 0 }
     }
 
     /// Everything that was fetched, sent and wrong, on one line, and whether something was wrong.
-    pub fn summary(&self, bytes: impl Fn(u64) -> String) -> Option<(String, bool)> {
+    pub fn summary(&self) -> Option<(String, bool)> {
         match self.engine.get()? {
             Ok(engine) => {
                 let counts = engine.inner.tally.now();
-                Some((format!("remote: {}", counts.summary(bytes)?), counts.is_troubled()))
+                Some((format!("remote: {}", counts.summary()?), counts.is_troubled()))
             }
             Err(e) => Some((e.clone(), true)),
         }
@@ -268,8 +254,7 @@ impl Remote for Hub {
     fn fetch(&self, ask: Ask, done: Done) {
         match self.engine() {
             Some(engine) if !engine.inner.tally.is_broken() => {
-                // The receivers live as long as the engine.
-                let _ = engine.asks.send((ask, done));
+                engine.runtime.spawn(answer(engine.inner.clone(), ask, done));
             }
             _ => done(None),
         }
@@ -281,9 +266,7 @@ impl Remote for Hub {
         }
         let added = self.pending.add(key);
         if let Some(engine) = self.engine() {
-            if let Err(e) = added {
-                engine.inner.tally.trouble(&Trouble::Local(format!("the list of pending uploads was not kept: {e}")));
-            }
+            engine.inner.keep_pending(added);
             engine.offer(*key);
         }
     }
@@ -292,8 +275,7 @@ impl Remote for Hub {
         let news = match self.engine.get()? {
             Ok(engine) => engine.inner.tally.take_news()?,
             Err(e) => {
-                let mut told = lock(&self.told);
-                return (!std::mem::replace(&mut *told, true)).then(|| e.clone());
+                return (!self.told.swap(true, Ordering::AcqRel)).then(|| e.clone());
             }
         };
         Some(format!("the remote {}: {news}", self.address.shown))
@@ -302,12 +284,7 @@ impl Remote for Hub {
 
 impl Engine {
     fn start(config: &RemoteConfig, address: &Address, store: &Arc<DiskStore>) -> Result<Self, String> {
-        // Two: one may be hashing what arrives while the other keeps the rest going.
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("orch-remote")
-            .enable_all()
-            .build()
+        let runtime = reapi::runtime("orch-remote")
             .map_err(|e| format!("the remote {} is not used: no thread could be started: {e}", address.shown))?;
         let place = {
             let _inside = runtime.enter();
@@ -321,23 +298,18 @@ impl Engine {
             scratch: OnceLock::new(),
             reads: Semaphore::new(config.concurrency),
             writes: Semaphore::new(config.concurrency),
+            fetches: Semaphore::new(config.concurrency),
+            pushes: Semaphore::new(config.concurrency),
             seen: Mutex::default(),
             sent: Mutex::default(),
             left: AtomicUsize::new(0),
         });
-        let (asks, asked) = unbounded_channel();
-        let (offers, offered) = unbounded_channel();
-        let (asked, offered) = (shared(asked), shared(offered));
-        for _ in 0..config.concurrency {
-            runtime.spawn(answer(inner.clone(), asked.clone()));
-            runtime.spawn(deliver(inner.clone(), offered.clone()));
-        }
-        Ok(Self { inner, asks, offers, runtime })
+        Ok(Self { inner, runtime })
     }
 
     fn offer(&self, key: Digest) {
         self.inner.left.fetch_add(1, Ordering::AcqRel);
-        let _ = self.offers.send(key);
+        self.runtime.spawn(deliver(self.inner.clone(), key));
     }
 }
 
@@ -351,40 +323,28 @@ impl Drop for Hub {
     }
 }
 
-type Queue<T> = Arc<tokio::sync::Mutex<UnboundedReceiver<T>>>;
-
-fn shared<T>(receiver: UnboundedReceiver<T>) -> Queue<T> {
-    Arc::new(tokio::sync::Mutex::new(receiver))
-}
-
-async fn next<T>(queue: &Queue<T>) -> Option<T> {
-    queue.lock().await.recv().await
-}
-
-async fn answer(inner: Arc<Inner>, queue: Queue<(Ask, Done)>) {
-    while let Some((ask, done)) = next(&queue).await {
-        if inner.tally.is_broken() {
-            done(None);
-            continue;
-        }
-        let found = fetch::fetch(&inner, ask).await;
-        match &found {
-            Ok(Some(_)) => {}
-            Ok(None) => inner.tally.miss(),
-            Err(trouble) => inner.tally.trouble(trouble),
-        }
-        done(found.ok().flatten().map(Box::new));
+async fn answer(inner: Arc<Inner>, ask: Ask, done: Done) {
+    let _turn = turn(&inner.fetches).await;
+    if inner.tally.is_broken() {
+        return done(None);
     }
+    // Put on the heap when it begins: thousands may wait in line.
+    let found = Box::pin(fetch::fetch(&inner, ask)).await;
+    match &found {
+        Ok(Some(_)) => {}
+        Ok(None) => inner.tally.miss(),
+        Err(trouble) => inner.tally.trouble(trouble),
+    }
+    done(found.ok().flatten().map(Box::new));
 }
 
-async fn deliver(inner: Arc<Inner>, queue: Queue<Digest>) {
-    while let Some(key) = next(&queue).await {
-        if !inner.tally.is_broken() {
-            match push::push(&inner, &key).await {
-                Ok(()) => drop(lock(&inner.sent).insert(key)),
-                Err(trouble) => inner.tally.trouble(&trouble),
-            }
+async fn deliver(inner: Arc<Inner>, key: Digest) {
+    let _turn = turn(&inner.pushes).await;
+    if !inner.tally.is_broken() {
+        match Box::pin(push::push(&inner, &key)).await {
+            Ok(()) => drop(lock(&inner.sent).insert(key)),
+            Err(trouble) => inner.tally.trouble(&trouble),
         }
-        inner.left.fetch_sub(1, Ordering::AcqRel);
     }
+    inner.left.fetch_sub(1, Ordering::AcqRel);
 }

@@ -6,25 +6,7 @@
 //! content. Use and trust: docs/remote.md.
 
 #[cfg(feature = "remote")]
-mod actions;
-#[cfg(feature = "remote")]
-mod address;
-#[cfg(feature = "remote")]
-mod fetch;
-#[cfg(feature = "remote")]
 mod hub;
-#[cfg(feature = "remote")]
-mod pending;
-#[cfg(feature = "remote")]
-mod push;
-#[cfg(feature = "remote")]
-mod sealed;
-#[cfg(feature = "remote")]
-mod service;
-#[cfg(feature = "remote")]
-mod tally;
-#[cfg(feature = "remote")]
-mod trouble;
 
 #[cfg(feature = "remote")]
 pub use hub::{Hub, Reached};

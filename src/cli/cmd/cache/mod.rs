@@ -45,7 +45,7 @@ fn verify(store: &DiskStore, heal: bool, json: bool, printer: &Printer) -> anyho
             printer.passing(&format!("{files} of {of} files read, {}", bytes(read)));
         }
     };
-    let problems = store.verify_telling(&tell)?;
+    let problems = store.verify(&tell)?;
     printer.passing("");
     if heal {
         store.heal(&problems)?;

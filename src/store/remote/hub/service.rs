@@ -11,11 +11,13 @@ use opendal::{Error, ErrorKind, HttpTransporter, Operator, services};
 use opendal_http_transport_reqwest::ReqwestTransport;
 use serde::Serialize;
 
-use crate::base::text::without_secrets;
-use crate::base::{Digest, Hasher};
+use crate::base::text::{with_causes, without_secrets};
+use crate::base::{Hasher, ensure};
 use crate::config::RemoteConfig;
-use crate::store::remote::address::Address;
-use crate::store::remote::trouble::{Refusal, Trouble};
+use crate::store::remote::hub::address::Address;
+use crate::store::remote::hub::sealed;
+use crate::store::remote::hub::trouble::{Refusal, Trouble};
+use crate::store::{ManifestFile, StoreError};
 
 /// Slower than this no transfer is waited for, beyond the time that any answer has.
 const SLOWEST: u64 = 128 << 10;
@@ -103,74 +105,51 @@ impl Service {
         self.within(0, first).await
     }
 
-    /// A small object, or None if there is none; more than `most` bytes are not read.
-    pub(super) async fn get(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>, Trouble> {
+    /// A small object, or None if there is none; more than a result may have is not read.
+    pub(super) async fn get(&self, path: &str) -> Result<Option<Vec<u8>>, Trouble> {
         let mut bytes = Vec::new();
-        let found = self.within(
-            0,
-            self.read(path, |piece| {
-                bytes.extend_from_slice(piece);
-                if bytes.len() as u64 > most { Err(Refusal::TooLarge.into()) } else { Ok(()) }
-            }),
-        );
-        let found = found.await?;
+        let take = |piece: &[u8]| {
+            bytes.extend_from_slice(piece);
+            Ok(ensure(bytes.len() as u64 <= sealed::MOST, || Refusal::TooLarge)?)
+        };
+        let found = self.within(0, self.read(path, take)).await?;
         Ok(found.then_some(bytes))
     }
 
     /// Writes an object of known content to the file `to`. Nothing else than that content is ever completed there.
-    pub(super) async fn download(&self, path: &str, size: u64, digest: &Digest, to: &Path) -> Result<(), Trouble> {
-        let local = |e: std::io::Error| Trouble::Local(format!("failed to write {}: {e}", to.display()));
-        let mut file = std::fs::File::create(to).map_err(local)?;
+    pub(super) async fn download(&self, path: &str, wanted: &ManifestFile, to: &Path) -> Result<(), Trouble> {
+        let mut file = std::fs::File::create(to).map_err(StoreError::io("write", to))?;
         let (mut hasher, mut got) = (Hasher::default(), 0);
-        let found = self.within(
-            size,
-            self.read(path, |piece| {
-                got += piece.len() as u64;
-                if got > size {
-                    return Err(Refusal::WrongContent.into());
-                }
-                hasher.update(piece);
-                file.write_all(piece).map_err(local)
-            }),
-        );
-        if !found.await? {
-            return Err(Refusal::Incomplete.into());
-        }
-        if hasher.digest() == *digest { Ok(()) } else { Err(Refusal::WrongContent.into()) }
+        let take = |piece: &[u8]| {
+            got += piece.len() as u64;
+            ensure(got <= wanted.size, || Refusal::WrongContent)?;
+            hasher.update(piece);
+            Ok(file.write_all(piece).map_err(StoreError::io("write", to))?)
+        };
+        ensure(self.within(wanted.size, self.read(path, take)).await?, || Refusal::Incomplete)?;
+        Ok(ensure(hasher.digest() == wanted.digest, || Refusal::WrongContent)?)
     }
 
     /// Hands an object over piece by piece; false if there is none.
     async fn read(&self, path: &str, mut take: impl FnMut(&[u8]) -> Result<(), Trouble>) -> Result<bool, Trouble> {
-        let stream = async { self.operator.reader(path).await?.into_stream(..).await };
-        let mut stream = match stream.await {
-            Err(e) if is_absent(&e) => return Ok(false),
-            other => other.map_err(trouble)?,
-        };
-        loop {
-            match stream.try_next().await {
-                Ok(Some(buffer)) => {
-                    for piece in buffer {
-                        take(&piece)?;
-                    }
-                }
-                Ok(None) => return Ok(true),
-                // The request is made with the first piece.
-                Err(e) if is_absent(&e) => return Ok(false),
-                Err(e) => return Err(trouble(e)),
+        let pieces = async {
+            let mut stream = self.operator.reader(path).await?.into_stream(..).await?;
+            let mut taken = Ok(());
+            // The request is made with the first piece.
+            while taken.is_ok()
+                && let Some(mut buffer) = stream.try_next().await?
+            {
+                taken = Iterator::try_for_each(&mut buffer, |piece| take(&piece));
             }
-        }
+            Ok(taken)
+        };
+        Ok(found(pieces.await)?.transpose()?.is_some())
     }
 
     /// The size of an object, if it is there.
     pub(super) async fn size(&self, path: &str) -> Result<Option<u64>, Trouble> {
-        let stat = async {
-            match self.operator.stat(path).await {
-                Ok(meta) => Ok(Some(meta.content_length())),
-                Err(e) if is_absent(&e) => Ok(None),
-                Err(e) => Err(trouble(e)),
-            }
-        };
-        self.within(0, stat).await
+        let meta = self.within(0, async { found(self.operator.stat(path).await) }).await?;
+        Ok(meta.map(|meta| meta.content_length()))
     }
 
     pub(super) async fn put(&self, path: &str, bytes: Vec<u8>) -> Result<(), Trouble> {
@@ -179,12 +158,10 @@ impl Service {
     }
 
     pub(super) async fn upload(&self, path: &str, file: &Path, size: u64) -> Result<(), Trouble> {
-        let local = |e: std::io::Error| Trouble::Local(format!("failed to read {}: {e}", file.display()));
-        if size <= PART {
-            return self.put(path, std::fs::read(file).map_err(local)?).await;
-        }
-        if !self.operator.info().capability().write_can_multi {
-            let _turn = self.large.lock().await;
+        let local = |e| StoreError::io("read", file)(e);
+        let is_large = size > PART;
+        if !is_large || !self.operator.info().capability().write_can_multi {
+            let _turn = if is_large { Some(self.large.lock().await) } else { None };
             return self.put(path, std::fs::read(file).map_err(local)?).await;
         }
         let parts = async {
@@ -215,9 +192,12 @@ fn speak_http(timeout: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// An object that is not there, in a bucket that is.
-fn is_absent(error: &Error) -> bool {
-    error.kind() == ErrorKind::NotFound && !names_no_bucket(error)
+/// None of an object that is not there, in a bucket that is.
+fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Trouble> {
+    match answer {
+        Err(e) if e.kind() == ErrorKind::NotFound && !names_no_bucket(&e) => Ok(None),
+        other => other.map(Some).map_err(trouble),
+    }
 }
 
 /// The words of S3, Azure and Google.
@@ -233,16 +213,7 @@ fn trouble(error: Error) -> Trouble {
 
 /// One line: opendal's own form lists all of a request.
 fn message(error: &Error) -> String {
-    let mut text = said(error.message().lines().next().unwrap_or_default());
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(cause_text.lines().next().unwrap_or_default());
-        }
-        source = cause.source();
-    }
+    let text = with_causes(said(error.message().lines().next().unwrap_or_default()), error);
     // An error of the connection names the whole address, signature and all.
     format!("{} ({})", without_secrets(&text), error.kind())
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::base::figures::plural;
+use crate::base::figures::{bytes, plural};
 use crate::base::lock;
-use crate::store::remote::trouble::{Refusal, Trouble};
+use crate::store::remote::hub::trouble::{Refusal, Trouble};
 
 /// So many failures in a row, and a remote is left alone for the rest of the run.
 const ENOUGH: u32 = 5;
@@ -83,7 +83,7 @@ impl Tally {
 
 impl Counts {
     /// `3 hits (1.2 MB), 2 results refused (wrong content), 1 timeout`; nothing if nothing happened.
-    pub(super) fn summary(&self, bytes: impl Fn(u64) -> String) -> Option<String> {
+    pub(super) fn summary(&self) -> Option<String> {
         let mut parts = Vec::new();
         let mut part = |count: u32, one: &str, more: &str, rest: String| {
             if count > 0 {
@@ -137,16 +137,15 @@ mod tests {
     #[test]
     fn everything_is_counted_by_its_kind() {
         let tally = Tally::default();
-        assert_eq!(tally.now().summary(|_| String::new()), None);
+        assert_eq!(tally.now().summary(), None);
         tally.hit(10);
         tally.uploaded(20);
         tally.uploaded(20);
         tally.trouble(&Refusal::WrongContent.into());
         tally.trouble(&Refusal::Unsigned.into());
         tally.trouble(&Trouble::Timeout);
-        let told = tally.now().summary(|bytes| format!("{bytes} B")).unwrap();
         assert_eq!(
-            told,
+            tally.now().summary().unwrap(),
             "1 hit (10 B), 2 uploads (40 B), 1 result refused (not signed), 1 result refused (wrong content), 1 timeout"
         );
     }

@@ -5,16 +5,16 @@
 //! result, and a result whose content is gone is none. Digests of the server's are its own; orch's are checked besides.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::base::Digest;
-use crate::base::fs as bfs;
+use crate::base::{Digest, ensure, fs as bfs};
 use crate::config::RemoteConfig;
 use crate::reapi::proto::{self, Action, ActionResult, Command, OutputFile};
 use crate::reapi::{self, Blob, Client, Content, Fault, Function, Patience, Wanted};
 use crate::store::ManifestFile;
-use crate::store::remote::sealed;
-use crate::store::remote::trouble::{Refusal, Trouble};
+use crate::store::blobs::name;
+use crate::store::remote::hub::sealed;
+use crate::store::remote::hub::trouble::{Refusal, Trouble};
 
 /// The name of the sealed result among the files of an action's result.
 const RESULT: &str = "orch-result-2";
@@ -30,6 +30,13 @@ pub(super) struct Held {
     contents: HashMap<String, proto::Digest>,
 }
 
+impl Held {
+    /// One whose contents are at paths of their own.
+    pub(super) fn of(sealed: Vec<u8>) -> Self {
+        Self { sealed, contents: HashMap::new() }
+    }
+}
+
 impl Actions {
     /// Opens no connection yet.
     pub(super) fn open(address: &reapi::Address, config: &RemoteConfig) -> Result<Self, String> {
@@ -42,10 +49,12 @@ impl Actions {
     pub(super) async fn reach(&self, writes: bool) -> Result<(), Trouble> {
         let nothing = Stand::of(&Digest::of(b"is anybody there"), self.client.function().await?);
         self.client.result(&nothing.action.digest, &[]).await?;
-        if writes && !self.client.updates_results().await? {
-            return Err(Trouble::Failed(TAKES_NONE.into()));
-        }
-        Ok(())
+        if writes { self.takes_results().await } else { Ok(()) }
+    }
+
+    async fn takes_results(&self) -> Result<(), Trouble> {
+        let none = "the server takes no results from this client; hint: mode = \"read-only\"";
+        ensure(self.client.updates_results().await?, || Trouble::Failed(none.into()))
     }
 
     /// `dir` gives a new folder for what does not come inline.
@@ -67,20 +76,14 @@ impl Actions {
             }
         }
         let Some((digest, inline)) = found else { return Err(Refusal::Unreadable.into()) };
-        if !(0..=sealed::MOST as i64).contains(&digest.size_bytes) {
-            return Err(Refusal::TooLarge.into());
+        ensure((0..=sealed::MOST as i64).contains(&digest.size_bytes), || Refusal::TooLarge)?;
+        if function.of(&inline) == digest {
+            return Ok(Some(Held { sealed: inline, contents }));
         }
-        let sealed = if function.of(&inline) == digest { inline } else { self.read(digest, &dir()?).await? };
-        Ok(Some(Held { sealed, contents }))
-    }
-
-    async fn read(&self, digest: proto::Digest, dir: &Path) -> Result<Vec<u8>, Trouble> {
-        let to = dir.join("result");
-        let fetched = self.client.fetch(vec![Wanted { digest, content: None, to: to.clone() }]).await;
-        let bytes = std::fs::read(&to);
-        let _ = bfs::remove_dir(dir);
-        fetched?;
-        bytes.map_err(|e| Trouble::Local(format!("failed to read {}: {e}", to.display())))
+        let dir = dir()?;
+        let sealed = self.client.read(digest, &dir).await;
+        let _ = bfs::remove_dir(&dir);
+        Ok(Some(Held { sealed: sealed?, contents }))
     }
 
     /// Fetches contents to the files beside them; nothing else than what is named is ever completed there.
@@ -90,12 +93,14 @@ impl Actions {
             let digest = match file.size {
                 // An empty blob is never sent.
                 0 => empty.clone(),
-                _ => held.contents.get(&name(file)).cloned().ok_or(Refusal::Incomplete)?,
+                _ => held.contents.get(&name(&file.blob())).cloned().ok_or(Refusal::Incomplete)?,
             };
-            if digest.size_bytes != file.size as i64 {
-                return Err(Trouble::from(Refusal::WrongContent));
-            }
-            Ok(Wanted { digest, content: Some(file.digest), to: to.clone() })
+            let is_right = digest.size_bytes == file.size as i64;
+            ensure(is_right, || Trouble::from(Refusal::WrongContent)).map(|()| Wanted {
+                digest,
+                content: Some(file.digest),
+                to: to.clone(),
+            })
         });
         self.client.fetch(wanted.collect::<Result<_, _>>()?).await?;
         Ok(())
@@ -108,21 +113,19 @@ impl Actions {
         sealed: Vec<u8>,
         files: Vec<(PathBuf, ManifestFile)>,
     ) -> Result<u64, Trouble> {
-        if !self.client.updates_results().await? {
-            return Err(Trouble::Failed(TAKES_NONE.into()));
-        }
+        self.takes_results().await?;
         let function = self.client.function().await?;
         let stand = Stand::of(key, function);
         let mut outputs = Vec::new();
         let mut blobs = vec![stand.command, stand.action.clone()];
         for (path, file) in files {
             let digest = function.of_file(&path)?;
-            outputs.push(output(name(&file), digest.clone(), file.executable));
+            outputs.push(output(name(&file.blob()), digest.clone(), file.executable));
             blobs.push(Blob { digest, content: Content::File(path) });
         }
-        let digest = function.of(&sealed);
-        outputs.push(output(RESULT.into(), digest.clone(), false));
-        blobs.push(Blob { digest, content: Content::Bytes(sealed) });
+        let sealed = Blob::of_bytes(sealed, function);
+        outputs.push(output(RESULT.into(), sealed.digest.clone(), false));
+        blobs.push(sealed);
         // The API wants them sorted.
         outputs.sort_by(|one, other| one.path.cmp(&other.path));
         let sent = self.client.upload(blobs).await?;
@@ -130,13 +133,6 @@ impl Actions {
         self.client.set_result(&stand.action.digest, result).await?;
         Ok(sent)
     }
-}
-
-const TAKES_NONE: &str = "the server takes no results from this client; hint: mode = \"read-only\"";
-
-/// As a result lists it.
-fn name(file: &ManifestFile) -> String {
-    format!("{}{}", file.digest, if file.executable { ".x" } else { "" })
 }
 
 fn output(path: String, digest: proto::Digest, is_executable: bool) -> OutputFile {

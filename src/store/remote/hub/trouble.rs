@@ -1,8 +1,7 @@
 //! What can be wrong with a remote. None of it is an error of the run.
 
-use std::fmt;
-
 use crate::base::words::words;
+use crate::store::StoreError;
 
 /// Why a result of a remote is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,13 +31,17 @@ words!(pub(super) Refusal {
     "too large" => TooLarge, "incomplete" => Incomplete, "wrong content" => WrongContent,
 });
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
+    #[error("a result was refused ({})", .0.word())]
     Refused(Refusal),
+    #[error("no answer in time")]
     Timeout,
     /// The remote is not reached or says no.
+    #[error("{0}")]
     Failed(String),
     /// This machine's own store or disk.
+    #[error("{0}")]
     Local(String),
 }
 
@@ -48,12 +51,8 @@ impl From<Refusal> for Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refusal) => write!(f, "a result was refused ({})", refusal.word()),
-            Self::Timeout => f.write_str("no answer in time"),
-            Self::Failed(why) | Self::Local(why) => f.write_str(why),
-        }
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Local(format!("{:#}", anyhow::Error::from(error)))
     }
 }

@@ -33,7 +33,7 @@ impl Pending {
 
     pub(super) fn list(&self) -> io::Result<BTreeSet<Digest>> {
         match fs::read_to_string(&self.path) {
-            Ok(text) => Ok(text.lines().filter_map(|line| line.parse().ok()).collect()),
+            Ok(text) => Ok(keys(&text)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
             Err(e) => Err(e),
         }
@@ -47,12 +47,15 @@ impl Pending {
         let mut file = self.open()?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let left: BTreeSet<Digest> = text.lines().filter_map(|line| line.parse().ok()).collect();
-        let left: String = left.difference(done).map(|key| format!("{key}\n")).collect();
+        let left: String = keys(&text).difference(done).map(|key| format!("{key}\n")).collect();
         file.set_len(0)?;
         file.rewind()?;
         file.write_all(left.as_bytes())
     }
+}
+
+fn keys(text: &str) -> BTreeSet<Digest> {
+    text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
 #[cfg(test)]

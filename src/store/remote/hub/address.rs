@@ -40,11 +40,11 @@ impl Address {
         let root = format!("/{}", path.trim_end_matches('/'));
         let mut settings = config.options.clone();
         let mut set = |name: &str, value: String| settings.insert(name.to_owned(), value);
+        set("root", root.clone());
         let (user, server) = host.rsplit_once('@').map_or((None, host), |(user, server)| (Some(user), server));
         let scheme = match word {
             "s3" | "gs" | "azblob" => {
                 set(if word == "azblob" { "container" } else { "bucket" }, host.to_owned());
-                set("root", root);
                 match word {
                     "s3" => "s3",
                     "gs" => "gcs",
@@ -54,7 +54,6 @@ impl Address {
             "webdav" | "webdav+http" | "http" | "https" => {
                 let protocol = if word == "http" || word == "webdav+http" { "http" } else { "https" };
                 set("endpoint", format!("{protocol}://{server}"));
-                set("root", root);
                 if let Some((name, password)) = user.map(|user| user.split_once(':').unwrap_or((user, ""))) {
                     set("username", name.to_owned());
                     set("password", password.to_owned());
@@ -64,25 +63,19 @@ impl Address {
             "file" if host.is_empty() && !path.is_empty() => {
                 // Written beside and renamed, so that nobody reads half a file.
                 set("atomic_write_dir", format!("{root}/tmp"));
-                set("root", root);
                 "fs"
             }
             "file" => return bad("is no absolute path"),
             _ => return bad("is of no known kind"),
         };
         if scheme != "fs" && server.is_empty() {
-            return bad(if scheme == "s3" || scheme == "gcs" {
-                "names no bucket"
-            } else {
-                "names no host or container"
-            });
+            let has_bucket = matches!(scheme, "s3" | "gcs");
+            return bad(if has_bucket { "names no bucket" } else { "names no host or container" });
         }
-        if scheme == "s3" && !settings.contains_key("region") && settings.contains_key("endpoint") {
+        let has_region = ["AWS_REGION", "AWS_DEFAULT_REGION"].iter().any(|name| std::env::var_os(name).is_some());
+        if scheme == "s3" && settings.contains_key("endpoint") && !has_region {
             // Other makers' servers do not look at it, and the signature needs one.
-            let usual = std::env::var_os("AWS_REGION").or_else(|| std::env::var_os("AWS_DEFAULT_REGION"));
-            if usual.is_none() {
-                settings.insert("region".to_owned(), "us-east-1".to_owned());
-            }
+            settings.entry("region".to_owned()).or_insert_with(|| "us-east-1".to_owned());
         }
         if scheme == "azblob" && !settings.contains_key("endpoint") {
             // opendal reads the account's name off the endpoint, and not the other way round.

@@ -3,11 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::{Digest, Secret};
+use crate::base::{Digest, Secret, ensure};
 use crate::record::Record;
 use crate::store::Manifest;
 use crate::store::entry::Held;
-use crate::store::remote::trouble::Refusal;
+use crate::store::remote::hub::trouble::Refusal;
 
 /// The beginning of every result. Then a space, the digest of the body, a space, the signature or `-`, a line's end.
 const WORD: &[u8] = b"orch-result-2";
@@ -18,20 +18,15 @@ pub(super) const MOST: u64 = 64 << 20;
 const MOST_TREE: u64 = 1 << 40;
 const MOST_FILES: usize = 1 << 20;
 
-#[derive(Serialize)]
-struct Sent<'a> {
-    record: &'a Record,
-    manifest: Option<&'a Manifest>,
-}
-
-#[derive(Deserialize)]
-struct Body {
-    record: Record,
-    manifest: Option<Manifest>,
+/// Written of references, read as values.
+#[derive(Serialize, Deserialize)]
+struct Body<R, M> {
+    record: R,
+    manifest: Option<M>,
 }
 
 pub(super) fn seal(record: &Record, manifest: Option<&Manifest>, secret: Option<&Secret>) -> Vec<u8> {
-    let body = serde_json::to_vec(&Sent { record, manifest }).expect("BUG: a record serialises");
+    let body = serde_json::to_vec(&Body { record, manifest }).expect("BUG: a record serialises");
     let code = secret.map_or_else(|| "-".repeat(64), |secret| secret.code(&body).to_string());
     let word = str::from_utf8(WORD).expect("BUG: the word is ASCII");
     let mut bytes = format!("{word} {} {code}\n", Digest::of(&body)).into_bytes();
@@ -45,40 +40,30 @@ pub(super) fn open(bytes: &[u8], key: &Digest, secret: Option<&Secret>) -> Resul
     let head = head.strip_suffix(b"\n").ok_or(Refusal::Unreadable)?;
     let mut words = head.split(|byte| *byte == b' ');
     let mut word = || words.next().and_then(|word| str::from_utf8(word).ok()).ok_or(Refusal::Unreadable);
-    if word()?.as_bytes() != WORD || word()?.parse::<Digest>() != Ok(Digest::of(body)) {
-        return Err(Refusal::Unreadable);
-    }
+    let is_result = word()?.as_bytes() == WORD && word()?.parse::<Digest>() == Ok(Digest::of(body));
+    ensure(is_result, || Refusal::Unreadable)?;
     let code = word()?;
     if let Some(secret) = secret {
         let code = code.parse::<Digest>().map_err(|_| Refusal::Unsigned)?;
-        if !secret.is_code(body, &code) {
-            return Err(Refusal::WrongSignature);
-        }
+        ensure(secret.is_code(body, &code), || Refusal::WrongSignature)?;
     }
-    let Body { record, manifest } = serde_json::from_slice(body).map_err(|_| Refusal::Unreadable)?;
-    if record.key.digest() != *key {
-        return Err(Refusal::OtherKey);
-    }
-    if Held::of(record.outcome) == Held::No {
-        return Err(Refusal::NoSuccess);
-    }
+    let Body::<Record, Manifest> { record, manifest } =
+        serde_json::from_slice(body).map_err(|_| Refusal::Unreadable)?;
+    ensure(record.key.digest() == *key, || Refusal::OtherKey)?;
+    ensure(Held::of(record.outcome) != Held::No, || Refusal::NoSuccess)?;
     // What passed has made a tree, if an empty one; what was refused has made none.
-    if record.output != manifest.as_ref().map(Manifest::digest) || record.output.is_some() != record.outcome.is_made() {
-        return Err(Refusal::OtherTree);
-    }
-    if let Some(manifest) = &manifest {
-        is_sound(manifest)?;
-    }
+    let (output, is_made) = (manifest.as_ref().map(Manifest::digest), record.outcome.is_made());
+    ensure(record.output == output && output.is_some() == is_made, || Refusal::OtherTree)?;
+    manifest.as_ref().map_or(Ok(()), is_sound)?;
     Ok((record, manifest))
 }
 
 /// Its files can be laid out below a folder, and nowhere else.
 fn is_sound(manifest: &Manifest) -> Result<(), Refusal> {
     let size = manifest.files.iter().try_fold(0u64, |sum, file| sum.checked_add(file.size));
-    if manifest.files.len() > MOST_FILES || size.is_none_or(|size| size > MOST_TREE) {
-        return Err(Refusal::TooLarge);
-    }
-    if manifest.fault().is_some() { Err(Refusal::BadPath) } else { Ok(()) }
+    let is_small = manifest.files.len() <= MOST_FILES && size.is_some_and(|size| size <= MOST_TREE);
+    ensure(is_small, || Refusal::TooLarge)?;
+    ensure(manifest.fault().is_none(), || Refusal::BadPath)
 }
 
 #[cfg(test)]
@@ -101,18 +86,10 @@ mod tests {
             step: "command:x".into(),
             key,
             outcome: Outcome::Pass,
-            reason: None,
             output: Some(manifest.digest()),
             started: "2026-01-02T03:04:05Z".into(),
-            seconds: 1.5,
             host: "there".into(),
-            facts: Default::default(),
-            measure: None,
-            numerics: None,
-            repro: None,
-            why: None,
-            attempts: vec![],
-            stands: None,
+            ..Record::default()
         };
         (record, manifest)
     }
@@ -184,10 +161,8 @@ mod tests {
         let (record, manifest) = result(vec![file("a-b", b"1"), file("a/b", b"2"), file("é ü", b"3")]);
         assert!(open(&seal(&record, Some(&manifest), None), &record.key.digest(), None).is_ok());
         for sizes in [[MOST_TREE, 1], [u64::MAX, u64::MAX]] {
-            let files = sizes.map(|size| ManifestFile { size, ..file("", b"") });
-            let [a, b] = files;
-            let files = vec![ManifestFile { path: "a".into(), ..a }, ManifestFile { path: "b".into(), ..b }];
-            let (record, manifest) = result(files);
+            let files = ["a", "b"].into_iter().zip(sizes).map(|(path, size)| ManifestFile { size, ..file(path, b"") });
+            let (record, manifest) = result(files.collect());
             refused(&record, Some(&manifest), Refusal::TooLarge);
         }
     }
