@@ -17,14 +17,14 @@ static CLASSES: LazyLock<Vec<(&str, Option<&str>)>> =
 const OF_DIFFUSERS: [&str; 4] = ["AutoencoderKL", "DiTTransformer2DModel", "UNet2DConditionModel", "UNet2DModel"];
 
 /// The version that the lists are of.
-pub(super) fn version() -> &'static str {
+pub fn version() -> &'static str {
     let words = DATA.lines().next().and_then(|header| header.strip_prefix("# Model classes of transformers "));
     words.and_then(|words| words.split(',').next()).expect("BUG: the list of classes names its version")
 }
 
 /// Every type that an auto class knows a class for, in ascending order, and its family. None where the type's own
 /// configuration cannot be made, so that nobody knows what it is.
-pub(super) fn types() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+pub fn types() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     TYPES.lines().filter(|line| !line.starts_with('#')).map(row)
 }
 
@@ -38,7 +38,7 @@ pub(super) fn is_known(name: &str) -> bool {
 }
 
 /// The package of Python that a class is in.
-pub(super) fn library(name: &str) -> &'static str {
+pub fn library(name: &str) -> &'static str {
     if OF_DIFFUSERS.contains(&name) { "diffusers" } else { "transformers" }
 }
 

@@ -165,8 +165,9 @@ impl Loader {
         let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands") else { return commands };
         let Value::Map(rows) = &mut section.value else { return commands };
         for (key, row) in rows.drain(..) {
+            let row = commands::row(&key, &row, folder, &mut self.sink);
             // A second row of the same name is a duplicate key, and was reported as such.
-            let _ = commands.add(commands::row(&key, &row, folder, &mut self.sink));
+            commands.entry(row.name.clone()).or_insert(row);
         }
         commands
     }

@@ -37,6 +37,7 @@ use crate::device::BackendRow;
 pub use crate::base::Precision;
 pub use crate::catalogue::ReadyFormat;
 pub use crate::catalogue::onnx::Int8Range;
+pub use classes::{library, types as model_types, version as transformers_version};
 pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus};
@@ -45,27 +46,12 @@ pub use load::is_spec;
 pub use measure::Timing;
 pub use pipeline::Pipeline;
 pub use tolerance::Tolerance;
+pub use yaml::typed as yaml_as;
 
 /// YAML as plain data, for readers who do not care for places. None if it is not YAML.
 pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
     let (node, errors) = yaml::parse(text);
     node.filter(|_| errors.is_empty()).map(|node| node.to_json())
-}
-
-/// YAML as the data of a type that reads itself; on the first error its place and what is wrong.
-pub fn yaml_as<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    yaml::typed(text)
-}
-
-/// The package of Python that a class of models is in.
-pub fn library(class: &str) -> &'static str {
-    classes::library(class)
-}
-
-/// The version of the locked transformers, and every model type that an auto class of it knows, with its family if that is
-/// known.
-pub fn model_types() -> (&'static str, impl Iterator<Item = (&'static str, Option<&'static str>)>) {
-    (classes::version(), classes::types())
 }
 
 /// The checked content of a spec file and all that it includes.
@@ -349,7 +335,7 @@ pub struct Measure {
 }
 
 /// Which cases exist.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct MatrixSpec {
     /// Globs over model names; empty means all.
     pub models: Vec<String>,

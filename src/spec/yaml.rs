@@ -103,7 +103,7 @@ fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node<'_>, serd
 }
 
 /// Data of a type that reads itself, for documents that orch writes; the first error as `line:column: what`.
-pub(super) fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+pub fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     let options: Options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::Error, with_snippet: false };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let YamlError { pos, message, .. } = describe(&error);

@@ -20,10 +20,12 @@ pub(super) fn all(sources: &mut [Source], sink: &mut Sink) -> Commands {
     let mut parts =
         sources.iter_mut().map(|source| std::mem::take(&mut source.commands)).filter(|part| !part.is_empty());
     let mut all = parts.next().unwrap_or_default();
-    for command in parts.flat_map(Commands::into_rows) {
-        if let Err(command) = all.add(command) {
-            let message = format!("command `{}` is already declared at {}", command.name, all[&command.name].loc);
-            sink.error(sink.span_of(&command.loc, &command.name), message);
+    for (name, command) in parts.flatten() {
+        if let Some(before) = all.get(&name) {
+            let message = format!("command `{name}` is already declared at {}", before.loc);
+            sink.error(sink.span_of(&command.loc, &name), message);
+        } else {
+            all.insert(name, command);
         }
     }
     all

@@ -67,17 +67,7 @@ impl<'a> Names<'a> {
 }
 
 pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Sink) -> MatrixSpec {
-    let Some(raw) = raw else {
-        let none = Vec::new;
-        return MatrixSpec {
-            models: none(),
-            targets: none(),
-            axes: IndexMap::new(),
-            exclude: Vec::new(),
-            include: Vec::new(),
-            expect: Vec::new(),
-        };
-    };
+    let Some(raw) = raw else { return MatrixSpec::default() };
     let models = globs(&raw.models, "model", &names.model_names(), sink);
     let targets = globs(&raw.targets, "target", &names.target_names(), sink);
     let mut axes = IndexMap::new();
