@@ -159,3 +159,9 @@ pub struct Execution {
 pub trait Listener: Send + Sync {
     fn tell(&self, event: Event);
 }
+
+impl<F: Fn(Event) + Send + Sync> Listener for F {
+    fn tell(&self, event: Event) {
+        self(event);
+    }
+}

@@ -10,6 +10,11 @@ macro_rules! words {
             #[allow(dead_code, reason = "not every set is gone through")]
             $vis const ALL: [Self; Self::WORDS.len()] = [$(Self::$variant),*];
 
+            #[allow(dead_code, reason = "not every set is asked for its words")]
+            $vis fn named(word: &str) -> Option<Self> {
+                Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
+            }
+
             /// As written in a spec.
             $vis fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word),* }

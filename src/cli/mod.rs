@@ -29,7 +29,7 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
         }
     };
-    args.color.apply();
+    args.apply_color();
     let printer = printer::Printer::new(args.verbosity());
     let outcome = std::panic::catch_unwind(|| cmd::dispatch(&args, &printer));
     match outcome {

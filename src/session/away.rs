@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use crate::config::{self, ExecutorConfig};
 use crate::device::{self, Backend, Host};
 use crate::exec::away::{DEVICE, Elsewhere, Routing, Site, offered, serve};
-use crate::session::{Locations, Settings, UsageError, machine};
+use crate::session::{Locations, Settings, UsageError, machine, usage};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
@@ -38,11 +38,11 @@ impl Departing {
         let sends = settings.whereabouts.is_some_and(|place| place != config::Where::Local);
         if config.is_none() && (sends || settings.download.is_some()) {
             let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
-            return Err(UsageError(format!("no executor is named, and steps are to go there\n  hint: {hint}")).into());
+            usage!("no executor is named, and steps are to go there\n  hint: {hint}");
         }
         #[cfg(not(feature = "remote"))]
         if config.is_some() {
-            return Err(UsageError(format!("an executor is named: {}", super::NOT_BUILT)).into());
+            usage!("an executor is named: {}", super::NOT_BUILT);
         }
         let routing = config.as_ref().map(Routing::of);
         Ok(Self {

@@ -16,7 +16,7 @@ use crate::base::fs::normal;
 use crate::base::text::last_line;
 use crate::base::{figures, suggest};
 use crate::report::Git;
-use crate::session::UsageError;
+use crate::session::{UsageError, usage};
 use crate::store::Scratch;
 
 /// Variables by which git names a repository to its hooks; with them it would not look for the one around the folder.
@@ -203,7 +203,7 @@ fn commit(root: &Path, base: &str) -> anyhow::Result<String> {
         }
         None => "give a branch, a tag or a commit; one of a remote may have to be fetched first".to_owned(),
     };
-    Err(UsageError(format!("git has no revision `{base}`\n  hint: {hint}")).into())
+    usage!("git has no revision `{base}`\n  hint: {hint}")
 }
 
 /// The commit that git takes a name for.

@@ -75,6 +75,12 @@ pub type Tell<'a> = &'a dyn Fn(&str);
 #[error("{0}")]
 pub struct UsageError(pub String);
 
+/// Returns a [`UsageError`] with a formatted text.
+macro_rules! usage {
+    ($($text:tt)+) => { anyhow::bail!($crate::session::UsageError(format!($($text)+))) };
+}
+pub(crate) use usage;
+
 /// The store, the host, and what can be installed.
 pub struct Session {
     pub store: Arc<DiskStore>,

@@ -10,7 +10,7 @@ use crate::event::Listener;
 use crate::exec::profile::{Profiling, can};
 use crate::matrix::{Facet, Query};
 use crate::runtime::profile::Profile;
-use crate::session::{Ask, Request, Session, Settings, Tell, UsageError};
+use crate::session::{Ask, Request, Session, Settings, Tell, UsageError, usage};
 use crate::step::Source;
 use crate::store::LaidAs;
 
@@ -34,7 +34,7 @@ impl Session {
         let [chosen] = &plan.cases[..] else {
             let names: Vec<_> = plan.cases.iter().take(NAMED).map(|planned| planned.case.id()).collect();
             let (count, names) = (counted(plan.cases.len(), "case"), names.join("`, `"));
-            return Err(UsageError(format!("`{case}` matches {count}: name one, such as `{names}`")).into());
+            usage!("`{case}` matches {count}: name one, such as `{names}`");
         };
         let (run, name) = (plan.step(chosen.run).clone(), chosen.case.id());
         can(&run).map_err(|why| UsageError(format!("`{name}` cannot be profiled: {why}")))?;

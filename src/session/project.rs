@@ -10,7 +10,7 @@ use crate::matrix::{AUTO, Matrix, Selection};
 use crate::plan::{self, Clock, Plan};
 use crate::session::half::{self, Ask};
 use crate::session::request::OUT_DIR;
-use crate::session::{Request, Session, Sweep, UsageError, auto};
+use crate::session::{Request, Session, Sweep, UsageError, auto, usage};
 use crate::spec::{SourceFile, Spec, SpecErrors};
 use crate::step::{Stage, StepId};
 
@@ -61,7 +61,7 @@ impl Project {
     ) -> anyhow::Result<Self> {
         if request.chooses() && here.is_none() {
             let hint = "hint: name the targets instead of `-t auto`";
-            return Err(UsageError(format!("this command knows no host to choose a target for\n  {hint}")).into());
+            usage!("this command knows no host to choose a target for\n  {hint}");
         }
         let mut selection: Selection = request.selection.clone();
         let matrix = Matrix::with(spec, &selection.targets);
@@ -113,7 +113,7 @@ impl Project {
             if chosen.is_empty() {
                 let hint = crate::base::suggest::nearest(pattern, self.plan.names())
                     .map_or("`orch plan --all` lists the steps".to_owned(), |name| format!("did you mean `{name}`?"));
-                return Err(UsageError(format!("no step is called `{pattern}`\n  hint: {hint}")).into());
+                usage!("no step is called `{pattern}`\n  hint: {hint}");
             }
             found.extend(chosen);
         }

@@ -11,7 +11,7 @@ use crate::base::figures::counted;
 use crate::explain;
 use crate::journal::{self, Run};
 use crate::record::Outcome;
-use crate::session::{Planned, Session, Tell, UsageError, run_log};
+use crate::session::{Planned, Session, Tell, run_log, usage};
 
 const FLAG: &str = " --resume";
 
@@ -60,16 +60,14 @@ fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
         match (is_cut_off, found.is_empty()) {
             (true, _) => found.push(run),
             (false, true) if run.goes_on => {
-                let text = format!("the run of this command line that began at {} still goes on", run.head.started);
-                return Err(UsageError(text).into());
+                usage!("the run of this command line that began at {} still goes on", run.head.started)
             }
             (false, true) => {
-                let text = format!(
+                usage!(
                     "nothing is to be resumed: the last run of this command line, of {}, came to its end\n  hint: leave \
                      out --resume; `--rerun failed` does again what failed",
                     run.head.started
-                );
-                return Err(UsageError(text).into());
+                )
             }
             (false, false) => break,
         }
@@ -78,11 +76,10 @@ fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
         }
     }
     if found.is_empty() {
-        let text = format!(
+        usage!(
             "nothing is to be resumed: no run of this command line is on record\n  line: {command}\n  folder: {folder}\n  \
              hint: `orch what-ran --runs` lists those that are; a run is resumed with the same arguments and --resume"
         );
-        return Err(UsageError(text).into());
     }
     Ok(found)
 }

@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory, ValueEnum};
+use clap::CommandFactory;
+pub(in crate::cli) use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 
@@ -18,27 +19,16 @@ const VARIABLE: &str = "ORCH_COMPLETE";
 /// Bash ends words at colons, which are in the names of steps and cases.
 const COLONS: &str = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Shell {
-    Bash,
-    Elvish,
-    Fish,
-    Powershell,
-    Zsh,
-}
-
-impl Shell {
-    /// What a user sources when a shell starts.
-    pub(in crate::cli) fn script(self) -> String {
-        let name = self.to_possible_value().expect("BUG: no shell is skipped");
-        let shells = Shells::builtins();
-        let shell = shells.completer(name.get_name()).expect("BUG: each shell has its completer");
-        let mut script = Vec::new();
-        let written = shell.write_registration(VARIABLE, "orch", "orch", "orch", &mut script);
-        written.expect("BUG: memory takes what is written");
-        let before = if self == Self::Bash { COLONS } else { "" };
-        format!("{before}{}", String::from_utf8_lossy(&script))
-    }
+/// What a user sources when a shell starts.
+pub(in crate::cli) fn script(shell: Shell) -> String {
+    let name = shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells.completer(&name).expect("BUG: each shell has its completer");
+    let mut script = Vec::new();
+    let written = completer.write_registration(VARIABLE, "orch", "orch", "orch", &mut script);
+    written.expect("BUG: memory takes what is written");
+    let before = if shell == Shell::Bash { COLONS } else { "" };
+    format!("{before}{}", String::from_utf8_lossy(&script))
 }
 
 /// Answers a shell that asks for completions, and ends. Else it does nothing.
@@ -50,7 +40,7 @@ pub(super) fn models() -> ArgValueCandidates {
     of_spec(|spec| spec.models.keys().cloned().collect())
 }
 
-pub(super) fn targets() -> ArgValueCandidates {
+pub(in crate::cli) fn targets() -> ArgValueCandidates {
     of_spec(|spec| spec.targets.keys().cloned().chain([AUTO.to_owned()]).collect())
 }
 
@@ -59,7 +49,7 @@ pub(super) fn cases() -> ArgValueCandidates {
 }
 
 /// Of steps, as globs take them.
-pub(super) fn steps() -> ArgValueCandidates {
+pub(in crate::cli) fn steps() -> ArgValueCandidates {
     of_plan(|project| project.plan.names().map(str::to_owned).collect())
 }
 

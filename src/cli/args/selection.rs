@@ -55,7 +55,7 @@ impl SelectionArgs {
     }
 }
 
-pub(super) fn expression(text: &str) -> Result<Query, String> {
+pub(in crate::cli) fn expression(text: &str) -> Result<Query, String> {
     let Some(file) = text.strip_prefix('@') else {
         return text.parse().map_err(|mistake: Mistake| mistake.to_string());
     };

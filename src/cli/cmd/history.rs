@@ -9,15 +9,46 @@ use serde_json::json;
 
 use crate::base::figures::counted;
 use crate::base::{glob, suggest};
-use crate::cli::args::{Args, HistoryArgs, HistoryCommand};
+use crate::cli::args::Args;
 use crate::cli::exit::Exit;
 use crate::cli::printer::{BOLD, DIM, Printer};
 use crate::cli::table::table;
 use crate::history::change::{Change, changes};
 use crate::history::{History, Point, Reader, RunRow};
-use crate::session::{UsageError, history_dir, provision};
+use crate::session::{history_dir, provision, usage};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(in crate::cli) struct HistoryArgs {
+    #[command(subcommand)]
+    command: Option<HistoryCommand>,
+    /// List the executions of this case (or of every case that matches a glob), e.g. bert:cpu-fp32 [default: list the runs]
+    case: Option<String>,
+    /// Show only the last N
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    last: u32,
+    /// Only executions on this machine
+    #[arg(long, value_name = "NAME", requires = "case")]
+    host: Option<String>,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(in crate::cli) enum HistoryCommand {
+    /// Rebuild the database from the runs' files
+    Rebuild,
+    /// Import runs of other machines: `matrix.json`, runs' files, or the folder of a history
+    Import {
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Print where the database is
+    Path,
+}
 
 pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (_store, history) = open(args, printer)?;
@@ -103,7 +134,7 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
     let named: Vec<&String> = known.iter().filter(|name| glob::matches(case, name)).collect();
     if named.is_empty() {
         let hint = suggest::hint(case, known.iter().map(String::as_str));
-        return Err(UsageError(format!("no case of the history is called `{case}`\n  hint: {hint}")).into());
+        usage!("no case of the history is called `{case}`\n  hint: {hint}");
     }
     let mut found = BTreeMap::new();
     for name in named {
@@ -111,15 +142,19 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
         points.drain(..points.len().saturating_sub(asked.last as usize));
         found.insert(name, points);
     }
-    if asked.json {
+    let document = || {
         let told = found.iter().map(|(name, points)| (name, json!({"executions": points, "changes": shifts(points)})));
-        printer.json(&told.collect::<BTreeMap<_, _>>());
-        return Ok(());
-    }
+        told.collect::<BTreeMap<_, _>>()
+    };
+    printer.answer(asked.json, document, || told(&found));
+    Ok(())
+}
+
+fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
     let mut text = String::new();
     for (name, points) in found {
-        let _ = writeln!(text, "{BOLD}{name}{BOLD:#}\n{}", page(&points));
-        for Shift { executed, git_revision, host, by, .. } in shifts(&points) {
+        let _ = writeln!(text, "{BOLD}{name}{BOLD:#}\n{}", page(points));
+        for Shift { executed, git_revision, host, by, .. } in shifts(points) {
             let at = git_revision.map(|name| format!(" at {}", revision(&name, None))).unwrap_or_default();
             let word = if by > 0.0 { "slower" } else { "faster" };
             let host = host.unwrap_or_default();
@@ -131,8 +166,7 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
         "{DIM}lowest: over the rounds, of each one's least sample, or of the 10th percentile of its CPU time; change: of that, from the execution before on \
          the same machine{DIM:#}"
     );
-    printer.out(&text);
-    Ok(())
+    text
 }
 
 /// From one execution on, those on a machine are at another level.

@@ -7,8 +7,9 @@ use indexmap::IndexMap;
 use serde_json::json;
 
 use crate::base::figures::{counted, plural};
-use crate::cli::args::{Args, GraphFormat, PlanArgs, PlanFormat};
-use crate::cli::cmd::{Warnings, graph};
+use crate::cli::args::{Args, ScopeArgs, SpecArgs};
+use crate::cli::cmd::graph::{self, GraphFormat};
+use crate::cli::cmd::warnings;
 use crate::cli::exit::Exit;
 use crate::cli::printer::{BOLD, DIM, Printer, WARN};
 use crate::exec::{self, Options, Preview, Verdict};
@@ -17,6 +18,31 @@ use crate::key::MissReason;
 use crate::record::Record;
 use crate::session::{Ask, Project, Session};
 use crate::step::StepId;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct PlanArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// Output format; `dot` and `mermaid` draw the same picture as `orch graph`
+    #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
+    format: PlanFormat,
+    /// Shorthand for --format json
+    #[arg(long)]
+    json: bool,
+    /// List every step, including those that are up to date and those that run only because a listed one does
+    #[arg(long, short)]
+    all: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum PlanFormat {
+    Text,
+    Json,
+    Dot,
+    Mermaid,
+}
 
 /// Steps of one cause that are listed by name, and as many that wait for them.
 const LISTED: usize = 12;
@@ -29,7 +55,7 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     let project = &planned.project;
     let options = planned.options(project.idle_options());
     planned.nothing.iter().for_each(|why| tell(why));
-    let listener = Warnings(printer);
+    let listener = warnings(printer);
     let context = session.context(project, &options, &listener);
     let previews = exec::preview(&context)?;
     let draw = |format| graph::draw(project, &session.store, &previews, &project.plan.ids().collect(), format, printer);

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 
 use crate::base::figures::counted;
-use crate::cli::args::{Args, RunArgs};
-use crate::cli::cmd::run::{command_line, on_interrupt, perform, show};
+use crate::cli::args::Args;
+use crate::cli::cmd::run::{RunArgs, on_interrupt, perform, show};
 use crate::cli::exit::{self, Exit};
 use crate::cli::printer::Printer;
 use crate::cli::watched::Watched;
@@ -72,7 +72,7 @@ fn cycle(
     let mut files = Vec::new();
     let _ = Spec::load_noting(&run.spec.spec, &mut files);
     watched.set(&files, printer);
-    let (mut request, settings) = (run.request(), run.settings(command_line()));
+    let (mut request, settings) = (run.request(), run.settings());
     if !first {
         request.rerun.clear(); // asked for once, not after every change
     }

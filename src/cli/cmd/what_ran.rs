@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::base::figures::counted;
-use crate::cli::args::{Args, WhatRanArgs};
+use crate::cli::args::Args;
 use crate::cli::exit::Exit;
 use crate::cli::printer::{BAD, BOLD, DIM, GOOD, Printer, WARN};
 use crate::exec::reproducer;
@@ -14,8 +14,27 @@ use crate::explain;
 use crate::journal::{self, Ran, Run};
 use crate::record::Outcome;
 use crate::report::format::seconds;
-use crate::session::UsageError;
+use crate::session::{UsageError, usage};
 use crate::store::DiskStore;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct WhatRanArgs {
+    /// Which run: 1 is the last that executed anything, 2 the one before; or its id
+    #[arg(long, value_name = "N", default_value = "1")]
+    run: String,
+    /// All runs since this time, e.g. 2026-01-31 or 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "DATE", conflicts_with = "run")]
+    since: Option<String>,
+    /// Only list the runs
+    #[arg(long, conflicts_with = "run")]
+    runs: bool,
+    /// Only steps that failed
+    #[arg(long)]
+    failed: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let store = args.store()?;
@@ -73,10 +92,7 @@ fn chosen(store: &DiskStore, what: &WhatRanArgs) -> anyhow::Result<Vec<(String, 
         _ if known == 0 && what.run == "1" => Ok(found),
         Some(number) if known == number => Ok(found.split_off(number - 1)),
         None if known == 1 => Ok(found),
-        _ => {
-            let text = format!("no run is called `{}`\n  hint: `orch what-ran --runs` lists those on record", what.run);
-            Err(UsageError(text).into())
-        }
+        _ => usage!("no run is called `{}`\n  hint: `orch what-ran --runs` lists those on record", what.run),
     }
 }
 
