@@ -7,7 +7,7 @@
 
 mod file;
 
-use std::fmt::Write as _;
+use std::fmt::Debug;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,17 +60,20 @@ impl Here<'_> {
 }
 
 impl MemoPath {
-    /// `command_line` is everything that changes what is done or shown, by name; the executable and the folder that
-    /// relative paths start from are added to it.
-    pub fn new(root: PathBuf, command_line: &[(&str, String)]) -> io::Result<Self> {
+    /// `command_line` is everything that changes what is done or shown; the executable and the folder that relative paths
+    /// start from are added to it.
+    pub fn new(root: PathBuf, command_line: &impl Debug) -> io::Result<Self> {
         let exe = fs::metadata(std::env::current_exe()?)?;
         let stamp = crate::store::stat::Stamp::from(&exe);
         // Without the change time, which hard links change that cargo makes of executables.
-        let mut text = format!("{} {} {} {}\n", file::KIND, stamp.size, stamp.modified, stamp.inode);
-        let _ = writeln!(text, "{:?}", std::env::current_dir()?);
-        for (name, value) in command_line {
-            let _ = writeln!(text, "{name} {value:?}");
-        }
+        let text = format!(
+            "{} {} {} {}\n{:?}\n{command_line:?}",
+            file::KIND,
+            stamp.size,
+            stamp.modified,
+            stamp.inode,
+            std::env::current_dir()?
+        );
         let name = Digest::of(text.as_bytes());
         Ok(Self(root.join("memos").join(name.to_string())))
     }

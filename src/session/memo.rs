@@ -17,29 +17,11 @@ use crate::worker::Cancel;
 
 /// Where the memo of this run stands. None where there can be none.
 fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option<MemoPath> {
-    let browser = machine::own_browser().ok()?;
-    let paths = [
-        ("spec", Some(&request.spec)),
-        ("out", Some(&settings.out_dir)),
-        ("cache", Some(&locations.cache_dir)),
-        ("env", locations.env_dir.as_ref()),
-        ("python", locations.python.as_ref()),
-        ("locks", locations.locks.as_ref()),
-        ("browser", browser.as_ref()),
-    ];
-    let paths = paths.map(|(name, path)| (name, format!("{path:?}")));
-    let others = [
-        ("selection", format!("{:?}", request.selection)),
-        ("fallback", format!("{:?}", request.fallback)),
-        ("check", request.check.to_string()),
-        ("sweep", format!("{:?}", request.sweep)),
-        ("rounds", format!("{:?}", request.rounds)),
-        ("longer", format!("{:?}", request.longer)),
-        ("mocked", format!("{:?}", std::env::var_os(MOCKED))),
-    ];
-    let command_line: Vec<_> = paths.into_iter().chain(others).collect();
+    // What runs anew finds what any run would.
+    let request = Request { rerun: Vec::new(), anew: false, ..request.clone() };
+    let (browser, mocked) = (machine::own_browser().ok()?, std::env::var_os(MOCKED));
     let root = DiskStore::root_below(&absolute(&locations.cache_dir).ok()?);
-    MemoPath::new(root, &command_line).ok()
+    MemoPath::new(root, &(locations, request, &settings.out_dir, browser, mocked)).ok()
 }
 
 /// What the last run found, and that it is there still.

@@ -52,7 +52,7 @@ pub use live::{Live, Shown};
 pub use machine::{browsers, provision};
 pub use meant::Meant;
 pub use memo::{Recalled, recall};
-pub use out_dir::{Handed, Named, fill, loaded, page_of, place_site};
+pub use out_dir::{Handed, Named, Spot, loaded, page_of, place_site};
 pub use own::Own;
 pub use probes::Probes;
 pub use project::{Project, spec};

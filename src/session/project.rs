@@ -86,22 +86,10 @@ impl Project {
         Options {
             jobs: 1,
             memory: u64::MAX,
-            job_memory: None,
-            keep_going: Default::default(),
-            retries: None,
-            backoff: Default::default(),
-            mocked: Default::default(),
-            rerun: Default::default(),
-            rerun_failed: false,
-            stands: Default::default(),
-            wanted: None,
-            max_age: None,
-            seed: 0,
-            scope: None,
             spec: self.name.clone(),
-            flags: String::new(),
             routing: crate::session::away::usual_routing(),
             out_dir: OUT_DIR.into(),
+            ..Options::default()
         }
     }
 
@@ -127,12 +115,8 @@ impl Project {
             return plan.ids().filter(|id| plan.step(*id).stage == stage).collect();
         }
         if let Some(case) = pattern.strip_prefix("case:") {
-            return plan
-                .cases
-                .iter()
-                .filter(|planned| glob::matches(case, &planned.case.id()))
-                .map(|planned| planned.run)
-                .collect();
+            let named = plan.cases.iter().filter(|planned| glob::matches(case, &planned.case.id()));
+            return named.map(|planned| planned.run).collect();
         }
         plan.ids().filter(|id| glob::matches(pattern, &plan.step(*id).name)).collect()
     }

@@ -76,8 +76,7 @@ impl Recording {
             fingerprint: Some(session.host.fingerprint.clone()),
             git,
             interrupted: finished.interrupted,
-            same_as: None,
-            imported: None,
+            ..About::default()
         };
         let mut doc = finished.doc.clone();
         if !planned.has_pages {
@@ -120,13 +119,10 @@ pub(super) fn repeat(
     let about = About {
         run: history::name(&started),
         started,
-        seconds: None,
         command: Some(settings.command.clone()),
-        fingerprint: None,
         git: git::head(&folder_of(&request.spec)).filter(|git| git.revision == revision),
-        interrupted: false,
         same_as: Some(same),
-        imported: None,
+        ..About::default()
     };
     let written = about.git.is_some()
         && history_dir(locations).is_ok_and(|dir| RunFile::new(about, None).write(&history::runs_dir(&dir)).is_ok());

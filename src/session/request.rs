@@ -200,7 +200,7 @@ impl Settings {
             flags.push_str(&format!(" --executor {}", shell::word(url)));
         }
         if let Some(place) = self.whereabouts {
-            flags.push_str(&format!(" --where {}", place.name()));
+            flags.push_str(&format!(" --where {}", place.word()));
         }
         if let Some(size) = self.job_memory {
             flags.push_str(&format!(" --job-memory {size}"));

@@ -16,7 +16,7 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::exec::Verdict;
 use crate::record::Record;
-use crate::session::{self, Ask, Handed, Named, Project, Request, Session, UsageError, usage};
+use crate::session::{self, Ask, Handed, Named, Project, Request, Session, Spot, UsageError, usage};
 use crate::step::StepId;
 use crate::store::{DiskStore, Manifest, ManifestFile};
 
@@ -175,8 +175,8 @@ fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::R
     let Made { store, tree, named, .. } = made;
     if let Some(named) = named.clone() {
         let mut handed = Handed::default();
-        let is_filled = session::fill(store, tree, folder, named, &mut handed)
-            .with_context(|| format!("failed to fill `{}`", folder.display()))?;
+        let spot = Spot { store, tree: *tree, folder, named };
+        let is_filled = spot.fill(&mut handed).with_context(|| format!("failed to fill `{}`", folder.display()))?;
         handed.told.iter().for_each(|text| printer.note(text));
         if is_filled {
             return Ok(());

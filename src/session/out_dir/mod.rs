@@ -21,7 +21,7 @@ use crate::session::{Locations, absolute};
 use crate::step::{Source, StepId, generate};
 use crate::store::{DiskStore, StoreError};
 
-pub use folder::{Named, fill};
+pub use folder::{Named, Spot};
 pub use site::place as place_site;
 
 use listed::Listed;
@@ -102,15 +102,15 @@ pub(super) fn hand_out(
             trees.insert(named.artefact.clone(), digest);
             let at = named.below(&place.at);
             let name = &plan.step(id).name;
-            let to = named.below(place.out_dir);
+            let to = named.below(place.out_dir).display().to_string();
+            let spot = Spot { store, tree: digest, folder: &at, named };
             let laid = if finished.absent.contains(&digest) {
                 stayed += 1;
                 let get = format!("{} --download all --step {}", place.again, shell::quoted(name));
-                folder::leave(store, &digest, &at, named, get, &mut handed)
+                spot.leave(get, &mut handed)
             } else {
-                let to = to.display().to_string();
                 let get = || format!("{} {} --to {}", place.get, shell::word(name), shell::word(&to));
-                folder::hand_out(store, &digest, &at, named, (MOST, get), &mut handed)
+                spot.hand_out(MOST, get, &mut handed)
             };
             laid.with_context(|| format!("failed to hand out `{}`", at.display()))?;
         }
