@@ -28,8 +28,7 @@ pub(super) fn usual_routing() -> Option<Routing> {
 /// The executor of a run.
 pub(super) struct Departing {
     pub(super) routing: Option<Routing>,
-    #[cfg(feature = "remote")]
-    away: Option<crate::exec::away::Away>,
+    away: Option<Box<dyn Elsewhere>>,
 }
 
 impl Departing {
@@ -40,27 +39,23 @@ impl Departing {
             let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
             usage!("no executor is named, and steps are to go there\n  hint: {hint}");
         }
-        #[cfg(not(feature = "remote"))]
-        if config.is_some() {
-            usage!("an executor is named: {}", super::NOT_BUILT);
-        }
         let routing = config.as_ref().map(Routing::of);
-        Ok(Self {
-            routing,
-            #[cfg(feature = "remote")]
-            away: config.map(crate::exec::away::Away::open).transpose().map_err(UsageError)?,
-        })
+        Ok(Self { routing, away: config.map(reached).transpose().map_err(UsageError)? })
     }
 
-    #[cfg(feature = "remote")]
     pub(super) fn away(&self) -> Option<&dyn Elsewhere> {
-        self.away.as_ref().map(|away| away as &dyn Elsewhere)
+        self.away.as_deref()
     }
+}
 
-    #[cfg(not(feature = "remote"))]
-    pub(super) fn away(&self) -> Option<&dyn Elsewhere> {
-        None
-    }
+#[cfg(feature = "remote")]
+fn reached(config: ExecutorConfig) -> Result<Box<dyn Elsewhere>, String> {
+    Ok(Box::new(crate::exec::away::Away::open(config)?))
+}
+
+#[cfg(not(feature = "remote"))]
+fn reached(_: ExecutorConfig) -> Result<Box<dyn Elsewhere>, String> {
+    Err(format!("an executor is named: {}", super::NOT_BUILT))
 }
 
 /// Performs the order that lies in the folder `dir`, as a worker. True if its result may be kept.

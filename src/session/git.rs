@@ -194,16 +194,13 @@ fn commit(root: &Path, base: &str) -> anyhow::Result<String> {
     }
     let names = must(root, None, ["for-each-ref", "--format=%(refname:short)"])?;
     let shallow = must(root, None, ["rev-parse", "--is-shallow-repository"])? == "true";
-    let near = suggest::nearest(base, names.lines());
-    let hint = match near {
-        Some(name) => format!("did you mean `{name}`?"),
-        None if shallow => {
+    let other = match shallow {
+        true => {
             "this clone is shallow: fetch the revision first, e.g. `git fetch --unshallow`, or `fetch-depth: 0` in CI"
-                .to_owned()
         }
-        None => "give a branch, a tag or a commit; one of a remote may have to be fetched first".to_owned(),
+        false => "give a branch, a tag or a commit; one of a remote may have to be fetched first",
     };
-    usage!("git has no revision `{base}`\n  hint: {hint}")
+    usage!("git has no revision `{base}`\n  hint: {}", suggest::hint_or(base, names.lines(), other))
 }
 
 /// The commit that git takes a name for.

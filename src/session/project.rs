@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::base::figures::counted;
-use crate::base::glob;
+use crate::base::{glob, suggest};
 use crate::exec::Options;
 use crate::matrix::{AUTO, Matrix, Selection};
 use crate::plan::{self, Clock, Plan};
@@ -99,8 +99,7 @@ impl Project {
         for pattern in globs {
             let chosen = self.matching(pattern);
             if chosen.is_empty() {
-                let hint = crate::base::suggest::nearest(pattern, self.plan.names())
-                    .map_or("`orch plan --all` lists the steps".to_owned(), |name| format!("did you mean `{name}`?"));
+                let hint = suggest::hint_or(pattern, self.plan.names(), "`orch plan --all` lists the steps");
                 usage!("no step is called `{pattern}`\n  hint: {hint}");
             }
             found.extend(chosen);

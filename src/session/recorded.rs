@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crate::base::figures;
+use crate::base::fs::parent;
 use crate::exec::{Finished, How, StepResult};
 use crate::history::{self, About, Executed, Execution, RunFile};
 use crate::memo::{Memo, MemoPath, Recorded};
@@ -28,19 +29,14 @@ pub fn history_dir(locations: &Locations) -> anyhow::Result<PathBuf> {
     Ok(absolute(&locations.cache_dir)?.join("history"))
 }
 
-/// The folder around a spec: the repository that holds it is the one that is meant.
-pub(super) fn folder_of(spec: &Path) -> PathBuf {
-    let folder = spec.parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or(Path::new(".")).to_owned()
-}
-
 impl Recording {
     /// None of a plan without cases: nothing is measured by it.
     pub(super) fn begin(planned: &Planned, spec: &str) -> Option<Self> {
         if planned.project.plan.cases.is_empty() {
             return None;
         }
-        let folder = folder_of(Path::new(spec));
+        // The repository that holds the spec is the one that is meant.
+        let folder = parent(Path::new(spec)).to_owned();
         let started = figures::exactly_now();
         let asked = Some(std::thread::spawn(move || git::head(&folder)));
         Some(Self { run: history::name(&started), started, clock: Instant::now(), asked, git: None })
@@ -101,7 +97,7 @@ impl Recording {
 /// The git revision that is checked out now, if the history may lack it.
 pub(super) fn new_revision(recorded: Option<&Recorded>, spec: &Path) -> Option<String> {
     let known = recorded?.revision.as_ref()?;
-    git::revision(&folder_of(spec)).filter(|revision| revision != known)
+    git::revision(parent(spec)).filter(|revision| revision != known)
 }
 
 /// Leaves a few words where an earlier run's results hold at a git revision that they were not known to hold at. If they cannot be
@@ -120,7 +116,7 @@ pub(super) fn repeat(
         run: history::name(&started),
         started,
         command: Some(settings.command.clone()),
-        git: git::head(&folder_of(&request.spec)).filter(|git| git.revision == revision),
+        git: git::head(parent(&request.spec)).filter(|git| git.revision == revision),
         same_as: Some(same),
         ..About::default()
     };

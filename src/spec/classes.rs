@@ -58,10 +58,8 @@ pub(super) fn chooses(name: &str) -> bool {
 
 /// What to write instead of a class that is not known.
 pub(super) fn hint(name: &str) -> String {
-    match suggest::nearest(name, CLASSES.iter().map(|(class, _)| *class).chain(OF_DIFFUSERS)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "write the class name that transformers exports, e.g. `BertForMaskedLM`".to_owned(),
-    }
+    let known = CLASSES.iter().map(|(class, _)| *class).chain(OF_DIFFUSERS);
+    suggest::hint_or(name, known, "write the class name that transformers exports, e.g. `BertForMaskedLM`")
 }
 
 #[cfg(test)]

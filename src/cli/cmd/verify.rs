@@ -63,12 +63,9 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
     let planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
     on_interrupt(&session.cancel, || {})?;
     let show = |doc: &ReportDoc, page: Option<&Path>| {
-        let verified = Verified::of(doc, &spec, &chosen);
-        if verify.json {
-            return printer.json(&verified);
-        }
-        printer.out(&verified.page());
-        if let Some(page) = page {
+        let verified = Verified { doc, spec: &spec, chosen: &chosen };
+        printer.answer(verify.json, || verified.document(), || verified.page());
+        if let Some(page) = page.filter(|_| !verify.json) {
             printer.note(&format!("report: {}", page.display()));
         }
     };

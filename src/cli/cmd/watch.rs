@@ -15,7 +15,6 @@ use crate::cli::watched::Watched;
 use crate::report::ReportDoc;
 use crate::session::{Ask, Planned, Session, absolute};
 use crate::spec::Spec;
-use crate::step::Source;
 use crate::worker::Cancel;
 
 /// How many names a line tells.
@@ -94,10 +93,7 @@ fn cycle(
 
 /// The user's files and folders that the steps read.
 fn inputs(planned: &Planned) -> Vec<PathBuf> {
-    let inputs = planned.project.plan.steps.iter().flat_map(|step| &step.inputs);
-    let files =
-        inputs.filter_map(|(_, source)| if let Source::File(path) = source { Some(path.to_path_buf()) } else { None });
-    files.collect::<BTreeSet<_>>().into_iter().collect()
+    planned.project.plan.files().map(Path::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// `command:sorted, command:first ran`

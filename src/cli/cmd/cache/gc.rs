@@ -124,37 +124,31 @@ fn amount(amount: Amount, noun: &str) -> String {
 }
 
 fn rows(done: &Collected) -> Vec<String> {
-    let mut rows = Vec::new();
     let gone = done.records;
-    let mut say = |number: u64, one: &str, many: &str| {
-        if number > 0 {
-            rows.push(format!("{number} {}", plural(number, one, many)));
-        }
-    };
-    say(gone.generations, "older result of a step", "older results of steps");
-    say(gone.old, "result not used for too long", "results not used for too long");
-    say(gone.large, "result used longest ago, for the size", "results used longest ago, for the size");
-    say(gone.history, "record of a failure, or done again since", "records of failures, or done again since");
+    let records = [
+        (gone.generations, "older result of a step", "older results of steps"),
+        (gone.old, "result not used for too long", "results not used for too long"),
+        (gone.large, "result used longest ago, for the size", "results used longest ago, for the size"),
+        (gone.history, "record of a failure, or done again since", "records of failures, or done again since"),
+    ];
+    let records = records.into_iter().filter(|(number, ..)| *number > 0);
+    let mut rows: Vec<_> =
+        records.map(|(number, one, many)| format!("{number} {}", plural(number, one, many))).collect();
     if done.trees + done.blobs.count > 0 {
         rows.push(format!("{}, {}", counted(done.trees, "tree"), amount(done.blobs, "file")));
     }
-    if done.logs.count > 0 {
-        rows.push(format!("{} of steps without records", amount(done.logs, "log")));
-    }
-    if done.scratch.count > 0 {
-        rows.push(format!("{} of killed processes", amount(done.scratch, "working folder")));
-    }
-    if done.unfinished.count > 0 {
-        rows.push(format!("{} left unfinished by killed processes", amount(done.unfinished, "file")));
-    }
+    let left = [
+        (done.logs, "log", "of steps without records"),
+        (done.scratch, "working folder", "of killed processes"),
+        (done.unfinished, "file", "left unfinished by killed processes"),
+    ];
+    let left = left.into_iter().filter(|(some, ..)| some.count > 0);
+    rows.extend(left.map(|(some, noun, which)| format!("{} {which}", amount(some, noun))));
     for layout in &done.layouts {
         rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), bytes(layout.bytes)));
     }
-    match done.log_bytes_after {
-        Some(after) if after < done.log_bytes_before => {
-            rows.push(format!("{} of the log", bytes(done.log_bytes_before - after)))
-        }
-        _ => {}
+    if let Some(after) = done.log_bytes_after.filter(|after| *after < done.log_bytes_before) {
+        rows.push(format!("{} of the log", bytes(done.log_bytes_before - after)));
     }
     rows
 }
