@@ -185,26 +185,14 @@ impl Settings {
     pub fn flags(&self, locations: &Locations, fallback: Fallback, clock: &Clock) -> String {
         let mut flags = locations.flags();
         flags.extend((self.out_dir != Path::new(OUT_DIR)).then(|| flag("--out-dir", &self.out_dir)));
-        if fallback == Fallback::Usual {
-            flags.push_str(" --fallback");
-        }
-        if clock.is_stopped {
-            flags.push_str(" --check");
-        }
+        flags.extend((fallback == Fallback::Usual).then_some(" --fallback"));
+        flags.extend(clock.is_stopped.then_some(" --check"));
         // Without it there are no such steps.
-        if let Some(rounds) = clock.rounds {
-            flags.push_str(&format!(" --rounds {rounds}"));
-        }
+        flags.extend(clock.rounds.map(|rounds| format!(" --rounds {rounds}")));
         flags.extend(clock.longer.iter().map(|case| format!(" --longer {}", shell::word(case))));
-        if let Some(url) = &self.executor {
-            flags.push_str(&format!(" --executor {}", shell::word(url)));
-        }
-        if let Some(place) = self.whereabouts {
-            flags.push_str(&format!(" --where {}", place.word()));
-        }
-        if let Some(size) = self.job_memory {
-            flags.push_str(&format!(" --job-memory {size}"));
-        }
+        flags.extend(self.executor.as_ref().map(|url| format!(" --executor {}", shell::word(url))));
+        flags.extend(self.whereabouts.map(|place| format!(" --where {}", place.word())));
+        flags.extend(self.job_memory.map(|size| format!(" --job-memory {size}")));
         flags
     }
 }

@@ -7,7 +7,7 @@ mod spans;
 
 use super::yaml::{self, Node, Value};
 use super::{ExpectedStage, ExpectedStatus};
-use spans::{Item, Layout};
+use spans::{Edit, Item, Layout};
 
 /// What is to be changed; rows by the line and column at which they begin.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +83,7 @@ pub fn expectations(text: &str, changes: &[Change]) -> Result<String, String> {
     };
     let Value::List(nodes) = &expect.value else { return Err("`expect` is no list".to_owned()) };
     let items = layout.items(expect, nodes)?;
-    let mut edits: Vec<(std::ops::Range<usize>, String)> = Vec::new();
+    let mut edits: Vec<Edit> = Vec::new();
     let mut left = items.rows.len();
     let find = |line: u32, column: u32| {
         let at = nodes.iter().position(|node| (node.pos.line, node.pos.column) == (line, column));
@@ -138,7 +138,7 @@ struct Items {
 }
 
 impl Items {
-    fn replacement(&self, layout: &Layout<'_>, at: usize, rows: &[String]) -> (std::ops::Range<usize>, String) {
+    fn replacement(&self, layout: &Layout<'_>, at: usize, rows: &[String]) -> Edit {
         let item = &self.rows[at];
         if !self.is_flow {
             let lines = rows.iter().map(|row| format!("{}- {row}\n", item.indent));
@@ -160,12 +160,7 @@ impl Items {
         (start..end, String::new())
     }
 
-    fn addition(
-        &self,
-        layout: &Layout<'_>,
-        key: yaml::Pos,
-        rows: &[String],
-    ) -> Result<(std::ops::Range<usize>, String), String> {
+    fn addition(&self, layout: &Layout<'_>, key: yaml::Pos, rows: &[String]) -> Result<Edit, String> {
         match self.rows.last() {
             Some(last) if self.is_flow => {
                 Ok((last.range.end..last.range.end, rows.iter().map(|row| format!(", {row}")).collect()))
@@ -187,7 +182,7 @@ impl Items {
         }
     }
 
-    fn emptied(&self, layout: &Layout<'_>, key: yaml::Pos) -> Result<Option<(std::ops::Range<usize>, String)>, String> {
+    fn emptied(&self, layout: &Layout<'_>, key: yaml::Pos) -> Result<Option<Edit>, String> {
         if self.is_flow {
             return Ok(None);
         }

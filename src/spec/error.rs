@@ -158,7 +158,7 @@ impl Sink {
         self.errors.entry((0, 0, 0)).or_default().push(error);
     }
 
-    fn push(&mut self, span: Span, mut message: String, hint: Option<String>) {
+    pub(super) fn push(&mut self, span: Span, mut message: String, hint: Option<String>) {
         if let Some((end, _)) = message.char_indices().nth(SAID) {
             message.replace_range(end.., "…");
         }

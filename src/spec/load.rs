@@ -149,10 +149,7 @@ impl Loader {
         let (node, errors) = yaml::parse(text);
         for error in errors {
             let span = self.sink.span(error.pos);
-            match error.hint {
-                Some(hint) => self.sink.error_hint(span, error.message, hint),
-                None => self.sink.error(span, error.message),
-            }
+            self.sink.push(span, error.message, error.hint.map(str::to_owned));
         }
         self.sink.incomplete |= node.is_none();
         node

@@ -66,6 +66,28 @@ impl<T> Field<T> {
         self.given().map(|at| &at.value)
     }
 
+    pub(super) fn cloned(&self) -> Option<T>
+    where
+        T: Clone,
+    {
+        self.value().cloned()
+    }
+
+    /// The value, or what holds without one.
+    pub(super) fn or(&self, usual: T) -> T
+    where
+        T: Clone,
+    {
+        self.cloned().unwrap_or(usual)
+    }
+
+    /// Reports a value that is given and not as it must be.
+    pub(super) fn must(&self, sink: &mut Sink, is_right: impl Fn(&T) -> bool, wrong: impl Fn(&T) -> String) {
+        if let Some(at) = self.given().filter(|at| !is_right(&at.value)) {
+            sink.error(at.span, wrong(&at.value));
+        }
+    }
+
     /// Given, but not to be used: it was reported.
     pub(super) fn is_bad(&self) -> bool {
         matches!(self, Self::Bad)
@@ -80,6 +102,13 @@ impl<T> Field<List<T>> {
     /// What could be read of the list; nothing if it is not given.
     pub(super) fn items(&self) -> &[At<T>] {
         self.value().map_or(&[], |list| &list.items)
+    }
+}
+
+impl<T, N> Field<Rows<T, N>> {
+    /// The rows, each with its name; none if they are not given.
+    pub(super) fn rows(&self) -> &[(At<N>, Option<At<T>>)] {
+        self.value().map_or(&[], |rows| &rows.0)
     }
 }
 

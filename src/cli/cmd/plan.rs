@@ -121,34 +121,25 @@ fn text(
         list(begin, &format!("for this reason: {reason}"));
         list(wait, &format!("after {}", plural(begin.len(), "it", "these")));
     }
-    let (mut hits, mut failed, mut skipped) = (0, 0, 0);
-    for preview in previews {
+    let count = |is: fn(&Verdict) -> bool| previews.iter().filter(|preview| is(&preview.verdict)).count();
+    let failed = count(|verdict| matches!(verdict, Verdict::Hit { record } if record.outcome.is_failure()));
+    let hits = count(|verdict| matches!(verdict, Verdict::Hit { .. })) - failed;
+    let skipped = count(|verdict| matches!(verdict, Verdict::Skipped { .. }));
+    for preview in previews.iter().filter(|_| all) {
         let name = name(preview.step);
-        match &preview.verdict {
-            Verdict::WouldRun { .. } => {}
+        let _ = match &preview.verdict {
+            Verdict::WouldRun { .. } => Ok(()),
             Verdict::Hit { record } if record.outcome.is_failure() => {
-                failed += 1;
-                if all {
-                    let _ = writeln!(out, "{WARN}fail{WARN:#} {name:width$}  {DIM}{}{DIM:#}", failed_before(record));
-                }
+                writeln!(out, "{WARN}fail{WARN:#} {name:width$}  {DIM}{}{DIM:#}", failed_before(record))
             }
             Verdict::Hit { record } => {
-                hits += 1;
-                if all {
-                    let _ = writeln!(out, "ok   {name:width$}  {DIM}up to date since {}{DIM:#}", record.started);
-                }
+                writeln!(out, "ok   {name:width$}  {DIM}up to date since {}{DIM:#}", record.started)
             }
             Verdict::Skipped { outcome, reason, .. } => {
-                skipped += 1;
-                if all {
-                    let _ = writeln!(out, "{DIM}skip {name:width$}  {}: {reason}{DIM:#}", outcome.label());
-                }
+                writeln!(out, "{DIM}skip {name:width$}  {}: {reason}{DIM:#}", outcome.label())
             }
-            Verdict::NotNeeded if all => {
-                let _ = writeln!(out, "{DIM}     {name:width$}  nothing that can run here needs it{DIM:#}");
-            }
-            Verdict::NotNeeded => {}
-        }
+            Verdict::NotNeeded => writeln!(out, "{DIM}     {name:width$}  nothing that can run here needs it{DIM:#}"),
+        };
     }
     if let Some(scope) = &options.scope {
         let _ = writeln!(out, "{scope}: not the whole spec");

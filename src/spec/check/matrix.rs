@@ -191,11 +191,11 @@ fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Ex
     let (rule, _) = parts.rule(at.span, &raw.reason, names, sink);
     Some(Expect {
         rule,
-        case: raw.case.value().cloned(),
+        case: raw.case.cloned(),
         status: *raw.status.value()?,
-        stage: raw.stage.value().copied(),
-        since: raw.since.value().cloned(),
-        strict: raw.strict.value().copied().unwrap_or(true),
+        stage: raw.stage.cloned(),
+        since: raw.since.cloned(),
+        strict: raw.strict.or(true),
     })
 }
 
@@ -223,11 +223,11 @@ impl Parts<'_> {
         }
         let rule = Rule {
             loc: sink.loc(span),
-            model: self.model.value().cloned(),
-            family: self.family.value().cloned(),
-            target: self.target.value().cloned(),
-            precision: self.precision.value().copied(),
-            reason: reason.value().cloned().unwrap_or_default(),
+            model: self.model.cloned(),
+            family: self.family.cloned(),
+            target: self.target.cloned(),
+            precision: self.precision.cloned(),
+            reason: reason.cloned().unwrap_or_default(),
         };
         (rule, sound)
     }

@@ -83,11 +83,11 @@ fn model(
         task: usage.task?,
         pipeline: usage.pipeline?,
         tags: texts(&raw.tags),
-        priority: raw.priority.value().copied().unwrap_or(Priority::Medium),
+        priority: raw.priority.or(Priority::Medium),
         dims,
         inputs,
         outputs: texts(&raw.outputs),
-        seed: raw.seed.value().copied().unwrap_or(0),
+        seed: raw.seed.or(0),
         export,
         tolerances,
         untimed: raw.measure.value().is_some(),
@@ -132,7 +132,7 @@ fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink
     }
     let or = |field: &Field<String>, usual: &str| match field {
         Field::Absent if is_ready => Some(usual.to_owned()),
-        _ => field.value().cloned(),
+        _ => field.cloned(),
     };
     let pipeline = or(&raw.pipeline, TENSORS);
     let own = pipelines.rows.iter().find(|row| Some(&row.name.value) == pipeline.as_ref());
@@ -176,7 +176,7 @@ fn agree(raw: &raw::Model, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Si
 
 fn dims(raw: &raw::Model, sink: &mut Sink) -> BTreeMap<String, u64> {
     let mut dims = BTreeMap::new();
-    for (name, size) in raw.dims.value().into_iter().flat_map(|rows| &rows.0) {
+    for (name, size) in raw.dims.rows().iter() {
         if let Some(size) = size.as_ref().filter(|size| size.value == 0) {
             sink.error(size.span, format!("dim `{}` must be at least 1", name.value));
         }
@@ -209,7 +209,7 @@ fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mu
         _ => None,
     };
     let mut inputs = IndexMap::new();
-    for (name, value) in raw.inputs.value().into_iter().flat_map(|rows| &rows.0) {
+    for (name, value) in raw.inputs.rows().iter() {
         if let Some(value) = value
             && let Some(input) = inputs::input(name, &value.value, dims, no_text, sink)
         {
@@ -230,7 +230,7 @@ fn unused_dims(raw: &raw::Model, declared: &BTreeMap<String, u64>, sink: &mut Si
             Size::Fixed(_) => None,
         })
         .collect();
-    for (name, _) in raw.dims.value().into_iter().flat_map(|rows| &rows.0) {
+    for (name, _) in raw.dims.rows().iter() {
         let usual = DEFAULT_DIMS.iter().any(|(usual, _)| *usual == name.value);
         if !usual && declared.contains_key(&name.value) && !used.contains(&name.value.as_str()) {
             let hint = "use its name in a shape, or remove it";
@@ -247,7 +247,7 @@ fn calibration_sets(raw: &raw::Model, sink: &mut Sink) -> u32 {
         let hint = format!("from {least} to {most}; without the field it is {DEFAULT_CALIBRATION_SETS}");
         sink.error_hint(sets.span, format!("nothing is calibrated on {} sets of inputs", sets.value), hint);
     }
-    let mut inputs = raw.inputs.value().into_iter().flat_map(|rows| &rows.0);
+    let mut inputs = raw.inputs.rows().iter();
     let has_recipe = |input: &raw::Input| input.text.is_absent();
     if !inputs.any(|(_, input)| input.as_ref().is_none_or(|input| has_recipe(&input.value))) {
         let hint = "take it out: without recipes, calibration takes the inputs that there are";
