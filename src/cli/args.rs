@@ -13,8 +13,10 @@ use clap::{ColorChoice, CommandFactory, Parser};
 use crate::base::suggest;
 use crate::cli::cmd::Command;
 use crate::cli::printer::Verbosity;
-use crate::session::Locations;
+use crate::provision::Provision;
+use crate::session::{Locations, provision};
 use crate::store::DiskStore;
+use crate::worker::Cancel;
 
 pub(super) use complete::{Shell, answer, script, steps, targets};
 pub(super) use selection::expression;
@@ -99,6 +101,10 @@ impl Args {
             python: python.clone(),
             locks: locks.clone(),
         }
+    }
+
+    pub(super) fn provision(&self) -> anyhow::Result<Provision> {
+        provision(&self.locations(), Cancel::default())
     }
 
     pub(super) fn store(&self) -> anyhow::Result<DiskStore> {

@@ -53,7 +53,6 @@ impl Probed {
         let answer = ask()?;
         if answer.available {
             // A cache that cannot be written costs the next call a probe.
-            let _ = std::fs::create_dir_all(&self.folder);
             let _ = bfs::write_atomic(&path, &serde_json::to_vec(&lasting(answer.clone())).unwrap_or_default());
         }
         Ok(answer)

@@ -41,7 +41,7 @@ impl Session {
         let loads = run.inputs.iter().find(|(label, _)| &**label == "artefact");
         let Some((_, Source::Step(made_by))) = loads else { anyhow::bail!("BUG: {name} loads nothing") };
         let made_by = *made_by;
-        planned.wanted = Some(BTreeSet::from([made_by]));
+        planned.options.wanted = Some(BTreeSet::from([made_by]));
         planned.has_pages = false;
         let ended = self.run(planned, settings, listener, &|_| {})?;
         let tree = ended.finished.results[made_by.0 as usize]

@@ -26,9 +26,9 @@ impl Session {
         }
         for (step, outcome) in &outcomes {
             let Some(id) = planned.project.plan.find(step) else { continue };
-            planned.rerun.remove(&id);
+            planned.options.rerun.remove(&id);
             if *outcome != Outcome::Pass {
-                planned.stands.insert(id);
+                planned.options.stands.insert(id);
             }
         }
         let passed = outcomes.values().filter(|outcome| **outcome == Outcome::Pass).count();

@@ -1,7 +1,5 @@
 //! A plan performed: its steps, its journal, what is shared with other machines, what people look at, and the memo.
 
-use std::time::Instant;
-
 use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
@@ -52,7 +50,7 @@ impl Session {
         let project = &planned.project;
         let departing = Departing::open(settings)?;
         let options = Options { routing: departing.routing.clone(), ..self.options(&planned, settings) };
-        let run_log = RunLog::new(Instant::now(), listener, self, &options, settings);
+        let run_log = RunLog::new(listener, self, &options, settings);
         let before = Removals::of(&self.store);
         let mut recording = Recording::begin(&planned, &options.spec);
         let sharing = Sharing::open(settings.no_remote, &self.store, &run_log)?;
@@ -71,7 +69,7 @@ impl Session {
 
     /// The options of a run.
     pub fn options(&self, planned: &Planned, settings: &Settings) -> Options {
-        planned.options(Options {
+        Options {
             jobs: settings.jobs.unwrap_or(self.host.report.cores.max(1)),
             memory: settings.memory.or_else(|| free_memory(&Host::real())).unwrap_or(u64::MAX),
             job_memory: settings.job_memory,
@@ -83,8 +81,8 @@ impl Session {
             flags: settings.flags(&self.locations, planned.fallback, &planned.project.clock)
                 + &planned.project.sweep.flags(),
             out_dir: settings.out_dir.clone(),
-            ..planned.project.idle_options()
-        })
+            ..planned.options.clone()
+        }
     }
 
     /// Performs the plan and hands out what it made; once more, if that was lost in between.

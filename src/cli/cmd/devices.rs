@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cli::printer::Printer;
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
 use crate::provision::reach_index;
-use crate::session::{self, Probes, Project, Request, Session, absolute, browsers, provision};
+use crate::session::{self, Probes, Project, Request, Session, absolute, browsers};
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
 
@@ -37,7 +37,7 @@ pub(in crate::cli) struct DevicesArgs {
 pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
-    let (provision, store) = (provision(&args.locations(), Cancel::default())?, args.store()?);
+    let (provision, store) = (args.provision()?, args.store()?);
     session::tell_half(&mut backends, &fingerprint, (&provision, &store), asked.half);
     let found = Inventory { host: fingerprint, backends };
     printer.answer(asked.json, || &found, || render::devices(&found.host, &found.backends, printer.width()));
@@ -73,7 +73,7 @@ fn wanted(args: &Args, spec: &Path) -> anyhow::Result<Option<doctor::Wanted>> {
 
 /// The native libraries that are installed already; a probe installs nothing.
 fn libraries(args: &Args) -> anyhow::Result<Libraries> {
-    let provision = provision(&args.locations(), Cancel::default())?;
+    let provision = args.provision()?;
     let installed = |library: Library, requirement: Requirement| {
         provision.is_ready(requirement).then(|| provision.library(library).ok()).flatten()
     };
@@ -88,7 +88,7 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
 pub(super) fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let store = args.store()?;
     let host = Host::real().with_libraries(libraries(args)?);
-    let provision = provision(&args.locations(), Cancel::default())?;
+    let provision = args.provision()?;
     let probes = Probes::new(&store, &provision, Cancel::default())?;
     let child = |name: &str, params: Value| probes.ask(name, params);
     let backends = device::probe_all(&host, Mode::Full(&child));

@@ -15,9 +15,8 @@ use crate::cli::printer::{BOLD, DIM, Printer};
 use crate::cli::table::table;
 use crate::history::change::{Change, changes};
 use crate::history::{History, Point, Reader, RunRow};
-use crate::session::{history_dir, provision, usage};
+use crate::session::{history_dir, usage};
 use crate::store::DiskStore;
-use crate::worker::Cancel;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -74,10 +73,9 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
 
 /// The store, which must be one before anything is put beside it, and its history with the library that reads it.
 pub(super) fn open(args: &Args, printer: &Printer) -> anyhow::Result<(DiskStore, History)> {
-    let locations = args.locations();
-    let store = locations.store()?;
-    let library = provision(&locations, Cancel::default())?.duckdb(&|line| printer.note(&format!("DuckDB: {line}")))?;
-    Ok((store, History::new(history_dir(&locations)?, &library)?))
+    let store = args.store()?;
+    let library = args.provision()?.duckdb(&|line| printer.note(&format!("DuckDB: {line}")))?;
+    Ok((store, History::new(history_dir(&args.locations())?, &library)?))
 }
 
 fn import(history: &History, files: &[PathBuf], printer: &Printer) -> anyhow::Result<()> {

@@ -53,19 +53,19 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     let request = plan.spec.scoped(&plan.scope);
     let planned = session.plan(&request, Ask::Installed, &tell)?;
     let project = &planned.project;
-    let options = planned.options(project.idle_options());
+    let options = &planned.options;
     planned.nothing.iter().for_each(|why| tell(why));
     let listener = warnings(printer);
-    let context = session.context(project, &options, &listener);
+    let context = session.context(project, options, &listener);
     let previews = exec::preview(&context)?;
     let draw = |format| graph::draw(project, &session.store, &previews, &project.plan.ids().collect(), format, printer);
     match if plan.json { PlanFormat::Json } else { plan.format } {
         PlanFormat::Text => {
             let origins = explain::origins(&context, &previews);
-            printer.out(&text(project, &options, &previews, &groups(&previews, &origins), plan.all));
+            printer.out(&text(project, options, &previews, &groups(&previews, &origins), plan.all));
         }
         PlanFormat::Json => {
-            printer.json(&document(project, &options, &previews, &explain::origins(&context, &previews)))
+            printer.json(&document(project, options, &previews, &explain::origins(&context, &previews)))
         }
         PlanFormat::Dot => draw(GraphFormat::Dot),
         PlanFormat::Mermaid => draw(GraphFormat::Mermaid),
