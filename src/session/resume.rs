@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context as _;
-
 use crate::base::figures::counted;
 use crate::explain;
 use crate::journal::{self, Run};
@@ -47,14 +45,13 @@ impl Session {
 
 /// The run that is resumed, and those that it resumed itself, newest first.
 fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
-    let dir = explain::runs_dir(&session.store);
     let (folder, command) = (run_log::folder(), plain(command));
     let mut found: Vec<Run> = Vec::new();
-    for path in journal::files(&dir).with_context(|| format!("failed to list `{}`", dir.display()))? {
-        let run = journal::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
-        let Some(run) = run.filter(|run| run.head.folder == folder && plain(&run.head.command) == command) else {
+    for run in journal::runs(&explain::runs_dir(&session.store))? {
+        let (_, run) = run?;
+        if run.head.folder != folder || plain(&run.head.command) != command {
             continue;
-        };
+        }
         let is_cut_off = !run.goes_on && run.end.as_ref().is_none_or(|end| end.interrupted);
         let resumed = run.head.command.contains(FLAG);
         match (is_cut_off, found.is_empty()) {

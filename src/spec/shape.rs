@@ -20,12 +20,6 @@ pub(super) trait Shape: Sized {
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
-/// A mapping with known fields.
-pub(super) trait Fields {
-    /// Those that are written, and where they stand unless they were reported as wrong.
-    fn written(&self) -> Vec<(&'static str, Option<Span>)>;
-}
-
 /// A value and where it stands.
 #[derive(Debug, Clone)]
 pub(super) struct At<T> {
@@ -181,10 +175,10 @@ macro_rules! shape {
 
         impl $name {
             pub(super) const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
-        }
 
-        impl shape::Fields for $name {
-            fn written(&self) -> Vec<(&'static str, Option<Span>)> {
+            /// The fields that are written, and where they stand unless they were reported as wrong.
+            #[allow(dead_code, reason = "not every shape is asked for them")]
+            pub(super) fn written(&self) -> Vec<(&'static str, Option<Span>)> {
                 let all = [$((stringify!($field), self.$field.is_absent(), self.$field.given().map(|at| at.span))),*];
                 all.into_iter().filter(|(_, is_absent, _)| !is_absent).map(|(name, _, span)| (name, span)).collect()
             }

@@ -2,7 +2,7 @@
 //!
 //! The spec is the one on the line, or the usual one. One that cannot be read completes nothing and says nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 pub(in crate::cli) use clap_complete::Shell;
@@ -12,7 +12,7 @@ use clap_complete::env::{CompleteEnv, Shells};
 use super::Args;
 use crate::matrix::AUTO;
 use crate::session::{self, Project, Request};
-use crate::spec::{Spec, is_spec};
+use crate::spec::is_spec;
 
 /// By which a script tells orch that it is asked for completions, and by which shell.
 const VARIABLE: &str = "ORCH_COMPLETE";
@@ -37,40 +37,37 @@ pub(in crate::cli) fn answer() {
 }
 
 pub(super) fn models() -> ArgValueCandidates {
-    of_spec(|spec| spec.models.keys().cloned().collect())
+    names(|path| Ok(session::spec(path)?.models.into_keys().collect()))
 }
 
 pub(in crate::cli) fn targets() -> ArgValueCandidates {
-    of_spec(|spec| spec.targets.keys().cloned().chain([AUTO.to_owned()]).collect())
+    names(|path| Ok(session::spec(path)?.targets.into_keys().chain([AUTO.to_owned()]).collect()))
 }
 
 pub(super) fn cases() -> ArgValueCandidates {
-    of_plan(case_names)
+    names(|path| Ok(of_cases(&Project::load(&Request::all(path))?).collect()))
 }
 
 /// Of steps, as globs take them.
 pub(in crate::cli) fn steps() -> ArgValueCandidates {
-    of_plan(|project| project.plan.names().map(str::to_owned).collect())
+    names(|path| Ok(Project::load(&Request::all(path))?.plan.names().map(str::to_owned).collect()))
 }
 
 pub(super) fn cases_and_steps() -> ArgValueCandidates {
-    of_plan(|project| case_names(project).into_iter().chain(project.plan.names().map(str::to_owned)).collect())
+    names(|path| {
+        let project = Project::load(&Request::all(path))?;
+        Ok(of_cases(&project).chain(project.plan.names().map(str::to_owned)).collect())
+    })
 }
 
-fn case_names(project: &Project) -> Vec<String> {
-    project.plan.cases.iter().map(|planned| planned.case.id()).collect()
+fn of_cases(project: &Project) -> impl Iterator<Item = String> {
+    project.plan.cases.iter().map(|planned| planned.case.id())
 }
 
-fn of_spec(names: impl Fn(&Spec) -> Vec<String> + Send + Sync + 'static) -> ArgValueCandidates {
-    ArgValueCandidates::new(move || candidates(session::spec(&path()).map(|spec| names(&spec))))
-}
-
-fn of_plan(names: impl Fn(&Project) -> Vec<String> + Send + Sync + 'static) -> ArgValueCandidates {
-    ArgValueCandidates::new(move || candidates(Project::load(&Request::all(&path())).map(|project| names(&project))))
-}
-
-fn candidates(names: anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
-    names.unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+fn names(of: fn(&Path) -> anyhow::Result<Vec<String>>) -> ArgValueCandidates {
+    ArgValueCandidates::new(move || {
+        of(&path()).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect::<Vec<_>>()
+    })
 }
 
 /// The first file on the line that may be a spec.

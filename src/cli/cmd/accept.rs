@@ -123,8 +123,11 @@ impl End {
 struct Wanted {
     changes: Vec<Change>,
     told: Vec<String>,
-    meant: BTreeMap<String, Option<(ExpectedStatus, Option<ExpectedStage>)>>,
+    meant: BTreeMap<String, Meant>,
 }
+
+/// What is expected of a case; None: that it passes.
+type Meant = Option<(ExpectedStatus, Option<ExpectedStage>)>;
 
 impl Wanted {
     fn of(spec: &Spec, seen: &BTreeMap<String, End>, reason: Option<&str>) -> Self {
@@ -162,10 +165,9 @@ impl Wanted {
     /// What becomes of one row, by how the cases ended that it speaks of.
     fn row(&mut self, expect: &Expect, cases: &[(String, End)], today: &str) {
         let loc = &expect.rule.loc;
-        let mut rows = Vec::new();
-        let mut new: Vec<Option<(ExpectedStatus, Option<ExpectedStage>)>> = Vec::new();
+        let mut rows: Vec<Option<Row>> = Vec::new();
         for (id, end) in cases {
-            let kept = |status, stage, since: Option<String>| Row {
+            let kept = |status, stage, since| Row {
                 case: id.clone(),
                 status,
                 stage,
@@ -173,33 +175,30 @@ impl Wanted {
                 since,
                 strict: expect.strict,
             };
-            let row = match end {
+            rows.push(match end {
                 End::Unknown | End::AsExpected => Some(kept(expect.status, expect.stage, expect.since.clone())),
                 End::Passed => {
                     self.told.push(format!("expects {id} to pass again ({loc})"));
                     None
                 }
                 End::Failed { status, stage, .. } => {
-                    let stage = expect.stage.and(*stage);
                     let (was, is) = (expect.status.word(), status.word());
                     self.told.push(format!("expects of {id}: {is}, no longer {was} ({loc})"));
-                    Some(kept(*status, stage, Some(today.to_owned())))
+                    Some(kept(*status, expect.stage.and(*stage), Some(today.to_owned())))
                 }
-            };
-            new.push(row.as_ref().map(|row| (row.status, row.stage)));
-            self.meant.insert(id.clone(), row.as_ref().map(|row| (row.status, row.stage)));
-            rows.extend(row);
+            });
         }
-        let old = Some((expect.status, expect.stage));
-        if new.iter().all(|now| *now == old) {
+        let ends: Vec<Meant> = rows.iter().map(|row| row.as_ref().map(|row| (row.status, row.stage))).collect();
+        self.meant.extend(cases.iter().map(|(id, _)| id.clone()).zip(ends.iter().copied()));
+        if ends.iter().all(|end| *end == Some((expect.status, expect.stage))) {
             return;
         }
-        self.changes.push(match new.first() {
+        self.changes.push(match ends[0] {
             // The row stays, with all that is said beside it.
-            Some(Some((status, stage))) if new.iter().all(|now| now == &new[0]) => {
-                Change::Status(loc.line, loc.column, *status, *stage)
+            Some((status, stage)) if ends.iter().all(|end| *end == ends[0]) => {
+                Change::Status(loc.line, loc.column, status, stage)
             }
-            _ => Change::Replace(loc.line, loc.column, rows),
+            _ => Change::Replace(loc.line, loc.column, rows.into_iter().flatten().collect()),
         });
     }
 

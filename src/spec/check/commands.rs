@@ -9,7 +9,7 @@ use crate::base::tree_path;
 use crate::spec::error::{Sink, Span};
 use crate::spec::load::Source;
 use crate::spec::raw;
-use crate::spec::shape::{At, Field, Fields, List, Shape};
+use crate::spec::shape::{At, Field, List, Shape};
 use crate::spec::yaml::{Key, Node};
 use crate::spec::{Command, CommandInput, Commands, Does, Files, Program};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
-use crate::spec::shape::{At, Field, Fields, List};
+use crate::spec::shape::{At, Field, List};
 use crate::spec::values::{Scalar, Size};
 use crate::spec::{Dim, Dtype, Fill, Input};
 

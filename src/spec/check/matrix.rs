@@ -160,8 +160,8 @@ fn rule(
         let hint = "add `reason: \"…\"`: the report shows it instead of a result";
         sink.error_hint(at.span, "an exclusion needs a reason", hint);
     }
-    let parts = Parts { model: &raw.model, family: &raw.family, target: &raw.target, precision: &raw.precision };
-    let (rule, sound) = parts.rule(at.span, &raw.reason, names, sink);
+    let globs = [&raw.model, &raw.family, &raw.target];
+    let (rule, sound) = matching(globs, &raw.precision, at.span, &raw.reason, names, sink);
     if let Some(product) = product
         && sound
         && !meets_a_case(&rule, product, names, exclude)
@@ -187,8 +187,8 @@ fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Ex
     if let Some(since) = raw.since.given().filter(|at| at.value.parse::<jiff::civil::Date>().is_err()) {
         sink.error_hint(since.span, format!("`{}` is not a date", since.value), "write it as `2026-01-31`");
     }
-    let parts = Parts { model: &raw.model, family: &raw.family, target: &raw.target, precision: &raw.precision };
-    let (rule, _) = parts.rule(at.span, &raw.reason, names, sink);
+    let globs = [&raw.model, &raw.family, &raw.target];
+    let (rule, _) = matching(globs, &raw.precision, at.span, &raw.reason, names, sink);
     Some(Expect {
         rule,
         case: raw.case.cloned(),
@@ -199,38 +199,35 @@ fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Ex
     })
 }
 
-/// What rules of every kind match by.
-struct Parts<'a> {
-    model: &'a Field<String>,
-    family: &'a Field<String>,
-    target: &'a Field<String>,
-    precision: &'a Field<Precision>,
-}
-
-impl Parts<'_> {
-    /// The rule, and whether nothing about it was reported.
-    fn rule(&self, span: Span, reason: &Field<String>, names: &Names<'_>, sink: &mut Sink) -> (Rule, bool) {
-        let mut sound = !self.precision.is_bad();
-        for (field, what, known) in [
-            (self.model, "model", names.model_names()),
-            (self.family, "family", names.families()),
-            (self.target, "target", names.target_names()),
-        ] {
-            sound &= match field.given() {
-                Some(pattern) => matches_some(pattern, what, &known, sink),
-                None => !field.is_bad(),
-            };
-        }
-        let rule = Rule {
-            loc: sink.loc(span),
-            model: self.model.cloned(),
-            family: self.family.cloned(),
-            target: self.target.cloned(),
-            precision: self.precision.cloned(),
-            reason: reason.cloned().unwrap_or_default(),
+/// What rules of every kind match by, and whether nothing about it was reported.
+fn matching(
+    [model, family, target]: [&Field<String>; 3],
+    precision: &Field<Precision>,
+    span: Span,
+    reason: &Field<String>,
+    names: &Names<'_>,
+    sink: &mut Sink,
+) -> (Rule, bool) {
+    let mut sound = !precision.is_bad();
+    for (field, what, known) in [
+        (model, "model", names.model_names()),
+        (family, "family", names.families()),
+        (target, "target", names.target_names()),
+    ] {
+        sound &= match field.given() {
+            Some(pattern) => matches_some(pattern, what, &known, sink),
+            None => !field.is_bad(),
         };
-        (rule, sound)
     }
+    let rule = Rule {
+        loc: sink.loc(span),
+        model: model.cloned(),
+        family: family.cloned(),
+        target: target.cloned(),
+        precision: precision.cloned(),
+        reason: reason.cloned().unwrap_or_default(),
+    };
+    (rule, sound)
 }
 
 fn is_blank(reason: &Field<String>) -> bool {

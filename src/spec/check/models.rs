@@ -75,13 +75,14 @@ fn model(
     let tolerances = targets::own_tolerances(&raw.tolerances, general, sink);
     repeated(raw.outputs.items(), |name| format!("output `{name}`"), sink);
     names(raw, sink);
+    let (family, task, pipeline) = usage?;
     Some(Model {
         name: row.name.value.clone(),
         loc: sink.loc(row.name.span),
         source: source?,
-        family: usage.family?,
-        task: usage.task?,
-        pipeline: usage.pipeline?,
+        family,
+        task,
+        pipeline,
         tags: texts(&raw.tags),
         priority: raw.priority.or(Priority::Medium),
         dims,
@@ -114,15 +115,13 @@ fn names(raw: &raw::Model, sink: &mut Sink) {
     inputs.chain(dims).for_each(|(name, what)| plain_name(name, what, sink));
 }
 
-/// What a model is for. None where it was given and is wrong, or is missing and was reported.
-struct Usage {
-    family: Option<String>,
-    task: Option<String>,
-    pipeline: Option<String>,
-}
-
-/// A ready file has defaults for all three; for others they must be given.
-fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> Usage {
+/// What a model is for: its family, task and pipeline. A ready file has defaults for all three; for others they must be given.
+/// None where one was given and is wrong, or is missing and was reported.
+fn usage(
+    row: &Row<'_, raw::Model>,
+    pipelines: &Section<'_, raw::Pipeline>,
+    sink: &mut Sink,
+) -> Option<(String, String, String)> {
     let raw = row.value;
     let is_ready = is_ready(raw);
     for (key, field) in [("family", &raw.family), ("task", &raw.task), ("pipeline", &raw.pipeline)] {
@@ -143,7 +142,7 @@ fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink
     if let Some(family) = raw.family.given().filter(misnamed) {
         unknown("family", family, FAMILIES, sink);
     }
-    Usage { family: or(&raw.family, OTHER), task, pipeline }
+    Some((or(&raw.family, OTHER)?, task?, pipeline?))
 }
 
 /// The pipeline exists and does the task.

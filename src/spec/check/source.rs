@@ -6,7 +6,7 @@ use super::{Row, Section, absolute, texts};
 use crate::spec::classes;
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
-use crate::spec::shape::{Field, Fields};
+use crate::spec::shape::Field;
 use crate::spec::values::Size;
 use crate::spec::words::Weights as RawWeights;
 use crate::spec::{Hub, ReadyFormat, Source, Weights};

@@ -9,7 +9,7 @@ use crate::catalogue::RUNTIMES;
 use crate::spec::error::{Sink, Span};
 use crate::spec::measure::Timed;
 use crate::spec::raw;
-use crate::spec::shape::{self, Field, Fields, Rows};
+use crate::spec::shape::{self, Field, Rows};
 use crate::spec::{Measure, Precision, ROUNDS, Target, Timing, Tolerance};
 
 /// So many samples that a round has a 90th percentile (`report/stats.rs`).
