@@ -9,10 +9,9 @@ use serde_json::json;
 
 use crate::base::text::shortened;
 use crate::base::{figures, named};
-use crate::cli::args::{Args, SpecArgs};
+use crate::cli::args::SpecArgs;
 use crate::cli::cmd::warnings;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::Options;
 use crate::matrix::{Case, Matrix};
 use crate::record::Outcome;

@@ -4,10 +4,8 @@ use std::cell::Cell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::cli::args::Args;
 use crate::cli::cmd::run::{self, RunArgs, on_interrupt};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::device::Host;
 use crate::device::conditions::Watch;
 use crate::report::ReportDoc;

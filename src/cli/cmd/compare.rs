@@ -8,9 +8,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 
 use crate::base::named;
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::report::compare;
 use crate::report::text::Styles;
 

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::catalogue::{Library, Requirement, openvino, qnn};
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::device::{self, Backend, Host, Inventory, Libraries, Mode, doctor, render};
 use crate::provision::reach_index;
 use crate::session::{self, Probes, Project, Request, Session, absolute, browsers};

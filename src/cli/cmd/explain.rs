@@ -5,10 +5,10 @@ use std::fmt::Write;
 use serde_json::json;
 
 use crate::base::figures::bytes;
-use crate::cli::args::{Args, NameArgs};
+use crate::cli::args::NameArgs;
 use crate::cli::cmd::warnings;
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BOLD, DIM, Printer};
+use crate::cli::printer::{BOLD, DIM};
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::{self, Verdict};
 use crate::explain::{self, Cause, Evidence};
 use crate::key::{KeyDoc, MissReason};

@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use crate::base::figures::counted;
-use crate::cli::args::{Args, SpecArgs, steps};
+use crate::cli::args::{SpecArgs, steps};
 use crate::cli::cmd::previews;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::{Preview, Verdict};
 use crate::plan::{self, Look};
 use crate::session::{Ask, Project, Session};

@@ -9,10 +9,9 @@ use serde_json::json;
 
 use crate::base::figures::counted;
 use crate::base::{glob, suggest};
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BOLD, DIM, Printer};
+use crate::cli::printer::{BOLD, DIM};
 use crate::cli::table::table;
+use crate::cli::{Args, Exit, Printer};
 use crate::history::change::{Change, changes};
 use crate::history::{History, Point, Reader, RunRow};
 use crate::session::{history_dir, usage};

@@ -6,9 +6,7 @@ use anyhow::Context as _;
 
 use crate::base::fs as bfs;
 use crate::base::named;
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::matrix::Matrix;
 use crate::session::{self, Own, Session, UsageError, usage};
 use crate::spec::Spec;

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::base::figures::bytes;
 use crate::base::text::{printable, shown};
-use crate::cli::args::{Args, NameArgs};
+use crate::cli::args::NameArgs;
 use crate::cli::cmd::previews;
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BOLD, DIM, Printer};
+use crate::cli::printer::{BOLD, DIM};
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::Verdict;
 use crate::explain;
 use crate::record::{Outcome, Record};

@@ -7,11 +7,10 @@ use serde_json::json;
 
 use crate::base::{figures::counted, named};
 use crate::capability::{OWN, Table, Updated, text::Asked};
-use crate::cli::args::{Args, expression};
+use crate::cli::args::expression;
 use crate::cli::cmd::devices;
 use crate::cli::cmd::report::document;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::matrix::{Facet, Query};
 use crate::session::{self, UsageError, usage};
 

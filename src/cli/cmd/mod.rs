@@ -27,9 +27,8 @@ mod what_ran;
 mod worker;
 mod zoo;
 
-use crate::cli::args::{Args, Shell, script};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::args::{Shell, script};
+use crate::cli::{Args, Exit, Printer};
 use crate::event::{Event, Listener};
 use crate::exec::{Options, Preview};
 use crate::session::{Project, Session};

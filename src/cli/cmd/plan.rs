@@ -7,11 +7,11 @@ use indexmap::IndexMap;
 use serde_json::json;
 
 use crate::base::figures::{counted, plural};
-use crate::cli::args::{Args, ScopeArgs, SpecArgs};
+use crate::cli::args::{ScopeArgs, SpecArgs};
 use crate::cli::cmd::graph::{self, GraphFormat};
 use crate::cli::cmd::warnings;
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BOLD, DIM, Printer, WARN};
+use crate::cli::printer::{BOLD, DIM, WARN};
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::{self, Options, Preview, Verdict};
 use crate::explain;
 use crate::key::MissReason;

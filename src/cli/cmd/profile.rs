@@ -5,12 +5,10 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::base::figures::counted;
-use crate::cli::args::Args;
 use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
 use crate::cli::table::table;
+use crate::cli::{Args, Exit, Printer};
 use crate::runtime::profile::Profile;
 use crate::session::{Request, Session, Settings};
 

@@ -6,11 +6,9 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::cli::args::Args;
 use crate::cli::cmd::history;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
 use crate::cli::table::table;
+use crate::cli::{Args, Exit, Printer};
 use crate::history::{Format, Reader};
 use crate::session::{UsageError, usage};
 

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Exit, Printer};
 use crate::config;
 use crate::session::{self, UsageError};
 

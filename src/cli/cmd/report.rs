@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::builder::PossibleValuesParser;
 
-use crate::cli::args::{Args, SpecArgs};
+use crate::cli::args::SpecArgs;
 use crate::cli::cmd::warnings;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::history::RunFile;
 use crate::report::{self, ReportDoc};
 use crate::session::{Ask, Session, UsageError, trends};

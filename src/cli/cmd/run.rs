@@ -8,12 +8,11 @@ use anyhow::Context as _;
 
 use crate::base::text::without_secrets;
 use crate::base::{Size, lock, shell};
-use crate::cli::args::{Args, ScopeArgs, SpecArgs, Words, one_of, steps};
+use crate::cli::args::{ScopeArgs, SpecArgs, Words, one_of, steps};
 use crate::cli::cmd::watch;
 use crate::cli::console::Console;
-use crate::cli::exit::Exit;
 use crate::cli::github;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::config::{Download, Where};
 use crate::exec::{Backoff, Finished, KeepGoing};
 use crate::report::{self, ReportDoc, Summary};

@@ -2,11 +2,10 @@
 
 use anyhow::Context as _;
 
-use crate::cli::args::{Args, SpecArgs};
+use crate::cli::args::SpecArgs;
 use crate::cli::cmd::run::on_interrupt;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
 use crate::cli::serving::Port;
+use crate::cli::{Args, Exit, Printer};
 use crate::session::{Live, trends};
 use crate::worker::Cancel;
 

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::provision::title;
 use crate::session::{Locations, Project, Request, Session, usage};
 use crate::step::Requirement;

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::base::figures::counted;
-use crate::cli::args::Args;
 use crate::cli::cmd::report::{document, documents};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::report::{compare, merge, site};
 use crate::session::{Handed, place_site, trends};
 

@@ -4,10 +4,9 @@ mod shown;
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::{Args, targets};
+use crate::cli::args::targets;
 use crate::cli::cmd::run::{self, command_line, on_interrupt};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::matrix::{Facet, Matrix, Query, Representative, Selection};
 use crate::report::ReportDoc;
 use crate::session::{self, Ask, Request, Session, Settings, usage};

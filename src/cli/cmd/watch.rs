@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 
 use crate::base::figures::counted;
-use crate::cli::args::Args;
 use crate::cli::cmd::run::{RunArgs, on_interrupt, perform, show};
 use crate::cli::exit::{self, Exit};
-use crate::cli::printer::Printer;
 use crate::cli::watched::Watched;
+use crate::cli::{Args, Printer};
 use crate::report::ReportDoc;
 use crate::session::{Ask, Planned, Session, absolute};
 use crate::spec::Spec;

@@ -6,9 +6,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::base::figures::counted;
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BAD, BOLD, DIM, GOOD, Printer, WARN};
+use crate::cli::printer::{BAD, BOLD, DIM, GOOD, WARN};
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::reproducer;
 use crate::explain;
 use crate::journal::{self, Ran, Run};

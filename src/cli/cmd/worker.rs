@@ -4,9 +4,7 @@
 use std::process::ExitCode;
 
 use crate::catalogue::RUNTIMES;
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::device;
 use crate::runtime::{JobOutput, serve::serve_one};
 use crate::session::{self, usage};

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::session::Session;
 
 #[derive(Debug, clap::Subcommand)]

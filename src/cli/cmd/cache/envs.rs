@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::base::figures::{bytes, counted};
-use crate::cli::args::Args;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Printer};
 
 /// What became of the environments of other versions of orch.
 pub(super) struct Envs {

@@ -7,11 +7,9 @@ use serde_json::json;
 
 use crate::base::figures::{bytes, counted, plural};
 use crate::base::{Digest, Size};
-use crate::cli::args::Args;
 use crate::cli::cmd::cache::envs;
 use crate::cli::cmd::previews;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::{MaxAge, Verdict};
 use crate::session::{Project, Request, Session, usage};
 use crate::store::{Amount, Collected, Limits};

@@ -10,10 +10,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::base::figures::bytes;
-use crate::cli::args::Args;
 use crate::cli::cmd::remote;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::session::absolute;
 use crate::store::{DiskStore, Progress};
 

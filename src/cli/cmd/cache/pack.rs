@@ -9,10 +9,9 @@ use serde_json::json;
 
 use crate::base::figures::plural;
 use crate::base::figures::{bytes, counted};
-use crate::cli::args::{Args, SpecArgs};
+use crate::cli::args::SpecArgs;
 use crate::cli::cmd::cache::gc::{HeldKeys, held_keys};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::store::{DiskStore, Exported, Which};
 
 #[derive(Debug, clap::Args)]

@@ -5,9 +5,7 @@ use std::fmt::Write;
 use serde_json::json;
 
 use crate::base::figures::{bytes, counted};
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::store::{DiskStore, OfSteps, Stats};
 
 pub(super) fn stats(args: &Args, store: &DiskStore, envs: bool, json: bool, printer: &Printer) -> anyhow::Result<Exit> {

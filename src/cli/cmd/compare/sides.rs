@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::Args;
 use crate::cli::cmd::history;
 use crate::cli::cmd::report::document;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Printer};
 use crate::history::{Reader, RunRow, Which};
 use crate::report::ReportDoc;
 use crate::report::compare::Noises;
