@@ -25,27 +25,15 @@ pub(super) fn usual_routing() -> Option<Routing> {
     configured(&Settings::default()).ok().flatten().as_ref().map(Routing::of)
 }
 
-/// The executor of a run.
-pub(super) struct Departing {
-    pub(super) routing: Option<Routing>,
-    away: Option<Box<dyn Elsewhere>>,
-}
-
-impl Departing {
-    pub(super) fn open(settings: &Settings) -> anyhow::Result<Self> {
-        let config = configured(settings)?;
-        let sends = settings.whereabouts.is_some_and(|place| place != config::Where::Local);
-        if config.is_none() && (sends || settings.download.is_some()) {
-            let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
-            usage!("no executor is named, and steps are to go there\n  hint: {hint}");
-        }
-        let routing = config.as_ref().map(Routing::of);
-        Ok(Self { routing, away: config.map(reached).transpose().map_err(UsageError)? })
+/// The executor of a run, and what goes there.
+pub(super) fn depart(settings: &Settings) -> anyhow::Result<(Option<Routing>, Option<Box<dyn Elsewhere>>)> {
+    let config = configured(settings)?;
+    let sends = settings.whereabouts.is_some_and(|place| place != config::Where::Local);
+    if config.is_none() && (sends || settings.download.is_some()) {
+        let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
+        usage!("no executor is named, and steps are to go there\n  hint: {hint}");
     }
-
-    pub(super) fn away(&self) -> Option<&dyn Elsewhere> {
-        self.away.as_deref()
-    }
+    Ok((config.as_ref().map(Routing::of), config.map(reached).transpose().map_err(UsageError)?))
 }
 
 #[cfg(feature = "remote")]

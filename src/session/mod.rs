@@ -16,7 +16,6 @@ mod live;
 mod machine;
 mod meant;
 mod memo;
-mod needed;
 mod out_dir;
 mod own;
 mod probed;
@@ -30,7 +29,6 @@ mod run;
 mod run_log;
 mod scope;
 mod sharing;
-mod trends;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,6 +41,7 @@ use crate::event::Listener;
 use crate::exec::{self, HostFacts, Options, Preview};
 use crate::provision::Provision;
 use crate::report::ReportDoc;
+use crate::step::{Requirement, Stage};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
@@ -56,7 +55,7 @@ pub use out_dir::{Handed, Named, Spot, loaded, page_of, place_site};
 pub use own::Own;
 pub use probes::Probes;
 pub use project::{Project, spec};
-pub use recorded::history_dir;
+pub use recorded::{history_dir, trends};
 pub use request::{Locations, Request, Settings, Sweep};
 pub use run::Run;
 pub use scope::Planned;
@@ -65,7 +64,6 @@ pub use sharing::NOT_BUILT;
 #[cfg(feature = "remote")]
 pub use sharing::finish;
 pub use sharing::{Told, configured};
-pub use trends::trends;
 
 /// Hears lines for the user that are no results.
 pub type Tell<'a> = &'a dyn Fn(&str);
@@ -126,7 +124,7 @@ impl Session {
 
     /// The project for this host: `half` of targets is resolved, and `-t auto` chooses one target for each case.
     pub fn project(&self, request: &Request, ask: Ask<'_>) -> anyhow::Result<Project> {
-        Project::of(&project::swept(request)?, request, Some((self, ask)))
+        Project::on(request, self, ask)
     }
 
     /// The part of the project that is asked for.
@@ -147,6 +145,18 @@ impl Session {
     /// The report of what the store already holds.
     pub fn held(&self, project: &Project, options: &Options, listener: &dyn Listener) -> anyhow::Result<ReportDoc> {
         Ok(exec::held(&self.context(project, options, listener))?)
+    }
+
+    /// What its steps need to be installed here: of the cases whose hardware is here.
+    pub fn requirements(&self, project: &Project) -> BTreeSet<Requirement> {
+        let plan = &project.plan;
+        let is_here = |backend: &str| self.inventory().iter().any(|known| known.name == backend && known.available);
+        let runs = plan.cases.iter().filter(|planned| {
+            let step = plan.step(planned.run);
+            step.stage == Stage::Run && is_here(step.run().backend.name)
+        });
+        let steps = runs.flat_map(|planned| &planned.chain).map(|id| plan.step(*id));
+        steps.flat_map(|step| step.kind.requires(step)).collect()
     }
 
     pub fn context<'a>(

@@ -30,35 +30,31 @@ pub struct Project {
 impl Project {
     /// As it is on every host: cases of targets with `half` at each precision that it may come to.
     pub fn load(request: &Request) -> anyhow::Result<Self> {
-        Self::of(&swept(request)?, request, None)
+        Self::of(request, None, |_| request.clock())
     }
 
     /// As [`Self::load`], for who looks for its results on this host: they are timed where they are here.
     pub fn load_here(request: &Request, session: &Session) -> anyhow::Result<Self> {
-        let spec = swept(request)?;
-        Self::clocked(&spec, request, None, clock(&spec, request, session))
+        Self::of(request, None, |spec| clock(spec, request, session))
     }
 
     /// As [`Self::load`], timed as another project.
     pub(super) fn load_as(request: &Request, clock: &Clock) -> anyhow::Result<Self> {
-        Self::clocked(&swept(request)?, request, None, clock.clone())
+        Self::of(request, None, |_| clock.clone())
     }
 
-    /// The plan of a spec that was read already; for one host, or as it is on every host.
-    pub fn of(spec: &Spec, request: &Request, here: Option<(&Session, Ask<'_>)>) -> anyhow::Result<Self> {
-        let clock = match here {
-            Some((session, _)) => clock(spec, request, session),
-            None => request.clock(),
-        };
-        Self::clocked(spec, request, here, clock)
+    pub(super) fn on(request: &Request, session: &Session, ask: Ask<'_>) -> anyhow::Result<Self> {
+        Self::of(request, Some((session, ask)), |spec| clock(spec, request, session))
     }
 
-    fn clocked(
-        spec: &Spec,
+    fn of(
         request: &Request,
         here: Option<(&Session, Ask<'_>)>,
-        clock: Clock,
+        clock: impl FnOnce(&Spec) -> Clock,
     ) -> anyhow::Result<Self> {
+        let mut spec = spec(&request.spec)?;
+        request.sweep.apply(&mut spec);
+        let (spec, clock) = (&spec, clock(&spec));
         if request.chooses() && here.is_none() {
             let hint = "hint: name the targets instead of `-t auto`";
             usage!("this command knows no host to choose a target for\n  {hint}");
@@ -123,13 +119,6 @@ impl Project {
 
 fn clock(spec: &Spec, request: &Request, session: &Session) -> Clock {
     request.clock().on(session.inventory_for(!spec.models.is_empty()))
-}
-
-/// The spec with the sizes that are asked for.
-pub(super) fn swept(request: &Request) -> anyhow::Result<Spec> {
-    let mut spec = spec(&request.spec)?;
-    request.sweep.apply(&mut spec);
-    Ok(spec)
 }
 
 pub fn spec(path: &Path) -> anyhow::Result<Spec> {

@@ -1,4 +1,5 @@
-//! What a run leaves for the history: one file, written when all else is done. Nothing is decided by it.
+//! What a run leaves for the history: one file, written when all else is done. Nothing is decided by it. And what pages show of
+//! the history.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,13 +8,16 @@ use std::time::Instant;
 
 use crate::base::figures;
 use crate::base::fs::parent;
+use crate::catalogue::Requirement;
 use crate::exec::{Finished, How, StepResult};
 use crate::history::{self, About, Executed, Execution, RunFile};
 use crate::memo::{Memo, MemoPath, Recorded};
 use crate::plan::{Plan, PlannedCase};
-use crate::report::{CaseResult, Git, Ran};
-use crate::session::{Locations, Planned, Request, Session, Settings, Tell, absolute, git};
+use crate::report::{CaseResult, Git, Ran, Trends};
+use crate::session::{Locations, Planned, Request, Session, Settings, Tell, absolute, git, provision};
 use crate::step::{Stage, StepId};
+use crate::toolchain::EnvName;
+use crate::worker::Cancel;
 
 /// What is known when a run begins. Git is asked meanwhile.
 pub(super) struct Recording {
@@ -157,4 +161,26 @@ fn executed(name: &str, result: &StepResult) -> Option<Executed> {
         started: record.started.clone(),
         seconds: record.seconds,
     })
+}
+
+/// What pages show of the history, where there is one and what reads it is installed: no page waits for an installation. One that cannot
+/// be read is told, and pages are made without it.
+pub fn trends(locations: &Locations, tell: Tell<'_>) -> Trends {
+    known(locations, tell).unwrap_or_else(|error| {
+        tell(&format!("the pages show no history: {error:#}"));
+        Trends::new()
+    })
+}
+
+fn known(locations: &Locations, tell: Tell<'_>) -> anyhow::Result<Trends> {
+    let dir = history_dir(locations)?;
+    if !history::runs_dir(&dir).is_dir() {
+        return Ok(Trends::new());
+    }
+    let provision = provision(locations, Cancel::default())?;
+    if !provision.is_ready(Requirement::Env(EnvName::Duckdb)) {
+        anyhow::bail!("DuckDB, which reads it, is not installed\n  hint: `orch history` installs it");
+    }
+    let library = provision.duckdb(&|_| {})?;
+    history::History::new(dir, &library)?.read(tell)?.trends()
 }

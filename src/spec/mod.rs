@@ -8,7 +8,6 @@ mod error;
 mod classes;
 mod shape;
 mod tolerance;
-mod pipeline;
 mod values;
 mod words;
 mod raw;
@@ -44,7 +43,6 @@ pub use expect::{Expect, ExpectedStage, ExpectedStatus};
 pub use half::Half;
 pub use load::is_spec;
 pub use measure::Timing;
-pub use pipeline::Pipeline;
 pub use tolerance::Tolerance;
 pub use yaml::typed as yaml_as;
 
@@ -130,6 +128,23 @@ impl Model {
             Source::Transformers { class, .. } => classes::model_type(class),
             Source::Composed { .. } | Source::Ready { .. } => None,
         }
+    }
+}
+
+/// One row of `pipelines:`: a way of using models.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    pub tasks: Vec<String>,
+    /// `templates/pipelines/<template>.py.j2`.
+    pub template: String,
+    /// By task: the outputs whose whole numbers are tokens.
+    pub tokens: BTreeMap<String, Vec<String>>,
+}
+
+impl Spec {
+    /// The outputs of a model whose whole numbers are tokens, by its task in a pipeline.
+    pub fn tokens(&self, model: &Model, pipeline: &str) -> &[String] {
+        self.pipelines[pipeline].tokens.get(&model.task).map_or(&[], Vec::as_slice)
     }
 }
 

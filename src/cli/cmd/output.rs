@@ -152,7 +152,7 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
     let mut previews = previews(&session, &project, Some(id), printer)?;
     let why = match previews.swap_remove(id.0 as usize).verdict {
         Verdict::Hit { record } => {
-            let named = session::loaded(&project.plan)?.into_iter().find(|(of, _)| *of == id).map(|(_, named)| named);
+            let named = session::loaded(&project.plan).find(|(of, _)| *of == id).map(|(_, named)| named);
             return Ok(made(step.clone(), store.clone(), record, named));
         }
         Verdict::WouldRun { key, reason } => match last? {

@@ -1,11 +1,10 @@
 //! The matrix: globs match something, rules match a case, exclusions say why.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::{Section, models};
+use super::{Row, Section, models};
 use crate::base::{glob, suggest};
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
@@ -22,32 +21,19 @@ pub(super) struct Names<'a> {
 
 impl<'a> Names<'a> {
     pub(super) fn of(models: &Section<'a, raw::Model>, targets: &Section<'a, raw::Target>) -> Self {
-        let families: HashMap<&str, &str> = models
-            .rows
-            .iter()
-            .filter_map(|row| {
-                // A ready file may leave it out.
-                let usual = row.value.family.is_absent() && row.value.class.is_absent();
-                let family = if usual { models::OTHER } else { row.value.family.value()? };
-                Some((row.name.value.as_str(), family))
-            })
-            .collect();
-        let precisions: HashMap<&str, Vec<Precision>> = targets
-            .rows
-            .iter()
-            .filter_map(|row| {
-                let name = row.name.value.as_str();
-                if let Some(half) = row.value.half.value() {
-                    return Some((name, half.precisions().to_vec()));
-                }
+        let family = |row: &Row<'a, raw::Model>| {
+            // A ready file may leave it out.
+            let is_usual = row.value.family.is_absent() && row.value.class.is_absent();
+            if is_usual { Some(models::OTHER) } else { row.value.family.value().map(String::as_str) }
+        };
+        let precisions = |row: &Row<'a, raw::Target>| match row.value.half.value() {
+            Some(half) => Some(half.precisions().to_vec()),
+            None => {
                 let list = row.value.precisions.value().filter(|list| list.whole)?;
-                Some((name, list.items.iter().map(|at| at.value).collect()))
-            })
-            .collect();
-        Self {
-            models: models.names.iter().map(|name| (*name, families.get(name).copied())).collect(),
-            targets: targets.names.iter().map(|name| (*name, precisions.get(name).cloned())).collect(),
-        }
+                Some(list.items.iter().map(|at| at.value).collect())
+            }
+        };
+        Self { models: models.each(family), targets: targets.each(precisions) }
     }
 
     fn model_names(&self) -> Vec<&'a str> {

@@ -38,6 +38,15 @@ struct Section<'a, T> {
     names: Vec<&'a str>,
 }
 
+impl<'a, T> Section<'a, T> {
+    /// Every name, with what `of` says of its row. Rows are in the order of the names.
+    fn each<V>(&self, of: impl Fn(&Row<'a, T>) -> Option<V>) -> Vec<(&'a str, Option<V>)> {
+        let mut rows = self.rows.iter().peekable();
+        let mut own = |name: &str| of(rows.next_if(|row| row.name.value == name)?);
+        self.names.iter().map(|name| (*name, own(name))).collect()
+    }
+}
+
 pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Source>, sink: &mut Sink) -> Spec {
     let commands = commands::all(&mut sources, sink);
     let raw_pipelines = section(&sources, |file| &file.pipelines, "pipeline", sink);
