@@ -41,14 +41,11 @@ pub struct RemoteConfig {
     pub key: Option<Secret>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    ReadWrite,
-    ReadOnly,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Mode { "read-write" => ReadWrite, "read-only" => ReadOnly }
 }
-
-words!(pub Mode { "read-write" => ReadWrite, "read-only" => ReadOnly });
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -122,16 +122,6 @@ impl Session {
         if has_cases { self.inventory() } else { &[] }
     }
 
-    /// The project for this host: `half` of targets is resolved, and `-t auto` chooses one target for each case.
-    pub fn project(&self, request: &Request, ask: Ask<'_>) -> anyhow::Result<Project> {
-        Project::on(request, self, ask)
-    }
-
-    /// The part of the project that is asked for.
-    pub fn plan(&self, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
-        scope::plan(self, request, ask, tell)
-    }
-
     /// What would happen to each step of a plan, without doing it.
     pub fn preview(
         &self,

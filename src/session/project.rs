@@ -43,10 +43,6 @@ impl Project {
         Self::of(request, None, |_| clock.clone())
     }
 
-    pub(super) fn on(request: &Request, session: &Session, ask: Ask<'_>) -> anyhow::Result<Self> {
-        Self::of(request, Some((session, ask)), |spec| clock(spec, request, session))
-    }
-
     fn of(
         request: &Request,
         here: Option<(&Session, Ask<'_>)>,
@@ -114,6 +110,13 @@ impl Project {
             return named.map(|planned| planned.run).collect();
         }
         plan.ids().filter(|id| glob::matches(pattern, &plan.step(*id).name)).collect()
+    }
+}
+
+impl Session {
+    /// The project for this host: `half` of targets is resolved, and `-t auto` chooses one target for each case.
+    pub fn project(&self, request: &Request, ask: Ask<'_>) -> anyhow::Result<Project> {
+        Project::of(request, Some((self, ask)), |spec| clock(spec, request, self))
     }
 }
 

@@ -28,37 +28,39 @@ pub struct Planned {
     pub nothing: Option<String>,
 }
 
-/// Loads the spec and takes the part of it that is asked for.
-pub(super) fn plan(session: &Session, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
-    let project = session.project(request, ask)?;
-    tell_chosen(&project.plan, tell);
-    let mut rerun = chosen(&project, session, &request.rerun)?;
-    if request.anew {
-        rerun.extend(timed(&project.plan));
+impl Session {
+    /// Loads the spec and takes the part of it that is asked for.
+    pub fn plan(&self, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
+        let project = self.project(request, ask)?;
+        tell_chosen(&project.plan, tell);
+        let mut rerun = chosen(&project, self, &request.rerun)?;
+        if request.anew {
+            rerun.extend(timed(&project.plan));
+        }
+        let mut steps = if request.steps.is_empty() { None } else { Some(chosen(&project, self, &request.steps)?) };
+        if let Some(steps) = &mut steps {
+            // Whoever asks for a run wants to know what it is worth.
+            let is_run = |planned: &&PlannedCase| steps.contains(&planned.run);
+            let verdicts: Vec<_> = project.plan.cases.iter().filter(is_run).map(|planned| planned.judge).collect();
+            steps.extend(verdicts);
+        }
+        let nothing = steps.as_ref().is_some_and(BTreeSet::is_empty).then(|| {
+            let word = if request.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
+            format!("no step {word} last time: nothing to run")
+        });
+        let options = Options {
+            wanted: steps,
+            rerun,
+            rerun_failed: request.steps.iter().chain(&request.rerun).any(|word| word == "failed"),
+            max_age: request.max_age.clone(),
+            scope: request.part(),
+            ..project.idle_options()
+        };
+        let (fallback, has_pages) = (request.fallback, request.steps.is_empty());
+        let planned = Planned { project, options, fallback, has_pages, nothing };
+        let is_part = request.affected.is_some() || request.partition.is_some();
+        if is_part && planned.nothing.is_none() { narrow(planned, self, request, tell) } else { Ok(planned) }
     }
-    let mut steps = if request.steps.is_empty() { None } else { Some(chosen(&project, session, &request.steps)?) };
-    if let Some(steps) = &mut steps {
-        // Whoever asks for a run wants to know what it is worth.
-        let is_run = |planned: &&PlannedCase| steps.contains(&planned.run);
-        let verdicts: Vec<_> = project.plan.cases.iter().filter(is_run).map(|planned| planned.judge).collect();
-        steps.extend(verdicts);
-    }
-    let nothing = steps.as_ref().is_some_and(BTreeSet::is_empty).then(|| {
-        let word = if request.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
-        format!("no step {word} last time: nothing to run")
-    });
-    let options = Options {
-        wanted: steps,
-        rerun,
-        rerun_failed: request.steps.iter().chain(&request.rerun).any(|word| word == "failed"),
-        max_age: request.max_age.clone(),
-        scope: request.part(),
-        ..project.idle_options()
-    };
-    let (fallback, has_pages) = (request.fallback, request.steps.is_empty());
-    let planned = Planned { project, options, fallback, has_pages, nothing };
-    let is_part = request.affected.is_some() || request.partition.is_some();
-    if is_part && planned.nothing.is_none() { narrow(planned, session, request, tell) } else { Ok(planned) }
 }
 
 fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell<'_>) -> anyhow::Result<Planned> {

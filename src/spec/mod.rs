@@ -29,6 +29,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::base::words::words;
 use crate::base::{Digest, Loc};
 use crate::catalogue::{Artefact, Runtime};
 use crate::device::BackendRow;
@@ -185,14 +186,11 @@ pub enum Source {
     },
 }
 
-/// The loops that call models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Compose {
-    Rag,
-    Ddpm,
-    Dit,
-    StableDiffusion,
+words! {
+    /// The loops that call models.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Compose { "rag" => Rag, "ddpm" => Ddpm, "dit" => Dit, "stable-diffusion" => StableDiffusion }
 }
 
 impl Compose {
@@ -224,12 +222,10 @@ pub struct Hub {
     pub revision: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Priority {
-    High,
-    Medium,
-    Low,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Priority { "high" => High, "medium" => Medium, "low" => Low }
 }
 
 /// Recipe of one input tensor.
@@ -248,22 +244,14 @@ pub enum Dim {
     Named(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    Float64,
-    Float32,
-    Float16,
-    Bfloat16,
-    Int64,
-    Int32,
-    Int16,
-    Int8,
-    Uint64,
-    Uint32,
-    Uint16,
-    Uint8,
-    Bool,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Dtype {
+        "float64" => Float64, "float32" => Float32, "float16" => Float16, "bfloat16" => Bfloat16,
+        "int64" => Int64, "int32" => Int32, "int16" => Int16, "int8" => Int8,
+        "uint64" => Uint64, "uint32" => Uint32, "uint16" => Uint16, "uint8" => Uint8, "bool" => Bool,
+    }
 }
 
 /// How an input is filled.
@@ -292,15 +280,17 @@ pub struct Export {
     pub opset: u32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Route {
-    /// `torch.onnx.export(dynamo=False)`.
-    Legacy,
-    /// `torch.onnx.export(dynamo=True)`.
-    Dynamo,
-    /// `transformers.exporters.OnnxExporter`.
-    Transformers,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Route {
+        /// `torch.onnx.export(dynamo=False)`.
+        "legacy" => Legacy,
+        /// `torch.onnx.export(dynamo=True)`.
+        "dynamo" => Dynamo,
+        /// `transformers.exporters.OnnxExporter`.
+        "transformers" => Transformers,
+    }
 }
 
 /// One row of `targets:`.

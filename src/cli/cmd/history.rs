@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::base::figures::counted;
 use crate::base::{glob, suggest};
@@ -140,8 +139,11 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
         found.insert(name, points);
     }
     let document = || {
-        let told = found.iter().map(|(name, points)| (name, json!({"executions": points, "changes": shifts(points)})));
-        told.collect::<BTreeMap<_, _>>()
+        let of_case = |points: &[Point]| {
+            let changes: Vec<_> = shifts(points).into_iter().map(as_document).collect();
+            json!({"executions": points, "changes": changes})
+        };
+        found.iter().map(|(name, points)| (*name, of_case(points))).collect::<BTreeMap<_, _>>()
     };
     printer.answer(asked.json, document, || told(&found));
     Ok(())
@@ -151,11 +153,11 @@ fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
     let mut text = String::new();
     for (name, points) in found {
         let _ = writeln!(text, "{BOLD}{name}{BOLD:#}\n{}", page(points));
-        for Shift { executed, git_revision, host, by, .. } in shifts(points) {
-            let at = git_revision.map(|name| format!(" at {}", revision(&name, None))).unwrap_or_default();
+        for (Point { executed, git_revision, host, .. }, by) in shifts(points) {
+            let at = git_revision.as_ref().map(|name| format!(" at {}", revision(name, None))).unwrap_or_default();
             let word = if by > 0.0 { "slower" } else { "faster" };
-            let host = host.unwrap_or_default();
-            let _ = writeln!(text, "since {}{at}, {host} is {:.1} % {word}\n", minute(&executed), 100.0 * by.abs());
+            let host = host.as_deref().unwrap_or_default();
+            let _ = writeln!(text, "since {}{at}, {host} is {:.1} % {word}\n", minute(executed), 100.0 * by.abs());
         }
     }
     let _ = write!(
@@ -166,18 +168,8 @@ fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
     text
 }
 
-/// From one execution on, those on a machine are at another level.
-#[derive(Serialize)]
-struct Shift {
-    host: Option<String>,
-    execution: String,
-    executed: String,
-    git_revision: Option<String>,
-    /// 0.1 is 10 % slower.
-    by: f64,
-}
-
-fn shifts(points: &[Point]) -> Vec<Shift> {
+/// From which executions on those on a machine are at another level, and by how much: 0.1 is 10 % slower.
+fn shifts(points: &[Point]) -> Vec<(&Point, f64)> {
     let mut series: BTreeMap<_, Vec<(&Point, f64)>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.fallback.is_none()) {
         let Some((ms, basis)) = point.compared() else { continue };
@@ -186,12 +178,14 @@ fn shifts(points: &[Point]) -> Vec<Shift> {
     let mut shifts = Vec::new();
     for own in series.values() {
         let figures: Vec<f64> = own.iter().map(|(_, least)| *least).collect();
-        shifts.extend(changes(&figures).into_iter().map(|Change { at, by }| {
-            let Point { host, execution, executed, git_revision, .. } = own[at].0.clone();
-            Shift { host, execution, executed, git_revision, by }
-        }));
+        shifts.extend(changes(&figures).into_iter().map(|Change { at, by }| (own[at].0, by)));
     }
     shifts
+}
+
+fn as_document((point, by): (&Point, f64)) -> Value {
+    let Point { host, execution, executed, git_revision, .. } = point;
+    json!({"host": host, "execution": execution, "executed": executed, "git_revision": git_revision, "by": by})
 }
 
 fn page(points: &[Point]) -> String {
