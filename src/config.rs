@@ -76,7 +76,7 @@ pub fn remote(dir: &Path, variables: impl Iterator<Item = (String, String)>) -> 
 pub fn executor(
     dir: &Path,
     variables: impl Iterator<Item = (String, String)>,
-    said: Said<'_>,
+    said: &Said,
 ) -> Result<Option<ExecutorConfig>, String> {
     executor::of(file(&read(dir)?)?.executor, variables, said)
 }

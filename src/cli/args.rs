@@ -19,7 +19,7 @@ use crate::store::DiskStore;
 use crate::worker::Cancel;
 
 pub(super) use complete::{Shell, answer, script, steps, targets};
-pub(super) use selection::expression;
+pub(super) use selection::{expression, given};
 pub(super) use spec::{NameArgs, ScopeArgs, SpecArgs};
 
 /// A build system for model tests: which model works on which hardware, at which precision, how fast, and what broke.

@@ -64,10 +64,12 @@ pub enum Download {
 }
 
 /// What the command line says of the executor; it goes before the file.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Said<'a> {
-    pub url: Option<&'a str>,
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    pub url: Option<String>,
+    /// Which steps go there.
     pub whereabouts: Option<Where>,
+    /// What is fetched of what steps made there.
     pub download: Option<Download>,
 }
 
@@ -95,7 +97,7 @@ pub(super) struct Section {
 pub(super) fn of(
     section: Option<Section>,
     variables: impl Iterator<Item = (String, String)>,
-    said: Said<'_>,
+    said: &Said,
 ) -> Result<Option<ExecutorConfig>, String> {
     let named = section.is_some();
     let section = section.unwrap_or_default();
@@ -108,7 +110,7 @@ pub(super) fn of(
             options.insert(option.to_lowercase(), value);
         }
     }
-    let Some(url) = address("executor", said.url.map(str::to_owned).or(url), named)? else { return Ok(None) };
+    let Some(url) = address("executor", said.url.clone().or(url), named)? else { return Ok(None) };
     Ok(Some(ExecutorConfig {
         url,
         whereabouts: said.whereabouts.or(section.whereabouts).unwrap_or_default(),
@@ -144,7 +146,7 @@ mod tests {
 
     fn with(text: &str, variables: &[(&str, &str)], given: Option<&str>) -> Result<Option<ExecutorConfig>, String> {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        of(crate::config::file(text)?.executor, variables, Said { url: given, ..Said::default() })
+        of(crate::config::file(text)?.executor, variables, &Said { url: given.map(str::to_owned), ..Said::default() })
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn load(revision: &Revision, spec: &Path, project: &Project) -> anyhow::Result<R
         std::os::unix::fs::symlink(outside, &link).with_context(|| format!("failed to link {}", link.display()))?;
     }
     revision.lay_out(&|path| is_spec(path) || specs.contains(path))?;
-    let load = || Project::load_as(&Request::all(spec), &project.clock);
+    let load = || Project::of(&Request::all(spec), None, |_| project.clock.clone());
     let first = load();
     // It may include files of any name.
     let loaded = if first.is_err() { revision.lay_out(&|_| true).and_then(|()| load()) } else { first };

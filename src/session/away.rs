@@ -15,9 +15,7 @@ use crate::worker::Cancel;
 /// What the command line, the variables or the file of the current folder name.
 pub(super) fn configured(settings: &Settings) -> anyhow::Result<Option<ExecutorConfig>> {
     let here = std::env::current_dir()?;
-    let Settings { executor, whereabouts, download, .. } = settings;
-    let said = config::Said { url: executor.as_deref(), whereabouts: *whereabouts, download: *download };
-    Ok(config::executor(&here, super::sharing::variables(), said).map_err(UsageError)?)
+    Ok(config::executor(&here, super::sharing::variables(), &settings.executor).map_err(UsageError)?)
 }
 
 /// What of a run would go away by what is configured, for who looks and runs nothing. What cannot be read is told by a run.
@@ -25,11 +23,13 @@ pub(super) fn usual_routing() -> Option<Routing> {
     configured(&Settings::default()).ok().flatten().as_ref().map(Routing::of)
 }
 
+type There = Box<dyn Elsewhere>;
+
 /// The executor of a run, and what goes there.
-pub(super) fn depart(settings: &Settings) -> anyhow::Result<(Option<Routing>, Option<Box<dyn Elsewhere>>)> {
+pub(super) fn depart(settings: &Settings) -> anyhow::Result<(Option<Routing>, Option<There>)> {
     let config = configured(settings)?;
-    let sends = settings.whereabouts.is_some_and(|place| place != config::Where::Local);
-    if config.is_none() && (sends || settings.download.is_some()) {
+    let sends = settings.executor.whereabouts.is_some_and(|place| place != config::Where::Local);
+    if config.is_none() && (sends || settings.executor.download.is_some()) {
         let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
         usage!("no executor is named, and steps are to go there\n  hint: {hint}");
     }
@@ -37,12 +37,12 @@ pub(super) fn depart(settings: &Settings) -> anyhow::Result<(Option<Routing>, Op
 }
 
 #[cfg(feature = "remote")]
-fn reached(config: ExecutorConfig) -> Result<Box<dyn Elsewhere>, String> {
+fn reached(config: ExecutorConfig) -> Result<There, String> {
     Ok(Box::new(crate::exec::away::Away::open(config)?))
 }
 
 #[cfg(not(feature = "remote"))]
-fn reached(_: ExecutorConfig) -> Result<Box<dyn Elsewhere>, String> {
+fn reached(_: ExecutorConfig) -> Result<There, String> {
     Err(format!("an executor is named: {}", super::NOT_BUILT))
 }
 

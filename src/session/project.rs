@@ -38,12 +38,7 @@ impl Project {
         Self::of(request, None, |spec| clock(spec, request, session))
     }
 
-    /// As [`Self::load`], timed as another project.
-    pub(super) fn load_as(request: &Request, clock: &Clock) -> anyhow::Result<Self> {
-        Self::of(request, None, |_| clock.clone())
-    }
-
-    fn of(
+    pub(super) fn of(
         request: &Request,
         here: Option<(&Session, Ask<'_>)>,
         clock: impl FnOnce(&Spec) -> Clock,

@@ -28,18 +28,6 @@ pub(in crate::cli) struct BenchArgs {
     seed: Option<u64>,
 }
 
-impl BenchArgs {
-    /// Everything that is timed, anew.
-    fn request(&self) -> Request {
-        let request = self.run.request();
-        Request { rounds: request.rounds.or(Some(ROUNDS)), anew: true, ..request }
-    }
-
-    fn settings(&self) -> Settings {
-        Settings { seed: self.seed, ..self.run.settings() }
-    }
-}
-
 /// So long a machine is looked at to tell whether it is quiet.
 const LOOK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -49,7 +37,10 @@ pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow
         let flag = if bench.run.spec.check { "--check" } else { "--watch" };
         usage!("`orch bench` measures, and {flag} does not go with that: use `orch run`");
     }
-    let (request, settings) = (bench.request(), bench.settings());
+    let request = bench.run.request();
+    // Everything that is timed, anew.
+    let request = Request { rounds: request.rounds.or(Some(ROUNDS)), anew: true, ..request };
+    let settings = Settings { seed: bench.seed, ..bench.run.settings() };
     let tell = |text: &str| printer.note(text);
     let session = Session::open(&args.locations())?;
     let mut planned = session.plan(&request, Ask::Installing(&tell), &tell)?;

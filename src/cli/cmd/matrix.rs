@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::base::{figures::counted, named};
 use crate::capability::{OWN, Table, Updated, text::Asked};
-use crate::cli::args::expression;
+use crate::cli::args::{expression, given};
 use crate::cli::cmd::devices;
 use crate::cli::cmd::report::document;
 use crate::cli::{Args, Exit, Printer};
@@ -49,26 +49,15 @@ pub(in crate::cli) struct MatrixArgs {
     json: bool,
 }
 
-impl MatrixArgs {
-    /// All of them must be met.
-    fn queries(&self) -> Vec<Query> {
-        let lists = [
-            (Facet::Family, &self.families),
-            (Facet::Backend, &self.backends),
-            (Facet::Target, &self.targets),
-            (Facet::Task, &self.tasks),
-        ];
-        let given = lists.into_iter().filter(|(_, globs)| !globs.is_empty());
-        given.map(|(facet, globs)| Query::any_of(facet, globs)).chain(self.select.iter().cloned()).collect()
-    }
-}
-
 pub(super) fn matrix(args: &Args, matrix: &MatrixArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let table = read(&matrix.table)?;
     if let Some(report) = &matrix.update {
         return update(table, report, matrix, printer);
     }
-    let queries = matrix.queries();
+    let MatrixArgs { families, backends, targets, tasks, select, .. } = matrix;
+    let lists = [(Facet::Family, families), (Facet::Backend, backends), (Facet::Target, targets), (Facet::Task, tasks)];
+    // All of them must be met.
+    let queries: Vec<_> = given(&lists).chain(select.iter().cloned()).collect();
     let part = table.select(&queries).map_err(|e| UsageError(e.to_string()))?;
     let (_, here) = devices::probe(args)?;
     let document = || json!({"table": part, "here": here, "coverage": part.coverage()});

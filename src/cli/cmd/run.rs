@@ -13,7 +13,7 @@ use crate::cli::cmd::watch;
 use crate::cli::console::Console;
 use crate::cli::github;
 use crate::cli::{Args, Exit, Printer};
-use crate::config::{Download, Where};
+use crate::config::{Download, Said, Where};
 use crate::exec::{Backoff, Finished, KeepGoing};
 use crate::report::{self, ReportDoc, Summary};
 use crate::session::{self, Ask, Planned, Recalled, Request, Session, Settings, page_of, recall};
@@ -117,9 +117,7 @@ impl RunArgs {
             backoff: self.retry.backoff(),
             seed: None,
             no_remote: self.no_remote,
-            executor: self.executor.clone(),
-            whereabouts: self.whereabouts,
-            download: self.download,
+            executor: Said { url: self.executor.clone(), whereabouts: self.whereabouts, download: self.download },
             out_dir: self.out_dir.clone(),
             trace: self.trace.clone(),
             command: command_line(),

@@ -31,22 +31,6 @@ pub(in crate::cli) struct VerifyArgs {
     json: bool,
 }
 
-impl VerifyArgs {
-    /// A run of these models that executes every inference, whatever the store holds.
-    fn request(&self, models: &[String]) -> Request {
-        Request {
-            selection: Selection { targets: self.targets.clone(), queries: vec![Query::any_of(Facet::Model, models)] },
-            check: true,
-            rerun: vec!["run".to_owned(), "failed".to_owned()],
-            ..Request::all(&self.spec)
-        }
-    }
-
-    fn settings(&self) -> Settings {
-        Settings { jobs: self.jobs, out_dir: self.out_dir.clone(), command: command_line(), ..Settings::default() }
-    }
-}
-
 pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let spec = session::spec(&verify.spec)?;
     let matrix = Matrix::with(&spec, &verify.targets);
@@ -56,7 +40,15 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
         let spec = verify.spec.display();
         usage!("{spec} has no model of any pipeline\n  hint: give it a model, or name another spec");
     }
-    let (request, settings) = (verify.request(&models), verify.settings());
+    // Executes every inference of these models, whatever the store holds.
+    let request = Request {
+        selection: Selection { targets: verify.targets.clone(), queries: vec![Query::any_of(Facet::Model, &models)] },
+        check: true,
+        rerun: vec!["run".to_owned(), "failed".to_owned()],
+        ..Request::all(&verify.spec)
+    };
+    let VerifyArgs { jobs, out_dir, .. } = verify;
+    let settings = Settings { jobs: *jobs, out_dir: out_dir.clone(), command: command_line(), ..Settings::default() };
     let tell = |text: &str| printer.note(text);
     let session = Session::open(&args.locations())?;
     let planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
