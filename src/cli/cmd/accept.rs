@@ -102,13 +102,15 @@ impl End {
             (_, status) => Some((status, case.reason.clone())),
         };
         let Some((outcome, reason)) = own else { return Self::Unknown };
+        use Outcome::{Incomplete, Indecisive, Mock, PassFallback, SkipUnavailable};
         match outcome {
             Outcome::Pass | Outcome::Flaky | Outcome::Xpass => return Self::Passed,
             Outcome::Xfail => return Self::AsExpected,
-            _ => {}
+            Indecisive | SkipUnavailable | Incomplete | Mock | PassFallback => return Self::Unknown,
+            Outcome::Fail | Outcome::Numerics | Outcome::Oom | Outcome::Timeout => {}
+            Outcome::Crash | Outcome::SkipUnsupported => {}
         }
-        // What cannot be expected is called by none of the words.
-        let Some(status) = ExpectedStatus::named(outcome.label()) else { return Self::Unknown };
+        let status = ExpectedStatus::named(outcome.label()).expect("BUG: all others can be expected");
         let stage = case.stage.as_deref().and_then(ExpectedStage::named);
         // What the report adds about the expectation is not the failure's own reason.
         let reason = reason.unwrap_or_else(|| "no reason was recorded".to_owned());
