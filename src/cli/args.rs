@@ -94,13 +94,8 @@ impl Args {
     }
 
     pub(super) fn locations(&self) -> Locations {
-        let Self { cache_dir, env_dir, python, locks, .. } = self;
-        Locations {
-            cache_dir: cache_dir.clone(),
-            env_dir: env_dir.clone(),
-            python: python.clone(),
-            locks: locks.clone(),
-        }
+        let (cache_dir, env_dir) = (self.cache_dir.clone(), self.env_dir.clone());
+        Locations { cache_dir, env_dir, python: self.python.clone(), locks: self.locks.clone() }
     }
 
     pub(super) fn provision(&self) -> anyhow::Result<Provision> {

@@ -22,6 +22,7 @@ use crate::record::Outcome;
 use crate::report::ReportDoc;
 use crate::spec::SourceFile;
 use crate::store::DiskStore;
+use crate::store::stat::Stamp;
 
 pub use file::Memo;
 
@@ -64,16 +65,10 @@ impl MemoPath {
     /// start from are added to it.
     pub fn new(root: PathBuf, command_line: &impl Debug) -> io::Result<Self> {
         let exe = fs::metadata(std::env::current_exe()?)?;
-        let stamp = crate::store::stat::Stamp::from(&exe);
+        let Stamp { size, modified, inode, .. } = Stamp::from(&exe);
+        let here = std::env::current_dir()?;
         // Without the change time, which hard links change that cargo makes of executables.
-        let text = format!(
-            "{} {} {} {}\n{:?}\n{command_line:?}",
-            file::KIND,
-            stamp.size,
-            stamp.modified,
-            stamp.inode,
-            std::env::current_dir()?
-        );
+        let text = format!("{} {size} {modified} {inode}\n{here:?}\n{command_line:?}", file::KIND);
         let name = Digest::of(text.as_bytes());
         Ok(Self(root.join("memos").join(name.to_string())))
     }
@@ -138,11 +133,11 @@ pub struct Recorded {
 
 /// The stamp of the file that is written when something is removed from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Removals(Option<crate::store::stat::Stamp>);
+pub struct Removals(Option<Stamp>);
 
 impl Removals {
     pub fn of(store: &DiskStore) -> Self {
-        Self(crate::store::stat::Stamp::of(&store.removals()).ok())
+        Self(Stamp::of(&store.removals()).ok())
     }
 }
 
