@@ -4,6 +4,7 @@
 mod executor;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use serde::Deserialize;
 
 use crate::base::Secret;
 use crate::base::fs::read_text;
+use crate::base::words::words;
 
 pub use executor::{DEVICE_PLACE, Download, ExecutorConfig, Said, Where};
 
@@ -39,11 +41,10 @@ pub struct RemoteConfig {
     pub key: Option<Secret>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    ReadWrite,
-    ReadOnly,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Mode { "read-write" => ReadWrite, "read-only" => ReadOnly }
 }
 
 #[derive(Deserialize)]
@@ -53,7 +54,7 @@ struct File {
     executor: Option<executor::Section>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
     url: Option<String>,
@@ -75,7 +76,7 @@ pub fn remote(dir: &Path, variables: impl Iterator<Item = (String, String)>) -> 
 pub fn executor(
     dir: &Path,
     variables: impl Iterator<Item = (String, String)>,
-    said: Said<'_>,
+    said: &Said,
 ) -> Result<Option<ExecutorConfig>, String> {
     executor::of(file(&read(dir)?)?.executor, variables, said)
 }
@@ -95,28 +96,15 @@ fn file(text: &str) -> Result<File, String> {
 fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Result<Option<RemoteConfig>, String> {
     let section = file(text)?.remote;
     let named = section.is_some();
-    let mut section = section.unwrap_or(Section {
-        url: None,
-        mode: None,
-        options: BTreeMap::new(),
-        timeout: None,
-        retries: None,
-        concurrency: None,
-        wait: None,
-    });
-    let mut options = texts("option", "remote", std::mem::take(&mut section.options))?;
+    let section = section.unwrap_or_default();
+    let mut options = texts("option", "remote", section.options)?;
     let (mut url, mut mode, mut key) = (section.url, section.mode, None);
     for (name, value) in variables {
         match name.as_str() {
             "ORCH_REMOTE" => url = Some(value),
             "ORCH_REMOTE_MODE" => {
-                mode = Some(match value.as_str() {
-                    "read-write" => Mode::ReadWrite,
-                    "read-only" => Mode::ReadOnly,
-                    _ => {
-                        return Err(format!("ORCH_REMOTE_MODE is `{value}`\n  hint: say `read-write` or `read-only`"));
-                    }
-                });
+                let bad = || format!("ORCH_REMOTE_MODE is `{value}`\n  hint: say `read-write` or `read-only`");
+                mode = Some(Mode::named(&value).ok_or_else(bad)?);
             }
             "ORCH_REMOTE_KEY" if !value.is_empty() => {
                 key = Some(Secret::of("orch 2 results of a remote store", &value))
@@ -128,26 +116,30 @@ fn parse(text: &str, variables: impl Iterator<Item = (String, String)>) -> Resul
             }
         }
     }
-    let Some(url) = url else {
-        return if named { Err(format!("{FILE}: [remote] has no `url`")) } else { Ok(None) };
-    };
-    // An empty variable switches off what the file names.
-    if url.is_empty() {
-        return Ok(None);
-    }
+    let Some(url) = address("remote", url, named)? else { return Ok(None) };
     Ok(Some(RemoteConfig {
         url,
         mode,
         options,
         timeout: seconds("timeout", section.timeout.unwrap_or(10.0))?,
         retries: section.retries.unwrap_or(2),
-        concurrency: match section.concurrency.unwrap_or(16) {
-            count @ 1..=256 => count,
-            count => return Err(format!("{FILE}: `concurrency` is {count}\n  hint: between 1 and 256")),
-        },
+        concurrency: up_to(256, "concurrency", section.concurrency.unwrap_or(16))?,
         wait: seconds("wait", section.wait.unwrap_or(300.0))?,
         key,
     }))
+}
+
+/// Where a section's server is. It must be said in a section that is there (`is_named`); an empty one switches that off.
+fn address(section: &str, url: Option<String>, is_named: bool) -> Result<Option<String>, String> {
+    match url {
+        None if is_named => Err(format!("{FILE}: [{section}] has no `url`")),
+        url => Ok(url.filter(|url| !url.is_empty())),
+    }
+}
+
+fn up_to<N: PartialOrd + From<bool> + Display>(most: N, name: &str, count: N) -> Result<N, String> {
+    let is_allowed = N::from(true) <= count && count <= most;
+    if is_allowed { Ok(count) } else { Err(format!("{FILE}: `{name}` is {count}\n  hint: between 1 and {most}")) }
 }
 
 /// A table of plain values. `what` is what each of them is, and `of` the section.

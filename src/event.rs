@@ -155,7 +155,30 @@ pub struct Execution {
     pub span: Span,
 }
 
+/// For the tests of listeners.
+#[cfg(test)]
+impl Event {
+    /// A step begins that was ready for 5 ms.
+    pub(crate) fn began(step: &str, slot: Slot, waited_for: Option<&str>, holds: Holds) -> Self {
+        let (reason, waited) = (MissReason::NeverRan, Duration::from_millis(5));
+        let (waited_for, load) = (waited_for.map(str::to_owned), Load { running: 1, ready: 0 });
+        Self::StepStarted { step: step.into(), reason, slot, waited, waited_for, holds, load }
+    }
+
+    pub(crate) fn ended(step: &str, outcome: Outcome, reason: Option<&str>, begin: Instant, end: Instant) -> Self {
+        let execution = Some(Execution { key: Digest::of(b"key"), span: Span { begin, end } });
+        let (step, reason, load) = (step.into(), reason.map(str::to_owned), Load::default());
+        Self::StepFinished { step, outcome, reason, seconds: 0.25, log: None, repro: None, execution, load }
+    }
+}
+
 /// Whoever listens to a run. Called from the scheduling thread and from job threads.
 pub trait Listener: Send + Sync {
     fn tell(&self, event: Event);
+}
+
+impl<F: Fn(Event) + Send + Sync> Listener for F {
+    fn tell(&self, event: Event) {
+        self(event);
+    }
 }

@@ -38,7 +38,7 @@ pub fn persist<T, E: From<io::Error>>(
 }
 
 /// The folder that a file lies in.
-pub(super) fn parent(path: &Path) -> &Path {
+pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

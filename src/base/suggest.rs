@@ -11,6 +11,11 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
+/// A hint for an unknown name: the nearest one, or other words.
+pub fn hint_or<'a>(given: &str, known: impl IntoIterator<Item = &'a str>, other: &str) -> String {
+    nearest(given, known).map_or_else(|| other.to_owned(), |name| format!("did you mean `{name}`?"))
+}
+
 /// How many known names a hint lists before it only counts them.
 const LISTED: usize = 24;
 

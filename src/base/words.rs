@@ -2,6 +2,12 @@
 
 /// How the variants of an enum are written.
 macro_rules! words {
+    // With the enum itself: each variant stands behind its word.
+    ($(#[$meta:meta])* $vis:vis enum $type:ident { $($(#[$of:meta])* $word:literal => $variant:ident),* $(,)? }) => {
+        $(#[$meta])*
+        $vis enum $type { $($(#[$of])* $variant),* }
+        $crate::base::words::words!($vis $type { $($word => $variant),* });
+    };
     ($vis:vis $type:ident { $($word:literal => $variant:ident),* $(,)? }) => {
         impl $type {
             $vis const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant)),*];
@@ -9,6 +15,11 @@ macro_rules! words {
             /// In the same order.
             #[allow(dead_code, reason = "not every set is gone through")]
             $vis const ALL: [Self; Self::WORDS.len()] = [$(Self::$variant),*];
+
+            #[allow(dead_code, reason = "not every set is asked for its words")]
+            $vis fn named(word: &str) -> Option<Self> {
+                Self::WORDS.iter().find(|(known, _)| *known == word).map(|(_, value)| *value)
+            }
 
             /// As written in a spec.
             $vis fn word(self) -> &'static str {

@@ -49,7 +49,7 @@ impl Table {
                 right.insert(model_type);
             }
         }
-        let (transformers, types) = spec::model_types();
+        let (transformers, types) = (spec::transformers_version(), spec::model_types());
         let mut families: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let mut all = BTreeSet::new();
         for (model_type, family) in types {

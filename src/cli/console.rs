@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -81,32 +82,28 @@ impl State {
 
 /// Says now and then that a run goes on.
 struct Heart {
-    stop: Arc<(Mutex<bool>, Condvar)>,
+    /// Dropped, it ends the thread.
+    stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Heart {
     fn start(state: Arc<Mutex<State>>) -> Self {
-        let stop = Arc::new((Mutex::new(false), Condvar::new()));
-        let told = stop.clone();
+        let (stop, stopped) = channel();
         let beat = move || {
-            let (stopped, wake) = &*told;
-            let mut stopped = lock(stopped);
-            while !*stopped {
-                stopped = wake.wait_timeout(stopped, Duration::from_secs(1)).unwrap_or_else(|e| e.into_inner()).0;
-                if let Some(text) = lock(&state).heartbeat().filter(|_| !*stopped) {
+            while stopped.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+                if let Some(text) = lock(&state).heartbeat() {
                     write(&format!("{DIM}{text}{DIM:#}"));
                 }
             }
         };
-        Self { stop, thread: Some(std::thread::spawn(beat)) }
+        Self { stop: Some(stop), thread: Some(std::thread::spawn(beat)) }
     }
 }
 
 impl Drop for Heart {
     fn drop(&mut self) {
-        *lock(&self.stop.0) = true;
-        self.stop.1.notify_all();
+        drop(self.stop.take());
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

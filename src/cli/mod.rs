@@ -14,23 +14,25 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use args::Args;
 pub use exit::Exit;
+use printer::Printer;
 
 /// Parses the arguments, does what they say, and gives the exit code.
 pub fn main() -> ExitCode {
     args::answer();
-    let args = match args::Args::try_parse() {
+    let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => {
             let _ = error.print();
             if let Some(hint) = args::hint(&error) {
-                printer::Printer::new(Default::default()).note(&format!("  hint: {hint}"));
+                Printer::new(Default::default()).note(&format!("  hint: {hint}"));
             }
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
         }
     };
-    args.color.apply();
-    let printer = printer::Printer::new(args.verbosity());
+    args.apply_color();
+    let printer = Printer::new(args.verbosity());
     let outcome = std::panic::catch_unwind(|| cmd::dispatch(&args, &printer));
     match outcome {
         Ok(Ok(exit)) => exit.into(),

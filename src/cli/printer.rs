@@ -85,6 +85,16 @@ impl Printer {
         self.data(&serde_json::to_string_pretty(value).expect("BUG: a document serialises"));
     }
 
+    /// A document for programs, or what people read instead.
+    pub(super) fn answer<D: serde::Serialize>(
+        &self,
+        json: bool,
+        document: impl FnOnce() -> D,
+        text: impl FnOnce() -> String,
+    ) {
+        if json { self.json(&document()) } else { self.out(&text()) }
+    }
+
     /// Narration.
     pub(super) fn note(&self, text: &str) {
         let _ = writeln!(anstream::stderr(), "{}", with_colours(text));

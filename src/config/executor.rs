@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::config::{FILE, seconds, texts};
+use crate::base::words::words;
+use crate::config::{FILE, address, seconds, texts, up_to};
 
 const OPTION: &str = "ORCH_EXECUTOR_OPTION_";
 
@@ -48,15 +49,7 @@ pub enum Where {
     Auto,
 }
 
-impl Where {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Local => "local",
-            Self::Remote => "remote",
-            Self::Auto => "auto",
-        }
-    }
-}
+words!(pub Where { "local" => Local, "remote" => Remote, "auto" => Auto });
 
 /// What of that which steps made there is fetched besides what something here reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -71,10 +64,12 @@ pub enum Download {
 }
 
 /// What the command line says of the executor; it goes before the file.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Said<'a> {
-    pub url: Option<&'a str>,
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    pub url: Option<String>,
+    /// Which steps go there.
     pub whereabouts: Option<Where>,
+    /// What is fetched of what steps made there.
     pub download: Option<Download>,
 }
 
@@ -102,7 +97,7 @@ pub(super) struct Section {
 pub(super) fn of(
     section: Option<Section>,
     variables: impl Iterator<Item = (String, String)>,
-    said: Said<'_>,
+    said: &Said,
 ) -> Result<Option<ExecutorConfig>, String> {
     let named = section.is_some();
     let section = section.unwrap_or_default();
@@ -115,13 +110,7 @@ pub(super) fn of(
             options.insert(option.to_lowercase(), value);
         }
     }
-    let Some(url) = said.url.map(str::to_owned).or(url) else {
-        return if named { Err(format!("{FILE}: [executor] has no `url`")) } else { Ok(None) };
-    };
-    // An empty one switches off what the file names.
-    if url.is_empty() {
-        return Ok(None);
-    }
+    let Some(url) = address("executor", said.url.clone().or(url), named)? else { return Ok(None) };
     Ok(Some(ExecutorConfig {
         url,
         whereabouts: said.whereabouts.or(section.whereabouts).unwrap_or_default(),
@@ -130,10 +119,7 @@ pub(super) fn of(
         properties: places(texts("property", "executor", section.properties)?)?,
         env: texts("variable", "executor", section.env)?,
         program: section.program,
-        slots: match section.slots.unwrap_or(16) {
-            count @ 1..=1024 => count,
-            count => return Err(format!("{FILE}: `slots` is {count}\n  hint: between 1 and 1024")),
-        },
+        slots: up_to(1024, "slots", section.slots.unwrap_or(16))?,
         queue: seconds("queue", section.queue.unwrap_or(600.0))?,
         timeout: seconds("timeout", section.timeout.unwrap_or(30.0))?,
         retries: section.retries.unwrap_or(3),
@@ -160,7 +146,7 @@ mod tests {
 
     fn with(text: &str, variables: &[(&str, &str)], given: Option<&str>) -> Result<Option<ExecutorConfig>, String> {
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        of(crate::config::file(text)?.executor, variables, Said { url: given, ..Said::default() })
+        of(crate::config::file(text)?.executor, variables, &Said { url: given.map(str::to_owned), ..Said::default() })
     }
 
     #[test]

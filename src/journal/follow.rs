@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::base::text::shortened;
-use crate::event::{Event, Holds, Slot};
+use crate::event::{Event, Holds, Slot, Span};
 use crate::journal::{Installed, Ran};
 use crate::record::Outcome;
 
@@ -12,9 +12,10 @@ use crate::record::Outcome;
 const LONGEST: usize = 400;
 
 /// A step that executes now.
+#[derive(Default)]
 struct Begun {
     why: String,
-    slot: Slot,
+    slot: Option<Slot>,
     waited: Duration,
     waited_for: Option<String>,
     holds: Holds,
@@ -43,45 +44,20 @@ impl Follow {
             Event::StepStarted { step, reason, slot, waited, waited_for, holds, .. } => {
                 let (waited_for, holds) = (waited_for.clone(), holds.clone());
                 let why = shortened(&reason.to_string(), LONGEST).into_owned();
-                let begun = Begun { why, slot: *slot, waited: *waited, waited_for, holds };
+                let begun = Begun { why, slot: Some(*slot), waited: *waited, waited_for, holds };
                 self.steps.insert(step.clone(), begun);
                 None
             }
             Event::StepFinished { step, outcome, reason, execution, .. } => {
-                let begun = self.steps.remove(step);
-                let (at, seconds) = match execution {
-                    Some(done) => (self.at(done.span.begin), micros(done.span.end - done.span.begin)),
-                    None => (self.at(Instant::now()), 0.0),
-                };
-                Some(Ended::Step(Ran {
-                    step: step.clone(),
-                    key: execution.map(|done| done.key),
-                    outcome: *outcome,
-                    reason: reason.as_deref().map(|text| shortened(text, LONGEST).into_owned()),
-                    why: begun.as_ref().map_or_else(|| "it could not start".to_owned(), |begun| begun.why.clone()),
-                    slot: begun.as_ref().map(|begun| begun.slot.to_string()),
-                    at,
-                    seconds,
-                    waited: begun.as_ref().map_or(0.0, |begun| micros(begun.waited)),
-                    waited_for: begun.as_ref().and_then(|begun| begun.waited_for.clone()),
-                    holds: begun.map_or(Holds::ONE_CORE, |begun| begun.holds),
-                }))
+                let not_begun =
+                    || Begun { why: "it could not start".to_owned(), holds: Holds::ONE_CORE, ..Begun::default() };
+                let begun = self.steps.remove(step).unwrap_or_else(not_begun);
+                let ran = self.ran(step, begun, *outcome, reason.as_deref(), execution.map(|done| done.span));
+                Some(Ended::Step(Ran { key: execution.map(|done| done.key), ..ran }))
             }
             Event::StepReturned { step, why, span, .. } => {
                 let begun = self.steps.remove(step)?;
-                Some(Ended::Returned(Ran {
-                    step: step.clone(),
-                    key: None,
-                    outcome: Outcome::Incomplete,
-                    reason: Some(shortened(why, LONGEST).into_owned()),
-                    why: begun.why,
-                    slot: Some(begun.slot.to_string()),
-                    at: self.at(span.begin),
-                    seconds: micros(span.end - span.begin),
-                    waited: micros(begun.waited),
-                    waited_for: begun.waited_for,
-                    holds: begun.holds,
-                }))
+                Some(Ended::Returned(self.ran(step, begun, Outcome::Incomplete, Some(why), Some(*span))))
             }
             Event::SetupStarted { what } => {
                 self.setups.insert(what.clone(), Instant::now());
@@ -94,6 +70,17 @@ impl Follow {
             }
             _ => None,
         }
+    }
+
+    fn ran(&self, step: &str, begun: Begun, outcome: Outcome, reason: Option<&str>, span: Option<Span>) -> Ran {
+        let (at, seconds) = match span {
+            Some(span) => (self.at(span.begin), micros(span.end - span.begin)),
+            None => (self.at(Instant::now()), 0.0),
+        };
+        let Begun { why, slot, waited, waited_for, holds } = begun;
+        let (step, slot, waited) = (step.to_owned(), slot.map(|slot| slot.to_string()), micros(waited));
+        let reason = reason.map(|text| shortened(text, LONGEST).into_owned());
+        Ran { step, key: None, outcome, reason, why, slot, at, seconds, waited, waited_for, holds }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::event::Holds;
 use crate::record::Outcome;
 
 pub use follow::{Ended, Follow};
-pub use read::{Run, files, read};
+pub use read::{Run, files, read, runs};
 pub use write::Journal;
 
 /// How many runs are kept, and how many bytes of them; the newest stays in any case.

@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
+
 use crate::journal::{End, Head, Installed, Line, Ran};
 use crate::record::Outcome;
 
@@ -33,6 +35,17 @@ pub fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect();
     found.sort_by(|a, b| b.cmp(a));
     Ok(found)
+}
+
+/// The runs of a folder, newest first, with their ids. One that was killed before its first line reached the disk counts for
+/// nothing.
+pub fn runs(dir: &Path) -> anyhow::Result<impl Iterator<Item = anyhow::Result<(String, Run)>> + use<>> {
+    let files = files(dir).with_context(|| format!("failed to list `{}`", dir.display()))?;
+    Ok(files.into_iter().filter_map(|path| {
+        let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let run = read(&path).with_context(|| format!("failed to read `{}`", path.display()));
+        run.map(|run| Some((id, run?))).transpose()
+    }))
 }
 
 /// None if the file does not even say which run it is of.

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::event::{Event, Execution, Holds, Listener, Load, Slot, Span};
-use crate::key::MissReason;
+use crate::event::{Event, Holds, Listener, Slot};
 
 fn head(started: &str) -> Head {
     Head {
@@ -19,31 +18,7 @@ fn head(started: &str) -> Head {
 }
 
 fn began(step: &str) -> Event {
-    let load = Load { running: 1, ready: 0 };
-    let waited = Duration::from_millis(5);
-    Event::StepStarted {
-        step: step.into(),
-        reason: MissReason::NeverRan,
-        slot: Slot::Job(1),
-        waited,
-        waited_for: None,
-        holds: Holds::ONE_CORE,
-        load,
-    }
-}
-
-fn ended(step: &str, begin: Instant) -> Event {
-    let span = Span { begin, end: begin + Duration::from_millis(250) };
-    Event::StepFinished {
-        step: step.into(),
-        outcome: Outcome::Fail,
-        reason: Some("no disk".into()),
-        seconds: 0.25,
-        log: None,
-        repro: None,
-        execution: Some(Execution { key: Digest::of(b"key"), span }),
-        load: Load::default(),
-    }
+    Event::began(step, Slot::Job(1), None, Holds::ONE_CORE)
 }
 
 #[test]
@@ -55,7 +30,8 @@ fn what_is_read_is_what_happened() {
     assert!(!dir.path().join("runs").exists(), "a run that executes nothing writes nothing");
     journal.tell(began("a"));
     journal.tell(began("b"));
-    journal.tell(ended("a", start + Duration::from_secs(1)));
+    let begin = start + Duration::from_secs(1);
+    journal.tell(Event::ended("a", Outcome::Fail, Some("no disk"), begin, begin + Duration::from_millis(250)));
     let path = files(&dir.path().join("runs")).unwrap().remove(0);
     assert!(read(&path).unwrap().unwrap().goes_on);
     journal.finish(2.0, true, 7).unwrap();

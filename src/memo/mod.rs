@@ -7,7 +7,7 @@
 
 mod file;
 
-use std::fmt::Write as _;
+use std::fmt::Debug;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,7 @@ use crate::record::Outcome;
 use crate::report::ReportDoc;
 use crate::spec::SourceFile;
 use crate::store::DiskStore;
+use crate::store::stat::Stamp;
 
 pub use file::Memo;
 
@@ -60,17 +61,14 @@ impl Here<'_> {
 }
 
 impl MemoPath {
-    /// `command_line` is everything that changes what is done or shown, by name; the executable and the folder that
-    /// relative paths start from are added to it.
-    pub fn new(root: PathBuf, command_line: &[(&str, String)]) -> io::Result<Self> {
+    /// `command_line` is everything that changes what is done or shown; the executable and the folder that relative paths
+    /// start from are added to it.
+    pub fn new(root: PathBuf, command_line: &impl Debug) -> io::Result<Self> {
         let exe = fs::metadata(std::env::current_exe()?)?;
-        let stamp = crate::store::stat::Stamp::from(&exe);
+        let Stamp { size, modified, inode, .. } = Stamp::from(&exe);
+        let here = std::env::current_dir()?;
         // Without the change time, which hard links change that cargo makes of executables.
-        let mut text = format!("{} {} {} {}\n", file::KIND, stamp.size, stamp.modified, stamp.inode);
-        let _ = writeln!(text, "{:?}", std::env::current_dir()?);
-        for (name, value) in command_line {
-            let _ = writeln!(text, "{name} {value:?}");
-        }
+        let text = format!("{} {size} {modified} {inode}\n{here:?}\n{command_line:?}", file::KIND);
         let name = Digest::of(text.as_bytes());
         Ok(Self(root.join("memos").join(name.to_string())))
     }
@@ -135,11 +133,11 @@ pub struct Recorded {
 
 /// The stamp of the file that is written when something is removed from the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Removals(Option<crate::store::stat::Stamp>);
+pub struct Removals(Option<Stamp>);
 
 impl Removals {
     pub fn of(store: &DiskStore) -> Self {
-        Self(crate::store::stat::Stamp::of(&store.removals()).ok())
+        Self(Stamp::of(&store.removals()).ok())
     }
 }
 

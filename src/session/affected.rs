@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::base::fs::normal;
+use crate::base::fs::{normal, parent};
 use crate::key::KeyDoc;
 use crate::plan::Plan;
 use crate::session::git::{Revision, is_below};
@@ -32,20 +32,12 @@ pub(super) struct Affected {
 
 impl Affected {
     pub(super) fn since(base: &str, spec: &Path, project: &Project, store: &DiskStore) -> anyhow::Result<Self> {
-        let folder = spec.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder =
-            std::fs::canonicalize(folder).with_context(|| format!("failed to resolve `{}`", spec.display()))?;
+        let folder = std::fs::canonicalize(parent(spec));
+        let folder = folder.with_context(|| format!("failed to resolve `{}`", spec.display()))?;
         let revision = Revision::open(base, &folder, store.scratch()?)?;
-        let mut notes: Vec<String> = revision
-            .missing
-            .iter()
-            .map(|at| {
-                format!(
-                    "submodule `{at}` is not here as {} has it: steps that read it count as affected",
-                    revision.name
-                )
-            })
-            .collect();
+        let of = &revision.name;
+        let missing = |at| format!("submodule `{at}` is not here as {of} has it: steps that read it count as affected");
+        let mut notes: Vec<String> = revision.missing.iter().map(missing).collect();
         let spec_then = revision.at(&folder.join(spec.file_name().context("the spec's path names no file")?));
         let then = match load(&revision, &spec_then, project)? {
             Ok(then) => Some(then),
@@ -92,19 +84,15 @@ impl Affected {
 
 /// The spec as it was, or why it cannot be had.
 fn load(revision: &Revision, spec: &Path, project: &Project) -> anyhow::Result<Result<Project, String>> {
-    let specs: BTreeSet<PathBuf> = project
-        .files
-        .iter()
-        .filter_map(|file| std::fs::canonicalize(&file.path).ok())
-        .map(|path| normal(&path))
-        .collect();
+    let real = project.files.iter().filter_map(|file| std::fs::canonicalize(&file.path).ok());
+    let specs: BTreeSet<PathBuf> = real.map(|path| normal(&path)).collect();
     for outside in specs.iter().filter(|path| !path.starts_with(&revision.root)) {
         let link = revision.at(outside);
         std::fs::create_dir_all(link.parent().unwrap_or(&link))?;
         std::os::unix::fs::symlink(outside, &link).with_context(|| format!("failed to link {}", link.display()))?;
     }
     revision.lay_out(&|path| is_spec(path) || specs.contains(path))?;
-    let load = || Project::load_as(&Request::all(spec), &project.clock);
+    let load = || Project::of(&Request::all(spec), None, |_| project.clock.clone());
     let first = load();
     // It may include files of any name.
     let loaded = if first.is_err() { revision.lay_out(&|_| true).and_then(|()| load()) } else { first };
@@ -123,13 +111,7 @@ fn load(revision: &Revision, spec: &Path, project: &Project) -> anyhow::Result<R
 
 /// Only what the plan reads, because a repository may hold far more.
 fn lay_out_inputs(revision: &Revision, plan: &Plan) -> anyhow::Result<()> {
-    let inputs = plan.steps.iter().flat_map(|step| &step.inputs);
-    let read: BTreeSet<PathBuf> = inputs
-        .filter_map(|(_, source)| match source {
-            Source::File(path) => Some(revision.real(path)),
-            Source::Step(_) => None,
-        })
-        .collect();
+    let read = plan.files().map(|path| revision.real(path)).collect();
     revision.lay_out(&|path| is_below(path, &read))
 }
 

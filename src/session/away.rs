@@ -8,16 +8,14 @@ use anyhow::Context as _;
 use crate::config::{self, ExecutorConfig};
 use crate::device::{self, Backend, Host};
 use crate::exec::away::{DEVICE, Elsewhere, Routing, Site, offered, serve};
-use crate::session::{Locations, Settings, UsageError, machine};
+use crate::session::{Locations, Settings, UsageError, machine, usage};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
 /// What the command line, the variables or the file of the current folder name.
 pub(super) fn configured(settings: &Settings) -> anyhow::Result<Option<ExecutorConfig>> {
     let here = std::env::current_dir()?;
-    let Settings { executor, whereabouts, download, .. } = settings;
-    let said = config::Said { url: executor.as_deref(), whereabouts: *whereabouts, download: *download };
-    Ok(config::executor(&here, super::sharing::variables(), said).map_err(UsageError)?)
+    Ok(config::executor(&here, super::sharing::variables(), &settings.executor).map_err(UsageError)?)
 }
 
 /// What of a run would go away by what is configured, for who looks and runs nothing. What cannot be read is told by a run.
@@ -25,42 +23,27 @@ pub(super) fn usual_routing() -> Option<Routing> {
     configured(&Settings::default()).ok().flatten().as_ref().map(Routing::of)
 }
 
-/// The executor of a run.
-pub(super) struct Departing {
-    pub(super) routing: Option<Routing>,
-    #[cfg(feature = "remote")]
-    away: Option<crate::exec::away::Away>,
+type There = Box<dyn Elsewhere>;
+
+/// The executor of a run, and what goes there.
+pub(super) fn depart(settings: &Settings) -> anyhow::Result<(Option<Routing>, Option<There>)> {
+    let config = configured(settings)?;
+    let sends = settings.executor.whereabouts.is_some_and(|place| place != config::Where::Local);
+    if config.is_none() && (sends || settings.executor.download.is_some()) {
+        let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
+        usage!("no executor is named, and steps are to go there\n  hint: {hint}");
+    }
+    Ok((config.as_ref().map(Routing::of), config.map(reached).transpose().map_err(UsageError)?))
 }
 
-impl Departing {
-    pub(super) fn open(settings: &Settings) -> anyhow::Result<Self> {
-        let config = configured(settings)?;
-        let sends = settings.whereabouts.is_some_and(|place| place != config::Where::Local);
-        if config.is_none() && (sends || settings.download.is_some()) {
-            let hint = "--executor grpc://host:8980, or [executor] in orch.toml: docs/remote-execution.md";
-            return Err(UsageError(format!("no executor is named, and steps are to go there\n  hint: {hint}")).into());
-        }
-        #[cfg(not(feature = "remote"))]
-        if config.is_some() {
-            return Err(UsageError(format!("an executor is named: {}", super::NOT_BUILT)).into());
-        }
-        let routing = config.as_ref().map(Routing::of);
-        Ok(Self {
-            routing,
-            #[cfg(feature = "remote")]
-            away: config.map(crate::exec::away::Away::open).transpose().map_err(UsageError)?,
-        })
-    }
+#[cfg(feature = "remote")]
+fn reached(config: ExecutorConfig) -> Result<There, String> {
+    Ok(Box::new(crate::exec::away::Away::open(config)?))
+}
 
-    #[cfg(feature = "remote")]
-    pub(super) fn away(&self) -> Option<&dyn Elsewhere> {
-        self.away.as_ref().map(|away| away as &dyn Elsewhere)
-    }
-
-    #[cfg(not(feature = "remote"))]
-    pub(super) fn away(&self) -> Option<&dyn Elsewhere> {
-        None
-    }
+#[cfg(not(feature = "remote"))]
+fn reached(_: ExecutorConfig) -> Result<There, String> {
+    Err(format!("an executor is named: {}", super::NOT_BUILT))
 }
 
 /// Performs the order that lies in the folder `dir`, as a worker. True if its result may be kept.

@@ -16,7 +16,7 @@ use crate::base::fs::normal;
 use crate::base::text::last_line;
 use crate::base::{figures, suggest};
 use crate::report::Git;
-use crate::session::UsageError;
+use crate::session::{UsageError, usage};
 use crate::store::Scratch;
 
 /// Variables by which git names a repository to its hooks; with them it would not look for the one around the folder.
@@ -194,16 +194,13 @@ fn commit(root: &Path, base: &str) -> anyhow::Result<String> {
     }
     let names = must(root, None, ["for-each-ref", "--format=%(refname:short)"])?;
     let shallow = must(root, None, ["rev-parse", "--is-shallow-repository"])? == "true";
-    let near = suggest::nearest(base, names.lines());
-    let hint = match near {
-        Some(name) => format!("did you mean `{name}`?"),
-        None if shallow => {
+    let other = match shallow {
+        true => {
             "this clone is shallow: fetch the revision first, e.g. `git fetch --unshallow`, or `fetch-depth: 0` in CI"
-                .to_owned()
         }
-        None => "give a branch, a tag or a commit; one of a remote may have to be fetched first".to_owned(),
+        false => "give a branch, a tag or a commit; one of a remote may have to be fetched first",
     };
-    Err(UsageError(format!("git has no revision `{base}`\n  hint: {hint}")).into())
+    usage!("git has no revision `{base}`\n  hint: {}", suggest::hint_or(base, names.lines(), other))
 }
 
 /// The commit that git takes a name for.

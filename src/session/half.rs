@@ -14,8 +14,7 @@ use crate::device::{Backend, Fingerprint};
 use crate::exec::half::{self, Bench};
 use crate::matrix::{Computes, Matrix};
 use crate::provision::{self, Provision};
-use crate::session::probed::Probed;
-use crate::session::{Session, Tell};
+use crate::session::{Session, Tell, probed};
 use crate::spec::{Precision, Spec, Target};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
@@ -114,24 +113,22 @@ impl Halves<'_> {
 
     /// Asks it. Everything that this requires must be installed.
     fn ask(&self, question: &HalfQuestion) -> HalfAnswer {
-        let failed = |e: String| (false, e, false);
-        let (computes, why, lasts) = match self.store.scratch().and_then(|scratch| Ok((scratch.dir("half")?, scratch)))
-        {
-            Err(e) => failed(format!("no folder to work in: {e}")),
+        let (found, lasts) = match self.store.scratch().and_then(|scratch| Ok((scratch.dir("half")?, scratch))) {
+            Err(e) => (Computes::No(format!("no folder to work in: {e}")), false),
             Ok((folder, _scratch)) => {
                 let Self { provision, inventory, cancel, .. } = *self;
                 let tried = Bench { provision, inventory, cancel, scratch: &folder }.ask(question);
-                match tried.computes {
-                    Computes::Yes(how) => (true, how, tried.lasts),
-                    Computes::No(why) => (false, why, tried.lasts),
-                }
+                (tried.computes, tried.lasts)
             }
+        };
+        let (computes, why) = match found {
+            Computes::Yes(how) => (true, how),
+            Computes::No(why) => (false, why),
         };
         let answer = HalfAnswer { question: question.clone(), computes, why };
         if lasts {
             let place = self.place(question);
             // An answer that cannot be kept costs the next call a probe.
-            let _ = place.parent().map(std::fs::create_dir_all);
             let _ = bfs::write_atomic(&place, json!(answer).to_string().as_bytes());
         }
         answer
@@ -141,7 +138,7 @@ impl Halves<'_> {
         let tools: Vec<_> = half::tools(question).into_iter().map(|tool| self.provision.identity(tool)).collect();
         let libraries = half::libraries(question, self.provision);
         let all = json!({"question": question, "host": self.host, "tools": tools, "libraries": libraries});
-        Probed::at(self.provision.dir().join("probes")).place("half", &all)
+        probed::place(&self.provision.dir().join("probes"), "half", &all)
     }
 }
 

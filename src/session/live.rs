@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use crate::event::{Event, Listener};
+use crate::event::Event;
 use crate::history::runs_dir;
 use crate::report::site::{self, Files};
 use crate::report::{ReportDoc, Trends, html, json};
@@ -56,12 +56,6 @@ impl Pages {
     }
 }
 
-struct Silent;
-
-impl Listener for Silent {
-    fn tell(&self, _: Event) {}
-}
-
 impl Live {
     pub fn new(locations: Locations, request: Request) -> Self {
         Self { locations, request, shown: None, seen: None, rests_until: Instant::now(), turn: 0 }
@@ -98,7 +92,7 @@ impl Live {
         let session = Session::open(&self.locations)?;
         let project = session.project(&self.request, Ask::Installed)?;
         let options = project.idle_options();
-        let doc = session.held(&project, &options, &Silent)?;
+        let doc = session.held(&project, &options, &|_: Event| {})?;
         // What it may have to say of the history belongs to no page.
         let trends = trends(&self.locations, &|_| {});
         let report = html::render_with(&doc, &trends)?;

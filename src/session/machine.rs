@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::device::{self, BACKENDS, Backend, BackendRow, Host, Libraries};
 use crate::exec::HostFacts;
 use crate::provision::Provision;
-use crate::session::{Locations, UsageError, absolute};
+use crate::session::{Locations, UsageError, absolute, usage};
 use crate::step::Requirement;
 use crate::toolchain::{EnvName, Locks};
 use crate::worker::Cancel;
@@ -22,7 +22,7 @@ pub(super) fn mocked() -> anyhow::Result<BTreeSet<String>> {
             true => Ok(name.to_owned()),
             false => {
                 let hint = crate::base::suggest::hint(name, BACKENDS.iter().map(|row| row.name));
-                Err(UsageError(format!("{MOCKED}: no backend is called `{name}`\n  hint: {hint}")).into())
+                usage!("{MOCKED}: no backend is called `{name}`\n  hint: {hint}")
             }
         })
         .collect()

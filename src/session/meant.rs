@@ -51,9 +51,8 @@ impl Project {
         let known = || self.plan.names().chain(cases.iter().map(String::as_str));
         let (model, rest) = given.split_once(char::is_whitespace).unwrap_or((given, ""));
         let as_case = format!("{model}:{}", words(rest).collect::<Vec<_>>().join("-"));
-        let near = suggest::nearest(given, known()).or_else(|| suggest::nearest(&as_case, known()));
-        let hint =
-            near.map_or("`orch plan --all` lists the steps".to_owned(), |name| format!("did you mean `{name}`?"));
+        let meant = if suggest::nearest(given, known()).is_some() { given } else { &as_case };
+        let hint = suggest::hint_or(meant, known(), "`orch plan --all` lists the steps");
         UsageError(format!("no step or case is called `{given}`\n  hint: {hint}")).into()
     }
 }

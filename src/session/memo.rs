@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::device::{Backend, Host};
-use crate::event::{Event, Listener};
+use crate::event::Event;
 use crate::exec::HostFacts;
 use crate::memo::{Ended, Here, Memo, MemoPath};
 use crate::provision::Provision;
@@ -17,29 +17,11 @@ use crate::worker::Cancel;
 
 /// Where the memo of this run stands. None where there can be none.
 fn path(locations: &Locations, request: &Request, settings: &Settings) -> Option<MemoPath> {
-    let browser = machine::own_browser().ok()?;
-    let paths = [
-        ("spec", Some(&request.spec)),
-        ("out", Some(&settings.out_dir)),
-        ("cache", Some(&locations.cache_dir)),
-        ("env", locations.env_dir.as_ref()),
-        ("python", locations.python.as_ref()),
-        ("locks", locations.locks.as_ref()),
-        ("browser", browser.as_ref()),
-    ];
-    let paths = paths.map(|(name, path)| (name, format!("{path:?}")));
-    let others = [
-        ("selection", format!("{:?}", request.selection)),
-        ("fallback", format!("{:?}", request.fallback)),
-        ("check", request.check.to_string()),
-        ("sweep", format!("{:?}", request.sweep)),
-        ("rounds", format!("{:?}", request.rounds)),
-        ("longer", format!("{:?}", request.longer)),
-        ("mocked", format!("{:?}", std::env::var_os(MOCKED))),
-    ];
-    let command_line: Vec<_> = paths.into_iter().chain(others).collect();
+    // What runs anew finds what any run would.
+    let request = Request { rerun: Vec::new(), anew: false, ..request.clone() };
+    let (browser, mocked) = (machine::own_browser().ok()?, std::env::var_os(MOCKED));
     let root = DiskStore::root_below(&absolute(&locations.cache_dir).ok()?);
-    MemoPath::new(root, &command_line).ok()
+    MemoPath::new(root, &(locations, request, &settings.out_dir, browser, mocked)).ok()
 }
 
 /// What the last run found, and that it is there still.
@@ -106,13 +88,6 @@ fn interpreters(provision: &Provision) -> Vec<Option<PathBuf>> {
     EnvName::ALL.iter().map(|name| provision.env(*name).ok().map(|env| env.python)).collect()
 }
 
-/// The run is over: no listener gets further messages.
-struct Silent;
-
-impl Listener for Silent {
-    fn tell(&self, _: Event) {}
-}
-
 impl Session {
     /// Keeps what the run found, if the same run would find nothing to do.
     pub fn keep(&self, run: Run, request: &Request, settings: &Settings, tell: Tell<'_>) {
@@ -129,7 +104,8 @@ impl Session {
         let Some(path) = path(&self.locations, request, settings) else { return };
         let pythons = if has_cases { interpreters(&self.provision) } else { Vec::new() };
         let kept = path.keep(Ended {
-            context: &self.context(project, &options, &Silent),
+            // The run is over: no listener gets further messages.
+            context: &self.context(project, &options, &|_: Event| {}),
             finished,
             specs: &project.files,
             here: Here { host: &self.host, inventory: self.inventory_for(has_cases), pythons: &pythons },

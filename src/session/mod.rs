@@ -16,7 +16,6 @@ mod live;
 mod machine;
 mod meant;
 mod memo;
-mod needed;
 mod out_dir;
 mod own;
 mod probed;
@@ -30,7 +29,6 @@ mod run;
 mod run_log;
 mod scope;
 mod sharing;
-mod trends;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,6 +41,7 @@ use crate::event::Listener;
 use crate::exec::{self, HostFacts, Options, Preview};
 use crate::provision::Provision;
 use crate::report::ReportDoc;
+use crate::step::{Requirement, Stage};
 use crate::store::DiskStore;
 use crate::worker::Cancel;
 
@@ -52,11 +51,11 @@ pub use live::{Live, Shown};
 pub use machine::{browsers, provision};
 pub use meant::Meant;
 pub use memo::{Recalled, recall};
-pub use out_dir::{Handed, Named, fill, loaded, page_of, place_site};
+pub use out_dir::{Handed, Named, Spot, loaded, page_of, place_site};
 pub use own::Own;
 pub use probes::Probes;
 pub use project::{Project, spec};
-pub use recorded::history_dir;
+pub use recorded::{history_dir, trends};
 pub use request::{Locations, Request, Settings, Sweep};
 pub use run::Run;
 pub use scope::Planned;
@@ -65,7 +64,6 @@ pub use sharing::NOT_BUILT;
 #[cfg(feature = "remote")]
 pub use sharing::finish;
 pub use sharing::{Told, configured};
-pub use trends::trends;
 
 /// Hears lines for the user that are no results.
 pub type Tell<'a> = &'a dyn Fn(&str);
@@ -74,6 +72,12 @@ pub type Tell<'a> = &'a dyn Fn(&str);
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
+
+/// Returns a [`UsageError`] with a formatted text.
+macro_rules! usage {
+    ($($text:tt)+) => { anyhow::bail!($crate::session::UsageError(format!($($text)+))) };
+}
+pub(crate) use usage;
 
 /// The store, the host, and what can be installed.
 pub struct Session {
@@ -118,16 +122,6 @@ impl Session {
         if has_cases { self.inventory() } else { &[] }
     }
 
-    /// The project for this host: `half` of targets is resolved, and `-t auto` chooses one target for each case.
-    pub fn project(&self, request: &Request, ask: Ask<'_>) -> anyhow::Result<Project> {
-        Project::of(&project::swept(request)?, request, Some((self, ask)))
-    }
-
-    /// The part of the project that is asked for.
-    pub fn plan(&self, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
-        scope::plan(self, request, ask, tell)
-    }
-
     /// What would happen to each step of a plan, without doing it.
     pub fn preview(
         &self,
@@ -141,6 +135,18 @@ impl Session {
     /// The report of what the store already holds.
     pub fn held(&self, project: &Project, options: &Options, listener: &dyn Listener) -> anyhow::Result<ReportDoc> {
         Ok(exec::held(&self.context(project, options, listener))?)
+    }
+
+    /// What its steps need to be installed here: of the cases whose hardware is here.
+    pub fn requirements(&self, project: &Project) -> BTreeSet<Requirement> {
+        let plan = &project.plan;
+        let is_here = |backend: &str| self.inventory().iter().any(|known| known.name == backend && known.available);
+        let runs = plan.cases.iter().filter(|planned| {
+            let step = plan.step(planned.run);
+            step.stage == Stage::Run && is_here(step.run().backend.name)
+        });
+        let steps = runs.flat_map(|planned| &planned.chain).map(|id| plan.step(*id));
+        steps.flat_map(|step| step.kind.requires(step)).collect()
     }
 
     pub fn context<'a>(

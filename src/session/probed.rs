@@ -4,7 +4,8 @@
 //! Only good answers are kept, for a quarter of an hour, under a digest of all that they could depend on. What is kept is
 //! marked with the time when it was given, and holds nothing that changes by the minute.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
@@ -25,57 +26,38 @@ const VARIABLES: &[&str] = &[
     "CUDA", "DISPLAY", "HIP", "HSA", "LD_", "MESA", "NVIDIA", "OCL", "ORT", "OPENVINO", "ROC", "VK_", "WAYLAND", "ZE",
 ];
 
-pub(super) struct Probed {
-    folder: PathBuf,
+/// Where in a folder an answer is kept that stands as long as nothing of all that changes.
+pub(super) fn place(folder: &Path, name: &str, params: &Value) -> PathBuf {
+    folder.join(format!("{name}-{}.json", key(name, params).short()))
 }
 
-impl Probed {
-    pub(super) fn at(folder: PathBuf) -> Self {
-        Self { folder }
+/// The answer that is kept there, or that of `ask`.
+pub(super) fn or_ask(path: &Path, ask: impl FnOnce() -> Result<Backend, String>) -> Result<Backend, String> {
+    if let Some(kept) = kept(path) {
+        return Ok(kept);
     }
+    let answer = ask()?;
+    if answer.available {
+        // A cache that cannot be written costs the next call a probe.
+        let _ = bfs::write_atomic(path, &serde_json::to_vec(&lasting(answer.clone())).unwrap_or_default());
+    }
+    Ok(answer)
+}
 
-    /// Where an answer that stands as long as nothing of all that changes is kept.
-    pub(super) fn place(&self, name: &str, params: &Value) -> PathBuf {
-        self.folder.join(format!("{name}-{}.json", self.key(name, params).short()))
-    }
-
-    /// The kept answer, or that of `ask`.
-    pub(super) fn or_ask(
-        &self,
-        name: &str,
-        params: &Value,
-        ask: impl FnOnce() -> Result<Backend, String>,
-    ) -> Result<Backend, String> {
-        let path = self.place(name, params);
-        if let Some(kept) = kept(&path) {
-            return Ok(kept);
-        }
-        let answer = ask()?;
-        if answer.available {
-            // A cache that cannot be written costs the next call a probe.
-            let _ = std::fs::create_dir_all(&self.folder);
-            let _ = bfs::write_atomic(&path, &serde_json::to_vec(&lasting(answer.clone())).unwrap_or_default());
-        }
-        Ok(answer)
-    }
-
-    fn key(&self, name: &str, params: &Value) -> Digest {
-        let mut lines = vec![name.to_owned(), params.to_string()];
-        let exe = std::env::current_exe().ok().and_then(|exe| Stamp::of(&exe).ok());
-        lines.push(format!("{exe:?}"));
-        for path in paths(params) {
-            lines.push(format!("{path} {:?}", Stamp::of(path.as_ref()).ok()));
-        }
-        lines.extend(FILES.iter().map(|path| std::fs::read_to_string(path).unwrap_or_default()));
-        let read = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-            let name = name.into_string().ok()?;
-            VARIABLES.iter().any(|start| name.starts_with(start)).then(|| format!("{name}={value:?}"))
-        };
-        let mut variables: Vec<_> = std::env::vars_os().filter_map(read).collect();
-        variables.sort();
-        lines.extend(variables);
-        Digest::of(lines.join("\n").as_bytes())
-    }
+fn key(name: &str, params: &Value) -> Digest {
+    let mut lines = vec![name.to_owned(), params.to_string()];
+    let exe = std::env::current_exe().ok().and_then(|exe| Stamp::of(&exe).ok());
+    lines.push(format!("{exe:?}"));
+    lines.extend(paths(params).into_iter().map(|path| format!("{path} {:?}", Stamp::of(path.as_ref()).ok())));
+    lines.extend(FILES.iter().map(|path| std::fs::read_to_string(path).unwrap_or_default()));
+    let read = |(name, value): (OsString, OsString)| {
+        let name = name.into_string().ok()?;
+        VARIABLES.iter().any(|start| name.starts_with(start)).then(|| format!("{name}={value:?}"))
+    };
+    let mut variables: Vec<_> = std::env::vars_os().filter_map(read).collect();
+    variables.sort();
+    lines.extend(variables);
+    Digest::of(lines.join("\n").as_bytes())
 }
 
 /// Absolute paths anywhere in the parameters: the libraries that will be asked.
@@ -88,7 +70,7 @@ fn paths(params: &Value) -> Vec<&str> {
     }
 }
 
-fn kept(path: &std::path::Path) -> Option<Backend> {
+fn kept(path: &Path) -> Option<Backend> {
     let given = std::fs::metadata(path).ok()?.modified().ok()?;
     let age = SystemTime::now().duration_since(given).ok().filter(|age| *age < LONGEST)?;
     let mut backend: Backend = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
@@ -117,10 +99,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("lib.so");
         std::fs::write(&library, "1").unwrap();
-        let probed = Probed::at(folder.path().join("probes"));
         let asked = Cell::new(0);
         let ask = |answer: Result<Backend, String>| {
-            probed.or_ask("cuda", &json!({"libraries": [library.to_str().unwrap()]}), || {
+            let params = json!({"libraries": [library.to_str().unwrap()]});
+            or_ask(&place(&folder.path().join("probes"), "cuda", &params), || {
                 asked.set(asked.get() + 1);
                 answer
             })

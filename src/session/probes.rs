@@ -11,7 +11,7 @@ use crate::confine::Grants;
 use crate::device::Backend;
 use crate::provision::Provision;
 use crate::runtime::Job;
-use crate::session::probed::Probed;
+use crate::session::probed;
 use crate::store::{DiskStore, Scratch};
 use crate::worker::{Cancel, Ended, Limits, run_oneshot};
 
@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Probes {
     exe: PathBuf,
     scratch: Scratch,
-    probed: Probed,
+    /// Where answers are kept.
+    kept: PathBuf,
     cancel: Cancel,
 }
 
@@ -29,12 +30,12 @@ impl Probes {
     pub fn new(store: &DiskStore, provision: &Provision, cancel: Cancel) -> anyhow::Result<Self> {
         let exe = std::env::current_exe().context("failed to find orch's own executable")?;
         let scratch = store.scratch()?;
-        Ok(Self { exe, scratch, probed: Probed::at(provision.dir().join("probes")), cancel })
+        Ok(Self { exe, scratch, kept: provision.dir().join("probes"), cancel })
     }
 
     /// What the prober's library says, or said a short while ago; or why there is no answer.
     pub fn ask(&self, name: &str, params: Value) -> Result<Backend, String> {
-        self.probed.or_ask(name, &params, || self.ask_now(name, params.clone()))
+        probed::or_ask(&probed::place(&self.kept, name, &params), || self.ask_now(name, params))
     }
 
     fn ask_now(&self, name: &str, params: Value) -> Result<Backend, String> {

@@ -10,7 +10,7 @@ use crate::event::Listener;
 use crate::exec::profile::{Profiling, can};
 use crate::matrix::{Facet, Query};
 use crate::runtime::profile::Profile;
-use crate::session::{Ask, Request, Session, Settings, Tell, UsageError};
+use crate::session::{Ask, Request, Session, Settings, Tell, UsageError, usage};
 use crate::step::Source;
 use crate::store::LaidAs;
 
@@ -34,14 +34,14 @@ impl Session {
         let [chosen] = &plan.cases[..] else {
             let names: Vec<_> = plan.cases.iter().take(NAMED).map(|planned| planned.case.id()).collect();
             let (count, names) = (counted(plan.cases.len(), "case"), names.join("`, `"));
-            return Err(UsageError(format!("`{case}` matches {count}: name one, such as `{names}`")).into());
+            usage!("`{case}` matches {count}: name one, such as `{names}`");
         };
         let (run, name) = (plan.step(chosen.run).clone(), chosen.case.id());
         can(&run).map_err(|why| UsageError(format!("`{name}` cannot be profiled: {why}")))?;
         let loads = run.inputs.iter().find(|(label, _)| &**label == "artefact");
         let Some((_, Source::Step(made_by))) = loads else { anyhow::bail!("BUG: {name} loads nothing") };
         let made_by = *made_by;
-        planned.wanted = Some(BTreeSet::from([made_by]));
+        planned.options.wanted = Some(BTreeSet::from([made_by]));
         planned.has_pages = false;
         let ended = self.run(planned, settings, listener, &|_| {})?;
         let tree = ended.finished.results[made_by.0 as usize]

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::base::figures::counted;
-use crate::base::glob;
+use crate::base::{glob, suggest};
 use crate::exec::Options;
 use crate::matrix::{AUTO, Matrix, Selection};
 use crate::plan::{self, Clock, Plan};
 use crate::session::half::{self, Ask};
 use crate::session::request::OUT_DIR;
-use crate::session::{Request, Session, Sweep, UsageError, auto};
+use crate::session::{Request, Session, Sweep, UsageError, auto, usage};
 use crate::spec::{SourceFile, Spec, SpecErrors};
 use crate::step::{Stage, StepId};
 
@@ -30,38 +30,25 @@ pub struct Project {
 impl Project {
     /// As it is on every host: cases of targets with `half` at each precision that it may come to.
     pub fn load(request: &Request) -> anyhow::Result<Self> {
-        Self::of(&swept(request)?, request, None)
+        Self::of(request, None, |_| request.clock())
     }
 
     /// As [`Self::load`], for who looks for its results on this host: they are timed where they are here.
     pub fn load_here(request: &Request, session: &Session) -> anyhow::Result<Self> {
-        let spec = swept(request)?;
-        Self::clocked(&spec, request, None, clock(&spec, request, session))
+        Self::of(request, None, |spec| clock(spec, request, session))
     }
 
-    /// As [`Self::load`], timed as another project.
-    pub(super) fn load_as(request: &Request, clock: &Clock) -> anyhow::Result<Self> {
-        Self::clocked(&swept(request)?, request, None, clock.clone())
-    }
-
-    /// The plan of a spec that was read already; for one host, or as it is on every host.
-    pub fn of(spec: &Spec, request: &Request, here: Option<(&Session, Ask<'_>)>) -> anyhow::Result<Self> {
-        let clock = match here {
-            Some((session, _)) => clock(spec, request, session),
-            None => request.clock(),
-        };
-        Self::clocked(spec, request, here, clock)
-    }
-
-    fn clocked(
-        spec: &Spec,
+    pub(super) fn of(
         request: &Request,
         here: Option<(&Session, Ask<'_>)>,
-        clock: Clock,
+        clock: impl FnOnce(&Spec) -> Clock,
     ) -> anyhow::Result<Self> {
+        let mut spec = spec(&request.spec)?;
+        request.sweep.apply(&mut spec);
+        let (spec, clock) = (&spec, clock(&spec));
         if request.chooses() && here.is_none() {
             let hint = "hint: name the targets instead of `-t auto`";
-            return Err(UsageError(format!("this command knows no host to choose a target for\n  {hint}")).into());
+            usage!("this command knows no host to choose a target for\n  {hint}");
         }
         let mut selection: Selection = request.selection.clone();
         let matrix = Matrix::with(spec, &selection.targets);
@@ -86,22 +73,10 @@ impl Project {
         Options {
             jobs: 1,
             memory: u64::MAX,
-            job_memory: None,
-            keep_going: Default::default(),
-            retries: None,
-            backoff: Default::default(),
-            mocked: Default::default(),
-            rerun: Default::default(),
-            rerun_failed: false,
-            stands: Default::default(),
-            wanted: None,
-            max_age: None,
-            seed: 0,
-            scope: None,
             spec: self.name.clone(),
-            flags: String::new(),
             routing: crate::session::away::usual_routing(),
             out_dir: OUT_DIR.into(),
+            ..Options::default()
         }
     }
 
@@ -111,9 +86,8 @@ impl Project {
         for pattern in globs {
             let chosen = self.matching(pattern);
             if chosen.is_empty() {
-                let hint = crate::base::suggest::nearest(pattern, self.plan.names())
-                    .map_or("`orch plan --all` lists the steps".to_owned(), |name| format!("did you mean `{name}`?"));
-                return Err(UsageError(format!("no step is called `{pattern}`\n  hint: {hint}")).into());
+                let hint = suggest::hint_or(pattern, self.plan.names(), "`orch plan --all` lists the steps");
+                usage!("no step is called `{pattern}`\n  hint: {hint}");
             }
             found.extend(chosen);
         }
@@ -127,26 +101,22 @@ impl Project {
             return plan.ids().filter(|id| plan.step(*id).stage == stage).collect();
         }
         if let Some(case) = pattern.strip_prefix("case:") {
-            return plan
-                .cases
-                .iter()
-                .filter(|planned| glob::matches(case, &planned.case.id()))
-                .map(|planned| planned.run)
-                .collect();
+            let named = plan.cases.iter().filter(|planned| glob::matches(case, &planned.case.id()));
+            return named.map(|planned| planned.run).collect();
         }
         plan.ids().filter(|id| glob::matches(pattern, &plan.step(*id).name)).collect()
     }
 }
 
-fn clock(spec: &Spec, request: &Request, session: &Session) -> Clock {
-    request.clock().on(session.inventory_for(!spec.models.is_empty()))
+impl Session {
+    /// The project for this host: `half` of targets is resolved, and `-t auto` chooses one target for each case.
+    pub fn project(&self, request: &Request, ask: Ask<'_>) -> anyhow::Result<Project> {
+        Project::of(request, Some((self, ask)), |spec| clock(spec, request, self))
+    }
 }
 
-/// The spec with the sizes that are asked for.
-pub(super) fn swept(request: &Request) -> anyhow::Result<Spec> {
-    let mut spec = spec(&request.spec)?;
-    request.sweep.apply(&mut spec);
-    Ok(spec)
+fn clock(spec: &Spec, request: &Request, session: &Session) -> Clock {
+    request.clock().on(session.inventory_for(!spec.models.is_empty()))
 }
 
 pub fn spec(path: &Path) -> anyhow::Result<Spec> {

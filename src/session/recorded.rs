@@ -1,4 +1,5 @@
-//! What a run leaves for the history: one file, written when all else is done. Nothing is decided by it.
+//! What a run leaves for the history: one file, written when all else is done. Nothing is decided by it. And what pages show of
+//! the history.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,13 +7,17 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crate::base::figures;
+use crate::base::fs::parent;
+use crate::catalogue::Requirement;
 use crate::exec::{Finished, How, StepResult};
 use crate::history::{self, About, Executed, Execution, RunFile};
 use crate::memo::{Memo, MemoPath, Recorded};
 use crate::plan::{Plan, PlannedCase};
-use crate::report::{CaseResult, Git, Ran};
-use crate::session::{Locations, Planned, Request, Session, Settings, Tell, absolute, git};
+use crate::report::{CaseResult, Git, Ran, Trends};
+use crate::session::{Locations, Planned, Request, Session, Settings, Tell, absolute, git, provision};
 use crate::step::{Stage, StepId};
+use crate::toolchain::EnvName;
+use crate::worker::Cancel;
 
 /// What is known when a run begins. Git is asked meanwhile.
 pub(super) struct Recording {
@@ -28,19 +33,14 @@ pub fn history_dir(locations: &Locations) -> anyhow::Result<PathBuf> {
     Ok(absolute(&locations.cache_dir)?.join("history"))
 }
 
-/// The folder around a spec: the repository that holds it is the one that is meant.
-pub(super) fn folder_of(spec: &Path) -> PathBuf {
-    let folder = spec.parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder.unwrap_or(Path::new(".")).to_owned()
-}
-
 impl Recording {
     /// None of a plan without cases: nothing is measured by it.
     pub(super) fn begin(planned: &Planned, spec: &str) -> Option<Self> {
         if planned.project.plan.cases.is_empty() {
             return None;
         }
-        let folder = folder_of(Path::new(spec));
+        // The repository that holds the spec is the one that is meant.
+        let folder = parent(Path::new(spec)).to_owned();
         let started = figures::exactly_now();
         let asked = Some(std::thread::spawn(move || git::head(&folder)));
         Some(Self { run: history::name(&started), started, clock: Instant::now(), asked, git: None })
@@ -76,8 +76,7 @@ impl Recording {
             fingerprint: Some(session.host.fingerprint.clone()),
             git,
             interrupted: finished.interrupted,
-            same_as: None,
-            imported: None,
+            ..About::default()
         };
         let mut doc = finished.doc.clone();
         if !planned.has_pages {
@@ -102,7 +101,7 @@ impl Recording {
 /// The git revision that is checked out now, if the history may lack it.
 pub(super) fn new_revision(recorded: Option<&Recorded>, spec: &Path) -> Option<String> {
     let known = recorded?.revision.as_ref()?;
-    git::revision(&folder_of(spec)).filter(|revision| revision != known)
+    git::revision(parent(spec)).filter(|revision| revision != known)
 }
 
 /// Leaves a few words where an earlier run's results hold at a git revision that they were not known to hold at. If they cannot be
@@ -120,13 +119,10 @@ pub(super) fn repeat(
     let about = About {
         run: history::name(&started),
         started,
-        seconds: None,
         command: Some(settings.command.clone()),
-        fingerprint: None,
-        git: git::head(&folder_of(&request.spec)).filter(|git| git.revision == revision),
-        interrupted: false,
+        git: git::head(parent(&request.spec)).filter(|git| git.revision == revision),
         same_as: Some(same),
-        imported: None,
+        ..About::default()
     };
     let written = about.git.is_some()
         && history_dir(locations).is_ok_and(|dir| RunFile::new(about, None).write(&history::runs_dir(&dir)).is_ok());
@@ -165,4 +161,26 @@ fn executed(name: &str, result: &StepResult) -> Option<Executed> {
         started: record.started.clone(),
         seconds: record.seconds,
     })
+}
+
+/// What pages show of the history, where there is one and what reads it is installed: no page waits for an installation. One that cannot
+/// be read is told, and pages are made without it.
+pub fn trends(locations: &Locations, tell: Tell<'_>) -> Trends {
+    known(locations, tell).unwrap_or_else(|error| {
+        tell(&format!("the pages show no history: {error:#}"));
+        Trends::new()
+    })
+}
+
+fn known(locations: &Locations, tell: Tell<'_>) -> anyhow::Result<Trends> {
+    let dir = history_dir(locations)?;
+    if !history::runs_dir(&dir).is_dir() {
+        return Ok(Trends::new());
+    }
+    let provision = provision(locations, Cancel::default())?;
+    if !provision.is_ready(Requirement::Env(EnvName::Duckdb)) {
+        anyhow::bail!("DuckDB, which reads it, is not installed\n  hint: `orch history` installs it");
+    }
+    let library = provision.duckdb(&|_| {})?;
+    history::History::new(dir, &library)?.read(tell)?.trends()
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use indexmap::IndexSet;
 
 use crate::base::shell;
-use crate::config::{Download, Where};
+use crate::config::Said;
 use crate::exec::{Backoff, KeepGoing, MaxAge};
 use crate::matrix::{AUTO, Fallback, Partition, Selection};
 use crate::plan::Clock;
@@ -146,12 +146,8 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// Ask no remote store, and send it nothing.
     pub no_remote: bool,
-    /// A server that executes steps; None for the one that is configured.
-    pub executor: Option<String>,
-    /// Which steps go there; None for what is configured.
-    pub whereabouts: Option<Where>,
-    /// What is fetched of what steps made there; None for what is configured.
-    pub download: Option<Download>,
+    /// A server that executes steps; what is None is as it is configured.
+    pub executor: Said,
     pub out_dir: PathBuf,
     /// Where a trace of the run is written.
     pub trace: Option<PathBuf>,
@@ -170,9 +166,7 @@ impl Default for Settings {
             backoff: Backoff::default(),
             seed: None,
             no_remote: false,
-            executor: None,
-            whereabouts: None,
-            download: None,
+            executor: Said::default(),
             out_dir: OUT_DIR.into(),
             trace: None,
             command: "orch".into(),
@@ -185,26 +179,14 @@ impl Settings {
     pub fn flags(&self, locations: &Locations, fallback: Fallback, clock: &Clock) -> String {
         let mut flags = locations.flags();
         flags.extend((self.out_dir != Path::new(OUT_DIR)).then(|| flag("--out-dir", &self.out_dir)));
-        if fallback == Fallback::Usual {
-            flags.push_str(" --fallback");
-        }
-        if clock.is_stopped {
-            flags.push_str(" --check");
-        }
+        flags.extend((fallback == Fallback::Usual).then_some(" --fallback"));
+        flags.extend(clock.is_stopped.then_some(" --check"));
         // Without it there are no such steps.
-        if let Some(rounds) = clock.rounds {
-            flags.push_str(&format!(" --rounds {rounds}"));
-        }
+        flags.extend(clock.rounds.map(|rounds| format!(" --rounds {rounds}")));
         flags.extend(clock.longer.iter().map(|case| format!(" --longer {}", shell::word(case))));
-        if let Some(url) = &self.executor {
-            flags.push_str(&format!(" --executor {}", shell::word(url)));
-        }
-        if let Some(place) = self.whereabouts {
-            flags.push_str(&format!(" --where {}", place.name()));
-        }
-        if let Some(size) = self.job_memory {
-            flags.push_str(&format!(" --job-memory {size}"));
-        }
+        flags.extend(self.executor.url.as_ref().map(|url| format!(" --executor {}", shell::word(url))));
+        flags.extend(self.executor.whereabouts.map(|place| format!(" --where {}", place.word())));
+        flags.extend(self.job_memory.map(|size| format!(" --job-memory {size}")));
         flags
     }
 }

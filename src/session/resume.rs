@@ -5,13 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::Context as _;
-
 use crate::base::figures::counted;
 use crate::explain;
 use crate::journal::{self, Run};
 use crate::record::Outcome;
-use crate::session::{Planned, Session, Tell, UsageError, run_log};
+use crate::session::{Planned, Session, Tell, run_log, usage};
 
 const FLAG: &str = " --resume";
 
@@ -26,9 +24,9 @@ impl Session {
         }
         for (step, outcome) in &outcomes {
             let Some(id) = planned.project.plan.find(step) else { continue };
-            planned.rerun.remove(&id);
+            planned.options.rerun.remove(&id);
             if *outcome != Outcome::Pass {
-                planned.stands.insert(id);
+                planned.options.stands.insert(id);
             }
         }
         let passed = outcomes.values().filter(|outcome| **outcome == Outcome::Pass).count();
@@ -47,29 +45,26 @@ impl Session {
 
 /// The run that is resumed, and those that it resumed itself, newest first.
 fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
-    let dir = explain::runs_dir(&session.store);
     let (folder, command) = (run_log::folder(), plain(command));
     let mut found: Vec<Run> = Vec::new();
-    for path in journal::files(&dir).with_context(|| format!("failed to list `{}`", dir.display()))? {
-        let run = journal::read(&path).with_context(|| format!("failed to read `{}`", path.display()))?;
-        let Some(run) = run.filter(|run| run.head.folder == folder && plain(&run.head.command) == command) else {
+    for run in journal::runs(&explain::runs_dir(&session.store))? {
+        let (_, run) = run?;
+        if run.head.folder != folder || plain(&run.head.command) != command {
             continue;
-        };
+        }
         let is_cut_off = !run.goes_on && run.end.as_ref().is_none_or(|end| end.interrupted);
         let resumed = run.head.command.contains(FLAG);
         match (is_cut_off, found.is_empty()) {
             (true, _) => found.push(run),
             (false, true) if run.goes_on => {
-                let text = format!("the run of this command line that began at {} still goes on", run.head.started);
-                return Err(UsageError(text).into());
+                usage!("the run of this command line that began at {} still goes on", run.head.started)
             }
             (false, true) => {
-                let text = format!(
+                usage!(
                     "nothing is to be resumed: the last run of this command line, of {}, came to its end\n  hint: leave \
                      out --resume; `--rerun failed` does again what failed",
                     run.head.started
-                );
-                return Err(UsageError(text).into());
+                )
             }
             (false, false) => break,
         }
@@ -78,11 +73,10 @@ fn cut_off(session: &Session, command: &str) -> anyhow::Result<Vec<Run>> {
         }
     }
     if found.is_empty() {
-        let text = format!(
+        usage!(
             "nothing is to be resumed: no run of this command line is on record\n  line: {command}\n  folder: {folder}\n  \
              hint: `orch what-ran --runs` lists those that are; a run is resumed with the same arguments and --resume"
         );
-        return Err(UsageError(text).into());
     }
     Ok(found)
 }

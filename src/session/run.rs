@@ -1,17 +1,14 @@
 //! A plan performed: its steps, its journal, what is shared with other machines, what people look at, and the memo.
 
-use std::time::Instant;
-
 use crate::device::{Host, free_memory};
 use crate::event::{Event, Listener};
 use crate::exec::{self, Context, Finished, How, Options};
 use crate::memo::{Recorded, Removals};
-use crate::session::away::Departing;
-use crate::session::out_dir::{self, Handed, Place};
+use crate::session::out_dir::{self, Handed};
 use crate::session::recorded::Recording;
 use crate::session::run_log::RunLog;
 use crate::session::sharing::{Sharing, Told};
-use crate::session::{Planned, Session, Settings};
+use crate::session::{Planned, Session, Settings, away};
 use crate::step::StepId;
 
 /// A run that came to its end.
@@ -50,14 +47,14 @@ impl Session {
         uploads: &dyn Fn(usize),
     ) -> anyhow::Result<Run> {
         let project = &planned.project;
-        let departing = Departing::open(settings)?;
-        let options = Options { routing: departing.routing.clone(), ..self.options(&planned, settings) };
-        let run_log = RunLog::new(Instant::now(), listener, self, &options, settings);
+        let (routing, away) = away::depart(settings)?;
+        let options = Options { routing, ..self.options(&planned, settings) };
+        let run_log = RunLog::new(listener, self, &options, settings);
         let before = Removals::of(&self.store);
         let mut recording = Recording::begin(&planned, &options.spec);
         let sharing = Sharing::open(settings.no_remote, &self.store, &run_log)?;
-        let context =
-            Context { remote: sharing.remote(), away: departing.away(), ..self.context(project, &options, &run_log) };
+        let (remote, away) = (sharing.remote(), away.as_deref());
+        let context = Context { remote, away, ..self.context(project, &options, &run_log) };
         let ended = self.perform(&context, planned.has_pages, &mut recording);
         let remote = sharing.finish(&self.cancel, uploads);
         let hits = |finished: &Finished| finished.results.iter().filter(|result| result.how == How::Hit).count() as u32;
@@ -71,7 +68,7 @@ impl Session {
 
     /// The options of a run.
     pub fn options(&self, planned: &Planned, settings: &Settings) -> Options {
-        planned.options(Options {
+        Options {
             jobs: settings.jobs.unwrap_or(self.host.report.cores.max(1)),
             memory: settings.memory.or_else(|| free_memory(&Host::real())).unwrap_or(u64::MAX),
             job_memory: settings.job_memory,
@@ -83,8 +80,8 @@ impl Session {
             flags: settings.flags(&self.locations, planned.fallback, &planned.project.clock)
                 + &planned.project.sweep.flags(),
             out_dir: settings.out_dir.clone(),
-            ..planned.project.idle_options()
-        })
+            ..planned.options.clone()
+        }
     }
 
     /// Performs the plan and hands out what it made; once more, if that was lost in between.
@@ -94,8 +91,7 @@ impl Session {
         has_pages: bool,
         recording: &mut Option<Recording>,
     ) -> anyhow::Result<(Finished, Handed)> {
-        let place = Place::new(&self.locations, context.options, has_pages)?;
-        let hand_out = |finished: &Finished| out_dir::hand_out(context.plan, finished, context.store, &place);
+        let hand_out = |finished: &Finished| out_dir::hand_out(context, finished, &self.locations, has_pages);
         let mut run = |context: &Context<'_>| {
             let mut finished = exec::run(context)?;
             finished.doc.run = recording.as_mut().map(Recording::ran);

@@ -12,7 +12,7 @@ use crate::explain;
 use crate::journal::{Head, Journal};
 use crate::plan::Plan;
 use crate::session::{Session, Settings};
-use crate::trace::{About, Recorder};
+use crate::trace::Recorder;
 
 /// Where it was given.
 pub(super) fn folder() -> String {
@@ -33,13 +33,8 @@ pub(super) struct RunLog<'a> {
 }
 
 impl<'a> RunLog<'a> {
-    pub(super) fn new(
-        start: Instant,
-        listener: &'a dyn Listener,
-        session: &Session,
-        options: &Options,
-        settings: &Settings,
-    ) -> Self {
+    pub(super) fn new(listener: &'a dyn Listener, session: &Session, options: &Options, settings: &Settings) -> Self {
+        let start = Instant::now();
         let head = Head {
             version: VERSION,
             started: figures::exactly_now(),
@@ -50,15 +45,8 @@ impl<'a> RunLog<'a> {
             again: options.again(),
         };
         let journal = Journal::new(explain::runs_dir(&session.store), head.clone(), start);
-        let memory = options.memory;
-        Self {
-            listener,
-            start,
-            memory,
-            head,
-            journal,
-            trace: settings.trace.clone().map(|path| (path, Recorder::new(start))),
-        }
+        let trace = settings.trace.clone().map(|path| (path, Recorder::new(start)));
+        Self { listener, start, memory: options.memory, head, journal, trace }
     }
 
     /// Closes the journal and writes the trace, also of a run that ended badly. A journal that could not be written is
@@ -71,9 +59,8 @@ impl<'a> RunLog<'a> {
             self.listener.tell(Event::Warning { text });
         }
         let Some((path, recorder)) = &self.trace else { return Ok(()) };
-        let Head { command, host, jobs, started, .. } = &self.head;
-        let about = About { command, host, jobs: *jobs, memory: self.memory, started };
-        recorder.write(path, plan, &about).with_context(|| format!("failed to write the trace `{}`", path.display()))
+        let written = recorder.write(path, plan, &self.head, self.memory);
+        written.with_context(|| format!("failed to write the trace `{}`", path.display()))
     }
 }
 

@@ -19,61 +19,55 @@ const TOLD: usize = 12;
 /// A plan, and what of it is to be done.
 pub struct Planned {
     pub project: Project,
-    /// None means everything.
-    pub(super) wanted: Option<BTreeSet<StepId>>,
-    pub(super) rerun: BTreeSet<StepId>,
-    /// `failed` was named: failures that stand are met again too.
-    pub(super) rerun_failed: bool,
-    /// Steps whose failure is not tried again.
-    pub(super) stands: BTreeSet<StepId>,
+    /// Of who looks and does not touch, with what of the plan is to be done.
+    pub options: Options,
     pub(super) fallback: Fallback,
-    /// Measurements older than this are made again.
-    pub(super) max_age: Option<exec::MaxAge>,
     /// Not of steps chosen by name: they are no report of anything.
     pub(super) has_pages: bool,
-    /// What part it is, for pages; None for the whole.
-    pub(super) label: Option<String>,
     /// Why nothing is left to do, where that is so: this is no failure, because nothing was asked for.
     pub nothing: Option<String>,
 }
 
-/// Loads the spec and takes the part of it that is asked for.
-pub(super) fn plan(session: &Session, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
-    let project = session.project(request, ask)?;
-    tell_chosen(&project.plan, tell);
-    let mut rerun = chosen(&project, session, &request.rerun)?;
-    if request.anew {
-        let plan = &project.plan;
-        rerun.extend(
-            plan.ids().map(|id| (id, plan.step(id))).filter(|(_, step)| step.kind.is_timed(step)).map(|(id, _)| id),
-        );
+impl Session {
+    /// Loads the spec and takes the part of it that is asked for.
+    pub fn plan(&self, request: &Request, ask: Ask<'_>, tell: Tell<'_>) -> anyhow::Result<Planned> {
+        let project = self.project(request, ask)?;
+        tell_chosen(&project.plan, tell);
+        let mut rerun = chosen(&project, self, &request.rerun)?;
+        if request.anew {
+            rerun.extend(timed(&project.plan));
+        }
+        let mut steps = if request.steps.is_empty() { None } else { Some(chosen(&project, self, &request.steps)?) };
+        if let Some(steps) = &mut steps {
+            // Whoever asks for a run wants to know what it is worth.
+            let is_run = |planned: &&PlannedCase| steps.contains(&planned.run);
+            let verdicts: Vec<_> = project.plan.cases.iter().filter(is_run).map(|planned| planned.judge).collect();
+            steps.extend(verdicts);
+        }
+        let nothing = steps.as_ref().is_some_and(BTreeSet::is_empty).then(|| {
+            let word = if request.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
+            format!("no step {word} last time: nothing to run")
+        });
+        let options = Options {
+            wanted: steps,
+            rerun,
+            rerun_failed: request.steps.iter().chain(&request.rerun).any(|word| word == "failed"),
+            max_age: request.max_age.clone(),
+            scope: request.part(),
+            ..project.idle_options()
+        };
+        let (fallback, has_pages) = (request.fallback, request.steps.is_empty());
+        let planned = Planned { project, options, fallback, has_pages, nothing };
+        let is_part = request.affected.is_some() || request.partition.is_some();
+        if is_part && planned.nothing.is_none() { narrow(planned, self, request, tell) } else { Ok(planned) }
     }
-    let mut steps = if request.steps.is_empty() { None } else { Some(chosen(&project, session, &request.steps)?) };
-    if let Some(steps) = &mut steps {
-        // Whoever asks for a run wants to know what it is worth.
-        let is_run = |planned: &&PlannedCase| steps.contains(&planned.run);
-        let verdicts: Vec<_> = project.plan.cases.iter().filter(is_run).map(|planned| planned.judge).collect();
-        steps.extend(verdicts);
-    }
-    let stands = BTreeSet::new();
-    let rerun_failed = request.steps.iter().chain(&request.rerun).any(|word| word == "failed");
-    let (fallback, max_age) = (request.fallback, request.max_age.clone());
-    let (has_pages, label, nothing) = (request.steps.is_empty(), request.part(), None);
-    let mut planned =
-        Planned { project, wanted: steps, rerun, rerun_failed, stands, fallback, max_age, has_pages, label, nothing };
-    if planned.wanted.as_ref().is_some_and(BTreeSet::is_empty) {
-        let word = if request.steps.iter().any(|word| word == "flaky") { "ended so" } else { "failed" };
-        planned.nothing = Some(format!("no step {word} last time: nothing to run"));
-    }
-    let is_part = request.affected.is_some() || request.partition.is_some();
-    if is_part && planned.nothing.is_none() { narrow(planned, session, request, tell) } else { Ok(planned) }
 }
 
 fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell<'_>) -> anyhow::Result<Planned> {
     let plan = &planned.project.plan;
-    let mut wanted = planned.wanted.clone().unwrap_or_else(|| exec::usually_wanted(plan).collect());
+    let mut wanted = planned.options.wanted.clone().unwrap_or_else(|| exec::usually_wanted(plan).collect());
     let mut excluded: BTreeMap<String, &str> = plan.excluded.iter().map(|e| (e.case.id(), e.reason.as_str())).collect();
-    let mut labels = Vec::from_iter(planned.label.take());
+    let mut labels = Vec::from_iter(planned.options.scope.take());
     if let Some(base) = &request.affected {
         let affected = Affected::since(base, &request.spec, &planned.project, &session.store)?;
         affected.notes.iter().for_each(|note| tell(&format!("note: {note}")));
@@ -95,14 +89,14 @@ fn narrow(mut planned: Planned, session: &Session, request: &Request, tell: Tell
     }
     let narrowed = plan.narrowed(&wanted, &|case| excluded.contains_key(case));
     // The test of a case belongs to it, although it may not differ itself.
-    let tests = narrowed.cases.iter().map(|planned| planned.test).filter(|_| planned.wanted.is_none());
+    let tests = narrowed.cases.iter().map(|planned| planned.test).filter(|_| planned.options.wanted.is_none());
     let moved = |ids: &BTreeSet<StepId>| {
         ids.iter().filter_map(|id| narrowed.find(&plan.step(*id).name)).collect::<BTreeSet<_>>()
     };
     let wanted = moved(&wanted).into_iter().chain(tests).collect();
-    planned.rerun = moved(&planned.rerun);
-    planned.wanted = Some(wanted);
-    planned.label = Some(labels.join(", "));
+    planned.options.rerun = moved(&planned.options.rerun);
+    planned.options.wanted = Some(wanted);
+    planned.options.scope = Some(labels.join(", "));
     planned.project.plan = narrowed;
     Ok(planned)
 }
@@ -170,24 +164,14 @@ fn take_part<T>(partition: &Partition, plan: &Plan, wanted: &mut BTreeSet<StepId
     excluded.retain(|case, _| mine.contains(case.as_str()));
 }
 
+fn timed(plan: &Plan) -> impl Iterator<Item = StepId> {
+    plan.ids().filter(|id| plan.step(*id).kind.is_timed(plan.step(*id)))
+}
+
 impl Planned {
     /// Whether nothing that is to be done is timed.
     pub fn measures_nothing(&self) -> bool {
-        let plan = &self.project.plan;
-        let is_wanted = |id: &StepId| self.wanted.as_ref().is_none_or(|wanted| wanted.contains(id));
-        !plan.ids().filter(is_wanted).map(|id| plan.step(id)).any(|step| step.kind.is_timed(step))
-    }
-
-    /// These options for this plan.
-    pub fn options(&self, options: Options) -> Options {
-        Options {
-            wanted: self.wanted.clone(),
-            rerun: self.rerun.clone(),
-            rerun_failed: self.rerun_failed,
-            stands: self.stands.clone(),
-            max_age: self.max_age.clone(),
-            scope: self.label.clone(),
-            ..options
-        }
+        let is_wanted = |id: StepId| self.options.wanted.as_ref().is_none_or(|wanted| wanted.contains(&id));
+        !timed(&self.project.plan).any(is_wanted)
     }
 }

@@ -6,12 +6,6 @@ use super::*;
 use crate::event::Event;
 use crate::plan::Clock;
 
-struct Silent;
-
-impl Listener for Silent {
-    fn tell(&self, _: Event) {}
-}
-
 const SPEC: &str = "version: 1\ncommands:\n  made: {write: {a.txt: one}}\n  other: {write: {b.txt: two}}\n";
 
 struct Scene {
@@ -38,7 +32,7 @@ impl Scene {
         let session = Session::open(&self.locations).unwrap();
         let tell = |text: &str| panic!("orch says: {text}");
         let planned = session.plan(request, Ask::Installed, &tell).unwrap();
-        let mut run = session.run(planned, &self.settings, &Silent, &|_| {}).unwrap();
+        let mut run = session.run(planned, &self.settings, &|_: Event| {}, &|_| {}).unwrap();
         std::mem::replace(&mut run.written, Ok(())).unwrap();
         let mut executed = run.executed();
         executed.sort();

@@ -17,14 +17,14 @@ static CLASSES: LazyLock<Vec<(&str, Option<&str>)>> =
 const OF_DIFFUSERS: [&str; 4] = ["AutoencoderKL", "DiTTransformer2DModel", "UNet2DConditionModel", "UNet2DModel"];
 
 /// The version that the lists are of.
-pub(super) fn version() -> &'static str {
+pub fn version() -> &'static str {
     let words = DATA.lines().next().and_then(|header| header.strip_prefix("# Model classes of transformers "));
     words.and_then(|words| words.split(',').next()).expect("BUG: the list of classes names its version")
 }
 
 /// Every type that an auto class knows a class for, in ascending order, and its family. None where the type's own
 /// configuration cannot be made, so that nobody knows what it is.
-pub(super) fn types() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+pub fn types() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
     TYPES.lines().filter(|line| !line.starts_with('#')).map(row)
 }
 
@@ -38,7 +38,7 @@ pub(super) fn is_known(name: &str) -> bool {
 }
 
 /// The package of Python that a class is in.
-pub(super) fn library(name: &str) -> &'static str {
+pub fn library(name: &str) -> &'static str {
     if OF_DIFFUSERS.contains(&name) { "diffusers" } else { "transformers" }
 }
 
@@ -58,10 +58,8 @@ pub(super) fn chooses(name: &str) -> bool {
 
 /// What to write instead of a class that is not known.
 pub(super) fn hint(name: &str) -> String {
-    match suggest::nearest(name, CLASSES.iter().map(|(class, _)| *class).chain(OF_DIFFUSERS)) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "write the class name that transformers exports, e.g. `BertForMaskedLM`".to_owned(),
-    }
+    let known = CLASSES.iter().map(|(class, _)| *class).chain(OF_DIFFUSERS);
+    suggest::hint_or(name, known, "write the class name that transformers exports, e.g. `BertForMaskedLM`")
 }
 
 #[cfg(test)]

@@ -57,44 +57,4 @@ pub enum CommandInput {
 }
 
 /// The user's own steps in their order, found by name.
-#[derive(Debug, Clone, Default)]
-pub struct Commands(IndexMap<Arc<str>, Command>);
-
-impl Commands {
-    pub fn iter(&self) -> impl Iterator<Item = &Command> {
-        self.0.values()
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn get(&self, name: &str) -> Option<&Command> {
-        self.0.get(name)
-    }
-
-    /// Adds a command, unless there is one of its name.
-    pub(super) fn add(&mut self, command: Command) -> Result<(), Command> {
-        if self.get(&command.name).is_some() {
-            return Err(command);
-        }
-        self.0.insert(command.name.clone(), command);
-        Ok(())
-    }
-
-    pub(super) fn into_rows(self) -> impl Iterator<Item = Command> {
-        self.0.into_values()
-    }
-}
-
-impl std::ops::Index<&str> for Commands {
-    type Output = Command;
-
-    fn index(&self, name: &str) -> &Command {
-        self.get(name).unwrap_or_else(|| panic!("BUG: no command is called `{name}`"))
-    }
-}
+pub type Commands = IndexMap<Arc<str>, Command>;

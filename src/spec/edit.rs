@@ -7,7 +7,7 @@ mod spans;
 
 use super::yaml::{self, Node, Value};
 use super::{ExpectedStage, ExpectedStatus};
-use spans::{Item, Layout};
+use spans::{Edit, Item, Layout};
 
 /// What is to be changed; rows by the line and column at which they begin.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,17 +73,21 @@ pub fn expectations(text: &str, changes: &[Change]) -> Result<String, String> {
     let (node, errors) = yaml::parse(text);
     let node = node.filter(|_| errors.is_empty()).ok_or("it is no YAML")?;
     let layout = Layout::new(text);
+    let new: Vec<_> = changes
+        .iter()
+        .filter_map(|change| if let Change::Add(row) = change { Some(row.text()) } else { None })
+        .collect();
     let Some((matrix_at, matrix)) = entry(&node, "matrix") else {
         let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-        let rows: String = added(changes).map(|row| format!("    - {}\n", row.text())).collect();
+        let rows: String = new.iter().map(|row| format!("    - {row}\n")).collect();
         return Ok(format!("{text}{gap}matrix:\n  expect:\n{rows}"));
     };
     let Some((expect_at, expect)) = entry(matrix, "expect") else {
-        return layout.with_key(matrix_at, matrix, &added(changes).map(Row::text).collect::<Vec<_>>());
+        return layout.with_key(matrix_at, matrix, &new);
     };
     let Value::List(nodes) = &expect.value else { return Err("`expect` is no list".to_owned()) };
     let items = layout.items(expect, nodes)?;
-    let mut edits: Vec<(std::ops::Range<usize>, String)> = Vec::new();
+    let mut edits: Vec<Edit> = Vec::new();
     let mut left = items.rows.len();
     let find = |line: u32, column: u32| {
         let at = nodes.iter().position(|node| (node.pos.line, node.pos.column) == (line, column));
@@ -108,18 +112,14 @@ pub fn expectations(text: &str, changes: &[Change]) -> Result<String, String> {
             Change::Add(_) => {}
         }
     }
-    let new: Vec<_> = added(changes).map(Row::text).collect();
-    if left + new.len() == 0 {
+    if left + new.len() == 0 && !items.is_flow {
         // A key without rows would be no list.
-        edits.extend(items.emptied(&layout, expect_at)?);
+        let at = layout.after_colon(expect_at)?;
+        edits.push((at..at, " []".to_owned()));
     } else if !new.is_empty() {
         edits.push(items.addition(&layout, expect_at, &new)?);
     }
     spans::apply(text, edits)
-}
-
-fn added(changes: &[Change]) -> impl Iterator<Item = &Row> {
-    changes.iter().filter_map(|change| if let Change::Add(row) = change { Some(row) } else { None })
 }
 
 /// An entry of a mapping, with the place of its key.
@@ -138,7 +138,7 @@ struct Items {
 }
 
 impl Items {
-    fn replacement(&self, layout: &Layout<'_>, at: usize, rows: &[String]) -> (std::ops::Range<usize>, String) {
+    fn replacement(&self, layout: &Layout<'_>, at: usize, rows: &[String]) -> Edit {
         let item = &self.rows[at];
         if !self.is_flow {
             let lines = rows.iter().map(|row| format!("{}- {row}\n", item.indent));
@@ -148,24 +148,15 @@ impl Items {
             return (item.range.clone(), rows.join(", "));
         }
         // With the comma behind it, or else the one before it.
-        let end = match self.rows.get(at + 1) {
-            Some(next) => next.range.start,
-            None => item.range.end,
+        let range = match (self.rows.get(at + 1), at.checked_sub(1)) {
+            (Some(next), _) => item.range.start..next.range.start,
+            (None, Some(before)) => self.rows[before].range.end..item.range.end,
+            (None, None) => item.range.clone(),
         };
-        let start = match (at, self.rows.len()) {
-            (0, _) => item.range.start,
-            (at, count) if at + 1 == count => self.rows[at - 1].range.end,
-            _ => item.range.start,
-        };
-        (start..end, String::new())
+        (range, String::new())
     }
 
-    fn addition(
-        &self,
-        layout: &Layout<'_>,
-        key: yaml::Pos,
-        rows: &[String],
-    ) -> Result<(std::ops::Range<usize>, String), String> {
+    fn addition(&self, layout: &Layout<'_>, key: yaml::Pos, rows: &[String]) -> Result<Edit, String> {
         match self.rows.last() {
             Some(last) if self.is_flow => {
                 Ok((last.range.end..last.range.end, rows.iter().map(|row| format!(", {row}")).collect()))
@@ -185,14 +176,6 @@ impl Items {
             }
             None => Ok((self.whole.clone(), format!("[{}]", rows.join(", ")))),
         }
-    }
-
-    fn emptied(&self, layout: &Layout<'_>, key: yaml::Pos) -> Result<Option<(std::ops::Range<usize>, String)>, String> {
-        if self.is_flow {
-            return Ok(None);
-        }
-        let at = layout.after_colon(key)?;
-        Ok(Some((at..at, " []".to_owned())))
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Knows nothing of YAML or of what is checked.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::yaml::Pos;
 use crate::base::Loc;
+use crate::base::figures::counted;
 use crate::base::text::{is_unseen, printable};
 
 /// One mistake in a spec.
@@ -34,6 +35,8 @@ struct Excerpt {
 /// The most characters that an error shows of a file, and of its own message.
 const SHOWN: usize = 160;
 const SAID: usize = 2000;
+/// How many errors are told in full: what follows mostly repeats them.
+const LISTED: usize = 20;
 
 impl Excerpt {
     fn of(line: &str, column: u32, len: u32) -> Self {
@@ -78,13 +81,12 @@ impl fmt::Display for SpecError {
 
 impl fmt::Display for SpecErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
-            if index > 0 {
-                f.write_str("\n\n")?;
-            }
-            write!(f, "{error}")?;
+        let shown: Vec<_> = self.0.iter().take(LISTED).map(ToString::to_string).collect();
+        f.write_str(&shown.join("\n\n"))?;
+        match self.0.len().saturating_sub(LISTED) {
+            0 => Ok(()),
+            rest => write!(f, "\n\n… and {}", counted(rest, "more error")),
         }
-        Ok(())
     }
 }
 
@@ -114,14 +116,10 @@ pub(super) struct Sink {
     pub(super) file: u32,
     /// Some rows could not be read, so unknown names are not reported: those rows may declare them.
     pub(super) incomplete: bool,
-    errors: Vec<(Order, SpecError)>,
-    /// The errors of each place, by their positions in `errors`.
-    by_place: HashMap<Order, Vec<usize>>,
+    /// By file, line and column.
+    errors: BTreeMap<(u32, u32, u32), Vec<SpecError>>,
     texts: HashSet<Arc<str>>,
 }
-
-/// File, line and column.
-type Order = (u32, u32, u32);
 
 impl Sink {
     pub(super) fn span(&self, pos: Pos) -> Span {
@@ -157,30 +155,21 @@ impl Sink {
     /// An error of a file that cannot be read.
     pub(super) fn error_nowhere(&mut self, message: impl Into<String>) {
         let error = SpecError { loc: None, message: message.into(), hint: None, excerpt: None };
-        self.errors.push(((0, 0, 0), error));
+        self.errors.entry((0, 0, 0)).or_default().push(error);
     }
 
-    fn push(&mut self, span: Span, mut message: String, hint: Option<String>) {
+    pub(super) fn push(&mut self, span: Span, mut message: String, hint: Option<String>) {
         if let Some((end, _)) = message.char_indices().nth(SAID) {
             message.replace_range(end.., "…");
         }
-        let order = (span.file, span.pos.line, span.pos.column);
+        let loc = Some(self.loc(span));
+        let here = self.errors.entry((span.file, span.pos.line, span.pos.column)).or_default();
         // An anchor's content is read once for every alias, and reported only once.
         let same = |error: &SpecError| error.message == message || (hint.is_some() && error.hint == hint);
-        let here = self.by_place.entry(order).or_default();
-        if here.iter().any(|index| same(&self.errors[*index].1)) {
-            return;
+        if !here.iter().any(same) {
+            let excerpt = Some(Excerpt { len: span.pos.len as usize, ..Excerpt::default() });
+            here.push(SpecError { loc, message, hint, excerpt });
         }
-        here.push(self.errors.len());
-        self.errors.push((
-            order,
-            SpecError {
-                loc: Some(self.loc(span)),
-                message,
-                hint,
-                excerpt: Some(Excerpt { len: span.pos.len as usize, ..Excerpt::default() }),
-            },
-        ));
     }
 
     /// Shares one allocation among equal texts.
@@ -194,41 +183,41 @@ impl Sink {
     }
 
     /// All errors so far in the order of their places, or nothing if there is none.
-    pub(super) fn finish(mut self) -> Result<(), SpecErrors> {
+    pub(super) fn finish(self) -> Result<(), SpecErrors> {
         if self.errors.is_empty() {
             return Ok(());
         }
-        self.errors.sort_by_key(|(order, _)| *order);
-        let mut errors = Vec::with_capacity(self.errors.len());
-        let mut lines = Lines::default();
-        for ((file, line, column), mut error) in self.errors {
-            let text = self.files.get(file as usize).map(|file| file.text.as_str());
-            let line = text.and_then(|text| lines.get(file, text, line));
-            error.excerpt = error.excerpt.and_then(|excerpt| Some(Excerpt::of(line?, column, excerpt.len as u32)));
-            errors.push(error);
+        let mut errors = Vec::new();
+        // The lines of the file that the errors are in by now.
+        let mut lines: (Option<u32>, Vec<&str>) = Default::default();
+        for ((file, line, column), here) in self.errors {
+            if lines.0 != Some(file) {
+                let text = self.files.get(file as usize).map_or("", |file| file.text.as_str());
+                lines = (Some(file), text.lines().collect());
+            }
+            let line = (line as usize).checked_sub(1).and_then(|at| lines.1.get(at));
+            errors.extend(here.into_iter().map(|error| {
+                let excerpt = error.excerpt.and_then(|known| Some(Excerpt::of(line?, column, known.len as u32)));
+                SpecError { excerpt, ..error }
+            }));
         }
         Err(SpecErrors(errors))
     }
 }
 
-/// Finds lines in ascending order, walking over each text once.
-#[derive(Default)]
-struct Lines {
-    file: u32,
-    /// The line that begins at `at`.
-    line: u32,
-    at: usize,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Lines {
-    fn get<'t>(&mut self, file: u32, text: &'t str, line: u32) -> Option<&'t str> {
-        if file != self.file || self.line == 0 {
-            *self = Self { file, line: 1, at: 0 };
-        }
-        while self.line < line {
-            self.at += text[self.at..].find('\n')? + 1;
-            self.line += 1;
-        }
-        text[self.at..].lines().next().filter(|_| line > 0)
+    #[test]
+    fn of_many_errors_the_first_are_told_and_the_others_counted() {
+        let told = |count: usize| {
+            let error = |at| SpecError { loc: None, message: format!("error {at}."), hint: None, excerpt: None };
+            SpecErrors((1..=count).map(error).collect()).to_string()
+        };
+        assert_eq!(told(2), "error 1.\n\nerror 2.");
+        assert!(told(20).ends_with("\n\nerror 20."));
+        assert!(told(21).ends_with("\n\nerror 20.\n\n… and 1 more error"));
+        assert!(told(301).ends_with("\n\nerror 20.\n\n… and 281 more errors"));
     }
 }

@@ -1,6 +1,7 @@
 //! What is known not to pass: the checked form of `matrix.expect`.
 
 use super::Rule;
+use crate::base::words::words;
 
 /// Cases that end in a known way, and why.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,20 +19,16 @@ pub struct Expect {
     pub strict: bool,
 }
 
-/// Outcomes that can be expected. What a machine lacks is not a property of a case, so it is not among them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExpectedStatus {
-    Fail,
-    Numerics,
-    Oom,
-    Timeout,
-    Crash,
-    Unsupported,
+words! {
+    /// Outcomes that can be expected. What a machine lacks is not a property of a case, so it is not among them.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ExpectedStatus {
+        "FAIL" => Fail, "NUMERICS" => Numerics, "OOM" => Oom, "TIMEOUT" => Timeout, "CRASH" => Crash,
+        "SKIP_UNSUPPORTED" => Unsupported,
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExpectedStage {
-    Generate,
-    Convert,
-    Run,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ExpectedStage { "generate" => Generate, "convert" => Convert, "run" => Run }
 }

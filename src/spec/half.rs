@@ -11,19 +11,19 @@ use super::shape::{self, Shape};
 use super::yaml::{Key, Node, Value};
 use crate::base::words::words;
 
-/// Whether a target computes in half precision, for a target that does not list its precisions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Half {
-    /// Where a probe on the device shows that it does; in fp32 elsewhere.
-    Auto,
-    /// In half precision or not at all.
-    Always,
-    /// In fp32.
-    Never,
+words! {
+    /// Whether a target computes in half precision, for a target that does not list its precisions.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Half {
+        /// Where a probe on the device shows that it does; in fp32 elsewhere.
+        "auto" => Auto,
+        /// In half precision or not at all.
+        "always" => Always,
+        /// In fp32.
+        "never" => Never,
+    }
 }
-
-words!(pub Half { "auto" => Auto, "always" => Always, "never" => Never });
 
 impl Half {
     /// What it may come to, the best first.

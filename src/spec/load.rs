@@ -149,10 +149,7 @@ impl Loader {
         let (node, errors) = yaml::parse(text);
         for error in errors {
             let span = self.sink.span(error.pos);
-            match error.hint {
-                Some(hint) => self.sink.error_hint(span, error.message, hint),
-                None => self.sink.error(span, error.message),
-            }
+            self.sink.push(span, error.message, error.hint.map(str::to_owned));
         }
         self.sink.incomplete |= node.is_none();
         node
@@ -165,8 +162,9 @@ impl Loader {
         let Some((_, section)) = entries.iter_mut().find(|(key, _)| key.text == "commands") else { return commands };
         let Value::Map(rows) = &mut section.value else { return commands };
         for (key, row) in rows.drain(..) {
+            let row = commands::row(&key, &row, folder, &mut self.sink);
             // A second row of the same name is a duplicate key, and was reported as such.
-            let _ = commands.add(commands::row(&key, &row, folder, &mut self.sink));
+            commands.entry(row.name.clone()).or_insert(row);
         }
         commands
     }

@@ -8,7 +8,6 @@ mod error;
 mod classes;
 mod shape;
 mod tolerance;
-mod pipeline;
 mod values;
 mod words;
 mod raw;
@@ -30,6 +29,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use crate::base::words::words;
 use crate::base::{Digest, Loc};
 use crate::catalogue::{Artefact, Runtime};
 use crate::device::BackendRow;
@@ -37,35 +37,20 @@ use crate::device::BackendRow;
 pub use crate::base::Precision;
 pub use crate::catalogue::ReadyFormat;
 pub use crate::catalogue::onnx::Int8Range;
+pub use classes::{library, types as model_types, version as transformers_version};
 pub use commands::{Command, CommandInput, Commands, Does, Files, Program};
 pub use error::{SpecError, SpecErrors};
 pub use expect::{Expect, ExpectedStage, ExpectedStatus};
 pub use half::Half;
 pub use load::is_spec;
 pub use measure::Timing;
-pub use pipeline::Pipeline;
 pub use tolerance::Tolerance;
+pub use yaml::typed as yaml_as;
 
 /// YAML as plain data, for readers who do not care for places. None if it is not YAML.
 pub fn yaml_data(text: &str) -> Option<serde_json::Value> {
     let (node, errors) = yaml::parse(text);
     node.filter(|_| errors.is_empty()).map(|node| node.to_json())
-}
-
-/// YAML as the data of a type that reads itself; on the first error its place and what is wrong.
-pub fn yaml_as<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    yaml::typed(text)
-}
-
-/// The package of Python that a class of models is in.
-pub fn library(class: &str) -> &'static str {
-    classes::library(class)
-}
-
-/// The version of the locked transformers, and every model type that an auto class of it knows, with its family if that is
-/// known.
-pub fn model_types() -> (&'static str, impl Iterator<Item = (&'static str, Option<&'static str>)>) {
-    (classes::version(), classes::types())
 }
 
 /// The checked content of a spec file and all that it includes.
@@ -147,6 +132,23 @@ impl Model {
     }
 }
 
+/// One row of `pipelines:`: a way of using models.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    pub tasks: Vec<String>,
+    /// `templates/pipelines/<template>.py.j2`.
+    pub template: String,
+    /// By task: the outputs whose whole numbers are tokens.
+    pub tokens: BTreeMap<String, Vec<String>>,
+}
+
+impl Spec {
+    /// The outputs of a model whose whole numbers are tokens, by its task in a pipeline.
+    pub fn tokens(&self, model: &Model, pipeline: &str) -> &[String] {
+        self.pipelines[pipeline].tokens.get(&model.task).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Where a model comes from.
 #[derive(Debug, Clone)]
 pub enum Source {
@@ -184,14 +186,11 @@ pub enum Source {
     },
 }
 
-/// The loops that call models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Compose {
-    Rag,
-    Ddpm,
-    Dit,
-    StableDiffusion,
+words! {
+    /// The loops that call models.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Compose { "rag" => Rag, "ddpm" => Ddpm, "dit" => Dit, "stable-diffusion" => StableDiffusion }
 }
 
 impl Compose {
@@ -223,12 +222,10 @@ pub struct Hub {
     pub revision: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Priority {
-    High,
-    Medium,
-    Low,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Priority { "high" => High, "medium" => Medium, "low" => Low }
 }
 
 /// Recipe of one input tensor.
@@ -247,22 +244,14 @@ pub enum Dim {
     Named(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Dtype {
-    Float64,
-    Float32,
-    Float16,
-    Bfloat16,
-    Int64,
-    Int32,
-    Int16,
-    Int8,
-    Uint64,
-    Uint32,
-    Uint16,
-    Uint8,
-    Bool,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Dtype {
+        "float64" => Float64, "float32" => Float32, "float16" => Float16, "bfloat16" => Bfloat16,
+        "int64" => Int64, "int32" => Int32, "int16" => Int16, "int8" => Int8,
+        "uint64" => Uint64, "uint32" => Uint32, "uint16" => Uint16, "uint8" => Uint8, "bool" => Bool,
+    }
 }
 
 /// How an input is filled.
@@ -291,15 +280,17 @@ pub struct Export {
     pub opset: u32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Route {
-    /// `torch.onnx.export(dynamo=False)`.
-    Legacy,
-    /// `torch.onnx.export(dynamo=True)`.
-    Dynamo,
-    /// `transformers.exporters.OnnxExporter`.
-    Transformers,
+words! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Route {
+        /// `torch.onnx.export(dynamo=False)`.
+        "legacy" => Legacy,
+        /// `torch.onnx.export(dynamo=True)`.
+        "dynamo" => Dynamo,
+        /// `transformers.exporters.OnnxExporter`.
+        "transformers" => Transformers,
+    }
 }
 
 /// One row of `targets:`.
@@ -349,7 +340,7 @@ pub struct Measure {
 }
 
 /// Which cases exist.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct MatrixSpec {
     /// Globs over model names; empty means all.
     pub models: Vec<String>,

@@ -20,12 +20,6 @@ pub(super) trait Shape: Sized {
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
 
-/// A mapping with known fields.
-pub(super) trait Fields {
-    /// Those that are written, and where they stand unless they were reported as wrong.
-    fn written(&self) -> Vec<(&'static str, Option<Span>)>;
-}
-
 /// A value and where it stands.
 #[derive(Debug, Clone)]
 pub(super) struct At<T> {
@@ -66,6 +60,28 @@ impl<T> Field<T> {
         self.given().map(|at| &at.value)
     }
 
+    pub(super) fn cloned(&self) -> Option<T>
+    where
+        T: Clone,
+    {
+        self.value().cloned()
+    }
+
+    /// The value, or what holds without one.
+    pub(super) fn or(&self, usual: T) -> T
+    where
+        T: Clone,
+    {
+        self.cloned().unwrap_or(usual)
+    }
+
+    /// Reports a value that is given and not as it must be.
+    pub(super) fn must(&self, sink: &mut Sink, is_right: impl Fn(&T) -> bool, wrong: impl Fn(&T) -> String) {
+        if let Some(at) = self.given().filter(|at| !is_right(&at.value)) {
+            sink.error(at.span, wrong(&at.value));
+        }
+    }
+
     /// Given, but not to be used: it was reported.
     pub(super) fn is_bad(&self) -> bool {
         matches!(self, Self::Bad)
@@ -80,6 +96,13 @@ impl<T> Field<List<T>> {
     /// What could be read of the list; nothing if it is not given.
     pub(super) fn items(&self) -> &[At<T>] {
         self.value().map_or(&[], |list| &list.items)
+    }
+}
+
+impl<T, N> Field<Rows<T, N>> {
+    /// The rows, each with its name; none if they are not given.
+    pub(super) fn rows(&self) -> &[(At<N>, Option<At<T>>)] {
+        self.value().map_or(&[], |rows| &rows.0)
     }
 }
 
@@ -152,10 +175,10 @@ macro_rules! shape {
 
         impl $name {
             pub(super) const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
-        }
 
-        impl shape::Fields for $name {
-            fn written(&self) -> Vec<(&'static str, Option<Span>)> {
+            /// The fields that are written, and where they stand unless they were reported as wrong.
+            #[allow(dead_code, reason = "not every shape is asked for them")]
+            pub(super) fn written(&self) -> Vec<(&'static str, Option<Span>)> {
                 let all = [$((stringify!($field), self.$field.is_absent(), self.$field.given().map(|at| at.span))),*];
                 all.into_iter().filter(|(_, is_absent, _)| !is_absent).map(|(name, _, span)| (name, span)).collect()
             }

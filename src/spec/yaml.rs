@@ -54,7 +54,7 @@ pub(super) struct Key<'a> {
 pub(super) struct YamlError {
     pub(super) pos: Pos,
     pub(super) message: String,
-    pub(super) hint: Option<String>,
+    pub(super) hint: Option<&'static str>,
 }
 
 /// The tree as far as there is one, and what is wrong with the text. After a duplicate key the parser can go on, so the
@@ -103,7 +103,7 @@ fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Node<'_>, serd
 }
 
 /// Data of a type that reads itself, for documents that orch writes; the first error as `line:column: what`.
-pub(super) fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+pub fn typed<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     let options: Options = serde_saphyr::options! { duplicate_keys: DuplicateKeyPolicy::Error, with_snippet: false };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let YamlError { pos, message, .. } = describe(&error);
@@ -125,15 +125,12 @@ fn describe(error: &serde_saphyr::Error) -> YamlError {
         serde_saphyr::Error::MultipleDocuments { .. } => YamlError {
             pos,
             message: "a second YAML document begins here".to_owned(),
-            hint: Some("a spec file holds one; move the other into its own file and `include` it".to_owned()),
+            hint: Some("a spec file holds one; move the other into its own file and `include` it"),
         },
         serde_saphyr::Error::Budget { .. } | serde_saphyr::Error::AliasReplayLimitExceeded { .. } => YamlError {
             pos,
             message: "this file is too large once its aliases are expanded".to_owned(),
-            hint: Some(
-                "aliases may repeat 1,000,000 values in all (more in longer files), and 100,000 within anchors"
-                    .to_owned(),
-            ),
+            hint: Some("aliases may repeat 1,000,000 values in all (more in longer files), and 100,000 within anchors"),
         },
         other => {
             let rendered = other.render_with_options(serde_saphyr::render_options! { snippets: SnippetMode::Off });
@@ -145,7 +142,7 @@ fn describe(error: &serde_saphyr::Error) -> YamlError {
 }
 
 fn duplicate(key: &str, pos: Pos) -> YamlError {
-    let hint = "the parser would drop one of the two; remove it or merge them".to_owned();
+    let hint = "the parser would drop one of the two; remove it or merge them";
     let pos = Pos { len: key.chars().count() as u32, ..pos };
     YamlError { pos, message: format!("`{key}` is given twice"), hint: Some(hint) }
 }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::journal::Ran;
+use crate::journal::{Head, Ran};
 use crate::plan::Plan;
 use crate::record::Outcome;
 use crate::step::{Source, StepId};
-use crate::trace::{About, Story};
+use crate::trace::Story;
 
 const PID: u32 = 1;
 const MAIN: u32 = 1;
@@ -21,7 +21,7 @@ const SETUPS: u32 = 100_000;
 /// More arrows than these make viewers slow and say nothing.
 const ARROWS: usize = 50_000;
 
-pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) -> Vec<u8> {
+pub(super) fn document(story: &Story, now: f64, plan: &Plan, (head, memory): (&Head, u64)) -> Vec<u8> {
     let by_id: HashMap<StepId, &Ran> =
         story.steps.iter().filter_map(|ran| Some((plan.find(&ran.step)?, ran))).collect();
     let path = plan.critical_path(|id| by_id.get(&id).map(|ran| ran.seconds));
@@ -47,8 +47,8 @@ pub(super) fn document(story: &Story, now: f64, plan: &Plan, about: &About<'_>) 
     let left_out = trace.arrows(plan, &by_id);
     let total: f64 = path.iter().map(|id| by_id[id].seconds).sum();
     let mut other = json!({
-        "orch": env!("CARGO_PKG_VERSION"), "command": about.command, "host": about.host, "started": about.started,
-        "jobs": about.jobs, "memory": about.memory, "seconds": now, "executed": story.steps.len(), "interrupted": story.interrupted.is_some(),
+        "orch": env!("CARGO_PKG_VERSION"), "command": head.command, "host": head.host, "started": head.started,
+        "jobs": head.jobs, "memory": memory, "seconds": now, "executed": story.steps.len(), "interrupted": story.interrupted.is_some(),
         "critical path": path.iter().map(|id| plan.step(*id).name.as_str()).collect::<Vec<_>>(),
         "critical path seconds": us(total) as f64 / 1e6,
     });

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::base::lock;
 use crate::event::{Event, Listener, Load};
-use crate::journal::{Ended, Follow, Installed, Ran};
+use crate::journal::{Ended, Follow, Head, Installed, Ran};
 use crate::plan::Plan;
 
 /// Collects what a trace is made of, while the run goes on.
@@ -42,25 +42,15 @@ struct Story {
     interrupted: Option<f64>,
 }
 
-/// What the trace says about the run as a whole.
-pub struct About<'a> {
-    pub command: &'a str,
-    pub host: &'a str,
-    pub jobs: u32,
-    /// Bytes that steps may take at a time.
-    pub memory: u64,
-    pub started: &'a str,
-}
-
 impl Recorder {
     pub fn new(start: Instant) -> Self {
         Self { start, state: Mutex::new(State { follow: Follow::new(start), story: Story::default() }) }
     }
 
-    /// Writes the trace of what has happened so far, all of it or nothing.
-    pub fn write(&self, path: &Path, plan: &Plan, about: &About<'_>) -> io::Result<()> {
+    /// Writes the trace of what has happened so far, all of it or nothing. `memory`: bytes that steps may take at a time.
+    pub fn write(&self, path: &Path, plan: &Plan, head: &Head, memory: u64) -> io::Result<()> {
         let state = lock(&self.state);
-        let bytes = format::document(&state.story, state.follow.at(Instant::now()), plan, about);
+        let bytes = format::document(&state.story, state.follow.at(Instant::now()), plan, (head, memory));
         crate::base::named::save_named(path, &bytes)
     }
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
-use crate::base::Digest;
-use crate::event::{Execution, Holds, Slot, Span};
-use crate::key::MissReason;
+use crate::event::{Holds, Slot};
 use crate::record::Outcome;
 
 /// a → b → d and a → c → d; all trivial commands.
@@ -32,33 +30,16 @@ fn tell(recorder: &Recorder, step: &str, slot: Slot, from_ms: u64, until_ms: u64
 }
 
 fn tell_holding(recorder: &Recorder, step: &str, slot: Slot, from_ms: u64, until_ms: u64, holds: Holds) {
-    let (load, waited) = (Load { running: 1, ready: 2 }, Duration::from_millis(3));
-    recorder.tell(Event::StepStarted {
-        step: step.into(),
-        reason: MissReason::NeverRan,
-        slot,
-        waited,
-        waited_for: Some("memory".into()),
-        holds,
-        load,
-    });
+    recorder.tell(Event::began(step, slot, Some("memory"), holds));
     let at = |ms| recorder.start + Duration::from_millis(ms);
-    recorder.tell(Event::StepFinished {
-        step: step.into(),
-        outcome: Outcome::Pass,
-        reason: None,
-        seconds: 0.0,
-        log: None,
-        repro: None,
-        execution: Some(Execution { key: Digest::of(b"k"), span: Span { begin: at(from_ms), end: at(until_ms) } }),
-        load,
-    });
+    recorder.tell(Event::ended(step, Outcome::Pass, None, at(from_ms), at(until_ms)));
 }
 
 fn document(recorder: &Recorder, plan: &Plan) -> Value {
     let dir = tempfile::tempdir().unwrap();
-    let about = About { command: "orch run", host: "here", jobs: 2, memory: 1 << 30, started: "2026" };
-    recorder.write(&dir.path().join("t.json"), plan, &about).unwrap();
+    let [started, command, folder, host, again] = ["2026", "orch run", "/", "here", "orch run"].map(str::to_owned);
+    let head = Head { version: 1, started, command, folder, host, jobs: 2, again };
+    recorder.write(&dir.path().join("t.json"), plan, &head, 1 << 30).unwrap();
     serde_json::from_slice(&std::fs::read(dir.path().join("t.json")).unwrap()).unwrap()
 }
 
@@ -94,7 +75,7 @@ fn rows_slices_arrows_and_counters() {
     assert_eq!(rows, ["main", "critical path", "exclusive", "job 0", "job 1"]);
     let c = events.iter().find(|e| e["name"] == "command:c" && e["tid"] == 11).unwrap();
     assert_eq!((c["ts"].as_f64(), c["dur"].as_f64()), (Some(20_000.0), Some(20_000.0)));
-    assert_eq!((&c["args"]["critical"], &c["args"]["waited ms"]), (&Value::Bool(true), &3.0.into()));
+    assert_eq!((&c["args"]["critical"], &c["args"]["waited ms"]), (&Value::Bool(true), &5.0.into()));
     assert_eq!(c["args"]["why"], "never ran");
     let path: Vec<_> = of("X").into_iter().filter(|e| e["tid"] == 2).map(|e| e["name"].clone()).collect();
     assert_eq!(path, ["command:a", "command:c", "command:d"]);

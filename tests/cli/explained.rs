@@ -191,6 +191,7 @@ fn a_log_says_what_the_process_said_and_how_it_ended() {
 fn what_ran_tells_the_executed_steps_in_order_with_their_reproducers() {
     let sandbox = chain();
     sandbox.run(["what-ran"]).code(3).stderr_has("no run is on record");
+    sandbox.run(["what-ran", "--run", "0"]).code(2).stderr_has("no run is called `0`");
     assert_eq!(sandbox.run(["what-ran", "--json"]).success().json(), json!({"runs": []}));
     sandbox.run(["run", "spec.yaml", "--jobs", "2"]).success();
     sandbox.write("data/seed.txt", "9");

@@ -2,43 +2,33 @@
 //!
 //! The spec is the one on the line, or the usual one. One that cannot be read completes nothing and says nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory, ValueEnum};
+use clap::CommandFactory;
+pub(in crate::cli) use clap_complete::Shell;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 
 use super::Args;
 use crate::matrix::AUTO;
 use crate::session::{self, Project, Request};
-use crate::spec::{Spec, is_spec};
+use crate::spec::is_spec;
 
 /// By which a script tells orch that it is asked for completions, and by which shell.
 const VARIABLE: &str = "ORCH_COMPLETE";
 /// Bash ends words at colons, which are in the names of steps and cases.
 const COLONS: &str = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}\n";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(in crate::cli) enum Shell {
-    Bash,
-    Elvish,
-    Fish,
-    Powershell,
-    Zsh,
-}
-
-impl Shell {
-    /// What a user sources when a shell starts.
-    pub(in crate::cli) fn script(self) -> String {
-        let name = self.to_possible_value().expect("BUG: no shell is skipped");
-        let shells = Shells::builtins();
-        let shell = shells.completer(name.get_name()).expect("BUG: each shell has its completer");
-        let mut script = Vec::new();
-        let written = shell.write_registration(VARIABLE, "orch", "orch", "orch", &mut script);
-        written.expect("BUG: memory takes what is written");
-        let before = if self == Self::Bash { COLONS } else { "" };
-        format!("{before}{}", String::from_utf8_lossy(&script))
-    }
+/// What a user sources when a shell starts.
+pub(in crate::cli) fn script(shell: Shell) -> String {
+    let name = shell.to_string();
+    let shells = Shells::builtins();
+    let completer = shells.completer(&name).expect("BUG: each shell has its completer");
+    let mut script = Vec::new();
+    let written = completer.write_registration(VARIABLE, "orch", "orch", "orch", &mut script);
+    written.expect("BUG: memory takes what is written");
+    let before = if shell == Shell::Bash { COLONS } else { "" };
+    format!("{before}{}", String::from_utf8_lossy(&script))
 }
 
 /// Answers a shell that asks for completions, and ends. Else it does nothing.
@@ -47,40 +37,37 @@ pub(in crate::cli) fn answer() {
 }
 
 pub(super) fn models() -> ArgValueCandidates {
-    of_spec(|spec| spec.models.keys().cloned().collect())
+    names(|path| Ok(session::spec(path)?.models.into_keys().collect()))
 }
 
-pub(super) fn targets() -> ArgValueCandidates {
-    of_spec(|spec| spec.targets.keys().cloned().chain([AUTO.to_owned()]).collect())
+pub(in crate::cli) fn targets() -> ArgValueCandidates {
+    names(|path| Ok(session::spec(path)?.targets.into_keys().chain([AUTO.to_owned()]).collect()))
 }
 
 pub(super) fn cases() -> ArgValueCandidates {
-    of_plan(case_names)
+    names(|path| Ok(of_cases(&Project::load(&Request::all(path))?).collect()))
 }
 
 /// Of steps, as globs take them.
-pub(super) fn steps() -> ArgValueCandidates {
-    of_plan(|project| project.plan.names().map(str::to_owned).collect())
+pub(in crate::cli) fn steps() -> ArgValueCandidates {
+    names(|path| Ok(Project::load(&Request::all(path))?.plan.names().map(str::to_owned).collect()))
 }
 
 pub(super) fn cases_and_steps() -> ArgValueCandidates {
-    of_plan(|project| case_names(project).into_iter().chain(project.plan.names().map(str::to_owned)).collect())
+    names(|path| {
+        let project = Project::load(&Request::all(path))?;
+        Ok(of_cases(&project).chain(project.plan.names().map(str::to_owned)).collect())
+    })
 }
 
-fn case_names(project: &Project) -> Vec<String> {
-    project.plan.cases.iter().map(|planned| planned.case.id()).collect()
+fn of_cases(project: &Project) -> impl Iterator<Item = String> {
+    project.plan.cases.iter().map(|planned| planned.case.id())
 }
 
-fn of_spec(names: impl Fn(&Spec) -> Vec<String> + Send + Sync + 'static) -> ArgValueCandidates {
-    ArgValueCandidates::new(move || candidates(session::spec(&path()).map(|spec| names(&spec))))
-}
-
-fn of_plan(names: impl Fn(&Project) -> Vec<String> + Send + Sync + 'static) -> ArgValueCandidates {
-    ArgValueCandidates::new(move || candidates(Project::load(&Request::all(&path())).map(|project| names(&project))))
-}
-
-fn candidates(names: anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
-    names.unwrap_or_default().into_iter().map(CompletionCandidate::new).collect()
+fn names(of: fn(&Path) -> anyhow::Result<Vec<String>>) -> ArgValueCandidates {
+    ArgValueCandidates::new(move || {
+        of(&path()).unwrap_or_default().into_iter().map(CompletionCandidate::new).collect::<Vec<_>>()
+    })
 }
 
 /// The first file on the line that may be a spec.

@@ -48,14 +48,18 @@ impl SelectionArgs {
             (Facet::Tag, &self.tags),
             (Facet::Case, &self.cases),
         ];
-        let given = lists.into_iter().filter(|(_, globs)| !globs.is_empty());
-        let lists = given.map(|(facet, globs)| Query::any_of(facet, globs));
-        let queries = lists.chain(self.queries.iter().chain(&self.models_from).cloned()).collect();
+        let queries = given(&lists).chain(self.queries.iter().chain(&self.models_from).cloned()).collect();
         Selection { targets: self.targets.clone(), queries }
     }
 }
 
-pub(super) fn expression(text: &str) -> Result<Query, String> {
+/// A query for each list of globs that is given.
+pub(in crate::cli) fn given(lists: &[(Facet, &Vec<String>)]) -> impl Iterator<Item = Query> {
+    let given = lists.iter().filter(|(_, globs)| !globs.is_empty());
+    given.map(|(facet, globs)| Query::any_of(*facet, globs))
+}
+
+pub(in crate::cli) fn expression(text: &str) -> Result<Query, String> {
     let Some(file) = text.strip_prefix('@') else {
         return text.parse().map_err(|mistake: Mistake| mistake.to_string());
     };

@@ -1,11 +1,12 @@
 //! Arguments that say which part of which spec, and how it is looked at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use clap::builder::{RangedI64ValueParser, RangedU64ValueParser};
 
-use super::SelectionArgs;
+use super::complete;
+use super::selection::SelectionArgs;
 use crate::exec::MaxAge;
 use crate::matrix::{Fallback, Partition};
 use crate::session::{Request, Sweep};
@@ -78,4 +79,25 @@ pub(in crate::cli) struct ScopeArgs {
     /// Repeat measurements that are older than this: 30m, 12h, 7d, 2w
     #[arg(long, value_name = "AGE")]
     pub(in crate::cli) max_age: Option<MaxAge>,
+}
+
+/// The step or case in question, and its spec.
+#[derive(Debug, ClapArgs)]
+pub(in crate::cli) struct NameArgs {
+    /// A step, e.g. convert:bert:openvino-fp16, or a case: bert:cpu-fp32, 'bert on cpu-fp32', 'bert cpu'; a glob selects
+    /// every match
+    #[arg(value_name = "STEP|CASE", add = complete::cases_and_steps())]
+    pub(in crate::cli) name: String,
+    /// The spec
+    #[arg(value_name = "SPEC", default_value = "specs/all.yaml")]
+    place: PathBuf,
+    /// The spec, as an option: copied-out tests and `orch.json` give it this way
+    #[arg(long = "spec", value_name = "FILE", conflicts_with = "place", hide = true)]
+    named: Option<PathBuf>,
+}
+
+impl NameArgs {
+    pub(in crate::cli) fn spec(&self) -> &Path {
+        self.named.as_deref().unwrap_or(&self.place)
+    }
 }

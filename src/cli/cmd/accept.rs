@@ -9,17 +9,31 @@ use serde_json::json;
 
 use crate::base::text::shortened;
 use crate::base::{figures, named};
-use crate::cli::args::{AcceptArgs, Args};
-use crate::cli::cmd::Warnings;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::args::SpecArgs;
+use crate::cli::cmd::warnings;
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::Options;
 use crate::matrix::{Case, Matrix};
 use crate::record::Outcome;
 use crate::report::{CaseResult, format};
-use crate::session::{self, Project, Session, UsageError};
+use crate::session::{self, Project, Session, UsageError, usage};
 use crate::spec::edit::{self, Change, Row};
 use crate::spec::{Expect, ExpectedStage, ExpectedStatus, Spec};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct AcceptArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+    /// Why the newly expected failures are accepted, in one sentence
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Show what would change, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 /// Longer reasons of failures are cut: the report has them in full.
 const REASON: usize = 160;
@@ -30,8 +44,7 @@ pub(super) fn accept(args: &Args, accept: &AcceptArgs, printer: &Printer) -> any
     let session = Session::open(&args.locations())?;
     let project = Project::load_here(&accept.spec.request(), &session)?;
     let options = Options { mocked: session.mocked.clone(), ..project.idle_options() };
-    let listener = Warnings(printer);
-    let doc = session.held(&project, &options, &listener)?;
+    let doc = session.held(&project, &options, &warnings(printer))?;
     let seen = project.plan.cases.iter().zip(&doc.cases).map(|(planned, case)| (planned.case.id(), End::of(case)));
     let wanted = Wanted::of(&spec, &seen.collect(), accept.reason.as_deref());
     if wanted.changes.is_empty() {
@@ -89,27 +102,16 @@ impl End {
             (_, status) => Some((status, case.reason.clone())),
         };
         let Some((outcome, reason)) = own else { return Self::Unknown };
-        let status = match outcome {
+        use Outcome::{Incomplete, Indecisive, Mock, PassFallback, SkipUnavailable};
+        match outcome {
             Outcome::Pass | Outcome::Flaky | Outcome::Xpass => return Self::Passed,
             Outcome::Xfail => return Self::AsExpected,
-            Outcome::Fail => ExpectedStatus::Fail,
-            Outcome::Numerics => ExpectedStatus::Numerics,
-            Outcome::Oom => ExpectedStatus::Oom,
-            Outcome::Timeout => ExpectedStatus::Timeout,
-            Outcome::Crash => ExpectedStatus::Crash,
-            Outcome::SkipUnsupported => ExpectedStatus::Unsupported,
-            Outcome::Indecisive
-            | Outcome::SkipUnavailable
-            | Outcome::Incomplete
-            | Outcome::Mock
-            | Outcome::PassFallback => {
-                return Self::Unknown;
-            }
-        };
-        let stage = case.stage.as_deref().and_then(|name| {
-            let found = ExpectedStage::WORDS.iter().find(|(word, _)| *word == name);
-            found.map(|(_, stage)| *stage)
-        });
+            Indecisive | SkipUnavailable | Incomplete | Mock | PassFallback => return Self::Unknown,
+            Outcome::Fail | Outcome::Numerics | Outcome::Oom | Outcome::Timeout => {}
+            Outcome::Crash | Outcome::SkipUnsupported => {}
+        }
+        let status = ExpectedStatus::named(outcome.label()).expect("BUG: all others can be expected");
+        let stage = case.stage.as_deref().and_then(ExpectedStage::named);
         // What the report adds about the expectation is not the failure's own reason.
         let reason = reason.unwrap_or_else(|| "no reason was recorded".to_owned());
         let reason = format::one_line(reason.split(" (the spec expects ").next().unwrap_or_default());
@@ -122,8 +124,11 @@ impl End {
 struct Wanted {
     changes: Vec<Change>,
     told: Vec<String>,
-    meant: BTreeMap<String, Option<(ExpectedStatus, Option<ExpectedStage>)>>,
+    meant: BTreeMap<String, Meant>,
 }
+
+/// What is expected of a case; None: that it passes.
+type Meant = Option<(ExpectedStatus, Option<ExpectedStage>)>;
 
 impl Wanted {
     fn of(spec: &Spec, seen: &BTreeMap<String, End>, reason: Option<&str>) -> Self {
@@ -140,14 +145,15 @@ impl Wanted {
         for case in matrix.cases.iter().filter(|case| case.expect.is_none()) {
             let id = case.id();
             // A refusal by the vendor's tool fails no run, so nothing need be expected.
-            let End::Failed { status, stage, reason: own } = end(case) else {
-                wanted.meant.insert(id, None);
-                continue;
+            let (status, stage, own) = match end(case) {
+                End::Failed { status, stage, reason } if status != ExpectedStatus::Unsupported => {
+                    (status, stage, reason)
+                }
+                _ => {
+                    wanted.meant.insert(id, None);
+                    continue;
+                }
             };
-            if status == ExpectedStatus::Unsupported {
-                wanted.meant.insert(id, None);
-                continue;
-            }
             let reason = reason.map_or(own, str::to_owned);
             wanted.told.push(format!("expects of {id}: {}: {reason}", status.word()));
             wanted.meant.insert(id.clone(), Some((status, stage)));
@@ -160,10 +166,9 @@ impl Wanted {
     /// What becomes of one row, by how the cases ended that it speaks of.
     fn row(&mut self, expect: &Expect, cases: &[(String, End)], today: &str) {
         let loc = &expect.rule.loc;
-        let mut rows = Vec::new();
-        let mut new: Vec<Option<(ExpectedStatus, Option<ExpectedStage>)>> = Vec::new();
+        let mut rows: Vec<Option<Row>> = Vec::new();
         for (id, end) in cases {
-            let kept = |status, stage, since: Option<String>| Row {
+            let kept = |status, stage, since| Row {
                 case: id.clone(),
                 status,
                 stage,
@@ -171,34 +176,30 @@ impl Wanted {
                 since,
                 strict: expect.strict,
             };
-            let row = match end {
+            rows.push(match end {
                 End::Unknown | End::AsExpected => Some(kept(expect.status, expect.stage, expect.since.clone())),
                 End::Passed => {
                     self.told.push(format!("expects {id} to pass again ({loc})"));
                     None
                 }
                 End::Failed { status, stage, .. } => {
-                    let stage = expect.stage.and(*stage);
                     let (was, is) = (expect.status.word(), status.word());
                     self.told.push(format!("expects of {id}: {is}, no longer {was} ({loc})"));
-                    Some(kept(*status, stage, Some(today.to_owned())))
+                    Some(kept(*status, expect.stage.and(*stage), Some(today.to_owned())))
                 }
-            };
-            new.push(row.as_ref().map(|row| (row.status, row.stage)));
-            self.meant.insert(id.clone(), row.as_ref().map(|row| (row.status, row.stage)));
-            rows.extend(row);
+            });
         }
-        let old = Some((expect.status, expect.stage));
-        if new.iter().all(|now| *now == old) {
+        let ends: Vec<Meant> = rows.iter().map(|row| row.as_ref().map(|row| (row.status, row.stage))).collect();
+        self.meant.extend(cases.iter().map(|(id, _)| id.clone()).zip(ends.iter().copied()));
+        if ends.iter().all(|end| *end == Some((expect.status, expect.stage))) {
             return;
         }
-        self.changes.push(match new.first() {
+        self.changes.push(match ends[0] {
             // The row stays, with all that is said beside it.
-            Some(Some((status, stage))) if new.iter().all(|now| now == &new[0]) => {
-                Change::Status(loc.line, loc.column, *status, *stage)
+            Some((status, stage)) if ends.iter().all(|end| *end == ends[0]) => {
+                Change::Status(loc.line, loc.column, status, stage)
             }
-            _ if rows.is_empty() => Change::Replace(loc.line, loc.column, Vec::new()),
-            _ => Change::Replace(loc.line, loc.column, rows),
+            _ => Change::Replace(loc.line, loc.column, rows.into_iter().flatten().collect()),
         });
     }
 
@@ -228,11 +229,10 @@ fn file_of(spec: &Spec, root: &Path) -> anyhow::Result<PathBuf> {
     let file = real(&named)?;
     let folders = [real(Path::new("."))?, real(&spec.root)?];
     if !folders.iter().any(|folder| file.starts_with(folder)) {
-        let message = format!(
+        usage!(
             "{} lies outside of this project, so it is not rewritten\n  hint: run `orch accept` in its own project",
             file.display()
         );
-        return Err(UsageError(message).into());
     }
     Ok(file)
 }

@@ -4,15 +4,29 @@ use std::cell::Cell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::cli::args::{Args, BenchArgs};
-use crate::cli::cmd::run::{self, command_line, on_interrupt};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::cmd::run::{self, RunArgs, on_interrupt};
+use crate::cli::{Args, Exit, Printer};
 use crate::device::Host;
 use crate::device::conditions::Watch;
 use crate::report::ReportDoc;
-use crate::session::{Ask, Session, UsageError};
+use crate::session::{Ask, Request, Session, Settings, usage};
 use crate::worker::Cancel;
+
+/// How many rounds tell an unchanged model from one that became slower.
+const ROUNDS: u32 = 5;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct BenchArgs {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Wait up to a minute for a quiet machine before the first round, measure nothing if it stays busy, and fail if a
+    /// round was disturbed
+    #[arg(long, help_heading = "Measuring")]
+    strict: bool,
+    /// The seed for the random order of rounds, to repeat an order [default: a new one each time]
+    #[arg(long, value_name = "N", help_heading = "Measuring")]
+    seed: Option<u64>,
+}
 
 /// So long a machine is looked at to tell whether it is quiet.
 const LOOK: Duration = Duration::from_secs(1);
@@ -21,18 +35,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) fn bench(args: &Args, bench: &BenchArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if bench.run.spec.check || bench.run.watch {
         let flag = if bench.run.spec.check { "--check" } else { "--watch" };
-        return Err(
-            UsageError(format!("`orch bench` measures, and {flag} does not go with that: use `orch run`")).into()
-        );
+        usage!("`orch bench` measures, and {flag} does not go with that: use `orch run`");
     }
-    let (request, settings) = (bench.request(), bench.settings(command_line()));
+    let request = bench.run.request();
+    // Everything that is timed, anew.
+    let request = Request { rounds: request.rounds.or(Some(ROUNDS)), anew: true, ..request };
+    let settings = Settings { seed: bench.seed, ..bench.run.settings() };
     let tell = |text: &str| printer.note(text);
     let session = Session::open(&args.locations())?;
     let mut planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
     if planned.measures_nothing() {
-        let text = "none of the selected cases is timed\n  hint: `measure: none` of the spec, of a target or of a model says so, \
-                    and stand-ins for hardware are not timed";
-        return Err(UsageError(text.to_owned()).into());
+        usage!(
+            "none of the selected cases is timed\n  hint: `measure: none` of the spec, of a target or of a model says so, \
+             and stand-ins for hardware are not timed"
+        );
     }
     if bench.run.resume {
         session.resume(&mut planned, &settings.command, &tell)?;

@@ -3,14 +3,49 @@
 mod confirm;
 mod sides;
 
+use std::path::PathBuf;
+
 use anyhow::Context as _;
 
 use crate::base::named;
-use crate::cli::args::{Args, CompareArgs, CompareFormat};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::report::compare;
 use crate::report::text::Styles;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct CompareArgs {
+    /// Base: the `matrix.json` of a run, or a run of the history (1 for the last, 2 for the one before, its name, a day, a time or
+    /// a git revision)
+    #[arg(value_name = "BASE")]
+    base: PathBuf,
+    /// Head, given like the base [default: the last run's report in orch-out]
+    #[arg(value_name = "HEAD", default_value = "orch-out/report/matrix.json", hide_default_value = true)]
+    head: PathBuf,
+    /// Exit with 1 if a case broke, can no longer be proved right, is less accurate, takes more memory, or is confirmed to be
+    /// slower
+    #[arg(long)]
+    gate: bool,
+    /// Where times differ, measure both sides again in turns, 5 to 25 processes each; the base's files come from this git
+    /// revision
+    #[arg(long, value_name = "REVISION")]
+    confirm: Option<String>,
+    #[arg(long, value_enum, default_value_t = CompareFormat::Text)]
+    format: CompareFormat,
+    /// Shorthand for --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Write to this file instead of stdout
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum CompareFormat {
+    Text,
+    Json,
+    /// For a comment on a pull request
+    Markdown,
+}
 
 pub(super) fn compare(args: &Args, asked: &CompareArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let sides = sides::sides(args, [&asked.base, &asked.head], printer)?;

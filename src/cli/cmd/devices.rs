@@ -1,29 +1,44 @@
 //! `orch devices`, `orch doctor`
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use crate::catalogue::{Library, Requirement, openvino, qnn};
-use crate::cli::args::{Args, DevicesArgs, DoctorArgs};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::device::{self, Backend, Host, Inventory, Libraries, doctor, render};
 use crate::provision::reach_index;
-use crate::session::{self, Probes, Project, Request, Session, absolute, browsers, provision};
+use crate::session::{self, Probes, Project, Request, Session, absolute, browsers};
 use crate::toolchain::EnvName;
 use crate::worker::Cancel;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct DoctorArgs {
+    /// The spec whose packages must fit on the disk, if it exists
+    #[arg(default_value = "specs/all.yaml")]
+    spec: PathBuf,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct DevicesArgs {
+    /// Also test half precision on the devices whose runtime is installed; earlier answers are always shown
+    #[arg(long)]
+    half: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn devices(args: &Args, asked: &DevicesArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (host, mut backends) = probe(args)?;
     let fingerprint = device::fingerprint(&host);
-    let (provision, store) = (provision(&args.locations(), Cancel::default())?, args.store()?);
+    let (provision, store) = (args.provision()?, args.store()?);
     session::tell_half(&mut backends, &fingerprint, (&provision, &store), asked.half);
-    if asked.json {
-        printer.json(&serde_json::to_value(Inventory { host: fingerprint, backends })?);
-    } else {
-        printer.out(&render::devices(&fingerprint, &backends, printer.width()));
-    }
+    let found = Inventory { host: fingerprint, backends };
+    printer.answer(asked.json, || &found, || render::devices(&found.host, &found.backends, printer.width()));
     Ok(Exit::Success)
 }
 
@@ -38,11 +53,8 @@ pub(super) fn doctor(args: &Args, asked: &DoctorArgs, printer: &Printer) -> anyh
         ..doctor::examine(&host, &absolute(&args.cache_dir)?)
     };
     let findings = doctor::diagnose(&backends, &environment);
-    if asked.json {
-        printer.json(&json!({"findings": findings, "environment": environment}));
-    } else {
-        printer.out(&render::doctor(&findings, printer.width()));
-    }
+    let document = || json!({"findings": findings, "environment": environment});
+    printer.answer(asked.json, document, || render::doctor(&findings, printer.width()));
     Ok(if doctor::healthy(&findings) { Exit::Success } else { Exit::Failed })
 }
 
@@ -59,7 +71,7 @@ fn wanted(args: &Args, spec: &Path) -> anyhow::Result<Option<doctor::Wanted>> {
 
 /// The native libraries that are installed already; a probe installs nothing.
 fn libraries(args: &Args) -> anyhow::Result<Libraries> {
-    let provision = provision(&args.locations(), Cancel::default())?;
+    let provision = args.provision()?;
     let installed = |library: Library, requirement: Requirement| {
         provision.is_ready(requirement).then(|| provision.library(library).ok()).flatten()
     };
@@ -74,7 +86,7 @@ fn libraries(args: &Args) -> anyhow::Result<Libraries> {
 pub(super) fn probe(args: &Args) -> anyhow::Result<(Host, Vec<Backend>)> {
     let store = args.store()?;
     let host = Host::real().with_libraries(libraries(args)?);
-    let provision = provision(&args.locations(), Cancel::default())?;
+    let provision = args.provision()?;
     let probes = Probes::new(&store, &provision, Cancel::default())?;
     let child = |name: &str, params: Value| probes.ask(name, params);
     let backends = device::probe_all(&host, &child);

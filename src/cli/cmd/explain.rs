@@ -5,15 +5,27 @@ use std::fmt::Write;
 use serde_json::json;
 
 use crate::base::figures::bytes;
-use crate::cli::args::{Args, ExplainArgs};
-use crate::cli::cmd::Warnings;
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BOLD, DIM, Printer};
+use crate::cli::args::NameArgs;
+use crate::cli::cmd::warnings;
+use crate::cli::printer::{BOLD, DIM};
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::{self, Verdict};
 use crate::explain::{self, Cause, Evidence};
 use crate::key::{KeyDoc, MissReason};
 use crate::record::Record;
 use crate::session::{Ask, Request, Session};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ExplainArgs {
+    #[command(flatten)]
+    of: NameArgs,
+    /// Use the untimed step of `orch run --check`
+    #[arg(long)]
+    check: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;
@@ -21,7 +33,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
         session.project(&Request { check: explain.check, ..Request::all(explain.of.spec()) }, Ask::Installed)?;
     let chosen = project.meant(&explain.of.name)?.steps();
     let options = project.idle_options();
-    let listener = Warnings(printer);
+    let listener = warnings(printer);
     let context = session.context(&project, &options, &listener);
     let previews = exec::preview(&context)?;
     let mut documents = Vec::new();
@@ -74,11 +86,7 @@ pub(super) fn explain(args: &Args, explain: &ExplainArgs, printer: &Printer) -> 
             }
         }
     }
-    if explain.json {
-        printer.json(&documents)
-    } else {
-        printer.out(text.trim_end())
-    }
+    printer.answer(explain.json, || &documents, || text.trim_end().to_owned());
     Ok(Exit::Success)
 }
 

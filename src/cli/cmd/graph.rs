@@ -5,23 +5,40 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use crate::base::figures::counted;
-use crate::cli::args::{Args, GraphArgs, GraphFormat};
-use crate::cli::cmd::Warnings;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::args::{SpecArgs, steps};
+use crate::cli::cmd::previews;
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::{Preview, Verdict};
 use crate::plan::{self, Look};
 use crate::session::{Ask, Project, Session};
 use crate::step::StepId;
 use crate::store::DiskStore;
 
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct GraphArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+    #[arg(long, value_enum, default_value_t = GraphFormat::Dot)]
+    format: GraphFormat,
+    /// Only these steps, what they need, and their dependents
+    #[arg(long = "step", value_name = "GLOB", add = steps())]
+    steps: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum GraphFormat {
+    /// Graphviz: `orch graph | dot -Tsvg > graph.svg`
+    Dot,
+    /// Mermaid, which GitHub renders in Markdown
+    Mermaid,
+    Json,
+}
+
 pub(super) fn graph(args: &Args, graph: &GraphArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;
     let project = session.project(&graph.spec.request(), Ask::Installed)?;
     let chosen = project.steps(&graph.steps)?;
-    let options = project.idle_options();
-    let listener = Warnings(printer);
-    let previews = session.preview(&project, &options, &listener)?;
+    let previews = previews(&session, &project, None, printer)?;
     let shown =
         if graph.steps.is_empty() { project.plan.ids().collect() } else { plan::around(&project.plan, &chosen) };
     draw(&project, &session.store, &previews, &shown, graph.format, printer);

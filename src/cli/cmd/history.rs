@@ -4,20 +4,48 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::base::figures::counted;
 use crate::base::{glob, suggest};
-use crate::cli::args::{Args, HistoryArgs, HistoryCommand};
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BOLD, DIM, Printer};
+use crate::cli::printer::{BOLD, DIM};
 use crate::cli::table::table;
+use crate::cli::{Args, Exit, Printer};
 use crate::history::change::{Change, changes};
 use crate::history::{History, Point, Reader, RunRow};
-use crate::session::{UsageError, history_dir, provision};
+use crate::session::{history_dir, usage};
 use crate::store::DiskStore;
-use crate::worker::Cancel;
+
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(in crate::cli) struct HistoryArgs {
+    #[command(subcommand)]
+    command: Option<HistoryCommand>,
+    /// List the executions of this case (or of every case that matches a glob), e.g. bert:cpu-fp32 [default: list the runs]
+    case: Option<String>,
+    /// Show only the last N
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    last: u32,
+    /// Only executions on this machine
+    #[arg(long, value_name = "NAME", requires = "case")]
+    host: Option<String>,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(in crate::cli) enum HistoryCommand {
+    /// Rebuild the database from the runs' files
+    Rebuild,
+    /// Import runs of other machines: `matrix.json`, runs' files, or the folder of a history
+    Import {
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Print where the database is
+    Path,
+}
 
 pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let (_store, history) = open(args, printer)?;
@@ -43,10 +71,9 @@ pub(super) fn history(args: &Args, asked: &HistoryArgs, printer: &Printer) -> an
 
 /// The store, which must be one before anything is put beside it, and its history with the library that reads it.
 pub(super) fn open(args: &Args, printer: &Printer) -> anyhow::Result<(DiskStore, History)> {
-    let locations = args.locations();
-    let store = locations.store()?;
-    let library = provision(&locations, Cancel::default())?.duckdb(&|line| printer.note(&format!("DuckDB: {line}")))?;
-    Ok((store, History::new(history_dir(&locations)?, &library)?))
+    let store = args.store()?;
+    let library = args.provision()?.duckdb(&|line| printer.note(&format!("DuckDB: {line}")))?;
+    Ok((store, History::new(history_dir(&args.locations())?, &library)?))
 }
 
 fn import(history: &History, files: &[PathBuf], printer: &Printer) -> anyhow::Result<()> {
@@ -103,7 +130,7 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
     let named: Vec<&String> = known.iter().filter(|name| glob::matches(case, name)).collect();
     if named.is_empty() {
         let hint = suggest::hint(case, known.iter().map(String::as_str));
-        return Err(UsageError(format!("no case of the history is called `{case}`\n  hint: {hint}")).into());
+        usage!("no case of the history is called `{case}`\n  hint: {hint}");
     }
     let mut found = BTreeMap::new();
     for name in named {
@@ -111,19 +138,26 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
         points.drain(..points.len().saturating_sub(asked.last as usize));
         found.insert(name, points);
     }
-    if asked.json {
-        let told = found.iter().map(|(name, points)| (name, json!({"executions": points, "changes": shifts(points)})));
-        printer.json(&told.collect::<BTreeMap<_, _>>());
-        return Ok(());
-    }
+    let document = || {
+        let of_case = |points: &[Point]| {
+            let changes: Vec<_> = shifts(points).into_iter().map(as_document).collect();
+            json!({"executions": points, "changes": changes})
+        };
+        found.iter().map(|(name, points)| (*name, of_case(points))).collect::<BTreeMap<_, _>>()
+    };
+    printer.answer(asked.json, document, || told(&found));
+    Ok(())
+}
+
+fn told(found: &BTreeMap<&String, Vec<Point>>) -> String {
     let mut text = String::new();
     for (name, points) in found {
-        let _ = writeln!(text, "{BOLD}{name}{BOLD:#}\n{}", page(&points));
-        for Shift { executed, git_revision, host, by, .. } in shifts(&points) {
-            let at = git_revision.map(|name| format!(" at {}", revision(&name, None))).unwrap_or_default();
+        let _ = writeln!(text, "{BOLD}{name}{BOLD:#}\n{}", page(points));
+        for (Point { executed, git_revision, host, .. }, by) in shifts(points) {
+            let at = git_revision.as_ref().map(|name| format!(" at {}", revision(name, None))).unwrap_or_default();
             let word = if by > 0.0 { "slower" } else { "faster" };
-            let host = host.unwrap_or_default();
-            let _ = writeln!(text, "since {}{at}, {host} is {:.1} % {word}\n", minute(&executed), 100.0 * by.abs());
+            let host = host.as_deref().unwrap_or_default();
+            let _ = writeln!(text, "since {}{at}, {host} is {:.1} % {word}\n", minute(executed), 100.0 * by.abs());
         }
     }
     let _ = write!(
@@ -131,22 +165,11 @@ fn series(reader: &Reader, case: &str, asked: &HistoryArgs, printer: &Printer) -
         "{DIM}lowest: over the rounds, of each one's least sample, or of the 10th percentile of its CPU time; change: of that, from the execution before on \
          the same machine{DIM:#}"
     );
-    printer.out(&text);
-    Ok(())
+    text
 }
 
-/// From one execution on, those on a machine are at another level.
-#[derive(Serialize)]
-struct Shift {
-    host: Option<String>,
-    execution: String,
-    executed: String,
-    git_revision: Option<String>,
-    /// 0.1 is 10 % slower.
-    by: f64,
-}
-
-fn shifts(points: &[Point]) -> Vec<Shift> {
+/// From which executions on those on a machine are at another level, and by how much: 0.1 is 10 % slower.
+fn shifts(points: &[Point]) -> Vec<(&Point, f64)> {
     let mut series: BTreeMap<_, Vec<(&Point, f64)>> = BTreeMap::new();
     for point in points.iter().filter(|point| point.fallback.is_none()) {
         let Some((ms, basis)) = point.compared() else { continue };
@@ -155,12 +178,14 @@ fn shifts(points: &[Point]) -> Vec<Shift> {
     let mut shifts = Vec::new();
     for own in series.values() {
         let figures: Vec<f64> = own.iter().map(|(_, least)| *least).collect();
-        shifts.extend(changes(&figures).into_iter().map(|Change { at, by }| {
-            let Point { host, execution, executed, git_revision, .. } = own[at].0.clone();
-            Shift { host, execution, executed, git_revision, by }
-        }));
+        shifts.extend(changes(&figures).into_iter().map(|Change { at, by }| (own[at].0, by)));
     }
     shifts
+}
+
+fn as_document((point, by): (&Point, f64)) -> Value {
+    let Point { host, execution, executed, git_revision, .. } = point;
+    json!({"host": host, "execution": execution, "executed": executed, "git_revision": git_revision, "by": by})
 }
 
 fn page(points: &[Point]) -> String {

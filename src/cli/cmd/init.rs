@@ -1,17 +1,38 @@
 //! `orch init` and `orch add`: a first spec, and further models for it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
 use crate::base::fs as bfs;
 use crate::base::named;
-use crate::cli::args::{AddArgs, Args, InitArgs};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::matrix::Matrix;
-use crate::session::{self, Own, Session, UsageError};
+use crate::session::{self, Own, Session, UsageError, usage};
 use crate::spec::Spec;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct InitArgs {
+    /// The folder; it must not have a spec yet
+    #[arg(default_value = "specs")]
+    dir: PathBuf,
+    /// A folder in `save_pretrained` layout, an id of the Hugging Face Hub, or an ONNX file
+    #[arg(long, value_name = "FOLDER|ID|FILE.onnx")]
+    model: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct AddArgs {
+    /// A folder in `save_pretrained` layout, an id of the Hugging Face Hub, or an ONNX file
+    #[arg(value_name = "FOLDER|ID|FILE.onnx")]
+    model: String,
+    /// The spec that gets the row
+    #[arg(default_value = "specs/all.yaml")]
+    spec: PathBuf,
+    /// The row's name [default: that of the folder or file]
+    #[arg(long)]
+    name: Option<String>,
+}
 
 const SPEC: &str = "all.yaml";
 
@@ -33,8 +54,8 @@ const IGNORED: &str = "# Written by orch: its store, its environments, and what 
 pub(super) fn init(args: &Args, init: &InitArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let names = INCLUDED.iter().map(|(name, _)| *name).chain([SPEC]);
     if let Some(path) = names.map(|name| init.dir.join(name)).find(|path| path.exists()) {
-        let hint = "hint: `orch add MODEL` adds a model to it";
-        return Err(UsageError(format!("`{}` is already there; nothing was written\n  {hint}", path.display())).into());
+        let path = path.display();
+        usage!("`{path}` is already there; nothing was written\n  hint: `orch add MODEL` adds a model to it");
     }
     let (text, told) = match &init.model {
         None => (FIRST.to_owned(), String::new()),
@@ -110,7 +131,7 @@ pub(super) fn add(args: &Args, add: &AddArgs, printer: &Printer) -> anyhow::Resu
     std::fs::write(trial.path(), &new)?;
     if let Err(error) = session::spec(trial.path()) {
         let told = format!("{error}").replace(&trial.path().display().to_string(), &add.spec.display().to_string());
-        return Err(UsageError(format!("nothing was written: with the new row, {told}")).into());
+        usage!("nothing was written: with the new row, {told}");
     }
     named::save_named(&add.spec, new.as_bytes())
         .with_context(|| format!("failed to write `{}`", add.spec.display()))?;

@@ -8,16 +8,34 @@ use serde_json::{Value, json};
 
 use crate::base::figures::bytes;
 use crate::base::text::{printable, shown};
-use crate::cli::args::{Args, LogArgs};
-use crate::cli::cmd::current::previews;
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BOLD, DIM, Printer};
+use crate::cli::args::NameArgs;
+use crate::cli::cmd::previews;
+use crate::cli::printer::{BOLD, DIM};
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::Verdict;
 use crate::explain;
 use crate::record::{Outcome, Record};
 use crate::session::{Ask, Meant, Project, Request, Session};
 use crate::step::StepId;
 use crate::store::DiskStore;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct LogArgs {
+    #[command(flatten)]
+    of: NameArgs,
+    /// Use the untimed step of `orch run --check`
+    #[arg(long)]
+    check: bool,
+    /// List all recorded executions instead
+    #[arg(long)]
+    history: bool,
+    /// Print the path of the log instead
+    #[arg(long, conflicts_with_all = ["history", "json"])]
+    path: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn log(args: &Args, log: &LogArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let store = args.store()?;
@@ -194,7 +212,7 @@ fn is_current(args: &Args, log: &LogArgs, last: &Record, printer: &Printer) -> O
     let session = Session::open(&args.locations()).ok()?;
     let project = session.project(&Request { check: log.check, ..Request::all(log.of.spec()) }, Ask::Installed).ok()?;
     let id = project.plan.find(&last.step)?;
-    match &previews(&session, &project, id, printer).ok()?[id.0 as usize].verdict {
+    match &previews(&session, &project, Some(id), printer).ok()?[id.0 as usize].verdict {
         Verdict::Hit { record } => Some(record.key == last.key),
         Verdict::WouldRun { key: Some(key), .. } => Some(*key == last.key),
         Verdict::WouldRun { key: None, .. } => Some(false),

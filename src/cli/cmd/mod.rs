@@ -4,7 +4,6 @@ mod accept;
 mod bench;
 mod cache;
 mod compare;
-mod current;
 mod devices;
 mod explain;
 mod graph;
@@ -28,10 +27,92 @@ mod what_ran;
 mod worker;
 mod zoo;
 
-use crate::cli::args::{Args, Command, SchemaOf};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::args::{Shell, script};
+use crate::cli::{Args, Exit, Printer};
 use crate::event::{Event, Listener};
+use crate::exec::{Options, Preview};
+use crate::session::{Project, Session};
+use crate::step::StepId;
+
+#[derive(Debug, clap::Subcommand)]
+pub(in crate::cli) enum Command {
+    /// Run what changed, and print the matrix
+    Run(run::RunArgs),
+    /// Measure again: every timed case in 5 rounds, interleaved in random order, each in its own process
+    Bench(bench::BenchArgs),
+    /// Run one model of each pipeline on each target of this machine, whatever ran before
+    Verify(verify::VerifyArgs),
+    /// Show what a run would do, and why
+    Plan(plan::PlanArgs),
+    /// Show why a step or case ran, would run or is up to date: what changed, traced to its root, and its key
+    Explain(explain::ExplainArgs),
+    /// Show what a step printed when it was last executed; for a case: its run, and the steps before it that failed
+    Log(log::LogArgs),
+    /// Show where a case spends its time: operators, by the runtime's own counters
+    Profile(profile::ProfileArgs),
+    /// List what a run executed, why, and the command that repeats each step
+    WhatRan(what_ran::WhatRanArgs),
+    /// Draw the steps and their inputs
+    Graph(graph::GraphArgs),
+    /// List the hardware and runtimes of this machine
+    Devices(devices::DevicesArgs),
+    /// List what is missing on this machine, and the command that fixes it
+    Doctor(devices::DoctorArgs),
+    /// Show what is known of model families on backends: what is asserted, what is present here, what runs measured
+    Matrix(matrix::MatrixArgs),
+    /// Print a report of what the store already holds; runs nothing
+    Report(report::ReportArgs),
+    /// Show what differs between two reports: what broke, got slower, less accurate or larger
+    Compare(compare::CompareArgs),
+    /// Show the report in a browser of this machine, live while a run goes on
+    Serve(serve::ServeArgs),
+    /// Write reports as a static site: a page for each model, target and pair, search, what changed, badges
+    Site(site::SiteArgs),
+    /// List the runs, or the executions of a case over time
+    History(history::HistoryArgs),
+    /// Query the history in SQL
+    Query(query::QueryArgs),
+    /// Print what a worker on this machine should advertise to a remote execution server
+    WorkerProperties {
+        /// Print one JSON document on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Update the spec's expected failures from the last results
+    Accept(accept::AcceptArgs),
+    /// List, print or copy the output of a step (or of a case's run) as the spec defines it now
+    Output(output::OutputArgs),
+    /// Inspect, clean and move the store
+    #[command(subcommand)]
+    Cache(cache::CacheCommand),
+    /// Install environments ahead of a run
+    Setup(setup::SetupArgs),
+    /// Make and refresh the rows of `specs/models` (for those who maintain them)
+    #[command(subcommand)]
+    Zoo(zoo::ZooCommand),
+    /// Print the JSON Schema of specs, or of a command's output
+    Schema {
+        /// Which documents the schema describes
+        #[arg(long, value_enum, default_value_t = SchemaOf::Specs)]
+        of: SchemaOf,
+    },
+    /// Write a first spec into a folder, with a model of your own if you name one
+    Init(init::InitArgs),
+    /// Add a model of your own to a spec
+    Add(init::AddArgs),
+    /// Print a completion script for a shell; it completes commands, options, and the names in this folder's spec
+    Completions { shell: Shell },
+    /// Perform one job as a child process (internal)
+    #[command(hide = true)]
+    Worker { runtime: String },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum SchemaOf {
+    Specs,
+    /// `orch devices --json`
+    Devices,
+}
 
 pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
     match &args.command {
@@ -68,21 +149,30 @@ pub(super) fn dispatch(args: &Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Init(init) => init::init(args, init, printer),
         Command::Add(add) => init::add(args, add, printer),
         Command::Completions { shell } => {
-            printer.data(&shell.script());
+            printer.data(&script(*shell));
             Ok(Exit::Success)
         }
-        Command::WorkerProperties(asked) => worker::properties(args, asked.json, printer),
+        Command::WorkerProperties { json } => worker::properties(args, *json, printer),
         Command::Worker { runtime } => worker::worker(args, runtime),
     }
 }
 
 /// Hears warnings and nothing else: for commands that execute nothing.
-struct Warnings<'a>(&'a Printer);
-
-impl Listener for Warnings<'_> {
-    fn tell(&self, event: Event) {
+fn warnings(printer: &Printer) -> impl Listener {
+    |event| {
         if let Event::Warning { text } = event {
-            self.0.note(&format!("warning: {text}"));
+            printer.note(&format!("warning: {text}"));
         }
     }
+}
+
+/// What a run would find of each step, or of one that alone is asked for.
+fn previews(
+    session: &Session,
+    project: &Project,
+    of: Option<StepId>,
+    printer: &Printer,
+) -> anyhow::Result<Vec<Preview>> {
+    let options = Options { wanted: of.map(|id| [id].into()), ..project.idle_options() };
+    session.preview(project, &options, &warnings(printer))
 }

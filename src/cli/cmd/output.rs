@@ -1,7 +1,7 @@
 //! `orch output`: what a step made, as the spec has it now, out of the store.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -10,15 +10,38 @@ use serde_json::json;
 use crate::base::figures::bytes;
 use crate::base::named::write_named;
 use crate::base::{Digest, fs as bfs, shell, suggest};
-use crate::cli::args::{Args, OutputArgs};
-use crate::cli::cmd::current::previews;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::args::NameArgs;
+use crate::cli::cmd::previews;
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::Verdict;
 use crate::record::Record;
-use crate::session::{self, Ask, Handed, Named, Project, Request, Session, UsageError};
+use crate::session::{self, Ask, Handed, Named, Project, Request, Session, Spot, UsageError, usage};
 use crate::step::StepId;
-use crate::store::{DiskStore, Manifest};
+use crate::store::{DiskStore, Manifest, ManifestFile};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct OutputArgs {
+    #[command(flatten)]
+    of: NameArgs,
+    /// Print this file of its output
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["to", "json"])]
+    cat: Option<String>,
+    /// Copy its output into this folder
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    /// Also replace files in that folder whose content the store does not hold
+    #[arg(long, requires = "to")]
+    force: bool,
+    /// Use the untimed step of `orch run --check`
+    #[arg(long)]
+    check: bool,
+    /// Use the output of the last execution, whatever the spec says now
+    #[arg(long)]
+    latest: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 /// A step's output, and whose.
 struct Made {
@@ -44,7 +67,7 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
         let names = || manifest.files.iter().map(|file| file.path.as_str());
         let Some(content) = made.store.read_file(&made.tree, name)? else {
             let hint = suggest::hint(name, names());
-            return Err(UsageError(format!("`{}` made no file `{name}`\n  hint: {hint}", made.step)).into());
+            usage!("`{}` made no file `{name}`\n  hint: {hint}", made.step);
         };
         printer.raw(&content)?;
         return Ok(Exit::Success);
@@ -53,18 +76,15 @@ pub(super) fn output(args: &Args, output: &OutputArgs, printer: &Printer) -> any
         copy(&made, folder, output.force, printer)?;
     }
     let Made { step, record, tree, .. } = made;
+    let Record { key, started, seconds, .. } = &*record;
     if output.json {
-        let key = record.key.digest();
-        printer.json(&json!({"step": step, "key": key, "tree": tree, "made": record.started, "files": manifest.files}));
+        printer
+            .json(&json!({"step": step, "key": key.digest(), "tree": tree, "made": started, "files": manifest.files}));
         return Ok(Exit::Success);
     }
-    let lines: Vec<_> = manifest
-        .files
-        .iter()
-        .map(|file| format!("{:>10}  {}  {}", bytes(file.size), file.digest.short(), file.path))
-        .collect();
-    printer.out(&lines.join("\n"));
-    printer.note(&format!("made {} in {:.2} s", record.started, record.seconds));
+    let line = |file: &ManifestFile| format!("{:>10}  {}  {}", bytes(file.size), file.digest.short(), file.path);
+    printer.out(&manifest.files.iter().map(line).collect::<Vec<_>>().join("\n"));
+    printer.note(&format!("made {started} in {seconds:.2} s"));
     Ok(Exit::Success)
 }
 
@@ -93,11 +113,7 @@ fn one(project: &Project, name: &str) -> anyhow::Result<StepId> {
         return Ok(id);
     }
     let hint = format!("hint: name one of them: `orch plan --all {}` lists steps", project.name);
-    Err(UsageError(format!(
-        "`{name}` names {} steps, but only one can be printed or copied at a time\n  {hint}",
-        steps.len()
-    ))
-    .into())
+    usage!("`{name}` names {} steps, but only one can be printed or copied at a time\n  {hint}", steps.len())
 }
 
 fn unreadable(step: &str) -> String {
@@ -133,10 +149,10 @@ fn current(args: &Args, output: &OutputArgs, printer: &Printer) -> anyhow::Resul
     })?;
     let step = &project.plan.step(id).name;
     let last = store.latest(step).with_context(|| unreadable(step));
-    let mut previews = previews(&session, &project, id, printer)?;
+    let mut previews = previews(&session, &project, Some(id), printer)?;
     let why = match previews.swap_remove(id.0 as usize).verdict {
         Verdict::Hit { record } => {
-            let named = session::loaded(&project.plan)?.into_iter().find(|(of, _)| *of == id).map(|(_, named)| named);
+            let named = session::loaded(&project.plan).find(|(of, _)| *of == id).map(|(_, named)| named);
             return Ok(made(step.clone(), store.clone(), record, named));
         }
         Verdict::WouldRun { key, reason } => match last? {
@@ -158,8 +174,8 @@ fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::R
     let Made { store, tree, named, .. } = made;
     if let Some(named) = named.clone() {
         let mut handed = Handed::default();
-        let is_filled = session::fill(store, tree, folder, named, &mut handed)
-            .with_context(|| format!("failed to fill `{}`", folder.display()))?;
+        let spot = Spot { store, tree: *tree, folder, named };
+        let is_filled = spot.fill(&mut handed).with_context(|| format!("failed to fill `{}`", folder.display()))?;
         handed.told.iter().for_each(|text| printer.note(text));
         if is_filled {
             return Ok(());
@@ -167,9 +183,7 @@ fn copy(made: &Made, folder: &Path, force: bool, printer: &Printer) -> anyhow::R
     }
     let manifest = store.check_tree(tree)?;
     if !force && let Some(path) = in_the_way(store, &manifest, folder) {
-        let text =
-            format!("`{path}` already exists with other content, so nothing was copied\n  hint: --force replaces it");
-        return Err(UsageError(text).into());
+        usage!("`{path}` already exists with other content, so nothing was copied\n  hint: --force replaces it");
     }
     for file in &manifest.files {
         let to = folder.join(&file.path);

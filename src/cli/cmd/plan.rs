@@ -7,16 +7,42 @@ use indexmap::IndexMap;
 use serde_json::json;
 
 use crate::base::figures::{counted, plural};
-use crate::cli::args::{Args, GraphFormat, PlanArgs, PlanFormat};
-use crate::cli::cmd::{Warnings, graph};
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BOLD, DIM, Printer, WARN};
+use crate::cli::args::{ScopeArgs, SpecArgs};
+use crate::cli::cmd::graph::{self, GraphFormat};
+use crate::cli::cmd::warnings;
+use crate::cli::printer::{BOLD, DIM, WARN};
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::{self, Options, Preview, Verdict};
 use crate::explain;
 use crate::key::MissReason;
 use crate::record::Record;
 use crate::session::{Ask, Project, Session};
 use crate::step::StepId;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct PlanArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// Output format; `dot` and `mermaid` draw the same picture as `orch graph`
+    #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
+    format: PlanFormat,
+    /// Shorthand for --format json
+    #[arg(long)]
+    json: bool,
+    /// List every step, including those that are up to date and those that run only because a listed one does
+    #[arg(long, short)]
+    all: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum PlanFormat {
+    Text,
+    Json,
+    Dot,
+    Mermaid,
+}
 
 /// Steps of one cause that are listed by name, and as many that wait for them.
 const LISTED: usize = 12;
@@ -27,19 +53,19 @@ pub(super) fn plan(args: &Args, plan: &PlanArgs, printer: &Printer) -> anyhow::R
     let request = plan.spec.scoped(&plan.scope);
     let planned = session.plan(&request, Ask::Installed, &tell)?;
     let project = &planned.project;
-    let options = planned.options(project.idle_options());
+    let options = &planned.options;
     planned.nothing.iter().for_each(|why| tell(why));
-    let listener = Warnings(printer);
-    let context = session.context(project, &options, &listener);
+    let listener = warnings(printer);
+    let context = session.context(project, options, &listener);
     let previews = exec::preview(&context)?;
     let draw = |format| graph::draw(project, &session.store, &previews, &project.plan.ids().collect(), format, printer);
     match if plan.json { PlanFormat::Json } else { plan.format } {
         PlanFormat::Text => {
             let origins = explain::origins(&context, &previews);
-            printer.out(&text(project, &options, &previews, &groups(&previews, &origins), plan.all));
+            printer.out(&text(project, options, &previews, &groups(&previews, &origins), plan.all));
         }
         PlanFormat::Json => {
-            printer.json(&document(project, &options, &previews, &explain::origins(&context, &previews)))
+            printer.json(&document(project, options, &previews, &explain::origins(&context, &previews)))
         }
         PlanFormat::Dot => draw(GraphFormat::Dot),
         PlanFormat::Mermaid => draw(GraphFormat::Mermaid),
@@ -95,34 +121,25 @@ fn text(
         list(begin, &format!("for this reason: {reason}"));
         list(wait, &format!("after {}", plural(begin.len(), "it", "these")));
     }
-    let (mut hits, mut failed, mut skipped) = (0, 0, 0);
-    for preview in previews {
+    let count = |is: fn(&Verdict) -> bool| previews.iter().filter(|preview| is(&preview.verdict)).count();
+    let failed = count(|verdict| matches!(verdict, Verdict::Hit { record } if record.outcome.is_failure()));
+    let hits = count(|verdict| matches!(verdict, Verdict::Hit { .. })) - failed;
+    let skipped = count(|verdict| matches!(verdict, Verdict::Skipped { .. }));
+    for preview in previews.iter().filter(|_| all) {
         let name = name(preview.step);
-        match &preview.verdict {
-            Verdict::WouldRun { .. } => {}
+        let _ = match &preview.verdict {
+            Verdict::WouldRun { .. } => Ok(()),
             Verdict::Hit { record } if record.outcome.is_failure() => {
-                failed += 1;
-                if all {
-                    let _ = writeln!(out, "{WARN}fail{WARN:#} {name:width$}  {DIM}{}{DIM:#}", failed_before(record));
-                }
+                writeln!(out, "{WARN}fail{WARN:#} {name:width$}  {DIM}{}{DIM:#}", failed_before(record))
             }
             Verdict::Hit { record } => {
-                hits += 1;
-                if all {
-                    let _ = writeln!(out, "ok   {name:width$}  {DIM}up to date since {}{DIM:#}", record.started);
-                }
+                writeln!(out, "ok   {name:width$}  {DIM}up to date since {}{DIM:#}", record.started)
             }
             Verdict::Skipped { outcome, reason, .. } => {
-                skipped += 1;
-                if all {
-                    let _ = writeln!(out, "{DIM}skip {name:width$}  {}: {reason}{DIM:#}", outcome.label());
-                }
+                writeln!(out, "{DIM}skip {name:width$}  {}: {reason}{DIM:#}", outcome.label())
             }
-            Verdict::NotNeeded if all => {
-                let _ = writeln!(out, "{DIM}     {name:width$}  nothing that can run here needs it{DIM:#}");
-            }
-            Verdict::NotNeeded => {}
-        }
+            Verdict::NotNeeded => writeln!(out, "{DIM}     {name:width$}  nothing that can run here needs it{DIM:#}"),
+        };
     }
     if let Some(scope) = &options.scope {
         let _ = writeln!(out, "{scope}: not the whole spec");

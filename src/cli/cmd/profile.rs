@@ -1,30 +1,45 @@
 //! `orch profile`: where the time of a case goes, by its runtime's own counters.
 
+use std::path::PathBuf;
+
 use serde_json::json;
 
 use crate::base::figures::counted;
-use crate::cli::args::{Args, ProfileArgs};
 use crate::cli::cmd::run::{command_line, on_interrupt};
 use crate::cli::console::Console;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
 use crate::cli::table::table;
+use crate::cli::{Args, Exit, Printer};
 use crate::runtime::profile::Profile;
-use crate::session::Session;
+use crate::session::{Request, Session, Settings};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ProfileArgs {
+    /// The case, such as `bert:cpu-fp32`, or a glob that matches exactly one
+    #[arg(value_name = "CASE")]
+    case: String,
+    #[arg(default_value = "specs/all.yaml")]
+    spec: PathBuf,
+    /// How many inferences to profile
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    samples: u32,
+    /// How many operators to list; `--json` lists all
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    top: usize,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn profile(args: &Args, asked: &ProfileArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;
     on_interrupt(&session.cancel, || {})?;
     let console = Console::new(printer.verbosity());
     let tell = |text: &str| printer.note(text);
-    let settings = asked.settings(command_line());
-    let found = session.profile(&asked.request(), &asked.case, asked.samples, &settings, (&console, &tell));
+    let settings = Settings { command: command_line(), ..Settings::default() };
+    let found = session.profile(&Request::all(&asked.spec), &asked.case, asked.samples, &settings, (&console, &tell));
     let (case, profile) = found?;
-    if asked.json {
-        printer.json(&json!({"case": case, "profile": profile}));
-    } else {
-        printer.out(&text(&case, &profile, asked.top));
-    }
+    let document = || json!({"case": case, "profile": profile});
+    printer.answer(asked.json, document, || text(&case, &profile, asked.top));
     Ok(Exit::Success)
 }
 

@@ -2,21 +2,46 @@
 
 use std::fs::{self, File};
 use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::cli::args::{Args, QueryArgs, QueryFormat};
 use crate::cli::cmd::history;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
 use crate::cli::table::table;
+use crate::cli::{Args, Exit, Printer};
 use crate::history::{Format, Reader};
-use crate::session::UsageError;
+use crate::session::{UsageError, usage};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Tables, units and examples: docs/history.md. The query can change nothing and reads no other file."
+)]
+pub(in crate::cli) struct QueryArgs {
+    /// One query in DuckDB's SQL; - reads it from stdin
+    #[arg(allow_hyphen_values = true)]
+    sql: String,
+    #[arg(long, value_enum, default_value_t = QueryFormat::Table)]
+    format: QueryFormat,
+    /// Shorthand for --format json
+    #[arg(long)]
+    json: bool,
+    /// Write to this file instead of stdout
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum QueryFormat {
+    Table,
+    Json,
+    Csv,
+    Parquet,
+}
 
 pub(super) fn query(args: &Args, query: &QueryArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let format = if query.json { QueryFormat::Json } else { query.format };
     if format == QueryFormat::Parquet && query.output.is_none() && std::io::stdout().is_terminal() {
-        return Err(UsageError("Parquet is for programs\n  hint: name a file, `--output answer.parquet`".into()).into());
+        usage!("Parquet is for programs\n  hint: name a file, `--output answer.parquet`");
     }
     let sql = text(&query.sql)?;
     let (store, history) = history::open(args, printer)?;

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Exit, Printer};
 use crate::config;
 use crate::session::{self, UsageError};
 
@@ -60,8 +59,7 @@ pub(super) fn remote(dir: &Path, json: bool, printer: &Printer) -> anyhow::Resul
 pub(super) fn push(dir: &Path, all: bool, printer: &Printer) -> anyhow::Result<Exit> {
     let hub = hub(dir)?;
     if !hub.writes() {
-        let text = format!("the remote {} is read-only\n  hint: mode = \"read-write\" in {}", hub.name(), config::FILE);
-        return Err(UsageError(text).into());
+        session::usage!("the remote {} is read-only\n  hint: mode = \"read-write\" in {}", hub.name(), config::FILE);
     }
     let cancel = crate::worker::Cancel::default();
     super::run::on_interrupt(&cancel, || {})?;

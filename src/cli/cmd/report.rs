@@ -5,14 +5,48 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use clap::builder::PossibleValuesParser;
 
-use crate::cli::args::{Args, ReportArgs, ReportFormat};
-use crate::cli::cmd::Warnings;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::args::SpecArgs;
+use crate::cli::cmd::warnings;
+use crate::cli::{Args, Exit, Printer};
 use crate::history::RunFile;
 use crate::report::{self, ReportDoc};
 use crate::session::{Ask, Session, UsageError, trends};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ReportArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    format: ReportFormat,
+    /// Merge these `matrix.json` files, from shards or several machines, into one report
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    merge: Vec<PathBuf>,
+    /// Print only this section (repeatable; Markdown only)
+    #[arg(long, value_name = "SECTION", value_parser = PossibleValuesParser::new(report::sections()))]
+    section: Vec<String>,
+    /// Leave out the commands that repeat a case, and the ends of logs: they name paths of this machine, which a published report should not
+    #[arg(long)]
+    no_repro: bool,
+    /// Exit with 0 instead of 3 if nothing ran
+    #[arg(long)]
+    allow_none: bool,
+    /// Write to this file instead of stdout
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum ReportFormat {
+    Text,
+    Json,
+    Markdown,
+    Html,
+    Junit,
+    /// An SVG for a README: how many of the cases that could run passed
+    Badge,
+}
 
 pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if !report.section.is_empty() && !matches!(report.format, ReportFormat::Markdown) {
@@ -53,8 +87,7 @@ pub(super) fn report(args: &Args, report: &ReportArgs, printer: &Printer) -> any
 /// What the store knows of the spec.
 fn held(session: &Session, report: &ReportArgs, printer: &Printer) -> anyhow::Result<ReportDoc> {
     let project = session.project(&report.spec.request(), Ask::Installed)?;
-    let options = project.idle_options();
-    session.held(&project, &options, &Warnings(printer))
+    session.held(&project, &project.idle_options(), &warnings(printer))
 }
 
 /// The documents, each with the name of its file.

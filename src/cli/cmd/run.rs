@@ -1,28 +1,163 @@
 //! `orch run`: prints what a session found, or what the last one left behind if nothing changed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use anyhow::Context as _;
 
 use crate::base::text::without_secrets;
-use crate::base::{lock, shell};
-use crate::cli::args::{Args, RunArgs};
+use crate::base::{Size, lock, shell};
+use crate::cli::args::{ScopeArgs, SpecArgs, Words, one_of, steps};
 use crate::cli::cmd::watch;
 use crate::cli::console::Console;
-use crate::cli::exit::Exit;
 use crate::cli::github;
-use crate::cli::printer::Printer;
-use crate::exec::Finished;
+use crate::cli::{Args, Exit, Printer};
+use crate::config::{Download, Said, Where};
+use crate::exec::{Backoff, Finished, KeepGoing};
 use crate::report::{self, ReportDoc, Summary};
 use crate::session::{self, Ask, Planned, Recalled, Request, Session, Settings, page_of, recall};
 use crate::worker::{self, Cancel};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct RunArgs {
+    #[command(flatten)]
+    pub(super) spec: SpecArgs,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// Only these steps and what they need, e.g. 'convert:bert:*'; 'failed': those that failed last time, executed again
+    #[arg(long = "step", value_name = "GLOB", add = steps())]
+    steps: Vec<String>,
+    /// Execute again even if nothing changed: steps, 'run' for all measurements, 'case:bert:*', 'failed' (including
+    /// standing failures) or 'flaky'
+    #[arg(long, value_name = "GLOB", add = steps())]
+    rerun: Vec<String>,
+    /// How many steps may run at once [default: the number of cores]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// How much memory all running steps may use together, e.g. 8GiB [default: what is free when the run begins]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    #[command(flatten)]
+    retry: RetryArgs,
+    /// What to start after a failure
+    #[arg(long, value_name = "WHAT", default_value = "always", value_parser = one_of(KEEP_GOING))]
+    keep_going: KeepGoing,
+    /// Shorthand for --keep-going never
+    #[arg(long, conflicts_with = "keep_going")]
+    fail_fast: bool,
+    /// Kill a step that uses more memory than this and call it OOM, e.g. 4GiB [default: nine tenths of the machine's]
+    #[arg(long, env = "ORCH_JOB_MEMORY", value_name = "SIZE")]
+    job_memory: Option<Size>,
+    /// Continue the last run of this command line after it was interrupted or killed: finished steps are not repeated,
+    /// failed ones are not retried
+    #[arg(long, conflicts_with = "watch")]
+    pub(super) resume: bool,
+    /// Run again whenever the spec or a file that it reads changes, until interrupted
+    #[arg(long, conflicts_with = "json")]
+    pub(super) watch: bool,
+    /// Do not use the remote store
+    #[arg(long)]
+    no_remote: bool,
+    /// A server of the Remote Execution API that executes steps, e.g. grpc://host:8980 [default: that of orch.toml]
+    #[arg(long, value_name = "URL")]
+    executor: Option<String>,
+    /// Which steps the executor gets [default: auto]
+    #[arg(long = "where", value_name = "WHERE", value_parser = one_of(WHERE))]
+    whereabouts: Option<Where>,
+    /// Which outputs of remote steps to download; what a local step reads is always downloaded [default: all]
+    #[arg(long, value_name = "WHAT", value_parser = one_of(DOWNLOAD))]
+    download: Option<Download>,
+    /// Exit with 0 instead of 3 if nothing ran, for jobs whose hardware may be absent
+    #[arg(long)]
+    allow_none: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    pub(super) json: bool,
+    /// The folder for the report, the generated tests and copies of artefacts
+    #[arg(long, default_value = "orch-out", value_name = "DIR")]
+    pub(super) out_dir: PathBuf,
+    /// Write a Chrome trace of the run, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+const KEEP_GOING: &Words<KeepGoing> = &[
+    ("always", KeepGoing::Always, "Every step whose inputs exist"),
+    ("dependencies", KeepGoing::Dependencies, "Only steps that serve a case which can still pass"),
+    ("never", KeepGoing::Never, "Nothing new"),
+];
+const WHERE: &Words<Where> = &[
+    ("local", Where::Local, "None"),
+    ("remote", Where::Remote, "All that can execute remotely"),
+    ("auto", Where::Auto, "Those that need a device which this machine lacks"),
+];
+const DOWNLOAD: &Words<Download> = &[
+    ("all", Download::All, "All outputs"),
+    ("toplevel", Download::Toplevel, "Outputs that no other step reads, and those requested by name"),
+    ("none", Download::None, "Nothing"),
+];
+
+impl RunArgs {
+    fn allowing_none(&self, exit: Exit) -> Exit {
+        if self.allow_none && exit == Exit::NothingRan { Exit::Success } else { exit }
+    }
+
+    pub(super) fn request(&self) -> Request {
+        Request { steps: self.steps.clone(), rerun: self.rerun.clone(), ..self.spec.scoped(&self.scope) }
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            jobs: self.jobs,
+            memory: self.memory.map(|size| size.0),
+            job_memory: self.job_memory.map(|size| size.0),
+            keep_going: if self.fail_fast { KeepGoing::Never } else { self.keep_going },
+            retries: self.retry.retries,
+            backoff: self.retry.backoff(),
+            seed: None,
+            no_remote: self.no_remote,
+            executor: Said { url: self.executor.clone(), whereabouts: self.whereabouts, download: self.download },
+            out_dir: self.out_dir.clone(),
+            trace: self.trace.clone(),
+            command: command_line(),
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Retries")]
+pub(in crate::cli) struct RetryArgs {
+    /// How often to retry a step that failed for a transient reason [default: what the spec says, else 0]
+    #[arg(long, value_name = "N", env = "ORCH_RETRIES", hide_env = true)]
+    retries: Option<u32>,
+    /// Seconds to wait before the first retry; the wait doubles each time, plus or minus half
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, hide_short_help = true, value_parser = seconds)]
+    retry_wait: f64,
+    /// Seed for the waits, so that they are the same each time
+    #[arg(long, value_name = "N", hide = true)]
+    retry_seed: Option<u64>,
+}
+
+impl RetryArgs {
+    fn backoff(&self) -> Backoff {
+        let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        // Two runs that fail together come back at different times.
+        let seed = self.retry_seed.unwrap_or_else(|| now().as_nanos() as u64 ^ u64::from(std::process::id()));
+        Backoff { first: Duration::from_secs_f64(self.retry_wait), seed, ..Backoff::default() }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    if (0.0..=3600.0).contains(&value) { Ok(value) } else { Err("it must be from 0 to 3600".to_owned()) }
+}
 
 pub(super) fn run(args: &Args, run: &RunArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if run.watch {
         return watch::watch(args, run, printer);
     }
-    let (locations, request, settings) = (args.locations(), run.request(), run.settings(command_line()));
+    let (locations, request, settings) = (args.locations(), run.request(), run.settings());
     if !run.resume
         && let Some(recalled) = recall(&locations, &request, &settings)?
         && let Some(exit) = show_recalled(&recalled, &request, run, printer)

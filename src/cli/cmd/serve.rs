@@ -2,13 +2,21 @@
 
 use anyhow::Context as _;
 
-use crate::cli::args::{Args, ServeArgs};
+use crate::cli::args::SpecArgs;
 use crate::cli::cmd::run::on_interrupt;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
 use crate::cli::serving::Port;
+use crate::cli::{Args, Exit, Printer};
 use crate::session::{Live, trends};
 use crate::worker::Cancel;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ServeArgs {
+    #[command(flatten)]
+    spec: SpecArgs,
+    /// Port on 127.0.0.1; 0 picks a free one
+    #[arg(long, default_value_t = 8750)]
+    port: u16,
+}
 
 pub(super) fn serve(args: &Args, serve: &ServeArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let cancel = Cancel::default();

@@ -1,14 +1,36 @@
 //! `orch setup`: what a first run would install, ahead of it.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use crate::cli::args::{Args, SetupArgs, TORCH_WORKER};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::provision::title;
-use crate::session::{Locations, Project, Request, Session, UsageError};
+use crate::session::{Locations, Project, Request, Session, usage};
 use crate::step::Requirement;
 use crate::toolchain::EnvName;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct SetupArgs {
+    #[arg(value_name = "WHAT", help = format!("What to install: {} [default: what the spec needs]", Self::names().join(", ")))]
+    what: Vec<String>,
+    #[arg(long, default_value = "specs/all.yaml", value_name = "FILE")]
+    spec: PathBuf,
+    /// Also copy the torch worker into this folder, where an orch beside it will find it (for packagers)
+    #[arg(long, value_name = "DIR", hide_short_help = true)]
+    ship: Option<PathBuf>,
+    /// Lock and install PyTorch as this index builds it, e.g. without CUDA; the lock is written to the folder of --locks
+    #[arg(long, value_name = "URL", requires = "what")]
+    torch_index: Option<String>,
+}
+
+impl SetupArgs {
+    /// All that can be installed by name.
+    fn names() -> Vec<&'static str> {
+        EnvName::ALL.into_iter().map(EnvName::name).chain([TORCH_WORKER]).collect()
+    }
+}
+
+pub(super) const TORCH_WORKER: &str = "torch-worker";
 
 pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow::Result<Exit> {
     if let Some(index) = &setup.torch_index {
@@ -43,9 +65,10 @@ pub(super) fn setup(args: &Args, setup: &SetupArgs, printer: &Printer) -> anyhow
 /// Writes the locks, from orch's own whatever lies in the folder.
 fn lock_torch(args: &Args, setup: &SetupArgs, index: &str, printer: &Printer) -> anyhow::Result<()> {
     let Some(folder) = &args.locks else {
-        let hint =
-            "hint: name one with --locks or ORCH_LOCKS, and keep it beside the specs: who runs them needs the same";
-        return Err(UsageError(format!("--torch-index has no folder to write the lock to\n  {hint}")).into());
+        usage!(
+            "--torch-index has no folder to write the lock to\n  hint: name one with --locks or ORCH_LOCKS, and keep it \
+             beside the specs: who runs them needs the same"
+        );
     };
     let session = Session::open(&Locations { locks: None, ..args.locations() })?;
     for requirement in named(&setup.what)? {
@@ -62,7 +85,7 @@ fn named(names: &[String]) -> anyhow::Result<BTreeSet<Requirement>> {
         None if name == TORCH_WORKER => Ok(Requirement::TorchWorker),
         None => {
             let hint = crate::base::suggest::hint(name, SetupArgs::names());
-            Err(UsageError(format!("nothing to install is called `{name}`\n  hint: {hint}")).into())
+            usage!("nothing to install is called `{name}`\n  hint: {hint}")
         }
     };
     names.iter().map(find).collect()

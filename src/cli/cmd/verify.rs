@@ -2,16 +2,34 @@
 
 mod shown;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::cli::args::{Args, VerifyArgs};
+use crate::cli::args::targets;
 use crate::cli::cmd::run::{self, command_line, on_interrupt};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
-use crate::matrix::{Matrix, Representative};
+use crate::cli::{Args, Exit, Printer};
+use crate::matrix::{Facet, Matrix, Query, Representative, Selection};
 use crate::report::ReportDoc;
-use crate::session::{self, Ask, Session, UsageError};
+use crate::session::{self, Ask, Request, Session, Settings, usage};
 use shown::Verified;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct VerifyArgs {
+    /// The spec
+    #[arg(default_value = "specs/verify.yaml")]
+    spec: PathBuf,
+    /// Only these targets (globs, repeatable); the exact name of a target outside the matrix adds it
+    #[arg(long = "target", short = 't', value_name = "GLOB", add = targets())]
+    targets: Vec<String>,
+    /// How many steps may run at once [default: the number of cores]
+    #[arg(long, short, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// The folder for the report, the generated tests and copies of artefacts
+    #[arg(long, default_value = "orch-out/verify", value_name = "DIR")]
+    out_dir: PathBuf,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let spec = session::spec(&verify.spec)?;
@@ -19,21 +37,26 @@ pub(super) fn verify(args: &Args, verify: &VerifyArgs, printer: &Printer) -> any
     let chosen = matrix.representatives(&spec);
     let models: Vec<_> = chosen.iter().filter_map(|Representative { model, .. }| model.map(str::to_owned)).collect();
     if models.is_empty() {
-        let hint = "hint: give it a model, or name another spec";
-        return Err(UsageError(format!("{} has no model of any pipeline\n  {hint}", verify.spec.display())).into());
+        let spec = verify.spec.display();
+        usage!("{spec} has no model of any pipeline\n  hint: give it a model, or name another spec");
     }
-    let (request, settings) = (verify.request(&models), verify.settings(command_line()));
+    // Executes every inference of these models, whatever the store holds.
+    let request = Request {
+        selection: Selection { targets: verify.targets.clone(), queries: vec![Query::any_of(Facet::Model, &models)] },
+        check: true,
+        rerun: vec!["run".to_owned(), "failed".to_owned()],
+        ..Request::all(&verify.spec)
+    };
+    let VerifyArgs { jobs, out_dir, .. } = verify;
+    let settings = Settings { jobs: *jobs, out_dir: out_dir.clone(), command: command_line(), ..Settings::default() };
     let tell = |text: &str| printer.note(text);
     let session = Session::open(&args.locations())?;
     let planned = session.plan(&request, Ask::Installing(&tell), &tell)?;
     on_interrupt(&session.cancel, || {})?;
     let show = |doc: &ReportDoc, page: Option<&Path>| {
-        let verified = Verified::of(doc, &spec, &chosen);
-        if verify.json {
-            return printer.json(&verified);
-        }
-        printer.out(&verified.page());
-        if let Some(page) = page {
+        let verified = Verified { doc, spec: &spec, chosen: &chosen };
+        printer.answer(verify.json, || verified.document(), || verified.page());
+        if let Some(page) = page.filter(|_| !verify.json) {
             printer.note(&format!("report: {}", page.display()));
         }
     };

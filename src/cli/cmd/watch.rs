@@ -7,15 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 
 use crate::base::figures::counted;
-use crate::cli::args::{Args, RunArgs};
-use crate::cli::cmd::run::{command_line, on_interrupt, perform, show};
+use crate::cli::cmd::run::{RunArgs, on_interrupt, perform, show};
 use crate::cli::exit::{self, Exit};
-use crate::cli::printer::Printer;
 use crate::cli::watched::Watched;
+use crate::cli::{Args, Printer};
 use crate::report::ReportDoc;
 use crate::session::{Ask, Planned, Session, absolute};
 use crate::spec::Spec;
-use crate::step::Source;
 use crate::worker::Cancel;
 
 /// How many names a line tells.
@@ -72,7 +70,7 @@ fn cycle(
     let mut files = Vec::new();
     let _ = Spec::load_noting(&run.spec.spec, &mut files);
     watched.set(&files, printer);
-    let (mut request, settings) = (run.request(), run.settings(command_line()));
+    let (mut request, settings) = (run.request(), run.settings());
     if !first {
         request.rerun.clear(); // asked for once, not after every change
     }
@@ -94,10 +92,7 @@ fn cycle(
 
 /// The user's files and folders that the steps read.
 fn inputs(planned: &Planned) -> Vec<PathBuf> {
-    let inputs = planned.project.plan.steps.iter().flat_map(|step| &step.inputs);
-    let files =
-        inputs.filter_map(|(_, source)| if let Source::File(path) = source { Some(path.to_path_buf()) } else { None });
-    files.collect::<BTreeSet<_>>().into_iter().collect()
+    planned.project.plan.files().map(Path::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// `command:sorted, command:first ran`

@@ -2,20 +2,38 @@
 
 use std::fmt::Write;
 
-use anyhow::Context as _;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::base::figures::counted;
-use crate::cli::args::{Args, WhatRanArgs};
-use crate::cli::exit::Exit;
-use crate::cli::printer::{BAD, BOLD, DIM, GOOD, Printer, WARN};
+use crate::cli::printer::{BAD, BOLD, DIM, GOOD, WARN};
+use crate::cli::{Args, Exit, Printer};
 use crate::exec::reproducer;
 use crate::explain;
 use crate::journal::{self, Ran, Run};
 use crate::record::Outcome;
 use crate::report::format::seconds;
-use crate::session::UsageError;
+use crate::session::{UsageError, usage};
 use crate::store::DiskStore;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct WhatRanArgs {
+    /// Which run: 1 is the last that executed anything, 2 the one before; or its id
+    #[arg(long, value_name = "N", default_value = "1")]
+    run: String,
+    /// All runs since this time, e.g. 2026-01-31 or 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "DATE", conflicts_with = "run")]
+    since: Option<String>,
+    /// Only list the runs
+    #[arg(long, conflicts_with = "run")]
+    runs: bool,
+    /// Only steps that failed
+    #[arg(long)]
+    failed: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let store = args.store()?;
@@ -42,50 +60,33 @@ pub(super) fn what_ran(args: &Args, what: &WhatRanArgs, printer: &Printer) -> an
 
 /// The runs that were asked for, newest first, with their ids.
 fn chosen(store: &DiskStore, what: &WhatRanArgs) -> anyhow::Result<Vec<(String, Run)>> {
-    let dir = explain::runs_dir(store);
-    let files = journal::files(&dir).with_context(|| format!("failed to list `{}`", dir.display()))?;
-    let mut found = Vec::new();
-    let since = what.since.as_deref().map(moment).transpose()?;
-    let number = what.run.parse::<usize>().ok();
-    for path in files {
-        let id = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        // A run that was killed before its first line reached the disk counts for nothing.
-        let Some(run) = journal::read(&path).with_context(|| format!("failed to read `{}`", path.display()))? else {
-            continue;
-        };
-        if let Some(since) = since {
-            if run.head.started.parse::<jiff::Timestamp>().is_ok_and(|started| started < since) {
-                break;
-            }
-        } else if !what.runs && number.is_none() && id != what.run {
-            continue;
-        }
-        found.push((id, run));
-        if since.is_none() && !what.runs && number.is_none_or(|number| found.len() >= number.max(1)) {
-            break;
-        }
+    let mut runs = journal::runs(&explain::runs_dir(store))?;
+    if let Some(since) = what.since.as_deref().map(moment).transpose()? {
+        let is_older = |(_, run): &(String, Run)| run.head.started.parse::<Timestamp>().is_ok_and(|at| at < since);
+        return runs.take_while(|found| !found.as_ref().is_ok_and(is_older)).collect();
     }
-    if since.is_some() || what.runs {
-        return Ok(found);
+    if what.runs {
+        return runs.collect();
     }
-    let known = found.len();
-    match number {
-        _ if known == 0 && what.run == "1" => Ok(found),
-        Some(number) if known == number => Ok(found.split_off(number - 1)),
-        None if known == 1 => Ok(found),
-        _ => {
-            let text = format!("no run is called `{}`\n  hint: `orch what-ran --runs` lists those on record", what.run);
-            Err(UsageError(text).into())
+    let chosen = match what.run.parse::<usize>() {
+        Ok(number) => {
+            let mut newest = runs.take(number).collect::<anyhow::Result<Vec<_>>>()?;
+            newest.pop().filter(|_| newest.len() + 1 == number)
         }
+        Err(_) => runs.find(|found| found.as_ref().map_or(true, |(id, _)| *id == what.run)).transpose()?,
+    };
+    if chosen.is_none() && what.run != "1" {
+        usage!("no run is called `{}`\n  hint: `orch what-ran --runs` lists those on record", what.run);
     }
+    Ok(Vec::from_iter(chosen))
 }
 
 /// A day, which begins where the user is, or a moment.
-fn moment(text: &str) -> anyhow::Result<jiff::Timestamp> {
+fn moment(text: &str) -> anyhow::Result<Timestamp> {
     let day =
         || text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::system()).ok().map(|z| z.timestamp());
     let bad = || UsageError(format!("`{text}` is not a date\n  hint: write 2026-01-31 or 2026-01-31T08:00:00Z"));
-    Ok(text.parse::<jiff::Timestamp>().ok().or_else(day).ok_or_else(bad)?)
+    Ok(text.parse::<Timestamp>().ok().or_else(day).ok_or_else(bad)?)
 }
 
 fn state(run: &Run) -> &'static str {

@@ -4,24 +4,23 @@
 use std::process::ExitCode;
 
 use crate::catalogue::RUNTIMES;
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::device;
 use crate::runtime::{JobOutput, serve::serve_one};
-use crate::session::{self, UsageError};
+use crate::session::{self, usage};
 use crate::worker::serve_kept;
 
 /// `orch worker-properties`
 pub(super) fn properties(args: &Args, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
     let properties = session::worker_properties(&args.locations())?;
-    if json {
-        printer.json(&serde_json::to_value(properties)?);
-        return Ok(Exit::Success);
-    }
-    for (name, values) in properties {
-        values.iter().for_each(|value| printer.out(&format!("{name}={value}\n")));
-    }
+    printer.answer(
+        json,
+        || &properties,
+        || {
+            let lines = properties.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+            lines.map(|(name, value)| format!("{name}={value}\n")).collect()
+        },
+    );
     Ok(Exit::Success)
 }
 
@@ -48,7 +47,7 @@ pub(super) fn worker(args: &Args, name: &str) -> anyhow::Result<Exit> {
         serve_kept(execute)
     } else {
         let hint = crate::base::suggest::hint(name, known().map(|(known, _)| known));
-        return Err(UsageError(format!("no runtime is called `{name}`\n  hint: {hint}")).into());
+        usage!("no runtime is called `{name}`\n  hint: {hint}");
     };
     Ok(if code == ExitCode::SUCCESS { Exit::Success } else { Exit::Usage })
 }

@@ -1,11 +1,49 @@
 //! `orch zoo`: rows of models, made and tried by the installed transformers. `orch_py.zoo` does it.
 
+use std::path::PathBuf;
+
 use anyhow::Context as _;
 
-use crate::cli::args::{Args, Place, ZooCommand};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::session::Session;
+
+#[derive(Debug, clap::Subcommand)]
+pub(in crate::cli) enum ZooCommand {
+    /// Write a small row for each model type of the locked transformers, and keep those whose wrong outputs would be caught
+    Add {
+        /// Model types, e.g. `bert`, or `missing` for all that have no row yet
+        #[arg(required = true, value_name = "TYPE")]
+        types: Vec<String>,
+        /// Only for this task (repeatable) [default: every task that the type has a class for]
+        #[arg(long, value_name = "TASK")]
+        task: Vec<String>,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Try every row again with the locked transformers, and write what changed
+    Refresh {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Make each row start with the ONNX exporter that worked in a run, so that the next run does not try the others first
+    Routes {
+        /// The run's matrix.json
+        #[arg(value_name = "FILE")]
+        report: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Place {
+    /// The folder of the rows, one file for each family
+    #[arg(long, value_name = "DIR", default_value = "specs/models")]
+    into: PathBuf,
+    /// How many rows to try at once [default: the number of cores]
+    #[arg(long, value_name = "N")]
+    jobs: Option<u32>,
+}
 
 pub(super) fn zoo(args: &Args, command: &ZooCommand, printer: &Printer) -> anyhow::Result<Exit> {
     let session = Session::open(&args.locations())?;

@@ -9,7 +9,7 @@ impl Builder<'_> {
     pub(super) fn commands(&mut self) -> Result<(), BuildError> {
         let first = self.steps.len();
         // Two passes, because a command may read one that is declared below it.
-        for command in self.spec.commands.iter() {
+        for command in self.spec.commands.values() {
             let (kind, params): (&'static dyn StepKind, _) = match &command.does {
                 Does::Run(program) => (&step::COMMAND, Params::Program(program.clone())),
                 Does::Write(files) => (&step::WRITE, Params::Files(files.clone())),
@@ -19,7 +19,7 @@ impl Builder<'_> {
             let Command { memory, retries, .. } = *command;
             self.add_new(Step { name, stage, kind, params, inputs: vec![], timeout_seconds, memory, retries });
         }
-        for (number, command) in self.spec.commands.iter().enumerate() {
+        for (number, command) in self.spec.commands.values().enumerate() {
             let mut inputs = Vec::with_capacity(command.inputs.len());
             for (label, input) in &command.inputs {
                 let source = match input {

@@ -13,7 +13,7 @@ use crate::base::figures::bytes;
 use crate::base::{Digest, fs as bfs, temporary};
 use crate::session::out_dir::{Handed, put_aside, whole};
 use crate::store::stat::Stamp;
-use crate::store::{DiskStore, LaidAs, Manifest};
+use crate::store::{DiskStore, LaidAs, ManifestFile};
 
 /// Generated tests read it (`templates/test.py.j2`).
 pub(super) const TOLD: &str = "orch.json";
@@ -67,87 +67,95 @@ enum Found {
     Foreign,
 }
 
-/// Hands out a tree, or says how to get it if it has more bytes than `most`. Copies: a program that rewrites them must not reach the store.
-pub(super) fn hand_out(
-    store: &DiskStore,
-    tree: &Digest,
-    folder: &Path,
-    named: Named,
-    (most, get): (u64, impl FnOnce() -> String),
-    handed: &mut Handed,
-) -> anyhow::Result<()> {
-    // What was not copied for another reason than its size may be by now.
-    let stays = |get: &Option<String>| get.is_none() || store.manifest(tree).is_ok_and(|tree| tree.size() > most);
-    if !make_room(store, tree, folder, (&named, stays), handed)? {
-        return Ok(());
-    }
-    let manifest = whole(store, tree, store.manifest(tree))?;
-    if manifest.size() > most {
-        let get = get();
-        let size = bytes(manifest.size());
-        handed.told.push(format!("`{}` is not copied, for its {size}: `{get}` does", folder.display()));
-        say_how(tree, folder, named, get)?;
-    } else {
-        lay(store, tree, folder, named)?;
-    }
-    placed(folder, handed)
+/// A tree, and the folder that it is for.
+pub struct Spot<'a> {
+    pub store: &'a DiskStore,
+    pub tree: Digest,
+    pub folder: &'a Path,
+    pub named: Named,
 }
 
-/// Says in the folder of a tree that is not here how to get it.
-pub(super) fn leave(
-    store: &DiskStore,
-    tree: &Digest,
-    folder: &Path,
-    named: Named,
-    get: String,
-    handed: &mut Handed,
-) -> anyhow::Result<()> {
-    if !make_room(store, tree, folder, (&named, |_| true), handed)? {
-        return Ok(());
-    }
-    say_how(tree, folder, named, get)?;
-    placed(folder, handed)
-}
-
-/// False if nothing is to be put there: it is as it should be, or somebody else's.
-fn make_room(
-    store: &DiskStore,
-    tree: &Digest,
-    folder: &Path,
-    (named, stays): (&Named, impl FnOnce(&Option<String>) -> bool),
-    handed: &mut Handed,
-) -> anyhow::Result<bool> {
-    match look(store, folder)? {
-        Found::Ours(told) if told.tree == *tree && told.named == *named && stays(&told.get) => placed(folder, handed)?,
-        Found::Foreign => handed.stays(folder),
-        found => {
-            clear(folder, &found, handed)?;
-            return Ok(true);
+impl Spot<'_> {
+    /// Hands out the tree, or says how to get it if it has more bytes than `most`. Copies: a program that rewrites them must not reach
+    /// the store.
+    pub(super) fn hand_out(self, most: u64, get: impl FnOnce() -> String, handed: &mut Handed) -> anyhow::Result<()> {
+        let Self { store, tree, folder, .. } = self;
+        // What was not copied for another reason than its size may be by now.
+        let stays = |get: &Option<String>| get.is_none() || store.manifest(&tree).is_ok_and(|tree| tree.size() > most);
+        if !self.make_room(stays, handed)? {
+            return Ok(());
         }
+        let manifest = whole(store, &tree, store.manifest(&tree))?;
+        if manifest.size() > most {
+            let get = get();
+            let size = bytes(manifest.size());
+            handed.told.push(format!("`{}` is not copied, for its {size}: `{get}` does", folder.display()));
+            self.say_how(get)?;
+        } else {
+            self.lay()?;
+        }
+        placed(folder, handed)
     }
-    Ok(false)
-}
 
-fn say_how(tree: &Digest, folder: &Path, named: Named, get: String) -> anyhow::Result<()> {
-    fs::create_dir_all(folder)?;
-    Ok(tell(folder, &Told { named, tree: *tree, files: Some(BTreeMap::new()), get: Some(get) })?)
-}
-
-/// Fills a folder with a tree of any size. False if there is something of somebody else's in it.
-pub fn fill(
-    store: &DiskStore,
-    tree: &Digest,
-    folder: &Path,
-    named: Named,
-    handed: &mut Handed,
-) -> anyhow::Result<bool> {
-    match look(store, folder)? {
-        Found::Foreign => return Ok(false),
-        Found::Ours(told) if told.tree == *tree && told.named == named && told.get.is_none() => return Ok(true),
-        found => clear(folder, &found, handed)?,
+    /// Says in the folder of a tree that is not here how to get it.
+    pub(super) fn leave(self, get: String, handed: &mut Handed) -> anyhow::Result<()> {
+        let folder = self.folder;
+        if self.make_room(|_| true, handed)? {
+            self.say_how(get)?;
+            placed(folder, handed)?;
+        }
+        Ok(())
     }
-    lay(store, tree, folder, named)?;
-    Ok(true)
+
+    /// False if nothing is to be put there: it is as it should be, or somebody else's.
+    fn make_room(&self, stays: impl FnOnce(&Option<String>) -> bool, handed: &mut Handed) -> anyhow::Result<bool> {
+        match look(self.store, self.folder)? {
+            Found::Ours(told) if self.is_told_by(&told) && stays(&told.get) => placed(self.folder, handed)?,
+            Found::Foreign => handed.stays(self.folder),
+            found => {
+                clear(self.folder, &found, handed)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_told_by(&self, told: &Told) -> bool {
+        told.tree == self.tree && told.named == self.named
+    }
+
+    fn say_how(self, get: String) -> anyhow::Result<()> {
+        fs::create_dir_all(self.folder)?;
+        let told = Told { named: self.named, tree: self.tree, files: Some(BTreeMap::new()), get: Some(get) };
+        Ok(tell(self.folder, &told)?)
+    }
+
+    /// Fills the folder with a tree of any size. False if there is something of somebody else's in it.
+    pub fn fill(self, handed: &mut Handed) -> anyhow::Result<bool> {
+        match look(self.store, self.folder)? {
+            Found::Foreign => return Ok(false),
+            Found::Ours(told) if self.is_told_by(&told) && told.get.is_none() => return Ok(true),
+            found => clear(self.folder, &found, handed)?,
+        }
+        self.lay()?;
+        Ok(true)
+    }
+
+    /// The mark comes first, so that a killed process leaves nothing that looks like somebody else's.
+    fn lay(self) -> anyhow::Result<()> {
+        let Self { store, tree, folder, named } = self;
+        fs::create_dir_all(folder)?;
+        let mut told = Told { named, tree, files: None, get: None };
+        fs::write(folder.join(TOLD), serde_json::to_vec(&told)?)?;
+        whole(store, &tree, store.lay_out(&tree, folder, LaidAs::Copies))?;
+        let laid = |file: ManifestFile| -> io::Result<_> {
+            let at = folder.join(&file.path);
+            let sha256 = sha256(fs::File::open(&at)?)?;
+            Ok((file.path, Laid { digest: file.digest, sha256, stamp: Stamp::of(&at)? }))
+        };
+        told.files = Some(store.manifest(&tree)?.files.into_iter().map(laid).collect::<io::Result<_>>()?);
+        Ok(tell(folder, &told)?)
+    }
 }
 
 fn placed(folder: &Path, handed: &mut Handed) -> anyhow::Result<()> {
@@ -162,26 +170,6 @@ fn clear(folder: &Path, found: &Found, handed: &mut Handed) -> io::Result<()> {
         Found::Ours(_) | Found::Begun => bfs::remove_dir(folder),
         Found::Edited => put_aside(folder, handed),
     }
-}
-
-/// The mark comes first, so that a killed process leaves nothing that looks like somebody else's.
-fn lay(store: &DiskStore, tree: &Digest, folder: &Path, named: Named) -> anyhow::Result<()> {
-    fs::create_dir_all(folder)?;
-    let mut told = Told { named, tree: *tree, files: None, get: None };
-    fs::write(folder.join(TOLD), serde_json::to_vec(&told)?)?;
-    whole(store, tree, store.lay_out(tree, folder, LaidAs::Copies))?;
-    let laid = |manifest: Manifest| -> io::Result<_> {
-        let files = manifest.files.into_iter();
-        files
-            .map(|file| {
-                let at = folder.join(&file.path);
-                let sha256 = sha256(fs::File::open(&at)?)?;
-                Ok((file.path, Laid { digest: file.digest, sha256, stamp: Stamp::of(&at)? }))
-            })
-            .collect()
-    };
-    told.files = Some(laid(store.manifest(tree)?)?);
-    Ok(tell(folder, &told)?)
 }
 
 fn tell(folder: &Path, told: &Told) -> io::Result<()> {

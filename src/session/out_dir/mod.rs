@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::base::{Digest, figures, shell};
-use crate::exec::{Finished, Options};
+use crate::exec::{Context, Finished};
 use crate::plan::{Plan, PlannedCase};
 use crate::session::{Locations, absolute};
 use crate::step::{Source, StepId, generate};
 use crate::store::{DiskStore, StoreError};
 
-pub use folder::{Named, fill};
+pub use folder::{Named, Spot};
 pub use site::place as place_site;
 
 use listed::Listed;
@@ -53,77 +53,57 @@ impl Handed {
     }
 }
 
-/// Where a run hands out.
-pub(super) struct Place<'a> {
-    /// As the user gave it.
-    pub(super) out_dir: &'a Path,
-    /// `out_dir` as an absolute path.
-    pub(super) at: PathBuf,
-    /// The beginning of a command line that gets a step's output: `orch output --spec specs/all.yaml`.
-    pub(super) get: String,
-    /// The command line of this run without its selection.
-    pub(super) again: String,
-    /// Whether there are pages among it.
-    pub(super) has_pages: bool,
-}
-
-impl<'a> Place<'a> {
-    pub(super) fn new(locations: &Locations, options: &'a Options, has_pages: bool) -> anyhow::Result<Self> {
-        let get = format!("orch output{} --spec {}", locations.flags(), shell::word(&options.spec));
-        let (out_dir, again) = (&*options.out_dir, options.again());
-        Ok(Self { out_dir, at: absolute(out_dir)?, get, again, has_pages })
-    }
-}
-
 /// Fills the folder of a run's results. What is already as it should be is left alone. Of an interrupted run, nothing is handed
 /// out: who interrupts wants the prompt back, and the store keeps what was made.
 pub(super) fn hand_out(
-    plan: &Plan,
+    context: &Context<'_>,
     finished: &Finished,
-    store: &DiskStore,
-    place: &Place<'_>,
+    locations: &Locations,
+    has_pages: bool,
 ) -> anyhow::Result<Handed> {
+    let Context { plan, store, options, .. } = *context;
+    let (out_dir, again) = (&options.out_dir, options.again());
+    let below = absolute(out_dir)?;
     let mut handed = Handed::default();
     if finished.interrupted {
         return Ok(handed);
     }
     let output = |id: StepId| finished.results[id.0 as usize].output();
-    if place.has_pages {
-        let folder = pages::folder(&place.at, finished.doc.scope.is_some());
-        pages::show(&finished.doc, place.at.join(folder), &mut handed)?;
-        handed.page = Some(page(place.out_dir, folder));
+    if has_pages {
+        let folder = pages::folder(&below, finished.doc.scope.is_some());
+        pages::show(&finished.doc, below.join(folder), &mut handed)?;
+        handed.page = Some(page(out_dir, folder));
     }
-    let mut tests = Listed::open(place.at.join("tests"));
+    let mut tests = Listed::open(below.join("tests"));
     let mut stayed = 0u32;
     for planned in &plan.cases {
         let mut trees = BTreeMap::new();
-        for (id, named) in loaded_by(plan, planned)? {
+        for (id, named) in loaded_by(plan, planned) {
             let Some(digest) = output(id) else { continue };
             trees.insert(named.artefact.clone(), digest);
-            let at = named.below(&place.at);
+            let at = named.below(&below);
             let name = &plan.step(id).name;
-            let to = named.below(place.out_dir);
+            let to = named.below(out_dir).display().to_string();
+            let spot = Spot { store, tree: digest, folder: &at, named };
             let laid = if finished.absent.contains(&digest) {
                 stayed += 1;
-                let get = format!("{} --download all --step {}", place.again, shell::quoted(name));
-                folder::leave(store, &digest, &at, named, get, &mut handed)
+                let get = format!("{again} --download all --step {}", shell::quoted(name));
+                spot.leave(get, &mut handed)
             } else {
-                let to = to.display().to_string();
-                let get = || format!("{} {} --to {}", place.get, shell::word(name), shell::word(&to));
-                folder::hand_out(store, &digest, &at, named, (MOST, get), &mut handed)
+                let (spec, name, to) = (shell::word(&options.spec), shell::word(name), shell::word(&to));
+                let get = || format!("orch output{} --spec {spec} {name} --to {to}", locations.flags());
+                spot.hand_out(MOST, get, &mut handed)
             };
             laid.with_context(|| format!("failed to hand out `{}`", at.display()))?;
         }
         if let Some(digest) = output(planned.test) {
-            let again = format!("{} --case {}", place.again, shell::quoted(&planned.case.id()));
+            let again = format!("{again} --case {}", shell::quoted(&planned.case.id()));
             tests.put_all(store, &digest, |text| generate::handed_out(text, &again, &trees), &mut handed)?;
         }
     }
     if stayed > 0 {
         let what = figures::counted(stayed, "artefact");
-        handed
-            .told
-            .push(format!("{what} stayed on the executor: `{} --download all` fetches what is missing", place.again));
+        handed.told.push(format!("{what} stayed on the executor: `{again} --download all` fetches what is missing"));
     }
     let models: BTreeSet<&str> = plan.cases.iter().map(|planned| planned.case.model.as_str()).collect();
     for model in models {
@@ -148,16 +128,12 @@ fn page(out_dir: &Path, folder: &str) -> PathBuf {
 }
 
 /// The steps whose trees generated tests load, and under which names they look for them.
-pub fn loaded(plan: &Plan) -> anyhow::Result<Vec<(StepId, Named)>> {
-    let mut found = Vec::new();
-    for planned in &plan.cases {
-        found.extend(loaded_by(plan, planned)?);
-    }
-    Ok(found)
+pub fn loaded(plan: &Plan) -> impl Iterator<Item = (StepId, Named)> {
+    plan.cases.iter().flat_map(|planned| loaded_by(plan, planned))
 }
 
 /// The trees that one case's test loads.
-fn loaded_by(plan: &Plan, planned: &PlannedCase) -> anyhow::Result<Vec<(StepId, Named)>> {
+fn loaded_by(plan: &Plan, planned: &PlannedCase) -> Vec<(StepId, Named)> {
     let test = plan.step(planned.test).test();
     let mut found = Vec::new();
     for (label, source) in &plan.step(planned.run).inputs {
@@ -171,7 +147,7 @@ fn loaded_by(plan: &Plan, planned: &PlannedCase) -> anyhow::Result<Vec<(StepId, 
         };
         found.push((*from, Named { model: test.instance.clone(), artefact: artefact.into() }));
     }
-    Ok(found)
+    found
 }
 
 /// Whether handing out failed for a tree that was found damaged, or that another process collected meanwhile. The store has

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use super::folder::{Named, fill, hand_out};
+use super::folder::{Named, Spot};
 use super::*;
 
 struct Scene {
@@ -28,14 +28,14 @@ impl Scene {
         self.store.publish(&made).unwrap()
     }
 
-    fn named() -> Named {
-        Named { model: "bert".into(), artefact: "onnx".into() }
+    fn spot(&self, tree: &Digest) -> Spot<'_> {
+        let named = Named { model: "bert".into(), artefact: "onnx".into() };
+        Spot { store: &self.store, tree: *tree, folder: &self.folder, named }
     }
 
     fn hand_out(&self, tree: &Digest, most: u64) -> Handed {
         let mut handed = Handed::default();
-        let get = || "orch output x".to_owned();
-        hand_out(&self.store, tree, &self.folder, Self::named(), (most, get), &mut handed).unwrap();
+        self.spot(tree).hand_out(most, || "orch output x".to_owned(), &mut handed).unwrap();
         handed
     }
 
@@ -115,7 +115,7 @@ fn a_large_tree_is_copied_on_demand_and_goes_when_it_is_outdated() {
     assert!(scene.hand_out(&one, 3).told[0].contains("`orch output x` does"));
     assert!(fs::read_to_string(scene.folder.join("orch.json")).unwrap().contains(r#""get":"orch output x""#));
     assert!(scene.hand_out(&one, 3).told.is_empty() && !scene.folder.join("weights").exists());
-    assert!(fill(&scene.store, &one, &scene.folder, Scene::named(), &mut Handed::default()).unwrap());
+    assert!(scene.spot(&one).fill(&mut Handed::default()).unwrap());
     assert!(scene.hand_out(&one, 3).told.is_empty());
     assert_eq!(scene.weights(), "one");
     scene.hand_out(&two, 3);

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context as _;
 
 use crate::base::text::last_line;
-use crate::session::{Session, Tell, UsageError, absolute};
+use crate::session::{Session, Tell, absolute, usage};
 use crate::step::Requirement;
 use crate::toolchain::EnvName;
 
@@ -26,7 +26,7 @@ impl Session {
         let name = name.map_or_else(|| name_of(path), str::to_owned);
         let is_file = path.extension().is_some_and(|extension| extension == "onnx");
         if is_file && !path.is_file() {
-            return Err(UsageError(format!("there is no file `{source}`")).into());
+            usage!("there is no file `{source}`");
         }
         let written = from_folder(specs, path)?.display().to_string();
         let text = match is_file {
@@ -56,7 +56,7 @@ impl Session {
         }
         let said = String::from_utf8_lossy(&output.stderr);
         let why = last_line(&said).unwrap_or("Python printed nothing").to_owned();
-        Err(UsageError(format!("no row was made: {why}")).into())
+        usage!("no row was made: {why}")
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::runtime::onnx_file::{self, Port, Size};
 use crate::runtime::tensors::Element;
-use crate::session::UsageError;
+use crate::session::usage;
 
 /// What a size is where the file leaves it open: of the first axis, which is mostly the batch, and of others.
 const OPEN: [u64; 2] = [1, 16];
@@ -14,7 +14,7 @@ const OPEN: [u64; 2] = [1, 16];
 pub(super) fn row(path: &Path, name: &str, written: &str) -> anyhow::Result<String> {
     let facts = onnx_file::facts(path)?;
     if let Some(foreign) = facts.inexpressible.first() {
-        return Err(UsageError(format!("orch cannot run `{}`: {foreign}", path.display())).into());
+        usage!("orch cannot run `{}`: {foreign}", path.display());
     }
     let (mut sizes, mut inputs) = (BTreeMap::new(), String::new());
     for port in onnx_file::ports(path)? {

@@ -9,7 +9,7 @@ use crate::base::tree_path;
 use crate::spec::error::{Sink, Span};
 use crate::spec::load::Source;
 use crate::spec::raw;
-use crate::spec::shape::{At, Field, Fields, List, Shape};
+use crate::spec::shape::{At, Field, List, Shape};
 use crate::spec::yaml::{Key, Node};
 use crate::spec::{Command, CommandInput, Commands, Does, Files, Program};
 
@@ -20,10 +20,12 @@ pub(super) fn all(sources: &mut [Source], sink: &mut Sink) -> Commands {
     let mut parts =
         sources.iter_mut().map(|source| std::mem::take(&mut source.commands)).filter(|part| !part.is_empty());
     let mut all = parts.next().unwrap_or_default();
-    for command in parts.flat_map(Commands::into_rows) {
-        if let Err(command) = all.add(command) {
-            let message = format!("command `{}` is already declared at {}", command.name, all[&command.name].loc);
-            sink.error(sink.span_of(&command.loc, &command.name), message);
+    for (name, command) in parts.flatten() {
+        if let Some(before) = all.get(&name) {
+            let message = format!("command `{name}` is already declared at {}", before.loc);
+            sink.error(sink.span_of(&command.loc, &name), message);
+        } else {
+            all.insert(name, command);
         }
     }
     all
@@ -61,10 +63,8 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
     one_of_two(&name, &raw, sink);
     not_empty(&raw.argv, "argv", sink);
     not_empty(&raw.outputs, "outputs", sink);
-    if let Some(at) = raw.timeout_seconds.given().filter(|at| at.value == 0) {
-        sink.error(at.span, "`timeout_seconds` must be at least 1");
-    }
-    let rows = raw.inputs.value().map_or(&[][..], |rows| &rows.0);
+    super::at_least_one(&raw.timeout_seconds, "timeout_seconds", sink);
+    let rows = raw.inputs.rows();
     let mut inputs = Vec::with_capacity(rows.len());
     for (name, value) in rows {
         inside(&name.value, name.span, sink);
@@ -81,11 +81,11 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
             sink.error_hint(name.span, message, "give names only; their values come from the environment");
         }
     }
-    let timeout_seconds = raw.timeout_seconds.value().copied().unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+    let timeout_seconds = raw.timeout_seconds.or(DEFAULT_TIMEOUT_SECONDS);
     for code in raw.transient.items().iter().filter(|code| !(1..256).contains(&code.value)) {
         sink.error(code.span, format!("{} is not an exit code of a failure: use 1 to 255", code.value));
     }
-    let retries = raw.retries.value().copied();
+    let retries = raw.retries.cloned();
     let memory = raw.memory.value().map(|memory| memory.0);
     let transient = raw.transient.items().iter().map(|code| code.value).collect();
     let does = if raw.write.is_absent() {
@@ -97,7 +97,7 @@ fn command(name: At<Arc<str>>, raw: raw::Command, folder: &Path, sink: &mut Sink
             texts.into_boxed_slice()
         };
         let (outputs, env) = (sorted(texts(raw.outputs)), sorted(texts(raw.env)));
-        let network = raw.network.value().copied().unwrap_or(false);
+        let network = raw.network.or(false);
         let writable = sorted(texts(raw.writable)).iter().map(|path| (path.clone(), absolute(folder, path))).collect();
         Does::Run(Arc::new(Program { argv: texts(raw.argv), outputs, env, transient, network, writable }))
     } else {

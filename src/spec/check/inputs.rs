@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
-use crate::spec::shape::{At, Field, Fields, List};
+use crate::spec::shape::{At, Field, List};
 use crate::spec::values::{Scalar, Size};
 use crate::spec::{Dim, Dtype, Fill, Input};
 
@@ -43,26 +43,23 @@ pub(super) fn input(
 }
 
 fn shape(sizes: &At<List<Size>>, dims: &mut BTreeMap<String, u64>, sink: &mut Sink) -> Option<Vec<Dim>> {
-    let mut shape = Vec::new();
-    for size in &sizes.value.items {
-        match &size.value {
-            Size::Fixed(value) => shape.push(Some(Dim::Fixed(*value))),
-            Size::Named(name) => {
-                if let Some((_, value)) = DEFAULT_DIMS.iter().find(|(known, _)| known == name) {
-                    dims.entry(name.clone()).or_insert(*value);
-                }
-                if dims.contains_key(name) {
-                    shape.push(Some(Dim::Named(name.clone())));
-                    continue;
-                }
-                let known: Vec<&str> =
-                    dims.keys().map(String::as_str).chain(DEFAULT_DIMS.iter().map(|(name, _)| *name)).collect();
-                let name = At { value: name.clone(), span: size.span };
-                super::unknown("dim", &name, &known, sink);
-                shape.push(None);
-            }
+    let mut dim = |size: &At<Size>| {
+        let name = match &size.value {
+            Size::Fixed(value) => return Some(Dim::Fixed(*value)),
+            Size::Named(name) => name,
+        };
+        if let Some((_, value)) = DEFAULT_DIMS.iter().find(|(known, _)| known == name) {
+            dims.entry(name.clone()).or_insert(*value);
         }
-    }
+        if dims.contains_key(name) {
+            return Some(Dim::Named(name.clone()));
+        }
+        let known = dims.keys().map(String::as_str).chain(DEFAULT_DIMS.iter().map(|(name, _)| *name));
+        super::unknown("dim", &At { value: name.clone(), span: size.span }, &known.collect::<Vec<_>>(), sink);
+        None
+    };
+    // Each is looked at, whatever the others are.
+    let shape: Vec<_> = sizes.value.items.iter().map(&mut dim).collect();
     shape.into_iter().collect::<Option<_>>().filter(|_| sizes.value.whole)
 }
 

@@ -1,11 +1,10 @@
 //! The matrix: globs match something, rules match a case, exclusions say why.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::{Section, models};
+use super::{Row, Section, models};
 use crate::base::{glob, suggest};
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
@@ -22,32 +21,19 @@ pub(super) struct Names<'a> {
 
 impl<'a> Names<'a> {
     pub(super) fn of(models: &Section<'a, raw::Model>, targets: &Section<'a, raw::Target>) -> Self {
-        let families: HashMap<&str, &str> = models
-            .rows
-            .iter()
-            .filter_map(|row| {
-                // A ready file may leave it out.
-                let usual = row.value.family.is_absent() && row.value.class.is_absent();
-                let family = if usual { models::OTHER } else { row.value.family.value()? };
-                Some((row.name.value.as_str(), family))
-            })
-            .collect();
-        let precisions: HashMap<&str, Vec<Precision>> = targets
-            .rows
-            .iter()
-            .filter_map(|row| {
-                let name = row.name.value.as_str();
-                if let Some(half) = row.value.half.value() {
-                    return Some((name, half.precisions().to_vec()));
-                }
+        let family = |row: &Row<'a, raw::Model>| {
+            // A ready file may leave it out.
+            let is_usual = row.value.family.is_absent() && row.value.class.is_absent();
+            if is_usual { Some(models::OTHER) } else { row.value.family.value().map(String::as_str) }
+        };
+        let precisions = |row: &Row<'a, raw::Target>| match row.value.half.value() {
+            Some(half) => Some(half.precisions().to_vec()),
+            None => {
                 let list = row.value.precisions.value().filter(|list| list.whole)?;
-                Some((name, list.items.iter().map(|at| at.value).collect()))
-            })
-            .collect();
-        Self {
-            models: models.names.iter().map(|name| (*name, families.get(name).copied())).collect(),
-            targets: targets.names.iter().map(|name| (*name, precisions.get(name).cloned())).collect(),
-        }
+                Some(list.items.iter().map(|at| at.value).collect())
+            }
+        };
+        Self { models: models.each(family), targets: targets.each(precisions) }
     }
 
     fn model_names(&self) -> Vec<&'a str> {
@@ -67,17 +53,7 @@ impl<'a> Names<'a> {
 }
 
 pub(super) fn matrix(raw: Option<&raw::Matrix>, names: &Names<'_>, sink: &mut Sink) -> MatrixSpec {
-    let Some(raw) = raw else {
-        let none = Vec::new;
-        return MatrixSpec {
-            models: none(),
-            targets: none(),
-            axes: IndexMap::new(),
-            exclude: Vec::new(),
-            include: Vec::new(),
-            expect: Vec::new(),
-        };
-    };
+    let Some(raw) = raw else { return MatrixSpec::default() };
     let models = globs(&raw.models, "model", &names.model_names(), sink);
     let targets = globs(&raw.targets, "target", &names.target_names(), sink);
     let mut axes = IndexMap::new();
@@ -170,8 +146,8 @@ fn rule(
         let hint = "add `reason: \"…\"`: the report shows it instead of a result";
         sink.error_hint(at.span, "an exclusion needs a reason", hint);
     }
-    let parts = Parts { model: &raw.model, family: &raw.family, target: &raw.target, precision: &raw.precision };
-    let (rule, sound) = parts.rule(at.span, &raw.reason, names, sink);
+    let globs = [&raw.model, &raw.family, &raw.target];
+    let (rule, sound) = matching(globs, &raw.precision, at.span, &raw.reason, names, sink);
     if let Some(product) = product
         && sound
         && !meets_a_case(&rule, product, names, exclude)
@@ -197,50 +173,47 @@ fn expect(at: &At<raw::Expect>, names: &Names<'_>, sink: &mut Sink) -> Option<Ex
     if let Some(since) = raw.since.given().filter(|at| at.value.parse::<jiff::civil::Date>().is_err()) {
         sink.error_hint(since.span, format!("`{}` is not a date", since.value), "write it as `2026-01-31`");
     }
-    let parts = Parts { model: &raw.model, family: &raw.family, target: &raw.target, precision: &raw.precision };
-    let (rule, _) = parts.rule(at.span, &raw.reason, names, sink);
+    let globs = [&raw.model, &raw.family, &raw.target];
+    let (rule, _) = matching(globs, &raw.precision, at.span, &raw.reason, names, sink);
     Some(Expect {
         rule,
-        case: raw.case.value().cloned(),
+        case: raw.case.cloned(),
         status: *raw.status.value()?,
-        stage: raw.stage.value().copied(),
-        since: raw.since.value().cloned(),
-        strict: raw.strict.value().copied().unwrap_or(true),
+        stage: raw.stage.cloned(),
+        since: raw.since.cloned(),
+        strict: raw.strict.or(true),
     })
 }
 
-/// What rules of every kind match by.
-struct Parts<'a> {
-    model: &'a Field<String>,
-    family: &'a Field<String>,
-    target: &'a Field<String>,
-    precision: &'a Field<Precision>,
-}
-
-impl Parts<'_> {
-    /// The rule, and whether nothing about it was reported.
-    fn rule(&self, span: Span, reason: &Field<String>, names: &Names<'_>, sink: &mut Sink) -> (Rule, bool) {
-        let mut sound = !self.precision.is_bad();
-        for (field, what, known) in [
-            (self.model, "model", names.model_names()),
-            (self.family, "family", names.families()),
-            (self.target, "target", names.target_names()),
-        ] {
-            sound &= match field.given() {
-                Some(pattern) => matches_some(pattern, what, &known, sink),
-                None => !field.is_bad(),
-            };
-        }
-        let rule = Rule {
-            loc: sink.loc(span),
-            model: self.model.value().cloned(),
-            family: self.family.value().cloned(),
-            target: self.target.value().cloned(),
-            precision: self.precision.value().copied(),
-            reason: reason.value().cloned().unwrap_or_default(),
+/// What rules of every kind match by, and whether nothing about it was reported.
+fn matching(
+    [model, family, target]: [&Field<String>; 3],
+    precision: &Field<Precision>,
+    span: Span,
+    reason: &Field<String>,
+    names: &Names<'_>,
+    sink: &mut Sink,
+) -> (Rule, bool) {
+    let mut sound = !precision.is_bad();
+    for (field, what, known) in [
+        (model, "model", names.model_names()),
+        (family, "family", names.families()),
+        (target, "target", names.target_names()),
+    ] {
+        sound &= match field.given() {
+            Some(pattern) => matches_some(pattern, what, &known, sink),
+            None => !field.is_bad(),
         };
-        (rule, sound)
     }
+    let rule = Rule {
+        loc: sink.loc(span),
+        model: model.cloned(),
+        family: family.cloned(),
+        target: target.cloned(),
+        precision: precision.cloned(),
+        reason: reason.cloned().unwrap_or_default(),
+    };
+    (rule, sound)
 }
 
 fn is_blank(reason: &Field<String>) -> bool {

@@ -38,6 +38,15 @@ struct Section<'a, T> {
     names: Vec<&'a str>,
 }
 
+impl<'a, T> Section<'a, T> {
+    /// Every name, with what `of` says of its row. Rows are in the order of the names.
+    fn each<V>(&self, of: impl Fn(&Row<'a, T>) -> Option<V>) -> Vec<(&'a str, Option<V>)> {
+        let mut rows = self.rows.iter().peekable();
+        let mut own = |name: &str| of(rows.next_if(|row| row.name.value == name)?);
+        self.names.iter().map(|name| (*name, own(name))).collect()
+    }
+}
+
 pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Source>, sink: &mut Sink) -> Spec {
     let commands = commands::all(&mut sources, sink);
     let raw_pipelines = section(&sources, |file| &file.pipelines, "pipeline", sink);
@@ -52,7 +61,7 @@ pub(super) fn spec(root: PathBuf, files: Vec<SourceFile>, mut sources: Vec<Sourc
     let mut pipelines = pipelines(&raw_pipelines, sink);
     let targets = targets::targets(&raw_targets, &tolerances, measure, sink);
     for source in &sources {
-        source::positive(&source.content.max_parameters, sink);
+        at_least_one(&source.content.max_parameters, "max_parameters", sink);
     }
     let most = once(&sources, |file| &file.max_parameters, "max_parameters", sink).copied();
     let models = models::models(&raw_models, &raw_pipelines, &tolerances, most, sink);
@@ -79,7 +88,7 @@ fn section<'a, T>(
     let mut section = Section { rows: Vec::new(), names: Vec::new() };
     for source in sources {
         sink.incomplete |= pick(&source.content).is_bad();
-        for (name, value) in pick(&source.content).value().into_iter().flat_map(|rows| &rows.0) {
+        for (name, value) in pick(&source.content).rows().iter() {
             if let Some(&before) = first.get(name.value.as_str()) {
                 // Twice in one file is a duplicate key, and was reported as such.
                 if before.file != name.span.file {
@@ -135,6 +144,10 @@ fn not_empty<T>(field: &Field<List<T>>, key: &str, sink: &mut Sink) {
     }
 }
 
+fn at_least_one(field: &Field<u64>, key: &str, sink: &mut Sink) {
+    field.must(sink, |value| *value > 0, |_| format!("`{key}` must be at least 1"));
+}
+
 /// Reports duplicates in a list.
 fn repeated<T: PartialEq>(items: &[At<T>], told: impl Fn(&T) -> String, sink: &mut Sink) {
     for (index, item) in items.iter().enumerate() {
@@ -148,7 +161,7 @@ fn repeated<T: PartialEq>(items: &[At<T>], told: impl Fn(&T) -> String, sink: &m
 fn tokens(row: &raw::Pipeline, sink: &mut Sink) -> BTreeMap<String, Vec<String>> {
     let tasks = texts(&row.tasks);
     let mut tokens = BTreeMap::new();
-    for (task, outputs) in row.tokens.value().map_or(&[][..], |rows| &rows.0) {
+    for (task, outputs) in row.tokens.rows() {
         if !row.tasks.is_bad() && !tasks.contains(&task.value) {
             unknown("task", task, &tasks.iter().map(String::as_str).collect::<Vec<_>>(), sink);
         }
@@ -168,7 +181,7 @@ fn pipelines(section: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> IndexMap<
         if let Some(template) = row.value.template.given() {
             good_name(template, "template", sink);
         }
-        let template = row.value.template.value().cloned().unwrap_or_else(|| name.clone());
+        let template = row.value.template.cloned().unwrap_or_else(|| name.clone());
         pipelines.insert(name, Pipeline { tasks: texts(&row.value.tasks), template, tokens: tokens(row.value, sink) });
     }
     pipelines

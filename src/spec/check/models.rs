@@ -75,19 +75,20 @@ fn model(
     let tolerances = targets::own_tolerances(&raw.tolerances, general, sink);
     repeated(raw.outputs.items(), |name| format!("output `{name}`"), sink);
     names(raw, sink);
+    let (family, task, pipeline) = usage?;
     Some(Model {
         name: row.name.value.clone(),
         loc: sink.loc(row.name.span),
         source: source?,
-        family: usage.family?,
-        task: usage.task?,
-        pipeline: usage.pipeline?,
+        family,
+        task,
+        pipeline,
         tags: texts(&raw.tags),
-        priority: raw.priority.value().copied().unwrap_or(Priority::Medium),
+        priority: raw.priority.or(Priority::Medium),
         dims,
         inputs,
         outputs: texts(&raw.outputs),
-        seed: raw.seed.value().copied().unwrap_or(0),
+        seed: raw.seed.or(0),
         export,
         tolerances,
         untimed: raw.measure.value().is_some(),
@@ -114,15 +115,13 @@ fn names(raw: &raw::Model, sink: &mut Sink) {
     inputs.chain(dims).for_each(|(name, what)| plain_name(name, what, sink));
 }
 
-/// What a model is for. None where it was given and is wrong, or is missing and was reported.
-struct Usage {
-    family: Option<String>,
-    task: Option<String>,
-    pipeline: Option<String>,
-}
-
-/// A ready file has defaults for all three; for others they must be given.
-fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Sink) -> Usage {
+/// What a model is for: its family, task and pipeline. A ready file has defaults for all three; for others they must be given.
+/// None where one was given and is wrong, or is missing and was reported.
+fn usage(
+    row: &Row<'_, raw::Model>,
+    pipelines: &Section<'_, raw::Pipeline>,
+    sink: &mut Sink,
+) -> Option<(String, String, String)> {
     let raw = row.value;
     let is_ready = is_ready(raw);
     for (key, field) in [("family", &raw.family), ("task", &raw.task), ("pipeline", &raw.pipeline)] {
@@ -132,7 +131,7 @@ fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink
     }
     let or = |field: &Field<String>, usual: &str| match field {
         Field::Absent if is_ready => Some(usual.to_owned()),
-        _ => field.value().cloned(),
+        _ => field.cloned(),
     };
     let pipeline = or(&raw.pipeline, TENSORS);
     let own = pipelines.rows.iter().find(|row| Some(&row.name.value) == pipeline.as_ref());
@@ -143,7 +142,7 @@ fn usage(row: &Row<'_, raw::Model>, pipelines: &Section<'_, raw::Pipeline>, sink
     if let Some(family) = raw.family.given().filter(misnamed) {
         unknown("family", family, FAMILIES, sink);
     }
-    Usage { family: or(&raw.family, OTHER), task, pipeline }
+    Some((or(&raw.family, OTHER)?, task?, pipeline?))
 }
 
 /// The pipeline exists and does the task.
@@ -176,7 +175,7 @@ fn agree(raw: &raw::Model, pipelines: &Section<'_, raw::Pipeline>, sink: &mut Si
 
 fn dims(raw: &raw::Model, sink: &mut Sink) -> BTreeMap<String, u64> {
     let mut dims = BTreeMap::new();
-    for (name, size) in raw.dims.value().into_iter().flat_map(|rows| &rows.0) {
+    for (name, size) in raw.dims.rows().iter() {
         if let Some(size) = size.as_ref().filter(|size| size.value == 0) {
             sink.error(size.span, format!("dim `{}` must be at least 1", name.value));
         }
@@ -209,7 +208,7 @@ fn inputs(row: &Row<'_, raw::Model>, dims: &mut BTreeMap<String, u64>, sink: &mu
         _ => None,
     };
     let mut inputs = IndexMap::new();
-    for (name, value) in raw.inputs.value().into_iter().flat_map(|rows| &rows.0) {
+    for (name, value) in raw.inputs.rows().iter() {
         if let Some(value) = value
             && let Some(input) = inputs::input(name, &value.value, dims, no_text, sink)
         {
@@ -230,7 +229,7 @@ fn unused_dims(raw: &raw::Model, declared: &BTreeMap<String, u64>, sink: &mut Si
             Size::Fixed(_) => None,
         })
         .collect();
-    for (name, _) in raw.dims.value().into_iter().flat_map(|rows| &rows.0) {
+    for (name, _) in raw.dims.rows().iter() {
         let usual = DEFAULT_DIMS.iter().any(|(usual, _)| *usual == name.value);
         if !usual && declared.contains_key(&name.value) && !used.contains(&name.value.as_str()) {
             let hint = "use its name in a shape, or remove it";
@@ -247,7 +246,7 @@ fn calibration_sets(raw: &raw::Model, sink: &mut Sink) -> u32 {
         let hint = format!("from {least} to {most}; without the field it is {DEFAULT_CALIBRATION_SETS}");
         sink.error_hint(sets.span, format!("nothing is calibrated on {} sets of inputs", sets.value), hint);
     }
-    let mut inputs = raw.inputs.value().into_iter().flat_map(|rows| &rows.0);
+    let mut inputs = raw.inputs.rows().iter();
     let has_recipe = |input: &raw::Input| input.text.is_absent();
     if !inputs.any(|(_, input)| input.as_ref().is_none_or(|input| has_recipe(&input.value))) {
         let hint = "take it out: without recipes, calibration takes the inputs that there are";

@@ -2,11 +2,11 @@
 
 use indexmap::IndexMap;
 
-use super::{Row, Section, absolute};
+use super::{Row, Section, absolute, texts};
 use crate::spec::classes;
 use crate::spec::error::{Sink, Span};
 use crate::spec::raw;
-use crate::spec::shape::{Field, Fields};
+use crate::spec::shape::Field;
 use crate::spec::values::Size;
 use crate::spec::words::Weights as RawWeights;
 use crate::spec::{Hub, ReadyFormat, Source, Weights};
@@ -75,7 +75,7 @@ pub(super) fn source(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Si
     Some(Source::Ready {
         format,
         path: absolute(row.folder, field.value()?),
-        external: raw.external.items().iter().map(|name| name.value.clone()).collect(),
+        external: texts(&raw.external),
         inputs_from: path(&raw.inputs_from),
         expected: path(&raw.expected),
     })
@@ -87,8 +87,8 @@ fn composed(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
     foreign(raw, OF_FILES, "a model from a ready file", "compose", sink);
     let of_classes: Vec<_> = OF_CLASSES.iter().copied().filter(|key| !OF_BOTH.contains(key)).collect();
     foreign(raw, &of_classes, "a model made from `class`", "compose", sink);
-    let how = raw.compose.value().copied()?;
-    let given = raw.components.value().map_or(&[][..], |rows| &rows.0);
+    let how = raw.compose.cloned()?;
+    let given = raw.components.rows();
     let named = given.iter().filter_map(|(part, model)| Some((part.value.clone(), model.as_ref()?.value.clone())));
     let components: IndexMap<_, _> = named.collect();
     let parts = how.parts();
@@ -107,7 +107,7 @@ fn composed(row: &Row<'_, raw::Model>, sink: &mut Sink) -> Option<Source> {
 /// Components are models made from `class`, and have sizes of their own.
 pub(super) fn components(section: &Section<'_, raw::Model>, sink: &mut Sink) {
     for row in &section.rows {
-        for (_, model) in row.value.components.value().map_or(&[][..], |rows| &rows.0) {
+        for (_, model) in row.value.components.rows() {
             let Some(model) = model else { continue };
             if !section.names.contains(&model.value.as_str()) {
                 super::unknown("model", model, &section.names, sink);
@@ -116,7 +116,7 @@ pub(super) fn components(section: &Section<'_, raw::Model>, sink: &mut Sink) {
                 sink.error_hint(model.span, message, "orch converts each component from its class");
             }
         }
-        let inputs = row.value.inputs.value().map_or(&[][..], |rows| &rows.0);
+        let inputs = row.value.inputs.rows();
         let inputs = inputs.iter().filter_map(|(_, input)| input.as_ref()).filter(|_| !row.value.compose.is_absent());
         for size in inputs.flat_map(|input| input.value.shape.items()) {
             if let Size::Named(name) = &size.value {
@@ -166,7 +166,7 @@ fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Optio
         sink.error_hint(class.span, message, "write the class itself, e.g. `BertForMaskedLM`");
     }
     weights_agree(row, weights, sink);
-    positive(&raw.max_parameters, sink);
+    super::at_least_one(&raw.max_parameters, "max_parameters", sink);
     Some(Source::Transformers {
         class: class.value.clone(),
         config: raw.config.value().map_or_else(|| serde_json::json!({}), |config| config.0.clone()),
@@ -176,17 +176,10 @@ fn class(row: &Row<'_, raw::Model>, most: Option<u64>, sink: &mut Sink) -> Optio
             RawWeights::Path => Weights::Path(absolute(row.folder, raw.path.value()?)),
         },
         hub,
-        trust_remote_code: raw.trust_remote_code.value().copied().unwrap_or(false),
-        unused_weights: raw.unused_weights.items().iter().map(|glob| glob.value.clone()).collect(),
-        max_parameters: raw.max_parameters.value().copied().or(most),
+        trust_remote_code: raw.trust_remote_code.or(false),
+        unused_weights: texts(&raw.unused_weights),
+        max_parameters: raw.max_parameters.cloned().or(most),
     })
-}
-
-/// How many parameters a model may have.
-pub(super) fn positive(most: &Field<u64>, sink: &mut Sink) {
-    if let Some(most) = most.given().filter(|most| most.value == 0) {
-        sink.error(most.span, "`max_parameters` must be at least 1");
-    }
 }
 
 /// What each kind of weights needs and what has no effect with it.
@@ -251,5 +244,5 @@ fn hub(raw: &raw::Model, sink: &mut Sink) -> Option<Hub> {
             sink.error_hint(revision.span, message, hint);
         }
     }
-    Some(Hub { id: hub.id.value()?.clone(), revision: hub.revision.value().cloned() })
+    Some(Hub { id: hub.id.value()?.clone(), revision: hub.revision.cloned() })
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexMap;
 
-use super::{Row, Section, not_empty, texts};
+use super::{Row, Section, at_least_one, not_empty, texts};
 use crate::catalogue::RUNTIMES;
 use crate::spec::error::{Sink, Span};
 use crate::spec::measure::Timed;
@@ -18,17 +18,13 @@ pub(super) const DEFAULT_MEASURE: Measure =
 
 pub(super) type Tolerances = BTreeMap<Precision, Tolerance>;
 
-fn default_tolerances() -> Tolerances {
-    Precision::ALL.map(|precision| (precision, Tolerance::usual(precision))).into()
-}
-
 /// The general tolerances of all files, over the defaults.
 pub(super) fn tolerances<'a>(
     fields: impl Iterator<Item = &'a Field<Rows<raw::Tolerance>>>,
     sink: &mut Sink,
 ) -> Tolerances {
     let mut first: BTreeMap<Precision, Span> = BTreeMap::new();
-    let mut tolerances = default_tolerances();
+    let mut tolerances: Tolerances = Precision::ALL.map(|precision| (precision, Tolerance::usual(precision))).into();
     for rows in fields.filter_map(Field::value) {
         for (precision, given, span) in per_precision(rows, sink) {
             if let Some(before) = first.insert(precision, span) {
@@ -61,29 +57,23 @@ fn per_precision<'a>(rows: &'a Rows<raw::Tolerance>, sink: &mut Sink) -> Vec<(Pr
 
 /// What is given over `base`.
 pub(super) fn tolerance(given: &raw::Tolerance, base: Tolerance, sink: &mut Sink) -> Tolerance {
-    let at_least_zero = [("atol", &given.atol), ("rtol", &given.rtol), ("budget", &given.budget)];
-    for (key, field) in at_least_zero {
-        if let Some(at) = field.given().filter(|at| at.value < 0.0) {
-            sink.error(at.span, format!("`{key}` must not be below 0, found {}", at.value));
-        }
+    let raw::Tolerance { atol, rtol, budget, cosine, snr, tokens } = given;
+    for (key, field) in [("atol", atol), ("rtol", rtol), ("budget", budget)] {
+        field.must(sink, |value| *value >= 0.0, |value| format!("`{key}` must not be below 0, found {value}"));
     }
-    if let Some(at) = given.budget.given().filter(|at| at.value > 1.0) {
-        sink.error(at.span, format!("`budget` is a share of the values, at most 1, found {}", at.value));
-    }
-    if let Some(at) = given.cosine.given().filter(|at| !(-1.0..=1.0).contains(&at.value)) {
-        sink.error(at.span, format!("`cosine` must be between -1 and 1, found {}", at.value));
-    }
-    if let Some(at) = given.tokens.given().filter(|at| !(0.0..=1.0).contains(&at.value)) {
-        sink.error(at.span, format!("`tokens` is a share of equal places, between 0 and 1, found {}", at.value));
-    }
-    let or = |field: &Field<f64>, base| field.value().copied().unwrap_or(base);
+    let a_share = |value: &f64| format!("`budget` is a share of the values, at most 1, found {value}");
+    budget.must(sink, |value| *value <= 1.0, a_share);
+    let between = |value: &f64| format!("`cosine` must be between -1 and 1, found {value}");
+    cosine.must(sink, |value| (-1.0..=1.0).contains(value), between);
+    let of_places = |value: &f64| format!("`tokens` is a share of equal places, between 0 and 1, found {value}");
+    tokens.must(sink, |value| (0.0..=1.0).contains(value), of_places);
     Tolerance {
-        atol: or(&given.atol, base.atol),
-        rtol: or(&given.rtol, base.rtol),
-        budget: or(&given.budget, base.budget),
-        cosine: or(&given.cosine, base.cosine),
-        snr: or(&given.snr, base.snr),
-        tokens: or(&given.tokens, base.tokens),
+        atol: atol.or(base.atol),
+        rtol: rtol.or(base.rtol),
+        budget: budget.or(base.budget),
+        cosine: cosine.or(base.cosine),
+        snr: snr.or(base.snr),
+        tokens: tokens.or(base.tokens),
     }
 }
 
@@ -102,36 +92,28 @@ fn own_measure(given: &Timed, general: Measure, sink: &mut Sink) -> Measure {
         Timed::By(given) => given,
     };
     // A time limit alone does not ask for times.
-    let asks = !(given.warmup.is_absent()
-        && given.samples.is_absent()
-        && given.rounds.is_absent()
-        && given.max_seconds.is_absent());
+    let asks = given.written().iter().any(|(key, _)| *key != "timeout_seconds");
     let own = measure(given, general, sink);
     if asks { Measure { timing: Timing::All, ..own } } else { own }
 }
 
 /// What is given over `base`.
 fn measure(given: &raw::Measure, base: Measure, sink: &mut Sink) -> Measure {
-    if let Some(at) = given.samples.given().filter(|at| at.value == 0) {
-        sink.error(at.span, "`samples` must be at least 1: a run without a sample measures nothing");
-    }
-    if let Some(at) = given.rounds.given().filter(|at| !ROUNDS.contains(&at.value)) {
-        let (least, most) = (ROUNDS.start(), ROUNDS.end());
-        sink.error(at.span, format!("`rounds` must be {least} to {most}, found {}", at.value));
-    }
-    if let Some(at) = given.max_seconds.given().filter(|at| at.value <= 0.0) {
-        sink.error(at.span, format!("`max_seconds` must be above 0, found {}", at.value));
-    }
-    if let Some(at) = given.timeout_seconds.given().filter(|at| at.value == 0) {
-        sink.error(at.span, "`timeout_seconds` must be at least 1");
-    }
+    let raw::Measure { warmup, samples, rounds, max_seconds, timeout_seconds } = given;
+    let none = |_: &u32| "`samples` must be at least 1: a run without a sample measures nothing".to_owned();
+    samples.must(sink, |count| *count > 0, none);
+    let (least, most) = (ROUNDS.start(), ROUNDS.end());
+    let beyond = |count: &u32| format!("`rounds` must be {least} to {most}, found {count}");
+    rounds.must(sink, |count| ROUNDS.contains(count), beyond);
+    max_seconds.must(sink, |time| *time > 0.0, |time| format!("`max_seconds` must be above 0, found {time}"));
+    at_least_one(timeout_seconds, "timeout_seconds", sink);
     Measure {
         timing: base.timing,
-        warmup: given.warmup.value().copied().unwrap_or(base.warmup),
-        samples: given.samples.value().copied().unwrap_or(base.samples),
-        rounds: given.rounds.value().copied().unwrap_or(base.rounds),
-        max_seconds: given.max_seconds.value().copied().unwrap_or(base.max_seconds),
-        timeout_seconds: given.timeout_seconds.value().copied().unwrap_or(base.timeout_seconds),
+        warmup: warmup.or(base.warmup),
+        samples: samples.or(base.samples),
+        rounds: rounds.or(base.rounds),
+        max_seconds: max_seconds.or(base.max_seconds),
+        timeout_seconds: timeout_seconds.or(base.timeout_seconds),
     }
 }
 
@@ -156,7 +138,7 @@ pub(super) fn targets(
 fn names(raw: &raw::Target, sink: &mut Sink) {
     raw.tags.items().iter().for_each(|name| super::plain_name(name, "tag", sink));
     raw.device.given().into_iter().for_each(|name| super::plain_name(name, "device", sink));
-    let options = raw.options.value().into_iter().flat_map(|rows| &rows.0);
+    let options = raw.options.rows().iter();
     options.for_each(|(name, _)| super::plain_name(name, "option", sink));
 }
 
@@ -249,24 +231,24 @@ fn target(row: &Row<'_, raw::Target>, general: &Tolerances, measure: Measure, si
     }
     int8_range(raw, &precisions, sink);
     let own_measure = raw.measure.value().map(|given| own_measure(given, measure, sink));
-    let options = raw.options.value().into_iter().flat_map(|rows| &rows.0);
+    let options = raw.options.rows().iter();
     let options = options.filter_map(|(name, value)| Some((name.value.clone(), value.as_ref()?.value.0.clone())));
     let backend = *raw.backend.value()?;
     Some(Target {
         name: row.name.value.clone(),
         runtime: raw.runtime.value()?,
-        device: raw.device.value().cloned().unwrap_or_else(|| backend.name.to_owned()),
+        device: raw.device.cloned().unwrap_or_else(|| backend.name.to_owned()),
         backend,
         artefact: raw.artefact.value()?,
         precisions,
-        half: raw.half.value().copied(),
+        half: raw.half.cloned(),
         options: options.collect(),
-        int8_range: raw.int8_range.value().copied().unwrap_or_default(),
+        int8_range: raw.int8_range.cloned().unwrap_or_default(),
         tolerances,
         measure: own_measure,
         tags: texts(&raw.tags),
-        retries: raw.retries.value().copied(),
-        halve_batch: raw.halve_batch.value().copied(),
+        retries: raw.retries.cloned(),
+        halve_batch: raw.halve_batch.cloned(),
         fallback: raw.fallback.given().map(|_| texts(&raw.fallback)),
     })
 }

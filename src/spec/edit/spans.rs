@@ -5,6 +5,9 @@ use std::ops::Range;
 use super::Items;
 use crate::spec::yaml::{Node, Pos, Value};
 
+/// What comes in the place of a part of the text.
+pub(super) type Edit = (Range<usize>, String);
+
 /// A text by its lines.
 pub(super) struct Layout<'t> {
     pub(super) text: &'t str,
@@ -172,7 +175,7 @@ impl<'t> Layout<'t> {
 }
 
 /// Makes edits that do not overlap.
-pub(super) fn apply(text: &str, mut edits: Vec<(Range<usize>, String)>) -> Result<String, String> {
+pub(super) fn apply(text: &str, mut edits: Vec<Edit>) -> Result<String, String> {
     edits.sort_by_key(|(range, _)| (range.start, range.end));
     if edits.windows(2).any(|pair| pair[0].0.end > pair[1].0.start) {
         return Err("two changes meet in one place".to_owned());

@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::base::figures::{bytes, counted};
-use crate::cli::args::Args;
-use crate::cli::printer::Printer;
-use crate::session::provision;
-use crate::worker::Cancel;
+use crate::cli::{Args, Printer};
 
 /// What became of the environments of other versions of orch.
 pub(super) struct Envs {
@@ -17,7 +14,7 @@ pub(super) struct Envs {
 
 /// `running` is since when another orch works in this store: it may be the one that uses them.
 pub(super) fn collect(args: &Args, running: Option<&str>, dry_run: bool) -> anyhow::Result<Envs> {
-    let provision = provision(&args.locations(), Cancel::default())?;
+    let provision = args.provision()?;
     let mut envs = Envs { gone: Vec::new(), stay: Vec::new() };
     if running.is_none() {
         for (path, bytes) in provision.unfinished(dry_run)? {

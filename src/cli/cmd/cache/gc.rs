@@ -1,30 +1,56 @@
 //! `orch cache gc`
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::base::Digest;
 use crate::base::figures::{bytes, counted, plural};
-use crate::cli::args::{Args, GcArgs};
-use crate::cli::cmd::Warnings;
+use crate::base::{Digest, Size};
 use crate::cli::cmd::cache::envs;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
-use crate::exec::MaxAge;
-use crate::exec::Verdict;
-use crate::session::{Project, Request, Session, UsageError};
+use crate::cli::cmd::previews;
+use crate::cli::{Args, Exit, Printer};
+use crate::exec::{MaxAge, Verdict};
+use crate::session::{Project, Request, Session, usage};
 use crate::store::{Amount, Collected, Limits};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Every given limit holds afterwards. A result was last used when its step was executed, or when a result made \
+    from it was. A run that finds everything up to date writes nothing, so it does not count as a use: name the specs \
+    that you run with --keep. It is safe to run this while other orch processes run."
+)]
+pub(in crate::cli) struct GcArgs {
+    /// Remove the least recently used results until at most this much is left, e.g. 500M, 10G (powers of 1024; GB: 1000)
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<Size>,
+    /// Remove results that were not used for this long, e.g. 12h, 30d, 2w
+    #[arg(long, value_name = "AGE")]
+    max_age: Option<MaxAge>,
+    /// Keep only the newest N results of each step
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep_last: Option<u32>,
+    /// Keep what a run of this spec would reuse, whatever the limits (repeatable)
+    #[arg(long, value_name = "SPEC")]
+    keep: Vec<PathBuf>,
+    /// Also remove environments and workers of other versions of orch
+    #[arg(long)]
+    envs: bool,
+    /// Show what would be removed, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 pub(super) fn gc(args: &Args, gc: &GcArgs, printer: &Printer) -> anyhow::Result<Exit> {
     let has_limit = gc.max_size.is_some() || gc.max_age.is_some() || gc.keep_last.is_some();
     if !has_limit && !gc.dry_run && !gc.envs {
-        return Err(UsageError(
+        usage!(
             "nothing says what may go\n  hint: give --max-size, --max-age or --keep-last, e.g. \
              `orch cache gc --max-size 10G`; --dry-run shows what would go"
-                .into(),
-        )
-        .into());
+        );
     }
     let mut limits = Limits {
         max_bytes: gc.max_size.map(|size| size.0),
@@ -76,9 +102,7 @@ pub(super) struct HeldKeys {
 pub(super) fn held_keys(args: &Args, request: &Request, printer: &Printer) -> anyhow::Result<HeldKeys> {
     let session = Session::open(&args.locations())?;
     let project = Project::load_here(request, &session)?;
-    let options = project.idle_options();
-    let listener = Warnings(printer);
-    let previews = session.preview(&project, &options, &listener)?;
+    let previews = previews(&session, &project, None, printer)?;
     let (mut keys, mut missing) = (HashSet::new(), Vec::new());
     for preview in previews {
         match preview.verdict {
@@ -98,37 +122,31 @@ fn amount(amount: Amount, noun: &str) -> String {
 }
 
 fn rows(done: &Collected) -> Vec<String> {
-    let mut rows = Vec::new();
     let gone = done.records;
-    let mut say = |number: u64, one: &str, many: &str| {
-        if number > 0 {
-            rows.push(format!("{number} {}", plural(number, one, many)));
-        }
-    };
-    say(gone.generations, "older result of a step", "older results of steps");
-    say(gone.old, "result not used for too long", "results not used for too long");
-    say(gone.large, "result used longest ago, for the size", "results used longest ago, for the size");
-    say(gone.history, "record of a failure, or done again since", "records of failures, or done again since");
+    let records = [
+        (gone.generations, "older result of a step", "older results of steps"),
+        (gone.old, "result not used for too long", "results not used for too long"),
+        (gone.large, "result used longest ago, for the size", "results used longest ago, for the size"),
+        (gone.history, "record of a failure, or done again since", "records of failures, or done again since"),
+    ];
+    let records = records.into_iter().filter(|(number, ..)| *number > 0);
+    let mut rows: Vec<_> =
+        records.map(|(number, one, many)| format!("{number} {}", plural(number, one, many))).collect();
     if done.trees + done.blobs.count > 0 {
         rows.push(format!("{}, {}", counted(done.trees, "tree"), amount(done.blobs, "file")));
     }
-    if done.logs.count > 0 {
-        rows.push(format!("{} of steps without records", amount(done.logs, "log")));
-    }
-    if done.scratch.count > 0 {
-        rows.push(format!("{} of killed processes", amount(done.scratch, "working folder")));
-    }
-    if done.unfinished.count > 0 {
-        rows.push(format!("{} left unfinished by killed processes", amount(done.unfinished, "file")));
-    }
+    let left = [
+        (done.logs, "log", "of steps without records"),
+        (done.scratch, "working folder", "of killed processes"),
+        (done.unfinished, "file", "left unfinished by killed processes"),
+    ];
+    let left = left.into_iter().filter(|(some, ..)| some.count > 0);
+    rows.extend(left.map(|(some, noun, which)| format!("{} {which}", amount(some, noun))));
     for layout in &done.layouts {
         rows.push(format!("{}, the store of an earlier version: {}", layout.path.display(), bytes(layout.bytes)));
     }
-    match done.log_bytes_after {
-        Some(after) if after < done.log_bytes_before => {
-            rows.push(format!("{} of the log", bytes(done.log_bytes_before - after)))
-        }
-        _ => {}
+    if let Some(after) = done.log_bytes_after.filter(|after| *after < done.log_bytes_before) {
+        rows.push(format!("{} of the log", bytes(done.log_bytes_before - after)));
     }
     rows
 }

@@ -5,16 +5,63 @@ mod gc;
 mod pack;
 mod stats;
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::base::figures::bytes;
-use crate::cli::args::{Args, CacheCommand};
 use crate::cli::cmd::remote;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::session::absolute;
 use crate::store::{DiskStore, Progress};
+
+#[derive(Debug, clap::Subcommand)]
+pub(in crate::cli) enum CacheCommand {
+    /// Show what the store holds
+    Stats {
+        /// Measure the environments too
+        #[arg(long)]
+        envs: bool,
+        /// Print one JSON document on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read the whole store and report what is damaged
+    Verify {
+        /// Remove damaged entries, so that their steps run again
+        #[arg(long)]
+        heal: bool,
+        /// Print one JSON document on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove results by age or size, and everything that is no longer needed
+    Gc(gc::GcArgs),
+    /// Write what a spec needs from the store into one file
+    Export(Box<pack::ExportArgs>),
+    /// Read what `export` wrote into the store
+    Import {
+        /// The file; - for stdin
+        file: PathBuf,
+        /// Print one JSON document on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print where the store is
+    Path,
+    /// Show whether the remote store is reachable, what it permits, and what is still to be uploaded
+    Remote {
+        /// Print one JSON document on stdout
+        #[arg(long)]
+        json: bool,
+    },
+    /// Upload the results that are not on the remote store yet
+    Push {
+        /// Also upload results from before the remote was configured
+        #[arg(long)]
+        all: bool,
+    },
+}
 
 pub(super) fn cache(args: &Args, command: &CacheCommand, printer: &Printer) -> anyhow::Result<Exit> {
     let dir = absolute(&args.cache_dir)?;

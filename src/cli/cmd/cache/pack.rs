@@ -2,18 +2,34 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use serde_json::json;
 
 use crate::base::figures::plural;
 use crate::base::figures::{bytes, counted};
-use crate::cli::args::{Args, ExportArgs};
+use crate::cli::args::SpecArgs;
 use crate::cli::cmd::cache::gc::{HeldKeys, held_keys};
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Exit, Printer};
 use crate::store::{DiskStore, Exported, Which};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct ExportArgs {
+    /// The file to write; - for stdout
+    file: PathBuf,
+    #[command(flatten)]
+    spec: SpecArgs,
+    /// Export everything that the store holds, whatever the spec
+    #[arg(long, conflicts_with_all = ["spec", "SelectionArgs"])]
+    all: bool,
+    /// Write nothing if the store lacks a step of the spec
+    #[arg(long, conflicts_with = "all")]
+    require_complete: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+}
 
 /// So many of the steps that are not held are named.
 const NAMED: usize = 5;
@@ -98,19 +114,21 @@ pub(super) fn import(store: &DiskStore, file: &Path, json: bool, printer: &Print
         Box::new(File::open(file).with_context(|| format!("failed to open `{}`", file.display()))?)
     };
     let imported = store.import(from, file)?;
-    if json {
-        printer.json(&imported);
-    } else {
-        printer.out(&format!(
-            "{} ({} new), {} ({} new), {} ({} new, {})",
-            counted(imported.records, "record"),
-            imported.new_records,
-            counted(imported.trees, "tree"),
-            imported.new_trees,
-            counted(imported.blobs.count, "file"),
-            imported.new_blobs.count,
-            bytes(imported.new_blobs.bytes)
-        ));
-    }
+    printer.answer(
+        json,
+        || &imported,
+        || {
+            format!(
+                "{} ({} new), {} ({} new), {} ({} new, {})",
+                counted(imported.records, "record"),
+                imported.new_records,
+                counted(imported.trees, "tree"),
+                imported.new_trees,
+                counted(imported.blobs.count, "file"),
+                imported.new_blobs.count,
+                bytes(imported.new_blobs.bytes)
+            )
+        },
+    );
     Ok(Exit::Success)
 }

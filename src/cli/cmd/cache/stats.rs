@@ -5,18 +5,12 @@ use std::fmt::Write;
 use serde_json::json;
 
 use crate::base::figures::{bytes, counted};
-use crate::cli::args::Args;
-use crate::cli::exit::Exit;
-use crate::cli::printer::Printer;
-use crate::session::provision;
+use crate::cli::{Args, Exit, Printer};
 use crate::store::{DiskStore, OfSteps, Stats};
-use crate::worker::Cancel;
 
 pub(super) fn stats(args: &Args, store: &DiskStore, envs: bool, json: bool, printer: &Printer) -> anyhow::Result<Exit> {
     let stats = store.stats()?;
-    let envs = envs
-        .then(|| provision(&args.locations(), Cancel::default()).and_then(|provision| provision.installed()))
-        .transpose()?;
+    let envs = envs.then(|| args.provision()?.installed()).transpose()?;
     if json {
         let mut document = json!(stats);
         if let Some(envs) = &envs {

@@ -11,8 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use rand::seq::SliceRandom as _;
 
 use crate::base::figures::counted;
-use crate::cli::args::Args;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Printer};
 use crate::report::compare::{Comparison, Remeasured};
 use crate::report::{ReportDoc, Round};
 use crate::session::{absolute, git};

@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cli::args::Args;
 use crate::cli::cmd::history;
 use crate::cli::cmd::report::document;
-use crate::cli::printer::Printer;
+use crate::cli::{Args, Printer};
 use crate::history::{Reader, RunRow, Which};
 use crate::report::ReportDoc;
 use crate::report::compare::Noises;
-use crate::session::{UsageError, git, history_dir};
+use crate::session::{git, history_dir, usage};
 
 pub(super) struct Sides {
     /// Base and head, each with a name for people.
@@ -43,7 +42,7 @@ fn of_file(path: &Path) -> anyhow::Result<(String, ReportDoc)> {
 fn of_run(reader: &Reader, dir: &Path, name: &str) -> anyhow::Result<(String, ReportDoc)> {
     let Some(run) = run(reader, name)? else {
         let hint = "`orch history` lists the runs; a file's name ends in `.json`";
-        return Err(UsageError(format!("`{name}` is no run of the history\n  hint: {hint}")).into());
+        usage!("`{name}` is no run of the history\n  hint: {hint}");
     };
     Ok((name_of(&run), crate::history::report(dir, &run.run)?))
 }

@@ -5,66 +5,19 @@ use std::fmt::Write as _;
 
 use indexmap::IndexMap;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::matrix::Representative;
 use crate::record::Outcome;
 use crate::report::view::Kinds;
-use crate::report::{CaseResult, Host, ReportDoc, Summary, format, text};
-use crate::spec::{Priority, Spec};
+use crate::report::{CaseResult, Excluded, ReportDoc, format, text};
+use crate::spec::{Model, Spec};
 
-/// The document of `orch verify --json`.
-#[derive(Serialize)]
 pub(super) struct Verified<'a> {
-    spec: &'a str,
-    orch: &'a str,
-    host: &'a Host,
-    pipelines: Vec<OfPipeline<'a>>,
-    /// What could not be verified here.
-    unavailable: Vec<Unavailable<'a>>,
-    summary: &'a Summary,
-}
-
-#[derive(Serialize)]
-struct OfPipeline<'a> {
-    pipeline: &'a str,
-    /// None: no model of the spec has the pipeline, so nothing is known of it.
-    model: Option<Model<'a>>,
-    cells: Vec<Cell<'a>>,
-    /// Where the spec asks nothing of it, and why.
-    excluded: Vec<Excluded<'a>>,
-}
-
-#[derive(Serialize)]
-struct Model<'a> {
-    name: &'a str,
-    task: &'a str,
-    family: &'a str,
-    priority: &'static str,
-}
-
-#[derive(Serialize)]
-struct Cell<'a> {
-    /// `cpu-fp32`
-    name: &'a str,
-    target: &'a str,
-    precision: &'a str,
-    backend: &'a str,
-    status: Outcome,
-    stage: Option<&'a str>,
-    reason: Option<&'a str>,
-    device: Option<&'a str>,
-    /// What the device is, where it is no hardware: `emulated`, `software`.
-    on: Option<&'static str>,
-    /// RFC 3339, UTC.
-    executed: Option<&'a str>,
-    repro: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Excluded<'a> {
-    target: &'a str,
-    precision: &'a str,
-    reason: &'a str,
+    pub(super) doc: &'a ReportDoc,
+    pub(super) spec: &'a Spec,
+    /// By pipeline. None: no model of the spec has it, so nothing is known of it.
+    pub(super) chosen: &'a [Representative<'a>],
 }
 
 /// Targets that lack the same thing.
@@ -77,59 +30,89 @@ struct Unavailable<'a> {
 }
 
 impl<'a> Verified<'a> {
-    pub(super) fn of(doc: &'a ReportDoc, spec: &'a Spec, chosen: &[Representative<'a>]) -> Self {
-        let kinds = Kinds::of(doc);
-        let of_pipeline = |Representative { pipeline, model }: &Representative<'a>| {
-            let is_its = |name: &str| *model == Some(name);
-            let cells = doc.cases.iter().filter(|case| is_its(&case.model)).map(|case| Cell::of(case, &kinds));
-            let excluded = doc.excluded.iter().filter(|excluded| is_its(&excluded.model));
-            let excluded = excluded.map(|e| Excluded { target: &e.target, precision: &e.precision, reason: &e.reason });
-            let model = model.map(|name| Model::of(name, spec));
-            OfPipeline { pipeline, model, cells: cells.collect(), excluded: excluded.collect() }
+    /// The document of `orch verify --json`.
+    pub(super) fn document(&self) -> Value {
+        let ReportDoc { spec, orch, host, summary, .. } = self.doc;
+        let kinds = Kinds::of(self.doc);
+        let pipelines: Vec<_> = self.chosen.iter().map(|chosen| self.of_pipeline(chosen, &kinds)).collect();
+        json!({"spec": spec, "orch": orch, "host": host, "pipelines": pipelines, "unavailable": self.unavailable(),
+            "summary": summary})
+    }
+
+    fn of_pipeline(&self, Representative { pipeline, model }: &Representative<'_>, kinds: &Kinds<'_>) -> Value {
+        let about = model.map(|name| {
+            let Model { task, family, priority, .. } = &self.spec.models[name];
+            json!({"name": name, "task": task, "family": family, "priority": priority})
+        });
+        let cell = |case: &CaseResult| {
+            json!({"name": name_of(case), "target": case.target, "precision": case.precision, "backend": case.backend,
+                "status": case.status, "stage": case.stage, "reason": case.reason, "device": case.actual_device,
+                "on": kinds.stand_in(case), "executed": case.measured.as_ref().or(case.ended.as_ref()),
+                "repro": case.repro})
         };
-        Self {
-            spec: &doc.spec,
-            orch: &doc.orch,
-            host: &doc.host,
-            pipelines: chosen.iter().map(of_pipeline).collect(),
-            unavailable: unavailable(doc),
-            summary: &doc.summary,
+        let excluded = |e: &Excluded| json!({"target": e.target, "precision": e.precision, "reason": e.reason});
+        let cells: Vec<_> = self.cases(*model).map(cell).collect();
+        let excluded: Vec<_> = self.excluded(*model).map(excluded).collect();
+        json!({"pipeline": pipeline, "model": about, "cells": cells, "excluded": excluded})
+    }
+
+    fn cases(&self, model: Option<&str>) -> impl Iterator<Item = &'a CaseResult> {
+        self.doc.cases.iter().filter(move |case| model == Some(&case.model))
+    }
+
+    /// Where the spec asks nothing of a model, and why.
+    fn excluded(&self, model: Option<&str>) -> impl Iterator<Item = &'a Excluded> {
+        self.doc.excluded.iter().filter(move |excluded| model == Some(&excluded.model))
+    }
+
+    /// By backend and reason, the targets of which nothing could run.
+    fn unavailable(&self) -> Vec<Unavailable<'a>> {
+        let mut found: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+        for case in self.doc.cases.iter().filter(|case| case.status == Outcome::SkipUnavailable) {
+            let reason = case.reason.as_deref().unwrap_or("no reason was recorded");
+            let targets = found.entry((&case.backend, reason)).or_default();
+            if !targets.contains(&case.target.as_str()) {
+                targets.push(&case.target);
+            }
         }
+        let remedy = |name: &str| self.doc.backends.iter().find(|backend| backend.name == name)?.remedy.as_deref();
+        let row = |((backend, reason), targets)| Unavailable { targets, backend, reason, remedy: remedy(backend) };
+        found.into_iter().map(row).collect()
     }
 
     /// By pipeline its cells, each state with its reason, then what is not here.
     pub(super) fn page(&self) -> String {
         let mut page = String::new();
-        for of_pipeline in &self.pipelines {
-            of_pipeline.write(&mut page);
+        for Representative { pipeline, model } in self.chosen {
+            match model {
+                Some(name) => self.write(&mut page, pipeline, name),
+                None => {
+                    let _ = writeln!(page, "{pipeline}: not verified: the spec has no model of it\n");
+                }
+            }
         }
-        for Unavailable { targets, backend, reason, remedy } in &self.unavailable {
+        for Unavailable { targets, backend, reason, remedy } in self.unavailable() {
             let remedy = remedy.map(|remedy| format!("; remedy: {remedy}")).unwrap_or_default();
             let _ = writeln!(page, "unavailable: {} ({backend}): {reason}{remedy}", targets.join(", "));
         }
-        page + &text::summary_line(self.summary, &text::Styles::colored())
+        page + &text::summary_line(&self.doc.summary, &text::Styles::colored())
     }
-}
 
-impl OfPipeline<'_> {
-    fn write(&self, page: &mut String) {
-        let Some(model) = &self.model else {
-            let _ = writeln!(page, "{}: not verified: the spec has no model of it\n", self.pipeline);
-            return;
-        };
-        let Model { name, task, priority, .. } = model;
-        let _ = writeln!(page, "{}: {name} ({task}, priority {priority})", self.pipeline);
+    fn write(&self, page: &mut String, pipeline: &str, name: &str) {
+        let Model { task, priority, .. } = &self.spec.models[name];
+        let _ = writeln!(page, "{pipeline}: {name} ({task}, priority {})", priority.word());
+        let kinds = Kinds::of(self.doc);
         // What has nothing to add shares a line.
         let mut lines: IndexMap<(&str, String), Vec<String>> = IndexMap::new();
-        for cell in self.cells.iter().filter(|cell| cell.status != Outcome::SkipUnavailable) {
-            let on = cell.on.map(|on| format!(" ({on})")).unwrap_or_default();
-            let names = lines.entry((cell.status.label(), cell.why())).or_default();
-            names.push(format!("{}{on}", cell.name));
+        for case in self.cases(Some(name)).filter(|case| case.status != Outcome::SkipUnavailable) {
+            let on = kinds.stand_in(case).map(|on| format!(" ({on})")).unwrap_or_default();
+            let names = lines.entry((case.status.label(), why(case))).or_default();
+            names.push(format!("{}{on}", name_of(case)));
         }
         for ((label, why), names) in &lines {
             let _ = writeln!(page, "  {label:17}{}{why}", names.join(", "));
         }
-        for Excluded { target, precision, reason } in &self.excluded {
+        for Excluded { target, precision, reason, .. } in self.excluded(Some(name)) {
             let _ = writeln!(page, "  {:17}{target}-{precision}: {reason}", "excluded");
         }
         if lines.is_empty() {
@@ -139,54 +122,19 @@ impl OfPipeline<'_> {
     }
 }
 
-impl<'a> Model<'a> {
-    fn of(name: &'a str, spec: &'a Spec) -> Self {
-        let model = &spec.models[name];
-        Self { name, task: &model.task, family: &model.family, priority: Priority::word(model.priority) }
-    }
+/// `cpu-fp32`
+fn name_of(case: &CaseResult) -> &str {
+    case.case.split_once(':').map_or(&case.case, |(_, name)| name)
 }
 
-impl<'a> Cell<'a> {
-    fn of(case: &'a CaseResult, kinds: &Kinds<'_>) -> Self {
-        Self {
-            name: case.case.split_once(':').map_or(&case.case, |(_, name)| name),
-            target: &case.target,
-            precision: &case.precision,
-            backend: &case.backend,
-            status: case.status,
-            stage: case.stage.as_deref(),
-            reason: case.reason.as_deref(),
-            device: case.actual_device.as_deref(),
-            on: kinds.stand_in(case),
-            executed: case.measured.as_deref().or(case.ended.as_deref()),
-            repro: case.repro.as_deref(),
-        }
+/// What a state other than success says for itself, and how to see it again.
+fn why(case: &CaseResult) -> String {
+    if case.status == Outcome::Pass {
+        return String::new();
     }
-
-    /// What a state other than success says for itself, and how to see it again.
-    fn why(&self) -> String {
-        if self.status == Outcome::Pass {
-            return String::new();
-        }
-        let stage = self.stage.map(|stage| format!(" at {stage}")).unwrap_or_default();
-        let reason = format::one_line(self.reason.unwrap_or("no reason was recorded"));
-        let repro = self.repro.filter(|_| self.status.is_failure());
-        let repro = repro.map(|repro| format!("\n{:19}repro: {repro}", "")).unwrap_or_default();
-        format!("{stage}: {reason}{repro}")
-    }
-}
-
-/// By backend and reason, the targets of which nothing could run.
-fn unavailable(doc: &ReportDoc) -> Vec<Unavailable<'_>> {
-    let mut found: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-    for case in doc.cases.iter().filter(|case| case.status == Outcome::SkipUnavailable) {
-        let reason = case.reason.as_deref().unwrap_or("no reason was recorded");
-        let targets = found.entry((&case.backend, reason)).or_default();
-        if !targets.contains(&case.target.as_str()) {
-            targets.push(&case.target);
-        }
-    }
-    let remedy = |name: &str| doc.backends.iter().find(|backend| backend.name == name)?.remedy.as_deref();
-    let row = |((backend, reason), targets)| Unavailable { targets, backend, reason, remedy: remedy(backend) };
-    found.into_iter().map(row).collect()
+    let stage = case.stage.as_ref().map(|stage| format!(" at {stage}")).unwrap_or_default();
+    let reason = format::one_line(case.reason.as_deref().unwrap_or("no reason was recorded"));
+    let repro = case.repro.as_ref().filter(|_| case.status.is_failure());
+    let repro = repro.map(|repro| format!("\n{:19}repro: {repro}", "")).unwrap_or_default();
+    format!("{stage}: {reason}{repro}")
 }
