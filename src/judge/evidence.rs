@@ -63,23 +63,16 @@ impl Evidence<'_> {
     ) -> Result<(Verdict, Numerics, Option<String>), EvidenceError> {
         let reference = File::read(self.reference)?;
         let reference = reference.tensors()?;
-        let against_reference = |path: &Path, tolerance: &Tolerance| {
-            let file = File::read(path)?;
-            Ok::<_, EvidenceError>(Comparison::of(&file.tensors()?, &reference, tolerance, self.tokens))
+        let against = |reference: &SafeTensors<'_>, path: &Path| {
+            Ok::<_, EvidenceError>(Comparison::of(&File::read(path)?.tensors()?, reference, tolerance, self.tokens))
         };
-        let main = against_reference(self.outputs, tolerance)?;
+        let main = against(&reference, self.outputs)?;
         // Where no reference was made for the control, the run's own answer to it stands for one.
         let other = self.control_reference.or(self.control_outputs);
-        let other = other.map(|path| against_reference(path, tolerance)).transpose()?;
-        let on_control = match (self.control_outputs, self.control_reference) {
-            (Some(outputs), Some(reference)) => {
-                let (outputs, reference) = (File::read(outputs)?, File::read(reference)?);
-                Some(Comparison::of(&outputs.tensors()?, &reference.tensors()?, tolerance, self.tokens))
-            }
-            _ => None,
-        };
-        let dropped =
-            self.dropped.map(|(path, layer)| Ok::<_, EvidenceError>((against_reference(path, tolerance)?, layer)));
+        let other = other.map(|path| against(&reference, path)).transpose()?;
+        let on_control = self.control_outputs.zip(self.control_reference);
+        let on_control = on_control.map(|(ours, theirs)| against(&File::read(theirs)?.tensors()?, ours)).transpose()?;
+        let dropped = self.dropped.map(|(path, layer)| Ok::<_, EvidenceError>((against(&reference, path)?, layer)));
         let dropped = dropped.transpose()?;
         let generation = self.generation.map(|(theirs, ours)| generated(theirs, ours, self.decoded.clone(), tolerance));
         let generation = generation.transpose()?;
@@ -182,15 +175,12 @@ fn too_loose(whose: &str, wrong: &Comparison, tolerance: &Tolerance) -> String {
     if off == 0.0 {
         return format!("{whose} are the same, so a wrong run could not be told from a right one");
     }
+    let Tolerance { atol, rtol, tokens: asked, .. } = tolerance;
     let tokens = wrong.least(|t| t.tokens);
-    let tokens =
-        tokens.map(|share| format!("; {share:.6} of the tokens are the same, and {} is asked", tolerance.tokens));
+    let tokens = tokens.map(|share| format!("; {share:.6} of the tokens are the same, and {asked} is asked"));
     format!(
-        "{whose} differ by {off:.3e} at most, {:.2} of what the tolerance allows (atol {:e}, rtol {:e}){}, so they would pass \
-         as the answer",
-        worst,
-        tolerance.atol,
-        tolerance.rtol,
+        "{whose} differ by {off:.3e} at most, {worst:.2} of what the tolerance allows (atol {atol:e}, rtol {rtol:e}){}, \
+         so they would pass as the answer",
         tokens.unwrap_or_default()
     )
 }
@@ -202,13 +192,9 @@ mod tests {
     #[test]
     fn wrong_tokens_fail_what_passed_and_tokens_that_prove_nothing_take_a_pass_back() {
         let generation = |wrong: Option<&str>, undecided: Option<&str>| Generation {
-            asked: 4,
-            agreed: Some(4),
-            decoded: None,
-            ties: 0,
-            first: None,
             wrong: wrong.map(str::to_owned),
             undecided: undecided.map(str::to_owned),
+            ..Generation::default()
         };
         let (right, wrong) = (generation(None, None), generation(Some("w"), Some("u")));
         let (undecided, of_outputs) = (generation(None, Some("u")), || Some("outputs".to_owned()));

@@ -8,7 +8,7 @@ use crate::runtime::generation::Decoded;
 use crate::spec::Tolerance;
 
 /// Tokens against those of PyTorch's own greedy decoding.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
     /// How many tokens were asked for, in all rows.
     pub asked: u64,
@@ -78,7 +78,7 @@ impl Generation {
         let reference = Reference::of(reference, decoded.as_ref().is_some_and(|decoded| decoded.cached))?;
         let (rows, steps) = (reference.rows, reference.steps);
         let asked = (rows * steps) as u64;
-        let nothing = Self { asked, agreed: None, decoded, ties: 0, first: None, wrong: None, undecided: None };
+        let nothing = Self { asked, decoded, ..Self::default() };
         let Some(ours) = ours else { return Ok(nothing) };
         let (shape, tokens) = whole(ours, "tokens")?;
         if shape != [rows, steps] {
@@ -86,9 +86,9 @@ impl Generation {
             return Ok(Self { agreed: Some(0), wrong: Some(wrong), ..nothing });
         }
         let agreed: Vec<usize> = (0..rows).map(|row| reference.agreed(row, &tokens)).collect();
-        let others = (0..rows).filter(|row| agreed[*row] < steps);
-        let others: Vec<_> =
-            others.map(|row| reference.other(row, agreed[row], tokens[row * steps + agreed[row]], tolerance)).collect();
+        let left = (0..rows).filter(|row| agreed[*row] < steps);
+        let other = |row: usize| reference.other(row, agreed[row], tokens[row * steps + agreed[row]], tolerance);
+        let others: Vec<_> = left.map(other).collect();
         let first = others.iter().find(|other| !other.tie).or(others.first()).cloned();
         Ok(Self {
             agreed: Some(agreed.iter().sum::<usize>() as u64),
@@ -123,8 +123,7 @@ impl Reference {
         }
         let others = OTHERS.iter().chain(OTHER_CACHES.iter().filter(|_| cached));
         let given = others.filter(|(name, _)| file.tensor(name).is_ok());
-        let others =
-            given.map(|(name, whose)| Ok((whole(file, name)?.1, *whose))).collect::<Result<Vec<_>, String>>()?;
+        let others = given.map(|(name, whose)| Ok((whole(file, name)?.1, *whose))).collect::<Result<_, String>>()?;
         Ok(Self { rows, steps, tokens, likeliest, scores, ranks: ranked[2], scale, others })
     }
 

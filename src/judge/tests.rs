@@ -15,23 +15,19 @@ impl Folder {
     }
 
     fn ids(&self, name: &str, ids: &[i64], shape: &[usize]) -> PathBuf {
-        let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-        let path = self.0.path().join(name);
-        let view = TensorView::new(Dtype::I64, shape.to_vec(), &bytes).unwrap();
-        safetensors::serialize_to_file([("ids", view)], None, &path).unwrap();
-        path
+        let bytes = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        self.written(name, Dtype::I64, &[("ids", shape.to_vec(), bytes)])
     }
 
     fn file(&self, name: &str, tensors: &[(&str, &[f32])]) -> PathBuf {
-        let bytes: Vec<(String, Vec<u8>, usize)> = tensors
-            .iter()
-            .map(|(name, values)| {
-                ((*name).to_owned(), values.iter().flat_map(|v| v.to_le_bytes()).collect(), values.len())
-            })
-            .collect();
-        let views = bytes
-            .iter()
-            .map(|(name, bytes, count)| (name.clone(), TensorView::new(Dtype::F32, vec![*count], bytes).unwrap()));
+        let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let tensors: Vec<_> = tensors.iter().map(|(name, values)| (*name, vec![values.len()], bytes(values))).collect();
+        self.written(name, Dtype::F32, &tensors)
+    }
+
+    fn written(&self, name: &str, dtype: Dtype, tensors: &[(&str, Vec<usize>, Vec<u8>)]) -> PathBuf {
+        let view = |shape: &Vec<usize>, bytes| TensorView::new(dtype, shape.clone(), bytes).unwrap();
+        let views = tensors.iter().map(|(name, shape, bytes)| (*name, view(shape, bytes)));
         let path = self.0.path().join(name);
         safetensors::serialize_to_file(views, None, &path).unwrap();
         path
@@ -156,12 +152,13 @@ fn tokens_pass_only_where_wrong_ones_would_not() {
             generation: None,
             decoded: None,
         };
-        let (verdict, numerics, reason) = evidence.judge("torch", &Tolerance::usual(Precision::Fp16)).unwrap();
+        let tolerance = Tolerance::usual(Precision::Fp16);
+        let (verdict, numerics, reason) = evidence.judge("torch", &tolerance).unwrap();
         assert_eq!(verdict, expected, "{what}: {reason:?} {numerics:#?}");
         let shares = (numerics.tokens, numerics.control.and_then(|control| control.tokens));
         assert!(shares.0.is_some() && shares.1.is_some());
         let without = Evidence { tokens: &[], ..evidence };
-        let exact = without.judge("torch", &Tolerance::usual(Precision::Fp16)).unwrap();
+        let exact = without.judge("torch", &tolerance).unwrap();
         assert!(exact.0 != Verdict::Pass || ours == theirs, "{what}: whole numbers that are no tokens");
     }
 }
